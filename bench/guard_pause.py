@@ -53,6 +53,14 @@ def isr_of(admin: Admin, topics: Sequence[str]) -> set[frozenset[int]]:
         return set()
 
 
+def are_registered(admin: Admin) -> bool:
+    """Whether every broker is up."""
+    try:
+        return admin.brokers() == set(BROKERS)
+    except HarnessError:
+        return False  # nobody listens yet
+
+
 def events(path: Path, kind: Kind) -> list[dict[str, Any]]:
     """Return the guard's events of a kind."""
     lines = path.read_text().splitlines() if path.exists() else []
@@ -106,11 +114,12 @@ def main(target: str, topics: int, rounds: int, interval_s: float, results: Path
     path.unlink(missing_ok=True)
     with Workspace(f"bench-{new_run_id()}", results) as workspace:
         settings = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
-        spec = ClusterSpec(workspace.run_id, workspace.path, results, settings, BROKERS)
+        # The runtime gives brokers of a run so little memory that a thousand topics exhaust it.
+        spec = ClusterSpec(workspace.run_id, workspace.path, results, settings, BROKERS, jvm_flags=("-Xmx2g",))
         with closing(LocalRuntime(spec, find_java().path, jars_for(find_target(target)).classpath)) as runtime:
             admin = Admin(lambda: [runtime.address(b) for b in BROKERS if runtime.is_up(b)])
             runtime.start_cluster()
-            wait(lambda: bool(isr_of(admin, [])) or admin.brokers() == set(BROKERS), "the brokers to register")
+            wait(lambda: are_registered(admin), "the brokers to register")
             for begin in range(0, topics, AT_ONCE):
                 new = {(name, 0): BROKERS for name in names[begin : begin + AT_ONCE]}
                 admin.create_topics(new, {"cleanup.policy": "compact"})

@@ -57,6 +57,40 @@ class Effects:
         replica.advance_high_watermark(replica.log_end)
         return self.replicas.number(replica)
 
+    def appended_up_to(self, number: int, batch: Batch, high_watermark: int) -> int:
+        """Return the leader's replica after it has appended a batch that not every member of the ISR copies at once."""
+        replica = self.replicas[number].fork()
+        replica.append(batch, roll=True)
+        replica.advance_high_watermark(high_watermark)
+        return self.replicas.number(replica)
+
+    def watermarked(self, number: int, high_watermark: int) -> int:
+        """Return the replica with a higher high watermark."""
+        replica = self.replicas[number].fork()
+        replica.advance_high_watermark(high_watermark)
+        return self.replicas.number(replica)
+
+    def truncated(self, number: int, offset: int) -> int:
+        """Return the replica without its log from an offset on."""
+        return self.rejoined(number, offset, False)
+
+    def rejoined(self, number: int, offset: int, anew: bool) -> int:  # noqa: FBT001  (it is cached)
+        """Return the replica after it has truncated its log to an offset, as its leader has nothing beyond it.
+
+        ``anew``: it drops its whole log instead if its high watermark is beyond that offset. Its cleaner may have been
+        there, and have removed values because of records that the truncation removes.
+        """
+        replica = self.replicas[number].fork()
+        if anew and replica.high_watermark > offset:
+            return self.emptied(number)
+        if replica.log_end > offset:
+            replica.truncate(offset)
+        return self.replicas.number(replica)
+
+    def emptied(self, _: int) -> int:
+        """Return an empty replica."""
+        return self.replicas.number(Replica(0))
+
     def copied(self, number: int, leader: int, most: int | None) -> int:
         """Return the follower's replica after it has copied up to ``most`` batches, or all."""
         return self.extended(number, self.tail(leader, self.log_end(number), most))
@@ -89,6 +123,15 @@ class Effects:
         self._system.clean(replica, self._cleaning, NOW_MS, bounds)
         return self.replicas.number(replica)
 
+    def cleaned_past(self, number: int, bounds: Bounds) -> int:
+        """Return the replica after a pass of a cleaner that does not stop at the high watermark, which Kafka's does."""
+        replica = self.replicas[number].fork()
+        high_watermark, unreplicated = replica.high_watermark, list(replica.unreplicated)
+        replica.advance_high_watermark(replica.log_end)
+        self._system.clean(replica, self._cleaning, NOW_MS, bounds)
+        replica.high_watermark, replica.unreplicated = high_watermark, unreplicated
+        return self.replicas.number(replica)
+
     def aged(self, number: int) -> int:
         """Return the replica after time has passed."""
         replica = self.replicas[number].fork()
@@ -96,7 +139,11 @@ class Effects:
         return self.replicas.number(replica)
 
 
-_NUMBERS: Final = {"appended": 1, "log_end": 1, "tail": 2, "extended": 2, "cleaned": 1, "aged": 1}
+_NUMBERS: Final = {
+    **dict.fromkeys(("appended", "appended_up_to", "watermarked", "truncated", "rejoined", "emptied"), 1),
+    **dict.fromkeys(("log_end", "cleaned", "cleaned_past", "aged"), 1),
+    **dict.fromkeys(("tail", "extended"), 2),
+}
 """The methods whose results are kept, and how many numbers each takes: of replicas, or results of such methods."""
 
 

@@ -1,4 +1,4 @@
-"""Explore a `models.state_space.StateSpace` breadth first, with the result of `models.exhaustive.explore`, but faster.
+"""Explore a `models.walkable.Space` breadth first, with the result of `models.exhaustive.explore`, but faster.
 
 States are rows of numbers; the steps of many states are taken at once by compiled loops (`models.kernels`), in the same
 order. The model is asked once for the steps of each control part, and once for what an operation makes of a replica.
@@ -6,7 +6,7 @@ order. The model is asked once for the steps of each control part, and once for 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from models.kernels import Ints, Longs
-    from models.state_space import State, StateSpace
+    from models.walkable import Space, WalkState
 
 CHUNK: Final = 1 << 15
 """Rows at once."""
@@ -97,16 +97,16 @@ class _Rows:
         return way[::-1]
 
 
-def fast_walk(space: StateSpace, *, most_states: int, first_only: bool = False) -> Explored:
+def fast_walk(space: Space[Any], *, most_states: int, first_only: bool = False) -> Explored:
     """Explore a space as `models.exhaustive.explore` does.
 
-    States that differ only by the names of brokers that may change places count as one (`StateSpace.renamed`).
+    States that differ only by the names of brokers that may change places count as one (`Space.renamed`).
     """
     return _Walk(space).explore(most_states, first_only=first_only)
 
 
 class _Walk:
-    def __init__(self, space: StateSpace) -> None:
+    def __init__(self, space: Space[Any]) -> None:
         self._space = space
         self._programs = Programs(space)
         self._rows = _Rows(self._programs.row(space.start))
@@ -177,7 +177,7 @@ class _Walk:
 
     def _steps_to(self, index: int) -> tuple[str, ...]:
         """Return the words of the steps to a row, each broker under its own name all the way."""
-        state: State = self._space.start
+        state: WalkState = self._space.start
         steps: list[str] = []
         for row in self._rows.way_to(index):
             step, state = next(

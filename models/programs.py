@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
     from models.kernels import Ints
-    from models.state_space import State, StateSpace
+    from models.walkable import Space, WalkState
 
 _NUMBER: Final = (1 << FIRST_OF_TWO) - 1
 _WORD: Final = (1 << CODE_OF_ONE) - 1
@@ -42,12 +42,12 @@ _JUDGE, _OWN, _NORMALIZE = "judge", "own", "normalize"
 class Programs:
     """The programs of a space's views, in the order of their first use."""
 
-    def __init__(self, space: StateSpace) -> None:
+    def __init__(self, space: Space[Any]) -> None:
         """Begin without any program."""
         self._space = space
         self._slots = {broker: slot for slot, broker in enumerate(space.brokers)}
         self._own_bits = CODE_OF_ONE // len(self._slots) if space.is_coordinated else 0
-        self._controls = Numbered["State"](lambda one: one)
+        self._controls = Numbered["WalkState"](lambda one: one)
         self._views = Numbered[tuple[int, int]](lambda one: one)
         self._owns = Numbered[Pair](lambda one: one)
         self._codes = tuple(Numbered[tuple[str, tuple[Any, ...]]](lambda one: one) for _ in _CODES)
@@ -61,7 +61,7 @@ class Programs:
         self.names: dict[str, int] = {}
         """The bit of each violation."""
 
-    def row(self, state: State) -> tuple[int, ...]:
+    def row(self, state: WalkState) -> tuple[int, ...]:
         """Return the numbers of a state: of its control part, and of each slot's replica."""
         renamed, alike = self._space.renamed(state)
         numbers = [0] * len(self._slots)
@@ -128,9 +128,9 @@ class Programs:
             raise ValueError("there are more operations than codes")
         return code
 
-    def _control(self, state: State, alike: Sequence[int] = ()) -> int:
+    def _control(self, state: WalkState, alike: Sequence[int] = ()) -> int:
         """Return the number of a state's control part; ``alike``: the brokers in it that may change places."""
-        control = state._replace(replicas=tuple((broker, 0) for broker, _ in state.replicas))
+        control = state.with_replicas(tuple((broker, 0) for broker, _ in state.replicas))
         number = self._controls.number(control)
         if number == len(self._of_controls):
             in_sync = sum(1 << self._slots[broker] for broker in self._space.in_sync(control))
@@ -147,7 +147,7 @@ class Programs:
         places = range(len(self._slots) - 1, -1, -1)
         numbers = [(owns >> place * self._own_bits) & mask for place in places]
         pairs = [self._owns[one] if self._own_bits else NOTHING for one in numbers]
-        for after in self._space.recorded_steps(control._replace(replicas=slots), pairs):
+        for after in self._space.recorded_steps(control.with_replicas(slots), pairs):
             renamed, alike = self._space.renamed(after)
             registers: dict[Effect, int] = {}
             out = [-1] * len(self._slots)

@@ -29,21 +29,20 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from harness.brokers.segments.tombstones import BY_NULL, Tombstones
 from models import coordination
 from models.cleaner import UNBOUNDED, Cleaning
-from models.coordination import Pair
 from models.effects import Effects, Slot, recorded
 from models.exhaustive import Numbered
 from models.groups import DROPS_PENDING, consequences
 from models.invariants import Truth, violations
 from models.members import group_consequences
 from models.replica import Replica
-from models.systems import KAFKA, RETENTION_MS, own_offsets
+from models.systems import KAFKA, RETENTION_MS, lowered, own_offsets
 from models.writers import Clients, may_write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
 
     from models.batch import Batch
-    from models.coordination import Coordination
+    from models.coordination import Coordination, Pair
     from models.systems import System
 
 
@@ -98,6 +97,10 @@ class State(NamedTuple):
     def replica(self, broker: int) -> int:
         """Return the number of a broker's replica."""
         return next(number for one, number in self.replicas if one == broker)
+
+    def with_replicas(self, replicas: tuple[tuple[int, int], ...]) -> State:
+        """Return the state with other replicas."""
+        return self._replace(replicas=replicas)
 
     def with_replica(self, broker: int, number: int) -> State:
         """Return the state with another replica of a broker."""
@@ -369,19 +372,9 @@ class StateSpace:
     # Properties of one replica; each is computed once.
 
     def _own(self, number: int, clients: int) -> Pair:
-        """Return a replica's MCCO and MXFO.
-
-        Reduced, each is lowered to the end of the last tombstone or marker below it: bounds are compared only with
-        tombstones and markers, and later ones have higher offsets. This keeps the order of the offsets, and so the
-        least and the latest of them.
-        """
-        replica, truth = self.replicas[number], self.clients[clients].truth
-        own = own_offsets(self._system, replica, self._without)
-        if not self._is_reduced:
-            return own
-        tombstones = [one.offset for one in truth.wrote if one.deletes]
-        markers = [txn.marker_offset for txn in truth.txns if txn.marker_offset is not None]
-        return Pair(_up_to_last(tombstones, own.tombstones), _up_to_last(markers, own.markers))
+        """Return a replica's MCCO and MXFO; reduced, only as precise as needed (`lowered`)."""
+        own = own_offsets(self._system, self.replicas[number], self._without)
+        return lowered(own, self.clients[clients].truth) if self._is_reduced else own
 
     def _wrong(self, number: int, clients: int) -> tuple[str, ...]:
         """Return the violations of a replica in sync."""
@@ -391,10 +384,6 @@ class StateSpace:
         if coordinator:
             return tuple(consequences(replica, truth, drops_pending=DROPS_PENDING[coordinator]))
         return tuple(violations(replica, truth))
-
-
-def _up_to_last(offsets: list[int], end: int) -> int:
-    return max((offset + 1 for offset in offsets if offset < end), default=0)
 
 
 def _is_down(state: State, broker: int) -> bool:

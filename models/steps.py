@@ -224,8 +224,22 @@ def _copy(world: World, broker: int, _: str) -> Done | None:
     if broker not in world.replication.away:
         return None
     world.down.discard(broker)
+    _before_fetch(world, broker)
     world.replication.fetch(broker, 1)
     return NOTHING_WRITTEN
+
+
+def _before_fetch(world: World, broker: int) -> None:
+    """Drop the log of a replica that has to begin its copy anew (`compaction.gate.Decision.beginsAnew`)."""
+    if not world.rules.fresh_copies:
+        return
+    replica, leader, fed_by = world.replicas[broker], world.replication.leader_id, world.fed_by.get(broker)
+    is_empty, is_adding = replica.log_end == replica.log_start, broker in world.adding
+    if not is_empty and (is_adding if fed_by is None else fed_by != leader):
+        world.replicas[broker] = _new_replica(world.rules, broker)
+        is_empty = True
+    if is_empty or is_adding:
+        world.fed_by[broker] = leader
 
 
 def _return(world: World, broker: int, _: str) -> Done | None:
@@ -239,7 +253,10 @@ def _return(world: World, broker: int, _: str) -> Done | None:
             replica.recover()
         elif world.outage == STOP:
             replica.reopen()
+        _before_fetch(world, broker)
         world.replication.come_back(broker)
+        world.adding.discard(broker)
+        world.fed_by.pop(broker, None)
     # A replica that was there all the time counts already.
     if broker in world.replicas:
         world.coordinate(coordination.joined, broker)
@@ -261,6 +278,7 @@ def _assign_again(world: World, broker: int, _: str) -> Done | None:
         return None
     world.replicas[broker] = world.stray.pop(broker)
     world.replication.leave(broker)
+    world.adding.add(broker)
     world.coordinate(coordination.add, broker)
     return NOTHING_WRITTEN
 
@@ -271,6 +289,7 @@ def _add(world: World, broker: int, verb: str) -> Done | None:
     world.outage = verb
     world.replicas[broker] = _new_replica(world.rules, broker)
     world.replication.leave(broker)
+    world.adding.add(broker)
     world.coordinate(coordination.add, broker)
     return NOTHING_WRITTEN
 
@@ -301,7 +320,7 @@ def _delete(world: World, before: int, _: str) -> Done:
 
 
 def _clean(world: World, broker: int, keeps: str) -> Done | None:
-    if broker not in world.replicas or broker in world.down:
+    if broker not in world.replicas or broker in world.down or (world.rules.gate and world.replication.away):
         return None
     cleaning = replace(world.cleaning, delete_retention_ms=DAY_MS) if keeps else world.cleaning
     bounds = world.protocol.bounds(broker) if world.protocol else UNBOUNDED

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from models.batch import Batch
     from models.cleaner import Bounds, Cleaning
+    from models.invariants import Truth
     from models.replica import Replica, Segment
 
 RETENTION_MS: Final = 10
@@ -43,6 +44,21 @@ def own_offsets(system: System, replica: Replica, without: frozenset[str]) -> Pa
     """Return a replica's MCCO and MXFO: the offsets up to which it is compacted, and its transactions have ended."""
     own = system.own(replica)
     return own._replace(tombstones=replica.high_watermark) if "clean-not-copied" in without else own
+
+
+def lowered(own: Pair, truth: Truth) -> Pair:
+    """Return MCCO and MXFO, each lowered to the end of the last tombstone or marker below it.
+
+    Bounds are compared only with tombstones and markers, and later ones have higher offsets. This keeps the order of
+    the offsets, and so the least and the latest of them.
+    """
+    tombstones = [one.offset for one in truth.wrote if one.deletes]
+    markers = [txn.marker_offset for txn in truth.txns if txn.marker_offset is not None]
+    return Pair(_up_to_last(tombstones, own.tombstones), _up_to_last(markers, own.markers))
+
+
+def _up_to_last(offsets: list[int], end: int) -> int:
+    return max((offset + 1 for offset in offsets if offset < end), default=0)
 
 
 def _kafkas_own(replica: Replica) -> Pair:

@@ -50,7 +50,9 @@ class Rules:
 
     ``without``: rules of `models.coordination.RULES` that are left out, and of `models.redpanda.RULES` for brokers of
     ``redpanda``. ``version``: of Kafka. ``of_groups``: the log is a partition of ``__consumer_offsets``
-    (`models.groups`): a key is a group's partition, and a delete is its coordinator's.
+    (`models.groups`): a key is a group's partition, and a delete is its coordinator's. ``gate``: no cleaner begins a
+    pass while an assigned replica is out of the ISR. ``fresh_copies``: a replica that is being added begins its copy
+    with an empty log, and again after each change of its leader. The agent of `harness gate` has both rules.
     """
 
     epoch_bump: bool = False
@@ -59,6 +61,8 @@ class Rules:
     redpanda: bool = False
     version: VersionRules = field(default_factory=VersionRules)
     of_groups: bool = False
+    gate: bool = False
+    fresh_copies: bool = False
 
     @property
     def system(self) -> System:
@@ -112,7 +116,8 @@ class World:
 
     ``stray``: logs of replicas that were unassigned while their brokers were down. ``outage``: how a broker came to be
     behind, once; empty before. ``coordinator``: what the leader keeps of groups (`Rules.of_groups`): what it has loaded
-    when it was elected, and all later entries.
+    when it was elected, and all later entries. ``adding``: replicas that are being added. ``fed_by``: from which leader
+    the copy of a replica began (`Rules.fresh_copies`).
     """
 
     rules: Rules
@@ -127,6 +132,8 @@ class World:
     stray: dict[int, Replica] = field(default_factory=dict)
     outage: str = ""
     coordinator: Offsets = field(default_factory=Offsets)
+    adding: set[int] = field(default_factory=set)
+    fed_by: dict[int, int] = field(default_factory=dict)
 
     @property
     def replicas(self) -> dict[int, Replica]:

@@ -26,7 +26,7 @@ class NemesisContext:
 
     ``write_ballast`` gives a copying replica something to be busy with. ``payload_ends`` returns, for each partition,
     the offset after the payload that was written before the nemesis acts. ``window_s`` bounds the time in which brokers
-    that stay remove what is critical.
+    that stay remove what is critical. ``note`` writes what a nemesis saw or did to the history, by its name and fields.
     """
 
     cluster: Cluster
@@ -34,6 +34,7 @@ class NemesisContext:
     write_ballast: Callable[[], None]
     payload_ends: Callable[[], Mapping[TopicPartition, int]]
     window_s: float
+    note: Callable[..., None]
 
     def ability(self, protocol: Callable[..., Ability]) -> Ability:
         """Return the runtime as one that has the ability. Raises `HarnessError` for a runtime that lacks it."""

@@ -142,13 +142,26 @@ def _disputed_states(row: Row, offset: int, disputes: Disputes) -> list[KeyState
 def _proven(row: Row, finding: Row, states: Sequence[KeyState], disputes: Disputes) -> Decision:
     """Return the decision, with the right brokers, where the logs alone prove that a replica is wrong."""
     witness, accused = finding["witness"], frozenset({row["broker"]})
-    if witness.get("deleted_at") is not None:
-        right = frozenset(one.broker for one in states if one.alive_at is None)
-        return Decision(accused, right - accused)
-    if witness.get("last_committed_at") is not None:
-        right = frozenset(one.broker for one in states if one.alive_at == witness["last_committed_at"])
-        return Decision(accused, right - accused)
+    for name, is_deleted in (("deleted_at", True), ("last_committed_at", False)):
+        if (at := witness.get(name)) is not None:
+            coverage = disputes.knowledge.coverage_of(place_of(row))
+            return Decision(accused, _serving(None if is_deleted else at, at, row, states, coverage) - accused)
     return Decision(accused, _received_since(row, disputes) - accused)
+
+
+def _serving(
+    alive_at: int | None, since: int, row: Row, states: Sequence[KeyState], coverage: Coverage
+) -> frozenset[int]:
+    """Return the brokers that serve this, where it is right: no broker serves something else that may be later.
+
+    That a value was overwritten proves that who serves it is wrong, and not what the key is now: where one of the
+    others serves nothing, a delete may have been written later, and its tombstone removed everywhere. Then it takes
+    complete replicas to say who is right.
+    """
+    others = [one for one in states if one.log_start <= since and (one.alive_at is None or one.alive_at >= since)]
+    if all(one.alive_at == alive_at for one in others):
+        return frozenset(one.broker for one in others)
+    return blame_state(row["offset"], states, coverage).right
 
 
 def _received_since(row: Row, disputes: Disputes) -> frozenset[int]:

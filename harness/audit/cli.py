@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 import cloup
 
+from harness.audit.options import addresses, bootstrap_option, config_option
 from harness.brokers.segments.records import MAX_INT64
 from harness.brokers.segments.tombstones import BY_NULL, TOMBSTONES
 from harness.command_line.common import command, envelope, format_option, given_on_command_line
 from harness.command_line.console import JSON, MB, TEXT, ConsoleProgress, show_findings
-from harness.command_line.parameters import TOPIC, FilePath, Number, Text, file_to_read
+from harness.command_line.parameters import TOPIC, FilePath, Number, Text
 from harness.command_line.spark import PARAMETERS, spark_options
 from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, UsageError, interruptible
 from harness.judge.verdict import ANOMALY, EXIT_CODES
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from harness.brokers.protocol.wire import Address
     from harness.brokers.segments.tombstones import Tombstones
     from harness.spark.options import SparkOptions
 
@@ -64,13 +64,7 @@ def parse_brokers(texts: Sequence[str], conf: Mapping[str, str]) -> dict[int, li
     return brokers
 
 
-def _servers(text: str) -> None:
-    from harness.audit.cluster import parse_bootstrap  # noqa: PLC0415  (slow imports, only where needed)
-
-    parse_bootstrap(text)
-
-
-AUDITED, CLUSTER, READING = map(cloup.OptionGroup, ("What to audit", "Cluster", "Reading"))
+AUDITED, READING = map(cloup.OptionGroup, ("What to audit", "Reading"))
 
 topic_option = cloup.option(
     "--topic",
@@ -82,15 +76,6 @@ topic_option = cloup.option(
     help="What to audit: a name or a pattern such as 'orders-*'; repeatable. Internal topics match only patterns that "
     "begin with __.  [default: every compacted topic, internal ones included]",
 )
-bootstrap_option = cloup.option(
-    "--bootstrap-server",
-    "bootstrap",
-    group=CLUSTER,
-    required=True,
-    type=Text(_servers),
-    metavar="HOST:PORT,…",
-    help="One broker or several to begin with.",
-)
 tombstones_option = cloup.option(
     "--tombstones",
     group=AUDITED,
@@ -98,14 +83,6 @@ tombstones_option = cloup.option(
     default=BY_NULL,
     show_default=True,
     help="What deletes a key: a null value, or the flag of KIP-87 (bit 5 of a record's attributes).",
-)
-config_option = cloup.option(
-    "--command-config",
-    "config",
-    group=CLUSTER,
-    type=file_to_read(),
-    metavar="FILE",
-    help="A Java client's properties for SASL and TLS.",
 )
 
 
@@ -155,7 +132,7 @@ def disk(
     "harness audit live --bootstrap-server kafka-1:9092 --topic 'orders-*' --quick",
 )
 @topic_option
-@bootstrap_option
+@bootstrap_option()
 @config_option
 @cloup.option(
     "--rate-limit-mb",
@@ -253,7 +230,7 @@ def live(  # noqa: PLR0917
     name="exposure",
 )
 @topic_option
-@bootstrap_option
+@bootstrap_option()
 @config_option
 @format_option
 def exposure_(topics: tuple[str, ...], bootstrap: str, config: Path | None, output: str) -> int:
@@ -279,14 +256,6 @@ def exposure_(topics: tuple[str, ...], bootstrap: str, config: Path | None, outp
         for note in (*result.notes, *cluster.selection):
             out.line(f"note: {note}")
     return EXIT_CLEAN if result.level == Level.OK and not result.notes else EXIT_UNKNOWN
-
-
-def addresses(bootstrap: str, config: Path | None) -> list[Address]:
-    """Return the bootstrap addresses, with the login of a properties file. Raises `UsageError` for either."""
-    from harness.audit.cluster import parse_bootstrap  # noqa: PLC0415
-    from harness.brokers.protocol.security import read_security  # noqa: PLC0415
-
-    return parse_bootstrap(bootstrap, read_security(config) if config else None)
 
 
 def show(verdict: dict[str, Any], output: str) -> int:

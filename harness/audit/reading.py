@@ -18,6 +18,7 @@ from harness.audit.pieces import whole_entries
 from harness.brokers.protocol.offsets import LATEST, NO_SUCH_OFFSET, list_offsets, log_ends, log_starts
 from harness.brokers.protocol.replica import (
     FETCH_VERSION,
+    OUT_OF_RANGE,
     READ_COMMITTED,
     READ_UNCOMMITTED,
     ReplicaState,
@@ -40,7 +41,6 @@ FETCH_BYTES = 8 << 20
 PATIENCE_S = 30.0
 """How long a replica may be unavailable, for example while its leader changes."""
 
-OUT_OF_RANGE = "OffsetOutOfRangeError"
 TRANSIENT_ERRORS = frozenset(
     {
         "NotLeaderForPartitionError",

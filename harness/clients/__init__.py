@@ -122,11 +122,14 @@ class Library:
     """An open library. ``groups``: None where it has no consumer groups.
 
     ``idempotent`` makes a producer that is idempotent outside of transactions, too; None where it has none.
+    ``once`` makes one that is not idempotent and sends each record once; None where ``producer`` does that anyway. A
+    record that is sent again may have been appended before, and its copies may come after its acknowledgement.
     """
 
     producer: MakeProducer
     groups: LibraryGroups | None = None
     idempotent: Callable[[], LibraryProducer] | None = None
+    once: Callable[[], LibraryProducer] | None = None
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,8 @@ CLASSIC_CONFIG = {"session.timeout.ms": "6000", "heartbeat.interval.ms": "500"}
 """Settings of members that with the new protocol are the brokers' (KIP-848)."""
 CLOSE_TIMEOUT_MS = 2_000
 
+ONCE = {"retries": "0"}
+
 
 @contextmanager
 def opened(spec: ClientSpec) -> Iterator[Library]:
@@ -61,6 +63,7 @@ def opened(spec: ClientSpec) -> Iterator[Library]:
         yield Library(
             lambda transactional_id: JavaProducer(jvm, spec.bootstrap, transactional_id, login),
             JavaGroups(jvm, spec.bootstrap, login),
+            once=lambda: JavaProducer(jvm, spec.bootstrap, None, {**login, **ONCE}),
         )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from harness.clients import OPERATION_TIMEOUT_S, TRANSACTION_TIMEOUT_MS, ClientError, Library
@@ -15,6 +16,7 @@ from harness.plan.groups import CLASSIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from harness.brokers.protocol.replica import TopicPartition
     from harness.clients import Answered, ClientSpec
@@ -30,6 +32,14 @@ CONNECTION = {
 }
 CONFIG = {**CONNECTION, "acks": "all", "linger.ms": 0, "delivery.timeout.ms": int(OPERATION_TIMEOUT_S * 1000)}
 IDEMPOTENT = {"enable.idempotence": "true"}
+ONCE = {"message.send.max.retries": 0}
+TRANSACTIONAL = {
+    "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+    # Offsets that a transaction sends wait for their group's coordinator without a bound, whatever time-out they are
+    # given, and look for another one only when the connection to some broker changes (confluentinc/librdkafka#5456,
+    # 2.16.0). So connections without traffic are closed, which is such a change.
+    "connections.max.idle.ms": 5_000,
+}
 CONSUMER_CONFIG = {
     **CONNECTION,
     "enable.auto.commit": False,
@@ -40,30 +50,58 @@ CONSUMER_CONFIG = {
 CLASSIC_CONFIG = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 500}
 """Settings of members that with the new protocol are the brokers' (KIP-848)."""
 CONSUMED_AT_ONCE = 1_000
+COORDINATOR_MOVES = frozenset(
+    {
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError._WAIT_COORD,  # noqa: SLF001  (its own code, and public in spite of the name)
+    }
+)
+"""What a commit is answered while a group's coordinator moves: it did not happen. librdkafka soon gives up on it."""
+RETRY_S = 0.05
 
 
 @contextmanager
 def opened(spec: ClientSpec) -> Iterator[Library]:
     """Give what makes librdkafka producers and consumers; each connects when it is first used."""
     login = spec.security.for_librdkafka() if spec.security else {}
-    yield Library(
-        lambda transactional_id: LibrdkafkaProducer(spec.bootstrap, transactional_id, login),
-        LibrdkafkaGroups(spec.bootstrap, login),
-        lambda: LibrdkafkaProducer(spec.bootstrap, None, {**login, **IDEMPOTENT}),
-    )
+    with _log_to(spec.log_path, spec.run_id) as logger:
+        common = {**login, "logger": logger}
+        yield Library(
+            lambda transactional_id: LibrdkafkaProducer(spec.bootstrap, transactional_id, common),
+            LibrdkafkaGroups(spec.bootstrap, common),
+            lambda: LibrdkafkaProducer(spec.bootstrap, None, {**common, **IDEMPOTENT}),
+            lambda: LibrdkafkaProducer(spec.bootstrap, None, {**common, **ONCE}),
+        )
+
+
+@contextmanager
+def _log_to(path: Path, run_id: str) -> Iterator[logging.Logger]:
+    """Give a logger that writes to this file only: the library's fatal lines go to the terminal else."""
+    logger = logging.getLogger(f"{__name__}.{run_id}")
+    handler = logging.FileHandler(path, delay=True)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s librdkafka %(message)s"))
+    logger.propagate = False
+    logger.addHandler(handler)
+    try:
+        yield logger
+    finally:
+        logger.removeHandler(handler)
+        handler.close()
 
 
 class LibrdkafkaProducer:
     """Implements `harness.clients.LibraryProducer`."""
 
-    def __init__(self, bootstrap: str, transactional_id: str | None, login: Mapping[str, str]) -> None:
+    def __init__(self, bootstrap: str, transactional_id: str | None, common: Mapping[str, Any]) -> None:
         """Make the producer. Without a transactional id it is not idempotent.
 
         With a producer.id.expiration.ms of seconds brokers forget an idempotent one whenever it pauses.
         """
-        config: dict[str, Any] = {**CONFIG, **login, "bootstrap.servers": bootstrap}
+        config: dict[str, Any] = {**CONFIG, **common, "bootstrap.servers": bootstrap}
         if transactional_id is not None:
-            config |= {"transactional.id": transactional_id, "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS}
+            config |= {**TRANSACTIONAL, "transactional.id": transactional_id}
         self._producer = Producer(config)
 
     def init_transactions(self) -> None:
@@ -119,7 +157,7 @@ class LibrdkafkaProducer:
         return left
 
     def send_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit offsets of a group as part of the open transaction."""
+        """Commit offsets of a group as part of the open transaction. Blocks until the group has a coordinator."""
         # Only a consumer makes the group's metadata; this one never connects.
         consumer = Consumer({"group.id": group, "bootstrap.servers": "127.0.0.1:9", "log_level": 0})
         try:
@@ -137,16 +175,16 @@ class LibrdkafkaProducer:
 class LibrdkafkaGroups:
     """Implements `harness.clients.LibraryGroups`."""
 
-    def __init__(self, bootstrap: str, login: Mapping[str, str]) -> None:
-        """Store where brokers are, and the login; nothing is connected yet."""
-        self._bootstrap, self._login = bootstrap, login
-        self._config: Mapping[str, Any] = {**login, "bootstrap.servers": bootstrap}
+    def __init__(self, bootstrap: str, common: Mapping[str, Any]) -> None:
+        """Store where brokers are, login and logger; nothing is connected yet."""
+        self._bootstrap, self._common = bootstrap, common
+        self._config: Mapping[str, Any] = {**common, "bootstrap.servers": bootstrap}
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit offsets as a consumer that is assigned its partitions."""
         consumer = Consumer({**CONSUMER_CONFIG, **self._config, "group.id": group})
         try:
-            _told(lambda: consumer.commit(offsets=_listed(offsets), asynchronous=False))
+            _told(lambda: _commit(consumer, _listed(offsets)))
         finally:
             consumer.close()
 
@@ -158,7 +196,7 @@ class LibrdkafkaGroups:
 
     def producer(self, transactional_id: str) -> LibrdkafkaProducer:
         """Return a transactional producer."""
-        return LibrdkafkaProducer(self._bootstrap, transactional_id, self._login)
+        return LibrdkafkaProducer(self._bootstrap, transactional_id, self._common)
 
     def consumer(self, group: str, topic: str, protocol: str) -> LibrdkafkaConsumer:
         """Return a consumer that joins the group."""
@@ -186,6 +224,20 @@ class LibrdkafkaConsumer:
     def close(self) -> None:
         """Leave the group."""
         self._consumer.close()
+
+
+def _commit(consumer: Consumer, offsets: list[confluent_kafka.TopicPartition]) -> None:
+    """Commit, again and again while the coordinator moves, as `KafkaConsumer.commitSync` does."""
+    deadline_s = time.monotonic() + OPERATION_TIMEOUT_S
+    while True:
+        try:
+            consumer.commit(offsets=offsets, asynchronous=False)
+        except KafkaException as error:
+            if error.args[0].code() not in COORDINATOR_MOVES or time.monotonic() > deadline_s:
+                raise
+            consumer.poll(RETRY_S)
+        else:
+            return
 
 
 def _listed(offsets: Mapping[TopicPartition, int]) -> list[confluent_kafka.TopicPartition]:

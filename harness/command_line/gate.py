@@ -33,7 +33,7 @@ def build(jar: Path | None, output: str) -> int:
     """Compile the agent, with a compiler and libraries of Maven Central; prints where it is and its SHA-256.
 
     A broker is started with -javaagent:JAR or -javaagent:JAR=NAME=VALUE,…: topics=PATTERN:PATTERN,
-    except=PATTERN:PATTERN, max-image-age-ms=N, give-up-after-ms=N, hold=all or hold=markers.
+    except=PATTERN:PATTERN, max-image-age-ms=N, give-up-after-ms=N, max-unsynced-ms=N, hold=all or hold=markers.
     """
     from harness.gate.build import build_agent, export  # noqa: PLC0415  (only where needed)
     from harness.host.java import find_java  # noqa: PLC0415

@@ -8,16 +8,18 @@ Brokers have no part in Cloud Topics' compaction: there is one copy, and only th
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from harness.brokers.segments.tombstones import BY_FLAG, BY_NULL
 from harness.errors import UsageError
+from harness.explore.fault_cases import ISR_GATE, ISR_GATE_MARKERS, FaultCase, fault_cases
 from harness.suggest import nearest
 from harness.targets import SIM_CLOUD_TOPICS, SIM_KAFKA, SIM_REDPANDA
 from models import coordination, redpanda
 from models.cloud_topics.rules import RULES as CLOUD_RULES
 from models.cloud_topics.world import Case as CloudCase
 from models.fast_walk import fast_walk
+from models.faults.rules import FURTHER_RULES
 from models.groups import DROPS_PENDING, NEW, OLD
 from models.members import SCRIPTS
 from models.state_space import ADD, HAND_OVER, LEADER, REASSIGN, REMOVE, Bound, StateSpace
@@ -32,8 +34,12 @@ COORDINATED: Final = "coordinated"
 KIP_87: Final = "kip-87"
 GATE: Final = "gate"
 """No cleaning while an assigned replica is out of the ISR. Moves of replicas and leaders are two ways past it."""
+FRESH_COPIES: Final = "fresh-copies"
+"""A replica that is added begins with an empty log, and again after a change of its leader. Only of random runs."""
+UNDER_FAULTS: Final = frozenset({ISR_GATE, ISR_GATE_MARKERS, *FURTHER_RULES})
+"""Proposals that are walked only under faults."""
 PROPOSALS: Final[Mapping[str, Sequence[str]]] = {
-    SIM_KAFKA: (COORDINATED, GATE, KIP_87),
+    SIM_KAFKA: (COORDINATED, GATE, ISR_GATE, ISR_GATE_MARKERS, *FURTHER_RULES, FRESH_COPIES, KIP_87),
     SIM_REDPANDA: (KIP_87,),
     SIM_CLOUD_TOPICS: (),
 }
@@ -86,6 +92,8 @@ class Case:
         """Explore it; states that differ only by names of brokers or of keys count once."""
         return fast_walk(self.space(symmetric=True), most_states=most_states, first_only=first_only)
 
+
+AnyCase: TypeAlias = "Case | CloudCase | FaultCase"
 
 _A, _B, _A_GOES = (("A", "1"),), (("B", "1"),), (("A", None),)
 _BOTH: Final = (("A", "1"), ("B", "1"))
@@ -163,20 +171,25 @@ _GROUPS_ALONE: Final = (
 
 
 def cases(
-    target: str, *, with_: tuple[str, ...], without: tuple[str, ...], groups: bool = False
-) -> Sequence[Case | CloudCase]:
+    target: str, *, with_: tuple[str, ...], without: tuple[str, ...], groups: bool = False, faults: bool = False
+) -> Sequence[AnyCase]:
     """Return the cases of a target, as it is or ``with_`` proposals, ``without`` some of its rules.
 
-    ``groups``: cases of consumer groups instead. Raises `UsageError` for an unknown name, for a proposal that a target
-    has anyway, for rules of a proposal that was not requested, and where groups are not modelled.
+    ``groups``: cases of consumer groups instead; ``faults``: cases under faults, which some proposals imply. Raises
+    `UsageError` for an unknown name, for a proposal that a target has anyway, for rules of a proposal that was not
+    requested, and where groups or faults are not modelled.
     """
     _refuse_unknown("--target", "simulated target", target, PROPOSALS)
     for proposal in with_:
         _refuse_unknown("--with", f"proposal for {target}", proposal, PROPOSALS[target])
-    foreign = [f"--with {one}" for one in with_ if one in {KIP_87, GATE}]
+    foreign = [f"--with {one}" for one in with_ if one in {KIP_87, GATE, FRESH_COPIES, *UNDER_FAULTS}]
     foreign += [] if target == SIM_KAFKA else [f"--target {target}"]
     if groups and foreign:
         raise UsageError(f"--groups: group coordinators are modelled of Kafka alone, as it is: leave out {foreign[0]}")
+    if faults and (groups or target != SIM_KAFKA):
+        raise UsageError(f"--faults: leave out {'--groups' if groups else f'--target {target}'}")
+    if faults or UNDER_FAULTS & set(with_):
+        return fault_cases(with_, without)
     if target == SIM_CLOUD_TOPICS:
         for rule in without:
             _refuse_unknown("--without", "rule", rule, CLOUD_RULES)

@@ -22,14 +22,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from harness.explore.cases import Case
+    from harness.explore.cases import AnyCase
     from harness.explore.walk import WalkResult
     from harness.spark.options import SparkOptions
-    from models.cloud_topics.world import Case as CloudCase
 
 MODEL, WALK, RANDOM = map(cloup.OptionGroup, ("Model", "Walk of every interleaving", "Random runs"))
 MOST_STATES, MOST_PROCESSES, MOST_RUNS = 10**9, 256, 10**8
-_WALK_OPTIONS = {"most_states": "--most-states", "first_only": "--first", "processes": "--processes"}
+_WALK_OPTIONS = {
+    "most_states": "--most-states",
+    "first_only": "--first",
+    "processes": "--processes",
+    "faults": "--faults",
+}
 _RUN_OPTIONS = {"seed": "--seed", "spark_master": "--spark-master", "spark_conf": "--spark-conf"}
 
 
@@ -53,7 +57,8 @@ _RUN_OPTIONS = {"seed": "--seed", "spark_master": "--spark-master", "spark_conf"
     multiple=True,
     type=Text(),
     metavar="PROPOSAL",
-    help="A proposal to add: coordinated, gate, kip-87; repeatable.",
+    help="A proposal to add: coordinated, gate, isr-gate, isr-gate-markers, fresh-copies (with --runs), kip-87, or a "
+    "further rule of the gate; repeatable.",
 )
 @cloup.option(
     "--without", group=MODEL, multiple=True, type=Text(), metavar="RULE", help="A rule to leave out; repeatable."
@@ -63,6 +68,12 @@ _RUN_OPTIONS = {"seed": "--seed", "spark_master": "--spark-master", "spark_conf"
     group=MODEL,
     is_flag=True,
     help="Consumer groups: what each broker would answer them as their coordinator.",
+)
+@cloup.option(
+    "--faults",
+    group=WALK,
+    is_flag=True,
+    help="Late metadata, lag in the ISR, unclean elections, lost tails, lost disks, moves; isr-gate implies it.",
 )
 @cloup.option(
     "--most-states", group=WALK, type=Count(1, MOST_STATES), default=10_000_000, show_default=True, help="Of a case."
@@ -103,6 +114,7 @@ def explore(
     with_: tuple[str, ...],
     without: tuple[str, ...],
     groups: bool,
+    faults: bool,
     most_states: int,
     first_only: bool,
     processes: int,
@@ -120,18 +132,25 @@ def explore(
     With --groups, logs are those of __consumer_offsets, and anomalies are what goes wrong for groups: they freeze,
     skip records, or have deleted offsets back.
 
+    With --faults, clusters of three and four brokers with late metadata, replicas that lag inside the ISR, unclean
+    elections, lost tails and disks, and moves of replicas. Proposals: isr-gate, which has the rules of the gate in the
+    broker; isr-gate-markers, where only tombstones and markers wait; coordinated; and rules that the gate does not
+    have. Prints the shortest way in each case.
+
     With --runs, random workloads and faults instead, run N times in Spark and judged by the checkers of real runs.
     Prints how many runs had each anomaly, and the smallest schedule that leads to it. Exits with 0 where there was
     none, and some runs were exposed; with 2 also where the checkers and the model's own state disagree.
     """
-    from harness.explore.cases import cases  # noqa: PLC0415  (slow imports, only where needed)
+    from harness.explore.cases import FRESH_COPIES, UNDER_FAULTS, cases  # noqa: PLC0415  (slow imports, only where needed)
     from harness.explore.walk import shortest, summary, walk  # noqa: PLC0415
     from harness.plan.schedule import Schedule, write_schedule  # noqa: PLC0415
 
     _refuse_others(
         context, *((_WALK_OPTIONS, "is for walks: leave out --runs") if runs else (_RUN_OPTIONS, "takes --runs"))
     )
-    chosen = cases(target, with_=with_, without=without, groups=groups)
+    chosen = cases(target, with_=with_, without=without, groups=groups, faults=faults)
+    if FRESH_COPIES in with_ and not runs:
+        raise UsageError(f"--with {FRESH_COPIES} is for random runs: give --runs")
     if runs:
         from harness.explore.report import explore_runs, show_runs  # noqa: PLC0415
 
@@ -142,7 +161,7 @@ def explore(
             chosen, processes=processes, most_states=most_states, first_only=first_only, on_progress=_print_progress
         )
         content, ways = summary(target, with_, walked), shortest(walked)
-        show = partial(_show, ways=ways)
+        show = partial(_show, ways=ways, of_each_case=faults or bool(UNDER_FAULTS & set(with_)))
         if out is not None:
             target_name = " with ".join([target, *with_])
             for name, (case, steps) in ways.items():
@@ -168,7 +187,9 @@ def _print_progress(one: WalkResult) -> None:
     print_progress(f"{one.explored.states:>12,} states in {one.took_s:.1f} s: {one.case.title}")
 
 
-def _show(content: dict[str, Any], ways: Mapping[str, tuple[Case | CloudCase, tuple[str, ...]]]) -> None:
+def _show(
+    content: dict[str, Any], ways: Mapping[str, tuple[AnyCase, tuple[str, ...]]], *, of_each_case: bool = False
+) -> None:
     out = stdout()
     counted = ("states", "transitions", "depth")
     cases = [
@@ -176,8 +197,13 @@ def _show(content: dict[str, Any], ways: Mapping[str, tuple[Case | CloudCase, tu
         for case in content["cases"]
     ]
     out.table(Table(("case", *counted, "verdict"), cases))
-    for name, (_, steps) in ways.items():
-        out.line(styled(name, STYLES["anomaly"]), f" in {len(steps)} steps: {'; '.join(steps)}")
+    shown = [(name, "", steps) for name, (_, steps) in ways.items()]
+    if of_each_case:
+        shown = [
+            (name, f" ({case['case']})", steps) for case in content["cases"] for name, steps in case["ways"].items()
+        ]
+    for name, title, steps in shown:
+        out.line(styled(name, STYLES["anomaly"]), f"{title} in {len(steps)} steps: {'; '.join(steps)}")
     for rows in content["proposals"].values():
         out.line()
         out.line("what deletes a key by KIP-87; who sees a delete is as before:")

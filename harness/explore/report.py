@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from harness.command_line.console import STYLES, ConsoleProgress
 from harness.errors import UsageError
-from harness.explore.cases import COORDINATED
+from harness.explore.cases import COORDINATED, FRESH_COPIES, GATE
 from harness.explore.random_runs import explore_random_runs, is_replayable
 from harness.explore.schedule_generator import Odds
 from harness.judge.verdict import UNKNOWN
@@ -43,7 +43,7 @@ def explore_runs(
 
     Raises `UsageError` for targets and proposals without random runs.
     """
-    if set(with_) - {COORDINATED} or target == SIM_CLOUD_TOPICS:
+    if set(with_) - {COORDINATED, GATE, FRESH_COPIES} or target == SIM_CLOUD_TOPICS:
         raise UsageError(f"{_found_on(target, with_)} has no random runs: leave out --runs")
     is_redpanda = target == SIM_REDPANDA
     odds = Odds(
@@ -51,6 +51,8 @@ def explore_runs(
         without=frozenset(without),
         redpanda=is_redpanda,
         of_groups=groups,
+        gate=GATE in with_,
+        fresh_copies=FRESH_COPIES in with_,
     )
     progress, began_s = ConsoleProgress(), time.monotonic()
     progress.stage("start Spark")

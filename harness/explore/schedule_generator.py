@@ -20,9 +20,13 @@ if TYPE_CHECKING:
     from models.world import World
 
 LEAVES, LAGS, ADDS, NO_OUTAGE = "leaves", "lags", "is added", "no outage"
+REASSIGNS: Final = "leaves, is unassigned and assigned again"
 OUTAGES: Final = {LEAVES: 12, LAGS: 3, ADDS: 5}
 """How a broker comes to be behind, and how often of twenty."""
-_ENDS_BY: Final = {LEAVES: "returns", LAGS: "returns", ADDS: "joins"}
+PROTECTED_OUTAGES: Final = {**OUTAGES, REASSIGNS: 5}
+"""The same where a gate protects: a gate alone does not count a replica that is unassigned for a time."""
+_BEGINS_BY: Final = {LEAVES: LEAVES, LAGS: LAGS, ADDS: ADDS, REASSIGNS: LEAVES}
+_ENDS_BY: Final = {LEAVES: "returns", LAGS: "returns", ADDS: "joins", REASSIGNS: "returns"}
 _KEYS: Final = "KLM"
 _DAYS: Final = (2, 5)
 """The least and the most days of an outage."""
@@ -47,7 +51,8 @@ class RandomSchedule:
 class Odds:
     """The probabilities and rules to generate from. ``outage``: how a broker comes to be behind; None for any way.
 
-    ``of_groups``: the log is one of ``__consumer_offsets``, of an old or a new coordinator.
+    ``of_groups``: the log is one of ``__consumer_offsets``, of an old or a new coordinator. ``gate``, ``fresh_copies``:
+    as of `models.world.Rules`.
     """
 
     coordinated: bool = False
@@ -55,6 +60,13 @@ class Odds:
     outage: str | None = None
     redpanda: bool = False
     of_groups: bool = False
+    gate: bool = False
+    fresh_copies: bool = False
+
+    @property
+    def outages(self) -> dict[str, int]:
+        """How a broker may come to be behind, and how often."""
+        return PROTECTED_OUTAGES if self.gate or self.fresh_copies else OUTAGES
 
 
 @dataclass(frozen=True)
@@ -75,7 +87,8 @@ def draw(seed: int, odds: Odds) -> RandomSchedule:
     if odds.of_groups:
         version = VersionRules(tombstone_drops_pending=random.random() < _NEW_COORDINATOR_SHARE)
         rules = replace(rules, of_groups=True, version=version)
-    outage = odds.outage or random.choices(list(OUTAGES), list(OUTAGES.values()))[0]
+    rules = replace(rules, gate=odds.gate, fresh_copies=odds.fresh_copies)
+    outage = odds.outage or random.choices(list(odds.outages), list(odds.outages.values()))[0]
     producers = list(PRODUCERS)[: 2 if random.random() < _TWO_PRODUCERS_SHARE else 1]
     generator = _Generator(
         random,
@@ -97,14 +110,18 @@ def _all_steps(generator: _Generator, outage: str) -> Iterator[str]:
     if outage != NO_OUTAGE:
         if generator.world.replication.leader_id == absent:
             yield f"{BROKERS[0]} leads"
-        yield f"{absent} {outage}"
+        yield f"{absent} {_BEGINS_BY[outage]}"
     for _ in range(generator.random.randint(*_DAYS)):
         yield from _random_steps(generator, outage, 1, 5)
         yield from _day(generator)
-    yield from _random_steps(generator, outage, 0, 4)
+        if outage == REASSIGNS:
+            yield f"{absent} is unassigned"
+    if outage == REASSIGNS:
+        yield f"{absent} is assigned again"
+    yield from _random_steps(generator, ADDS if outage == REASSIGNS else outage, 0, 4)
     if outage != NO_OUTAGE:
         yield f"{absent} {_ENDS_BY[outage]}"
-    if generator.world.rules.coordinated:
+    if generator.world.rules.coordinated or generator.world.rules.gate:
         yield from _wind_down(generator.world)
 
 
@@ -172,10 +189,10 @@ def _report_round(world: World) -> Iterator[str]:
 
 
 def _wind_down(world: World) -> Iterator[str]:
-    """Let replicas that coordinate compaction get as far as possible, so that the removal of retained records shows."""
+    """Let compaction that has waited get as far as possible, so that the removal of retained records shows."""
     for _ in range(3):
         for _ in range(2):
             yield from (f"{broker} cleans" for broker in world.up)
-        for _ in range(2):
+        for _ in range(2 if world.rules.coordinated else 0):
             yield from _report_round(world)
         yield "time passes"

@@ -22,8 +22,7 @@ from models.kip87 import differences
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from harness.explore.cases import Case
-    from models.cloud_topics.world import Case as CloudCase
+    from harness.explore.cases import AnyCase
     from models.exhaustive import Explored
 
 
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 class WalkResult:
     """A case, the result of its exploration, and the seconds it took."""
 
-    case: Case | CloudCase
+    case: AnyCase
     explored: Explored
     took_s: float
 
@@ -42,7 +41,7 @@ class WalkResult:
 
 
 def walk(
-    cases: Sequence[Case | CloudCase],
+    cases: Sequence[AnyCase],
     *,
     processes: int,
     most_states: int,
@@ -50,7 +49,7 @@ def walk(
     on_progress: Callable[[WalkResult], None],
 ) -> list[WalkResult]:
     """Explore cases, several at once; call ``on_progress`` as each ends. Returns the results in the cases' order."""
-    walked: dict[Case | CloudCase, WalkResult] = {}
+    walked: dict[AnyCase, WalkResult] = {}
     explore_case = partial(_walk, most_states=most_states, first_only=first_only)
     # New processes: a fork would copy the caller's threads in the middle of their work. Leaving the block ends them.
     with get_context("forkserver").Pool(processes, _end_with, (os.getpid(),), maxtasksperchild=1) as pool:
@@ -71,7 +70,7 @@ def _end_with(owner: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _walk(case: Case | CloudCase, *, most_states: int, first_only: bool) -> WalkResult:
+def _walk(case: AnyCase, *, most_states: int, first_only: bool) -> WalkResult:
     began_s = time.monotonic()
     # States refer to each other and none is released: garbage collection would find nothing.
     gc.disable()
@@ -79,9 +78,9 @@ def _walk(case: Case | CloudCase, *, most_states: int, first_only: bool) -> Walk
     return WalkResult(case, explored, time.monotonic() - began_s)
 
 
-def shortest(walked: Sequence[WalkResult]) -> dict[str, tuple[Case | CloudCase, tuple[str, ...]]]:
+def shortest(walked: Sequence[WalkResult]) -> dict[str, tuple[AnyCase, tuple[str, ...]]]:
     """Return the shortest way of all cases to each anomaly, with its case."""
-    ways: dict[str, tuple[Case | CloudCase, tuple[str, ...]]] = {}
+    ways: dict[str, tuple[AnyCase, tuple[str, ...]]] = {}
     for one in walked:
         for name, steps in one.explored.wrong.items():
             if name not in ways or len(steps) < len(ways[name][1]):

@@ -1,8 +1,8 @@
-"""The agent's jar: compiled here by a compiler that needs no JDK, from parts that are pinned by version and SHA-256.
+"""An agent's jar: compiled here by a compiler that needs no JDK, from parts that are pinned by version and SHA-256.
 
 The compiler (ECJ), the library that changes classes (ASM, in a package of its own, see `harness.gate.shade`) and the
-libraries of Kafka that the agent is compiled against come from Maven Central, as ``locks/gate.lock`` names them. The
-same sources and parts give the same bytes.
+libraries of Kafka that the gate is compiled against come from Maven Central, as ``locks/gate.lock`` names them. The
+same sources and parts give the same bytes. `GATE` is the gate; `harness.power` has an agent of its own.
 """
 
 from __future__ import annotations
@@ -27,26 +27,69 @@ from harness.targets.jars import fetch_locked, materialise
 from harness.targets.lock import file_sha256, lock_of_package, read_digests
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from harness.host.java import Java
     from harness.targets.jars import JarSet, OnProgress
 
 LOCK: Final = "gate.lock"
-JAR_NAME: Final = "compaction-gate.jar"
 PACKAGE: Final = "compaction/gate"
 JAVA_LEVEL: Final = "11"
 """Kafka 3.9 runs on Java 11, too."""
-_ASM, _OUR_ASM = "org/objectweb/asm/", f"{PACKAGE}/asm/"
+_ASM: Final = "org/objectweb/asm/"
 _SAME_TIME: Final = (1980, 1, 1, 0, 0, 0)
-_NOTICE: Final = f"""{DISTRIBUTION}: the gate.
+_NOTICE: Final = """{title}.
 Contains ASM (https://asm.ow2.io), BSD 3-Clause Licence, Copyright (c) 2000-2011 INRIA, France Telecom.
 """
 
 
 @dataclass(frozen=True)
+class AgentSource:
+    """What an agent is made of: the folder ``java/<package>`` of the Python package ``home``.
+
+    Its class ``Agent`` has ``premain``. ``attributes``: others of the manifest.
+    """
+
+    title: str
+    home: str
+    package: str
+    jar_name: str
+    attributes: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def sources(self) -> dict[str, bytes]:
+        """The sources by file name."""
+        folder = importlib.resources.files(self.home).joinpath("java", *self.package.split("/"))
+        return {one.name: one.read_bytes() for one in sorted(folder.iterdir(), key=lambda one: one.name)}
+
+    @property
+    def manifest(self) -> str:
+        """The manifest of the jar."""
+        java_package = self.package.replace("/", ".")
+        lines = {
+            "Manifest-Version": "1.0",
+            "Implementation-Title": f"{DISTRIBUTION} {self.title}",
+            "Implementation-Version": importlib.metadata.version(DISTRIBUTION),
+            "Premain-Class": f"{java_package}.Agent",
+            **dict(self.attributes),
+            "Can-Retransform-Classes": "true",
+        }
+        return "".join(f"{name}: {value}\r\n" for name, value in lines.items()) + "\r\n"
+
+
+GATE: Final = AgentSource(
+    "gate", "harness.gate", PACKAGE, "compaction-gate.jar", attributes=(("Main-Class", "compaction.gate.Verify"),)
+)
+
+
+MAX_UNSYNCED: Final = "max-unsynced-ms"
+MAX_UNSYNCED_MS: Final = 60_000
+"""An option of the gate, and its default (``Options``)."""
+
+
+@dataclass(frozen=True)
 class Agent:
-    """The jar of the agent; ``sha256``: of the file."""
+    """The jar of an agent; ``sha256``: of the file."""
 
     jar: Path
     sha256: str
@@ -56,10 +99,15 @@ class Agent:
         return agent_flag(self.jar, options)
 
 
-def sources() -> dict[str, bytes]:
-    """Return the agent's sources by file name."""
-    folder = importlib.resources.files("harness.gate") / "java" / "compaction" / "gate"
-    return {one.name: one.read_bytes() for one in sorted(folder.iterdir(), key=lambda one: one.name)}
+def gate_options(given: str | None, topic_settings: Mapping[str, str]) -> str:
+    """Return the options of the gate in a run with such topics.
+
+    Where tombstones go sooner than records have to be on disk, by the gate's default, the last high watermarks count.
+    """
+    asked, retention_ms = given or "", int(topic_settings.get("delete.retention.ms", MAX_UNSYNCED_MS))
+    if MAX_UNSYNCED in asked or retention_ms >= MAX_UNSYNCED_MS:
+        return asked
+    return ",".join([*([asked] if asked else []), f"{MAX_UNSYNCED}=0"])
 
 
 def parts(on_progress: OnProgress) -> JarSet:
@@ -68,19 +116,20 @@ def parts(on_progress: OnProgress) -> JarSet:
     return materialise(digests, cache_root() / "jars" / "gate", fetch_locked, on_progress)
 
 
-def build_agent(java: Java, on_progress: OnProgress) -> Agent:
+def build_agent(java: Java, on_progress: OnProgress, source: AgentSource = GATE) -> Agent:
     """Return the agent of this release from the user's cache, compiling it where it is not there.
 
     Raises `UsageError` for parts that cannot be had, `HarnessError` where the compiler fails.
     """
     lock = lock_of_package(LOCK).read_bytes()
-    text = b"".join(name.encode() + content for name, content in sources().items())
-    jar = cache_root() / "gate" / hashlib.sha256(lock + text + _manifest().encode()).hexdigest()[:16] / JAR_NAME
+    text = b"".join(name.encode() + content for name, content in source.sources.items())
+    digest = hashlib.sha256(lock + text + source.manifest.encode()).hexdigest()
+    jar = cache_root() / "gate" / digest[:16] / source.jar_name
     if not jar.is_file():
         jar.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=jar.parent) as folder:
-            draft = Path(folder) / JAR_NAME
-            draft.write_bytes(_packed(_compiled(java, parts(on_progress), Path(folder))))
+            draft = Path(folder) / source.jar_name
+            draft.write_bytes(_packed(source, _compiled(java, parts(on_progress), Path(folder), source)))
             draft.replace(jar)
     return Agent(jar, file_sha256(jar))
 
@@ -94,16 +143,16 @@ def export(agent: Agent, output: Path) -> None:
         raise UsageError(f"{output} cannot be written: {error.strerror or error}") from error
 
 
-def _compiled(java: Java, jars: JarSet, folder: Path) -> dict[str, bytes]:
+def _compiled(java: Java, jars: JarSet, folder: Path, source: AgentSource) -> dict[str, bytes]:
     """Return every class of the agent, and of the library in its package, by path in the jar."""
-    source, classes = folder / "source", folder / "classes"
-    source.mkdir()
-    for name, content in sources().items():
-        (source / name).write_bytes(content)
-    compile_java(java, jars, sorted(source.iterdir()), classes, jars.classpath)
+    files, classes, our_asm = folder / "source", folder / "classes", f"{source.package}/asm/"
+    files.mkdir()
+    for name, content in source.sources.items():
+        (files / name).write_bytes(content)
+    compile_java(java, jars, sorted(files.iterdir()), classes, jars.classpath)
     own = {path.relative_to(classes).as_posix(): path.read_bytes() for path in classes.rglob("*.class")}
     return {
-        name.replace(_ASM, _OUR_ASM): relocated(content, _ASM, _OUR_ASM)
+        name.replace(_ASM, our_asm): relocated(content, _ASM, our_asm)
         for name, content in {**own, **dict(_library(_part(jars, "asm")))}.items()
     }
 
@@ -134,19 +183,9 @@ def _library(jar: Path) -> Iterator[tuple[str, bytes]]:
                 yield name, packed.read(name)
 
 
-def _manifest() -> str:
-    return (
-        "Manifest-Version: 1.0\r\n"
-        f"Implementation-Title: {DISTRIBUTION} gate\r\n"
-        f"Implementation-Version: {importlib.metadata.version(DISTRIBUTION)}\r\n"
-        "Premain-Class: compaction.gate.Agent\r\n"
-        "Main-Class: compaction.gate.Verify\r\n"
-        "Can-Retransform-Classes: true\r\n\r\n"
-    )
-
-
-def _packed(classes: dict[str, bytes]) -> bytes:
-    content = {"META-INF/MANIFEST.MF": _manifest().encode(), "META-INF/NOTICE": _NOTICE.encode()}
+def _packed(source: AgentSource, classes: dict[str, bytes]) -> bytes:
+    notice = _NOTICE.format(title=f"{DISTRIBUTION}: the {source.title}")
+    content = {"META-INF/MANIFEST.MF": source.manifest.encode(), "META-INF/NOTICE": notice.encode()}
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as jar:
         for name, data in (*content.items(), *sorted(classes.items())):

@@ -1,9 +1,9 @@
-"""What the agent writes to a broker's log about partitions, as ``gate.jsonl`` of a run folder has it.
+"""What brokers log about compaction that waits for replicas, as ``gate.jsonl`` of a run folder has it.
 
 Schema of ``gate.jsonl``, one event a line, in the order of each broker's log:
 
     broker     int
-    time_ms    int   when the broker's gate decided, milliseconds since the epoch
+    time_ms    int   when the broker's gate decided, milliseconds since the epoch; a build has none
     event      str   held | released | gave-up | began-anew
     topic, partition
     held, gave-up     reason    not-in-sync | unassigned: why its compaction waits
@@ -11,7 +11,8 @@ Schema of ``gate.jsonl``, one event a line, in the order of each broker's log:
     began-anew        leader    from which the replica on this broker is copied from its first record on
                       dropped_up_to   the log end that it had
 
-``Log.event`` of the agent writes the lines.
+``Log.event`` of the agent writes the lines. A build that has its rules (``results/upstream/patch``) writes one line,
+for ``began-anew``: ``ReplicaManager.maybeRestartFirstCopy`` of the patch.
 """
 
 from __future__ import annotations
@@ -32,13 +33,19 @@ _LINE: Final = re.compile(
     rb"compaction-gate: (?P<event>held|released|gave-up|began-anew) topic=(?P<topic>[\w.-]+)"
     rb" partition=(?P<partition>\d+) time_ms=(?P<time_ms>\d+)(?P<more>.*)"
 )
+_LINE_OF_THE_PATCH: Final = re.compile(
+    rb"Copying (?P<topic>[\w.-]+)-(?P<partition>\d+) anew from leader (?P<leader>\d+), as this replica is being added:"
+    rb" dropping its log up to offset (?P<dropped_up_to>\d+)\."
+)
 _FIELD: Final = re.compile(r"(reason|held_ms|grown_bytes|leader|dropped_up_to)=(-?\w[\w-]*)")
 
 
 def parse_line(line: bytes, broker: int) -> dict[str, Any] | None:
     """Return the event of a line of a broker's log; None for any other line."""
-    match = _LINE.search(line)
-    if match is None:
+    if (match := _LINE_OF_THE_PATCH.search(line)) is not None:
+        numbers = {name: int(match[name]) for name in ("partition", "leader", "dropped_up_to")}
+        return {"broker": broker, "event": BEGAN_ANEW, "topic": match["topic"].decode(), **numbers}
+    if (match := _LINE.search(line)) is None:
         return None
     more = {name: value if name == "reason" else int(value) for name, value in _FIELD.findall(match["more"].decode())}
     return {
@@ -53,7 +60,10 @@ def parse_line(line: bytes, broker: int) -> dict[str, Any] | None:
 
 @dataclass
 class GateLog:
-    """Follows the logs of brokers that run with the agent. ``paths``: the log of each broker."""
+    """Follows the logs of brokers that run with the agent, or of a build that has its rules.
+
+    ``paths``: the log of each broker.
+    """
 
     paths: Mapping[int, Path]
     events: list[dict[str, Any]] = field(default_factory=list)

@@ -6,7 +6,7 @@ topics, such as ``harness repair``, does it by the same function.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from harness.guard.decide import is_as_expected
 from harness.guard.journal import entry_of
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from harness.guard.decide import Step
     from harness.guard.journal import Pause
     from harness.guard.ports import Channel, Cluster
+
+CHANGED: Final = "its settings were changed meanwhile, or cannot be read"
 
 
 def carry_out(
@@ -37,7 +39,7 @@ def carry_out(
         again = cluster.settings(changing.keys()).settings
         for topic, step in changing.items():
             if topic not in again or not is_as_expected(step, again[topic]):
-                refused[topic] = "its settings were changed meanwhile, or cannot be read"
+                refused[topic] = CHANGED
         ready = {topic: step.changes for topic, step in changing.items() if topic not in refused}
         raise_if_replaced()
         refused |= cluster.alter(ready) if ready else {}

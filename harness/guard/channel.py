@@ -1,7 +1,8 @@
 """The topic ``compaction-guard``: what was found, kept in the cluster itself before anything is changed.
 
-It has one partition, is not compacted (a cleaner might lose what it has), is kept for ever, and stays writable while a
-single replica of it is in the ISR. Each reading goes to the end of the log: what another machine kept is seen.
+It has one partition, is not compacted (a cleaner might lose what it has), and stays writable while a single replica of
+it is in the ISR. It has no retention: the guard that acts deletes the entries that nothing needs any more (`trim`).
+Each reading goes to the end of the log: what another machine kept is seen.
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
 
 from harness.errors import HarnessError, UsageError
-from harness.guard.journal import State, parse_entry
+from harness.guard.journal import parse_entry
+from harness.guard.replayed import Replayed
 from harness.guard.settings import POLICY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from harness.brokers.protocol.wire import Address
-    from harness.guard.journal import Entry
+    from harness.guard.journal import Entry, State
     from harness.host.clock import Clock
 
 TOPIC: Final = "compaction-guard"
@@ -29,9 +31,13 @@ REPLICAS: Final = 3
 REQUEST_S: Final = 5.0
 ANSWER_S: Final = 1.5
 """For what is asked in each round: where the channel's leader is frozen, the next round may ask another one."""
+KNOWN_S: Final = 30.0
+"""For brokers to hear of a topic that was created: busy ones took more than 5 s with 1,000 topics."""
 READ_S: Final = 30.0
 """For a reading from the first entry on."""
 BATCH: Final = 1_000
+TRIMMED: Final = 200
+"""So many entries, at least, are deleted by one request."""
 LIBRDKAFKA: Final = {
     "client.id": "compaction-guard",
     # A request without an answer ends the connection, after which librdkafka looks for the leader anew.
@@ -74,8 +80,8 @@ class KafkaChannel:
         self._producer: Producer | None = None
         self._consumer: Consumer | None = None
         self._found = False
-        self._position = 0
-        self._state = State()
+        self._first = 0
+        self._replayed = Replayed()
 
     def ensure(self) -> None:
         """Create the topic where it is missing. Raises `UsageError` where it is compacted, `HarnessError`."""
@@ -85,7 +91,7 @@ class KafkaChannel:
             if TOPIC not in seen.topics:
                 _create(admin, min(REPLICAS, len(seen.brokers)))
             # A broker may not know yet of a topic that was created a moment ago.
-            policy = str(self._clock.wait_until(lambda: _policy(admin), REQUEST_S, f"brokers to know topic {TOPIC}"))
+            policy = str(self._clock.wait_until(lambda: _policy(admin), KNOWN_S, f"brokers to know topic {TOPIC}"))
         except KafkaException as error:
             raise HarnessError(f"topic {TOPIC}: {error.args[0].str()}") from error
         except TimeoutError as error:
@@ -103,18 +109,38 @@ class KafkaChannel:
         })  # fmt: skip
         try:
             if not self._is_there(consumer):
-                return self._state
-            first, end = consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), timeout=ANSWER_S, cached=False)
-            if end < self._position:
+                return self._replayed.state
+            self._first, end = consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), timeout=ANSWER_S, cached=False)
+            if end < self._replayed.position:
                 raise HarnessError(
-                    f"topic {TOPIC} ends at offset {end}, and was read up to {self._position}: it was deleted or"
-                    " truncated; end the guard, and compare the settings of paused topics by hand"
+                    f"topic {TOPIC} ends at offset {end}, and was read up to {self._replayed.position}: it was deleted"
+                    " or truncated; end the guard, and compare the settings of paused topics by hand"
                 )
-            if end > self._position:
-                self._read_on(consumer, max(first, self._position), end)
+            start = self._replayed.start(self._first)
+            if end > start:
+                self._read_on(consumer, start, end)
         except KafkaException as error:
             raise HarnessError(f"topic {TOPIC} cannot be read: {error.args[0].str()}") from error
-        return self._state
+        return self._replayed.state
+
+    def trim(self) -> None:
+        """Delete the entries that nothing needs any more (DeleteRecords, KIP-107), if they are `TRIMMED` or more.
+
+        Raises `HarnessError` where the cluster refuses; then the next attempt is after as many entries more.
+        """
+        start = self._replayed.needed_from
+        if start - self._first < TRIMMED:
+            return
+        self._first = start
+        admin = AdminClient(producer_config(self._config))
+        place = TopicPartition(TOPIC, 0, start)
+        try:
+            (done,) = admin.delete_records([place], request_timeout=REQUEST_S).values()
+            done.result(REQUEST_S * 2)
+        except KafkaException as error:
+            raise HarnessError(f"old entries of topic {TOPIC} cannot be deleted: {error.args[0].str()}") from error
+        except TimeoutError as error:
+            raise HarnessError(f"old entries of topic {TOPIC} cannot be deleted: no answer") from error
 
     def append(self, entries: Sequence[Entry]) -> None:
         """Write all entries, and wait for their acknowledgement, once. Raises `HarnessError`."""
@@ -148,7 +174,8 @@ class KafkaChannel:
 
     def _read_on(self, consumer: Consumer, start: int, end: int) -> None:
         consumer.assign([TopicPartition(TOPIC, 0, start)])
-        entries, position = [], start
+        entries: list[tuple[int, Entry]] = []
+        position = start
         deadline_s = self._clock.now_s() + READ_S
         try:
             while position < end:
@@ -160,11 +187,11 @@ class KafkaChannel:
                         raise HarnessError(f"topic {TOPIC} cannot be read: {message.error().str()}")
                     position = message.offset() + 1
                     entry = parse_entry(message.value() or b"")
-                    entries += [] if entry is None else [entry]
+                    entries += [] if entry is None else [(message.offset(), entry)]
         finally:
             # An assigned consumer would go on to fetch between readings.
             consumer.unassign()
-        self._state, self._position = self._state.after(entries), position
+        self._replayed.add(entries, position)
 
     def _is_there(self, consumer: Consumer) -> bool:
         """Whether a guard has been here before; later readings do not ask."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 import cloup
 
-from harness.audit.cli import addresses
+from harness.audit.options import addresses, bootstrap_option, config_option
 from harness.command_line.common import (
     OUTPUT,
     command,
@@ -18,50 +18,22 @@ from harness.command_line.common import (
     verbosity_options,
 )
 from harness.command_line.console import JSON, print_progress
-from harness.command_line.parameters import TOPIC, Count, FilePath, Number, Text, file_to_read
+from harness.command_line.parameters import TOPIC, Count, FilePath, Number, Text
 from harness.errors import EXIT_CLEAN, UsageError
 from harness.terminal import Table, stdout
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from harness.command_line.common import Callback
     from harness.guard.journal import State
 
 LEAST_S, MOST_S = 0.2, 3600.0
 MOST_WARNING_S = 366 * 86_400.0
 PORT = 9464
 
-CLUSTER, PROTECTION, WATCHING = map(cloup.OptionGroup, ("Cluster", "Protection", "Watching"))
+PROTECTION, WATCHING = map(cloup.OptionGroup, ("Protection", "Watching"))
 
 
-def _servers(text: str) -> None:
-    from harness.audit.cluster import parse_bootstrap  # noqa: PLC0415  (slow imports, only where needed)
-
-    parse_bootstrap(text)
-
-
-def _bootstrap_option(*, required: bool) -> Callable[[Callback], Callback]:
-    return cloup.option(
-        "--bootstrap-server",
-        "bootstrap",
-        group=CLUSTER,
-        required=required,
-        type=Text(_servers),
-        metavar="HOST:PORT,…",
-        help="One broker or several to begin with." + ("" if required else "  [required]"),
-    )
-
-
-config_option = cloup.option(
-    "--command-config",
-    "config",
-    group=CLUSTER,
-    type=file_to_read(),
-    metavar="FILE",
-    help="A Java client's properties for SASL and TLS.",
-)
 topic_option = cloup.option(
     "--topic",
     "topics",
@@ -84,7 +56,7 @@ EXAMPLES = (
     invoke_without_command=True,
     epilog="\n".join(["\b", "Examples:", *(f"  $ {one}" for one in EXAMPLES)]),
 )
-@_bootstrap_option(required=False)
+@bootstrap_option(required=False)
 @config_option
 @topic_option
 @cloup.option(
@@ -197,7 +169,7 @@ def guard(  # noqa: PLR0917
     "harness guard status --bootstrap-server kafka-1:9092",
     "harness guard status --bootstrap-server kafka-1:9092 --format json",
 )
-@_bootstrap_option(required=True)
+@bootstrap_option(required=True)
 @config_option
 @format_option
 def status(bootstrap: str, config: Path | None, output: str) -> int:
@@ -213,7 +185,7 @@ def status(bootstrap: str, config: Path | None, output: str) -> int:
     "harness guard release --bootstrap-server kafka-1:9092",
     "harness guard release --bootstrap-server kafka-1:9092 --exposed",
 )
-@_bootstrap_option(required=True)
+@bootstrap_option(required=True)
 @config_option
 @cloup.option(
     "--exposed",

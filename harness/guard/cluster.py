@@ -38,6 +38,8 @@ ANSWER_S: Final = 1.0
 SILENT_S: Final = 10.0
 REQUEST_S: Final = 10.0
 """For a request that reads or changes the settings of many topics."""
+ALARM_S: Final = 30.0
+"""After a broker has stopped answering: longer than brokers keep a session (``broker.session.timeout.ms``)."""
 TOPIC_CONFIG: Final = 1
 """The source of a topic's own value (``DescribeConfigsResponse.ConfigSource.TOPIC_CONFIG``)."""
 NO_SUCH_TOPIC: Final = kafka.errors.UnknownTopicOrPartitionError.errno
@@ -58,6 +60,8 @@ class LiveCluster:
         self._connections: dict[tuple[Address, float], Connection] = {}
         self._brokers: tuple[Address, ...] = ()
         self._silent_until_s: dict[Address, float] = {}
+        self._answering: set[Address] = set()
+        self._alarmed_until_s = 0.0
         self._turn = 0
         self._pool = ThreadPoolExecutor(ASKED, thread_name_prefix="metadata")
         try:
@@ -70,10 +74,17 @@ class LiveCluster:
         """The brokers of the last metadata, those of ``--bootstrap-server`` before."""
         return self._brokers or self._bootstrap
 
+    @property
+    def is_alarmed(self) -> bool:
+        """Whether a broker has stopped answering within the last `ALARM_S`."""
+        return self._clock.now_s() < self._alarmed_until_s
+
     def view(self) -> View:
         """Return every partition as several brokers have it. Raises ConnectionError where no broker answers."""
         asked = self._in_turn()
-        answers = [answer for answer in self._pool.map(self._metadata, asked) if answer is not None]
+        answered = dict(zip(asked, self._pool.map(self._metadata, asked), strict=True))
+        answers = [answer for answer in answered.values() if answer is not None]
+        self._note_answers({one for one, answer in answered.items() if answer is not None}, set(asked))
         if not answers:
             rest = [one for one in dict.fromkeys((*self._bootstrap, *self.brokers)) if one not in asked]
             answers = [answer for answer in map(self._metadata, rest) if answer is not None][:1]
@@ -82,8 +93,23 @@ class LiveCluster:
         security = self._bootstrap[0].security
         named = {b.node_id: Address(b.host, b.port, security) for answer in answers for b in answer.brokers}
         self._brokers = tuple(named[node] for node in sorted(named))
-        view = united(map(_partitions, answers))
-        return self._with_added(view) if view.missing else view
+        return united(map(_partitions, answers))
+
+    def with_added(self, view: View) -> View:
+        """Add which of the missing replicas are being added; a note where this user may not know.
+
+        Brokers forward this request to the controller, which may be about to be replaced.
+        """
+        if not view.missing:
+            return view
+        topics: dict[str, list[int]] = {}
+        for topic, partition in sorted({tp for tp, _ in view.missing}):
+            topics.setdefault(topic, []).append(partition)
+        try:
+            adding = adding_replicas(_Caller(lambda make: self._first_answer(make, ANSWER_S)), topics)
+        except (OSError, HarnessError) as error:
+            return replace(view, notes=(f"replicas that are being added are unknown: {error}",))
+        return replace(view, adding=frozenset((tp, broker) for broker, tp in adding) & view.missing)
 
     def settings(self, topics: Collection[str]) -> SettingsRead:
         """Return what DescribeConfigs says of these topics. Raises ConnectionError, where no broker answers."""
@@ -152,28 +178,23 @@ class LiveCluster:
         start, self._turn = self._turn % len(candidates), self._turn + 1
         return (candidates[start:] + candidates[:start])[:ASKED]
 
+    def _note_answers(self, answering: set[Address], asked: set[Address]) -> None:
+        """Take note of brokers that have stopped answering. A broker that has long been down is no news."""
+        if self._answering & asked - answering:
+            self._alarmed_until_s = self._clock.now_s() + ALARM_S
+        self._answering = self._answering - asked | answering
+
     def _metadata(self, address: Address) -> Any:
         try:
             return self._ask(address, metadata_request(None), ANSWER_S)
         except (OSError, HarnessError):
             return None
 
-    def _with_added(self, view: View) -> View:
-        """Add which of the missing replicas are being added; a note where this user may not know."""
-        topics: dict[str, list[int]] = {}
-        for topic, partition in sorted({tp for tp, _ in view.missing}):
-            topics.setdefault(topic, []).append(partition)
-        try:
-            adding = adding_replicas(_Caller(self._first_answer), topics)
-        except (OSError, HarnessError) as error:
-            return replace(view, notes=(f"replicas that are being added are unknown: {error}",))
-        return replace(view, adding=frozenset((tp, broker) for broker, tp in adding) & view.missing)
-
-    def _first_answer(self, make: Callable[[], ApiMessage]) -> Any:
+    def _first_answer(self, make: Callable[[], ApiMessage], timeout_s: float = REQUEST_S) -> Any:
         last: Exception = ConnectionError("there is no broker to ask")
         for address in sorted(self.brokers, key=lambda one: self._silent_until_s.get(one, 0.0)):
             try:
-                return self._ask(address, make(), REQUEST_S)
+                return self._ask(address, make(), timeout_s)
             except (OSError, HarnessError) as error:
                 last = error
         raise ConnectionError(f"no broker answers: {last}") from last

@@ -12,7 +12,7 @@ from harness.brokers.internal_topics.selection import is_compacted, is_named
 from harness.guard.settings import POLICY, window_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from harness.guard.ports import Cluster
     from harness.guard.settings import Settings
@@ -53,6 +53,11 @@ class Coverage:
     _settings: dict[str, Settings] = field(default_factory=dict)
     _refused: dict[str, str] = field(default_factory=dict)
     _read_s: float = 0.0
+
+    def forget(self, topics: Collection[str]) -> None:
+        """Have the settings of these topics read again."""
+        for topic in topics:
+            self._settings.pop(topic, None)
 
     def of(self, view: View) -> Covered:
         """Return the topics that are covered now. Raises as `Cluster.settings` does."""

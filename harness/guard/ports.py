@@ -29,8 +29,17 @@ class SettingsRead:
 class Cluster(Protocol):
     """Replicas and settings."""
 
+    @property
+    def is_alarmed(self) -> bool:
+        """Whether a broker has stopped answering a moment ago: its replicas may leave ISRs at any time now."""
+        ...
+
     def view(self) -> View:
-        """Return every partition that this user may describe."""
+        """Return every partition that this user may describe; which replicas are being added is not known yet."""
+        ...
+
+    def with_added(self, view: View) -> View:
+        """Return the view with the missing replicas that are being added, and a note where that is unknown."""
         ...
 
     def settings(self, topics: Collection[str]) -> SettingsRead:
@@ -55,6 +64,10 @@ class Channel(Protocol):
 
     def append(self, entries: Sequence[Entry]) -> None:
         """Keep entries durably; on an error, some of them may be kept."""
+        ...
+
+    def trim(self) -> None:
+        """Delete entries that the state of the last reading does not come from, once there are many."""
         ...
 
 

@@ -165,7 +165,7 @@ def signalled() -> Iterator[Flag]:
 def _wait(guard: Guard, stop: Flag, clock: Clock) -> None:
     """Wait for the next round, and serve the group meanwhile; a change of the lead begins a round at once."""
     led = guard.status.leads
-    left_s = max(guard.options.interval_s - guard.status.took_s, 0.0)
+    left_s = max(guard.pause_s - guard.status.took_s, 0.0)
 
     def is_due() -> bool:
         if stop.is_set():

@@ -2,6 +2,9 @@
 
     view ─▶ channel to its end ─▶ settings, where something is to be done ─▶ keep ─▶ settings again ─▶ change ─▶ keep
 
+Settings of a thousand topics take seconds to read. So a pause is decided from what is known of covered topics,
+and they are read once, just before the change.
+
 Kafka has no compare-and-set for settings. So they are read again just before each change, and a topic whose settings
 differ from those that the decision was made from waits for the next round. A change that somebody makes in the time
 between this reading and the guard's request, some milliseconds, is overwritten; its value is lost.
@@ -18,11 +21,11 @@ from typing import TYPE_CHECKING, Final
 from harness.brokers.copies.notes import listed
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.guard import decide
-from harness.guard.changes import carry_out, keep_in
+from harness.guard.changes import CHANGED, carry_out, keep_in
 from harness.guard.coverage import Coverage
 from harness.guard.events import Event
 from harness.guard.journal import Phase, State
-from harness.guard.settings import PAUSE
+from harness.guard.settings import PAUSE, is_pause
 from harness.guard.status import Status
 from harness.guard.windows import Windows
 from harness.run_folder.guard_events import Kind
@@ -33,10 +36,13 @@ if TYPE_CHECKING:
     from harness.guard.decide import Step
     from harness.guard.journal import Pause
     from harness.guard.ports import Channel, Cluster, Leadership
+    from harness.guard.settings import Settings
     from harness.guard.watch import View
     from harness.host.clock import Clock
 
 ACT, DRY_RUN, OBSERVE = "act", "dry-run", "observe-only"
+ALARMED_S: Final = 0.5
+"""The longest interval while a broker has just stopped answering."""
 END_S: Final = 10.0
 """For the last round, where brokers are away."""
 MS: Final = 1000
@@ -116,9 +122,18 @@ class Guard:
         refused: Mapping[str, str] = {}
         self._wrote = False
         if leads or self.options.mode == DRY_RUN:
-            refused = self._work(view, state, to_pause, act=leads)
+            refused = self._work(view, state, to_pause, coverage.settings, act=leads)
             state = self.channel.read() if self._wrote else state
+        if leads and not state.pauses:
+            self._trim()
+        # Only reported, and the controller may not answer: no pause waits for it.
+        view = self.cluster.with_added(view)
         self._finish(view, state, to_pause, leads=leads, now_ms=now_ms, refused=refused)
+
+    @property
+    def pause_s(self) -> float:
+        """Seconds from the beginning of a round to that of the next one."""
+        return min(self.options.interval_s, ALARMED_S) if self.cluster.is_alarmed else self.options.interval_s
 
     def end(self) -> int:
         """Put back what may be put back, and return the number of topics that stay paused; 0 where another one acts."""
@@ -142,6 +157,13 @@ class Guard:
                 raise
             return self.status.state, replace(view, notes=(*view.notes, f"what is paused is unknown: {error}"))
 
+    def _trim(self) -> None:
+        """Delete entries of earlier outages. An outage is no time for it: its own entries are needed."""
+        try:
+            self.channel.trim()
+        except HarnessError as error:
+            self._once("trim", Kind.WARNING, "", str(error))
+
     def _note_leadership(self, *, leads: bool) -> None:
         """Report who acts; settings of paused topics are looked at again by a new leader."""
         if self.options.mode != ACT or leads is self._led:
@@ -152,13 +174,20 @@ class Guard:
         what = "this guard acts" if leads else "it does not act: another guard does, or the group is not complete yet"
         self._tell(Kind.LEADS if leads else Kind.STANDS_BY, "", what)
 
-    def _work(self, view: View, state: State, to_pause: frozenset[str], *, act: bool) -> Mapping[str, str]:
+    def _work(
+        self, view: View, state: State, to_pause: frozenset[str], covered: Mapping[str, Settings], *, act: bool
+    ) -> Mapping[str, str]:
         """Pause and release, or say what would be done; return why topics could not be changed."""
         due = decide.topics_to_read(to_pause, state, self._verified)
-        read = self.cluster.settings(due)
+        known_before = {
+            topic: covered[topic]
+            for topic in due
+            if topic in covered and topic not in state.pauses and not _has_pause_value(covered[topic])
+        }
+        read = self.cluster.settings(due - known_before.keys())
         gone = [state.pauses[topic] for topic in sorted(read.gone & state.pauses.keys())]
         # A topic that this user may no longer describe is not in the view: whether it is exposed is unknown.
-        known = {t: s for t, s in read.settings.items() if t in view.topics or t in to_pause}
+        known = {t: s for t, s in ({**known_before, **read.settings}).items() if t in view.topics or t in to_pause}
         unseen = dict.fromkeys(read.settings.keys() - known.keys(), "this user may not describe it: it stays paused")
         steps = decide.steps(to_pause, state, known, self.new_cycle(), self.clock.time_ms())
         if not act:
@@ -174,6 +203,10 @@ class Guard:
     def _carry_out(self, steps: Collection[Step], state: State) -> dict[str, str]:
         """Do the steps; return why topics were left for the next round."""
         refused = carry_out(steps, self.cluster, self._keep, self._raise_if_replaced)
+        changed = [step for step in steps if refused.get(step.topic) == CHANGED]
+        self._coverage.forget({step.topic for step in changed})
+        # Nothing was changed by a pause that begins here, and what it announced is not what the topic has now.
+        self._keep([replace(step.done, phase=Phase.RELEASED) for step in changed if step.topic not in state.pauses])
         for step in steps:
             if step.topic not in refused:
                 self._tell_step(step, state)
@@ -285,6 +318,11 @@ class Guard:
 def releasing_command(bootstrap: str) -> str:
     """Return the command that puts back what is still paused."""
     return f"harness guard release --bootstrap-server {bootstrap}"
+
+
+def _has_pause_value(settings: Settings) -> bool:
+    """Whether a topic had the value of a pause, which may be of a pause that has ended since."""
+    return any(is_pause(name, settings[name]) for name in PAUSE)
 
 
 def _left_alone(pause: Pause) -> tuple[str, ...]:

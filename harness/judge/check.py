@@ -15,7 +15,7 @@ from harness.judge import verdict
 from harness.judge.consequences import consequences, with_consequences
 from harness.judge.group_consequences import read_group_events
 from harness.judge.guarantees import CHECKER
-from harness.judge.protected import FILES, ProtectionRecord, came_back_at_ms, protection_of
+from harness.judge.protected import FILES, GATES, ProtectionRecord, came_back_at_ms, protection_of
 from harness.judge.verdict import Results
 from harness.run_folder import inventory
 from harness.run_folder.history import read_lines
@@ -152,10 +152,11 @@ def judge_run(
     sound = inventory.without(folder, missing)
     aftermath, shown = ([] if results is None else read_afterwards(sound, name) for name in (AFTERMATH, APPLICATIONS))
     given = Results([], [], [], {}) if results is None else results
-    protection = None
-    if (by := protection_of(manifest)) and results is not None:
+    protection, by = None, protection_of(manifest)
+    events = [] if results is None else read_afterwards(sound, FILES[by or GATES])
+    if results is not None and (by or events):
         came_back_ms = came_back_at_ms(folder.history_path) if sound.has(folder.history_path) else None
-        protection = ProtectionRecord(by, read_afterwards(sound, FILES[by]), came_back_ms)
+        protection = ProtectionRecord(by, events, came_back_ms)
     notes = inventory.notes(manifest)
     verdict_json = verdict.assemble(manifest, given, aftermath, missing=missing, notes=notes, protection=protection)
     if results is not None and sound.has(folder.history_path):

@@ -31,10 +31,11 @@ _COME_BACK: Final = '"f": "come back"'
 class ProtectionRecord:
     """The events of what protected replicas, and when brokers began to come back: None where they never did.
 
-    ``by``: `GATES`, whose events are of one replica each, or `THE_GUARD`, whose events are of a topic.
+    ``by``: `GATES`, whose events are of one replica each, or `THE_GUARD`, whose events are of a topic. None for a build
+    that has the gate's rules itself: of what it does, it logs only where a first copy began anew.
     """
 
-    by: str
+    by: str | None
     events: Sequence[dict[str, Any]] = ()
     came_back_ms: int | None = None
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
 from harness.judge.verdict import ANOMALY, UNKNOWN
 from harness.nightly.night import is_refused
-from harness.plan.catalog import BY_NAME
+from harness.nightly.outages import SOAK
 from harness.targets import find_target
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from harness.nightly.ledger import Attempt, Plan, ScenarioResult
-    from harness.nightly.matrix import Cell
+    from harness.nightly.outages import Cell
 
 
 class Status(StrEnum):
@@ -130,6 +130,6 @@ def _repeat_status(cell: Cell, expected: str, attempts: Sequence[Attempt]) -> tu
         return Status.UNKNOWN, result.reason, result
     if result.verdict != expected:
         return Status.FIXED if expected == ANOMALY else Status.REGRESSED, result.reason, result
-    if expected == ANOMALY and result.found != (BY_NAME[cell.scenario].anomaly,):
+    if expected == ANOMALY and cell.scenario != SOAK and result.found != (cell.anomaly,):
         return Status.OTHER_NAME, f"{', '.join(result.found)}: {result.reason}", result
     return Status.AS_EXPECTED, result.reason, result

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 from harness.errors import UsageError
 from harness.judge.verdict import ANOMALY, CLEAN
-from harness.nightly.matrix import AXES, raise_if_no_list, read_toml, with_known_keys
-from harness.plan.catalog import BY_NAME
+from harness.nightly.fields import raise_if_no_list, read_toml, with_known_keys
+from harness.nightly.matrix import AXES
 from harness.targets import line_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from harness.nightly.matrix import Cell
+    from harness.nightly.outages import Cell
 
 KEYS = (*AXES, "verdict", "why")
 EXPECTED = (ANOMALY, CLEAN)
@@ -43,7 +43,7 @@ class Expectation:
         """Whether it applies to a cell."""
         names = {
             "targets": (cell.target, line_of(cell.target)),
-            "anomalies": (str(BY_NAME[cell.scenario].anomaly), cell.scenario),
+            "anomalies": (cell.anomaly, cell.scenario),
             "clients": (cell.client,),
             "nemeses": (cell.nemesis,),
             "runtimes": (cell.runtime,),

@@ -18,7 +18,8 @@ import psutil
 from harness.errors import UsageError
 from harness.host import leftovers
 from harness.nightly.expectations import Expectation
-from harness.nightly.matrix import Cell, Matrix
+from harness.nightly.matrix import Matrix
+from harness.nightly.outages import Cell
 from harness.run_folder.store import RunFolder
 
 if TYPE_CHECKING:

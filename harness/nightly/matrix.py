@@ -15,30 +15,32 @@ A file looks like this; without any ``[[matrix]]``, the keys above are the only 
     [[matrix]]
     nemeses = ["join"]
     clients = ["librdkafka"]
+
+Soaks, ``[[soak]]``, come last: see `harness.nightly.soaks`.
 """
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from harness.clients import find_client
 from harness.command_line.request import parse_settings
 from harness.errors import UsageError
 from harness.judge.protected import GATES, THE_GUARD, UNPROTECTED
-from harness.plan.catalog import ALL, ALL_SCENARIOS, GROUP_SCENARIOS, GROUPS, SCENARIOS, scenarios_for
+from harness.nightly.fields import raise_if_no_list, read_toml, with_known_keys
+from harness.nightly.outages import SOAK, Cell, Outage, SoakCell
+from harness.nightly.soaks import soak_outages
+from harness.plan.catalog import ALL, ALL_SCENARIOS, scenarios_for
 from harness.run.contradictions import raise_if_contradictory
 from harness.run.options import RunOptions, find_protection
 from harness.run.start import test_of
 from harness.runtimes import SIM, find_runtime
-from harness.suggest import nearest
 from harness.targets import SIMULATED, find_target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from importlib.resources.abc import Traversable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
 AXES = ("targets", "anomalies", "clients", "nemeses", "runtimes", "protections")
@@ -47,61 +49,6 @@ DEFAULTS: Mapping[str, Any] = {
     "protections": [UNPROTECTED],
 }  # fmt: skip
 KEYS = (*AXES, "repeats", "timers", "set")
-
-
-def _with(protection: str) -> str:
-    return "" if protection == UNPROTECTED else f", {protection}"
-
-
-class Cell(NamedTuple):
-    """One question of the matrix: does this ``scenario`` show its anomaly on that target, in that way?"""
-
-    target: str
-    client: str
-    nemesis: str
-    runtime: str
-    scenario: str
-    protection: str = UNPROTECTED
-
-    def __str__(self) -> str:
-        """Return its printed name."""
-        return f"{self.target} {self.scenario} {self.client} {self.nemesis} {self.runtime}{_with(self.protection)}"
-
-
-@dataclass(frozen=True)
-class Outage:
-    """One run, for all ``scenarios`` of a target, client, nemesis and runtime; the ``repeat``-th."""
-
-    target: str
-    client: str
-    nemesis: str
-    runtime: str
-    repeat: int
-    scenarios: tuple[str, ...]
-    protection: str = UNPROTECTED
-
-    @property
-    def cells(self) -> list[Cell]:
-        """The cells of this run."""
-        return [
-            Cell(self.target, self.client, self.nemesis, self.runtime, name, self.protection) for name in self.scenarios
-        ]
-
-    @property
-    def anomalies(self) -> str:
-        """For ``--anomaly``."""
-        of_anomalies = dict.fromkeys(str(s.anomaly) for s in SCENARIOS if s.name in self.scenarios)
-        groups = [GROUPS] if any(s.name in self.scenarios for s in GROUP_SCENARIOS) else []
-        return ALL if self._has_all else ",".join([*of_anomalies, *groups])
-
-    @property
-    def _has_all(self) -> bool:
-        return len(self.scenarios) == len(scenarios_for(ALL, find_target(self.target).group_protocols))
-
-    def __str__(self) -> str:
-        """Return its printed name."""
-        again = f", the {self.repeat + 1}th time" if self.repeat else ""
-        return f"{self.target} {self.client} {self.nemesis} {self.runtime}{_with(self.protection)}{again}"
 
 
 @dataclass(frozen=True)
@@ -123,7 +70,17 @@ class Matrix:
     @classmethod
     def of_json(cls, content: Mapping[str, Any]) -> Matrix:
         """Return the matrix whose fields were stored as JSON."""
-        outages = [Outage(**{**one, "scenarios": tuple(one["scenarios"])}) for one in content["outages"]]
+        outages = [
+            Outage(
+                **{
+                    **one,
+                    "scenarios": tuple(one["scenarios"]),
+                    # Plans of earlier releases have no soaks.
+                    "soak": SoakCell(**one["soak"]) if one.get("soak") else None,
+                }
+            )
+            for one in content["outages"]
+        ]
         return cls(tuple(outages), content["timers"], tuple(content["settings"]))
 
 
@@ -134,9 +91,10 @@ def read_matrix(path: Path | None, given: Mapping[str, Any], newest: Callable[[s
     or has other keys, and for unknown or incompatible names.
     """
     where = str(path) if path else "the matrix"
-    in_file = with_known_keys(read_toml(path, where), (*KEYS, "matrix"), where) if path else {}
+    in_file = with_known_keys(read_toml(path, where), (*KEYS, "matrix", SOAK), where) if path else {}
     content = {**DEFAULTS, **in_file, **given}
-    blocks = content.pop("matrix", None) or [{}]
+    soaks = content.pop(SOAK, [])
+    blocks = content.pop("matrix", None) or ([] if soaks else [{}])
     shared, replaced = ({name: one[name] for name in AXES if name in one} for one in (content, given))
     scenarios_by_run: dict[tuple[str, str, str, str, str], dict[str, None]] = {}
     for block in blocks:
@@ -174,23 +132,15 @@ def read_matrix(path: Path | None, given: Mapping[str, Any], newest: Callable[[s
             )
             for repeat in range(repeats)
             for (target, client, nemesis, runtime, protection), scenarios in scenarios_by_run.items()
-        ),
+        )
+        + tuple(soak_outages(soaks, content.get("targets"), newest, where)),
         content.get("timers", "fast"),
         tuple(content.get("set", [])),
     )
     for outage in matrix.outages:
-        _raise_if_unfit(outage, matrix)
+        if outage.soak is None:
+            _raise_if_unfit(outage, matrix)
     return matrix
-
-
-def read_toml(source: Path | Traversable, where: str) -> dict[str, Any]:
-    """Return a file's content. Raises `UsageError` for a file that cannot be read, or is no TOML."""
-    try:
-        return tomllib.loads(source.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"{where} cannot be read: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{where} is no TOML: {error}") from error
 
 
 def options_of(outage: Outage, matrix: Matrix) -> RunOptions:
@@ -220,17 +170,3 @@ def _raise_if_unfit(outage: Outage, matrix: Matrix) -> None:
         test_of(options)
     except UsageError as error:
         raise UsageError(f"{replace(outage, repeat=0)}: {error}") from error
-
-
-def with_known_keys(content: Mapping[str, Any], keys: Sequence[str], where: str) -> dict[str, Any]:
-    """Return the content. Raises `UsageError` for a key that is not among these."""
-    for key in content:
-        if key not in keys:
-            raise UsageError(f"{where}: {nearest('key', key, keys)}")
-    return dict(content)
-
-
-def raise_if_no_list(axis: str, names: Any, where: str) -> None:
-    """Raise `UsageError` where the value of a key is no list of names."""
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise UsageError(f"{where}: {axis} is {names!r}; give a list of names")

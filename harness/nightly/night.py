@@ -13,16 +13,20 @@ import psutil
 
 from harness.errors import EXIT_USAGE
 from harness.judge.protected import UNPROTECTED
-from harness.judge.verdict import EXIT_CODES, finding_line
+from harness.judge.verdict import CLEAN, EXIT_CODES, finding_line
 from harness.nightly.ledger import Attempt, ScenarioResult
+from harness.nightly.outages import SOAK
+from harness.nightly.soaks import SOAK_ENDS_S, soak_command
 from harness.run_folder.store import COMPLETE, MANIFEST
+from harness.targets import find_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from harness.nightly.ledger import Ledger
-    from harness.nightly.matrix import Matrix, Outage
+    from harness.nightly.matrix import Matrix
+    from harness.nightly.outages import Outage
 
 ATTEMPTS = 2
 """A failed run is repeated once."""
@@ -44,8 +48,8 @@ def work(
 ) -> None:
     """Run every outage that has neither a completed attempt nor two attempts; ``say`` prints a line of progress.
 
-    ``budget_s``: no run is begun that may not end in time, by the longest so far; a run that takes longer anyway is
-    ended. ``now_s``: seconds, like `time.monotonic`.
+    ``budget_s``: no run is begun that may not end in time, by the longest so far, and no soak, by its minutes; a run
+    that takes longer anyway is ended. ``now_s``: seconds, like `time.monotonic`.
     """
     ends_s = None if budget_s is None else now_s() + budget_s
     attempts = ledger.attempts()
@@ -56,7 +60,7 @@ def work(
             attempt.failure is None or is_refused(attempt) for attempt in of_outage
         ):
             left_s = None if ends_s is None else ends_s - now_s()
-            if left_s is not None and left_s <= max((attempt.took_s for attempt in attempts), default=0.0):
+            if left_s is not None and left_s <= _longest_s(outage, outages, attempts):
                 return
             say(f"[{index + 1}/{len(outages)}] {outage}{', again' if of_outage else ''}")
             attempt = run_one(index, len(of_outage) + 1, left_s)
@@ -69,8 +73,17 @@ def work(
             attempts.append(attempt)
 
 
+def _longest_s(outage: Outage, outages: Sequence[Outage], attempts: Sequence[Attempt]) -> float:
+    """Return how long a run may take: as long as the longest so far; a soak as long as it is asked to."""
+    if outage.soak is not None:
+        return outage.soak.minutes * 60 + SOAK_ENDS_S
+    return max((one.took_s for one in attempts if outages[one.outage].soak is None), default=0.0)
+
+
 def command_of(outage: Outage, matrix: Matrix, results: Path, time_limit_s: float | None) -> list[str]:
     """Return the arguments of ``harness`` that run an outage."""
+    if outage.soak is not None:
+        return soak_command(outage, outage.soak, results)
     limit = [] if time_limit_s is None else ["--time-limit", f"{time_limit_s:.0f}"]
     return [
         "run", "--target", outage.target, "--anomaly", outage.anomalies, "--client", outage.client,
@@ -115,6 +128,8 @@ def run_process(ledger: Ledger, results: Path, index: int, number: int, time_lim
             index, number, code, took_s, errors or "; ".join(last_lines) or f"it ended with exit code {code}"
         )
     ended = Attempt(index, number, code, took_s, failure=None)
+    if outage.soak is not None:
+        return with_soak_result(ended, json.loads(stdout), outage)
     return with_scenario_results(ended, json.loads(stdout), outage, results)
 
 
@@ -130,6 +145,25 @@ def with_scenario_results(ended: Attempt, verdict: dict[str, Any], outage: Outag
         version=verdict["target"]["version"],
         scenario_results=tuple(_scenario_result(one, verdict["findings"]) for one in verdict["scenarios"]),
         strays=tuple(finding_line(one) for one in verdict["findings"] if not any(_is_in(one, s) for s in scenarios)),
+    )
+
+
+def with_soak_result(ended: Attempt, soak: dict[str, Any], outage: Outage) -> Attempt:
+    """Return an attempt with the result of its soak, from what `harness soak` printed."""
+    bad = next((one for one in soak["rounds"] if one["verdict"] == soak["verdict"] != CLEAN), None)
+    return replace(
+        ended,
+        run_dir=f"{outage.target}/{SOAK}/{soak['folder'].rpartition('/')[2]}",
+        version=find_target(outage.target).version,
+        scenario_results=(
+            ScenarioResult(
+                SOAK,
+                soak["verdict"],
+                soak["reason"],
+                tuple(soak["findings"]),
+                f"{bad['name']} (seed {bad['seed']}): {bad['reason']}" if bad else "",
+            ),
+        ),
     )
 
 

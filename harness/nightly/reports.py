@@ -14,7 +14,6 @@ from junitparser.xunit2 import FlakyError, JUnitXml, TestCase, TestSuite
 from harness.escape import visible
 from harness.judge.protected import UNPROTECTED
 from harness.nightly.cells import CONTRADICTS, Status, exit_code
-from harness.plan.catalog import BY_NAME
 from harness.targets import title_of
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
     from harness.nightly.cells import CellResult
     from harness.nightly.ledger import Plan
-    from harness.nightly.matrix import Cell
+    from harness.nightly.outages import Cell
 
 SUITE = "harness nightly"
 HEAD = ("anomaly", "payload", "client", "nemesis", "runtime", "protection")
@@ -47,8 +46,7 @@ def grid(results: Sequence[CellResult]) -> Grid:
     rows: dict[tuple[str, ...], dict[str, CellResult]] = {}
     for result in results:
         cell = result.cell
-        scenario = BY_NAME[cell.scenario]
-        head = (str(scenario.anomaly), scenario.payload, cell.client, cell.nemesis, cell.runtime, cell.protection)
+        head = (cell.anomaly, cell.payload, cell.client, cell.nemesis, cell.runtime, cell.protection)
         rows.setdefault(head, {})[cell.target] = result
     return Grid(
         tuple(title_of(target, versions[target]) for target in columns),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import cloup
 
-from harness.audit.cli import addresses, bootstrap_option, config_option
+from harness.audit.options import addresses, bootstrap_option, config_option
 from harness.command_line.common import command, envelope, format_option, given_on_command_line
 from harness.command_line.console import JSON, MB, ConsoleProgress
 from harness.command_line.parameters import Count, FilePath, Number, Text, file_to_read
@@ -94,7 +94,7 @@ def read_verdict(path: Path) -> dict[str, Any]:
     "--partition", "partitions", group=REPAIR, multiple=True, type=Text(parse_partition), metavar="TOPIC-PARTITION",
     help="Repair this partition only; repeatable.  [default: every partition with a finding]",
 )  # fmt: skip
-@bootstrap_option
+@bootstrap_option()
 @config_option
 @cloup.option(
     "--right", "rights", group=DECISION, multiple=True, type=Text(parse_right), metavar="[TOPIC-PARTITION=]BROKER",

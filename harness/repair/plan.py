@@ -123,11 +123,14 @@ def plan_of(
     ]
     return Plan(
         tuple(tasks),
+        # An audit finds it on every replica. A second marker could abort the producer's next transaction.
         tuple(
-            Abort(place, one["producer_id"], one["offset"])
-            for place, found in chosen.items()
-            for one in found
-            if one["anomaly"] == HANGING_TRANSACTION
+            dict.fromkeys(
+                Abort(place, one["producer_id"], one["offset"])
+                for place, found in chosen.items()
+                for one in found
+                if one["anomaly"] == HANGING_TRANSACTION
+            )
         ),
         tuple(undecided),
         tuple(unknown),

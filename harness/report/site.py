@@ -25,6 +25,8 @@ from harness.report.nights import stored_nights
 from harness.report.page import OUTCOME_SIGNS, SIGNS, environment, page
 from harness.report.picture import picture
 from harness.report.runs import StoredRun, stored_runs
+from harness.report.soak_pages import write_site_pages
+from harness.report.soaks import stored_soaks
 from harness.report.story import read_story
 from harness.report.timeline import timeline
 from harness.run_folder.store import REPORT
@@ -36,9 +38,10 @@ if TYPE_CHECKING:
 
     from harness.report.nights import Night
     from harness.report.runs import RunningRun
+    from harness.report.soaks import StoredSoak
 
 RUNS_FOLDER, ANOMALIES_FOLDER, ANALYSES_FOLDER = "runs", "anomalies", "analyses"
-DIFFERENCES_FOLDER, NIGHTS_FOLDER = "differences", "nights"
+DIFFERENCES_FOLDER, NIGHTS_FOLDER, SOAKS_FOLDER = "differences", "nights", "soaks"
 MARK: Final = ".compaction-harness-site"
 """Marks a folder to which a site was written, and may be written again."""
 _MARKDOWN: Final = MarkdownIt("js-default")
@@ -61,10 +64,11 @@ class Site:
 def write_site(results: Path, out: Path, progress: Callable[[str], None]) -> Site:
     """Write the site over all runs of a results folder.
 
-    Raises `UsageError` for a folder without any run, or where ``out`` is another folder than a site.
+    Raises `UsageError` for a folder without any run or soak, or where ``out`` is another folder than a site.
     """
     runs, left_out = stored_runs(results)
-    if not runs:
+    soaks, damaged_soaks = stored_soaks(results)
+    if not runs and not soaks:
         why = f": {left_out[0]}" if left_out else ""
         raise UsageError(f"--results {results} has no run with a verdict{why}; `harness run` writes some there")
     _make_room(out)
@@ -86,8 +90,12 @@ def write_site(results: Path, out: Path, progress: Callable[[str], None]) -> Sit
     left_out += damaged
     for night in nights:
         _write(out, NIGHTS_FOLDER, night.name, night_page(night, linked))
+    left_out += damaged_soaks
+    for soak in soaks:
+        problems = write_site_pages(soak, out / SOAKS_FOLDER)
+        left_out += [f"{name} has no page: {why}" for name, why in problems.items()]
     titles = {name: title for name, (title, _) in analyses.items()}
-    index = index_page(runs, left_out, nights=nights, without_page=without_page.keys(), analyses=titles)
+    index = index_page(runs, left_out, nights=nights, soaks=soaks, without_page=without_page.keys(), analyses=titles)
     (out / "index.html").write_text(index)
     return Site(len(runs), left_out)
 
@@ -100,6 +108,7 @@ def index_page(
     update_s: int = 0,
     without_page: Collection[str] = (),
     nights: Sequence[Night] = (),
+    soaks: Sequence[StoredSoak] = (),
     analyses: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """Return the page of all runs, oldest first in ``runs``.
@@ -110,7 +119,7 @@ def index_page(
     return environment().get_template("index.html").render(
         signs=SIGNS, table=_matrix(runs), trend=_trend(runs), runs=list(reversed(runs)), left_out=left_out,
         running=running, update_s=update_s, linked={run.name for run in runs}.difference(without_page), nights=nights,
-        analyses=analyses, previous=previous_runs(runs),
+        analyses=analyses, previous=previous_runs(runs), soaks=soaks,
     )  # fmt: skip
 
 
@@ -160,7 +169,7 @@ def run_page(run: StoredRun) -> str:
 def _make_room(out: Path) -> None:
     if out.exists() and any(out.iterdir()) and not (out / MARK).exists():
         raise UsageError(f"{out} holds something else than a report; choose another place with --out")
-    for folder in (RUNS_FOLDER, ANOMALIES_FOLDER, ANALYSES_FOLDER, DIFFERENCES_FOLDER, NIGHTS_FOLDER):
+    for folder in (RUNS_FOLDER, ANOMALIES_FOLDER, ANALYSES_FOLDER, DIFFERENCES_FOLDER, NIGHTS_FOLDER, SOAKS_FOLDER):
         shutil.rmtree(out / folder, ignore_errors=True)
     out.mkdir(parents=True, exist_ok=True)
     (out / MARK).touch()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from harness.clients import ClientSpec
 from harness.errors import HarnessError, TimeLimitError, interruptible
 from harness.escape import LogFormatter
+from harness.gate.build import gate_options
 from harness.gate.events import GateLog
 from harness.host import leftovers
 from harness.host.workspace import Workspace
@@ -27,7 +28,7 @@ from harness.run_folder.store import COMPLETE, GATE, GUARD, GUARD_LOG, HARNESS_L
 from harness.runtimes.base import ClusterSpec, bootstrap_servers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from harness.brokers.protocol.security import Security
@@ -109,7 +110,7 @@ def conduct(
             security=job.security,
             clock=clock,
             seed=test.seed,
-            jvm_flags=(job.agent.flag(options.gate_options or ""),) if job.agent else (),
+            jvm_flags=_gate_flags(job, test.topic_settings),
         )
         runtime = job.ready.make(spec)
         owned.callback(_close, runtime, keep=options.keep)
@@ -134,7 +135,13 @@ def conduct(
 
         protection = _protection(job, folder, spec, clock, client.bootstrap)
         run = Run(test, runtime, library, folder, clock, stages.begin, on_window, protection=protection)
-        _carry_out(run.resume if is_resumed else run.run, run, manifest, stages)
+
+        def phases() -> None:
+            (run.resume if is_resumed else run.run)()
+            if job.target.build is not None and (own := GateLog(_logs(spec))).follow():
+                own.write(folder.path / GATE)
+
+        _carry_out(phases, run, manifest, stages)
         if manifest.content["status"] == COMPLETE:
             workspace.let_resume(resumable=False)
             if run.cluster is not None:
@@ -164,7 +171,7 @@ def conduct(
 
 def _protection(job: Job, folder: RunFolder, spec: ClusterSpec, clock: Clock, bootstrap: str) -> Protection | None:
     if job.agent:
-        return Gates(GateLog({broker: spec.log_path(broker) for broker in spec.brokers}), folder.path / GATE)
+        return Gates(GateLog(_logs(spec)), folder.path / GATE)
     if job.options.guard:
         return GuardBeside(
             run_id=folder.run_id,
@@ -175,6 +182,14 @@ def _protection(job: Job, folder: RunFolder, spec: ClusterSpec, clock: Clock, bo
             command_config=job.options.command_config,
         )
     return None
+
+
+def _gate_flags(job: Job, topic_settings: Mapping[str, str]) -> tuple[str, ...]:
+    return (job.agent.flag(gate_options(job.options.gate_options, topic_settings)),) if job.agent else ()
+
+
+def _logs(spec: ClusterSpec) -> dict[int, Path]:
+    return {broker: spec.log_path(broker) for broker in spec.brokers}
 
 
 def _close(runtime: Runtime, *, keep: bool = False) -> None:

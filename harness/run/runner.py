@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harness.clients.reader import read_committed
 from harness.cluster import snapshot
@@ -160,6 +160,10 @@ class Run:
             if groups is not None:
                 groups.write_ballast(exposed)
 
+        def note(f: str, **what: Any) -> None:
+            fields = {"process": "nemesis", "part": "nemesis", "phase": Phase.OUTAGE}
+            history.complete("ok", history.invoke(f=f, **fields), **what)
+
         payloads = [payload(scenario) for scenario in test.scenarios]
         return Parts(
             cluster=cluster,
@@ -172,6 +176,7 @@ class Run:
                 ballast,
                 payload_ends=lambda: {tp: one.end(tp) for one in payloads for tp in one.partitions},
                 window_s=timers.window_s,
+                note=note,
             ),
             groups=groups,
         )

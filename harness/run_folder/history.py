@@ -5,7 +5,7 @@ Event schema (``history.jsonl``), absent fields left out:
     index      int     order of the line
     type       str     invoke | ok | fail | info (may or may not have happened)
     f          str     produce | begin | commit | abort | init | poll | fetch offsets | consume; of the nemesis: leave |
-                       expose | come back
+                       expose | come back | power failure | crash in cleaning
     op         int     pairs an invocation with its completion
     time_ms    int     wall clock, milliseconds since the epoch
     process    str     one client, one operation at a time, except that produces overlap
@@ -19,8 +19,12 @@ Event schema (``history.jsonl``), absent fields left out:
     error      str     fail and info only
     records    list    poll only: [{offset, key, value or null}, ...] as delivered
     position   int     poll only: where the reader stands at the end
-    broker     int     poll only: the leader that served it
+    broker     int     poll: the leader that served it; power failure, crash in cleaning: the broker
     brokers    list    nemesis only: the brokers that it acts on
+    cut        list    power failure only: what was not synced of the broker: [{file, from_bytes, to_bytes}, ...], of
+                       a segment with topic, partition, first_offset, last_offset, records, next_segment where
+                       one follows, and the isr before
+    files      list    crash in cleaning only: [{file, bytes}, ...] that lay there at the kill
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ results/<target>/<anomaly>/<run id>/          latest -> the newest with a verdic
   manifest.json  history.jsonl  observations.jsonl  harness.log
   brokers/<id>/<snapshot>/<topic>-<partition>/*     beside them the checkpoints
   fetched/<id>/<snapshot>/<topic>-<partition>/{batches.bin,state.json}
-  gate.jsonl               what the gate of each broker did; only with --gate
+  gate.jsonl               what the gate of each broker did, or a build that has its rules
   guard.jsonl  guard.log   what the guard beside the run did; only with --guard
   logs/<id>/server.log     verdict.json     outcomes.jsonl     aftermath.jsonl  aftermath-history.jsonl
   verdict-<time>.json      a former verdict, by the time when it was given; only where a later one differs
@@ -42,6 +42,14 @@ MIN_FREE_BYTES = 64 << 20
 MANIFEST = "manifest.json"
 HISTORY = "history.jsonl"
 OBSERVATIONS = "observations.jsonl"
+OFFSETS = "offsets.jsonl"
+"""Where the replicas of a soak's round ended, in time (`harness.soak.offsets`)."""
+WHOLE_HISTORY = "history-whole.jsonl"
+"""What the clients of a soak's round did, where ``history.jsonl`` has only what checkers read of it."""
+ROUND = "round.json"
+"""The schedule of a soak's round."""
+SOAK_STATE = "soak.json"
+"""What was asked of a soak, and a line for each of its rounds."""
 APPLICATIONS = "applications.jsonl"
 APPLICATION_HISTORY = "application-history.jsonl"
 AFTERMATH = "aftermath.jsonl"

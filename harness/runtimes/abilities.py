@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from harness.brokers.protocol.wire import Address
+    from harness.power.cut import Cut
     from harness.runtimes.base import Runtime, Wanted
 
 Ability = TypeVar("Ability")
@@ -32,6 +33,8 @@ class Need(StrEnum):
     DELAY = "the kernel's network emulator"
     DISK = "a disk of its own for each broker"
     CLOCK = "a clock of its own for each broker"
+    SYNCS = "brokers that note what they sync to disk"
+    FILES = "a look at the files of running brokers"
 
 
 @runtime_checkable
@@ -101,6 +104,32 @@ class Clocks(Protocol):
 
     def skew(self, broker: int, offset_s: int) -> None:
         """Put a broker's clock so many seconds ahead. Raises `HarnessError` where that is impossible."""
+        ...
+
+
+@runtime_checkable
+class PowerSupplies(Protocol):
+    """Brokers of which it is known what they synced to disk (`Need.SYNCS`)."""
+
+    def unsynced(self, broker: int) -> Sequence[Cut]:
+        """Return what a power failure would take from a broker now. Raises `HarnessError` where that is unknown."""
+        ...
+
+    def cut_power(self, broker: int) -> Sequence[Cut]:
+        """Kill a broker, cut off what it had not synced, and return that. Raises `HarnessError` likewise."""
+        ...
+
+
+@runtime_checkable
+class DataFiles(Protocol):
+    """Brokers whose files can be looked at from one moment to the next (`Need.FILES`)."""
+
+    def kill_with_files(self, broker: int, suffixes: tuple[str, ...]) -> Mapping[str, int]:
+        """Watch a broker for a moment, and kill it if any of its files ends in one of the suffixes.
+
+        Returns those files with their sizes in bytes, by their paths in the data folder; nothing, and the broker lives
+        on, where none appeared. ``__cluster_metadata`` does not count.
+        """
         ...
 
 

@@ -63,6 +63,8 @@ WHY_NOT: dict[str, Callable[[], str | None]] = {
     Need.DELAY: lambda: _why_no_firewall() or namespaces.why_not_slow(),
     Need.DISK: lambda: "containers share the disk of the engine; --runtime local has one",
     Need.CLOCK: lambda: "containers share the clock of their host; --runtime local has one",
+    Need.SYNCS: lambda: "containers run without the agent for that; --runtime local has it",
+    Need.FILES: lambda: "those of a container can only be copied; --runtime local can look at them",
 }
 """What a nemesis may need, and the reason why it is not available here, if any."""
 

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING
 from harness.brokers.protocol.wire import Address
 from harness.errors import BootError, HarnessError
 from harness.host import disk, leftovers, network, ports
+from harness.power import agent as sync_notes
 from harness.runtimes import faketime, namespaces
 from harness.runtimes.abilities import Need, raise_if_lacking
 from harness.runtimes.base import Ready, listeners
+from harness.runtimes.local_files import LocalFiles
 from harness.runtimes.log_dir import LOG_DIR_FILES, copy_when_still, is_live
 from harness.runtimes.reach import Reach
 from harness.runtimes.server_log import tail
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from harness.gate.build import Agent
     from harness.host.network import Network
     from harness.runtimes.base import ClusterSpec, Wanted
 
@@ -41,6 +44,8 @@ WHY_NOT: dict[str, Callable[[], str | None]] = {
     Need.DELAY: namespaces.why_not_slow,
     Need.DISK: disk.why_impossible,
     Need.CLOCK: faketime.why_impossible,
+    Need.SYNCS: sync_notes.why_impossible,
+    Need.FILES: lambda: None,
 }
 """What a nemesis may need, and the reason why it is not available, if any."""
 
@@ -51,11 +56,12 @@ def prepare(wanted: Wanted) -> Ready:
     """Fetch the jars, and look whether there can be a network where one is needed. Raises `UsageError`."""
     raise_if_lacking(wanted, WHY_NOT)
     jars = jars_for(wanted.target, on_progress=wanted.on_progress)
+    agent = sync_notes.build(wanted.java, wanted.on_progress) if Need.SYNCS in wanted.needs else None
 
     def make(spec: ClusterSpec) -> LocalRuntime:
         # Removed with the workspace, once no process is left in it.
         links = network.create_network(spec.run_id, spec.brokers) if wanted.needs & ON_LINKS else None
-        return LocalRuntime(spec, wanted.java.path, jars.classpath, links)
+        return LocalRuntime(spec, wanted.java.path, jars.classpath, links, agent)
 
     return Ready({"name": "local"}, make, jars)
 
@@ -63,8 +69,13 @@ def prepare(wanted: Wanted) -> Ready:
 class LocalRuntime:
     """Implements `harness.runtimes.base.Runtime` with processes of this machine."""
 
-    def __init__(self, spec: ClusterSpec, java: Path, classpath: str, links: Network | None = None) -> None:
-        """Remember the parts; no broker runs yet. With ``links``, brokers run in its namespaces."""
+    def __init__(
+        self, spec: ClusterSpec, java: Path, classpath: str, links: Network | None = None, agent: Agent | None = None
+    ) -> None:
+        """Remember the parts; no broker runs yet.
+
+        With ``links``, brokers run in its namespaces. ``agent``: with it, they note what they sync.
+        """
         self._spec = spec
         self.brokers = spec.brokers
         self._java = java
@@ -75,7 +86,8 @@ class LocalRuntime:
         self._doomed: set[int] = set()
         self._reach = Reach(spec.controllers)
         faults = namespaces.NamespaceFaults(spec.brokers, links.prefix, links.address, self._reach) if links else None
-        self.abilities = (self, faults)
+        self._files = LocalFiles(self, self._log_dir, agent)
+        self.abilities = (self, faults, self._files)
         # Given to every process by name: one that inherits the environment fails to start (EFAULT) while
         # another thread changes it, as pyspark does.
         self._environment = dict(os.environ)
@@ -97,6 +109,7 @@ class LocalRuntime:
                 disk.mount(self._log_dir(broker))
         with ThreadPoolExecutor(len(self.brokers)) as pool:
             list(pool.map(lambda broker: self._format(broker, cluster_id), self.brokers))
+        self._files.begin_notes(self.brokers)
         for broker in self.brokers:
             self.start(broker)
 
@@ -111,7 +124,9 @@ class LocalRuntime:
         """Start a broker on the data it has; it is not ready yet when this returns."""
         # It becomes java: the process id is the broker's own.
         prefix = self._network.prefix(broker) if self._network else []
-        command = self._command(kafka.BROKER_CLASS, self._properties_path(broker), flags=self._spec.jvm_flags)
+        # The agent that notes syncs comes first: another one loads classes of the broker, which it would see no more.
+        flags = (*self._files.flags(broker), *self._spec.jvm_flags)
+        command = self._command(kafka.BROKER_CLASS, self._properties_path(broker), flags=flags)
         with self._spec.log_path(broker).open("ab") as log:
             self._processes[broker] = subprocess.Popen(
                 [*prefix, *command],
@@ -138,6 +153,7 @@ class LocalRuntime:
         process = self._processes.pop(broker)
         process.kill()
         process.wait(timeout=STOP_TIMEOUT_S)
+        self._paused.discard(broker)
 
     def pause(self, broker: int) -> None:
         """SIGSTOP the broker."""

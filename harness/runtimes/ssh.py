@@ -50,6 +50,8 @@ WHY_NOT: dict[str, Callable[[], str | None]] = {
     Need.DELAY: lambda: "the interface of a node is others' too",
     Need.DISK: lambda: "the disk of a node is others' too",
     Need.CLOCK: lambda: "the clock of a node is others' too",
+    Need.SYNCS: lambda: "nodes are not given the agent for that; --runtime local has it",
+    Need.FILES: lambda: "those of a node can only be copied; --runtime local can look at them",
 }
 """What a nemesis may need, and the reason why it is not available, if any. A node's firewall is looked at there."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import HarnessError, UsageError, WaitTimeoutError
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from harness.soak.operations import Operation
     from harness.soak.plan import Plan
 
+EXISTS = "already exists"
 GONE_S, CREATED_S = 10.0, 30.0
 """A deleted topic is gone from every broker's metadata by then, and a topic created."""
 
@@ -68,19 +68,34 @@ class Administrators:
                     self.active.pop((operation.fault, operation.broker), None)
 
     def heal(self) -> None:
-        """End every fault that is active, the last one first. Raises `HarnessError` for one that does not end."""
-        for name, broker in reversed(list(self.active)):
-            self.cluster.wait(partial(self._is_healed, Heal(name, broker)), f"{name} to end on broker {broker}")
+        """End every fault that is active, the last one first. Raises `HarnessError` with those that do not end.
 
-    def _is_healed(self, operation: Heal) -> bool:
-        self.play(operation)
-        return (operation.fault, operation.broker) not in self.active
+        As one may keep another from ending (no broker answers who is cut off), each is tried before any is tried again,
+        those that cut off before the others. A topic that could not be created again meanwhile is created, as some
+        faults end with a change of every topic.
+        """
+
+        def are_healed() -> bool:
+            last_first = list(self.active)[::-1]
+            for name, broker in sorted(last_first, key=lambda one: not FAULTS[one[0]].cuts_off):
+                if not FAULTS[name].cuts_off:
+                    with suppress(HarnessError):  # that somebody is cut off still: the next time
+                        self._create_missing()
+                self.play(Heal(name, broker))
+            return not self.active
+
+        try:
+            self.cluster.wait(are_healed, "every fault to end")
+        except WaitTimeoutError as error:
+            left = ", ".join(f"{name} on broker {broker}" for name, broker in self.active)
+            raise WaitTimeoutError(f"{error}: {left}") from error
 
     def is_placed(self) -> bool:
-        """Whether every partition has the replicas that it began with; asks for those that it lacks."""
-        states = self.cluster.states()
-        if all(set(state.replicas) == set(self.cluster.replicas[tp]) for tp, state in states.items()):
-            return bool(states)
+        """Whether every topic is there, and every partition on the replicas that it began with; asks for what lacks."""
+        self._create_missing()
+        wanted, states = self.cluster.replicas, self.cluster.states()
+        if {tp: set(state.replicas) for tp, state in states.items()} == {tp: set(of) for tp, of in wanted.items()}:
+            return True
         FAULTS["unassign"].heal(context_for(self.cluster, self.plan.brokers[0], self.copy_bytes_per_s))
         return False
 
@@ -91,8 +106,13 @@ class Administrators:
                 self.cluster.admin.delete_topic(topic.name)
 
     def _fault(self, operation: Inject | Heal, act: Callable[..., None], verb: str) -> bool:
-        context = context_for(self.cluster, operation.broker, self.copy_bytes_per_s)
+        context = context_for(self.cluster, operation.broker, self.copy_bytes_per_s, self._note)
         return self._noted(lambda: act(context), f"{verb} {operation.fault}", NEMESIS, brokers=[operation.broker])
+
+    def _note(self, f: str, **what: Any) -> None:
+        """Note what a fault saw or did."""
+        event = self.history.invoke(f=f, process=NEMESIS, part=NEMESIS, phase=Phase.BEFORE)
+        self.history.complete("ok", event, **what)
 
     def _delete_records(self, operation: DeleteRecords) -> None:
         """Ask the leader for its high watermark, and have it delete the records but the last few."""
@@ -125,25 +145,32 @@ class Administrators:
         cluster.wait(lambda: not cluster.control.states([topic]), f"{topic} to be gone", GONE_S)
         self._create_soon(topic)
 
+    def _create_missing(self) -> None:
+        """Create each topic that is not there. Raises `HarnessError`."""
+        missing = self.cluster.replicas.keys() - self.cluster.control.states(self.cluster.topics).keys()
+        for topic in sorted({topic for topic, _ in missing}):
+            self._create_soon(topic)
+
     def _create_soon(self, topic: str) -> None:
-        """Create a topic, as soon as the deletion of a former one is known everywhere. Raises `HarnessError`."""
+        """Create a topic that is not there, as soon as somebody does it. Raises `HarnessError`."""
         replicas = {tp: brokers for tp, brokers in self.cluster.replicas.items() if tp[0] == topic}
-        refusals: list[HarnessError] = []
+        failures: list[Exception] = []
 
         def is_created() -> bool:
             try:
                 self.cluster.admin.create_topics(replicas, self.settings[topic])
             except UsageError:
                 raise
-            except HarnessError as error:
-                refusals.append(error)
-                return False
+            except (HarnessError, OSError) as error:
+                failures.append(error)
+                # A former request has created it, although its answer was lost.
+                return EXISTS in str(error)
             return True
 
         try:
             self.cluster.wait(is_created, f"{topic} to be created", CREATED_S)
         except WaitTimeoutError as error:
-            raise refusals[-1] if refusals else error from error
+            raise HarnessError(str(failures[-1] if failures else error)) from error
 
     def _noted(self, act: Callable[[], None], f: str, process: str, **more: Any) -> bool:
         event = self.history.invoke(f=f, process=process, part=process, phase=Phase.BEFORE, **more)

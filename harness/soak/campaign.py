@@ -8,6 +8,7 @@ logs of all replicas.
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 import time
@@ -15,25 +16,28 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.errors import UsageError, interruptible
+from harness.command_line.console import print_progress
+from harness.errors import HarnessError, UsageError, interruptible
 from harness.host.clock import RealClock
 from harness.host.workspace import Workspace
 from harness.judge.session import session_of
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN, worst
 from harness.plan.schedule import write_schedule
-from harness.run_folder.store import BROKERS, FETCHED, RunFolder, create_run_folder, new_run_id
+from harness.run_folder.store import ROUND, SOAK_STATE, RunFolder, create_run_folder, new_run_id
+from harness.runtimes import AUTO
+from harness.soak.fit import fitted
 from harness.soak.generators import Fixed
+from harness.soak.internal import serves_groups
+from harness.soak.judging import Judging
 from harness.soak.plan import Shape, draw_plan
 from harness.soak.rig import booted, find_setup
-from harness.soak.round import ROUND, play_round, read_round, write_round
+from harness.soak.round import play_round, read_round, write_round
 from harness.soak.workload import generator_of
 from harness.targets import SIM_KAFKA, find_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
     from harness.judge.outcome import Progress
     from harness.soak.generators import Generator
@@ -44,9 +48,10 @@ if TYPE_CHECKING:
 
 SCHEMA: Final = 1
 SOAK: Final = "soak"
-STATE: Final = "soak.json"
 MOST_IN_A_JOB: Final = 4
 """Rounds that are judged together: planning the checkers takes most of the time, however many rounds they read."""
+MOST_BOOTS: Final = 3
+"""Clusters that are started for a round, one after another, before a soak gives up."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,7 @@ class SoakOptions:
     results: Path
     spark: SparkOptions
     rounds: int | None = None
+    runtime: str = AUTO
     gate: bool = False
     shape: Shape = field(default_factory=Shape)
     expected: Mapping[str, str] = field(default_factory=dict)
@@ -91,6 +97,7 @@ class Soak:
             "target": options.target,
             "seed": options.seed,
             "minutes": options.minutes,
+            "runtime": options.runtime,
             "gate": options.gate,
             "shape": {name: getattr(options.shape, name) for name in ("partitions", "clients", "play_s", "rate_hz")},
             "expected": dict(options.expected),
@@ -98,13 +105,24 @@ class Soak:
             "took_s": round(self.took_s, 1),
             "findings": self._by_name(),
             "unexplained": sum(one["unexplained"] for one in self.rounds),
-            "audit": self._audit(),
+            "audit": self._sum("audit"),
+            "groups": self._sum("groups"),
+            "gates": self._sum("gates"),
+            "shown": self._shown(),
             "rounds": self.rounds,
         }
 
+    def _shown(self) -> dict[str, Any] | None:
+        """Return in how many rounds the finding of a shrunk round was found; None for any other schedule."""
+        schedule = self.options.schedule
+        if schedule is None or schedule.finding is None:
+            return None
+        found = sum(schedule.finding in one["findings"] for one in self.rounds)
+        return {"finding": schedule.finding, "in": found, "of": len(self.rounds)}
+
     def write(self) -> None:
         """Write ``soak.json``."""
-        self.folder.write_json(self.folder.path / STATE, self.as_json())
+        self.folder.write_json(self.folder.path / SOAK_STATE, self.as_json())
 
     def _reason(self) -> str:
         verdicts = [one["verdict"] for one in self.rounds]
@@ -117,18 +135,20 @@ class Soak:
         names = sorted({name for one in self.rounds for name in one["findings"]})
         return {name: sum(one["findings"].get(name, 0) for one in self.rounds) for name in names}
 
-    def _audit(self) -> dict[str, int]:
-        tallies = [one["audit"] for one in self.rounds if one["audit"]]
+    def _sum(self, of: str) -> dict[str, int]:
+        tallies = [one[of] for one in self.rounds if one.get(of)]
         return {name: sum(one[name] for one in tallies) for name in (tallies[0] if tallies else ())}
 
 
 def soak(options: SoakOptions, progress: Progress, on_round: Callable[[dict[str, Any]], None]) -> Soak:
     """Soak for so many minutes, or rounds. ``on_round`` is called with the line of each round that was judged.
 
-    Raises `UsageError` for what is found wrong before anything starts, `HarnessError` where no cluster comes up.
+    Raises `UsageError` for what is found wrong before anything starts, `HarnessError` where no cluster comes up; the
+    rounds before that are judged.
     """
-    setup = find_setup(options.target, options.shape, progress, gate=options.gate)
-    options = replace(options, shape=setup.shape)
+    setup = find_setup(options.target, options.shape, progress, gate=options.gate, runtime=options.runtime)
+    schedule = options.schedule and fitted(options.schedule, setup)
+    options = replace(options, shape=setup.shape, schedule=schedule)
     folder = create_run_folder(options.results, setup.target.name, SOAK, new_run_id())
     return _go_on(Soak(folder, options, setup.left_out), setup, progress, on_round)
 
@@ -136,16 +156,16 @@ def soak(options: SoakOptions, progress: Progress, on_round: Callable[[dict[str,
 def resume(path: Path, spark: SparkOptions, progress: Progress, on_round: Callable[[dict[str, Any]], None]) -> Soak:
     """Go on with a soak that was cut off, for the minutes that are left of it. Raises as `soak` does."""
     try:
-        state = json.loads((path / STATE).read_text())
+        state = json.loads((path / SOAK_STATE).read_text())
         shape = Shape(**state["shape"])
         options = SoakOptions(
             state["target"], state["minutes"], state["seed"], path, spark,
-            gate=state["gate"], shape=shape, expected=state["expected"],
+            runtime=state["runtime"], gate=state["gate"], shape=shape, expected=state["expected"],
         )  # fmt: skip
         rounds, took_s = list(state["rounds"]), float(state["took_s"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"--resume {path} is no folder of a soak that can go on: {STATE}: {error}") from error
-    setup = find_setup(options.target, options.shape, progress, gate=options.gate)
+        raise UsageError(f"--resume {path} is no folder of a soak that can go on: {SOAK_STATE}: {error}") from error
+    setup = find_setup(options.target, options.shape, progress, gate=options.gate, runtime=options.runtime)
     options = replace(options, shape=setup.shape)
     return _go_on(Soak(RunFolder(path), options, setup.left_out, rounds, took_s), setup, progress, on_round)
 
@@ -161,7 +181,8 @@ def shrink_file(target: str, path: Path, name: str, minutes: float, progress: Pr
 
     if find_target(target).system != SIM_KAFKA:
         raise UsageError(f"--target {target}: rounds are shrunk on simulated brokers: give --target {SIM_KAFKA}")
-    played, setup = read_round(path), find_setup(target, Shape(), progress)
+    setup = find_setup(target, Shape(), progress)
+    played = fitted(read_round(path), setup)
     began_s = time.monotonic()
     with Workspace(f"shrink-{new_run_id()}", path.parent) as workspace:
         shrunk = shrink(
@@ -194,6 +215,15 @@ def _go_on(of: Soak, setup: Setup, progress: Progress, on_round: Callable[[dict[
     began_s, took_s = time.monotonic(), of.took_s
     run_id = f"{SOAK}-{new_run_id()}"
 
+    def noted(line: dict[str, Any]) -> None:
+        of.rounds.append(line)
+        of.write()
+        on_round(line)
+        from harness.report.soak_pages import write_pages  # noqa: PLC0415  (matplotlib)
+
+        if problem := write_pages(of.folder.path, line["name"]):
+            print_progress(problem)
+
     def kept() -> str:
         return f"what was found is kept in {of.folder.path}/; `harness soak --resume {of.folder.path}` goes on"
 
@@ -205,25 +235,35 @@ def _go_on(of: Soak, setup: Setup, progress: Progress, on_round: Callable[[dict[
     ):
         clusters = _Clusters(setup, workspace, of.folder.path / "logs" / run_id)
         owned.callback(clusters.drop)
+        judging = owned.enter_context(Judging(of.options.expected.keys(), session, noted))
         waiting: dict[RunFolder, PlayedRound] = {}
-        for name, plan, generator in _rounds(of, setup):
-            of.took_s = took_s + time.monotonic() - began_s
-            if of.took_s >= of.options.minutes * 60:
-                break
-            round_folder = RunFolder(of.folder.path / name)
-            shutil.rmtree(round_folder.path, ignore_errors=True)  # left by a soak that was cut off in it
-            round_folder.path.mkdir()
-            progress.stage(f"round {name}")
-            played = play_round(clusters.for_round(plan.seed), plan, generator, round_folder, lambda _: None)
-            write_round(round_folder.path / ROUND, played)
-            waiting[round_folder] = played
-            if played.failure is not None:
-                clusters.drop()
-            if len(waiting) >= MOST_IN_A_JOB:
-                _judge(of, session, waiting, on_round)
-        _judge(of, session, waiting, on_round)
+        lost: HarnessError | None = None
+        try:
+            for name, plan, generator in _rounds(of, setup):
+                of.took_s = took_s + time.monotonic() - began_s
+                if of.took_s >= of.options.minutes * 60:
+                    break
+                round_folder = RunFolder(of.folder.path / name)
+                shutil.rmtree(round_folder.path, ignore_errors=True)  # left by a soak that was cut off in it
+                round_folder.path.mkdir()
+                progress.stage(f"round {name}")
+                played = play_round(clusters.for_round(plan.seed), plan, generator, round_folder, lambda _: None)
+                write_round(round_folder.path / ROUND, played)
+                waiting[round_folder] = played
+                if played.failure is not None or not serves_groups(round_folder):
+                    clusters.drop()
+                if len(waiting) >= MOST_IN_A_JOB:
+                    judging.begin(waiting)
+                    waiting = {}
+        except HarnessError as error:
+            lost = error  # raised once all that was played is judged
+        clusters.drop()
+        judging.begin(waiting)
+        judging.wait()
     of.took_s = took_s + time.monotonic() - began_s
     of.write()
+    if lost is not None:
+        raise lost
     return of
 
 
@@ -241,49 +281,6 @@ def _rounds(of: Soak, setup: Setup) -> Iterator[tuple[str, Plan, Generator]]:
             yield name, replace(options.schedule.plan, seed=seed), Fixed(options.schedule.steps)
 
 
-def _judge(
-    of: Soak,
-    session: SparkSession,
-    waiting: dict[RunFolder, PlayedRound],
-    on_round: Callable[[dict[str, Any]], None],
-) -> None:
-    """Judge the rounds that wait for it, note each, and keep the logs of those that are not clean."""
-    from harness.soak.judge import judge_rounds  # noqa: PLC0415  (pyspark and the checkers)
-
-    if not waiting:
-        return
-    verdicts = judge_rounds(session, waiting, of.options.expected.keys())
-    for folder, played in waiting.items():
-        verdict = verdicts[folder.run_id]
-        folder.write_json(folder.verdict_path, {**verdict, "round": folder.run_id, "seed": played.plan.seed})
-        if verdict["verdict"] == CLEAN and not verdict["findings"]:
-            for name in (BROKERS, FETCHED):
-                shutil.rmtree(folder.path / name, ignore_errors=True)
-        line = _line(folder.run_id, played, verdict)
-        of.rounds.append(line)
-        of.write()
-        on_round(line)
-    waiting.clear()
-
-
-def _line(name: str, played: PlayedRound, verdict: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is said of a round: findings by name, and what it took to get there."""
-    names = [one["anomaly"] for one in verdict["findings"]]
-    operations = [type(step.operation).__name__ for step in played.steps]
-    faults = [str(step.operation) for step in played.steps if type(step.operation).__name__ == "Inject"]
-    return {
-        "name": name,
-        "seed": played.plan.seed,
-        "verdict": verdict["verdict"],
-        "reason": verdict["reason"],
-        "operations": len(operations),
-        "faults": faults,
-        "findings": {one: names.count(one) for one in sorted(set(names))},
-        "unexplained": len(verdict["unexplained"]),
-        "audit": verdict["audit"] and verdict["audit"]["counts"],
-    }
-
-
 @dataclass
 class _Clusters:
     """One cluster for all rounds, until a round leaves it in doubt; a simulated one for each round."""
@@ -296,17 +293,24 @@ class _Clusters:
     _count: int = 0
 
     def for_round(self, seed: int) -> Rig:
-        """Return the cluster for a round. Raises `HarnessError` where it does not come up."""
-        if self._rig is None or self.setup.is_simulated:
+        """Return the cluster for a round. Raises `HarnessError` where several, one after another, do not come up."""
+        if self.setup.is_simulated:
             self.drop()
+        attempts = itertools.count(1)
+        while self._rig is None:
             self._count += 1
             work_dir = self.workspace.path / f"cluster-{self._count}"
             logs_dir = self.logs_dir / str(self._count)
             for folder in (work_dir, logs_dir):
                 folder.mkdir(parents=True)
-            self._rig = self._owned.enter_context(
-                booted(self.setup, self.workspace.run_id, work_dir, logs_dir, RealClock(), seed)
-            )
+            try:
+                self._rig = self._owned.enter_context(
+                    booted(self.setup, self.workspace.run_id, work_dir, logs_dir, RealClock(), seed)
+                )
+            except HarnessError as error:
+                if next(attempts) == MOST_BOOTS:
+                    raise
+                print_progress(f"cluster {self._count} did not come up: {error}; its logs are in {logs_dir}/")
         return self._rig
 
     def drop(self) -> None:

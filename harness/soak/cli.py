@@ -12,6 +12,7 @@ from harness.command_line.console import JSON, STYLES, ConsoleProgress, print_pr
 from harness.command_line.parameters import (
     LONGEST_TIME_S,
     MOST_SEED,
+    RUNTIME,
     TARGET,
     Count,
     FilePath,
@@ -22,6 +23,7 @@ from harness.command_line.parameters import (
 from harness.command_line.spark import PARAMETERS, spark_options
 from harness.errors import EXIT_ANOMALY, UsageError
 from harness.judge.verdict import EXIT_CODES
+from harness.runtimes import AUTO
 from harness.soak.expectations import NAMES
 from harness.terminal import Table, stdout, styled
 
@@ -59,6 +61,15 @@ GIVEN_ANEW = frozenset({"output", "soak_dir"})
 )
 @cloup.option(
     "--seed", group=SOAKED, type=Count(0, MOST_SEED), default=1, show_default=True, help="Of the first round."
+)
+@cloup.option(
+    "--runtime",
+    group=SOAKED,
+    type=RUNTIME,
+    default=AUTO,
+    show_default=True,
+    metavar="NAME",
+    help="local (processes), docker, sim (models), or auto, as `harness run` has it; local with --gate.",
 )
 @cloup.option("--gate", group=SOAKED, is_flag=True, help="Start every broker with the gate: whatever is found is news.")
 @cloup.option(
@@ -190,6 +201,7 @@ def _options(parameters: Mapping[str, Any], given: frozenset[str]) -> Any:
         results=parameters["results"],
         spark=spark,
         rounds=parameters["rounds"],
+        runtime=parameters["runtime"],
         gate=parameters["gate"],
         shape=Shape(partitions=parameters["partitions"], rate_hz=parameters["rate_hz"], play_s=parameters["play_s"]),
         expected=read_expected(parameters["expect"]) if parameters["expect"] else {},
@@ -225,6 +237,16 @@ def _show(result: Soak, output: str) -> None:
     if content["audit"]:
         names = ("diverged", "found", "called clean", "right accusations", "wrong accusations", "harmful copies")
         out.line("audit beside: ", ", ".join(f"{content['audit'][name]} {name}" for name in names))
+    if content["groups"]:
+        counts = content["groups"]
+        out.line("offsets of groups: ", ", ".join(f"{counts[name]} {name}" for name in counts))
+    if content["gates"]:
+        counts = content["gates"]
+        out.line(
+            f"gates: held {counts['held']} of {counts['exposed']} exposed outages, of {counts['partitions']} partitions"
+        )
+    if shown := content["shown"]:
+        out.line(f"{shown['finding']}: found in {shown['in']} of {shown['of']} rounds")
     for name, why in content["not_drawn"].items():
         out.line("not drawn: ", name, f" ({why})")
     out.line(styled(content["verdict"].upper(), STYLES[content["verdict"]]), f"  {content['reason']}")

@@ -81,20 +81,31 @@ def load_client_log(path: Path) -> ClientLog:
 
 @dataclass(frozen=True)
 class _Recreation:
-    """Between which events of the history a topic was deleted and created again, the last time."""
+    """Between which events of the history a topic was deleted and created again, the last time that this is certain.
+
+    ``ended``: infinite where it was tried again since, and nobody knows how that ended: then any record that was
+    written since ``began`` may be in the topic, or gone with the former one.
+    """
 
     began: int
     ended: float
 
 
+_NEVER: Final = _Recreation(-1, -1)
+
+
 def _recreations(events: Sequence[Mapping[str, Any]]) -> dict[str, _Recreation]:
     found: dict[str, _Recreation] = {}
+    begun: dict[str, int] = {}
     for at, event in enumerate(events):
-        if event["f"] == RECREATE:
-            topic, is_begin = event["topic"], event["type"] == INVOKE
-            # Where nobody knows how it ended, everything later may be in either topic.
-            ended = float("inf") if is_begin or event["type"] != OK else at
-            found[topic] = _Recreation(at if is_begin else found[topic].began, ended)
+        if event["f"] != RECREATE:
+            continue
+        topic = event["topic"]
+        if event["type"] == INVOKE:
+            begun[topic] = at
+            found[topic] = _Recreation(found.get(topic, _NEVER).began, float("inf"))
+        elif event["type"] == OK:
+            found[topic] = _Recreation(begun[topic], at)
     return found
 
 
@@ -136,8 +147,14 @@ class _Reading:
         elif kind == OK and (last is None or self.invoked[op] > last.ended):
             self.log.writes[op].offset = event["offset"]
         elif kind == OK and last is not None and at < last.began:
-            # Else it was under way while the topic was deleted, and stays unknown.
+            # Else it was under way while the topic was deleted, or nobody knows whether that was, and stays unknown.
             self.gone.add(op)
+
+    def offset(self, _at: int, event: Mapping[str, Any]) -> None:
+        """Note a transaction that has a group's offset, and maybe no record."""
+        number = self.transaction(event)
+        if number is not None and event["type"] == INVOKE:
+            self.left_open[event["transactional_id"]].add(number)
 
     def end(self, _at: int, event: Mapping[str, Any]) -> None:
         """Note the end of a transaction: asked for, acknowledged, or certainly not done."""
@@ -162,6 +179,7 @@ class _Reading:
 
 _READ: Final = {
     "produce": _Reading.record,
+    "send offset": _Reading.offset,
     "commit": _Reading.end,
     "abort": _Reading.end,
     "init": _Reading.start,
@@ -181,12 +199,19 @@ def client_log_of(events: Sequence[Mapping[str, Any]]) -> ClientLog:
     """Return what the clients of a history know.
 
     What was acknowledged before its topic was deleted and created again is left out: no replica may have it any more.
-    What was under way meanwhile may be in either topic, and counts as not acknowledged.
+    What was under way meanwhile may be in either topic, and counts as not acknowledged; so does all that is in a topic
+    of which nobody knows whether it was deleted.
     """
     reading = _read(events)
     for op in reading.gone:
         del reading.log.writes[op]
     return reading.log
+
+
+def transactions_of(events: Sequence[Mapping[str, Any]]) -> dict[tuple[str | None, int | None], str]:
+    """Return the outcome of every transaction, by transactional id and count."""
+    reading = _read(events)
+    return {named: reading.log.transactions[number].outcome for named, number in reading.numbers.items()}
 
 
 def events_for_checkers(events: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

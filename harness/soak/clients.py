@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from harness.soak.operations import Operation
     from harness.soak.plan import Client
 
-FLUSH_EVERY = 50
-"""A client outside of transactions waits for its answers after so many records."""
+MOST_UNANSWERED = 5_000
+"""A client outside of transactions waits for its answers only where so many are due, which is more than it writes in a
+round: a partition without a leader would hold up all others else, for as long as a message takes to time out."""
 POLL_S = 1.0
 FILLER_KEY = "filler"
 
@@ -42,7 +43,7 @@ class ClientProcess:
     _producer: LibraryProducer | None = None
     _txn: int | None = None
     _failed: bool = False
-    _unflushed: int = 0
+    _unanswered: int = 0
 
     def play(self, operation: Operation) -> None:
         """Do it. What does not fit any more, as the end of a transaction that has failed, is passed over."""
@@ -86,7 +87,6 @@ class ClientProcess:
 
     def flush(self) -> None:
         """Wait for the answers to all that was sent."""
-        self._unflushed = 0
         if self._producer is not None and (self._producer.flush() or self._failed):
             self._failed = False
             # An idempotent producer that brokers have forgotten fails for good (OUT_OF_ORDER_SEQUENCE_NUMBER).
@@ -98,7 +98,7 @@ class ClientProcess:
             made = self._make()
             if self.client.transactional_id is not None:
                 self._bracket("init", made.init_transactions)
-            self._producer, self._failed = made, False
+            self._producer, self._failed, self._unanswered = made, False, 0
         return self._producer
 
     def _make(self) -> LibraryProducer:
@@ -106,6 +106,9 @@ class ClientProcess:
             if self.library.idempotent is None:
                 raise HarnessError(f"{self.client.library} has no idempotent producer outside of transactions here")
             return self.library.idempotent()
+        if self.client.transactional_id is None and self.library.once is not None:
+            # With copies that are appended later, nobody knows which value of a key is the last.
+            return self.library.once()
         return self.library.producer(self.client.transactional_id)
 
     def _begun(self) -> LibraryProducer:
@@ -125,6 +128,7 @@ class ClientProcess:
             headers.append((HEADER_TXN, f"{self.client.transactional_id}/{self._txn}".encode()))
 
         def answered(error: str | None, offset: int) -> None:
+            self._unanswered -= 1
             if error is None:
                 self.history.complete("ok", event, offset=offset)
             else:
@@ -132,13 +136,13 @@ class ClientProcess:
                 self.history.complete("info", event, error=error)
                 self._failed = True
 
+        self._unanswered += 1
         try:
             producer.send(to, key, None if deletes else str(event["op"]), headers, answered)
         except ClientError as error:
             self.history.complete("fail" if error.certainly else "info", event, error=str(error))
             raise _FailedError from error
-        self._unflushed += 1
-        if self._txn is None and self._unflushed >= FLUSH_EVERY:
+        if self._txn is None and self._unanswered >= MOST_UNANSWERED:
             self.flush()
 
     def _end(self, outcome: str) -> None:

@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 HANGING: Final = "hanging-transaction"
 """A transaction that is open on every replica although its coordinator has ended it."""
-NAMES: Final = (*map(str, Anomaly), HANGING)
+HOLE: Final = "hole-after-power-failure"
+"""Records that a broker lost with its power, and did not copy again: see `harness.soak.losses`."""
+REOPENED: Final = "reopened-transaction"
+"""A transaction that a replica takes for open although its log has the marker: see `harness.soak.reopened`."""
+NAMES: Final = (*map(str, Anomaly), HANGING, HOLE, REOPENED)
 
 
 def read_expected(path: Path) -> dict[str, str]:

@@ -8,12 +8,12 @@ for it. What a target or a host cannot have is listed by `available`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.soak.operations import Heal, Inject
-from nemesis import NEMESES, throttle
-from nemesis.fault import NemesisContext, nothing, start, stop
+from nemesis import NEMESES, crash_in_cleaning, power_failure, throttle
+from nemesis.fault import NemesisContext, kill, nothing, start, stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -46,6 +46,11 @@ class Fault:
     asks: bool = False
     needs: frozenset[str] = frozenset()
     broker_settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def cuts_off(self) -> bool:
+        """Whether administrators may be left without an answer while it lasts."""
+        return self.takes_away or self.alone_in == LINKS
 
 
 def _of(name: str, *, alone_in: str | None = None) -> Fault:
@@ -105,6 +110,18 @@ def _lead(context: NemesisContext) -> None:
         return  # another fault is in the way
 
 
+def _set_clock_right(context: NemesisContext) -> None:
+    """Kill the broker, and start it with a clock that is right.
+
+    One that runs on does not connect, for as long as its clock was ahead, to whom it was just about to connect to when
+    its clock is put back: connections are backed off by the wall clock (``ClusterConnectionStates``). Seen on 4.4.0: a
+    controller that got no answer from its leader for the rest of the round, and one that did not shut down any more.
+    """
+    kill(context)
+    NEMESES["clock-skew"].heal(context)
+    start(context)
+
+
 def _delay_cleaner(context: NemesisContext) -> None:
     context.cluster.control.rest(context.absent, LATE_CLEANER_MS)
 
@@ -122,7 +139,11 @@ FAULTS: Final[Mapping[str, Fault]] = {
         _of("one-way", alone_in=LINKS),
         _of("lossy", alone_in=LINKS),
         _of("slow", alone_in=LINKS),
-        _of("clock-skew"),
+        # Put right only while the broker is there: it is restarted.
+        replace(_of("clock-skew"), heal=_set_clock_right, asks=True),
+        # Without what they do first to make something of it: clients write, and cleaners pass, all the time.
+        replace(_of("power-failure"), inject=power_failure.cut_power),
+        replace(_of("crash-in-cleaning"), inject=crash_in_cleaning.crash),
         Fault("stop", stop, start, takes_away=True),
         Fault(
             "throttle", throttle.throttle, throttle.lift, alone_in=THROTTLE, broker_settings=throttle.BROKER_SETTINGS
@@ -213,8 +234,14 @@ def choose_fault(
     return choose
 
 
-def context_for(cluster: Cluster, broker: int, copy_bytes_per_s: int) -> NemesisContext:
-    """Return what a fault acts on: the cluster, with this broker as the absent one."""
+def _forget(_f: str, **_what: Any) -> None:
+    """Note nothing."""
+
+
+def context_for(
+    cluster: Cluster, broker: int, copy_bytes_per_s: int, note: Callable[..., None] = _forget
+) -> NemesisContext:
+    """Return what a fault acts on: the cluster, with this broker as the absent one. ``note``: see `NemesisContext`."""
 
     def refuse() -> None:
         raise HarnessError("rounds write by their clients alone")
@@ -225,4 +252,5 @@ def context_for(cluster: Cluster, broker: int, copy_bytes_per_s: int) -> Nemesis
         write_ballast=refuse,
         payload_ends=dict,
         window_s=HOLD_S,
+        note=note,
     )

@@ -29,8 +29,8 @@ def named(truth: Truth) -> dict[Replica, dict[str, list[Wrong]]]:
     A wrong final state has the name of what the replica misjudges of that key. Where it has cleaned that away, it tells
     whether it is what an aborted record would make of the key, or what the key would be without a committed one, where
     the same client has later ended another transaction there in the other way; and what is left of the transaction that
-    should have counted. A deleted value that is still served is
-    tombstone-divergence else. A transaction that is open on every replica hangs.
+    should have counted. A deleted value that is still served is tombstone-divergence else, whether or not a write of
+    which clients know nothing has followed the delete. A transaction that is open on every replica hangs.
     """
     stuck: dict[tuple[TopicPartition, int | None], set[int]] = defaultdict(set)
     holders: dict[TopicPartition, set[int]] = defaultdict(set)
@@ -63,7 +63,7 @@ def _name(truth: Truth, replica: Replica, wrong: Wrong) -> str:
         return _NAMES[SERVED]
     if wrong.due and (truth.missed[replica].get(wrong.due), truth.outcomes[wrong.due]) == (ABORTED, COMMITTED):
         return _NAMES[HIDDEN]
-    if wrong.truth == NO_VALUE:
+    if wrong.truth == NO_VALUE or wrong.is_deleted:
         return str(Anomaly.TOMBSTONE_DIVERGENCE)
     is_hidden = wrong.due and wrong.leaves_out_last and ABORTED in followed.get(wrong.due, ())
     return _NAMES[HIDDEN] if is_hidden else UNEXPLAINED

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 TOPICS: Final = 5
 HOME_PARTITIONS: Final = 4
 """A transactional client comes back to the same few, so that a later marker of its own meets a missed one."""
+PLAIN, IDEMPOTENT, OF_GROUPS = "plain", "idempotent", "groups"
+"""What clients outside of transactions are called after; the last ones do what is to be done with groups, alone: each
+of their operations waits for a coordinator."""
+PLAIN_CLIENTS: Final = 3
+GROUP_CLIENTS: Final = 2
 PATIENCE_S: Final = (0.0, 1.0, 3.0, 6.0, 12.0)
 """How long transactions of a client stay open at least: some across whole outages."""
 
@@ -145,9 +150,12 @@ def draw_plan(seed: int, name: str, shape: Shape) -> Plan:
         for number in range(count)
     )
     partitions = [(topic.name, number) for topic in topics for number in range(topic.partitions)]
-    clients = [Client("plain", shape.libraries[0])]
+    library = shape.libraries[0]
+    clients = [Client(f"{PLAIN}-{number}", library) for number in range(PLAIN_CLIENTS)]
     if IDEMPOTENCE in shape.features:
-        clients.append(Client("idempotent", shape.libraries[0], is_idempotent=True))
+        clients.append(Client(IDEMPOTENT, library, is_idempotent=True))
+    if GROUP_OFFSETS in shape.features:
+        clients += [Client(f"{OF_GROUPS}-{number}", library) for number in range(GROUP_CLIENTS)]
     for number in range(shape.clients):
         one = Client(
             f"t{number}",

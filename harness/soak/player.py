@@ -7,10 +7,12 @@ clients block each for itself, and those of a simulated cluster take turns on it
 from __future__ import annotations
 
 from collections import deque
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from harness.errors import HarnessError, WaitTimeoutError
 from harness.soak.generators import Context, Nothing
 from harness.soak.operations import Step
 
@@ -26,9 +28,10 @@ PERIOD_S: Final = 0.02
 """How often an idle process looks for an operation."""
 MOST_WAITING: Final = 8
 """Operations that wait for a process; one with so many is busy."""
-LATEST_S: Final = 0.5
-"""A generator whose next step is later than that is asked again, as faults may have changed what it would draw."""
-BOUND_S: Final = 60.0
+LATEST_S: Final = 0.05
+"""A generator whose next step is later than that is asked again: a client that was busy may have something to do now,
+and faults may have changed what it would draw."""
+BOUND_S: Final = 90.0
 
 
 @dataclass
@@ -50,6 +53,11 @@ class Process:
         """Whether it has done everything."""
         return not self._waiting
 
+    @property
+    def at(self) -> str:
+        """What it does, or would do next, in words; nothing where it is idle."""
+        return str(self._waiting[0]) if self._waiting else ""
+
     def give(self, operation: Operation) -> None:
         """Have it done after all that it was given before."""
         self._waiting.append(operation)
@@ -60,6 +68,30 @@ class Process:
             # Off the queue only when it is done: until then the process is not idle.
             self.play(self._waiting[0])
             self._waiting.popleft()
+
+
+def at_once(clock: Clock, actions: Mapping[str, Callable[[], None]], bound_s: float, check: Callable[[], None]) -> None:
+    """Do all of these beside each other, each once, by name. Raises what one of them raises, or `WaitTimeoutError`."""
+    left = dict(actions)
+
+    def once(name: str) -> None:
+        if name in left:
+            actions[name]()
+            del left[name]
+
+    routines = [clock.every(PERIOD_S, partial(once, name), name) for name in actions]
+
+    def are_done() -> bool:
+        check()
+        for routine in routines:
+            routine.raise_if_failed()
+        return not left
+
+    try:
+        clock.wait_until(are_done, bound_s, f"{', '.join(actions)} to end")
+    finally:
+        for routine in routines:
+            routine.stop()
 
 
 @dataclass
@@ -88,9 +120,14 @@ class Player:
         self.check = checked
         try:
             yield
-        finally:
+        except BaseException:
             for routine in routines:
-                routine.stop()
+                # One that hangs as well is a consequence, and must not hide what went wrong.
+                with suppress(HarnessError):
+                    routine.stop()
+            raise
+        for routine in routines:
+            routine.stop()
 
     def play(self, generator: Generator, seed: int, situation: Situation, least_s: float = 0.0) -> None:
         """Play a generator until it is done, for ``least_s`` at least; processes may still have something to do.
@@ -118,13 +155,17 @@ class Player:
             self.processes[step.operation.process].give(step.operation)
 
     def drain(self) -> None:
-        """Wait until every process has done everything. Raises `WaitTimeoutError` after `BOUND_S`."""
+        """Wait until every process has done everything. Raises `WaitTimeoutError` after `BOUND_S`, with who has not."""
 
         def are_idle() -> bool:
             self.check()
             return all(one.is_idle for one in self.processes.values())
 
-        self.clock.wait_until(are_idle, BOUND_S, "every process to end its operations")
+        try:
+            self.clock.wait_until(are_idle, BOUND_S, "every process to end its operations")
+        except WaitTimeoutError as error:
+            busy = "; ".join(f"{name} is at {one.at}" for name, one in self.processes.items() if not one.is_idle)
+            raise WaitTimeoutError(f"{error}: {busy}") from error
 
     def _wait(self, until_s: float) -> None:
         def is_over() -> bool:

@@ -6,22 +6,25 @@ transaction as aborted (`AbortedTxn`), not yet served where no marker of its pro
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harness.brokers.segments.batches import iter_batches, iter_records, marker
 from harness.brokers.segments.folder import live_segments
 from harness.brokers.segments.txnindex import iter_txnindex
 from harness.run_folder.history import HEADER_OP
+from harness.run_folder.store import AFTER_REJOIN, BROKERS, STATE
 from harness.soak.client_log import ABORTED, COMMITTED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from harness.brokers.protocol.replica import TopicPartition
     from harness.brokers.segments.batches import Batch
+    from harness.run_folder.store import RunFolder
 
 OPEN = "open"
 Replica = tuple[int, "TopicPartition"]
@@ -47,6 +50,7 @@ class Ended:
     offset: int
     marker: int
     belief: str
+    producer_id: int
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,14 @@ class ReplicaLog:
     ended: Sequence[Ended] = ()
     open_empty: Sequence[tuple[int, int]] = ()
     log_start: int = 0
+
+
+def served_replicas(folder: RunFolder) -> Iterator[tuple[Replica, Path, dict[str, Any]]]:
+    """Yield each replica of a round, the folder with its copy, and its ``state.json``: empty where it has none."""
+    for path in sorted((folder.path / BROKERS).glob(f"*/{AFTER_REJOIN}/*/")):
+        broker, (topic, _, partition) = int(path.parts[-3]), path.name.rpartition("-")
+        served = folder.fetched_snapshot(broker, AFTER_REJOIN) / path.name / STATE
+        yield (broker, (topic, int(partition))), path, json.loads(served.read_text()) if served.exists() else {}
 
 
 def read_replica(folder: Path, log_start: int = 0) -> ReplicaLog:
@@ -106,12 +118,15 @@ def read_replica(folder: Path, log_start: int = 0) -> ReplicaLog:
         if record.offset >= log_start
     ]
     ended = [
-        Ended(batch.base_offset, end, belief(batch))
+        Ended(batch.base_offset, end, belief(batch), batch.producer_id)
         for batch in data
         if batch.is_transactional and (end := end_of(batch)) is not None
     ]
-    ended += [Ended(entry.first_offset, entry.last_offset, ABORTED) for entry in aborted]
-    open_empty = [(b.last_offset, b.producer_id) for b in data if b.is_empty and belief(b) == OPEN]
+    ended += [Ended(entry.first_offset, entry.last_offset, ABORTED, entry.producer_id) for entry in aborted]
+    # What is left below the log start has lost its marker there, too.
+    open_empty = [
+        (b.last_offset, b.producer_id) for b in data if b.is_empty and b.last_offset >= log_start and belief(b) == OPEN
+    ]
     return ReplicaLog(records, ended, open_empty, log_start)
 
 

@@ -10,13 +10,17 @@ from harness.clients import ClientSpec
 from harness.cluster.cluster import Cluster
 from harness.cluster.observe import Observer
 from harness.errors import HarnessError, UsageError
+from harness.gate.build import gate_options
+from harness.gate.events import GateLog
 from harness.host.java import find_java
+from harness.host.network import remove_network
 from harness.plan.placement import Placement
 from harness.plan.timers import FAST
 from harness.run.options import RunOptions
 from harness.run.start import agent_for
 from harness.runtimes import AUTO, LOCAL, choose, find_runtime
 from harness.runtimes.base import ClusterSpec, Wanted, bootstrap_servers
+from harness.runtimes.local import ON_LINKS
 from harness.soak import plan
 from harness.soak.faults import available
 from harness.systems import find_system
@@ -26,7 +30,7 @@ from models.clock import VirtualClock
 from models.cluster.settings import TOPIC as SIMULATED_SETTINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from harness.brokers.protocol.admin import Admin
@@ -52,7 +56,17 @@ BROKER_SETTINGS: Final = {
     # brokers that are away leave it anyway, as the controller fences them.
     "replica.lag.time.max.ms": "30000",
     "broker.session.timeout.ms": "3000",
+    # Brokers forget by it, too, that they have verified a transaction (KIP-890, ``ProducerStateManager``,
+    # ``verificationStates``). On a busy machine more than the 0.7 s of the fast timers may pass before the record is
+    # appended, and the broker answers INVALID_TXN_STATE then, which is fatal for librdkafka. Not much longer: until
+    # then cleaners keep the last marker of a producer, and outages expose nothing.
+    "producer.id.expiration.ms": "2000",
 }
+REQUEST_SETTINGS: Final = dict.fromkeys(
+    ("request.timeout.ms", "replica.socket.timeout.ms", "controller.socket.timeout.ms"), "5000"
+)
+"""Of real brokers: they repeat a request whose answer was lost on a broken link only after that (transaction markers,
+fetches of followers, changes of the ISR). By default it takes 30 s each, for which whole rounds stand still."""
 TIMERS: Final = replace(FAST, broker=BROKER_SETTINGS, settle_s=SETTLE_S)
 FILLER_PERIOD_S: Final = 0.4
 LACKS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -94,7 +108,7 @@ class Setup:
         return self.system.has_own_clients
 
 
-def find_setup(target_name: str, shape: Shape, progress: Progress, *, gate: bool = False) -> Setup:
+def find_setup(target_name: str, shape: Shape, progress: Progress, *, gate: bool = False, runtime: str = AUTO) -> Setup:
     """Find all that a soak takes. Raises `UsageError` for what is missing or unfit."""
     target, java = find_target(target_name), find_java()
     if target.system not in LACKS:
@@ -102,7 +116,7 @@ def find_setup(target_name: str, shape: Shape, progress: Progress, *, gate: bool
     if gate and target.system in SIMULATED:
         raise UsageError(f"--gate is for brokers of this host, and {target_name} has none")
     system, wanted = find_system(target.system), Wanted(target, java, progress.jars)
-    runtime_name, _ = choose(LOCAL if gate else AUTO, wanted)
+    runtime_name, _ = choose(LOCAL if gate and runtime == AUTO else runtime, wanted)
     prepare = find_runtime(runtime_name)
     ready = prepare(wanted)
 
@@ -120,9 +134,9 @@ def find_setup(target_name: str, shape: Shape, progress: Progress, *, gate: bool
     lacks = LACKS[target.system]
     known = frozenset(SIMULATED_SETTINGS if system.has_own_clients else plan.SETTINGS) & plan.SETTINGS.keys()
     unknown = {f"topic setting {name}": "not modelled" for name in plan.SETTINGS.keys() - known}
-    _, broker_settings = system.settings(
-        target, TIMERS, {name: value for fault in faults.values() for name, value in fault.broker_settings.items()}
-    )
+    own = {} if system.has_own_clients else REQUEST_SETTINGS
+    of_faults = {name: value for fault in faults.values() for name, value in fault.broker_settings.items()}
+    _, broker_settings = system.settings(target, TIMERS, {**own, **of_faults})
     agent = agent_for(RunOptions(target_name, "", gate=True), java, jars, progress) if gate else None
     return Setup(
         target,
@@ -146,7 +160,10 @@ def find_setup(target_name: str, shape: Shape, progress: Progress, *, gate: bool
 
 @dataclass(frozen=True)
 class Rig:
-    """A cluster that runs; ``client``: what libraries need to reach it."""
+    """A cluster that runs. ``client``: what libraries need to reach it. ``gates``: what its gates write, if any.
+
+    ``log_path``: the log of each broker.
+    """
 
     setup: Setup
     runtime: Runtime
@@ -154,6 +171,8 @@ class Rig:
     control: Control
     clock: Clock
     client: ClientSpec
+    log_path: Callable[[int], Path]
+    gates: GateLog | None = None
 
     @contextmanager
     def libraries(self) -> Iterator[Mapping[str, Library]]:
@@ -208,8 +227,11 @@ def booted(setup: Setup, run_id: str, work_dir: Path, logs_dir: Path, clock: Rea
             needs=frozenset[str]().union(*(fault.needs for fault in setup.faults.values())),
             clock=run_clock,
             seed=seed,
-            jvm_flags=(setup.agent.flag(""),) if setup.agent else (),
+            jvm_flags=(setup.agent.flag(gate_options(None, FAST.topic)),) if setup.agent else (),
         )
+        if setup.runtime_name == LOCAL and spec.needs & ON_LINKS:
+            # Another cluster of the same soak gets a network of its own.
+            owned.callback(remove_network, run_id)
         runtime = owned.enter_context(closing(setup.ready.make(spec)))
         client = ClientSpec(
             run_id=run_id,
@@ -228,6 +250,8 @@ def booted(setup: Setup, run_id: str, work_dir: Path, logs_dir: Path, clock: Rea
             system.control(runtime, admin),
             run_clock,
             client,
+            spec.log_path,
+            GateLog({broker: spec.log_path(broker) for broker in spec.brokers}) if setup.agent else None,
         )
         runtime.start_cluster()
         _wait_up(rig)

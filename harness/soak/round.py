@@ -6,49 +6,60 @@ import itertools
 import json
 from collections import defaultdict
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.brokers.protocol.replica import ReplicaState
 from harness.cluster import snapshot
 from harness.errors import HarnessError, UsageError, WaitTimeoutError
+from harness.escape import to_json
 from harness.run_folder.history import History
-from harness.run_folder.store import AFTER_REJOIN
+from harness.run_folder.store import AFTER_REJOIN, GATE, OFFSETS, ROUND
 from harness.soak.administrators import Administrators
 from harness.soak.clients import ClientProcess
+from harness.soak.internal import create_offsets_topic, take_internal, thaw_offsets
+from harness.soak.offsets import OffsetSampler
 from harness.soak.operations import ADMIN, NEMESIS, Step, step_of
-from harness.soak.plan import Client, plan_of
-from harness.soak.player import Player, Process
+from harness.soak.plan import OF_GROUPS, Client, plan_of
+from harness.soak.player import MOST_WAITING, Player, Process, at_once
 from harness.soak.rig import FILLER_PERIOD_S, TIMERS
 from harness.soak.situation import Situation
+from harness.soak.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from harness.clients import Library
     from harness.cluster.cluster import Cluster
+    from harness.gate.events import GateLog
     from harness.run_folder.store import RunFolder
     from harness.soak.generators import Generator
     from harness.soak.plan import Plan
     from harness.soak.rig import Rig
 
 SCHEMA: Final = 1
-ROUND: Final = "round.json"
 FILLS_AFTER: Final = 4
 """So many times the filler writes once everything is healed, so that cleaners pass."""
 MARKERS_S: Final = 30.0
+MOST_NAMED: Final = 5
+"""Replicas that a reason names."""
+CLOSE_S: Final = 90.0
+"""A client that closes may first wait for an end, then for a new start, each for as long as its library does."""
 
 
 @dataclass(frozen=True)
 class PlayedRound:
-    """What was played: ``plan`` and ``steps`` are the schedule. ``failure``: why it did not go to its end."""
+    """What was played: ``plan`` and ``steps`` are the schedule. ``failure``: why it did not go to its end.
+
+    ``took_s``: real seconds by phase, in order; no part of the schedule, and not compared.
+    """
 
     plan: Plan
     steps: tuple[Step, ...]
     target: str
     failure: str | None = None
     finding: str | None = None
+    took_s: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON takes it."""
@@ -92,51 +103,104 @@ def read_round(path: Path) -> PlayedRound:
 def play_round(
     rig: Rig, plan: Plan, generator: Generator, folder: RunFolder, progress: Callable[[str], None]
 ) -> PlayedRound:
-    """Play a round and take its evidence. What goes wrong after its topics were created is its ``failure``.
+    """Play a round and take its evidence. What goes wrong in it, or with its cluster, is its ``failure``.
 
-    Raises `HarnessError` where the topics cannot be created.
+    Raises `UsageError` where a stored round has topics that cannot be.
     """
+    phases, steps, failure = Stopwatch(progress), list[Step](), None
+    try:
+        _play(rig, plan, generator, folder, phases, steps)
+    except UsageError:
+        raise
+    except (HarnessError, OSError) as error:
+        failure = str(error)
+    return PlayedRound(plan, tuple(steps), rig.setup.target.name, failure, took_s=phases.end())
+
+
+def _play(rig: Rig, plan: Plan, generator: Generator, folder: RunFolder, phases: Stopwatch, steps: list[Step]) -> None:  # noqa: PLR0917
+    """Append each step to ``steps`` as it is begun. Raises what ends the round before its time."""
+    phases.begin("open clients")
     with (
         closing(History(folder.history_path, rig.clock)) as history,
         closing(rig.observer_for(plan, folder)) as observer,
+        closing(
+            OffsetSampler(rig.runtime, plan.partitions, folder.path / OFFSETS, rig.clock, rig.control.reader)
+        ) as offsets,
         rig.libraries() as libraries,
     ):
         cluster = rig.cluster_for(plan, observer)
         admins = Administrators(plan, cluster, history, TIMERS.copy_bytes_per_s)
-        progress("create topics")
+        phases.begin("create topics")
         admins.create_topics()
+        create_offsets_topic(rig)
+        thaw_offsets(rig)
         cluster.wait(lambda: bool(cluster.states()), "the topics to exist")
         cluster.wait_in_isr(plan.brokers)
-        failure: str | None = None
         numbers: dict[str | None, Any] = defaultdict(lambda: itertools.count(1))
         clients = {
             one.name: ClientProcess(one, libraries[one.library], history, numbers[one.transactional_id])
             for one in plan.clients
         }
-        processes = {name: Process(name, one.play) for name, one in clients.items()}
+        processes = {name: Process(name, one.play, _most_waiting(one.client)) for name, one in clients.items()}
         processes |= {name: Process(name, admins.play, most_waiting=1) for name in (ADMIN, NEMESIS)}
-        player = Player(rig.clock, processes, rig.runtime.raise_if_died)
+        player = Player(rig.clock, processes, rig.runtime.raise_if_died, steps)
         filler = _Filler(rig, libraries, plan, history)
         try:
-            progress("play")
+            phases.begin("play")
+            offsets.start()
             writers = frozenset(one.name for one in plan.clients if one.transactional_id)
             with player.running():
                 player.play(generator, plan.seed, Situation(writers), plan.lasts_s)
-                progress("heal")
+                phases.begin("heal")
                 cluster.wait(lambda: processes[NEMESIS].is_idle, "the nemesis to end what it began")
                 admins.heal()
                 player.drain()
-            progress("settle")
-            _settle(cluster, admins, list(clients.values()), filler)
-            progress("take logs")
+            phases.begin("settle")
+            _settle(cluster, admins, list(clients.values()), filler, phases)
+            offsets.raise_if_failed()
+            offsets.close()
+            phases.begin("take logs")
             snapshot.take(cluster, folder, AFTER_REJOIN)
+            take_internal(rig, cluster, folder, steps)
+        except UsageError:
+            raise
         except (HarnessError, OSError) as error:
-            failure = str(error)
+            raise HarnessError(f"{error}{_out_of_isr(cluster)}") from error
         finally:
-            filler.stop()
-        if failure is None:
-            admins.delete_topics()
-    return PlayedRound(plan, tuple(player.steps), rig.setup.target.name, failure)
+            with suppress(HarnessError):  # a write that hangs: by what ends the round, if anything, it is judged
+                filler.stop()
+            if rig.gates is not None:
+                write_gate_events(rig.gates, folder.path / GATE, plan)
+        phases.begin("delete topics")
+        admins.delete_topics()
+        phases.begin("close clients")
+
+
+def _out_of_isr(cluster: Cluster) -> str:
+    """Return which replicas are out of the ISR, in words; nothing where none is, or nobody answers."""
+    with suppress(HarnessError, OSError):
+        states = cluster.control.states(cluster.topics)
+        out = [
+            f"broker {broker} of {tp[0]}-{tp[1]}"
+            for tp, brokers in cluster.replicas.items()
+            for broker in brokers
+            if tp not in states or broker not in states[tp].isr
+        ]
+        return f"; out of the ISR: {', '.join(out[:MOST_NAMED])} ({len(out)} replicas)" if out else ""
+    return ""
+
+
+def write_gate_events(gates: GateLog, path: Path, plan: Plan) -> None:
+    """Write what gates did with the topics of a round, which no other round has, as ``gate.jsonl`` of a run."""
+    topics = {topic.name for topic in plan.topics}
+    gates.follow()
+    path.write_text("".join(to_json(event) + "\n" for event in gates.events if event["topic"] in topics))
+
+
+def _most_waiting(client: Client) -> int:
+    """Return how many operations may wait for a client: of one whose operations block, for 20 s each, only one."""
+    is_plain = client.transactional_id is None and not client.name.startswith(OF_GROUPS)
+    return MOST_WAITING if is_plain else 1
 
 
 class _Filler:
@@ -160,32 +224,51 @@ class _Filler:
         self._routine.raise_if_failed()
 
 
-def _settle(cluster: Cluster, admins: Administrators, clients: list[ClientProcess], filler: _Filler) -> None:
+def _settle(
+    cluster: Cluster, admins: Administrators, clients: list[ClientProcess], filler: _Filler, phases: Stopwatch
+) -> None:
     """Wait until everybody is back, every transaction has ended, cleaners have passed, and the replicas are level."""
     cluster.checks.append(filler.raise_if_failed)
     cluster.wait_registered(admins.plan.brokers)
     cluster.wait(admins.is_placed, "every partition to have its replicas")
     cluster.wait_in_isr(admins.plan.brokers)
-    for client in clients:
-        client.close()
+    phases.begin("close transactions")
+    at_once(
+        cluster.clock,
+        {f"client {client.client.name}": client.close for client in clients},
+        CLOSE_S,
+        cluster.runtime.raise_if_died,
+    )
     with suppress(WaitTimeoutError):
         # One that hangs is found in the logs.
         cluster.wait(lambda: not cluster.admin.ending_transactions(), "the last transaction markers", MARKERS_S)
+    phases.begin("clean")
     wanted = filler.fills + FILLS_AFTER
     cluster.wait(lambda: filler.fills >= wanted, "the filler")
     filler.stop()
+    phases.begin("freeze")
     cluster.freeze()
     cluster.wait_in_isr(admins.plan.brokers)
-    cluster.wait(lambda: _is_level(cluster), "the replicas to be level")
+    try:
+        cluster.wait(lambda: not _unlevel(cluster), "the replicas to be level")
+    except WaitTimeoutError as error:
+        raise HarnessError(f"{error}: {'; '.join(_unlevel(cluster)[:MOST_NAMED])}") from error
 
 
-def _is_level(cluster: Cluster) -> bool:
-    """Whether every replica of a partition ends, and has its high watermark, at the same offset."""
-    ends: dict[tuple[str, int], set[int]] = defaultdict(set)
+def _unlevel(cluster: Cluster) -> list[str]:
+    """Return, in words, the partitions whose replicas end, or have their high watermark, at different offsets.
+
+    So is one of which a replica is not served.
+    """
+    seen: dict[tuple[str, int], dict[int, tuple[int, int] | str]] = defaultdict(dict)
     for broker in cluster.placement.brokers:
         with closing(cluster.control.reader(broker)) as reader:
             for tp, state in reader.read(list(cluster.replicas)).items():
-                if not isinstance(state, ReplicaState):
-                    return False
-                ends[tp] |= {state.log_end, state.high_watermark}
-    return all(len(seen) == 1 for seen in ends.values())
+                seen[tp][broker] = state if isinstance(state, str) else (state.log_end, state.high_watermark)
+    return [f"{tp[0]}-{tp[1]}: {of}" for tp, of in seen.items() if not _are_level(of.values())]
+
+
+def _are_level(of: Iterable[tuple[int, int] | str]) -> bool:
+    answers = list(of)
+    ends = {offset for one in answers if not isinstance(one, str) for offset in one}
+    return len(ends) == 1 and not any(isinstance(one, str) for one in answers)

@@ -24,7 +24,7 @@ from harness.soak.rig import booted
 from harness.soak.round import play_round
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from harness.brokers.protocol.replica import TopicPartition
@@ -32,6 +32,12 @@ if TYPE_CHECKING:
     from harness.soak.rig import Setup
     from harness.soak.round import PlayedRound
 
+ROOM_S: Final = 15.0
+"""How long a witness goes on after its last step: real brokers elect leaders, and their cleaners pass, meanwhile."""
+APART_S: Final = 3.0
+"""Between the steps of a witness: simulated brokers do at once what real ones take a second or two for."""
+MOST_APART: Final = 14
+"""A witness with more steps stays as it was drawn."""
 SEEDS: Final = 2
 """Tries of a candidate."""
 CONFIRMATIONS: Final = 10
@@ -103,9 +109,38 @@ def shrink(
             break
     on_progress(len(steps), stage.plays)
     smallest = ddmin(steps, lambda one: not is_over() and shows(one), lambda one: on_progress(len(one), stage.plays))
-    final = replace(trimmed(replace(played, steps=tuple(smallest))), finding=name)
     again = range(played.plan.seed, played.plan.seed + CONFIRMATIONS)
-    return Shrunk(final, stage.plays, sum(name in stage.places(final, seed) for seed in again))
+    finals = [
+        _with_room(replace(trimmed(replace(played, steps=tuple(steps))), finding=name))
+        for steps in (*_apart(smallest), smallest)
+    ]
+    shown = 0
+    for final in finals:
+        shown = sum(name in stage.places(final, seed) for seed in again)
+        if shown == CONFIRMATIONS:
+            break
+    return Shrunk(final, stage.plays, shown)
+
+
+def _apart(steps: Sequence[Step]) -> Iterator[list[Step]]:
+    """Yield the steps of a witness `APART_S` from each other: in their order, and with each fault a step sooner.
+
+    A fault that begins while an operation goes on may come first for the simulated brokers, and last for real ones.
+    """
+    if len(steps) > MOST_APART:
+        return
+    orders = [list(steps)]
+    for at, step in enumerate(steps):
+        if at and isinstance(step.operation, Inject):
+            orders.append([*steps[: at - 1], step, steps[at - 1], *steps[at + 1 :]])
+    for order in orders:
+        yield [replace(step, at_s=APART_S * number) for number, step in enumerate(order, 1)]
+
+
+def _with_room(played: PlayedRound) -> PlayedRound:
+    """Return a round that goes on long enough after its last step for elections and cleaners of real brokers."""
+    last_s = max((step.at_s for step in played.steps), default=0.0)
+    return replace(played, plan=replace(played.plan, lasts_s=max(played.plan.lasts_s, last_s + ROOM_S)))
 
 
 def ddmin(

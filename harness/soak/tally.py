@@ -98,7 +98,8 @@ def is_accusation(found: Mapping[str, Any]) -> bool:
 def judge(truth: Truth, found: Mapping[str, Any]) -> str:
     """Say whether an accusation is right: the broker is wrong about that key's final state, or that transaction.
 
-    ``either`` where no client can vouch for the key or the transaction. ``by luck`` where the broker did miss the
+    ``either`` where no client can vouch for the key or the transaction, such as one of whose records no replica has any
+    left and no client knows the offset. ``by luck`` where the broker did miss the
     marker of the transaction, and the one that it goes by says the same: it serves what is right. Brokers that a
     finding calls right must not be wrong about it; they may be wrong about something else of the partition.
     """
@@ -124,6 +125,8 @@ def judge(truth: Truth, found: Mapping[str, Any]) -> str:
     belief = truth.missed[found["broker"], tp].get(transaction)
     if belief is not None and truth.outcomes[transaction] != UNKNOWN:
         return BY_LUCK if belief == truth.outcomes[transaction] else RIGHT
+    if write is None and key is None:
+        return EITHER
     keys = {key, None if write is None else write.key}
     is_unknown = truth.outcomes.get(transaction) == UNKNOWN or any(
         (tp, one) in truth.unknown_keys for one in keys if one

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from harness.brokers.protocol.replica import TopicPartition
     from harness.soak.client_log import ClientLog, WrittenRecord
-    from harness.soak.replica_log import Ended, Held, Replica, ReplicaLog
+    from harness.soak.replica_log import Held, Replica, ReplicaLog
 
 SERVED, HIDDEN, STUCK, STATE = "aborted record served", "committed record hidden", "transaction open", "wrong state"
 STRANGE, LOG_START = "record that no client wrote", "log start that nobody asked for"
@@ -32,7 +32,8 @@ class Wrong:
 
     ``due``: of a final state, the transaction whose record should have made it; 0 for a record outside transactions.
     ``counts_aborted``: aborted transactions whose records would make it of the key. ``leaves_out_last``: it is what the
-    key would be without its last committed record.
+    key would be without its last committed record. ``is_deleted``: the last record of the key that clients know to be
+    committed is a delete; one of which they know nothing may be later.
     """
 
     kind: str
@@ -45,6 +46,7 @@ class Wrong:
     due: int | None = None
     counts_aborted: tuple[int, ...] = ()
     leaves_out_last: bool = False
+    is_deleted: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ def compare(log: ClientLog, replicas: Mapping[Replica, ReplicaLog], with_retenti
         )
         for (broker, tp), held in replicas.items()
     }
-    missed = {(broker, tp): _missed(log, written[tp], held.ended) for (broker, tp), held in replicas.items()}
+    missed = {(broker, tp): _missed(log, tp, written[tp], held) for (broker, tp), held in replicas.items()}
     unknown_keys = {(tp, key) for tp, keys in states.items() for key, one in keys.items() if not one.is_known}
     outcomes = {transaction.number: transaction.outcome for transaction in log.transactions.values()}
     log_starts = {replica: held.log_start for replica, held in replicas.items()}
@@ -146,12 +148,13 @@ class _KeyTruth:
     """The states that a key may have in the end.
 
     ``aborted``: those that later records of aborted transactions would make, with the transaction. ``before``: the
-    state without the last committed record.
+    state without the last committed record. ``is_deleted``: see `Wrong`.
     """
 
     possible: frozenset[_Possible]
     aborted: frozenset[tuple[int | None, int]]
     before: int | None
+    is_deleted: bool
 
     @property
     def is_known(self) -> bool:
@@ -185,7 +188,7 @@ def _key_truth(log: ClientLog, writes: Sequence[WrittenRecord], offsets: Mapping
     )
     previous = known[max(earlier)] if (earlier := known.keys() - {last}) else None
     before = None if previous is None or previous.is_delete else previous.number
-    return _KeyTruth(frozenset(possible), aborted, before)
+    return _KeyTruth(frozenset(possible), aborted, before, is_deleted=bool(known) and known[last].is_delete)
 
 
 def _possible(write: WrittenRecord, offset: int | None) -> _Possible:
@@ -238,22 +241,33 @@ def _strange(log: ClientLog, tp: TopicPartition, held: ReplicaLog, *, has_retent
     return found
 
 
-def _missed(log: ClientLog, written: Mapping[int, WrittenRecord], ended: Iterable[Ended]) -> dict[int, str]:
+def _missed(
+    log: ClientLog, tp: TopicPartition, written: Mapping[int, WrittenRecord], held: ReplicaLog
+) -> dict[int, str]:
     """Return the transactions whose client wrote a later one before the marker that ends the first one here.
 
-    ``written``: the writes of the partition by offset.
+    ``written``: the writes of the partition by offset. Where none of the first one's records is left, a later one may
+    have no offset that anybody knows: its records were never acknowledged, and cleaned away everywhere.
     """
     clients: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for offset, write in written.items():
         if write.transaction is not None:
             transaction = log.transactions[write.transaction]
             clients[transaction.transactional_id].append((offset, transaction.number))
+    numbers = {write.number for write in written.values()}
+    lost: dict[str, set[int]] = defaultdict(set)
+    for write in log.writes.values():
+        if (write.topic, write.partition) == tp and write.transaction is not None and write.number not in numbers:
+            lost[log.transactions[write.transaction].transactional_id].add(write.transaction)
+    left = {one.write for one in held.records}
     missed = {}
-    for one in ended:
+    for one in held.ended:
         first = written.get(one.offset)
         if first is not None and first.transaction is not None:
-            others = clients[log.transactions[first.transaction].transactional_id]
-            if any(one.offset < offset < one.marker and number > first.transaction for offset, number in others):
+            transactional_id = log.transactions[first.transaction].transactional_id
+            later = [n for offset, n in clients[transactional_id] if one.offset < offset < one.marker]
+            later += lost[transactional_id] if first.number not in left else ()
+            if any(number > first.transaction for number in later):
                 missed[first.transaction] = one.belief
     return missed
 
@@ -278,6 +292,7 @@ def _wrong_states(states: Mapping[str, _KeyTruth], held: ReplicaLog) -> list[Wro
                     due=None if others else due,
                     counts_aborted=tuple(sorted(transaction for made, transaction in one.aborted if made == state)),
                     leaves_out_last=state == one.before,
+                    is_deleted=one.is_deleted,
                 )
             )
     return found

@@ -20,7 +20,7 @@ from harness.soak.operations import (
     VisitGroup,
     Write,
 )
-from harness.soak.plan import ALTERATION, DELETE_RECORDS, GROUP_OFFSETS, RECREATION, RETENTION, SETTINGS
+from harness.soak.plan import ALTERATION, DELETE_RECORDS, GROUP_OFFSETS, OF_GROUPS, RECREATION, RETENTION, SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -56,7 +56,8 @@ def generator_of(plan: Plan, shape: Shape, faults: Mapping[str, Fault]) -> Gener
 def _client_operations(plan: Plan, shape: Shape) -> tuple[tuple[float, Generator], ...]:
     # About two writes of a key in a round: what is written in an outage is often the last of its key.
     keys = max(4, round(shape.rate_hz * shape.play_s / (2 * shape.partitions)))
-    writers = [one for one in plan.clients if one.transactional_id is None]
+    of_groups = [one for one in plan.clients if one.name.startswith(OF_GROUPS)]
+    writers = [one for one in plan.clients if one.transactional_id is None and one not in of_groups]
     transactional = [one for one in plan.clients if one.transactional_id is not None]
     weighted: list[tuple[float, Callable[[Context], Operation | None]]] = [
         (50, _writes(writers, plan.partitions, keys)),
@@ -67,9 +68,9 @@ def _client_operations(plan: Plan, shape: Shape) -> tuple[tuple[float, Generator
     if GROUP_OFFSETS in shape.features:
         weighted += [
             (2, _sends_offset(transactional, plan)),
-            (1, _commits_offset(writers[:1], plan)),
-            (0.05, _visits(writers[:1], plan, shape.group_protocols)),
-            (0.02, _deletes_group(writers[:1], plan)),
+            (1, _commits_offset(of_groups, plan)),
+            (0.05, _visits(of_groups, plan, shape.group_protocols)),
+            (0.03, _deletes_group(of_groups, plan)),
         ]
     return tuple((weight, Each(choose)) for weight, choose in weighted)
 
@@ -132,18 +133,22 @@ def _sends_offset(clients: Sequence[Client], plan: Plan) -> Callable[[Context], 
     def choose(context: Context) -> Operation | None:
         random = context.random("send offset")
         begun = [one.name for one in clients if one.name in context.situation.open and one.name not in context.busy]
-        return SendOffset(random.choice(begun), *_offset(random, plan)) if begun else None
+        return SendOffset(random.choice(begun), *_offset(context, "send offset to", plan)) if begun else None
 
     return choose
 
 
 def _commits_offset(clients: Sequence[Client], plan: Plan) -> Callable[[Context], Operation | None]:
-    return lambda context: CommitOffset(clients[0].name, *_offset(context.random("commit offset"), plan))
+    return lambda context: CommitOffset(
+        context.random("committer").choice(clients).name, *_offset(context, "commit offset", plan)
+    )
 
 
-def _offset(random: Random, plan: Plan) -> tuple[str, str, int, int]:
+def _offset(context: Context, purpose: str, plan: Plan) -> tuple[str, str, int, int]:
+    """Return group, topic, partition and an offset that no other operation commits: it tells which one it was."""
+    random = context.random(purpose)
     topic, partition = random.choice(plan.partitions[: len(GROUPS)])
-    return _group(random, plan), topic, partition, random.randrange(1000)
+    return _group(random, plan), topic, partition, context.drawn
 
 
 def _group(random: Random, plan: Plan) -> str:
@@ -156,13 +161,15 @@ def _visits(clients: Sequence[Client], plan: Plan, protocols: Sequence[str]) -> 
         if not protocols:
             return None
         group, topic = f"{plan.topics[0].name}-visited", plan.topics[0].name
-        return VisitGroup(clients[0].name, group, topic, random.choice(list(protocols)))
+        return VisitGroup(random.choice(clients).name, group, topic, random.choice(list(protocols)))
 
     return choose
 
 
 def _deletes_group(clients: Sequence[Client], plan: Plan) -> Callable[[Context], Operation | None]:
-    return lambda context: DeleteGroup(clients[0].name, _group(context.random("delete group"), plan))
+    return lambda context: DeleteGroup(
+        context.random("deleter").choice(clients).name, _group(context.random("delete group"), plan)
+    )
 
 
 def _deletes_records(plan: Plan, known: Collection[str]) -> Callable[[Context], Operation | None]:

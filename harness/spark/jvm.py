@@ -39,8 +39,9 @@ JVM_FLAGS = (
     "-Xss4m",
     # Room from the start: a heap and a metaspace that have to grow collect again and again on the way.
     "-XX:MetaspaceSize=300m",
+    "-XX:+AlwaysPreTouch",
 )
-HEAP_FLAGS = (f"-Xms{DRIVER_MEMORY}", "-Xmn320m")
+HEAP_FLAGS = ("-Xms512m", "-Xmn320m")
 """The same for the heap, of the size that it has unless a user gives another."""
 
 OPENED = (

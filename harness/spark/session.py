@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import SparkConf, SparkContext, accumulators
 from pyspark.errors.exceptions import captured
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
+from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
 from harness.spark.jvm import connect
 from harness.spark.spec import SparkSpec, launch, options_of, public, set_environment
@@ -16,7 +18,7 @@ from harness.spark.threads import name_call_sites
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 
@@ -28,6 +30,7 @@ for _server in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixS
     setattr(_server, "handle_error", _ignore_broken_connection)  # noqa: B010  (a method, for mypy)
 
 
+NUMPY_CONVERTERS = (NumpyArrayConverter, NumpyScalarConverter)
 LOOKED_UP = ("functions", "org.apache.spark.sql.functions", "PythonUtils", "PythonSQLUtils")
 """Classes that pyspark's DataFrames ask of the JVM by name, for every column anew."""
 
@@ -46,6 +49,7 @@ def start_session(spec: SparkSpec, launched: tuple[subprocess.Popen[bytes], Path
     whole.setAll(list(options.items()))
     started = launched or launch(spec)
     gateway = _gateway_by_submit(spec, public_conf) if started is None else connect(*started)
+    _convert_no_arrays(gateway)
     _convert_only_own_errors(gateway)
     session = _session(SparkContext(conf=whole, gateway=gateway))
     _look_up_once(gateway)
@@ -73,6 +77,12 @@ def _session(context: SparkContext) -> SparkSession:
     return SparkSession(context, session)
 
 
+def _convert_no_arrays(gateway: Any) -> None:
+    """Leave out pyspark's conversion of NumPy arguments, which are never passed: its first use imports pandas."""
+    client = gateway._gateway_client  # noqa: SLF001  (it has no other name)
+    client.converters = [one for one in client.converters if not isinstance(one, NUMPY_CONVERTERS)]
+
+
 def _convert_only_own_errors(gateway: Any) -> None:
     """Keep pyspark from converting the exceptions of other JVMs, such as the Java client's.
 
@@ -93,7 +103,7 @@ def _convert_only_own_errors(gateway: Any) -> None:
 
 
 class _Remembered:
-    """A JVM class whose static methods are looked up once."""
+    """A JVM class whose static methods are looked up once, and whose constant results are computed once."""
 
     def __init__(self, java_class: Any) -> None:
         self._java_class = java_class
@@ -101,8 +111,35 @@ class _Remembered:
     def __getattr__(self, name: str) -> Any:
         """Ask the JVM the first time; from then on this is found before it is called."""
         found = getattr(self._java_class, name)
+        if (remember := CONSTANT.get(name)) is not None:
+            found = remember(found)
         setattr(self, name, found)
         return found
+
+
+def _by_value(method: Any) -> Callable[..., Any]:
+    @lru_cache(maxsize=None, typed=True)
+    def of(value: Any) -> Any:
+        return method(value)
+
+    return of
+
+
+def _by_items(method: Any) -> Callable[..., Any]:
+    """Remember by the items of a list: strings, or objects of the JVM, which are kept, so that no id stands for two."""
+    known: dict[tuple[Any, ...], tuple[Any, Any]] = {}
+
+    def of(items: Sequence[Any]) -> Any:
+        key = tuple(getattr(item, "_target_id", item) for item in items)
+        if key not in known:
+            known[key] = method(items), tuple(items)
+        return known[key][0]
+
+    return of
+
+
+CONSTANT: Final[dict[str, Callable[[Any], Callable[..., Any]]]] = {"col": _by_value, "toSeq": _by_items}
+"""Static methods whose result is immutable and depends on the arguments alone: checkers call them for every column."""
 
 
 def _look_up_once(gateway: Any) -> None:

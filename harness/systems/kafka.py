@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from harness.brokers.protocol.replica import WireReader
 from harness.brokers.protocol.wire import Connection
+from harness.brokers.protocol.wire_reader import WireReader
 from harness.plan.timers import DAY_MS, FREEZE
 from harness.runtimes.base import live_addresses
 from harness.systems import System

@@ -18,8 +18,8 @@ from harness.brokers.protocol.redpanda_admin import (
     TX_BATCH_REMOVAL,
     RedpandaAdmin,
 )
-from harness.brokers.protocol.replica import WireReader
 from harness.brokers.protocol.wire import Connection
+from harness.brokers.protocol.wire_reader import WireReader
 from harness.brokers.segments.redpanda import is_segment, to_kafka
 from harness.errors import HarnessError
 from harness.plan.timers import DAY_MS
@@ -77,7 +77,8 @@ rolled segments after that."""
 
 UNSUPPORTED_NEMESES = frozenset(
     {
-        "bridge", "catch-up", "clock-skew", "controller-kill", "disk-full", "join", "reassigned", "relay", "ring",
+        "bridge", "catch-up", "clock-skew", "controller-kill", "crash-in-cleaning", "disk-full", "join",
+        "power-failure", "reassigned", "relay", "ring",
     }
 )  # fmt: skip
 

@@ -39,8 +39,10 @@ COORDINATOR: Final = ("__transaction_state", 0)
 CLEANER_BACKOFF = "log.cleaner.backoff.ms"
 A_LONG_REST_MS: Final = 10**12
 
-UNSUPPORTED_NEMESES: Final = frozenset({"bridge", "controller-kill", "disk-full", "one-way", "ring", "split"})
-"""Single links, disks that fill and controllers are not modelled."""
+UNSUPPORTED_NEMESES: Final = frozenset(
+    {"bridge", "controller-kill", "crash-in-cleaning", "disk-full", "one-way", "power-failure", "ring", "split"}
+)
+"""Single links, controllers, disks that fill, files of a pass and what of a log is synced are not modelled."""
 NO_OLD_LOGS: Final = frozenset({"reassigned"})
 """Redpanda's folder of a replica has the revision of its assignment in its name, so a replica that is assigned again
 begins empty. Brokers that share one copy have none of their own."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from harness.brokers.protocol.replica import DEBUG_REPLICA_ID, OpenTransaction, ReplicaState
+from harness.brokers.protocol.replica import DEBUG_REPLICA_ID, OpenTransaction, ReplicaEnds, ReplicaState
 from harness.brokers.segments.batches import iter_batches
 from models.batch import encoded
 from models.delivery import batches_up_to, delivered, listed_aborts
@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     from harness.brokers.protocol.replica import OpenTransactions, TopicPartition
     from models.cluster.cluster import SimCluster
     from models.replica import Replica
+
+
+NOT_HERE: Final = "NotLeaderOrFollowerError"
+"""What a broker answers about a partition of which it has no replica."""
+
+
+def _ends(replica: Replica) -> ReplicaEnds:
+    return ReplicaEnds(replica.log_end, replica.high_watermark, replica.last_stable_offset)
 
 
 @dataclass(frozen=True)
@@ -32,6 +40,10 @@ class SimulatedReader:
         """Return each replica as it is; for a consumer, what it may be given."""
         self._raise_if_away()
         return {tp: self._state(tp, replica_id) for tp in partitions}
+
+    def ends(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, ReplicaEnds | str]:
+        """Return where each replica ends now."""
+        return {tp: _ends(served) if (served := self.served(tp)) else NOT_HERE for tp in positions}
 
     def open_transactions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, OpenTransactions]:
         """Return what each replica holds open."""
@@ -55,7 +67,7 @@ class SimulatedReader:
     def _state(self, tp: TopicPartition, replica_id: int) -> ReplicaState | str:
         partition = self.cluster.partitions[tp]
         if self.broker not in partition.replication.replicas:
-            return "NotLeaderOrFollowerError"
+            return NOT_HERE
         version = partition.versions.get(self.broker, 0)
         answer = self._answers.get((tp, replica_id))
         if answer is None or answer[0] != version:

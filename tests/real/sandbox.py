@@ -189,6 +189,17 @@ class Run:
         return Path(shutil.copytree(self.folder, destination / self.folder.name))
 
 
+def protected_run(sandbox: Sandbox, by: str, target: str, nemesis: str, *more: str) -> Ran:
+    """Run with ``--gate`` or ``--guard``, all payloads of data topics unless the arguments differ."""
+    anomalies = () if "--anomaly" in more else ("--anomaly", DATA)
+    return sandbox.run(target, *anomalies, "--nemesis", nemesis, by, *more, "--format", "json").end()
+
+
+def earned(ran: Ran) -> set[Any]:
+    """Return the ways in which the scenarios earned ``clean``."""
+    return {one["exposure"]["earned"] for one in ran.verdict["scenarios"]}
+
+
 def harness_command(*arguments: str) -> list[str]:
     """Return the command line of ``harness`` in this Python."""
     return [sys.executable, "-m", "harness.cli", *arguments]

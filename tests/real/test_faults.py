@@ -12,9 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from sandbox import ALL_TOPICS, DATA, GONE_S, Going, Sandbox, wait_until
 
+from harness.brokers.segments.batches import iter_batches
+from harness.brokers.segments.folder import live_segments
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE
 from harness.host import network
 from harness.host.leftovers import processes_of
+from harness.run_folder.history import read_lines
+from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
 from nemesis import NEMESES
 
 if TYPE_CHECKING:
@@ -35,6 +39,7 @@ AWAY = (
     ("kafka-4.4", "relay", ("--client", "java"), {2}),
     ("kafka-3.9", "reassigned", (), {2}),
 )
+STARTS = 2
 EARNED_BY = {
     "relay": "the copy began from a replica that still held it, and went on from a leader that had removed it",
     "reassigned": "the others removed it while the replica was away",
@@ -83,6 +88,44 @@ def test_every_payload_is_found_on_who_was_away(
     assert found == {(broker, topic) for broker in absent for topic in ALL_TOPICS}, ran.output
     if nemesis in EARNED_BY:
         assert {one["exposure"]["earned"] for one in ran.verdict["scenarios"]} == {EARNED_BY[nemesis]}, ran.output
+
+
+def test_what_a_power_failure_cuts_is_in_the_history_and_copied_again(sandbox: Sandbox) -> None:
+    ran = start(sandbox, "kafka-4.4", "power-failure").end()
+    assert {(one["broker"], one["topic"]) for one in ran.verdict["findings"]} == {(2, topic) for topic in ALL_TOPICS}
+    folder = sandbox.latest("kafka-4.4", DATA)
+    (event,) = events_of(folder, "power failure")
+    segments = [one for one in event["cut"] if "records" in one]
+    assert {one["topic"] for one in segments} == set(ALL_TOPICS)
+    assert all(one["isr"] == [1, 2, 3] and one["first_offset"] > 0 for one in segments)
+    for one in segments:
+        partition = f"{one['topic']}-{one['partition']}"
+        ends = {when: log_end(folder / "brokers" / "2" / when / partition) for when in (BEFORE_RETURN, AFTER_REJOIN)}
+        assert ends[BEFORE_RETURN] <= one["first_offset"] <= one["last_offset"] < ends[AFTER_REJOIN], one
+    server_log = (folder / "logs" / "2" / "server.log").read_text()
+    assert "sync-notes" not in server_log
+    assert server_log.count("KafkaRaftServer nodeId=2] Kafka Server started") == STARTS
+
+
+def log_end(partition: Path) -> int:
+    """Return the offset after the last record that the files of a partition hold."""
+    segments = [(partition / segment.log).read_bytes() for segment in live_segments(partition).segments]
+    return max(batch.last_offset for content in segments for batch in iter_batches(content, source="log")) + 1
+
+
+def events_of(folder: Path, f: str) -> list[dict[str, Any]]:
+    """Return the completions of an operation of the nemesis."""
+    events = read_lines(folder / "history.jsonl")
+    return [event for event in events if (event["f"], event["type"]) == (f, "ok")]
+
+
+def test_a_broker_is_killed_while_its_cleaner_has_files_and_comes_back_without_them(sandbox: Sandbox) -> None:
+    ran = start(sandbox, "kafka-3.9", "crash-in-cleaning").end()
+    assert {(one["broker"], one["topic"]) for one in ran.verdict["findings"]} == {(2, topic) for topic in ALL_TOPICS}
+    (event,) = events_of(sandbox.latest("kafka-3.9", DATA), "crash in cleaning")
+    assert event["broker"] == 2
+    assert event["files"]
+    assert all(one["file"].endswith((".cleaned", ".swap")) for one in event["files"])
 
 
 def test_a_lossy_link_loses_packets(sandbox: Sandbox) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from sandbox import ALL_TOPICS, DATA, STAGE_S, Ran, Sandbox, command_line, wait_until
+from sandbox import ALL_TOPICS, DATA, STAGE_S, Sandbox, command_line, earned, protected_run, wait_until
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_USAGE
 from harness.run_folder.guard_events import Kind
@@ -19,25 +19,16 @@ pytestmark = pytest.mark.timeout(300)
 HELD = "the guard held it while the replica was away, cleaners passed others, and every replica removed it afterwards"
 
 
-def run(sandbox: Sandbox, target: str, nemesis: str, *more: str) -> Ran:
-    anomalies = () if "--anomaly" in more else ("--anomaly", DATA)
-    return sandbox.run(target, *anomalies, "--nemesis", nemesis, "--guard", *more, "--format", "json").end()
-
-
 def events(folder: Path) -> set[tuple[str, str]]:
     """Return what the guard did to which topic."""
     lines = [json.loads(line) for line in (folder / "guard.jsonl").read_text().splitlines()]
     return {(one["event"], one["topic"]) for one in lines}
 
 
-def earned(ran: Ran) -> set[Any]:
-    return {one["exposure"]["earned"] for one in ran.verdict["scenarios"]}
-
-
 @pytest.mark.parametrize("nemesis", ["kill", "pause", "join"])
 @pytest.mark.parametrize("target", ["kafka-3.9", "kafka-4.4"])
 def test_what_is_away_is_waited_for(sandbox: Sandbox, target: str, nemesis: str) -> None:
-    ran = run(sandbox, target, nemesis)
+    ran = protected_run(sandbox, "--guard", target, nemesis)
     assert ran.code == EXIT_CLEAN, ran.output
     assert earned(ran) == {HELD}, ran.output
     folder = sandbox.latest(target, DATA)
@@ -46,7 +37,7 @@ def test_what_is_away_is_waited_for(sandbox: Sandbox, target: str, nemesis: str)
 
 
 def test_groups_are_protected(sandbox: Sandbox) -> None:
-    ran = run(sandbox, "kafka-4.4", "kill", "--anomaly", "groups")
+    ran = protected_run(sandbox, "--guard", "kafka-4.4", "kill", "--anomaly", "groups")
     assert ran.code == EXIT_CLEAN, ran.output
 
 
@@ -71,11 +62,11 @@ def test_a_guard_that_is_killed_in_mid_outage_and_started_again(sandbox: Sandbox
 
 @pytest.mark.parametrize("nemesis", ["relay", "reassigned"])
 def test_it_changes_nothing_about_how_replicas_are_copied(sandbox: Sandbox, nemesis: str) -> None:
-    ran = run(sandbox, "kafka-4.4", nemesis, "--anomaly", "stuck-lso")
+    ran = protected_run(sandbox, "--guard", "kafka-4.4", nemesis, "--anomaly", "stuck-lso")
     assert ran.code == EXIT_ANOMALY, ran.output
 
 
 def test_a_gate_and_a_guard_are_refused_together(sandbox: Sandbox) -> None:
-    ran = run(sandbox, "kafka-4.4", "kill", "--gate")
+    ran = protected_run(sandbox, "--guard", "kafka-4.4", "kill", "--gate")
     assert ran.code == EXIT_USAGE, ran.output
     assert "--gate and --guard" in ran.stderr

@@ -11,27 +11,18 @@ from typing import TYPE_CHECKING, Any
 from urllib.request import urlopen
 
 import pytest
-from audited import ALLOW, AUTHORIZED, BROKERS, CLUSTER, DESCRIBE, DESCRIBE_CONFIGS, LITERAL, READ, TOPICS
+from audited import CLUSTER, DESCRIBE, DESCRIBE_CONFIGS, READ, TOPICS
 from audited import TRANSACTIONAL_IDS as IDS
+from confluent_kafka import Consumer, TopicPartition
 from documentation import ROOT
-from kafka.protocol.admin import CreateAclsRequest
 from sandbox import wait_until
+from secured import ALTER_CONFIGS, BOUND_S, CREATE, DELETE, GROUPS, WRITE, Secured, booted, login_file
 
-from harness.brokers.protocol import wire
-from harness.brokers.protocol.admin import Admin
-from harness.brokers.protocol.security import read_security
-from harness.errors import EXIT_CLEAN, EXIT_FAILED, EXIT_UNKNOWN, HarnessError
+from harness.errors import EXIT_CLEAN, EXIT_FAILED, EXIT_UNKNOWN
 from harness.guard.channel import TOPIC as CHANNEL
 from harness.guard.cluster import LiveCluster
 from harness.guard.settings import DIRTY_RATIO, MAX_LAG_MS, is_pause, own_values
 from harness.host.clock import RealClock
-from harness.host.java import find_java
-from harness.host.workspace import Workspace
-from harness.run_folder.store import new_run_id
-from harness.runtimes.base import ClusterSpec
-from harness.runtimes.local import LocalRuntime
-from harness.targets import find_target
-from harness.targets.jars import jars_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,11 +32,10 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(600)
 
-BOUND_S = 60.0
-GROUPS, CREATE, WRITE, ALTER_CONFIGS = 3, 5, 4, 11
+USER = "guard"
 OPERATIONS = {
     "Describe": DESCRIBE, "Read": READ, "AlterConfigs": ALTER_CONFIGS, "Create": CREATE, "Write": WRITE,
-    "DescribeConfigs": DESCRIBE_CONFIGS,
+    "Delete": DELETE, "DescribeConfigs": DESCRIBE_CONFIGS,
 }  # fmt: skip
 FOUND = {DIRTY_RATIO: "0.2", MAX_LAG_MS: None}
 GUARDED, OTHER = "guarded-1", "guarded-2"
@@ -70,91 +60,50 @@ def acls_of_the_page() -> list[tuple[int, str, int]]:
     return found
 
 
-@dataclass(frozen=True)
-class Guarded:
-    """A running cluster; ``inside``: where nobody may do everything. ``login``: of the guard's user."""
+def own(cluster: Secured, *topics: str) -> dict[str, dict[str, str | None]]:
+    """Return the topics' own values, as an administrator sees them."""
+    with closing(LiveCluster(cluster.inside, RealClock())) as live:
+        return {topic: own_values(found) for topic, found in live.settings(topics).settings.items()}
 
-    runtime: LocalRuntime
-    admin: Admin
-    inside: tuple[wire.Address, ...]
-    login: Path
 
-    @property
-    def server(self) -> tuple[str, ...]:
-        addresses = ",".join(str(self.runtime.address(broker)) for broker in BROKERS)
-        return ("--bootstrap-server", addresses, "--command-config", str(self.login))
+def paused(cluster: Secured, *topics: str) -> list[str]:
+    with closing(LiveCluster(cluster.inside, RealClock())) as live:
+        read = live.settings(topics).settings
+    return [topic for topic in topics if all(is_pause(name, read[topic][name]) for name in FOUND)]
 
-    def own(self, *topics: str) -> dict[str, dict[str, str | None]]:
-        """Return the topics' own values, as an administrator sees them."""
-        with closing(LiveCluster(self.inside, RealClock())) as cluster:
-            return {topic: own_values(found) for topic, found in cluster.settings(topics).settings.items()}
 
-    def paused(self, *topics: str) -> list[str]:
-        with closing(LiveCluster(self.inside, RealClock())) as cluster:
-            read = cluster.settings(topics).settings
-        return [topic for topic in topics if all(is_pause(name, read[topic][name]) for name in FOUND)]
+def first_entry(cluster: Secured) -> int:
+    """Return the log start offset of the guard's topic."""
+    consumer = Consumer({"bootstrap.servers": ",".join(map(str, cluster.inside)), "group.id": "reader"})
+    first, _end = consumer.get_watermark_offsets(TopicPartition(CHANNEL, 0), timeout=BOUND_S, cached=False)
+    consumer.close()
+    return first
 
-    def is_whole(self, *topics: str) -> bool:
-        try:
-            states = self.admin.partitions(topics)
-        except HarnessError:
-            return False
-        return bool(states) and {frozenset(state.isr) for state in states.values()} == {frozenset(BROKERS)}
 
-    @contextmanager
-    def outage(self, broker: int = 2) -> Iterator[None]:
-        """Kill a broker for the time of a block, which may start it again by itself."""
-        self.runtime.kill(broker)
-        try:
-            yield
-        finally:
-            self.back(broker)
+@contextmanager
+def outage(cluster: Secured, broker: int = 2) -> Iterator[None]:
+    """Kill a broker for the time of a block, which may start it again by itself."""
+    cluster.runtime.kill(broker)
+    try:
+        yield
+    finally:
+        back(cluster, broker)
 
-    def back(self, broker: int = 2) -> None:
-        if not self.runtime.is_up(broker):
-            self.runtime.start(broker)
-        wait_until(lambda: self.is_whole(GUARDED, OTHER, CHANNEL), BOUND_S, "every replica to be in sync")
+
+def back(cluster: Secured, broker: int = 2) -> None:
+    if not cluster.runtime.is_up(broker):
+        cluster.runtime.start(broker)
+    wait_until(lambda: cluster.is_whole(GUARDED, OTHER, CHANNEL), BOUND_S, "every replica to be in sync")
 
 
 @pytest.fixture(scope="module", params=["kafka-4.4", "kafka-3.9"])
-def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     folder = tmp_path_factory.mktemp("guarded")
-    login = folder / "guard.properties"
-    login.write_text(
-        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config="
-        'org.apache.kafka.common.security.plain.PlainLoginModule required username="guard" password="secret";\n'
-    )
-    security = read_security(login)
-    with Workspace(f"guarded-{new_run_id()}", folder) as workspace:
-        spec = ClusterSpec(workspace.run_id, workspace.path, folder, AUTHORIZED, BROKERS, security=security)
-        classpath = jars_for(find_target(request.param)).classpath
-        with closing(LocalRuntime(spec, find_java().path, classpath)) as runtime:
-            inside = tuple(runtime._inner[broker] for broker in BROKERS)
-            admin = Admin(lambda: [runtime._inner[b] for b in BROKERS if runtime.is_up(b)])
-            runtime.start_cluster()
-            wait_until(lambda: is_up(admin), BOUND_S, "the brokers to register")
-            settings = {"cleanup.policy": "compact", "delete.retention.ms": "60000", DIRTY_RATIO: "0.2"}
-            admin.create_topics({(GUARDED, 0): (1, 2, 3), (OTHER, 0): (2, 3, 1)}, settings)
-            allow(inside[0], acls_of_the_page())
-            yield Guarded(runtime, admin, inside, login)
-
-
-def is_up(admin: Admin) -> bool:
-    try:
-        return admin.brokers() == set(BROKERS)
-    except HarnessError:
-        return False  # nobody listens yet
-
-
-def allow(broker: wire.Address, rights: list[tuple[int, str, int]]) -> None:
-    Creation = CreateAclsRequest.AclCreation  # noqa: N806
-    creations = [
-        Creation(resource_type=kind, resource_name=name, resource_pattern_type=LITERAL, principal="User:guard",
-                 host="*", operation=operation, permission_type=ALLOW)
-        for kind, name, operation in rights
-    ]  # fmt: skip
-    answer = wire.call(broker, CreateAclsRequest[3](creations=creations))
-    assert [result.error_code for result in answer.results] == [0] * len(rights)
+    with booted(request.param, folder, login_file(folder, USER, "secret"), {}) as cluster:
+        settings = {"cleanup.policy": "compact", "delete.retention.ms": "60000", DIRTY_RATIO: "0.2"}
+        cluster.admin.create_topics({(GUARDED, 0): (1, 2, 3), (OTHER, 0): (2, 3, 1)}, settings)
+        cluster.allow(USER, acls_of_the_page())
+        yield cluster
 
 
 @dataclass
@@ -181,7 +130,7 @@ class Running:
 
 
 @pytest.fixture
-def start(guarded: Guarded, sandbox: Sandbox) -> Iterator[Callable[..., Running]]:
+def start(guarded: Secured, sandbox: Sandbox) -> Iterator[Callable[..., Running]]:
     """Give what starts guards; those that still run at the end are killed."""
     started: list[Running] = []
 
@@ -201,32 +150,32 @@ def start(guarded: Guarded, sandbox: Sandbox) -> Iterator[Callable[..., Running]
 
 
 def test_a_killed_broker_pauses_its_topics_and_its_return_puts_them_back(
-    guarded: Guarded, start: Callable[..., Running]
+    guarded: Secured, start: Callable[..., Running]
 ) -> None:
     running = start()
-    with guarded.outage():
+    with outage(guarded):
         running.wait_for("paused", GUARDED)
         running.wait_for("paused", OTHER)
-        assert guarded.paused(GUARDED, OTHER) == [GUARDED, OTHER]
+        assert paused(guarded, GUARDED, OTHER) == [GUARDED, OTHER]
         (listens,) = running.events("listens")
         address = listens["what"].partition("/metrics")[0]
         with urlopen(f"{address}/metrics", timeout=10) as answer:  # noqa: S310  (of this test)
             metrics = answer.read().decode()
         assert f'compaction_guard_replicas_away{{topic="{GUARDED}"}} 1.0' in metrics
         assert "compaction_guard_paused_topics 2.0" in metrics
-        guarded.back()
+        back(guarded)
         running.wait_for("released", GUARDED)
         running.wait_for("released", OTHER)
     ended = running.end()
     assert ended.code == EXIT_CLEAN, ended.output
-    assert guarded.own(GUARDED, OTHER) == {GUARDED: FOUND, OTHER: FOUND}
+    assert own(guarded, GUARDED, OTHER) == {GUARDED: FOUND, OTHER: FOUND}
 
 
 def test_a_guard_that_was_killed_in_mid_outage_is_followed_by_another_process(
-    guarded: Guarded, sandbox: Sandbox, start: Callable[..., Running]
+    guarded: Secured, sandbox: Sandbox, start: Callable[..., Running]
 ) -> None:
     running = start()
-    with guarded.outage():
+    with outage(guarded):
         running.wait_for("paused", OTHER)
         running.end(signal.SIGKILL)
         status = sandbox.call("guard", "status", *guarded.server, "--format", "json")
@@ -235,75 +184,75 @@ def test_a_guard_that_was_killed_in_mid_outage_is_followed_by_another_process(
         assert found == {GUARDED: FOUND, OTHER: FOUND}
         waits = sandbox.call("guard", "release", *guarded.server)
         assert waits.code == EXIT_UNKNOWN, waits.output
-        assert guarded.paused(GUARDED, OTHER) == [GUARDED, OTHER]
+        assert paused(guarded, GUARDED, OTHER) == [GUARDED, OTHER]
     released = sandbox.call("guard", "release", *guarded.server)
     assert released.code == EXIT_CLEAN, released.output
-    assert guarded.own(GUARDED, OTHER) == {GUARDED: FOUND, OTHER: FOUND}
+    assert own(guarded, GUARDED, OTHER) == {GUARDED: FOUND, OTHER: FOUND}
 
 
 def test_a_signal_in_mid_outage_leaves_a_pause_that_the_next_guard_ends(
-    guarded: Guarded, start: Callable[..., Running]
+    guarded: Secured, start: Callable[..., Running]
 ) -> None:
     running = start()
-    with guarded.outage():
+    with outage(guarded):
         running.wait_for("paused", GUARDED)
         ended = running.end()
         assert ended.code == EXIT_UNKNOWN, ended.output
         assert "harness guard release" in ended.stderr
     again = start()
-    wait_until(lambda: not guarded.paused(GUARDED, OTHER), BOUND_S, "the next guard to put it back")
+    wait_until(lambda: not paused(guarded, GUARDED, OTHER), BOUND_S, "the next guard to put it back")
     assert again.end().code == EXIT_CLEAN
-    assert guarded.own(GUARDED, OTHER) == {GUARDED: FOUND, OTHER: FOUND}
+    assert own(guarded, GUARDED, OTHER) == {GUARDED: FOUND, OTHER: FOUND}
 
 
 def test_of_two_guards_one_acts_and_the_other_takes_over(
-    guarded: Guarded, sandbox: Sandbox, start: Callable[..., Running]
+    guarded: Secured, sandbox: Sandbox, start: Callable[..., Running]
 ) -> None:
     first = start()
     second = start(ready="stands-by")
-    with guarded.outage():
+    with outage(guarded):
         first.wait_for("paused", GUARDED)
         assert second.events("paused") == []
         refused = sandbox.call("guard", "release", *guarded.server)
         assert refused.code == EXIT_FAILED, refused.output
         first.end(signal.SIGKILL)
         second.wait_for("leads")
-        assert guarded.paused(GUARDED, OTHER) == [GUARDED, OTHER]
+        assert paused(guarded, GUARDED, OTHER) == [GUARDED, OTHER]
     second.wait_for("released", GUARDED)
     assert second.end().code == EXIT_CLEAN
-    assert guarded.own(GUARDED, OTHER) == {GUARDED: FOUND, OTHER: FOUND}
+    assert own(guarded, GUARDED, OTHER) == {GUARDED: FOUND, OTHER: FOUND}
 
 
 def test_a_value_that_somebody_changes_during_the_pause_is_left_alone(
-    guarded: Guarded, start: Callable[..., Running]
+    guarded: Secured, start: Callable[..., Running]
 ) -> None:
     running = start()
     try:
-        with guarded.outage():
+        with outage(guarded):
             running.wait_for("paused", GUARDED)
             running.wait_for("paused", OTHER)
             guarded.admin.alter_topics([GUARDED], {DIRTY_RATIO: "0.7"})
         running.wait_for("left-alone", GUARDED)
         assert running.end().code == EXIT_CLEAN
-        assert guarded.own(GUARDED) == {GUARDED: {**FOUND, DIRTY_RATIO: "0.7"}}
+        assert own(guarded, GUARDED) == {GUARDED: {**FOUND, DIRTY_RATIO: "0.7"}}
     finally:
         guarded.admin.alter_topics([GUARDED], {DIRTY_RATIO: "0.2"})
 
 
 @pytest.mark.parametrize("mode", ["--observe-only", "--dry-run"])
-def test_who_only_looks_changes_nothing(guarded: Guarded, start: Callable[..., Running], mode: str) -> None:
+def test_who_only_looks_changes_nothing(guarded: Secured, start: Callable[..., Running], mode: str) -> None:
     running = start(mode)
-    with guarded.outage():
+    with outage(guarded):
         running.wait_for("exposed", GUARDED)
         if mode == "--dry-run":
             running.wait_for("would", GUARDED)
-        assert guarded.own(GUARDED, OTHER) == {GUARDED: FOUND, OTHER: FOUND}
+        assert own(guarded, GUARDED, OTHER) == {GUARDED: FOUND, OTHER: FOUND}
     ended = running.end(signal.SIGINT)
     assert ended.code == EXIT_CLEAN, ended.output
     assert running.events("paused") == []
 
 
-def test_a_hundred_topics_are_paused_and_put_back(guarded: Guarded, start: Callable[..., Running]) -> None:
+def test_a_hundred_topics_are_paused_and_put_back(guarded: Secured, start: Callable[..., Running]) -> None:
     names = [f"guarded-many-{number}" for number in range(MANY)]
     guarded.admin.create_topics({(name, 0): (1, 2, 3) for name in names}, {"cleanup.policy": "compact"})
     wait_until(lambda: guarded.is_whole(*names), BOUND_S, "the topics to be whole")
@@ -311,11 +260,13 @@ def test_a_hundred_topics_are_paused_and_put_back(guarded: Guarded, start: Calla
     guarded.runtime.kill(2)
     try:
         wait_until(lambda: len(running.events("paused")) >= MANY, BOUND_S, "every topic to be paused")
-        assert guarded.paused(*names) == names
+        assert paused(guarded, *names) == names
     finally:
-        guarded.back()
+        back(guarded)
     wait_until(lambda: len(running.events("released")) >= MANY, BOUND_S, "every topic to be put back")
+    wait_until(lambda: first_entry(guarded) > MANY, BOUND_S, "the entries of this outage to be deleted")
     assert running.end().code == EXIT_CLEAN
-    assert guarded.own(*names) == {name: dict.fromkeys(FOUND) for name in names}
+    assert not [one for one in running.events("warning") if "cannot be deleted" in one["what"]]
+    assert own(guarded, *names) == {name: dict.fromkeys(FOUND) for name in names}
     for name in names:
         guarded.admin.delete_topic(name)

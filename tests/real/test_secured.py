@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
-from ipaddress import IPv4Address
 from typing import TYPE_CHECKING
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding
-from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
-from cryptography.x509.oid import NameOID
+from secured import PLAIN, SCRAM, STORE_SECRET, login_file, make_stores
 
 from harness.errors import EXIT_ANOMALY, EXIT_USAGE
 
@@ -24,50 +17,12 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(300)
 
-USER_SECRET, STORE_SECRET = "the-password-of-ann", "the-password-of-the-store"
+USER, USER_SECRET = "ann", "the-password-of-ann"
 
 
-def make_stores(folder: Path) -> list[str]:
-    """Write the brokers' key, and the authority that clients trust; return the settings that brokers need."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "broker")])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, SHA256())
-    )
-    (folder / "ca.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
-    protection = BestAvailableEncryption(STORE_SECRET.encode())
-    (folder / "broker.p12").write_bytes(serialize_key_and_certificates(b"broker", key, certificate, None, protection))
-    settings = {
-        "ssl.keystore.type": "PKCS12",
-        "ssl.keystore.location": str(folder / "broker.p12"),
-        "ssl.keystore.password": STORE_SECRET,
-    }
-    return [argument for name, value in settings.items() for argument in ("--set", f"broker.{name}={value}")]
-
-
-def client_file(folder: Path, mechanism: str, module: str) -> Path:
-    path = folder / "client.properties"
-    path.write_text(
-        "security.protocol=SASL_SSL\n"
-        f"sasl.mechanism={mechanism}\n"
-        f'sasl.jaas.config={module} required username="ann" password="{USER_SECRET}";\n'
-        f"ssl.truststore.type=PEM\nssl.truststore.location={folder / 'ca.pem'}\n"
-    )
-    return path
-
-
-SCRAM = ("SCRAM-SHA-512", "org.apache.kafka.common.security.scram.ScramLoginModule")
-PLAIN = ("PLAIN", "org.apache.kafka.common.security.plain.PlainLoginModule")
+def broker_settings(folder: Path) -> list[str]:
+    """Return the options that give the brokers a key of their own."""
+    return [word for name, value in make_stores(folder).items() for word in ("--set", f"broker.{name}={value}")]
 
 
 @pytest.mark.parametrize(
@@ -78,8 +33,8 @@ PLAIN = ("PLAIN", "org.apache.kafka.common.security.plain.PlainLoginModule")
 def test_every_client_logs_in_and_no_secret_is_stored(
     sandbox: Sandbox, target: str, client: str, login: tuple[str, str]
 ) -> None:
-    settings = make_stores(sandbox.root)
-    path = client_file(sandbox.root, *login)
+    settings = broker_settings(sandbox.root)
+    path = login_file(sandbox.root, USER, USER_SECRET, login, is_tls=True)
     chosen = ("--anomaly", "stuck-lso", "--client", client, "--command-config", str(path))
     ran = sandbox.run(target, *chosen, *settings).end()
     assert ran.code == EXIT_ANOMALY, ran.output
@@ -94,8 +49,8 @@ def test_every_client_logs_in_and_no_secret_is_stored(
 
 
 def test_a_truststore_that_is_missing_is_reported_before_anything_starts(sandbox: Sandbox) -> None:
-    settings = make_stores(sandbox.root)
-    path = client_file(sandbox.root, *SCRAM)
+    settings = broker_settings(sandbox.root)
+    path = login_file(sandbox.root, USER, USER_SECRET, SCRAM, is_tls=True)
     path.write_text(path.read_text().replace("ca.pem", "nowhere.pem"))
     ran = sandbox.run("kafka-3.9", "--anomaly", "stuck-lso", "--command-config", str(path), *settings).end()
     assert ran.code == EXIT_USAGE, ran.output

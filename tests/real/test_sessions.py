@@ -1,7 +1,8 @@
 """Every page as a session: its commands run in order in one shell, and each output is compared with the page's.
 
 Commands that take a cluster of the reader's own get one of ours, which diverged: the placeholders on pages are
-replaced in commands, outputs and files. A block whose first line names a TOML or properties file becomes that file.
+replaced in commands, outputs and files. Pages that change the cluster get one for themselves. A command that goes on
+until a signal gets one after a while. A block whose first line names a TOML or properties file becomes that file.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -21,6 +23,8 @@ from markdown_it import MarkdownIt
 from sandbox import DATA
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE
+from harness.targets import find_target
+from harness.targets.jars import jars_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,8 +35,12 @@ if TYPE_CHECKING:
 PAGE_S: Final = 1500
 MARK: Final = "--- end of command"
 SESSIONS: Final = {page: found for page in PAGES if (found := [one for one in commands(page) if not one.not_run])}
-KAFKA, COPY, NFS, TOPICS = "kafka-1:9092", "/copy/", "/nfs/", "'orders-*'"
+SERVERS: Final = {f"kafka-{broker}:9092": str(broker) for broker in (1, 2, 3)}
+COPY, NFS, TOPICS, LIBS = "/copy/", "/nfs/", "'orders-*'", "/opt/kafka/libs"
 """What stands on pages for a reader's own cluster."""
+CHANGING: Final = {ROOT / "docs/how-to" / name for name in ("guard.md", "repair.md")}
+UNTIL_SIGNAL: Final = re.compile(r"harness guard (?!status|release)")
+INTERRUPTED: Final = "timeout --preserve-status --signal=INT 20"
 KEPT: Final = re.compile(r"kept: broker (\d+) at (\S+)")
 
 pytestmark = pytest.mark.timeout(PAGE_S + 300)
@@ -47,10 +55,9 @@ class Done:
     output: str
 
 
-@pytest.fixture(scope="module")
-def stand_ins(make_sandbox: Callable[[str], Sandbox]) -> Iterator[Mapping[str, str]]:
-    """Return what stands for the placeholders: a cluster that diverged, and copies of its log directories."""
-    sandbox = make_sandbox("documented")
+@contextmanager
+def diverged(sandbox: Sandbox) -> Iterator[Mapping[str, str]]:
+    """Give what stands for the placeholders: a cluster that diverged, and copies of its log directories."""
     ran = sandbox.run("kafka-4.4", "--anomaly", DATA, "--keep").end()
     addresses = dict(KEPT.findall(ran.stdout + ran.stderr))
     assert set(addresses) == {"1", "2", "3"}, ran.stderr
@@ -59,14 +66,37 @@ def stand_ins(make_sandbox: Callable[[str], Sandbox]) -> Iterator[Mapping[str, s
         shutil.copytree(sandbox.work_root / run_id / f"broker-{broker}" / "data", copies / f"broker-{broker}")
         (copies / broker).symlink_to(copies / f"broker-{broker}")
     try:
-        yield {KAFKA: addresses["1"], COPY: f"{copies}/", NFS: f"{copies}/", TOPICS: "'*'"}
+        servers = {name: addresses[broker] for name, broker in SERVERS.items()}
+        yield {**servers, COPY: f"{copies}/", NFS: f"{copies}/", TOPICS: "'*'"}
     finally:
         sandbox.call("clean", run_id)
 
 
+@pytest.fixture(scope="module")
+def stand_ins(make_sandbox: Callable[[str], Sandbox]) -> Iterator[Mapping[str, str]]:
+    with diverged(make_sandbox("documented")) as found:
+        yield found
+
+
+@pytest.fixture
+def stand_ins_of_one_page(make_sandbox: Callable[[str], Sandbox]) -> Iterator[Mapping[str, str]]:
+    with diverged(make_sandbox("changed")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def libs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of jars of an installation of Kafka."""
+    folder = tmp_path_factory.mktemp("libs")
+    for jar in jars_for(find_target("kafka-4.4")).classpath.split(os.pathsep):
+        (folder / Path(jar).name).symlink_to(jar)
+    return folder
+
+
 def play(session: Sequence[Command], folder: Path) -> list[Done]:
     """Run commands in one shell, each with its streams together; they see this environment's `harness` first."""
-    script = "\n".join(f"{{ {one.text}\n}} 2>&1 </dev/null\nprintf '\\n%s %d\\n' '{MARK}' $?" for one in session)
+    texts = [UNTIL_SIGNAL.sub(lambda found: f"{INTERRUPTED} {found[0]}", one.text) for one in session]
+    script = "\n".join(f"{{ {text}\n}} 2>&1 </dev/null\nprintf '\\n%s %d\\n' '{MARK}' $?" for text in texts)
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     environment = {**os.environ, "PATH": path, "TMPDIR": str(folder / "tmp"), "PYTHONSAFEPATH": "1"}
     (folder / "tmp").mkdir()
@@ -109,8 +139,12 @@ def codes(done: Done) -> set[int]:
 @pytest.mark.parametrize("page", SESSIONS, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_does_what_it_says(page: Path, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     shown = "".join(f"{one.text}\n{one.output}\n" for one in SESSIONS[page])
-    needs_cluster = any(name in shown for name in (KAFKA, COPY, NFS, TOPICS))
-    stand_ins: Mapping[str, str] = request.getfixturevalue("stand_ins") if needs_cluster else {}
+    needs_cluster = any(name in shown for name in (*SERVERS, COPY, NFS, TOPICS))
+    of_cluster = "stand_ins_of_one_page" if page in CHANGING else "stand_ins"
+    stand_ins: Mapping[str, str] = {
+        **(request.getfixturevalue(of_cluster) if needs_cluster else {}),
+        **({LIBS: str(request.getfixturevalue("libs"))} if LIBS in shown else {}),
+    }
     write_files(page, tmp_path, stand_ins)
     session = [
         Command(one.page, one.line, replaced(one.text, stand_ins), replaced(one.output, stand_ins), "")

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-REQUIRED: Final = frozenset({"command", "exit", "runtime", "client", "target"})
-"""Kinds of which the commit tier exercises every value. Other kinds, such as nemesis, only connect tests to changes."""
-
 FILE: Final = "file"
-"""The kind of the one feature that is not noted: each file of ``tests/real`` is one by itself.
+"""The kind of the one feature that is not noted: each file of ``tests/real`` is one by itself."""
 
-The commit tier exercises each value as long as its budget lasts: there are always more files.
+REQUIRED: Final = frozenset({"command", "runtime", "client", "target"})
+"""Kinds of which the commit tier exercises every value, whatever it costs."""
+WANTED: Final = frozenset({"exit", FILE})
+"""Kinds of which it exercises each value as long as its budget lasts: there are always more commands and files.
+
+Other kinds, such as nemesis, only connect tests to changes.
 """
 
 _GROUPS: Final = frozenset({"audit", "guard", "images"})
@@ -68,4 +70,4 @@ def is_required(feature: str) -> bool:
 
 def is_wanted(feature: str) -> bool:
     """Tell whether the commit tier exercises a feature as long as its budget lasts."""
-    return feature.partition("=")[0] == FILE
+    return feature.partition("=")[0] in WANTED

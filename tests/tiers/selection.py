@@ -47,13 +47,15 @@ class Candidate:
 class Selection:
     """Selected tests with the reason of each, the others, and what both cost by the record.
 
-    ``left_out_s`` counts a shared fixture only if no selected test sets it up anyway.
+    ``left_out_s`` counts a shared fixture only if no selected test sets it up anyway. ``missing``: the wanted features
+    that no selected test exercises.
     """
 
     reasons: dict[str, str]
     left_out: tuple[str, ...]
     selected_s: float
     left_out_s: dict[str, float]
+    missing: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -121,7 +123,7 @@ def select(
     for test in account.others(tests):
         costs_s[test.name] = account.price_s(test)
         account.paid |= test.shared
-    return Selection(account.reasons, tuple(costs_s), account.spent_s, costs_s)
+    return Selection(account.reasons, tuple(costs_s), account.spent_s, costs_s, wanted - account.features)
 
 
 def _sample(tests: Sequence[Candidate], account: _Account, wished: frozenset[str]) -> Iterator[Candidate]:

@@ -20,6 +20,8 @@ def summary(selection: Selection, *, record: str, note: str) -> list[str]:
         f"selected: {len(selection.reasons)} tests ({selected}), {selection.selected_s:.0f} s by {record}; {note}",
         f"left out: {len(selection.left_out)} tests, {left_out_s:.0f} s; --tier full runs them",
     ]
+    if selection.missing:
+        lines.append(f"only --tier full exercises: {', '.join(sorted(selection.missing))}")
     by_file: dict[str, list[str]] = {}
     for name in selection.left_out:
         by_file.setdefault(name.partition("::")[0], []).append(name)

@@ -163,6 +163,35 @@ def test_what_the_logs_prove_needs_no_witness_but_advice_names_only_leaders_that
     )
 
 
+LOST_VALUE = (disagreement(UNEXPLAINED, 1, offset=55, proven=True, last_committed_at=55, last_here_at=7),)
+THREE_STATES = (serves(1, 7, disputed=55), serves(2, 55, disputed=55))
+"""Seen in a soak of 4.4.0: broker 3 serves nothing, for the key was deleted at 96, and its tombstone is gone."""
+
+
+def test_a_value_that_was_overwritten_is_wrong_and_who_serves_the_later_one_is_not_right_by_that() -> None:
+    (one,) = found([*LOST_VALUE], *THREE_STATES)
+    assert accused([one]) == [(UNEXPLAINED, 1, [])]
+    assert one["right"] == []
+    assert "reassign" not in " ".join((one["do"], *one["commands"]))
+
+
+@pytest.mark.parametrize(("complete", "right"), [(2, [2]), (3, [3])])
+def test_of_different_later_states_a_complete_replica_has_the_right_one(complete: int, right: list[int]) -> None:
+    (one,) = found([*LOST_VALUE], *THREE_STATES, coverage=received_by(complete))
+    assert (one["broker"], one["right"]) == (1, right)
+
+
+def test_who_serves_the_later_value_is_right_where_nobody_serves_another_one() -> None:
+    (one,) = found([*LOST_VALUE], *THREE_STATES, serves(3, 55, disputed=55))
+    assert one["right"] == [2, 3]
+
+
+def test_a_value_after_the_delete_keeps_who_serves_nothing_from_being_right() -> None:
+    rows = [disagreement(DIVERGED, 1, proven=True, deleted_at=9)]
+    (one,) = found(rows, serves(1, 5), serves(2, 9, tombstone=True), serves(3, 12))
+    assert (one["broker"], one["right"]) == (1, [])
+
+
 def test_a_stuck_replica_is_not_copied_anew_while_nobody_is_shown_to_be_right() -> None:
     rows = [disagreement(STUCK, 2, proven=True)]
     (one,) = found(rows, serves(1, 9), serves(2, None, belief="open"), serves(3, 9))

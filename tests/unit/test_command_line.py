@@ -87,7 +87,7 @@ def test_an_option_has_one_meaning_over_all_commands() -> None:
     ("words", "typed", "completed"),
     [
         (["run", "--target"], "kafka-4.", {"kafka-4.0", "kafka-4.1", "kafka-4.2", "kafka-4.3", "kafka-4.4"}),
-        (["run", "--nemesis"], "c", {"catch-up", "clock-skew", "controller-kill"}),
+        (["run", "--nemesis"], "c", {"catch-up", "clock-skew", "controller-kill", "crash-in-cleaning"}),
         (["run", "--anomaly"], "a", {"aborted-to-committed", "all"}),
         (["run", "--client"], "", {"librdkafka", "java"}),
         (["run", "--timers"], "d", {"default"}),

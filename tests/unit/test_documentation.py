@@ -23,7 +23,8 @@ def arguments(text: str) -> list[str]:
     """Return the arguments of the first `harness` of a command."""
     words = shlex.split(text.replace("\\\n", " "), comments=True)
     first = next(index for index, word in enumerate(words) if word.endswith("harness"))
-    return words[first + 1 :]
+    end = words.index(">") if ">" in words else None
+    return words[first + 1 : end]
 
 
 def names_a_build(parameter: click.Parameter, value: object) -> bool:

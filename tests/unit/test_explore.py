@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from harness.brokers.segments.tombstones import BY_FLAG
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, UsageError
 from harness.explore import report
-from harness.explore.cases import CLOUD_CASES, COORDINATED, GATE, KIP_87, Case, cases
+from harness.explore.cases import CLOUD_CASES, COORDINATED, FRESH_COPIES, GATE, KIP_87, Case, cases
 from harness.explore.cli import explore as command
 from harness.explore.random_runs import SweepResult
 from harness.explore.schedule_generator import Odds, RandomSchedule
@@ -269,6 +269,8 @@ def test_numbers_that_are_none(given: list[str]) -> None:
         (["--target", SIM_KAFKA], Odds()),
         (["--target", SIM_KAFKA, "--with", COORDINATED], Odds(coordinated=True)),
         (["--target", SIM_KAFKA, "--groups"], Odds(of_groups=True)),
+        (["--target", SIM_KAFKA, "--with", GATE], Odds(gate=True)),
+        (["--target", SIM_KAFKA, "--with", GATE, "--with", FRESH_COPIES], Odds(gate=True, fresh_copies=True)),
         (["--target", SIM_REDPANDA], Odds(coordinated=True, redpanda=True)),
         (
             ["--target", SIM_REDPANDA, "--without", "snapshot-first"],
@@ -288,6 +290,12 @@ def test_random_runs_are_drawn_by_the_rules_asked_for(
     monkeypatch.setattr(report, "explore_random_runs", explore_random_runs)
     assert CliRunner().invoke(command, [*given, "--runs", "3"], standalone_mode=False).return_value == EXIT_CLEAN
     assert asked == [odds]
+
+
+def test_fresh_copies_are_of_random_runs() -> None:
+    ran = CliRunner().invoke(command, ["--target", SIM_KAFKA, "--with", FRESH_COPIES], standalone_mode=False)
+    assert isinstance(ran.exception, UsageError)
+    assert "--with fresh-copies is for random runs: give --runs" in str(ran.exception)
 
 
 def test_random_runs_know_no_kip_87() -> None:

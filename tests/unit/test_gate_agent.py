@@ -12,14 +12,14 @@ from java_cases import agent, classpath_of, compile_java, run_java
 
 from harness.errors import HarnessError, UsageError
 from harness.gate import build
-from harness.gate.build import PACKAGE, build_agent, export, sources
+from harness.gate.build import GATE, PACKAGE, build_agent, export
 from harness.gate.shade import relocated
 from harness.gate.verify import MAIN_CLASS, libraries, verify_agent
 from harness.host.java import find_java
 from harness.targets import WITH_JARS
 
 CASES = Path(__file__).parent / "gate_cases"
-HOOKS = {"cleanableUpTo", "goingOn", "swapping", "image", "applying", "beforeFetch"}
+HOOKS = {"cleanableUpTo", "goingOn", "swapping", "image", "applying", "beforeFetch", "truncation"}
 OF_MARKERS = {"cleaning", "horizon"}
 FAKE = "package kafka.server; public class ReplicaManager {{ {members} }}"
 
@@ -94,7 +94,7 @@ def test_the_jar_has_one_package() -> None:
 
 def test_only_classes_whose_references_are_checked_use_kafka() -> None:
     users = {
-        name for name, text in sources().items() if b"import org.apache.kafka" in text or b"import org.slf4j" in text
+        name for name, text in GATE.sources.items() if b"import org.apache.kafka" in text or b"import org.slf4j" in text
     }
     assert users == {"ImageReader.java", "Log.java"}
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from harness.gate.build import gate_options
 from harness.gate.events import GateLog, parse_line
 
 if TYPE_CHECKING:
@@ -20,6 +21,10 @@ RELEASED = HELD.replace(
     b"held topic", b"released topic").replace(b"reason=not-in-sync missing=[2]", b"held_ms=70 grown_bytes=-5"
 )  # fmt: skip
 ANEW = b"compaction-gate: began-anew topic=a.b_c-1 partition=12 time_ms=5 leader=3 before=null dropped_up_to=400\n"
+ANEW_BY_THE_PATCH = (
+    b"23:01:02.345 [main] [INFO] kafka.server.ReplicaManager - Copying a.b_c-1-12 anew from leader 2, as this replica"
+    b" is being added: dropping its log up to offset 400.\n"
+)
 PLACE = {"broker": 3, "topic": "stuck-lso", "partition": 0, "time_ms": 1000}
 
 
@@ -33,6 +38,13 @@ PLACE = {"broker": 3, "topic": "stuck-lso", "partition": 0, "time_ms": 1000}
             {
                 "broker": 3, "topic": "a.b_c-1", "partition": 12, "time_ms": 5, "event": "began-anew",
                 "leader": 3, "dropped_up_to": 400,
+            },
+        ),
+        (
+            ANEW_BY_THE_PATCH,
+            {
+                "broker": 3, "topic": "a.b_c-1", "partition": 12, "event": "began-anew", "leader": 2,
+                "dropped_up_to": 400,
             },
         ),
         (b"compaction-gate: installed topics=orders-*\n", None),
@@ -64,3 +76,19 @@ def test_logs_are_followed_line_by_line(tmp_path: Path) -> None:
     gate.write(tmp_path / "gate.jsonl")
     lines = (tmp_path / "gate.jsonl").read_text().splitlines()
     assert [json.loads(line)["event"] for line in lines] == ["held", "began-anew", "released"]
+
+
+@pytest.mark.parametrize(
+    ("given", "retention_ms", "options"),
+    [
+        (None, "300", "max-unsynced-ms=0"),
+        ("hold=markers", "300", "hold=markers,max-unsynced-ms=0"),
+        ("max-unsynced-ms=500", "300", "max-unsynced-ms=500"),
+        (None, "60000", ""),
+        ("topics=a", "86400000", "topics=a"),
+    ],
+)
+def test_with_a_short_retention_the_last_high_watermarks_count(
+    given: str | None, retention_ms: str, options: str
+) -> None:
+    assert gate_options(given, {"delete.retention.ms": retention_ms}) == options

@@ -51,10 +51,11 @@ TABLE: dict[str, str] = {
     # Options that do not fit
     "covers topics=a/b x": "error: topics=a/b: 'a/b' is no pattern of topic names",
     "covers hold=some x": "error: hold=some: give all or markers",
+    "covers max-unsynced-ms=-1 x": "error: max-unsynced-ms=-1: give a number of milliseconds, at least 0",
     "covers give-up-after-ms=-1 x": "error: give-up-after-ms=-1: give a number of milliseconds, at least 0",
     "covers max-image-age-ms=soon x": "error: max-image-age-ms=soon: give a number of milliseconds, at least 1",
     "covers topic=x x": "error: there is no option 'topic'; options are topics, except, max-image-age-ms,"
-                        " give-up-after-ms and hold",
+                        " give-up-after-ms, max-unsynced-ms and hold",
     "covers topics x": "error: 'topics' is no option: write name=value",
     # Giving up: holds AFTER_MS, then looks at TIME_MS:MISSING:SIZE_BYTES
     "holds 0 0:2:100 1000000:2:300": "true, true, orders-0 1000000 ms 200 bytes [2]",
@@ -65,14 +66,22 @@ TABLE: dict[str, str] = {
     "holds 500 0:2:100 400:3:100 600:3:100": "true, true, true, orders-0 600 ms 0 bytes [3]",
     "holds 0 0:2:100 10:-:100": "true, false",
     # A copy that begins anew: anew OF IN_ISR LOG LEADER FED_BY
-    "anew adding not some 1 -": "true",
-    "anew adding not empty 1 -": "false",
-    "anew adding counted some 1 -": "false",
-    "anew adding not some 1 1": "false",
-    "anew adding not some 3 1": "true",
-    "anew assigned not some 1 -": "false",
-    "anew assigned not some 3 1": "true",
-    "anew assigned counted some 3 1": "false",
+    "anew adding not some 1 -": "added",
+    "anew adding not empty 1 -": "no",
+    "anew adding counted some 1 -": "no",
+    "anew adding not some 1 1": "no",
+    "anew adding not some 3 1": "other-leader",
+    "anew assigned not some 1 -": "no",
+    "anew assigned not some 3 1": "other-leader",
+    "anew assigned counted some 3 1": "no",
+    "anew assigned not lost 1 -": "lost",
+    "anew assigned not lost 1 1": "lost",
+    "anew assigned counted lost 1 -": "no",
+    # What a truncation drops: truncates OFFSET HIGH_WATERMARK CLEANED_TO IN_ISR
+    "truncates 10 10 5 not": "no",
+    "truncates 9 10 5 not": "truncated",
+    "truncates 9 5 10 not": "truncated",
+    "truncates 9 10 5 counted": "no",
     # The same by images, one a leader epoch
     "gate replicas=1,3,2/isr=1,3/adding=2/end=500": "emptied",
     "gate replicas=1,3,2/isr=1,3/end=500": "kept",
@@ -86,6 +95,33 @@ TABLE: dict[str, str] = {
     "gate adding=2/leader=1 adding=2/leader=1/end=200/restart": "kept emptied",
     "gate leader=1 leader=3/end=200": "kept emptied",  # a disk was lost: nothing is added
     "gate leader=1 leader=3/end=200/isr=1,2,3 leader=1/end=300": "kept kept kept",
+    # A broker that restarts knows from which leader a first copy began; not of a replica that is being added, whose
+    # folder may be an old one.
+    "gate leader=1 leader=1/end=200/restart": "kept kept",
+    "gate leader=1 leader=3/end=200/restart": "kept emptied",
+    "gate leader=1 leader=1/end=200/restart leader=3/end=300": "kept kept emptied",
+    "gate leader=1 leader=1/isr=1,3,2/same-epoch leader=3/end=200/restart": "kept - kept",
+    "gate leader=1 leader=1/end=200/restart leader=1/isr=1,3,2/same-epoch leader=3/end=300/restart": "kept kept - kept",
+    "gate leader=1 leader=1/end=200/restart/torn": "kept emptied",
+    "gate leader=1 leader=3/isr=1,3,2/end=200/restart leader=3/end=200/restart": "kept kept kept",
+    # A log that ends below its high watermark checkpoint when its broker starts
+    "gate leader=1/end=200/hw=200": "kept",
+    "gate leader=1/end=200/hw=201": "emptied",
+    "gate leader=1/end=200/hw=201/isr=1,3,2": "kept",
+    "gate leader=1/end=200/hw=201 leader=3/end=150": "emptied emptied",  # its copy began anew, and the leader changed
+    "gate leader=1/end=200/hw=201 leader=1/end=150": "emptied kept",  # a checkpoint counts once
+    # With a minute for records to get to the disk, the older one of two copies of it counts
+    "gate leader=1/end=200/hw=201/kept=1": "kept",
+    "gate leader=1/end=200/hw=201/then=200/kept=2": "emptied",
+    "gate leader=1/end=200/hw=200/then=300/kept=2": "kept",
+    "gate leader=1/end=200/hw=300/then=200/kept=3": "kept",
+    # A truncation below the high watermark, or below what was cleaned; the copy that follows is a first one.
+    "gate leader=1/end=200 leader=3/end=200/hw=150/truncate=150": "kept 150",
+    "gate leader=1/end=200 leader=3/end=200/hw=150/truncate=149": "kept 0",
+    "gate leader=1/end=200 leader=3/end=200/truncate=149/cleaned=150": "kept 0",
+    "gate leader=1/end=200 leader=3/end=200/hw=150/truncate=149/isr=1,2,3": "kept 149",
+    "gate leader=1/end=200 leader=3/end=200/hw=150/truncate=149/delete": "kept 149",
+    "gate leader=1/end=200 leader=3/end=200/hw=150/truncate=149 leader=1/end=100": "kept 0 emptied",
     # Once it was in the ISR, its first copy is over: that it fell out again is an outage like any other.
     "gate leader=1 leader=1/isr=1,3,2/same-epoch leader=3/end=200": "kept - kept",
     "gate adding=2/leader=1 adding=2/leader=1/isr=1,3,2/same-epoch leader=3/end=200": "kept - kept",

@@ -119,7 +119,7 @@ def test_a_broker_with_old_metadata_does_not_hide_what_the_others_see(stale: int
     brokers.isr, brokers.stale = [1, 3], {stale}
     view = cluster.view()
     assert view.missing == {(("t", 0), 2)}
-    assert view.adding == view.missing
+    assert cluster.with_added(view).adding == view.missing
 
 
 def test_a_frozen_broker_is_left_in_peace_for_a_while() -> None:
@@ -135,6 +135,19 @@ def test_a_frozen_broker_is_left_in_peace_for_a_while() -> None:
     clock.now += 11
     cluster.view()
     assert brokers.asked_for("Metadata").count(2) == 2
+
+
+@pytest.mark.parametrize("how", ["down", "frozen"])
+def test_a_broker_that_has_just_stopped_answering_is_an_alarm_for_a_while(how: str) -> None:
+    brokers, clock = Brokers(), BoundedClock(now=1.0)
+    cluster = started(brokers, clock)
+    alarms = []
+    for after_s in (0, 1, 29, 2):
+        clock.now += after_s
+        cluster.view()
+        alarms.append(cluster.is_alarmed)
+        setattr(brokers, how, {2})
+    assert alarms == [False, True, True, False], "a broker that has long been away is no news"
 
 
 def test_a_connection_that_a_broker_closed_is_opened_anew() -> None:

@@ -10,7 +10,7 @@ from fakes.guarded import BoundedClock, FakeCluster, KilledError, Started, faili
 
 from harness.errors import HarnessError
 from harness.guard.journal import HOLD, UNHOLD, Entry
-from harness.guard.service import DRY_RUN, OBSERVE
+from harness.guard.service import ALARMED_S, DRY_RUN, OBSERVE
 from harness.guard.settings import DIRTY_RATIO, MAX_LAG_MS, POLICY, RETENTION_MS
 
 if TYPE_CHECKING:
@@ -65,8 +65,41 @@ def test_a_thousand_topics_take_one_request_each_way() -> None:
     cluster.away = {topic: {3} for topic in cluster.own}
     cluster.asked.clear()
     one.guard.attempt()
-    assert cluster.asked == ["view", "read", "settings", "append", "settings", "alter", "append", "read"]
+    assert cluster.asked == ["view", "read", "append", "settings", "alter", "append", "read"]
     assert all(map(cluster.is_paused, cluster.own))
+
+
+@pytest.mark.parametrize("own", [{DIRTY_RATIO: "0.6"}, {DIRTY_RATIO: "1.0", MAX_LAG_MS: MAX_LAG}])
+def test_a_value_that_was_changed_since_settings_were_read_is_what_is_put_back(own: dict[str, str]) -> None:
+    cluster = FakeCluster({"t": {DIRTY_RATIO: "0.2"}})
+    one = start(cluster)
+    one.guard.attempt()
+    cluster.own["t"], cluster.away = dict(own), {"t": {2}}
+    assert not one.guard.attempt()
+    assert cluster.own["t"] == own
+    assert one.guard.attempt()
+    assert cluster.is_paused("t")
+    cluster.away.clear()
+    one.guard.attempt()
+    assert cluster.own["t"] == own
+
+
+def test_entries_of_an_outage_are_deleted_when_it_is_over() -> None:
+    cluster = one_topic()
+    one = start(cluster)
+    one.guard.attempt()
+    assert cluster.log_start == 0
+    cluster.away.clear()
+    one.guard.attempt()
+    assert cluster.log_start == len(cluster.log) == 4
+
+
+def test_rounds_follow_fast_while_a_broker_has_just_stopped_answering() -> None:
+    cluster = FakeCluster({"t": {}})
+    guard = start(cluster, interval_s=2.0).guard
+    assert guard.pause_s == 2
+    cluster.is_alarmed = True
+    assert guard.pause_s == ALARMED_S
 
 
 def test_a_value_that_was_changed_during_the_pause_is_left_alone() -> None:

@@ -304,7 +304,9 @@ def test_explore_and_conform(capsys: Capture) -> None:
     case = {"case": HOSTILE, "states": 1, "transitions": 1, "depth": 1, "verdict": ANOMALY}
     rows = [{"rule": HOSTILE, "kip_87": HOSTILE, "says": ""}]
     ways: Any = {HOSTILE: (SimpleNamespace(), (HOSTILE,))}
-    show_walks({"cases": [case], "proposals": {"kip-87": rows}}, ways)
+    content = {"cases": [{**case, "ways": {HOSTILE: [HOSTILE]}}], "proposals": {"kip-87": rows}}
+    for of_each_case in (True, False):
+        show_walks(content, ways, of_each_case=of_each_case)
     found = {"runs": 1, "first_seed": 1, "smallest": {"steps": [HOSTILE], "case": HOSTILE}}
     amiss = {HOSTILE: {"times": 1, "first": [HOSTILE]}}
     show_runs(

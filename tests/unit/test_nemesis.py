@@ -11,13 +11,14 @@ from fakes.observer import BALLAST_END, PAYLOAD_END
 from harness.errors import UsageError, WaitTimeoutError
 from harness.plan.placement import Placement, place
 from harness.plan.timers import TIMERS
+from harness.power.cut import Cut, LostRecords
 from harness.run import start
 from harness.run.options import RunOptions
 from harness.runtimes.abilities import Need, raise_if_lacking
 from harness.runtimes.base import Wanted
 from harness.runtimes.reach import Reach
 from harness.targets import find_target
-from nemesis import NEMESES, find_nemesis, throttle, topology
+from nemesis import NEMESES, find_nemesis, power_failure, throttle, topology
 from nemesis.fault import Nemesis, NemesisContext
 
 PACE, WINDOW_S = 1000, 20
@@ -46,6 +47,7 @@ def context_of(placement: Placement | None = None) -> tuple[RecordedCluster, Nem
         lambda: cluster.actions.append("ballast"),
         payload_ends=lambda: dict.fromkeys(cluster.exposed, PAYLOAD_END),
         window_s=WINDOW_S,
+        note=lambda f, **what: cluster.actions.append(f"note {f}: {what}"),
     )
 
 
@@ -179,6 +181,73 @@ def test_a_full_disk_is_written_to_until_the_broker_has_ended() -> None:
     cluster.actions.clear()
     nemesis.heal(subject)
     assert cluster.actions == ["free the disk of 2", "start 2"]
+
+
+def lost(topic: str, first_offset: int) -> Cut:
+    return Cut(f"{topic}-0/a.log", 500, 100, LostRecords(topic, 0, first_offset, first_offset + 3, 4))
+
+
+def test_the_power_is_cut_once_the_payload_is_on_disk_and_not_all_that_follows() -> None:
+    cluster, subject = context_of()
+    tail = lost("stuck-lso", PAYLOAD_END)
+    cluster.runtime.unsynced_files = [lost("stuck-lso", PAYLOAD_END - 1), tail, Cut("stuck-lso-0/a.snapshot", 9, 0)]
+    nemesis = find_nemesis("power-failure")
+    nemesis.inject(subject)
+    flush = "topics aborted-to-committed, stuck-lso: {{'flush.messages': {}}}"
+    noted = {"broker": 2, "cut": [{"file": "stuck-lso-0/a.snapshot", "from_bytes": 9, "to_bytes": 0}]}
+    assert cluster.actions == [
+        flush.format("'1'"),
+        "ballast",
+        "wait for the payload to be synced to disk",
+        flush.format(None),
+        "ballast",
+        "cut the power of 2",
+        f"note power failure: {noted}",
+    ]
+    nemesis.heal(subject)
+    assert cluster.actions[-1] == "start 2"
+
+
+def test_a_payload_that_is_never_on_disk_ends_the_run() -> None:
+    cluster, subject = context_of()
+    cluster.runtime.unsynced_files = [lost("stuck-lso", 0)] * 100
+    with pytest.raises(WaitTimeoutError, match="the payload to be synced to disk"):
+        find_nemesis("power-failure").inject(subject)
+    assert "cut the power of 2" not in cluster.actions
+
+
+def test_what_was_lost_is_noted_with_the_isr_that_the_partition_had_before() -> None:
+    cluster, subject = context_of()
+    cluster.runtime.unsynced_files = [lost("stuck-lso", 7), lost("unknown", 7)]
+    power_failure.cut_power(subject)
+    (note,) = (action for action in cluster.actions if action.startswith("note"))
+    assert (
+        "'topic': 'stuck-lso', 'partition': 0, 'first_offset': 7, 'last_offset': 10, 'records': 4, 'isr': [1, 2, 3]"
+        in note
+    )
+    assert "'topic': 'unknown', 'partition': 0, 'first_offset': 7, 'last_offset': 10, 'records': 4, 'isr': None" in note
+
+
+def test_a_broker_is_killed_in_mid_pass_while_ballast_is_written() -> None:
+    cluster, subject = context_of()
+    cluster.runtime.files = [{}, {}, {"t-0/b.log.cleaned": 7, "t-0/a.log.swap": 5}]
+    nemesis = find_nemesis("crash-in-cleaning")
+    nemesis.inject(subject)
+    waited = "wait for a cleaner's files (.cleaned or .swap) on broker 2, to kill it in mid-pass"
+    files = [{"file": "t-0/a.log.swap", "bytes": 5}, {"file": "t-0/b.log.cleaned", "bytes": 7}]
+    noted = f"note crash in cleaning: { ({'broker': 2, 'files': files}) }"
+    assert cluster.actions == ["ballast", "begin the ballast", waited, "kill 2", noted]
+    nemesis.heal(subject)
+    assert cluster.actions[-1] == "start 2"
+
+
+def test_a_broker_whose_cleaner_is_never_in_mid_pass_lives_on_and_that_ends_the_run() -> None:
+    cluster, subject = context_of()
+    nemesis = find_nemesis("crash-in-cleaning")
+    with pytest.raises(WaitTimeoutError, match=r"\.cleaned or \.swap"):
+        nemesis.inject(subject)
+    nemesis.heal(subject)
+    assert not {"kill 2", "start 2"} & set(cluster.actions)
 
 
 def test_a_clock_that_is_ahead_is_put_right() -> None:
@@ -384,6 +453,7 @@ def test_where_nobody_was_away_everybody_is_back_when_the_run_is_resumed() -> No
 
 
 def test_what_a_process_or_a_link_was_set_to_is_lost_with_the_harness() -> None:
-    passing = {name for name, nemesis in NEMESES.items() if nemesis.needs - {Need.DISK}}
+    kept = {Need.DISK, Need.SYNCS, Need.FILES}
+    passing = {name for name, nemesis in NEMESES.items() if nemesis.needs - kept}
     assert {"partition", "split", "lossy", "slow", "clock-skew"} <= passing
     assert {name for name, nemesis in NEMESES.items() if nemesis.reinject is None} == {"pause"} | passing

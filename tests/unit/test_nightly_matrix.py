@@ -14,8 +14,11 @@ from fakes.http_servers import served
 from harness.errors import UsageError
 from harness.nightly.expectations import expected, read_expectations
 from harness.nightly.latest import newest_of, newest_patches
-from harness.nightly.matrix import Cell, Matrix, options_of, read_matrix
+from harness.nightly.matrix import Matrix, options_of, read_matrix
 from harness.nightly.night import command_of
+from harness.nightly.outages import Cell, SoakCell
+from harness.plan.catalog import Anomaly
+from harness.soak.expectations import read_expected
 from harness.targets import TARGETS
 
 STANDARD = read_expectations(None)
@@ -223,6 +226,15 @@ def test_places_that_do_not_tell(
         ("targets = ['kafka-3.9']\nset = ['a=b']", "--set 'a=b'"),
         ("targets = ['kafka-3.9']\n[[matrix]]\nrepeats = 3", "[[matrix]] of"),
         ("targets = [", "is no TOML"),
+        ("[[soak]]\nminutes = 3", "[[soak]] of"),
+        ("targets = ['kafka-4.4']\n[[soak]]\nminute = 3", "no key 'minute'; did you mean minutes"),
+        ("targets = ['kafka-4.4']\n[[soak]]\nminutes = 0", "minutes is 0; give a number above 0"),
+        ("targets = ['kafka-4.4']\n[[soak]]\nseed = true", "seed is True"),
+        ("targets = ['kafka-4.4']\n[[soak]]\nexpect = 'nowhere.toml'", "expect is 'nowhere.toml', which is no file"),
+        ("targets = ['redpanda-25.3']\n[[soak]]", "redpanda-25.3: soak is for Kafka and sim-kafka"),
+        ("targets = ['kafka-4.4']\n[[soak]]\nprotections = ['guard']", "a soak has none or gate"),
+        ("targets = ['sim-kafka']\n[[soak]]\nprotections = ['gate']", "sim-kafka has no brokers of this host"),
+        ("targets = ['kafka-4.4']\nsoak = 3", "give soaks as [[soak]] blocks"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_reported_before_anything_runs(text: str, says: str, tmp_path: Path) -> None:
@@ -230,6 +242,79 @@ def test_what_is_wrong_with_a_file_is_reported_before_anything_runs(text: str, s
     with pytest.raises(UsageError) as raised:
         matrix(path)
     assert says in str(raised.value)
+
+
+SOAKS = """
+targets = ["kafka-4.4"]
+anomalies = ["stuck-lso"]
+
+[[matrix]]
+
+[[soak]]
+protections = ["none", "gate"]
+minutes = 2.5
+
+[[soak]]
+targets = ["kafka-4.4", "sim-kafka"]
+seed = 7
+"""
+
+
+def test_soaks_come_last_and_the_second_one_of_a_cell_is_a_repeat(tmp_path: Path) -> None:
+    found = matrix(written(tmp_path, SOAKS))
+    run, *soaks = found.outages
+    assert run.soak is None
+    assert [(one.target, one.runtime, one.protection, one.soak, one.repeat) for one in soaks] == [
+        ("kafka-4.4", "local", "none", SoakCell(2.5, 1), 0),
+        ("kafka-4.4", "local", "gate", SoakCell(2.5, 1), 0),
+        ("kafka-4.4", "local", "none", SoakCell(10.0, 7), 1),
+        ("sim-kafka", "sim", "none", SoakCell(10.0, 7), 0),
+    ]
+    assert [str(one) for one in soaks[1:3]] == [
+        "kafka-4.4 soak of 2.5 minutes, gate", "kafka-4.4 soak of 10 minutes, the 2th time",
+    ]  # fmt: skip
+    assert [(one.anomaly, one.payload, one.protection) for one in found.cells[1:]] == [
+        ("soak", "drawn", "none"), ("soak", "drawn", "gate"), ("soak", "drawn", "none"),
+    ]  # fmt: skip
+    assert {one.verdict for cell, one in expected(found.cells, STANDARD).items() if cell.anomaly == "soak"} == {"clean"}
+    assert Matrix.of_json(json.loads(json.dumps(asdict(found)))) == found
+
+
+def test_a_file_may_have_nothing_but_soaks(tmp_path: Path) -> None:
+    assert [one.soak is None for one in matrix(written(tmp_path, "targets = ['kafka-4.4']\n[[soak]]")).outages] == [
+        False
+    ]
+
+
+def test_a_newer_patch_is_soaked_too(tmp_path: Path) -> None:
+    path = written(tmp_path, "targets = ['kafka-4.1']\n[[soak]]")
+    found = read_matrix(path, {}, lambda name: f"{name}.9" if name == "kafka-4.1" else None)
+    assert [one.target for one in found.outages] == ["kafka-4.1", "kafka-4.1.9"]
+
+
+def test_a_soak_is_asked_for_its_minutes_and_what_it_tolerates(tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_text("")
+    path = written(
+        tmp_path, f"targets = ['kafka-4.4']\n[[soak]]\nprotections = ['none', 'gate']\nexpect = '{tmp_path}/own.toml'"
+    )
+    found = matrix(path)
+    plain, gated = (command_of(one, found, Path("results"), 100.0) for one in found.outages)
+    head = ["soak", "--target", "kafka-4.4", "--minutes", "10", "--seed", "1"]
+    assert plain == [*head, "--expect", f"{tmp_path}/own.toml", "--results", "results"]
+    assert gated == [*head, "--gate", "--results", "results"]
+
+
+def test_what_a_night_tolerates_by_default_is_every_anomaly_by_its_name(tmp_path: Path) -> None:
+    found = matrix(written(tmp_path, "targets = ['kafka-4.4']\n[[soak]]"))
+    words = command_of(found.outages[0], found, Path("results"), None)
+    tolerated = read_expected(Path(words[words.index("--expect") + 1]))
+    assert tolerated.keys() == set(map(str, Anomaly))
+
+
+def test_the_soaks_of_the_workflow_can_be_read() -> None:
+    found = matrix(Path(__file__).parents[2] / ".github" / "soak.toml")
+    assert {one.soak for one in found.outages} == {SoakCell(30.0, 1)}
+    expected(found.cells, STANDARD)
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

@@ -19,8 +19,9 @@ from harness.nightly.cells import CellResult, Status, exit_code, results_of, str
 from harness.nightly.expectations import Expectation, expected, read_expectations
 from harness.nightly.ledger import ATTEMPTS, Attempt, Ledger, Plan, ScenarioResult
 from harness.nightly.matrix import read_matrix
-from harness.nightly.night import work
+from harness.nightly.night import with_soak_result, work
 from harness.nightly.reports import cell_text, grid, markdown, summary, write_junit
+from harness.nightly.soaks import SOAK_ENDS_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -272,3 +273,56 @@ def test_junit_has_a_case_a_cell(night: tuple[Plan, list[CellResult], list[str]]
     assert r"<script>|`*[x](y)`\x00\x1b" in (fixed.text or "")
     assert cases["kafka-4.4 stuck-lso librdkafka none local", "error"].get("type") == "failed"
     assert cases["nothing is found where no cell looks", "failure"].get("type") == "stray"
+
+
+SOAK_FILE = "targets = ['sim-kafka']\nanomalies = ['stuck-lso']\n[[matrix]]\n[[soak]]\nminutes = 5\n"
+SOAKED = {
+    "verdict": "anomaly", "reason": "1 anomaly", "folder": "/somewhere/sim-kafka/soak/the-soak",
+    "findings": {"hanging-transaction": 2}, "rounds": [
+        {"name": "soak-1", "seed": 4, "verdict": "clean", "reason": "all is well"},
+        {"name": "soak-2", "seed": 5, "verdict": "anomaly", "reason": "it hangs"},
+    ],
+}  # fmt: skip
+
+
+@pytest.fixture
+def with_soak(tmp_path: Path) -> Plan:
+    path = tmp_path / "m.toml"
+    path.write_text(SOAK_FILE)
+    matrix = read_matrix(path, {}, lambda _: None)
+    return Plan(matrix, expected(matrix.cells, read_expectations(None)), TOLD)
+
+
+def soak_ended(plan: Plan, **more: Any) -> Attempt:
+    return with_soak_result(Attempt(1, 1, 1, 330.0, None), {**SOAKED, **more}, plan.matrix.outages[1])
+
+
+def test_a_soak_that_finds_something_new_is_a_regression_in_junit_and_summary(with_soak: Plan, tmp_path: Path) -> None:
+    results = results_of(with_soak, [ended(0, 1, found()), soak_ended(with_soak)])
+    assert [one.status for one in results] == [Status.AS_EXPECTED, Status.REGRESSED]
+    assert results[1].witness == "soak-2 (seed 5): it hangs"
+    assert results[1].runs == ("sim-kafka/soak/the-soak",)
+    assert exit_code(results, []) == 1
+    assert [row[0][:2] for row in grid(results).rows] == [(STUCK, "value"), ("soak", "drawn")]
+    assert "**REGRESSED** sim-kafka soak drawn drawn sim: expected clean" in markdown(with_soak, results, [])
+    write_junit(tmp_path / "j.xml", results, [])
+    suite = ET.parse(tmp_path / "j.xml").getroot()[0]  # noqa: S314  (our own)
+    (failure,) = [child for case in suite for child in case]
+    assert failure.get("message") == "regressed: expected clean"
+    assert "soak-2 (seed 5): it hangs" in (failure.text or "")
+
+
+@pytest.mark.parametrize(("verdict", "status", "code"), [(CLEAN, Status.AS_EXPECTED, 0), (UNKNOWN, Status.UNKNOWN, 2)])
+def test_a_soak_is_a_cell_as_any_other(verdict: str, status: Status, code: int, with_soak: Plan) -> None:
+    results = results_of(with_soak, [ended(0, 1, found()), soak_ended(with_soak, verdict=verdict)])
+    assert results[1].status == status
+    assert exit_code(results, []) == code
+
+
+def test_a_soak_begins_only_where_its_minutes_are_left(with_soak: Plan, tmp_path: Path) -> None:
+    attempts = [ended(0), soak_ended(with_soak, verdict=CLEAN)]
+    needs_s = 20.0 + 5 * 60 + SOAK_ENDS_S
+    late = worked(Ledger.create(tmp_path / "late", with_soak), attempts, budget_s=needs_s)
+    assert late.begun == [(0, 1)]
+    in_time = worked(Ledger.create(tmp_path / "in-time", with_soak), attempts, budget_s=needs_s + 1)
+    assert in_time.begun == [(0, 1), (1, 1)]

@@ -14,7 +14,7 @@ from fakes.http_servers import FakeServer, served
 from fakes.runtime import FakeRuntime
 
 from harness.brokers.protocol.admin import PartitionState
-from harness.brokers.protocol.replica import WireReader
+from harness.brokers.protocol.wire_reader import WireReader
 from harness.brokers.segments.batches import iter_batches
 from harness.brokers.segments.encode import encode_batch
 from harness.brokers.segments.records import Record

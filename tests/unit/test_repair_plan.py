@@ -132,6 +132,8 @@ def test_only_a_hanging_transaction_is_aborted() -> None:
     hanging = finding(anomaly="hanging-transaction", producer_id=7, offset=3)
     plan = plan_of(verdict(hanging, finding(anomaly="stuck-lso", producer_id=8, right=[1], partition=1)))
     assert plan.aborts == (Abort(ORDERS, 7, 3),)
+    on_every_replica = [{**hanging, "broker": broker} for broker in (1, 2, 3)]
+    assert plan_of(verdict(*on_every_replica)).aborts == (Abort(ORDERS, 7, 3),), "one marker, not one a replica"
     assert [task.partition for task in plan.tasks] == [("orders", 1)]
 
 

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import kafka.errors
 import pytest
-from fakes.brokers import Held
+from fakes.brokers import FakeBroker, Held
 from fakes.connections import SegmentConnection
 
 from harness.brokers.protocol.replica import (
     CONSUMER_REPLICA_ID,
     DEBUG_REPLICA_ID,
     OpenTransaction,
+    ReplicaEnds,
     ReplicaState,
-    WireReader,
     partitions_at_end,
 )
+from harness.brokers.protocol.wire_reader import WireReader
 from harness.brokers.segments.batches import CorruptLogError, Record
 from harness.brokers.segments.encode import encode_batch
 from harness.errors import HarnessError
+
+if TYPE_CHECKING:
+    from harness.brokers.protocol.wire import Connection
 
 TP, OTHER = ("t", 0), ("t", 1)
 NOT_HERE = kafka.errors.NotLeaderForPartitionError.errno
@@ -60,6 +64,35 @@ def test_one_partition_that_is_not_served_does_not_hide_another() -> None:
     result = fetched(connection, TP, OTHER)
     assert result[OTHER] == "NotLeaderForPartitionError"
     assert result[TP].records == batch(0)
+
+
+def test_the_end_of_a_replica_is_found_from_the_offset_that_it_is_known_to_reach() -> None:
+    connection = SegmentConnection({TP: [(2, batch(0) + batch(1)), (3, batch(2))]})
+    assert WireReader(connection).ends({TP: 1}) == {TP: ReplicaEnds(3, 9, 8)}
+    assert connection.asked == [(DEBUG_REPLICA_ID, 1), (DEBUG_REPLICA_ID, 2), (DEBUG_REPLICA_ID, 3)]
+    assert WireReader(connection).ends({TP: 3}) == {TP: ReplicaEnds(3, 9, 8)}
+
+
+def test_the_end_of_a_replica_that_is_not_served_is_an_error() -> None:
+    connection = SegmentConnection({TP: [(1, batch(0))]}, errors={OTHER: NOT_HERE})
+    assert WireReader(connection).ends({TP: 0, OTHER: 0}) == {
+        TP: ReplicaEnds(1, 9, 8), OTHER: "NotLeaderForPartitionError",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("position", [0, 9])
+def test_a_log_whose_first_records_were_deleted_is_read_from_where_it_starts(position: int) -> None:
+    broker = FakeBroker({TP: [Held(7, 7, log_start=5, batches=(batch(5), batch(6)))]})
+    reader = WireReader(cast("Connection", broker))
+    state = reader.read([TP])[TP]
+    assert isinstance(state, ReplicaState)
+    assert (state.log_start, state.log_end, state.records) == (5, 7, batch(5) + batch(6))
+    assert reader.ends({TP: position}) == {TP: ReplicaEnds(7, 7, 7)}
+
+
+def test_who_does_not_say_where_a_log_starts_leaves_it_unread() -> None:
+    follower = FakeBroker({TP: [Held(7, 7, log_start=5)]}, is_redpanda_follower=True)
+    assert WireReader(cast("Connection", follower)).read([TP]) == {TP: "OffsetOutOfRangeError"}
 
 
 def test_an_empty_log_ends_where_it_starts() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,14 +13,15 @@ from fakes.progress import FakeProgress
 from soaked import KILL, START, P, play_steps, put
 
 from harness.cli import cli
-from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, UsageError
+from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, HarnessError, UsageError
 from harness.judge.verdict import ANOMALY, CLEAN, EXIT_CODES, UNKNOWN
 from harness.run_folder.store import RunFolder
 from harness.soak import campaign
-from harness.soak.campaign import Soak, SoakOptions, resume, soak
+from harness.soak.campaign import MOST_BOOTS, Soak, SoakOptions, resume, soak
 from harness.soak.expectations import read_expected
+from harness.soak.judge import truth_of
 from harness.soak.plan import Shape
-from harness.soak.rig import find_setup
+from harness.soak.rig import booted, find_setup
 from harness.soak.round import write_round
 from harness.spark.options import SparkOptions
 
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+    from harness.soak.round import PlayedRound
 
 SMALL = Shape(partitions=4, clients=6, play_s=12.0, rate_hz=30.0)
 
@@ -42,6 +47,10 @@ def one_session(monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> None:
             pass
 
     monkeypatch.setattr(campaign, "session_of", lambda *_, **__: Lent())
+
+
+def timeless(line: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in line.items() if name != "took_s"}
 
 
 def options(results: Path, **more: Any) -> SoakOptions:
@@ -64,11 +73,59 @@ def test_a_soak_is_kept_and_goes_on_where_it_was_cut_off(tmp_path: Path) -> None
         assert json.loads(kept.verdict_path.read_text())["verdict"] == line["verdict"]
         assert (kept.path / "brokers").exists() == (line["verdict"] != CLEAN)
     # Cut off after one round: another process plays the second one again, the same way.
-    one = {**stored, "rounds": stored["rounds"][:1], "minutes": stored["took_s"] / 60 + 0.0001}
+    one = {**stored, "rounds": stored["rounds"][:1], "minutes": stored["took_s"] / 60 + 0.002}
     (folder / "soak.json").write_text(json.dumps(one))
     again = resume(folder, SparkOptions(), FakeProgress(), lines.append)
-    assert again.rounds[1] == stored["rounds"][1]
+    assert timeless(again.rounds[1]) == timeless(stored["rounds"][1])
     assert again.took_s > stored["took_s"]
+
+
+def failing_boots(monkeypatch: pytest.MonkeyPatch, failing: range) -> None:
+    """Have these boots of a soak fail, counted from 1."""
+    boots = itertools.count(1)
+
+    def boot(*of: Any) -> Any:
+        if next(boots) in failing:
+            raise HarnessError("no broker registers")
+        return booted(*of)
+
+    monkeypatch.setattr(campaign, "booted", boot)
+
+
+@pytest.mark.usefixtures("one_session")
+def test_a_cluster_that_does_not_come_up_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failing_boots(monkeypatch, range(2, 2 + MOST_BOOTS - 1))
+    assert [one["name"] for one in soak(options(tmp_path), FakeProgress(), lambda _: None).rounds] == [
+        "soak-1",
+        "soak-2",
+    ]
+
+
+@pytest.mark.usefixtures("one_session")
+def test_what_was_played_is_judged_before_a_soak_without_a_cluster_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing_boots(monkeypatch, range(2, 2 + MOST_BOOTS))
+    lines: list[dict[str, Any]] = []
+    with pytest.raises(HarnessError, match="no broker registers"):
+        soak(options(tmp_path), FakeProgress(), lines.append)
+    (stored,) = (tmp_path / "sim-kafka" / "soak").glob("*/soak.json")
+    assert [one["name"] for one in json.loads(stored.read_text())["rounds"]] == ["soak-1"]
+    assert len(lines) == 1
+
+
+@pytest.mark.usefixtures("one_session")
+def test_a_round_that_cannot_be_judged_takes_no_other_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def only_the_first(folder: RunFolder, played: PlayedRound) -> Any:
+        if folder.run_id == "soak-2":
+            raise ValueError("a batch ends too soon")
+        return truth_of(folder, played)
+
+    monkeypatch.setattr("harness.soak.judge.truth_of", only_the_first)
+    first, second = soak(options(tmp_path), FakeProgress(), lambda _: None).rounds
+    assert "cannot be judged" not in first["reason"]
+    assert second["verdict"] == UNKNOWN
+    assert second["reason"] == "it cannot be judged: ValueError: a batch ends too soon"
 
 
 @pytest.mark.usefixtures("one_session")
@@ -80,12 +137,20 @@ def test_a_stored_round_is_played_again_with_one_seed_after_the_other(tmp_path: 
         (1, {"tombstone-divergence": 1}), (2, {"tombstone-divergence": 1}),
     ]  # fmt: skip
     assert (result.verdict, EXIT_CODES[result.verdict]) == (ANOMALY, EXIT_ANOMALY)
+    assert result.as_json()["shown"] is None, "of a round that was not shrunk"
     tolerated = soak(
         options(tmp_path / "more", schedule=played, rounds=1, expected={"tombstone-divergence": "known"}),
         FakeProgress(),
         lines.append,
     )
     assert EXIT_CODES[tolerated.verdict] == EXIT_CLEAN
+    for finding, shown in (("tombstone-divergence", 1), ("stuck-lso", 0)):
+        again = options(tmp_path / finding, schedule=replace(played, finding=finding), rounds=1)
+        assert soak(again, FakeProgress(), lines.append).as_json()["shown"] == {
+            "finding": finding,
+            "in": shown,
+            "of": 1,
+        }
     assert tolerated.as_json()["findings"] == {"tombstone-divergence": 1}
     assert (tolerated.folder.path / "soak-1" / "brokers").is_dir(), "its evidence is kept all the same"
 

@@ -13,7 +13,7 @@ from harness.clients import ClientError, Library
 from harness.errors import HarnessError
 from harness.host.clock import RealClock
 from harness.run_folder.history import History, read_lines
-from harness.soak.clients import ClientProcess
+from harness.soak.clients import MOST_UNANSWERED, ClientProcess
 from harness.soak.operations import CommitOffset, DeleteGroup, Die, End, Operation, SendOffset, VisitGroup, Write
 from harness.soak.plan import Client
 
@@ -36,7 +36,11 @@ class FakeLibrary:
     answers: list[Answered] = field(default_factory=list)
 
     def opened(self) -> Library:
-        return Library(lambda _: FakeProducer(self), FakeGroups(self), lambda: FakeProducer(self))
+        return Library(lambda _: FakeProducer(self), FakeGroups(self), lambda: FakeProducer(self), self.once)
+
+    def once(self) -> FakeProducer:
+        self.calls.append("made to send once")
+        return FakeProducer(self)
 
     def do(self, what: str) -> None:
         self.calls.append(what)
@@ -166,9 +170,9 @@ def test_a_record_that_is_refused_or_not_acknowledged_ends_the_transaction(tmp_p
 
 def test_a_client_outside_of_transactions_waits_for_answers_now_and_then(tmp_path: Path) -> None:
     library = FakeLibrary()
-    done = play(tmp_path, library, *[PUT] * 120, transactional_id=None)
-    assert done == [("ok", "produce", None)] * 120
-    assert library.calls.count("flush") == 3
+    done = play(tmp_path, library, *[PUT] * (2 * MOST_UNANSWERED + 1), transactional_id=None)
+    assert done == [("ok", "produce", None)] * (2 * MOST_UNANSWERED + 1)
+    assert library.calls.count("flush") == 3, "twice on the way, and once at the end"
 
 
 def test_what_clients_do_with_groups(tmp_path: Path) -> None:
@@ -188,6 +192,18 @@ def test_what_clients_do_with_groups(tmp_path: Path) -> None:
     events = [one for one in read_lines(tmp_path / "history.jsonl") if one["f"].endswith("offset")]
     assert {(one["group"], one["input"], one["committed"]) for one in events} == {("g", "t-0", 7), ("g", "t-1", 8)}
     assert not any("offset" in one for one in events), "checkers take that for the offset of a record"
+
+
+@pytest.mark.parametrize(
+    ("client", "sends_once"),
+    [(Client("c", "fake"), True), (Client("c", "fake", "id"), False), (Client("c", "fake", is_idempotent=True), False)],
+)
+def test_who_may_send_a_record_again(tmp_path: Path, client: Client, *, sends_once: bool) -> None:
+    """Copies of what is not idempotent are appended whenever a broker gets to them: after later values, too."""
+    library = FakeLibrary()
+    with closing(History(tmp_path / "history.jsonl", RealClock())) as history:
+        ClientProcess(client, library.opened(), history, itertools.count(1)).play(PUT)
+    assert ("made to send once" in library.calls) is sends_once
 
 
 def test_what_a_library_lacks_ends_the_round(tmp_path: Path) -> None:

@@ -10,9 +10,12 @@ from soaked import ABORTS, DIES, KILL, SMALL, START, P, T, play_steps, put
 
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 from harness.run_folder.store import RunFolder
-from harness.soak.judge import CHECKERS, CLIENTS, Checked, judge_rounds, verdict_of
+from harness.soak.expectations import HANGING, REOPENED
+from harness.soak.judge import judge_rounds
+from harness.soak.reopened import Reopened
 from harness.soak.round import PlayedRound
 from harness.soak.truth import STATE, STUCK, Truth, Wrong
+from harness.soak.verdict import CHECKERS, CLIENTS, Checked, Statements, verdict_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +44,7 @@ def row(anomaly: str, broker: int = 2) -> dict[str, Any]:
 
 
 def verdict(known: Truth, checked: Checked = Checked(), expected: tuple[str, ...] = ()) -> dict[str, Any]:  # noqa: B008
-    return verdict_of(PLAYED, known, checked, AUDITED, expected)
+    return verdict_of(PLAYED, Statements(known, checked, AUDITED), expected)
 
 
 def test_a_round_without_anything_wrong_is_clean() -> None:
@@ -69,6 +72,16 @@ def test_what_only_one_judge_calls_wrong_is_a_finding_and_unexplained() -> None:
         assert given["findings"][0]["found_by"] == [by]
         assert [one["found_by"] for one in given["unexplained"]] == [by]
         assert "nothing wrong with this replica" in given["unexplained"][0]["explanation"]
+
+
+def test_a_transaction_that_hangs_everywhere_is_known_by_clients_alone() -> None:
+    """By the logs it may still go on: only clients know that it has ended."""
+    hangs = Wrong(STUCK, "k", 4, 7, None, "open", "committed", due=0)
+    known = truth()
+    everywhere = replace(known, wrongs=dict.fromkeys(known.wrongs, (hangs,)))
+    given = verdict(everywhere)
+    assert [(one["anomaly"], one["broker"]) for one in given["findings"]] == [(HANGING, one) for one in (1, 2, 3)]
+    assert given["unexplained"] == []
 
 
 def test_what_has_no_name_is_unexplained_and_the_round_unknown() -> None:
@@ -102,6 +115,7 @@ def test_expected_findings_are_listed_and_tolerated() -> None:
     known, checked = truth(UNDELETED), Checked([row("tombstone-divergence")])
     given = verdict(known, checked, ("tombstone-divergence",))
     assert given["verdict"] == CLEAN
+    assert given["reason"].endswith("give what clients know, but for known findings: 1 tombstone-divergence")
     assert [one["anomaly"] for one in given["findings"]] == ["tombstone-divergence"]
     assert verdict(known, checked, ("stuck-lso",))["verdict"] == ANOMALY
 
@@ -115,6 +129,16 @@ def test_expected_findings_are_listed_and_tolerated() -> None:
 )
 def test_what_could_not_be_judged_forbids_clean(checked: Checked) -> None:
     assert verdict(truth(), checked)["verdict"] == UNKNOWN
+
+
+def test_a_transaction_that_is_open_again_is_a_finding_and_no_doubt() -> None:
+    reason = "the broker says that producer 3 has an open transaction, its log that it has none"
+    checked = Checked(doubts=[{"broker": 2, "topic": "t", "partition": 0, "reason": reason}])
+    assert verdict_of(PLAYED, Statements(truth(), checked, AUDITED))["verdict"] == UNKNOWN
+    known = Statements(truth(), checked, AUDITED, reopened=[Reopened(2, ("t", 0), 3, 5, 9)])
+    given = verdict_of(PLAYED, known)
+    assert (given["verdict"], [one["anomaly"] for one in given["findings"]]) == (ANOMALY, [REOPENED])
+    assert verdict_of(PLAYED, known, [REOPENED])["verdict"] == CLEAN
 
 
 def test_a_guarantee_that_is_violated_without_a_finding_is_unexplained() -> None:
@@ -133,14 +157,14 @@ def test_an_audit_that_accuses_a_right_replica_is_unexplained() -> None:
         **row("tombstone-divergence", broker=1), "producer_id": None, "decided": True, "effect": "visible",
     }  # fmt: skip
     audited = {**AUDITED, "findings": [accused]}
-    given = verdict_of(PLAYED, truth(), Checked(), audited)
+    given = verdict_of(PLAYED, Statements(truth(), Checked(), audited))
     assert given["verdict"] == UNKNOWN
     assert given["unexplained"][0]["found_by"] == "audit"
     assert given["audit"]["counts"]["wrong accusations"] == 1
 
 
 def test_a_round_that_did_not_go_to_its_end_is_unknown() -> None:
-    given = verdict_of(replace(PLAYED, failure="no broker answers"), None, None, None)
+    given = verdict_of(replace(PLAYED, failure="no broker answers"), None)
     assert (given["verdict"], given["reason"]) == (UNKNOWN, "the round did not go to its end: no broker answers")
 
 

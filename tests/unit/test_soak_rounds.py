@@ -26,7 +26,7 @@ from soaked import (
     put,
 )
 
-from harness.errors import UsageError
+from harness.errors import HarnessError, UsageError
 from harness.run_folder.history import read_lines
 from harness.run_folder.store import AFTER_REJOIN, RunFolder
 from harness.soak.client_log import ABORTED, client_log_of
@@ -112,7 +112,7 @@ def test_what_is_broken_at_the_end_is_healed(tmp_path: Path) -> None:
     assert played.failure is None
     events = read_lines(tmp_path / "round" / "history.jsonl")
     healed = [event["f"] for event in events if event["f"].startswith("heal") and event["type"] == "ok"]
-    assert healed == ["heal unassign", "heal lossy", "heal throttle", "heal partition"]
+    assert healed == ["heal lossy", "heal partition", "heal unassign", "heal throttle"]
     replicas = replicas_of(RunFolder(tmp_path / "round"))
     assert {broker for broker, _ in replicas} == {1, 2, 3}
     assert found(tmp_path / "round", played) == {}
@@ -184,3 +184,15 @@ def test_steps_are_begun_in_their_order_and_no_sooner_than_they_say(tmp_path: Pa
     assert [step.operation for step in played.steps] == [step.operation for step in wanted]
     assert all(step.at_s >= asked.at_s for step, asked in zip(played.steps, wanted, strict=True))
     assert played.plan == SMALL
+
+
+def test_topics_that_are_not_created_are_the_failure_of_their_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: object) -> None:
+        raise HarnessError("soak-1-0 was not created within 30 s")
+
+    monkeypatch.setattr("harness.soak.round.Administrators.create_topics", refuse)
+    played = play_steps(tmp_path / "round", (1, put(P)))
+    assert played.failure == "soak-1-0 was not created within 30 s"
+    assert played.steps == ()

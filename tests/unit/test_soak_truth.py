@@ -200,10 +200,27 @@ def test_a_missed_marker_shows_by_what_is_left_of_its_transaction(
     assert judge(truth, finding(2, offset=1, key=None)) == judged
 
 
+def test_the_transaction_that_followed_a_missed_marker_may_have_left_nothing(tmp_path: Path) -> None:
+    """Its records were never acknowledged, it was aborted, and every replica has cleaned it away."""
+    log = clients(ABORTED)
+    log.writes[3], log.transactions[10] = WrittenRecord(3, *TP, "o", False, 10, None), Transaction(10, "id", ABORTED)
+    entry_alone = read_replica(replica(tmp_path / "2", VALUE, end(4, commit=False), aborted=((1, 4),)))
+    truth = compare(log, {(2, TP): entry_alone})
+    assert truth.missed == {(2, TP): {9: ABORTED}}
+    assert judge(truth, finding(2, offset=1, key=None)) == BY_LUCK
+
+
 def test_what_no_client_knows_is_neither_right_nor_wrong(tmp_path: Path) -> None:
     truth = compare(clients(UNKNOWN), {(1, TP): read_replica(replica(tmp_path / "r", VALUE))})
     assert judge(truth, finding(1)) == EITHER
     assert tally(truth, audited([finding(1)])).counts["wrong accusations"] == 0
+
+
+def test_a_missed_marker_of_a_write_that_nobody_knows_is_neither_right_nor_wrong(tmp_path: Path) -> None:
+    """Of its transaction one replica has an entry of `.txnindex`, and no client was told an offset."""
+    truth = compare(clients(ABORTED), {(2, TP): read_replica(replica(tmp_path / "2", VALUE, aborted=((7, 9),)))})
+    assert judge(truth, finding(2, offset=7, key=None)) == EITHER
+    assert judge(truth, finding(2, offset=7)) == WRONG, "the key is known"
 
 
 def test_an_undecided_finding_accuses_nobody(tmp_path: Path) -> None:
@@ -290,6 +307,14 @@ def test_a_deleted_value_that_is_served_is_tombstone_divergence(tmp_path: Path) 
     assert named_here(log, PUT, folder=tmp_path / "a") == {"tombstone-divergence"}
     assert named_here(log, PUT, AGAIN, folder=tmp_path / "b") == set()
     assert named_here(log, AGAIN, folder=tmp_path / "c") == set()
+
+
+def test_a_deleted_value_has_its_name_although_a_write_without_an_answer_may_have_followed_the_delete(
+    tmp_path: Path,
+) -> None:
+    log = plain((False, 0), (True, 1), (False, None))
+    assert named_here(log, PUT, folder=tmp_path / "a") == {"tombstone-divergence"}
+    assert named_here(log, data(3, 2, "k"), folder=tmp_path / "b") == set()
 
 
 def test_a_value_that_is_lost_is_unexplained_but_for_an_unacknowledged_delete(tmp_path: Path) -> None:

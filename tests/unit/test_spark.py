@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
@@ -35,3 +35,19 @@ def test_folders_that_executors_do_not_see(spark: SparkSession, tmp_path: Path) 
     probe(spark, [tmp_path])
     with pytest.raises(UsageError, match=f"executors do not see {tmp_path}/away: every folder has to be"):
         probe(spark, [tmp_path, tmp_path / "away"])
+
+
+def test_columns_are_made_once(spark: SparkSession) -> None:
+    jvm: Any = spark.sparkContext._jvm
+    a, b = jvm.functions.col("a"), jvm.functions.col("b")
+    assert jvm.functions.col("a") is a is not b
+    assert [str(one) for one in (a, b)] == ["a", "b"]
+    to_seq = jvm.PythonUtils.toSeq
+    assert to_seq([a, b]) is to_seq([a, b])
+    assert [to_seq(items).mkString(",") for items in ([a, b], [b, a], ["a"])] == ["a,b", "b,a", "a"]
+
+
+def test_arguments_are_not_searched_for_arrays(spark: SparkSession) -> None:
+    converters = spark.sparkContext._gateway._gateway_client.converters  # type: ignore[union-attr]
+    assert converters
+    assert not [one for one in converters if "Numpy" in type(one).__name__]

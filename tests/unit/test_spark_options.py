@@ -13,7 +13,7 @@ from harness.errors import UsageError
 from harness.host import leftovers
 from harness.host.leftovers import SPARK_MARKER
 from harness.judge import session
-from harness.spark.jvm import DRIVER_MEMORY
+from harness.spark.jvm import DRIVER_MEMORY, HEAP_FLAGS
 from harness.spark.options import LOCAL, SparkOptions, parse_spark
 from harness.spark.probe import unseen
 from harness.spark.spec import SparkSpec, options_of, public, set_environment
@@ -85,7 +85,7 @@ def test_a_session_of_this_host_stays_on_loopback() -> None:
     set_ = options_of(spec())
     assert (set_["spark.driver.host"], set_["spark.driver.memory"]) == ("127.0.0.1", DRIVER_MEMORY)
     flags = set_["spark.driver.extraJavaOptions"].split()
-    assert {"-Dharness.run=run-1", SPARK_MARKER, f"-Xms{DRIVER_MEMORY}"} <= set(flags)
+    assert {"-Dharness.run=run-1", SPARK_MARKER, *HEAP_FLAGS} <= set(flags)
     assert set_["spark.executor.extraJavaOptions"].split() == ["-Dharness.run=run-1", SPARK_MARKER]
 
 

@@ -216,6 +216,42 @@ def test_an_added_replica_misses_a_marker_with_coordination_too() -> None:
     assert world.violations() == [(4, Anomaly.STUCK_LSO)]
 
 
+GATED, PROTECTED = Odds(gate=True), Odds(gate=True, fresh_copies=True)
+
+
+def test_a_gate_keeps_cleaners_waiting_while_a_replica_is_away() -> None:
+    world = play(Rules(gate=True), steps("p puts K; 2 leaves; p deletes K"))
+    assert take(world, "1 cleans") is None
+    assert take(world, "2 returns") is not None
+    assert take(world, "1 cleans") is not None
+
+
+@pytest.mark.parametrize("way", [REASSIGNED, *HANDED_OVER.values()])
+def test_a_gate_protects_replicas_that_move_where_their_copies_begin_anew(way: str) -> None:
+    for fresh_copies in (False, True):
+        world = play(Rules(gate=True, fresh_copies=fresh_copies), steps(way))
+        assert bool(world.violations()) is not fresh_copies
+
+
+def test_an_added_replica_keeps_its_copy_while_its_leader_stays() -> None:
+    world = play(Rules(fresh_copies=True), steps("p puts K; p puts L; p puts M; 4 is added; 4 copies a batch"))
+    assert world.replicas[4].log_end == 1
+    take(world, "4 copies a batch")
+    assert world.replicas[4].log_end == 2
+    take(world, "2 leads")
+    take(world, "4 copies a batch")
+    assert world.replicas[4].log_end == 1
+
+
+@pytest.mark.parametrize(("odds", "has_hole"), [(GATED, True), (PROTECTED, False)], ids=["gate", "fresh copies, too"])
+def test_random_outages_with_a_gate(odds: Odds, has_hole: bool) -> None:  # noqa: FBT001
+    schedules = [draw(seed, odds) for seed in range(300)]
+    wrong = [one for one in schedules if play(one.rules, one.steps).violations()]
+    assert bool(wrong) is has_hole
+    assert all("2 is unassigned" in one.steps for one in wrong)
+    assert sum("2 is unassigned" in one.steps for one in schedules) > 20
+
+
 @pytest.mark.parametrize("outage", OUTAGES)
 def test_a_seed_gives_one_outage_of_two_days_at_least(outage: str) -> None:
     for seed in range(50):

@@ -11,6 +11,7 @@ from tiers import features
 from tiers.changes import FARTHEST, REGISTRY, UnknownChangesError, changed_since, dependencies, head_if_clean
 from tiers.measurements import Measurements, read, write
 from tiers.selection import CHANGED, MORE, NEW, QUICK, SAMPLE, WANTED, Candidate, select
+from tiers.summary import summary
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,7 +84,9 @@ def test_wanted_features_are_exercised_as_long_as_the_budget_lasts() -> None:
         replace(DEAR, name="near", distance=1),
     ]
     wanted = frozenset({one, other, dear})
-    assert select(tests, {}, frozenset(), 45, wanted=wanted).reasons == {"one": WANTED, "other": WANTED}
+    cheap = select(tests, {}, frozenset(), 45, wanted=wanted)
+    assert (cheap.reasons, cheap.missing) == ({"one": WANTED, "other": WANTED}, frozenset({dear}))
+    assert f"only --tier full exercises: {dear}" in summary(cheap, record="durations.json", note="")
     assert select(tests, {}, frozenset(), 75, wanted=wanted).reasons == {
         "one": WANTED,
         "other": WANTED,

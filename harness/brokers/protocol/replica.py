@@ -8,15 +8,13 @@ transactions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from kafka.protocol.admin import DescribeProducersRequest
 from kafka.protocol.consumer import FetchRequest
 
 from harness.brokers.protocol.wire import error_name
-from harness.brokers.segments.batches import iter_batches, until_cut
-from harness.errors import HarnessError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -40,6 +38,9 @@ READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 FETCH_VERSION = 11
 NO_LEADER_EPOCH = -1
 
+OUT_OF_RANGE = "OffsetOutOfRangeError"
+"""The answer below the log start offset, and beyond the log end."""
+
 TopicPartition = tuple[str, int]
 
 
@@ -62,6 +63,10 @@ class Reader(Protocol):
         self, partitions: Iterable[TopicPartition], *, replica_id: int = DEBUG_REPLICA_ID
     ) -> dict[TopicPartition, ReplicaState | str]:
         """Return each replica from its start to its end, or an error by its name."""
+        ...
+
+    def ends(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, ReplicaEnds | str]:
+        """Return where each replica ends, or an error by its name. ``positions``: offsets that it is known to reach."""
         ...
 
     def open_transactions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, OpenTransactions]:
@@ -95,6 +100,15 @@ class ReplicaState:
 
 
 @dataclass(frozen=True)
+class ReplicaEnds:
+    """The offsets at which a replica ends, for brokers and for consumers."""
+
+    log_end: int
+    high_watermark: int
+    last_stable_offset: int
+
+
+@dataclass(frozen=True)
 class OpenTransaction:
     """An open transaction of a replica, by DescribeProducers (KIP-664)."""
 
@@ -103,68 +117,10 @@ class OpenTransaction:
     first_offset: int
 
 
-@dataclass(frozen=True)
-class WireReader:
-    """Implements `Reader` over a connection. ``lists_open``: the broker answers DescribeProducers for any replica."""
-
-    connection: Connection
-    lists_open: bool = True
-
-    def read(
-        self, partitions: Iterable[TopicPartition], *, replica_id: int = DEBUG_REPLICA_ID
-    ) -> dict[TopicPartition, ReplicaState | str]:
-        """Read each partition of the broker from its start to its end; an error is given by its name.
-
-        One answer never crosses a segment's end (`LocalLog.read`), so reading continues until an answer has no new
-        records. With a consumer's replica id it ends at the last stable offset, and the aborted list is filled; with
-        the debugging consumer's id it ends at the log end offset, and the list is empty. Watermarks are those of the
-        last answer. Raises `CorruptLogError` where a broker serves bytes that are no record batch.
-        """
-        offsets = dict.fromkeys(partitions, 0)
-        states: dict[TopicPartition, ReplicaState | str] = {}
-        while offsets:
-            for tp, answer in fetch(self.connection, offsets, replica_id=replica_id).items():
-                if isinstance(answer, str):
-                    states[tp] = answer
-                    del offsets[tp]
-                    continue
-                batches = tuple(until_cut(iter_batches(answer.records, source=f"Fetch answer of {tp[0]}-{tp[1]}")))
-                states[tp] = _joined(states.get(tp), answer, batches)
-                if batches and batches[-1].last_offset >= offsets[tp]:
-                    offsets[tp] = batches[-1].last_offset + 1
-                else:
-                    del offsets[tp]
-        return states
-
-    def open_transactions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, OpenTransactions]:
-        """Ask for the producers of each replica (KIP-664); followers answer, too. Raises `HarnessError`."""
-        if not self.lists_open:
-            return dict.fromkeys(partitions)
-        opened: dict[TopicPartition, OpenTransactions] = {}
-        for (topic, partition), transactions in describe_producers(self.connection, partitions).items():
-            if isinstance(transactions, str):
-                raise HarnessError(f"{topic}-{partition} at {self.connection.address}: {transactions}")
-            opened[topic, partition] = transactions
-        return opened
-
-    def close(self) -> None:
-        """Close the connection."""
-        self.connection.close()
-
-
 def partitions_at_end(connection: Connection, offsets: Mapping[TopicPartition, int]) -> set[TopicPartition]:
     """Return the partitions of which a read_committed consumer gets no records at the offset now."""
     answers = fetch(connection, offsets)
     return {tp for tp, answer in answers.items() if isinstance(answer, ReplicaState) and not answer.records}
-
-
-def _joined(before: ReplicaState | str | None, answer: ReplicaState, batches: tuple[Batch, ...]) -> ReplicaState:
-    """Add the complete batches of an answer, which may end inside a batch, to the answers before."""
-    records = answer.records[: batches[-1].position + batches[-1].size_bytes] if batches else b""
-    if not isinstance(before, ReplicaState):
-        return replace(answer, records=records, batches=batches)
-    aborted = tuple(dict.fromkeys((*before.aborted, *answer.aborted)))
-    return replace(answer, aborted=aborted, records=before.records + records, batches=before.batches + batches)
 
 
 def fetch(

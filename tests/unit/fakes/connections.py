@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from fakes.brokers import Held, described_partition, fetched_partition
-from harness.brokers.protocol.replica import ReplicaState
+from harness.brokers.protocol.replica import ReplicaEnds, ReplicaState
 from harness.brokers.protocol.wire import Address, Connection
 
 if TYPE_CHECKING:
@@ -102,6 +102,11 @@ class StallingReader:
         if self.opened <= self.stalls:
             raise TimeoutError("timed out")
         return dict.fromkeys(partitions, ReplicaState(0, 1, 1, aborted=(), records=b"batch"))
+
+    def ends(self, positions: Iterable[TopicPartition]) -> dict[TopicPartition, ReplicaEnds | str]:
+        if self.opened <= self.stalls:
+            raise TimeoutError("timed out")
+        return dict.fromkeys(positions, ReplicaEnds(1, 1, 1))
 
     def close(self) -> None:
         self.closed += 1

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from fakes.clock import JumpingClock
 from harness.brokers.protocol.admin import PartitionState
 from harness.errors import HarnessError, WaitTimeoutError
-from harness.guard.journal import State, parse_entry
+from harness.guard.journal import parse_entry
 from harness.guard.ports import SettingsRead
+from harness.guard.replayed import Replayed
 from harness.guard.service import Guard, Options
 from harness.guard.settings import DIRTY_RATIO, MAX_LAG_MS, MIN_LAG_MS, PAUSE, POLICY, RETENTION_MS, Setting
 from harness.guard.watch import View, united
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from harness.guard.events import Event
-    from harness.guard.journal import Entry
+    from harness.guard.journal import Entry, State
     from harness.guard.settings import Found
 
 DEFAULTS = {
@@ -63,13 +64,18 @@ class FakeCluster:
     after: Callable[[str], None] = lambda _: None
     asked: list[str] = field(default_factory=list)
     log: list[bytes] = field(default_factory=list)
+    log_start: int = 0
     members: list[object] = field(default_factory=list)
+    is_alarmed: bool = False
 
     def view(self) -> View:
         self._begin("view")
         answer = united([{(topic, 0): self._state(topic) for topic in self.own if topic not in self.hidden}])
         self.after("view")
         return answer
+
+    def with_added(self, view: View) -> View:
+        return view
 
     def settings(self, topics: Collection[str]) -> SettingsRead:
         if not topics:
@@ -128,19 +134,21 @@ class FakeChannel:
     """A reader and writer of the cluster's log of entries."""
 
     cluster: FakeCluster
-    position: int = 0
-    state: State = field(default_factory=State)
+    replayed: Replayed = field(default_factory=Replayed)
 
     def ensure(self) -> None:
         """It is there."""
 
     def read(self) -> State:
         self.cluster._begin("read")
-        entries = [parse_entry(record) for record in self.cluster.log[self.position :]]
-        self.position = len(self.cluster.log)
-        self.state = self.state.after(entry for entry in entries if entry is not None)
+        start = self.replayed.start(self.cluster.log_start)
+        entries = enumerate(map(parse_entry, self.cluster.log[start:]), start)
+        self.replayed.add([(offset, entry) for offset, entry in entries if entry is not None], len(self.cluster.log))
         self.cluster.after("read")
-        return self.state
+        return self.replayed.state
+
+    def trim(self) -> None:
+        self.cluster.log_start = max(self.cluster.log_start, self.replayed.needed_from)
 
     def append(self, entries: Sequence[Entry]) -> None:
         self.cluster._begin("append")

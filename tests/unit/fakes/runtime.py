@@ -11,18 +11,23 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from harness.power.cut import Cut
+
 
 @dataclass
 class FakeRuntime:
     """Implements `Runtime`. ``actions`` has what was done to which broker, ``down`` the brokers that are not up.
 
-    ``admin_ports``: of the brokers that have an HTTP API.
+    ``admin_ports``: of the brokers that have an HTTP API. ``unsynced_files``: what a power failure takes from each
+    broker, each time that it is asked one less. ``files``: what a broker has, each time that it is watched.
     """
 
     brokers: tuple[int, ...] = (1, 2, 3)
     actions: list[str] = field(default_factory=list)
     down: set[int] = field(default_factory=set)
     admin_ports: Mapping[int, int] = field(default_factory=dict)
+    unsynced_files: list[Cut] = field(default_factory=list)
+    files: list[dict[str, int]] = field(default_factory=list)
 
     @property
     def abilities(self) -> tuple[FakeRuntime]:
@@ -75,6 +80,21 @@ class FakeRuntime:
 
     def skew(self, broker: int, offset_s: int) -> None:
         self.actions.append(f"skew {broker} by {offset_s} s")
+
+    def unsynced(self, _broker: int) -> list[Cut]:
+        found = list(self.unsynced_files)
+        del self.unsynced_files[:1]
+        return found
+
+    def cut_power(self, broker: int) -> list[Cut]:
+        self._take_down("cut the power of", broker)
+        return self.unsynced_files
+
+    def kill_with_files(self, broker: int, _suffixes: tuple[str, ...]) -> dict[str, int]:
+        found = self.files.pop(0) if self.files else {}
+        if found:
+            self.kill(broker)
+        return found
 
     def is_up(self, broker: int) -> bool:
         return broker not in self.down

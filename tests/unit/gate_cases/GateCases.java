@@ -1,8 +1,12 @@
 package compaction.gate;
 
 import java.io.BufferedReader;
+import java.io.File;
+import java.io.IOException;
 import java.io.InputStreamReader;
 import java.lang.reflect.Constructor;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -39,9 +43,13 @@ public final class GateCases {
                 case "decides":
                     return decides(words);
                 case "anew":
-                    return String.valueOf(Decision.beginsAnew(
-                        words[1].equals("adding"), words[2].equals("counted"), words[3].equals("empty"),
-                        Integer.parseInt(words[4]), words[5].equals("-") ? null : Integer.valueOf(words[5])));
+                    return Decision.beginsAnew(
+                        words[1].equals("adding"), words[3].equals("lost"), words[2].equals("counted"),
+                        words[3].equals("empty"), Integer.parseInt(words[4]),
+                        words[5].equals("-") ? null : Integer.valueOf(words[5])).label();
+                case "truncates":
+                    return Decision.truncates(Long.parseLong(words[1]), Long.parseLong(words[2]),
+                        Long.parseLong(words[3]), words[4].equals("counted")).label();
                 case "holds":
                     return holds(words);
                 case "gate":
@@ -89,18 +97,35 @@ public final class GateCases {
 
     /**
      * gate name=value…/name=value…: each step a new leader epoch unless it says same-epoch, with the log's end; whether
-     * the log was emptied.
+     * the log was emptied. At a restart, the high watermark checkpoint may be given; how often it was kept, and what it was
+     * then; and a file of the folder's that cannot be understood. A step truncate=OFFSET with hw=OFFSET and cleaned=OFFSET is a truncation: where to.
      */
     private static String gate(String[] words) throws Throwable {
         Gate gate = null;
         List<String> answers = new ArrayList<>();
+        File folder = new File(Files.createTempDirectory("gate").toFile(), PARTITION.toString());
+        folder.mkdir();
         for (int i = 1; i < words.length; i++) {
             Map<String, String> given = named(words[i].split("/"), 0);
-            FakeBroker broker = new FakeBroker(given);
-            if (gate == null || given.containsKey("restart"))
-                gate = new Gate(Options.parse(""), broker);
+            FakeBroker broker = new FakeBroker(given, folder);
+            if (given.containsKey("torn"))
+                Files.write(new File(folder, FirstCopies.FILE).toPath(), new byte[0]);
+            if (gate == null || given.containsKey("restart")) {
+                writeOffset(folder, OffsetCheckpoints.HIGH_WATERMARKS, given.getOrDefault("hw", "0"));
+                gate = new Gate(Options.parse(given.containsKey("kept") ? "" : "max-unsynced-ms=0"), broker);
+                for (int times = 0; times < Integer.parseInt(given.getOrDefault("kept", "0")); times++) {
+                    OffsetCheckpoints.keep(folder.getParentFile());
+                    writeOffset(folder, OffsetCheckpoints.HIGH_WATERMARKS, given.getOrDefault("then", "0"));
+                }
+                gate.onStart(broker);
+            }
             FakeBroker.current = broker;
             gate.onApply(BROKER, image(given));
+            if (given.containsKey("truncate")) {
+                writeOffset(folder, OffsetCheckpoints.CLEANED, given.getOrDefault("cleaned", "0"));
+                answers.add(String.valueOf(gate.beforeTruncation(Long.valueOf(given.get("truncate")), broker, PARTITION)));
+                continue;
+            }
             if (given.containsKey("same-epoch")) {
                 answers.add("-");
                 continue;
@@ -108,7 +133,13 @@ public final class GateCases {
             gate.beforeFetch(broker, broker);
             answers.add(broker.isEmptied ? "emptied" : "kept");
         }
-        return String.join(" ", answers);
+        return String.join(" ", answers) + (gate.getErrors() > 0 ? " errors" : "");
+    }
+
+    /** Writes a file of offsets with this partition's, as the broker does. */
+    private static void writeOffset(File folder, String name, String offset) throws IOException {
+        String content = "0\n2\nothers 0 7\n" + PARTITION.topic() + " " + PARTITION.partition() + " " + offset + "\n";
+        Files.write(new File(folder.getParentFile(), name).toPath(), content.getBytes(StandardCharsets.UTF_8));
     }
 
     private static Map<String, String> named(String[] words, int from) {
@@ -151,12 +182,20 @@ public final class GateCases {
     /** A broker with one log, which is the broker itself. */
     private static final class FakeBroker implements BrokerCalls {
         static FakeBroker current;
+        private final File folder;
         private final long end;
+        private final long highWatermark;
         private final boolean isCompacted;
         private final boolean fails;
         boolean isEmptied;
 
         FakeBroker(Map<String, String> given) {
+            this(given, null);
+        }
+
+        FakeBroker(Map<String, String> given, File folder) {
+            this.folder = folder;
+            highWatermark = Long.parseLong(given.getOrDefault("hw", "0"));
             end = Long.parseLong(given.getOrDefault("end", "0"));
             isCompacted = !given.containsKey("delete");
             fails = given.containsKey("fails");
@@ -165,6 +204,41 @@ public final class GateCases {
         @Override
         public Object topicPartition(Object log) {
             return PARTITION;
+        }
+
+        @Override
+        public File folder(Object log) {
+            return ((FakeBroker) log).folder;
+        }
+
+        @Override
+        public long highWatermark(Object log) {
+            return ((FakeBroker) log).highWatermark;
+        }
+
+        @Override
+        public List<File> logDirectories(Object replicaManager) {
+            return Arrays.asList(folder.getParentFile());
+        }
+
+        @Override
+        public Object logOf(Object replicaManager, Object partition) {
+            return current;
+        }
+
+        @Override
+        public boolean fetchesFromLeaders(Object fetcher) {
+            return true;
+        }
+
+        @Override
+        public long offsetOf(Object truncation) {
+            return (Long) truncation;
+        }
+
+        @Override
+        public Object truncationOfAll() {
+            return 0L;
         }
 
         @Override

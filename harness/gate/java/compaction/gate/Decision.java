@@ -67,8 +67,26 @@ final class Decision {
         return missing;
     }
 
+    /** Why a replica drops its log and begins its copy anew. */
+    enum Anew {
+        NO,
+        /** It is being added, and this broker does not know that all of its log came from the present leader. */
+        ADDED,
+        /** Its copy began from an empty log, from another leader. */
+        OTHER_LEADER,
+        /** Its log ends below a high watermark that it had a while before its broker started, or below what was cleaned. */
+        LOST,
+        /** It would truncate its log below its high watermark, or below what was cleaned. */
+        TRUNCATED;
+
+        /** As in log lines. */
+        String label() {
+            return name().toLowerCase(java.util.Locale.ROOT).replace('_', '-');
+        }
+    }
+
     /**
-     * Returns whether a follower has to drop its log before it fetches from a new leader epoch on.
+     * Returns why a follower has to drop its log before it fetches from a new leader epoch on, if it has to.
      *
      * <p>A replica that is being added drops whatever it has, as nobody waited for what it had: while it was
      * unassigned the ISR was full without it, and the others removed what it may lack. It begins anew where its leader
@@ -76,20 +94,39 @@ final class Decision {
      * value from the first and lack its tombstone, which is gone from the second. For the same reason a replica
      * whose first copy began from an empty log (a lost disk) begins anew where its leader changes.
      *
+     * <p>So does one that has lost records that were replicated: meanwhile the others may have removed some of them, such
+     * as a tombstone, which it does not get again.
+     *
      * <p>It is safe: a replica that is in neither the ISR nor the ELR and does not lead is counted by nobody. The image
      * that is being applied tells that reliably: a leader adds a follower to the ISR only after that follower has
      * fetched in the leader's own epoch, and this is asked before the first fetch of that epoch.
      *
+     * @param hasLost whether its log ended below a high watermark of a while before, or below what was cleaned, when the
+     *     broker started
      * @param isCounted whether this replica leads, or is in the ISR or the ELR
      * @param isEmpty whether its log has no record
      * @param fedBy the leader from which the copy began, since this broker started; null where that is not known
      */
-    static boolean beginsAnew(boolean isAdding, boolean isCounted, boolean isEmpty, int leader, Integer fedBy) {
+    static Anew beginsAnew(boolean isAdding, boolean hasLost, boolean isCounted, boolean isEmpty, int leader,
+                           Integer fedBy) {
         if (isCounted || isEmpty)
-            return false;
+            return Anew.NO;
+        if (hasLost)
+            return Anew.LOST;
         if (fedBy != null)
-            return fedBy != leader;
-        return isAdding;
+            return fedBy == leader ? Anew.NO : Anew.OTHER_LEADER;
+        return isAdding ? Anew.ADDED : Anew.NO;
+    }
+
+    /**
+     * Returns whether a follower drops its whole log, instead of truncating it to an offset. Its cleaner has removed
+     * values up to where it came because of records that followed them. It was never beyond the high watermark, so that
+     * nothing of this concerns a leader that was elected cleanly: that one has every record below.
+     *
+     * @param cleanedTo up to where this replica's log was cleaned
+     */
+    static Anew truncates(long offset, long highWatermark, long cleanedTo, boolean isCounted) {
+        return !isCounted && offset < Math.max(highWatermark, cleanedTo) ? Anew.TRUNCATED : Anew.NO;
     }
 
     static boolean contains(int[] brokers, int broker) {

@@ -1,8 +1,12 @@
 package compaction.gate;
 
+import compaction.gate.Decision.Anew;
 import compaction.gate.Decision.Hold;
 import compaction.gate.ImageReader.Copy;
+import java.io.File;
 import java.util.List;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 
@@ -12,9 +16,11 @@ final class Gate implements GateMXBean {
     private final BrokerCalls broker;
     private final Holds holds;
     private final FirstCopies copies = new FirstCopies();
+    private final OffsetCheckpoints checkpoints = new OffsetCheckpoints();
     private final AtomicLong begunAnew = new AtomicLong();
     private final AtomicLong errors = new AtomicLong();
 
+    private volatile Object replicaManager;
     private volatile Object image;
     private volatile long imageSetNanos;
     private volatile Object appliedImage;
@@ -42,10 +48,49 @@ final class Gate implements GateMXBean {
         }
     }
 
+    /** Keeps what the log directories had when the broker started; later calls change nothing. */
+    void onStart(Object ofReplicas) {
+        if (replicaManager != null)
+            return;
+        replicaManager = ofReplicas;
+        try {
+            List<File> directories = broker.logDirectories(ofReplicas);
+            for (File directory : directories)
+                checkpoints.readAtStart(directory, options.maxUnsyncedMs == 0);
+            if (options.maxUnsyncedMs > 0)
+                keepOffsets(directories);
+        } catch (Throwable error) {
+            failed("reading offset checkpoints", error);
+        }
+    }
+
+    /** Copies high watermarks twice in the time in which records have to be on disk, for as long as the broker runs. */
+    private void keepOffsets(List<File> directories) {
+        ScheduledExecutorService keeper = Executors.newSingleThreadScheduledExecutor(task -> {
+            Thread thread = new Thread(task, "compaction-gate-offsets");
+            thread.setDaemon(true);
+            return thread;
+        });
+        long periodMs = Math.max(options.maxUnsyncedMs / 2, 1);
+        keeper.scheduleWithFixedDelay(() -> {
+            for (File directory : directories) {
+                try {
+                    OffsetCheckpoints.keep(directory);
+                } catch (Throwable error) {
+                    failed("copying the high watermarks of " + directory, error);
+                }
+            }
+        }, periodMs, periodMs, TimeUnit.MILLISECONDS);
+    }
+
     void onApply(int id, Object newImage) {
         brokerId = id;
         appliedImage = newImage;
-        copies.forgetComplete(newImage, id);
+        try {
+            copies.forgetComplete(newImage, id);
+        } catch (Throwable error) {
+            failed("forgetting first copies", error);
+        }
     }
 
     /** Returns whether the log's compaction waits now. Whatever fails here makes it wait. */
@@ -77,29 +122,68 @@ final class Gate implements GateMXBean {
      * Empties the log of a follower that has to begin its copy anew. Its fetchers are stopped, and the next step of
      * the broker is to ask for the offset where to begin.
      */
-    void beforeFetch(Object replicaManager, Object log) {
+    void beforeFetch(Object ofReplicas, Object log) {
         Object partition = null;
         try {
             partition = broker.topicPartition(log);
-            Copy copy = appliedImage == null ? null : ImageReader.copy(appliedImage, partition, brokerId);
-            if (copy == null || !broker.isCompacted(log) || !options.covers(ImageReader.topic(partition)))
+            Copy copy = coveredCopy(partition, log);
+            if (copy == null)
                 return;
+            File folder = broker.folder(log);
             long end = broker.logEndOffset(log);
-            boolean isEmpty = end == broker.logStartOffset(log);
-            Integer before = copies.leaderOf(partition, copy);
-            if (Decision.beginsAnew(copy.isAdding, copy.isCounted, isEmpty, copy.leader, before)) {
-                broker.empty(replicaManager, partition);
-                begunAnew.incrementAndGet();
-                Log.event("began-anew", partition, System.currentTimeMillis(),
-                    "leader=" + copy.leader + " before=" + before + " dropped_up_to=" + end);
-                isEmpty = true;
+            boolean hasLost = end < checkpoints.takeAtStart(folder);
+            if (copy.isCounted) {
+                copies.complete(partition, folder);
+                return;
             }
-            if (!copy.isCounted && (isEmpty || copy.isAdding))
-                copies.begin(partition, copy);
+            boolean isEmpty = end == broker.logStartOffset(log);
+            Integer before = copies.leaderOf(partition, copy, folder);
+            Anew why = Decision.beginsAnew(copy.isAdding, hasLost, copy.isCounted, isEmpty, copy.leader, before);
+            if (why != Anew.NO) {
+                broker.empty(ofReplicas, partition);
+                logAnew(why, partition, copy, before, end);
+            }
+            if (why != Anew.NO || isEmpty || copy.isAdding || before != null)
+                copies.begin(partition, copy, folder);
         } catch (Throwable error) {
             // Not thrown on: it would keep the fetchers of every other partition of the same change from starting.
             failed("preparing the copy of " + partition, error);
         }
+    }
+
+    /** Returns the truncation that a follower carries out: of all of its log, where it has to begin its copy anew. */
+    Object beforeTruncation(Object truncation, Object fetcher, Object partition) {
+        try {
+            Object log = broker.fetchesFromLeaders(fetcher) ? broker.logOf(replicaManager, partition) : null;
+            Copy copy = log == null ? null : coveredCopy(partition, log);
+            if (copy == null)
+                return truncation;
+            File folder = broker.folder(log);
+            Anew why = Decision.truncates(broker.offsetOf(truncation), broker.highWatermark(log),
+                OffsetCheckpoints.cleaned(folder), copy.isCounted);
+            if (why == Anew.NO)
+                return truncation;
+            logAnew(why, partition, copy, copies.leaderOf(partition, copy, folder), broker.logEndOffset(log));
+            copies.begin(partition, copy, folder);
+            return broker.truncationOfAll();
+        } catch (Throwable error) {
+            // Not thrown on: the fetcher would give the partition up.
+            failed("truncating " + partition, error);
+            return truncation;
+        }
+    }
+
+    /** Returns the copy that this broker makes of a partition; null where the gate does not cover it. */
+    private Copy coveredCopy(Object partition, Object log) throws Throwable {
+        if (appliedImage == null || !broker.isCompacted(log) || !options.covers(ImageReader.topic(partition)))
+            return null;
+        return ImageReader.copy(appliedImage, partition, brokerId);
+    }
+
+    private void logAnew(Anew why, Object partition, Copy copy, Integer before, long end) {
+        begunAnew.incrementAndGet();
+        Log.event("began-anew", partition, System.currentTimeMillis(), "reason=" + why.label() + " leader=" + copy.leader
+            + " before=" + before + " dropped_up_to=" + end);
     }
 
     private void logOnce(Hold hold) {

@@ -16,6 +16,9 @@ final class Hook {
     static final List<String> ABORTED = Arrays.asList(
         "org.apache.kafka.storage.internals.log.LogCleaningAbortedException",
         "kafka.common.LogCleaningAbortedException");
+    static final List<String> REPLICA_FETCHER = Collections.singletonList("kafka.server.ReplicaFetcherThread");
+    static final List<String> TRUNCATION = Collections.singletonList("kafka.server.OffsetTruncationState");
+    private static final List<String> FETCHER = Collections.singletonList("kafka.server.AbstractFetcherThread");
     private static final List<String> CLEANER_MANAGER = Arrays.asList(
         "org.apache.kafka.storage.internals.log.LogCleanerManager", "kafka.log.LogCleanerManager");
     private static final List<String> CLEANABLE_OFFSETS = Arrays.asList(
@@ -31,6 +34,8 @@ final class Hook {
         "org.apache.kafka.metadata.KRaftMetadataCache", "kafka.server.metadata.KRaftMetadataCache");
 
     static final String ANY_METHOD = "*";
+    /** Instead of a call: before the method returns an object, which the hook is given first, and may replace. */
+    static final String AT_RETURN = "areturn";
 
     final List<String> classes;
     final String method;
@@ -76,6 +81,8 @@ final class Hook {
         hooks.add(atStart(METADATA_CACHE, "setImage", 1, "image", 0));
         hooks.add(atStart(REPLICA_MANAGER, "applyDelta", 2, "applying", -1, 1));
         hooks.add(atStart(REPLICA_MANAGER, "initialFetchOffset", 1, "beforeFetch", -1, 0));
+        hooks.add(new Hook(FETCHER, "getOffsetTruncationState", 2, AT_RETURN, 1, "truncation",
+            "(Ljava/lang/Object;Ljava/lang/Object;Ljava/lang/Object;)Ljava/lang/Object;", false, -1, 0));
         // Only 3.9 has it, and only brokers with ZooKeeper start it.
         hooks.add(new Hook(Collections.singletonList("kafka.server.KafkaServer"), "startup", 0, null, 1,
             "refuseZooKeeper", "()V", true));

@@ -67,6 +67,7 @@ public final class Hooks {
     /** In ReplicaManager.applyDelta, before followers are told of their leaders. */
     public static void applying(Object replicaManager, Object image) {
         try {
+            gate.onStart(replicaManager);
             gate.onApply(broker.localBrokerId(replicaManager), image);
         } catch (Throwable error) {
             Log.error("the broker's id cannot be read: every partition waits", error);
@@ -79,6 +80,14 @@ public final class Hooks {
      */
     public static void beforeFetch(Object replicaManager, Object log) {
         gate.beforeFetch(replicaManager, log);
+    }
+
+    /**
+     * In AbstractFetcherThread.getOffsetTruncationState, which says where a follower truncates its log, as its leader's
+     * differs from there on. The fetcher goes on at that offset.
+     */
+    public static Object truncation(Object truncation, Object fetcher, Object partition) {
+        return gate.beforeTruncation(truncation, fetcher, partition);
     }
 
     /** In Cleaner.doClean, where only tombstones and markers wait: by the ISR after the range was chosen. */

@@ -12,16 +12,20 @@ import java.util.regex.Pattern;
  * except=PATTERN[:PATTERN…]   topics among these that it does not cover
  * max-image-age-ms=N          the oldest metadata image by which compaction may go on (30000)
  * give-up-after-ms=N          a replica that is out of the ISR for so long is not waited for any more (0: never)
+ * max-unsynced-ms=N           records replicated longer ago are expected on disk; a broker that lacks them when it starts
+ *                             copies anew (60000; 0: all that its high watermark checkpoint has)
  * hold=all | markers          what waits: all compaction of the partition, or tombstones and markers only (all)
  * </pre>
  */
 final class Options {
     static final long DEFAULT_MAX_IMAGE_AGE_MS = 30_000L;
+    static final long DEFAULT_MAX_UNSYNCED_MS = 60_000L;
 
     final List<Pattern> topics = new ArrayList<>();
     final List<Pattern> except = new ArrayList<>();
     long maxImageAgeMs = DEFAULT_MAX_IMAGE_AGE_MS;
     long giveUpAfterMs;
+    long maxUnsyncedMs = DEFAULT_MAX_UNSYNCED_MS;
     boolean holdsMarkersOnly;
 
     private Options() {
@@ -59,6 +63,9 @@ final class Options {
             case "give-up-after-ms":
                 giveUpAfterMs = number(name, value, 0);
                 break;
+            case "max-unsynced-ms":
+                maxUnsyncedMs = number(name, value, 0);
+                break;
             case "hold":
                 if (!value.equals("all") && !value.equals("markers"))
                     throw new IllegalArgumentException("hold=" + value + ": give all or markers");
@@ -66,7 +73,7 @@ final class Options {
                 break;
             default:
                 throw new IllegalArgumentException("there is no option '" + name + "'; options are topics, except,"
-                    + " max-image-age-ms, give-up-after-ms and hold");
+                    + " max-image-age-ms, give-up-after-ms, max-unsynced-ms and hold");
         }
     }
 

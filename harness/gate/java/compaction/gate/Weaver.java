@@ -85,6 +85,7 @@ final class Weaver implements ClassFileTransformer {
         private final Map<Hook, Integer> counts;
         private final boolean isStatic;
         private final Type[] arguments;
+        private final Type result;
 
         HookedMethod(MethodVisitor next, Hook hook, Map<Hook, Integer> counts, boolean isStatic, String descriptor) {
             super(Opcodes.ASM9, next);
@@ -92,6 +93,7 @@ final class Weaver implements ClassFileTransformer {
             this.counts = counts;
             this.isStatic = isStatic;
             this.arguments = Type.getArgumentTypes(descriptor);
+            this.result = Type.getReturnType(descriptor);
         }
 
         @Override
@@ -106,6 +108,15 @@ final class Weaver implements ClassFileTransformer {
             super.visitMethodInsn(opcode, owner, name, descriptor, isInterface);
             if ((name + descriptor).equals(hook.afterCall))
                 insert();
+        }
+
+        @Override
+        public void visitInsn(int opcode) {
+            if (opcode == Opcodes.ARETURN && hook.afterCall == Hook.AT_RETURN) {
+                insert();
+                super.visitTypeInsn(Opcodes.CHECKCAST, result.getInternalName());
+            }
+            super.visitInsn(opcode);
         }
 
         private void insert() {

@@ -1,0 +1,204 @@
+"""A cluster for one known bug of Kafka: brokers of any version in KRaft mode, and a JVM with that version's clients."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.brokers.protocol.admin import Admin
+from harness.brokers.protocol.replica import CONSUMER_REPLICA_ID, DEBUG_REPLICA_ID, ReplicaState
+from harness.brokers.protocol.wire import Connection
+from harness.brokers.protocol.wire_reader import WireReader
+from harness.brokers.segments.batches import iter_records
+from harness.clients import ClientSpec
+from harness.clients.java import virtual_machine
+from harness.errors import HarnessError, UsageError
+from harness.host.clock import RealClock
+from harness.host.java import find_java
+from harness.host.workspace import Workspace
+from harness.run_folder.store import new_run_id
+from harness.runtimes.base import ClusterSpec, bootstrap_servers, live_addresses
+from harness.runtimes.local import LocalRuntime
+from harness.targets import TARGETS, find_target
+from harness.targets.jars import jars_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from harness.brokers.protocol.replica import TopicPartition
+    from harness.brokers.segments.batches import Record
+    from harness.targets import Target
+
+BOUND_S = 60.0
+SOURCE = "a Fetch answer"
+SERIALIZATION = "org.apache.kafka.common.serialization"
+SETTINGS = {
+    "log.cleaner.backoff.ms": "100",
+    "log.cleaner.dedupe.buffer.size": "1050000",
+    "log.initial.task.delay.ms": "0",
+    "file.delete.delay.ms": "1000",
+    # Nobody leaves an ISR unless a scenario has it so.
+    "broker.session.timeout.ms": "60000",
+    "replica.lag.time.max.ms": "60000",
+}
+COMPACTED = {
+    "cleanup.policy": "compact",
+    "segment.ms": "100",
+    "delete.retention.ms": "0",
+    "min.cleanable.dirty.ratio": "0.0001",
+    "max.compaction.lag.ms": "200",
+}
+"""Topic settings with which a record is cleaned within a second, if others follow it."""
+
+
+@dataclass(frozen=True)
+class Bed:
+    """A cluster that runs. ``jvm``: py4j's view of a JVM that has the clients of the brokers' version."""
+
+    runtime: LocalRuntime
+    admin: Admin
+    clock: RealClock
+    client: ClientSpec
+    jvm: Any
+    logs_dir: Path
+    work_dir: Path
+
+    def wait(self, condition: Callable[[], bool], what: str, bound_s: float = BOUND_S) -> None:
+        """Wait until a condition holds; brokers may be silent meanwhile. Raises `WaitTimeoutError`."""
+
+        def holds() -> bool:
+            self.runtime.raise_if_died()
+            try:
+                return condition()
+            except (OSError, HarnessError):
+                return False
+
+        self.clock.wait_until(holds, bound_s, what)
+
+    def create_topic(self, name: str, replicas: tuple[int, ...], settings: Mapping[str, str] = COMPACTED) -> None:
+        """Create a topic with one partition, and wait for its leader."""
+        self.admin.create_topics({(name, 0): replicas}, settings)
+        self.wait(lambda: self.admin.partitions([name])[name, 0].leader in replicas, f"a leader of {name}")
+
+    def read(self, broker: int, tp: TopicPartition, *, committed: bool = False) -> ReplicaState:
+        """Return a replica as its broker serves it; with ``committed`` to a read_committed consumer."""
+        with closing(WireReader(Connection(self.runtime.address(broker)))) as reader:
+            answer = reader.read([tp], replica_id=CONSUMER_REPLICA_ID if committed else DEBUG_REPLICA_ID)[tp]
+        if isinstance(answer, str):
+            raise HarnessError(f"{tp[0]}-{tp[1]} on broker {broker}: {answer}")
+        return answer
+
+    def records(self, broker: int, tp: TopicPartition) -> list[Record]:
+        """Return the data records of a replica up to its log end offset."""
+        return [
+            record
+            for batch in self.read(broker, tp).batches
+            if not batch.is_control
+            for record in iter_records(batch, source=SOURCE)
+        ]
+
+    def values(self, broker: int, tp: TopicPartition) -> list[str]:
+        """Return the values of K in a replica, in the order of offsets; a tombstone is a dash."""
+        return ["-" if one.value is None else one.value.decode() for one in self.records(broker, tp) if one.key == b"K"]
+
+    def isr(self, tp: TopicPartition) -> set[int]:
+        """Return the members of a partition's ISR."""
+        return set(self.admin.partitions([tp[0]])[tp].isr)
+
+    def partition_folder(self, broker: int, tp: TopicPartition) -> Path:
+        """Return where the broker has the files of a replica."""
+        return self.work_dir / f"broker-{broker}" / "data" / f"{tp[0]}-{tp[1]}"
+
+    def log_text(self, broker: int) -> str:
+        """Return what the broker has logged so far."""
+        return (self.logs_dir / str(broker) / "server.log").read_text(errors="replace")
+
+    def restart(self, broker: int) -> None:
+        """Stop and start a broker, and wait until it answers."""
+        self.runtime.stop(broker)
+        self.runtime.start(broker)
+        self.wait(lambda: broker in self.admin.brokers(), f"broker {broker} to be back")
+
+    def producer(self, **config: str) -> Any:
+        """Return a KafkaProducer of strings."""
+        strings = f"{SERIALIZATION}.StringSerializer"
+        return self.jvm.org.apache.kafka.clients.producer.KafkaProducer(
+            self.config({"key.serializer": strings, "value.serializer": strings, "linger.ms": "0", **_dotted(config)})
+        )
+
+    def consumer(self, **config: str) -> Any:
+        """Return a KafkaConsumer of strings."""
+        strings = f"{SERIALIZATION}.StringDeserializer"
+        return self.jvm.org.apache.kafka.clients.consumer.KafkaConsumer(
+            self.config({"key.deserializer": strings, "value.deserializer": strings, **_dotted(config)})
+        )
+
+    def config(self, content: Mapping[str, str]) -> Any:
+        """Return the configuration of a client, with the brokers' addresses."""
+        converted = self.jvm.java.util.Properties()
+        for name, value in {"bootstrap.servers": self.client.bootstrap, **content}.items():
+            converted.put(name, value)
+        return converted
+
+    def record(self, topic: str, key: str, value: str | None) -> Any:
+        """Return a record for a producer."""
+        return self.jvm.org.apache.kafka.clients.producer.ProducerRecord(topic, key, value)
+
+
+def _dotted(config: Mapping[str, str]) -> dict[str, str]:
+    return {name.replace("_", "."): value for name, value in config.items()}
+
+
+def target_of(version: str) -> Target:
+    """Return the target of a version; those older than the harness's oldest are set up as that. Raises `UsageError`."""
+    try:
+        return find_target(f"kafka-{version}")
+    except UsageError:
+        if not version.startswith(("3.", "2.8.")):
+            raise
+        return replace(TARGETS["kafka-3.9"], name=f"kafka-{version}", version=version)
+
+
+@contextmanager
+def booted(
+    version: str,
+    brokers: tuple[int, ...] = (1,),
+    settings: Mapping[str, str] | None = None,
+    *,
+    with_jars: str = "",
+    jvm_flags: tuple[str, ...] = (),
+) -> Iterator[Bed]:
+    """Boot brokers, the first a controller as well; they end with the block. Raises `HarnessError`.
+
+    ``with_jars``: a class path of the clients' JVM in place of the brokers'. ``jvm_flags``: of every broker.
+    """
+    target, java, clock = target_of(version), find_java(), RealClock()
+    jars = jars_for(target)
+    run_id = f"known-bug-{new_run_id()}"
+    count = str(len(brokers))
+    factors = {f"{topic}.replication.factor": count for topic in ("offsets.topic", "transaction.state.log")}
+    with ExitStack() as owned:
+        folder = Path(owned.enter_context(tempfile.TemporaryDirectory(prefix="known-bug-")))
+        workspace = owned.enter_context(Workspace(run_id, folder))
+        spec = ClusterSpec(
+            run_id,
+            workspace.path,
+            folder / "logs",
+            {**SETTINGS, **factors, **(settings or {})},
+            brokers,
+            controllers=brokers[:1],
+            jvm_flags=jvm_flags,
+        )
+        runtime = owned.enter_context(closing(LocalRuntime(spec, java.path, jars.classpath)))
+        admin = Admin(lambda: live_addresses(runtime))
+        runtime.start_cluster()
+        client = ClientSpec(
+            run_id, bootstrap_servers(runtime), java, with_jars or jars.classpath, workspace.path, folder / "java.log"
+        )
+        jvm = owned.enter_context(virtual_machine(client, heap="256m"))
+        bed = Bed(runtime, admin, clock, client, jvm, folder / "logs", workspace.path)
+        bed.wait(lambda: admin.brokers() == set(brokers), "the brokers to register")
+        yield bed

@@ -1,0 +1,104 @@
+"""Does a truncation open a transaction again that had ended? On real brokers.
+
+    python bench/reopened_transaction.py --version 4.4.0
+
+The leader, broker 2, writes a record of a transaction, rolls its segment, and writes the marker: the producer snapshot
+between both has the transaction open. The producer expires. Broker 2 then writes a record that broker 1 does not get,
+is paused, and becomes the follower of broker 1: it truncates its log behind the marker. There,
+``UnifiedLog.rebuildProducerState`` loads the last snapshot, and does not replay what follows it, as there was no
+producer before the truncation. So the transaction is open again on broker 2, and no marker will end it. Found by a soak
+(4.4.0, seed 12).
+
+Prints the last stable offset of each replica; exits 1 where one is not the high watermark.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+from known_bugs_rig import booted
+
+from harness.errors import EXIT_ANOMALY, EXIT_CLEAN
+
+if TYPE_CHECKING:
+    from known_bugs_rig import Bed
+
+CONTROLLER, FOLLOWS, LEADS = 3, 1, 2
+TP = ("t", 0)
+ROLL_MS, LONG_MS = 500, 3_600_000
+SETTINGS = {
+    "broker.session.timeout.ms": "6000",
+    "broker.heartbeat.interval.ms": "500",
+    "replica.lag.time.max.ms": "60000",
+    "producer.id.expiration.ms": "500",
+    "producer.id.expiration.check.interval.ms": "100",
+    "auto.leader.rebalance.enable": "false",
+}
+FETCH_WAIT_S = 1.0
+"""Twice ``replica.fetch.wait.max.ms``: by then a follower that is paused has its last, empty answer waiting."""
+
+
+def stable_offsets(bed: Bed) -> dict[int, tuple[int, int]]:
+    """Go the whole way; return last stable offset and high watermark by broker."""
+    bed.create_topic(TP[0], (LEADS, FOLLOWS), {"segment.ms": str(ROLL_MS)})
+    producer = bed.producer(transactional_id="writer")
+    producer.initTransactions()
+    producer.beginTransaction()
+    producer.send(bed.record(TP[0], "k", "of the transaction")).get()
+    began_s = bed.clock.now_s()
+    bed.wait(lambda: bed.clock.now_s() > began_s + 2 * ROLL_MS / 1000, "the segment to be old enough to roll")
+    producer.commitTransaction()
+    bed.admin.alter_topics([TP[0]], {"segment.ms": str(LONG_MS)})
+    producer.close()
+    bed.wait(lambda: bed.read(FOLLOWS, TP).high_watermark == bed.read(LEADS, TP).log_end, "the marker to be replicated")
+    bed.wait(lambda: not producers(bed), "the producer to expire")
+    plain = bed.producer(acks="1", enable_idempotence="false")
+    plain.send(bed.record(TP[0], "k", "replicated")).get()
+    bed.wait(lambda: bed.read(FOLLOWS, TP).high_watermark == bed.read(LEADS, TP).log_end, "that to be replicated")
+    bed.runtime.pause(FOLLOWS)
+    paused_s = bed.clock.now_s()
+    bed.wait(lambda: bed.clock.now_s() > paused_s + FETCH_WAIT_S, "the follower's last fetch to be answered")
+    plain.send(bed.record(TP[0], "k", "not replicated")).get()
+    bed.runtime.pause(LEADS)
+    bed.runtime.resume(FOLLOWS)
+    bed.wait(lambda: bed.admin.partitions([TP[0]])[TP].leader == FOLLOWS, "broker 1 to lead")
+    bed.runtime.resume(LEADS)
+    bed.wait(lambda: bed.isr(TP) == {FOLLOWS, LEADS}, "broker 2 to be in the ISR again")
+    plain.send(bed.record(TP[0], "k", "after")).get()
+
+    read: dict[int, Any] = {}
+
+    def is_level() -> bool:
+        read.update({broker: bed.read(broker, TP) for broker in (FOLLOWS, LEADS)})
+        return len({offset for one in read.values() for offset in (one.log_end, one.high_watermark)}) == 1
+
+    bed.wait(is_level, "the replicas to be level")
+    return {broker: (one.last_stable_offset, one.high_watermark) for broker, one in read.items()}
+
+
+def producers(bed: Bed) -> list[Any]:
+    """Return the producers that the leader of the partition knows."""
+    admin = bed.jvm.org.apache.kafka.clients.admin.Admin.create(bed.config({}))
+    try:
+        partition = bed.jvm.org.apache.kafka.common.TopicPartition(*TP)
+        wanted = bed.jvm.java.util.List.of(partition)
+        return list(admin.describeProducers(wanted).partitionResult(partition).get().activeProducers())
+    finally:
+        admin.close()
+
+
+@click.command()
+@click.option("--version", default="4.4.0", show_default=True)
+def main(version: str) -> None:
+    """Print what each replica has."""
+    with booted(version, (CONTROLLER, FOLLOWS, LEADS), SETTINGS) as bed:
+        offsets = stable_offsets(bed)
+    for broker, (stable, high) in offsets.items():
+        print(f"broker {broker}: last stable offset {stable}, high watermark {high}")
+    sys.exit(EXIT_ANOMALY if any(stable != high for stable, high in offsets.values()) else EXIT_CLEAN)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""Rounds of `harness soak` an hour on real brokers, operations a second while faults go on, and memory in all.
+
+    python bench/soak_rounds.py --target kafka-4.4 --minutes 30 --seed 1
+    python bench/soak_rounds.py --target kafka-4.4 --minutes 30 --seed 1 --gate
+
+Needs a machine on which nothing else runs. Prints a line for each round, and the figures; exits as the soak does.
+``--record`` appends a line for each round to a file: ``results/soaks.jsonl`` adds up the hours of many soaks.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from peak import Peak
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+KNOWN = Path(__file__).with_name("known.toml")
+
+
+def recorded(content: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield what is kept of each round of a soak."""
+    names = ("seed", "verdict", "reason", "findings", "unexplained", "operations", "gates", "took_s")
+    common = {"date": datetime.now(UTC).date().isoformat(), **{name: content[name] for name in ("target", "gate")}}
+    for one in content["rounds"]:
+        yield {**common, **{name: one[name] for name in names}}
+
+
+@click.command()
+@click.option("--target", default="kafka-4.4", show_default=True)
+@click.option("--minutes", default=30.0, show_default=True)
+@click.option("--seed", default=1, show_default=True)
+@click.option("--gate", is_flag=True)
+@click.option("--results", type=click.Path(path_type=Path), required=True)
+@click.option("--record", type=click.Path(path_type=Path), help="Append a line for each round there.")
+def main(  # noqa: PLR0917
+    target: str,
+    minutes: float,
+    seed: int,
+    gate: bool,  # noqa: FBT001
+    results: Path,
+    record: Path | None,
+) -> None:
+    """Soak, and measure it."""
+    given = ["--gate"] if gate else ["--expect", str(KNOWN)]
+    running = subprocess.Popen(
+        [
+            sys.executable, "-m", "harness.cli", "soak", "--target", target, "--runtime", "local",
+            "--minutes", str(minutes), "--seed", str(seed), *given, "--results", str(results), "--format", "json",
+        ],
+        stdout=subprocess.PIPE,
+    )  # fmt: skip
+    peak = Peak(running.pid)
+    printed, _ = running.communicate()
+    content = json.loads(printed)
+    ended = [one for one in content["rounds"] if one["groups"] is not None]
+    for one in content["rounds"]:
+        print(f"{one['name']} (seed {one['seed']}): {one['verdict']}: {one['reason'][:160]}")
+    per_s = sum(one["operations"] for one in ended) / max(sum(one["took_s"]["play"] for one in ended), 1)
+    print(f"{len(content['rounds'])} rounds, {len(ended)} to their end, in {content['took_s'] / 60:.1f} minutes")
+    print(f"{len(content['rounds']) / content['took_s'] * 3600:.0f} rounds an hour, {per_s:.0f} operations a second")
+    print(f"findings: {content['findings']}, unexplained: {content['unexplained']}, audit: {content['audit']}")
+    print(f"gates: {content['gates']}; groups: {content['groups']}")
+    print(f"memory: {peak.stop_gib():.1f} GiB; {content['folder']}")
+    if record is not None:
+        with record.open("a") as lines:
+            lines.writelines(json.dumps(line) + "\n" for line in recorded(content))
+    sys.exit(running.returncode)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""The soaks in a results folder, and their rounds, as `harness soak` has stored them."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from harness.report.runs import paths_below
+from harness.run_folder.history import read_lines
+from harness.run_folder.store import BROKERS, HISTORY, OFFSETS, ROUND, SOAK_STATE, VERDICT, WHOLE_HISTORY
+from harness.targets import title_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+_SOAKS: Final = f"*/soak/*/{SOAK_STATE}"
+"""results/<target>/soak/<id>/soak.json"""
+INVOKE: Final = "invoke"
+BEGINS, ENDS = "inject ", "heal "
+"""An event of the nemesis is named after the fault, with one of these in front."""
+ADMIN, NEMESIS = "admin", "nemesis"
+"""The processes that are no clients (`harness.soak.operations`)."""
+MS: Final = 1000.0
+
+
+@dataclass(frozen=True)
+class StoredSoak:
+    """A soak. ``name``: its folder, relative to the results. ``kept``: the rounds that have their evidence."""
+
+    path: Path
+    name: str
+    content: Mapping[str, Any]
+    kept: tuple[str, ...]
+
+    @property
+    def column(self) -> str:
+        """The tested version, as a column's title."""
+        version = self.content["target"].partition("-")[2]
+        return title_of(self.content["target"], version)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operation of a client that has ended. ``kind``: ok, fail or info, as in the history."""
+
+    name: str
+    kind: str
+    ended_s: float
+    took_s: float
+
+
+@dataclass(frozen=True)
+class FaultSpan:
+    """A fault on a broker; ``to_s`` is None where nothing says that it ended."""
+
+    fault: str
+    broker: int
+    from_s: float
+    to_s: float | None
+
+
+@dataclass
+class ReplicaOffsets:
+    """The offsets of a replica at each time at which one was seen to change."""
+
+    at_s: list[float] = field(default_factory=list)
+    log_end: list[int] = field(default_factory=list)
+    high_watermark: list[int] = field(default_factory=list)
+    last_stable_offset: list[int] = field(default_factory=list)
+
+    def last(self, at_s: float) -> int | None:
+        """Return the index of the newest offsets at a time; None before the first."""
+        index = bisect_right(self.at_s, at_s) - 1
+        return index if index >= 0 else None
+
+
+@dataclass(frozen=True)
+class StoredRound:
+    """A round; times are seconds from its first event. ``replicas``: by broker and ``<topic>-<partition>``."""
+
+    name: str
+    played: Mapping[str, Any]
+    verdict: Mapping[str, Any]
+    operations: Sequence[Operation]
+    faults: Sequence[FaultSpan]
+    replicas: Mapping[int, Mapping[str, ReplicaOffsets]]
+    ends_s: float
+
+
+def stored_soaks(results: Path) -> tuple[list[StoredSoak], list[str]]:
+    """Return all soaks, newest first, and those that cannot be read, with the reason."""
+    soaks, left_out = [], []
+    top = results.resolve()
+    for path in paths_below(results, _SOAKS):
+        if path.resolve().is_relative_to(top):
+            name = str(path.parent.relative_to(results))
+            try:
+                soaks.append(read_soak(path.parent, name))
+            except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+                left_out.append(f"{name} cannot be read: {type(error).__name__}: {error}")
+    return sorted(soaks, key=lambda one: one.path.name, reverse=True), left_out
+
+
+def read_soak(path: Path, name: str) -> StoredSoak:
+    """Return the soak of a folder. Raises OSError, ValueError, LookupError or TypeError for one that is damaged."""
+    content = json.loads((path / SOAK_STATE).read_text())
+    _ = [content[one] for one in ("verdict", "reason", "target", "seed", "minutes", "gate", "not_drawn", "took_s")]
+    for one in content["rounds"]:
+        _ = [one[part] for part in ("seed", "verdict", "reason", "operations", "faults", "findings", "unexplained")]
+    names = [str(one["name"]) for one in content["rounds"]]
+    return StoredSoak(path, name, content, tuple(one for one in names if (path / one / BROKERS).is_dir()))
+
+
+def read_round(path: Path) -> StoredRound:
+    """Return the round of a folder. Raises OSError, ValueError, LookupError or TypeError for one that is damaged."""
+    whole = path / WHOLE_HISTORY
+    events = read_lines(whole if whole.is_file() else path / HISTORY)
+    samples = read_lines(path / OFFSETS) if (path / OFFSETS).is_file() else []
+    began_ms = min((one["time_ms"] for one in (*events, *samples)), default=0)
+    ends_ms = max((one["time_ms"] for one in (*events, *samples)), default=0)
+    return StoredRound(
+        path.name,
+        json.loads((path / ROUND).read_text()),
+        json.loads((path / VERDICT).read_text()),
+        _operations(events, began_ms),
+        _faults(events, began_ms),
+        _replicas(samples, began_ms),
+        (ends_ms - began_ms) / MS,
+    )
+
+
+def _operations(events: Sequence[Mapping[str, Any]], began_ms: int) -> list[Operation]:
+    """Return the operations of clients, in the order in which they ended."""
+    invoked: dict[int, int] = {}
+    ended = []
+    for event in events:
+        if event["process"] in {ADMIN, NEMESIS}:
+            continue
+        if event["type"] == INVOKE:
+            invoked[event["op"]] = event["time_ms"]
+        elif event["op"] in invoked:
+            took_s = (event["time_ms"] - invoked.pop(event["op"])) / MS
+            ended.append(Operation(event["f"], event["type"], (event["time_ms"] - began_ms) / MS, took_s))
+    return ended
+
+
+def _faults(events: Sequence[Mapping[str, Any]], began_ms: int) -> list[FaultSpan]:
+    """Return the faults in the order in which they began: from being asked for until their end was done."""
+    spans: list[FaultSpan] = []
+    active: dict[tuple[str, int], float] = {}
+    for event in events:
+        at_s, f = (event["time_ms"] - began_ms) / MS, event["f"]
+        for broker in event.get("brokers", ()):
+            if f.startswith(BEGINS) and event["type"] == INVOKE:
+                active.setdefault((f.removeprefix(BEGINS), broker), at_s)
+            elif f.startswith(ENDS) and event["type"] == "ok":
+                fault = f.removeprefix(ENDS)
+                from_s = active.pop((fault, broker), None)
+                if from_s is not None:
+                    spans.append(FaultSpan(fault, broker, from_s, at_s))
+    spans += [FaultSpan(fault, broker, from_s, None) for (fault, broker), from_s in active.items()]
+    return sorted(spans, key=lambda one: (one.from_s, one.broker, one.fault))
+
+
+def _replicas(samples: Sequence[Mapping[str, Any]], began_ms: int) -> dict[int, dict[str, ReplicaOffsets]]:
+    replicas: dict[int, dict[str, ReplicaOffsets]] = defaultdict(lambda: defaultdict(ReplicaOffsets))
+    for line in samples:
+        for place, (log_end, high_watermark, last_stable_offset) in line["replicas"].items():
+            one = replicas[line["broker"]][place]
+            one.at_s.append((line["time_ms"] - began_ms) / MS)
+            one.log_end.append(log_end)
+            one.high_watermark.append(high_watermark)
+            one.last_stable_offset.append(last_stable_offset)
+    return {broker: dict(sorted(replicas[broker].items())) for broker in sorted(replicas)}

@@ -1,0 +1,116 @@
+"""The data folders of brokers that are processes of this machine: what is in them now, and what of it is on disk."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+from harness.errors import HarnessError
+from harness.power import agent as sync_notes
+from harness.power.cut import METADATA_FOLDER, cut, find_unsynced
+from harness.power.sync_log import read_synced
+from harness.runtimes.abilities import Need
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from harness.gate.build import Agent
+    from harness.power.cut import Cut
+    from harness.power.sync_log import Synced
+
+NOTES: Final = "synced"
+LOOK_S: Final = 0.001
+"""A cleaner's files are there for ten milliseconds."""
+WATCH_S: Final = 0.5
+
+
+class Processes(Protocol):
+    """What is needed of the runtime."""
+
+    def kill(self, broker: int) -> None:
+        """End a broker with SIGKILL."""
+        ...
+
+    def pause(self, broker: int) -> None:
+        """Freeze a broker."""
+        ...
+
+    def resume(self, broker: int) -> None:
+        """Let a frozen broker go on."""
+        ...
+
+
+@dataclass(frozen=True)
+class LocalFiles:
+    """Implements `harness.runtimes.abilities.PowerSupplies` and `DataFiles`.
+
+    ``data``: where the data folder of a broker is; the notes of what was synced are beside it. ``agent``: with which
+    brokers note what they sync; None where they do not.
+    """
+
+    processes: Processes
+    data: Callable[[int], Path]
+    agent: Agent | None = None
+
+    def begin_notes(self, brokers: Sequence[int]) -> None:
+        """Begin the notes of brokers that were never started."""
+        for broker in brokers if self.agent else ():
+            sync_notes.begin(self._notes(broker), self.data(broker))
+
+    def flags(self, broker: int) -> list[str]:
+        """Return the JVM's flags with which a broker notes what it syncs, if it is to."""
+        return [] if self.agent is None else [sync_notes.flag(self.agent, self._notes(broker), self.data(broker))]
+
+    def unsynced(self, broker: int) -> list[Cut]:
+        """Compare the broker's files with its notes; it goes on meanwhile."""
+        return list(find_unsynced(self.data(broker), self._synced(broker)))
+
+    def cut_power(self, broker: int) -> list[Cut]:
+        """SIGKILL the broker, and cut its files. What is left of them is on disk."""
+        self._raise_without_notes()
+        self.processes.kill(broker)
+        cuts = cut(self.data(broker), self._synced(broker))
+        sync_notes.begin(self._notes(broker), self.data(broker))
+        return cuts
+
+    def kill_with_files(self, broker: int, suffixes: tuple[str, ...]) -> dict[str, int]:
+        """Look every millisecond. SIGSTOP the broker if there seem to be any; then SIGKILL if there are, or SIGCONT."""
+        until_s = time.monotonic() + WATCH_S
+        while not self._ending(broker, suffixes):
+            if time.monotonic() >= until_s:
+                return {}
+            time.sleep(LOOK_S)
+        self.processes.pause(broker)
+        if not self._ending(broker, suffixes):
+            self.processes.resume(broker)
+            return {}
+        self.processes.kill(broker)
+        return self._ending(broker, suffixes)
+
+    def _notes(self, broker: int) -> Path:
+        return self.data(broker).with_name(NOTES)
+
+    def _synced(self, broker: int) -> Synced:
+        self._raise_without_notes()
+        return read_synced(self._notes(broker).read_text())
+
+    def _raise_without_notes(self) -> None:
+        if self.agent is None:
+            raise HarnessError(f"the brokers of this run were not started as {Need.SYNCS}")
+
+    def _ending(self, broker: int, suffixes: tuple[str, ...]) -> dict[str, int]:
+        """Return the files of partitions that end so, with their sizes; folders that vanish meanwhile have none."""
+        found = {}
+        for folder in os.scandir(self.data(broker)):
+            if not folder.is_dir() or folder.name.startswith(METADATA_FOLDER):
+                continue
+            with suppress(FileNotFoundError), os.scandir(folder) as files:
+                for file in files:
+                    if file.name.endswith(suffixes):
+                        with suppress(FileNotFoundError):
+                            found[f"{folder.name}/{file.name}"] = file.stat().st_size
+        return found

@@ -1,0 +1,189 @@
+"""Whether the gates of the brokers held what a round exposed: without that a round with ``--gate`` is not clean.
+
+An outage is a time in which a replica was out of the ISR of its partition, by the log of the controllers. It is exposed
+where, early enough in it, a client deleted a key there or ended a transaction: a cleaner without a gate would have
+removed that before the replica was back. Every broker that was in the ISR throughout has to have held the partition at
+some time of the outage, and to have let go of it since.
+
+Verified: by the gates' own lines in the brokers' logs, against outages that the controllers wrote down. What a gate
+says is no evidence that it did so: that is what the judges of the replicas are for. Not verified: replicas that were
+taken off a partition and came back empty, as they have nothing to lose.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from harness.brokers.segments.batches import iter_batches
+from harness.brokers.segments.folder import live_segments
+from harness.brokers.segments.metadata_join import read_metadata_logs
+from harness.gate.events import GAVE_UP, HELD, RELEASED
+from harness.soak.client_log import INVOKE, OK
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from harness.brokers.protocol.replica import TopicPartition
+    from harness.brokers.segments.metadata_log import PartitionState
+    from harness.soak.replica_log import Replica
+
+REMOVED_WITHIN_MS: Final = 5_000
+"""So long before an outage ends something has to be written for it to be exposed: the longest lag, retention and
+segment of a round (`harness.soak.plan.SETTINGS`), and two passes of a cleaner."""
+
+
+@dataclass(frozen=True)
+class Outage:
+    """A replica out of the ISR, in milliseconds since the epoch. ``stayed``: brokers in the ISR throughout."""
+
+    partition: TopicPartition
+    broker: int
+    began_ms: int
+    ended_ms: int
+    stayed: frozenset[int]
+
+
+class _Hold(NamedTuple):
+    """From when until when a gate held a partition, and the event that ended it; `HELD` where none did."""
+
+    began_ms: int
+    ended_ms: int | None
+    how: str
+
+
+@dataclass(frozen=True)
+class GateEvidence:
+    """What was exposed, and what of it gates did not hold, in sentences."""
+
+    outages: int
+    exposed: Sequence[Outage]
+    lacks: Sequence[str]
+
+    @property
+    def lack(self) -> str | None:
+        """Why a round without findings is not clean; None where it is."""
+        if not self.exposed:
+            return "the gates had nothing to hold: no partition was exposed"
+        return self.lacks[0] if self.lacks else None
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What gates held, as ``verdict.json`` has it."""
+        return {
+            "outages": self.outages,
+            "exposed": len(self.exposed),
+            "held": len(self.exposed) - len(self.lacks),
+            "partitions": len({one.partition for one in self.exposed}),
+        }
+
+
+def outages_of(logs: Mapping[int, Path], topics: Collection[str]) -> list[Outage]:
+    """Return the outages of these topics by the copies of the metadata log. An outage that does not end is left out.
+
+    Raises ``CorruptLogError`` and OSError.
+    """
+    metadata = read_metadata_logs(logs, topics).metadata
+    if metadata is None:
+        return []
+    offsets, times = _times(metadata.source)
+    found = []
+    for tp, history in metadata.histories.items():
+        timed = [(times[max(0, bisect_right(offsets, state.offset) - 1)], state) for state in history.states]
+        found += list(outages_in(tp, timed))
+    return found
+
+
+def _times(folder: Path) -> tuple[list[int], list[int]]:
+    batches = [
+        (batch.base_offset, batch.max_timestamp_ms)
+        for segment in live_segments(folder).segments
+        for batch in iter_batches((folder / segment.log).read_bytes(), source=segment.log)
+    ]
+    return [offset for offset, _ in batches], [time_ms for _, time_ms in batches]
+
+
+def outages_in(tp: TopicPartition, states: Sequence[tuple[int, PartitionState]]) -> Iterator[Outage]:
+    """Yield the outages of a partition by its states, each with when it began, in milliseconds."""
+    since: dict[int, tuple[int, frozenset[int]]] = {}
+    for time_ms, state in states:
+        isr, out = frozenset(state.isr), set(state.replicas) - set(state.isr)
+        for broker, (began_ms, stayed) in list(since.items()):
+            if broker in isr:
+                yield Outage(tp, broker, began_ms, time_ms, stayed)
+            if broker in out:
+                since[broker] = (began_ms, stayed & isr)
+            else:
+                del since[broker]
+        for broker in out - since.keys():
+            since[broker] = (time_ms, isr)
+
+
+def removable_of(events: Iterable[Mapping[str, Any]]) -> dict[TopicPartition, list[int]]:
+    """Return when clients deleted a key, or ended a transaction, by partition: what was acknowledged."""
+    found: dict[TopicPartition, list[int]] = defaultdict(list)
+    written: dict[tuple[Any, Any], set[TopicPartition]] = defaultdict(set)
+    for event in events:
+        named = (event.get("transactional_id"), event.get("txn"))
+        if event["f"] == "produce":
+            tp = (event["topic"], event["partition"])
+            if event["type"] == INVOKE and event.get("txn"):
+                written[named].add(tp)
+            elif event["type"] == OK and event.get("tombstone") and not event.get("txn"):
+                found[tp].append(event["time_ms"])
+        elif event["f"] in {"commit", "abort"} and event["type"] == OK:
+            for tp in written[named]:
+                found[tp].append(event["time_ms"])
+    return found
+
+
+def judge_gates(
+    outages: Iterable[Outage], removable: Mapping[TopicPartition, Sequence[int]], events: Sequence[Mapping[str, Any]]
+) -> GateEvidence:
+    """Hold what gates wrote down (``events``, see `harness.gate.events`) against what was exposed."""
+    every = list(outages)
+    exposed = [
+        one
+        for one in every
+        if any(one.began_ms <= at <= one.ended_ms - REMOVED_WITHIN_MS for at in removable.get(one.partition, ()))
+    ]
+    holds = _holds(events)
+    lacks = [lack for one in exposed if (lack := _lack(one, holds)) is not None]
+    return GateEvidence(len(every), exposed, lacks)
+
+
+def _holds(events: Sequence[Mapping[str, Any]]) -> dict[Replica, list[_Hold]]:
+    """Return how each broker's gate held each partition, in order."""
+    found: dict[Replica, list[_Hold]] = defaultdict(list)
+    begun: dict[Replica, int] = {}
+    for event in events:
+        place = (event["broker"], (event["topic"], event["partition"]))
+        if event["event"] == HELD:
+            begun.setdefault(place, event["time_ms"])
+        elif event["event"] in {RELEASED, GAVE_UP} and place in begun:
+            found[place].append(_Hold(begun.pop(place), event["time_ms"], event["event"]))
+    for place, at_ms in begun.items():
+        found[place].append(_Hold(at_ms, None, HELD))
+    return found
+
+
+def _lack(outage: Outage, holds: Mapping[Replica, Sequence[_Hold]]) -> str | None:
+    topic, partition = outage.partition
+    for broker in sorted(outage.stayed):
+        during = [
+            one.how
+            for one in holds.get((broker, outage.partition), ())
+            if one.began_ms <= outage.ended_ms and (one.ended_ms is None or one.ended_ms >= outage.began_ms)
+        ]
+        what = f"the gate of broker {broker}"
+        where = f"{topic}-{partition} while broker {outage.broker} was out of the ISR"
+        if not during:
+            return f"{what} is not seen to have held {where}"
+        if GAVE_UP in during:
+            return f"{what} gave up holding {where}"
+        if during[-1] == HELD:
+            return f"{what} has held {where}, and not let go of it since"
+    return None

@@ -1,0 +1,154 @@
+"""What power failures make wrong, which is none of the four anomalies: losses of a cluster, and holes in a replica.
+
+**Losses** (`LOST`) are of records that a broker acknowledged which was alone in the ISR.
+
+Kafka acknowledges what every member of the ISR has written, not what any of them has synced to disk
+(``min.insync.replicas``, ``flush.messages``). Where the ISR has one member, its power failure may take what it
+acknowledged; every replica follows it when it leads again. So all replicas agree, and are wrong by what clients know.
+A power failure of one of several members takes nothing: what it lost it copies again, but for holes.
+
+**Holes** (`HOLE`) are of a broker that lost records of a segment while the file of the next one is there: a segment
+that had rolled, and was not synced yet (``UnifiedLog.roll`` syncs in the background). A broker that starts finds
+nothing wrong with an empty segment (``LogLoader.recoverLog``), goes on at the end of the last one, and never asks for
+what is missing.
+That is an anomaly: acknowledged records are gone from a replica that is in the ISR, and may lead.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from harness.soak.expectations import HOLE
+from harness.soak.truth import STATE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from harness.brokers.protocol.replica import TopicPartition
+    from harness.soak.replica_log import Replica
+    from harness.soak.truth import Truth, Wrong
+
+LOST: Final = "lost-unsynced"
+"""The name of what is wrong on every replica after such a loss. It is no anomaly."""
+TRANSACTION_STATE: Final = "__transaction_state"
+"""Where outcomes of transactions can be lost, of whatever partitions they are."""
+_POWER_FAILURE: Final = "power failure"
+LostKeys: TypeAlias = "Mapping[TopicPartition, Mapping[str, Loss]]"
+"""The keys of a partition that a loss made wrong."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Offsets that a broker lost with its power, of a partition. ``was_alone``: in the ISR; ``is_hole``: see above."""
+
+    broker: int
+    partition: TopicPartition
+    first_offset: int
+    last_offset: int
+    was_alone: bool = False
+    is_hole: bool = False
+
+    def __str__(self) -> str:
+        """Return it in words."""
+        topic, number = self.partition
+        how = " and was alone in the ISR" if self.was_alone else " and has a later segment, so that it goes on there"
+        return (
+            f"offsets {self.first_offset} to {self.last_offset} of {topic}-{number} were lost with the power of broker"
+            f" {self.broker}, which had not synced them{how}"
+        )
+
+
+def losses_of(events: Iterable[Mapping[str, Any]]) -> tuple[Loss, ...]:
+    """Return the losses and holes that a history has; not what a broker copies again."""
+    lost = (
+        Loss(
+            event["broker"],
+            (one["topic"], one["partition"]),
+            one["first_offset"],
+            one["last_offset"],
+            was_alone=one["isr"] == [event["broker"]],
+            is_hole="next_segment" in one,
+        )
+        for event in events
+        if event["f"] == _POWER_FAILURE and event["type"] == "ok"
+        for one in event["cut"]
+        if "records" in one
+    )
+    return tuple(one for one in lost if one.was_alone or one.is_hole)
+
+
+def lost_keys(truth: Truth, losses: Sequence[Loss]) -> LostKeys:
+    """Return the keys about which every replica is wrong, and in the same way, where that may come of a loss.
+
+    Of a partition that lost records, or of transactions whose outcomes may be lost. A key about which replicas differ,
+    or about which one is right, has diverged.
+    """
+    by_partition = {loss.partition: loss for loss in losses if loss.was_alone}
+    of_outcomes = next((loss for loss in by_partition.values() if loss.partition[0] == TRANSACTION_STATE), None)
+    states: dict[TopicPartition, dict[str, list[tuple[str, ...]]]] = defaultdict(lambda: defaultdict(list))
+    holders: dict[TopicPartition, int] = defaultdict(int)
+    in_transaction: set[tuple[TopicPartition, str]] = set()
+    for (_, tp), wrongs in truth.wrongs.items():
+        holders[tp] += 1
+        for key in {wrong.key for wrong in wrongs}:
+            here = sorted(wrong.here for wrong in wrongs if wrong.key == key and wrong.kind == STATE)
+            states[tp][key].append(tuple(here))
+        in_transaction |= {(tp, wrong.key) for wrong in wrongs if wrong.transaction or wrong.due}
+    return {
+        tp: {
+            key: loss
+            for key, seen in keys.items()
+            if len(seen) == holders[tp] and len(set(seen)) == 1
+            if (loss := by_partition.get(tp) or (of_outcomes if (tp, key) in in_transaction else None))
+        }
+        for tp, keys in states.items()
+    }
+
+
+def hole_keys(truth: Truth, losses: Iterable[Loss]) -> dict[Replica, dict[str, Loss]]:
+    """Return the keys of what clients wrote to the offsets of a replica's holes."""
+    found: dict[Replica, dict[str, Loss]] = defaultdict(dict)
+    for loss in losses:
+        for (tp, offset), write in truth.at.items():
+            if loss.is_hole and tp == loss.partition and loss.first_offset <= offset <= loss.last_offset:
+                found[loss.broker, tp][write.key] = loss
+    return found
+
+
+@dataclass(frozen=True)
+class Causes:
+    """The names that power failures give to what is wrong about a key, and which of them it was."""
+
+    lost: LostKeys
+    holes: Mapping[Replica, Mapping[str, Loss]]
+
+    def of(self, replica: Replica, key: str | None) -> tuple[str, Loss] | None:
+        """Return the name and the loss; None for what no power failure explains."""
+        if key is None:
+            return None
+        if loss := self.lost.get(replica[1], {}).get(key):
+            return LOST, loss
+        hole = self.holes.get(replica, {}).get(key)
+        return (HOLE, hole) if hole else None
+
+
+def causes_of(truth: Truth, losses: Sequence[Loss]) -> Causes:
+    """Return the names that these power failures give."""
+    return Causes(lost_keys(truth, losses), hole_keys(truth, losses))
+
+
+def renamed(
+    names: Mapping[Replica, Mapping[str, Iterable[Wrong]]], causes: Causes
+) -> dict[Replica, dict[str, list[Wrong]]]:
+    """Return what replicas are wrong about with the names of its causes, whatever it looks like."""
+    found: dict[Replica, dict[str, list[Wrong]]] = {}
+    for replica, by_name in names.items():
+        own: dict[str, list[Wrong]] = defaultdict(list)
+        for name, wrongs in by_name.items():
+            for wrong in wrongs:
+                cause = causes.of(replica, wrong.key)
+                own[cause[0] if cause else name].append(wrong)
+        found[replica] = dict(own)
+    return found

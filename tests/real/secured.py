@@ -1,0 +1,148 @@
+"""Clusters whose clients log in over SASL or TLS, and users that may do exactly what a page lists.
+
+Brokers talk to each other, and tests to them, on an inner listener: nobody logs in there, and that nobody may do
+everything.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from ipaddress import IPv4Address
+from typing import TYPE_CHECKING
+
+from audited import ALLOW, AUTHORIZED, BROKERS, LITERAL
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding
+from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
+from cryptography.x509.oid import NameOID
+from kafka.protocol.admin import CreateAclsRequest
+from sandbox import wait_until
+
+from harness.brokers.protocol import wire
+from harness.brokers.protocol.admin import Admin
+from harness.brokers.protocol.security import read_security
+from harness.errors import HarnessError
+from harness.host.java import find_java
+from harness.host.workspace import Workspace
+from harness.run_folder.store import new_run_id
+from harness.runtimes.base import ClusterSpec
+from harness.runtimes.local import LocalRuntime
+from harness.targets import find_target
+from harness.targets.jars import jars_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from harness.brokers.protocol.replica import TopicPartition
+
+BOUND_S, STORE_SECRET = 60.0, "the-password-of-the-store"
+GROUPS = 3
+WRITE, CREATE, DELETE, ALTER, ALTER_CONFIGS = 4, 5, 6, 7, 11
+SCRAM = ("SCRAM-SHA-512", "org.apache.kafka.common.security.scram.ScramLoginModule")
+PLAIN = ("PLAIN", "org.apache.kafka.common.security.plain.PlainLoginModule")
+
+
+@dataclass(frozen=True)
+class Secured:
+    """A running cluster; ``inside``: where nobody may do everything. ``login``: the properties file of the user."""
+
+    runtime: LocalRuntime
+    admin: Admin
+    inside: tuple[wire.Address, ...]
+    login: Path
+
+    @property
+    def server(self) -> tuple[str, ...]:
+        """The options of a command that comes as the user."""
+        addresses = ",".join(str(self.runtime.address(broker)) for broker in BROKERS)
+        return ("--bootstrap-server", addresses, "--command-config", str(self.login))
+
+    def allow(self, user: str, rights: Iterable[tuple[int, str, int]]) -> None:
+        """Let a user do what is listed: type of the resource, its name, operation."""
+        Creation = CreateAclsRequest.AclCreation  # noqa: N806
+        creations = [
+            Creation(resource_type=kind, resource_name=name, resource_pattern_type=LITERAL, principal=f"User:{user}",
+                     host="*", operation=operation, permission_type=ALLOW)
+            for kind, name, operation in rights
+        ]  # fmt: skip
+        answer = wire.call(self.inside[0], CreateAclsRequest[3](creations=creations))
+        assert [result.error_code for result in answer.results] == [0] * len(creations)
+
+    def is_whole(self, *topics: str) -> bool:
+        """Whether every replica of the topics is in sync."""
+        try:
+            states = self.admin.partitions(topics)
+        except HarnessError:
+            return False
+        return bool(states) and {frozenset(state.isr) for state in states.values()} == {frozenset(BROKERS)}
+
+    def create(self, places: Mapping[TopicPartition, tuple[int, ...]], settings: Mapping[str, str]) -> None:
+        """Create topics, and wait until every replica is in sync."""
+        self.admin.create_topics(places, settings)
+        wait_until(lambda: self.is_whole(*{topic for topic, _ in places}), BOUND_S, "the topics to be whole")
+
+
+@contextmanager
+def booted(target: str, folder: Path, login: Path, settings: Mapping[str, str]) -> Iterator[Secured]:
+    """Boot a cluster that asks clients for this login and holds them to ACLs, and end it."""
+    security = read_security(login)
+    with Workspace(f"secured-{new_run_id()}", folder) as workspace:
+        all_settings = {**AUTHORIZED, **settings}
+        spec = ClusterSpec(workspace.run_id, workspace.path, folder, all_settings, BROKERS, security=security)
+        with closing(LocalRuntime(spec, find_java().path, jars_for(find_target(target)).classpath)) as runtime:
+            inside = tuple(runtime._inner[broker] for broker in BROKERS)
+            admin = Admin(lambda: [runtime._inner[b] for b in BROKERS if runtime.is_up(b)])
+            runtime.start_cluster()
+            wait_until(lambda: is_up(admin), BOUND_S, "the brokers to register")
+            yield Secured(runtime, admin, inside, login)
+
+
+def is_up(admin: Admin) -> bool:
+    try:
+        return admin.brokers() == set(BROKERS)
+    except HarnessError:
+        return False  # nobody listens yet
+
+
+def login_file(folder: Path, user: str, secret: str, login: tuple[str, str] = PLAIN, *, is_tls: bool = False) -> Path:
+    """Write a client's properties file. With TLS it trusts the authority of `make_stores`."""
+    mechanism, module = login
+    path = folder / "client.properties"
+    path.write_text(
+        f"security.protocol={'SASL_SSL' if is_tls else 'SASL_PLAINTEXT'}\nsasl.mechanism={mechanism}\n"
+        f'sasl.jaas.config={module} required username="{user}" password="{secret}";\n'
+        + (f"ssl.truststore.type=PEM\nssl.truststore.location={folder / 'ca.pem'}\n" if is_tls else "")
+    )
+    return path
+
+
+def make_stores(folder: Path) -> dict[str, str]:
+    """Write the brokers' key, and the authority that clients trust; return the settings that brokers need."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "broker")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, SHA256())
+    )
+    (folder / "ca.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
+    protection = BestAvailableEncryption(STORE_SECRET.encode())
+    (folder / "broker.p12").write_bytes(serialize_key_and_certificates(b"broker", key, certificate, None, protection))
+    return {
+        "ssl.keystore.type": "PKCS12",
+        "ssl.keystore.location": str(folder / "broker.p12"),
+        "ssl.keystore.password": STORE_SECRET,
+    }

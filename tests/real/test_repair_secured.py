@@ -1,0 +1,220 @@
+"""`harness repair` on brokers that ask for SASL over TLS, by a user with exactly the rights of its page.
+
+A replica that missed a delete is rebuilt, and a transaction that hangs is aborted by Kafka's API (KIP-664). The
+transaction hangs as in KIP-890: a request of its producer reaches the leader after the transaction has ended.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import closing
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from audited import BROKERS, CLUSTER, DESCRIBE, DESCRIBE_CONFIGS, READ, TOPICS, TRANSACTIONAL_IDS
+from confluent_kafka import Producer
+from documentation import ROOT
+from kafka.protocol.producer import ProduceRequest
+from sandbox import wait_until
+from secured import (
+    ALTER,
+    ALTER_CONFIGS,
+    BOUND_S,
+    CREATE,
+    GROUPS,
+    WRITE,
+    Secured,
+    booted,
+    login_file,
+    make_stores,
+)
+
+from harness.brokers.protocol import wire
+from harness.brokers.protocol.replica import ReplicaState
+from harness.brokers.protocol.wire_reader import WireReader
+from harness.brokers.segments.batches import iter_batches, iter_records, marker
+from harness.brokers.segments.encode import encode_batch
+from harness.brokers.segments.records import Record
+from harness.clients.librdkafka import CONFIG
+from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, HarnessError
+from harness.guard.channel import TOPIC as CHANNEL
+from harness.plan.timers import FAST
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sandbox import Ran, Sandbox
+
+    from harness.brokers.protocol.replica import TopicPartition
+    from harness.brokers.segments.batches import Batch
+
+pytestmark = pytest.mark.timeout(600)
+
+USER = "repairer"
+DIVERGED, HANGING = ("diverged", 0), ("hanging", 0)
+AWAY = 2
+OPERATIONS = {
+    "Alter": ALTER, "AlterConfigs": ALTER_CONFIGS, "Create": CREATE,
+    "Describe": DESCRIBE, "DescribeConfigs": DESCRIBE_CONFIGS, "Read": READ, "Write": WRITE,
+}  # fmt: skip
+RESOURCES = {
+    "the cluster": [(CLUSTER, "kafka-cluster")],
+    "the topics": [(TOPICS, topic) for topic, _ in (DIVERGED, HANGING)],
+    f"topic `{CHANNEL}`": [(TOPICS, CHANNEL)],
+    f"group `{CHANNEL}`": [(GROUPS, CHANNEL)],
+    "transactional ids": [(TRANSACTIONAL_IDS, "*")],
+}
+SETTINGS = {
+    # As before KIP-890: a leader takes a transactional batch without a question to the coordinator.
+    "transaction.partition.verification.enable": "false",
+    "producer.id.expiration.ms": "600000",
+}
+
+
+def rights_of_the_page() -> list[tuple[int, str, int]]:
+    """Return type, name and operation of every row of the page's table of rights."""
+    section = (ROOT / "docs/reference/repair.md").read_text().partition("## Rights")[2].partition("##")[0]
+    rows = re.findall(r"^\| (.+?) \| (.+?) \| .+ \|$", section, re.MULTILINE)
+    assert {name for name, _ in rows} - RESOURCES.keys() == {"Resource"}
+    return [
+        (*resource, OPERATIONS[operation])
+        for name, operations in rows
+        if name in RESOURCES
+        for resource in RESOURCES[name]
+        for operation in operations.split(", ")
+    ]
+
+
+@pytest.fixture(params=["kafka-4.4", "kafka-3.9"])
+def secured(request: pytest.FixtureRequest, sandbox: Sandbox) -> Iterator[Secured]:
+    settings = {**make_stores(sandbox.root), **SETTINGS}
+    login = login_file(sandbox.root, USER, "a secret", is_tls=True)
+    with booted(request.param, sandbox.root, login, settings) as cluster:
+        yield cluster
+
+
+def batches(cluster: Secured, broker: int, partition: TopicPartition) -> list[Batch]:
+    with closing(WireReader(wire.Connection(cluster.inside[broker - 1]))) as reader:
+        state = reader.read([partition])[partition]
+    assert isinstance(state, ReplicaState), state
+    return list(iter_batches(state.records, source="a Fetch answer"))
+
+
+def has_delete(cluster: Secured, broker: int) -> bool:
+    return any(
+        record.value is None
+        for batch in batches(cluster, broker, DIVERGED)
+        for record in iter_records(batch, source="a Fetch answer")
+    )
+
+
+def diverge(cluster: Secured) -> None:
+    """Have one broker miss a delete that the others have removed."""
+    producer = Producer({**CONFIG, "bootstrap.servers": ",".join(map(str, cluster.inside))})
+    numbers = count()
+
+    def write(key: str, value: str | None) -> None:
+        producer.produce(DIVERGED[0], key=key, value=value, partition=DIVERGED[1])
+        assert producer.flush(BOUND_S) == 0
+
+    def is_removed() -> bool:
+        # Cleaners pass only where something new was written, and never over the active segment.
+        write("filler", str(next(numbers)))
+        return not any(has_delete(cluster, broker) for broker in BROKERS if broker != AWAY)
+
+    def is_gone() -> bool:
+        try:
+            return AWAY not in cluster.admin.partitions([DIVERGED[0]])[DIVERGED].isr
+        except HarnessError:
+            return False
+
+    write("lost", "value")
+    cluster.runtime.kill(AWAY)
+    wait_until(is_gone, BOUND_S, "the broker to leave the ISR")
+    write("lost", None)
+    wait_until(is_removed, BOUND_S, "the delete to be removed")
+    cluster.runtime.start(AWAY)
+    wait_until(lambda: cluster.is_whole(DIVERGED[0], HANGING[0]), BOUND_S, "every replica to be in sync")
+
+
+def hang(cluster: Secured) -> None:
+    """Commit a transaction, then have its leader take one more batch of it, as a request that was delayed."""
+    settings = {"bootstrap.servers": ",".join(map(str, cluster.inside)), "transactional.id": "late"}
+    producer = Producer({**CONFIG, **settings})
+    producer.init_transactions(BOUND_S)
+    producer.begin_transaction()
+    producer.produce(HANGING[0], key="k", value="in time", partition=HANGING[1])
+    producer.commit_transaction(BOUND_S)
+    leader = cluster.admin.partitions([HANGING[0]])[HANGING].leader
+    wait_until(lambda: len(batches(cluster, leader, HANGING)) == 2, BOUND_S, "the COMMIT marker")
+    first = batches(cluster, leader, HANGING)[0]
+    late = encode_batch(
+        base_offset=0,
+        records=[Record(0, first.max_timestamp_ms, b"k", b"too late", ())],
+        producer_id=first.producer_id,
+        producer_epoch=first.producer_epoch,
+        base_sequence=1,
+        is_transactional=True,
+    )
+    Topic = ProduceRequest.TopicProduceData  # noqa: N806
+    partition = Topic.PartitionProduceData(index=HANGING[1], records=late)
+    request = ProduceRequest[8](
+        transactional_id="late",
+        acks=-1,
+        timeout_ms=int(BOUND_S * 1000),
+        topic_data=[Topic(name=HANGING[0], partition_data=[partition])],
+    )
+    answer = wire.call(cluster.inside[leader - 1], request)
+    assert [p.error_code for topic in answer.responses for p in topic.partition_responses] == [0]
+
+
+def markers(cluster: Secured, broker: int) -> list[str]:
+    """Return the types of the markers in the replica's log of the transaction that hangs."""
+    seen = (marker(batch, source="a Fetch answer") for batch in batches(cluster, broker, HANGING))
+    return [one.type for one in seen if one is not None]
+
+
+def audit(sandbox: Sandbox, cluster: Secured) -> Ran:
+    topics = ("--topic", DIVERGED[0], "--topic", HANGING[0])
+    return sandbox.call("audit", "live", *cluster.server, *topics, "--format", "json")
+
+
+def test_replicas_are_rebuilt_and_a_hanging_transaction_is_aborted(secured: Secured, sandbox: Sandbox) -> None:
+    secured.create({DIVERGED: (1, 2, 3), HANGING: (3, 1, 2)}, FAST.topic)
+    diverge(secured)
+    hang(secured)
+    secured.allow(USER, rights_of_the_page())
+
+    audited = audit(sandbox, secured)
+    assert audited.code == EXIT_ANOMALY, audited.output
+    kinds = {(one["topic"], one["anomaly"]) for one in audited.verdict["findings"]}
+    assert kinds == {(DIVERGED[0], "tombstone-divergence"), (HANGING[0], "hanging-transaction")}
+    path = sandbox.root / "audit.json"
+    path.write_text(audited.stdout)
+
+    plan = planned(sandbox, secured)
+    # Where a live audit does not decide which replica is wrong, a person does.
+    decided = () if plan["repairs"] else ("--right", "diverged-0=1", "--saved-elsewhere")
+    assert [one["topic"] for one in plan["aborts"]] == [HANGING[0]], plan
+    assert [markers(secured, broker) for broker in BROKERS] == [["commit"]] * 3, "a plan changes nothing"
+
+    ran = sandbox.call("repair", str(path), *secured.server, "--apply", *decided, "--format", "json")
+    assert ran.code == EXIT_CLEAN, ran.output
+    assert [one["why"] for one in json.loads(ran.stdout)["aborted"]] == [None]
+    assert not any(record.key == b"lost" for record in records(secured, AWAY)), ran.output
+    assert [markers(secured, broker) for broker in BROKERS] == [["commit", "abort"]] * 3
+    again = audit(sandbox, secured)
+    assert again.code == EXIT_CLEAN, again.output
+
+
+def records(cluster: Secured, broker: int) -> list[Any]:
+    found = batches(cluster, broker, DIVERGED)
+    return [record for batch in found for record in iter_records(batch, source="a Fetch answer")]
+
+
+def planned(sandbox: Sandbox, cluster: Secured) -> dict[str, Any]:
+    ran = sandbox.call("repair", str(sandbox.root / "audit.json"), *cluster.server, "--plan", "--format", "json")
+    plan: dict[str, Any] = json.loads(ran.stdout)
+    return plan

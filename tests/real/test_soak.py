@@ -1,0 +1,48 @@
+"""A short soak on real brokers: a round goes to its end, and all that is promised of it is judged.
+
+What is found is not asserted: faults and timing are random, and what they bring to light is for the soaks of the night.
+Of two rounds one may not go to its end: it gets a cluster that the faults of the other one have left.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
+from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
+from harness.soak.internal import INTERNAL
+
+if TYPE_CHECKING:
+    from sandbox import Sandbox
+
+pytestmark = pytest.mark.timeout(300)
+
+CODES = {CLEAN: EXIT_CLEAN, ANOMALY: EXIT_ANOMALY, UNKNOWN: EXIT_UNKNOWN}
+KNOWN = Path(__file__).parents[2] / "bench" / "known.toml"
+
+
+def test_a_round_is_judged_with_the_offsets_of_groups(sandbox: Sandbox) -> None:
+    ran = sandbox.call(
+        "soak", "--target", "kafka-4.4", "--runtime", "local", "--rounds", "2", "--seed", "1", "--partitions", "6",
+        "--rate", "60", "--play", "12", "--expect", str(KNOWN), "--results", str(sandbox.results), "--format", "json",
+    )  # fmt: skip
+    assert ran.stdout, ran.output
+    content = json.loads(ran.stdout)
+    assert ran.code == CODES[content["verdict"]], ran.output
+    line = next((one for one in content["rounds"] if one["groups"] is not None), None)
+    assert line is not None, f"no round went to its end: {ran.output}"
+    assert line["operations"] > 200
+    # A view of each replica, and the coordinator's own.
+    assert line["groups"]["views"] == 4
+    assert line["groups"]["keys"] > 0
+    assert "FATAL" not in ran.stderr, "librdkafka's own lines are in the log of clients"
+    folder = next((sandbox.results / "kafka-4.4" / "soak").glob(f"*/{line['name']}"))
+    stored = json.loads((folder / "verdict.json").read_text())
+    assert stored["verdict"] == line["verdict"]
+    if stored["findings"]:
+        copies = (folder / INTERNAL).glob("*/__cluster_metadata-0")
+        assert sorted(path.parent.name for path in copies) == ["1", "2", "3"]

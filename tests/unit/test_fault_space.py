@@ -1,0 +1,288 @@
+"""Small clusters under faults: what goes wrong without each rule of the gate, and nothing with all of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, UsageError
+from harness.explore import cases as cases_module
+from harness.explore.cases import PROPOSALS, cases
+from harness.explore.cli import explore as command
+from harness.explore.fault_cases import ISR_GATE, ISR_GATE_MARKERS, FaultCase, fault_cases
+from harness.plan.catalog import Anomaly
+from harness.targets import SIM_KAFKA
+from models.exhaustive import Explored, explore
+from models.fast_walk import fast_walk
+from models.faults import rules as by
+from models.faults.space import FaultSpace
+from models.faults.state import FaultBound
+from models.invariants import LOST_VALUE
+from models.state_space import Bound
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+PLENTY = 1_000_000
+KAFKAS = frozenset(by.KAFKAS_RULES)
+GATE = KAFKAS | frozenset(by.GATE_RULES)
+DIVERGES = Anomaly.TOMBSTONE_DIVERGENCE
+REMOVED = "time passes; 1 cleans"
+
+
+def bound(
+    *faults: str, elections: int = 0, rules: Collection[str] = GATE, waits: str = by.ALL_WAITS, **more: Any
+) -> FaultBound:
+    return FaultBound(faults=frozenset(faults), elections=elections, rules=frozenset(rules), waits=waits, **more)
+
+
+def name(of: FaultBound) -> str:
+    return "+".join([*sorted(of.faults), of.waits, str(of.brokers)])
+
+
+def walked(of: FaultBound, *, symmetric: bool = True) -> Explored:
+    found = fast_walk(FaultSpace(of, symmetric=symmetric), most_states=PLENTY)
+    assert found.is_whole
+    return found
+
+
+def by_state(of: FaultBound) -> Explored:
+    space = FaultSpace(of)
+    return explore(space.start, space.following, space.wrong, most_states=PLENTY)
+
+
+def ways(found: Explored) -> dict[str, str]:
+    return {str(name): "; ".join(steps) for name, steps in found.wrong.items()}
+
+
+NEEDED = {
+    by.NOT_IN_SYNC: (
+        bound(by.OUTAGE), 1_023, 1_357,
+        f"p puts K; 2 leaves; p deletes K; 1 cleans; {REMOVED}; 2 returns",
+    ),
+    by.ADDING_COUNTS: (
+        bound(by.RELAY), 2_902, 6_643,
+        f"p puts K; p deletes K; 4 is added; 4 copies a batch; 1 cleans; {REMOVED}; 4 joins",
+    ),
+    by.IMAGE_AGE: (
+        bound(by.OUTAGE, by.ISOLATED, elections=1), 12_868, 13_193,
+        ("p puts K; 3 is cut off from the controller; 2 leaves; p deletes K; 3 cleans; time passes; 3 cleans; "
+        "3 is reconnected; 3 leads; 2 returns"),
+    ),
+    by.ADDED_BEGINS_EMPTY: (
+        bound(by.OUTAGE, by.REASSIGN), 2_659, 3_173,
+        f"p puts K; 2 leaves; p deletes K; 2 is unassigned; 1 cleans; {REMOVED}; 2 is assigned again; 2 returns",
+    ),
+    by.ANEW_WITH_LEADER: (
+        bound(by.RELAY, elections=1), 8_909, 9_722,
+        "p puts K; p deletes K; 2 cleans; time passes; 2 cleans; 4 is added; 4 copies a batch; 2 leads; 4 joins",
+    ),
+    by.BELOW_HIGH_WATERMARK: (
+        bound(by.LAG), 1_809, 2_465,
+        f"p puts K; 2 lags; p deletes K; 1 cleans; {REMOVED}; 2 catches up",
+    ),
+    by.FIRST_COPY_ON_DISK: (
+        bound(by.DISK, by.RESTART, elections=1), 3_292, 3_371,
+        ("p puts K; p deletes K; 3 cleans; time passes; 3 cleans; 2 loses its disk; 2 copies a batch; 2 restarts; "
+        "3 leads; 2 returns"),
+    ),
+    by.ANEW_AFTER_LOSS: (
+        bound(by.POWER), 1_583, 1_034,
+        f"p puts K; p deletes K; 1 cleans; {REMOVED}; 2 loses power, and its log from 1 on; 2 returns",
+    ),
+    by.ANEW_AFTER_TRUNCATION: (
+        bound(by.OUTAGE, by.LATE, by.UNCLEAN), 21_547, 22_288,
+        "p puts K; 1's image is late; 2 leaves; p puts K; 1 cleans; 2 leads uncleanly; 1 returns",
+    ),
+}  # fmt: skip
+"""By rule: a cluster, its states with and without the rule, and without it the shortest way to a value that comes back.
+
+The last one loses a value instead.
+"""
+
+
+@pytest.mark.parametrize("rule", NEEDED)
+def test_each_rule_of_the_gate_is_needed(rule: str) -> None:
+    of, states, states_without, way = NEEDED[rule]
+    found, without = walked(of), walked(replace(of, rules=of.rules - {rule}))
+    assert (found.states, found.wrong) == (states, {})
+    anomaly = LOST_VALUE if rule == by.ANEW_AFTER_TRUNCATION else DIVERGES
+    assert (without.states, ways(without)) == (states_without, {anomaly: way})
+
+
+def test_every_rule_that_the_gate_has_is_walked() -> None:
+    assert set(NEEDED) == GATE
+
+
+OVERWRITTEN = "p puts K; 2 leaves; p puts K; 1 cleans; 2 leads uncleanly; 1 returns"
+
+
+def test_an_unclean_election_loses_values_where_superseded_records_do_not_wait() -> None:
+    """Nobody has deleted anything: the value that was superseded is gone, and the truncation removes the later one."""
+    of = bound(by.OUTAGE, by.UNCLEAN)
+    assert walked(of).wrong == {}
+    without = GATE - {by.ANEW_AFTER_TRUNCATION}
+    for waits, rules in ((by.NOTHING_WAITS, KAFKAS), (by.REMOVALS_WAIT, without), (by.COORDINATED, KAFKAS)):
+        found = walked(replace(of, waits=waits, rules=rules))
+        assert ways(found)[LOST_VALUE] == OVERWRITTEN
+        closed = walked(replace(of, waits=waits, rules=rules | {by.ANEW_AFTER_TRUNCATION}))
+        assert LOST_VALUE not in closed.wrong
+
+
+def test_the_last_member_of_the_isr_that_loses_power_loses_values_of_others() -> None:
+    of = bound(by.POWER, by.UNCLEAN)
+    way = "p puts K; p puts K; 1 cleans; 2 loses power, and its log from 1 on; 2 leads uncleanly; 1 returns"
+    assert ways(walked(replace(of, rules=GATE - {by.ANEW_AFTER_TRUNCATION}))) == {LOST_VALUE: way}
+    assert walked(of).wrong == {}
+
+
+@pytest.mark.parametrize("waits", [by.ALL_WAITS, by.REMOVALS_WAIT])
+@pytest.mark.parametrize("brokers", [3, 4])
+@pytest.mark.parametrize(
+    "faults",
+    [
+        (by.OUTAGE, by.ISOLATED),
+        (by.LAG,),
+        (by.RELAY,),
+        (by.OUTAGE, by.REASSIGN),
+        (by.DISK, by.RESTART),
+        (by.POWER, by.UNCLEAN),
+        (by.OUTAGE, by.UNCLEAN),
+    ],
+    ids="+".join,
+)
+def test_nothing_goes_wrong_with_every_rule(faults: tuple[str, ...], brokers: int, waits: str) -> None:
+    assert walked(bound(*faults, elections=1, waits=waits, brokers=brokers)).wrong == {}
+
+
+def test_coordination_needs_no_synced_tail_and_lets_an_old_log_in() -> None:
+    """What every replica's cleaner has passed is on every disk (``Cleaner.cleanSegments``)."""
+    of = bound(by.POWER, rules=KAFKAS, waits=by.COORDINATED)
+    assert walked(of).wrong == {}
+    assert walked(replace(of, faults=frozenset({by.RELAY}), elections=1)).wrong == {}
+    assert list(walked(replace(of, faults=frozenset({by.OUTAGE, by.REASSIGN}))).wrong) == [DIVERGES]
+
+
+LIVENESS = {by.NOTHING_WAITS: (True, True), by.ALL_WAITS: (False, False), by.REMOVALS_WAIT: (True, False),
+            by.COORDINATED: (True, False)}  # fmt: skip
+"""By what waits: whether a value that is superseded while a replica is away ever goes, and whether a tombstone does."""
+
+
+@pytest.mark.parametrize("waits", LIVENESS)
+def test_what_is_removed_while_a_replica_never_comes_back(waits: str) -> None:
+    space = FaultSpace(bound(by.OUTAGE, waits=waits))
+    gone = {"value": False, "tombstone": False}
+
+    def noted(state: Any) -> list[str]:
+        wrote = space.clients[state.clients].truth.wrote
+        # Both records come after broker 2 has left: its own log is empty.
+        if state.away and len(wrote) == 2 and not list(space.replicas[state.replica(2)].batches()):
+            kept = {one.offset for batch in space.replicas[state.replica(1)].batches() for one in batch.records}
+            gone["value"] |= 0 not in kept
+            gone["tombstone"] |= wrote[1].deletes and 1 not in kept
+        return []
+
+    explore(space.start, space.following, noted, most_states=PLENTY)
+    assert (gone["value"], gone["tombstone"]) == LIVENESS[waits]
+
+
+BOUNDS = [
+    bound(by.OUTAGE, by.LATE, elections=1),
+    bound(by.OUTAGE, by.ISOLATED, by.UNCLEAN, waits=by.REMOVALS_WAIT),
+    bound(by.LAG, elections=1, rules=GATE - {by.BELOW_HIGH_WATERMARK}),
+    bound(by.DISK, by.RESTART, elections=1),
+    bound(by.POWER, by.UNCLEAN),
+    bound(by.RELAY, elections=1),
+    bound(by.OUTAGE, by.REASSIGN, rules=KAFKAS, waits=by.COORDINATED),
+    bound(by.POWER, clients=Bound(writes=0, transactions=1)),
+]
+
+
+@pytest.mark.parametrize("of", BOUNDS, ids=name)
+def test_compiled_loops_walk_the_same(of: FaultBound) -> None:
+    assert walked(of, symmetric=False) == by_state(of)
+
+
+@pytest.mark.parametrize("of", [replace(BOUNDS[0], brokers=4), *BOUNDS[1:6]], ids=name)
+def test_brokers_that_change_names_leave_nothing_out(of: FaultBound) -> None:
+    few, whole = walked(of), walked(of, symmetric=False)
+    assert few.states <= whole.states
+    assert {one: len(way) for one, way in few.wrong.items()} == {one: len(way) for one, way in whole.wrong.items()}
+    assert few.depth == whole.depth
+
+
+def test_a_shortest_way_can_be_gone_under_the_names_of_its_brokers() -> None:
+    space = FaultSpace(replace(NEEDED[by.ANEW_WITH_LEADER][0], rules=KAFKAS))
+    state = space.start
+    steps = NEEDED[by.ANEW_WITH_LEADER][3].split("; ")
+    for step in steps[:-1]:
+        state = dict(space.following(state))[step]
+        assert not list(space.wrong(state))
+    assert list(space.wrong(dict(space.following(state))[steps[-1]])) == [DIVERGES]
+
+
+def test_elections_that_lose_records_take_plain_writes() -> None:
+    with pytest.raises(ValueError, match="plain writes only"):
+        FaultSpace(bound(by.OUTAGE, by.UNCLEAN, clients=Bound(writes=1, transactions=1)))
+
+
+# The command.
+
+
+def chosen(*with_: str, without: tuple[str, ...] = (), faults: bool = False) -> list[FaultCase]:
+    return [
+        case for case in cases(SIM_KAFKA, with_=with_, without=without, faults=faults) if isinstance(case, FaultCase)
+    ]
+
+
+def test_cases_under_faults() -> None:
+    gated = chosen(ISR_GATE)
+    assert {case.bound.rules for case in gated} == {GATE}
+    assert {case.bound.brokers for case in gated} == {3, 4}
+    assert {fault for case in gated for fault in case.bound.faults} == set(by.FAULTS)
+    assert len({case.title for case in gated}) == len(gated)
+    assert gated[1].title == "3 brokers, 2 plain writes, 1 election, lag"
+    assert gated[-1].title == "3 brokers, 1 plain write, 1 transaction, 0 elections, outage, late-metadata"
+    (rules,) = {case.bound.rules for case in chosen(ISR_GATE_MARKERS, without=(by.IMAGE_AGE,))}
+    assert rules == GATE - {by.IMAGE_AGE}
+    (rules,) = {case.bound.rules for case in chosen("coordinated", by.ANEW_AFTER_TRUNCATION)}
+    assert rules == KAFKAS | {by.ANEW_AFTER_TRUNCATION}
+    assert {case.bound.waits for case in chosen(ISR_GATE_MARKERS)} == {by.REMOVALS_WAIT}
+    assert {(case.bound.waits, case.bound.rules) for case in chosen(faults=True)} == {(by.NOTHING_WAITS, KAFKAS)}
+    assert {case.bound.waits for case in chosen("coordinated", faults=True)} == {by.COORDINATED}
+    assert not chosen("coordinated")
+    assert set(by.FURTHER_RULES) < set(PROPOSALS[SIM_KAFKA])
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--with", ISR_GATE, "--with", "gate"], "--with gate: it is not modelled under faults"),
+        (["--with", ISR_GATE, "--with", "coordinated"], "one of them at a time"),
+        (["--with", ISR_GATE, "--with", by.ANEW_AFTER_LOSS], "isr-gate has this rule"),
+        (["--with", ISR_GATE, "--without", "image-aged"], "did you mean image-age"),
+        (["--faults", "--without", "image-age"], "no rule 'image-age'"),
+        (["--faults", "--groups"], "--faults: leave out --groups"),
+        (["--with", ISR_GATE, "--groups"], "leave out --with isr-gate"),
+        (["--faults", "--runs", "3"], "--faults is for walks: leave out --runs"),
+        (["--with", ISR_GATE, "--runs", "3"], "has no random runs: leave out --runs"),
+    ],
+)
+def test_options_that_do_not_go_together(options: list[str], says: str) -> None:
+    ran = CliRunner().invoke(command, ["--target", SIM_KAFKA, *options], standalone_mode=False)
+    assert isinstance(ran.exception, UsageError)
+    assert says in str(ran.exception)
+
+
+def test_the_command_tells_the_way_of_each_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cases_module, "fault_cases", lambda *given: fault_cases(*given)[:2])
+    asked = ["--target", SIM_KAFKA, "--with", ISR_GATE, "--processes", "2"]
+    ran = CliRunner().invoke(command, asked, standalone_mode=False)
+    assert ran.return_value == EXIT_CLEAN
+    ran = CliRunner().invoke(command, [*asked, "--without", by.NOT_IN_SYNC], standalone_mode=False)
+    assert ran.return_value == EXIT_ANOMALY
+    assert f"{DIVERGES} (3 brokers, 2 plain writes, 1 election, outage) in 7 steps: p puts K; 2 leaves" in ran.stdout
+    assert f"{DIVERGES} (3 brokers, 2 plain writes, 1 election, lag) in 8 steps: p puts K; 2 lags" in ran.stdout

@@ -1,0 +1,57 @@
+"""Commits of librdkafka while the coordinator of a group moves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from harness.clients import ClientError, librdkafka
+
+ORDERS = ("orders", 0)
+
+
+@dataclass
+class Coordinator:
+    """A stand-in of ``confluent_kafka.Consumer``: answers commits with these codes, and then accepts them."""
+
+    codes: list[int]
+    committed: list[int] = field(default_factory=list)
+    polled: int = 0
+
+    def commit(self, offsets: list[Any], *, asynchronous: bool) -> None:
+        assert not asynchronous
+        if self.codes:
+            raise KafkaException(KafkaError(self.codes.pop(0)))
+        self.committed += [one.offset for one in offsets]
+
+    def poll(self, _timeout_s: float) -> None:
+        self.polled += 1
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def commit(monkeypatch: pytest.MonkeyPatch, *codes: int) -> Coordinator:
+    coordinator = Coordinator(list(codes))
+    monkeypatch.setattr(librdkafka, "Consumer", lambda _config: coordinator)
+    librdkafka.LibrdkafkaGroups("127.0.0.1:9", {}).commit("g", {ORDERS: 60})
+    return coordinator
+
+
+def test_a_commit_goes_on_until_the_coordinator_has_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    moved = commit(monkeypatch, KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
+    assert (moved.committed, moved.polled) == ([60], 2)
+
+
+def test_another_error_is_an_error_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ClientError, match="ILLEGAL_GENERATION"):
+        commit(monkeypatch, KafkaError.ILLEGAL_GENERATION)
+
+
+def test_a_coordinator_that_never_comes_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(librdkafka, "OPERATION_TIMEOUT_S", -1.0)
+    with pytest.raises(ClientError, match="NOT_COORDINATOR"):
+        commit(monkeypatch, KafkaError.NOT_COORDINATOR)

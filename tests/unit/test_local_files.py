@@ -1,0 +1,107 @@
+"""The data folders of running brokers: who is killed with what lying there, and what a power failure leaves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.errors import HarnessError
+from harness.gate.build import Agent
+from harness.runtimes import local_files
+from harness.runtimes.local_files import LocalFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SUFFIXES = (".cleaned", ".swap")
+CLEANED = "t-0/00000000000000000000.log.cleaned"
+AGENT = Agent(Path("notes.jar"), "0" * 64)
+
+
+def _write(path: Path, size_bytes: int) -> None:
+    path.write_bytes(bytes(size_bytes))
+
+
+@dataclass
+class Processes:
+    """``on_pause`` and ``on_kill``: what changes on disk then."""
+
+    done: list[str] = field(default_factory=list)
+    on_pause: Callable[[], None] = lambda: None
+    on_kill: Callable[[], None] = lambda: None
+
+    def kill(self, broker: int) -> None:
+        self.done.append(f"kill {broker}")
+        self.on_kill()
+
+    def pause(self, broker: int) -> None:
+        self.done.append(f"pause {broker}")
+        self.on_pause()
+
+    def resume(self, broker: int) -> None:
+        self.done.append(f"resume {broker}")
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(local_files, "WATCH_S", 0.01)
+    for folder in ("t-0", "__cluster_metadata-0"):
+        (tmp_path / "data" / folder).mkdir(parents=True)
+    (tmp_path / "data" / "meta.properties").write_bytes(bytes(3))
+    (tmp_path / "data" / "__cluster_metadata-0" / "a.checkpoint.swap").write_bytes(b"x")
+    return tmp_path / "data"
+
+
+def test_a_broker_is_killed_while_such_a_file_lies_there(data: Path) -> None:
+    processes = Processes()
+    (data / CLEANED).write_bytes(bytes(12))
+    found = LocalFiles(processes, lambda _: data).kill_with_files(2, SUFFIXES)
+    assert (found, processes.done) == ({CLEANED: 12}, ["pause 2", "kill 2"])
+
+
+def test_a_broker_lives_on_where_there_is_none(data: Path) -> None:
+    processes = Processes()
+    assert LocalFiles(processes, lambda _: data).kill_with_files(2, SUFFIXES) == {}
+    assert processes.done == []
+
+
+def test_a_broker_whose_file_vanishes_before_it_is_frozen_lives_on(data: Path) -> None:
+    processes = Processes(on_pause=(data / CLEANED).unlink)
+    (data / CLEANED).write_bytes(bytes(12))
+    assert LocalFiles(processes, lambda _: data).kill_with_files(2, SUFFIXES) == {}
+    assert processes.done == ["pause 2", "resume 2"]
+
+
+def test_what_was_not_synced_is_gone_and_what_is_left_is_on_disk(data: Path) -> None:
+    processes = Processes(on_kill=partial(_write, data / "t-0" / "late", 4))
+    subject = LocalFiles(processes, lambda _: data, AGENT)
+    subject.begin_notes([2])
+    log = data / "t-0" / "00000000000000000000.log"
+    _write(log, 12)
+    with (data.parent / "synced").open("a") as notes:
+        notes.write("sync\t5\tt-0/00000000000000000000.log\n")
+    assert [one.file for one in subject.unsynced(2)] == ["t-0/00000000000000000000.log"]
+    cuts = subject.cut_power(2)
+    assert [(one.file, one.from_bytes, one.to_bytes) for one in cuts] == [
+        ("t-0/00000000000000000000.log", 12, 5),
+        ("t-0/late", 4, 0),
+    ]
+    assert (log.stat().st_size, (data / "meta.properties").stat().st_size, processes.done) == (5, 3, ["kill 2"])
+    assert subject.unsynced(2) == []
+
+
+def test_only_brokers_with_the_agent_note_what_they_sync(data: Path) -> None:
+    subject = LocalFiles(Processes(), lambda _: data)
+    subject.begin_notes([2])
+    assert subject.flags(2) == []
+    assert not (data.parent / "synced").exists()
+    for act in (subject.unsynced, subject.cut_power):
+        with pytest.raises(HarnessError, match="were not started as brokers that note what they sync to disk"):
+            act(2)
+    assert LocalFiles(Processes(), lambda _: data, AGENT).flags(2) == [
+        f"-javaagent:notes.jar={data.parent}/synced={data}"
+    ]

@@ -1,0 +1,175 @@
+"""What a power failure takes from a broker's files: literal notes of syncs, and files that are cut to them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.brokers.segments.batches import Record
+from harness.brokers.segments.encode import encode_batch
+from harness.errors import HarnessError
+from harness.power import agent
+from harness.power.cut import Cut, LostRecords, cut, find_unsynced
+from harness.power.sync_log import read_synced
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LOG = "t-0/00000000000000000007.log"
+
+
+@pytest.mark.parametrize(
+    ("notes", "expected"),
+    [
+        ("", {}),
+        ("sync 10 t-0/a|sync 25 t-0/a", {"t-0/a": 25}),
+        ("sync 25 a|sync 10 a", {"a": 25}),
+        ("sync 25 a|truncate 10 a", {"a": 10}),
+        ("sync 25 a|truncate 90 a", {"a": 25}),
+        ("truncate 10 a", {}),
+        ("sync 25 a|truncate 10 a|sync 12 a", {"a": 12}),
+        ("sync 25 a|remove a", {}),
+        ("remove a", {}),
+        ("sync 8 a.tmp|rename a.tmp a", {"a": 8}),
+        ("sync 9 a|sync 8 a.tmp|rename a.tmp a", {"a": 8}),
+        ("sync 9 a|rename a.tmp a", {}),
+        (
+            "sync 1 t-0/a|sync 2 t-0/b|sync 3 t-01/a|rename t-0 t-0.gone",
+            {"t-0.gone/a": 1, "t-0.gone/b": 2, "t-01/a": 3},
+        ),
+        ("sync 5 a.cleaned|rename a.cleaned a.swap|rename a a.deleted|rename a.swap a|remove a.deleted", {"a": 5}),
+        ("sync 0 a", {"a": 0}),
+    ],
+    ids=lambda one: one if isinstance(one, str) else "",
+)
+def test_notes_give_what_is_on_disk(notes: str, expected: dict[str, int]) -> None:
+    text = "".join("\t".join(note.split(" ")) + "\n" for note in notes.split("|") if note)
+    assert read_synced(text) == expected
+    assert read_synced(f"{text}sync\t99\tt-0") == expected, "a line that was not written whole"
+
+
+@pytest.mark.parametrize("line", ["written\t3\ta", "sync\tmuch\ta", "sync\t3", "rename\ta", ""])
+def test_what_is_no_note_is_refused(line: str) -> None:
+    with pytest.raises(HarnessError, match="have a wrong line 2"):
+        read_synced(f"sync\t3\ta\n{line}\n")
+
+
+def batch(offset: int, records: int = 1) -> bytes:
+    held = [Record(offset + n, 0, b"k", b"value", ()) for n in range(records)]
+    return encode_batch(base_offset=offset, records=held)
+
+
+def write(data: Path, files: dict[str, bytes]) -> None:
+    for name, content in files.items():
+        (data / name).parent.mkdir(parents=True, exist_ok=True)
+        (data / name).write_bytes(content)
+
+
+def sizes(data: Path) -> dict[str, int]:
+    return {path.relative_to(data).as_posix(): path.stat().st_size for path in data.rglob("*") if path.is_file()}
+
+
+def test_files_are_cut_to_what_was_synced(tmp_path: Path) -> None:
+    first, second, third = batch(7), batch(8, 3), batch(11, 2)
+    write(
+        tmp_path,
+        {
+            LOG: first + second + third,
+            "t-0/00000000000000000000.log": batch(0, 7),
+            "t-0/00000000000000000007.txnindex": bytes(68),
+            "t-0/00000000000000000007.snapshot": b"never synced",
+            "checkpoint": b"shorter than what was synced",
+        },
+    )
+    synced = {
+        LOG: len(first),
+        "t-0/00000000000000000000.log": len(batch(0, 7)),
+        "t-0/00000000000000000007.txnindex": 34,
+        "checkpoint": 1000,
+    }
+    size = len(first + second + third)
+    expected = [
+        Cut(LOG, size, len(first), LostRecords("t", 0, 8, 12, 5)),
+        Cut("t-0/00000000000000000007.snapshot", 12, 0),
+        Cut("t-0/00000000000000000007.txnindex", 68, 34),
+    ]
+    assert list(find_unsynced(tmp_path, synced)) == expected
+    before = sizes(tmp_path)
+    assert cut(tmp_path, synced) == expected
+    assert sizes(tmp_path) == before | {one.file: one.to_bytes for one in expected}
+    assert (tmp_path / LOG).read_bytes() == first
+    assert cut(tmp_path, synced) == []
+
+
+@pytest.mark.parametrize(
+    ("to_bytes", "lost"),
+    [
+        (len(batch(7)), (8, 10, 3)),
+        (len(batch(7)) + 1, (8, 10, 3)),
+        (len(batch(7)) - 1, (7, 10, 4)),
+        (0, (7, 10, 4)),
+    ],
+    ids=["at its end", "in the next", "in the first", "never"],
+)
+def test_a_batch_that_is_cut_is_lost(to_bytes: int, lost: tuple[int, int, int], tmp_path: Path) -> None:
+    first, second = batch(7), batch(8, 3)
+    write(tmp_path, {LOG: first + second})
+    (one,) = cut(tmp_path, {LOG: to_bytes})
+    assert one.lost == LostRecords("t", 0, *lost)
+    assert one.as_json() == {
+        "file": LOG, "from_bytes": len(first + second), "to_bytes": to_bytes,
+        "topic": "t", "partition": 0, "first_offset": lost[0], "last_offset": lost[1], "records": lost[2],
+    }  # fmt: skip
+
+
+def test_a_segment_that_was_never_synced_is_lost_before_the_next_one(tmp_path: Path) -> None:
+    following = "t-0/00000000000000000010.log"
+    others = {"t-0/00000000000000000000.log": batch(0), "t-1/00000000000000000008.log": batch(8)}
+    write(tmp_path, {LOG: batch(7, 3), following: b"", f"{LOG}.deleted": b"", **others})
+    (one,) = cut(tmp_path, {**{name: len(content) for name, content in others.items()}, following: 0})
+    assert one.lost == LostRecords("t", 0, 7, 9, 3, next_segment=10)
+    assert one.as_json()["next_segment"] == 10
+
+
+def test_an_append_that_is_under_way_has_no_record_yet(tmp_path: Path) -> None:
+    write(tmp_path, {LOG: batch(7) + batch(8)[:-1]})
+    (one,) = find_unsynced(tmp_path, {LOG: len(batch(7))})
+    assert (one.lost, one.from_bytes) == (None, len(batch(7) + batch(8)) - 1)
+
+
+def test_what_stays(tmp_path: Path) -> None:
+    stays = {
+        "__cluster_metadata-0/00000000000000000000.log": batch(0),
+        "t-0/00000000000000000007.index": bytes(10),
+        "t-0/00000000000000000007.timeindex": bytes(10),
+        "t-0/00000000000000000007.index.cleaned": bytes(10),
+        "t-0/00000000000000000007.timeindex.deleted": bytes(10),
+    }
+    write(tmp_path, stays)
+    assert cut(tmp_path, {}) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "partition"),
+    [
+        (LOG, ("t", 0)),
+        (f"{LOG}.swap", ("t", 0)),
+        (f"{LOG}.cleaned", None),
+        (f"{LOG}.deleted", None),
+        ("t-0.f00-delete/00000000000000000007.log", None),
+        ("a-topic-12/00000000000000000007.log", ("a-topic", 12)),
+    ],
+)
+def test_only_what_a_broker_loads_has_records(file: str, partition: tuple[str, int] | None, tmp_path: Path) -> None:
+    write(tmp_path, {file: batch(7)})
+    (one,) = cut(tmp_path, {})
+    assert (one.lost and one.lost.topic_partition) == partition
+
+
+def test_notes_begin_with_what_is_there(tmp_path: Path) -> None:
+    data, log = tmp_path / "data", tmp_path / "synced"
+    write(data, {LOG: batch(7), "meta.properties": b"version=1\n"})
+    log.write_text("sync\t99\tgone\n")
+    agent.begin(log, data)
+    assert read_synced(log.read_text()) == sizes(data)

@@ -1,0 +1,187 @@
+"""Pages of soaks: what is read of a round, and what its pictures show."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from soaked import COMMITS, KILL, START, TOPIC, T, play_steps, put
+
+from harness.errors import UsageError
+from harness.report.rounds import draw_round, lags, unstable
+from harness.report.site import write_site
+from harness.report.soak_pages import replay_command, write_pages
+from harness.report.soaks import FaultSpan, Operation, read_round, read_soak, stored_soaks
+from harness.run_folder.store import HISTORY, OFFSETS, REPORT, ROUND, SOAK_STATE, VERDICT, WHOLE_HISTORY
+from harness.soak.round import write_round
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FINDING = {
+    "anomaly": "stuck-lso", "broker": 2, "topic": TOPIC, "partition": 0, "explanation": "<b>frozen</b>", "witness": {},
+}  # fmt: skip
+ROW = {
+    "name": "soak-1", "seed": 7, "verdict": "anomaly", "reason": "a reason", "operations": 3, "faults": [],
+    "findings": {"stuck-lso": 1}, "unexplained": 0, "audit": None,
+}  # fmt: skip
+STATE = {
+    "verdict": "anomaly", "reason": "a reason", "target": "sim-kafka", "seed": 7, "minutes": 1.0, "gate": False,
+    "not_drawn": {"ring": "takes five brokers"}, "took_s": 12.0, "audit": {"diverged": 1},
+    "rounds": [ROW, {**ROW, "name": "soak-2", "verdict": "clean", "findings": {}}],
+}  # fmt: skip
+
+
+def written_soak(results: Path) -> Path:
+    """Return the folder of a soak with a round that is kept, and one that is not."""
+    soak = results / "sim-kafka" / "soak" / "2026-11-25T00-00-00Z-0000"
+    played = play_steps(soak / "soak-1", (1.0, put(T)), (2.0, KILL), (8.0, START), (9.0, COMMITS))
+    assert played.failure is None
+    write_round(soak / "soak-1" / ROUND, played)
+    verdict = {"verdict": "anomaly", "reason": "a reason", "seed": 7, "findings": [FINDING], "unexplained": []}
+    (soak / "soak-1" / VERDICT).write_text(json.dumps(verdict))
+    (soak / SOAK_STATE).write_text(json.dumps(STATE))
+    return soak
+
+
+def event(at_ms: int, kind: str, f: str, op: int, process: str = "t", **more: Any) -> dict[str, Any]:
+    return {"type": kind, "time_ms": at_ms, "f": f, "op": op, "process": process, **more}
+
+
+def written_round(
+    folder: Path, events: list[dict[str, Any]], samples: list[dict[str, Any]], name: str = HISTORY
+) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text("".join(f"{json.dumps(one)}\n" for one in events))
+    (folder / OFFSETS).write_text("".join(f"{json.dumps(one)}\n" for one in samples))
+    (folder / ROUND).write_text("{}")
+    (folder / VERDICT).write_text('{"verdict": "clean"}')
+    return folder
+
+
+EVENTS = [
+    event(1000, "invoke", "produce", 1),
+    event(1250, "ok", "produce", 1),
+    event(2000, "invoke", "inject kill", 2, "nemesis", brokers=[2]),
+    event(2100, "ok", "inject kill", 2, "nemesis", brokers=[2]),
+    event(2200, "invoke", "commit", 3),
+    event(2500, "invoke", "inject slow", 4, "nemesis", brokers=[1]),
+    event(5200, "info", "commit", 3),
+    event(6000, "invoke", "heal kill", 5, "nemesis", brokers=[2]),
+    event(6100, "info", "heal kill", 5, "nemesis", brokers=[2]),
+    event(6200, "invoke", "heal kill", 6, "nemesis", brokers=[2]),
+    event(6400, "ok", "heal kill", 6, "nemesis", brokers=[2]),
+]
+SAMPLES = [
+    {"time_ms": 1000, "broker": 1, "replicas": {"t-0": [4, 4, 2]}},
+    {"time_ms": 1500, "broker": 2, "replicas": {"t-0": [3, 3, 3]}},
+    {"time_ms": 3000, "broker": 1, "replicas": {"t-0": [9, 9, 9]}},
+]
+
+
+def test_operations_have_their_latency_and_faults_last_until_their_end_is_done(tmp_path: Path) -> None:
+    one = read_round(written_round(tmp_path, EVENTS, SAMPLES))
+    assert one.operations == [Operation("produce", "ok", 0.25, 0.25), Operation("commit", "info", 4.2, 3.0)]
+    assert one.faults == [FaultSpan("kill", 2, 1.0, 5.4), FaultSpan("slow", 1, 1.5, None)]
+    assert one.ends_s == pytest.approx(5.4)
+
+
+def test_the_whole_history_is_read_where_there_is_one(tmp_path: Path) -> None:
+    written_round(tmp_path, EVENTS, SAMPLES)
+    assert len(read_round(written_round(tmp_path, EVENTS[:2], SAMPLES, WHOLE_HISTORY)).operations) == 1
+
+
+def test_a_replica_lags_behind_the_longest_and_unstable_offsets_are_below_its_own_high_watermark(
+    tmp_path: Path,
+) -> None:
+    one = read_round(written_round(tmp_path, EVENTS, SAMPLES))
+    assert lags(one, 1) == [([0.0, 0.5, 2.0], [0.0, 0.0, 0.0])]
+    assert lags(one, 2) == [([0.0, 0.5, 2.0], [4.0, 1.0, 6.0])]
+    assert unstable(one, 1) == [([0.0, 2.0], [2.0, 0.0])]
+    assert unstable(one, 2) == [([0.5], [0.0])]
+
+
+def test_pictures_name_operations_brokers_and_faults(tmp_path: Path) -> None:
+    drawn = draw_round(read_round(written_round(tmp_path, EVENTS, SAMPLES)))
+    for svg, words in {
+        drawn.rates: ("produce (1/s)", "commit (1/s)", "info", "slow", "kill"),
+        drawn.latencies: ("commit (s)", "median", "99 %"),
+        drawn.lags: ("broker 1 (offsets)", "broker 2 (offsets)"),
+        drawn.unstable: ("broker 1 (offsets)",),
+    }.items():
+        assert svg.startswith("<svg")
+        assert all(word in svg for word in words)
+
+
+def test_a_round_without_samples_has_no_picture_of_replicas(tmp_path: Path) -> None:
+    folder = written_round(tmp_path, EVENTS, [])
+    (folder / OFFSETS).unlink()
+    drawn = draw_round(read_round(folder))
+    assert drawn.rates
+    assert (drawn.lags, drawn.unstable) == ("", "")
+
+
+def test_a_played_round_has_the_offsets_of_every_replica_until_it_settles(tmp_path: Path) -> None:
+    soak = written_soak(tmp_path)
+    one = read_round(soak / "soak-1")
+    assert list(one.replicas) == [1, 2, 3]
+    ends = {offsets.log_end[-1] for places in one.replicas.values() for offsets in places.values()}
+    assert len(ends) == 1
+    assert ends.pop() > 2
+    assert [(span.fault, span.broker) for span in one.faults] == [("kill", 2)]
+    (killed,) = lags(one, 2)
+    assert max(killed[1]) > 0
+    assert killed[1][-1] == 0
+
+
+def test_a_soak_has_a_page_and_each_kept_round_has_one(tmp_path: Path) -> None:
+    soak = written_soak(tmp_path)
+    assert write_pages(soak, "soak-2") is None
+    assert f'href="soak-1/{REPORT}"' not in (soak / REPORT).read_text()
+    assert write_pages(soak, "soak-1") is None
+    assert f'href="soak-1/{REPORT}"' in (soak / REPORT).read_text()
+    text = (soak / "soak-1" / REPORT).read_text()
+    assert text.count("<svg") == 4
+    assert "&lt;b&gt;frozen&lt;/b&gt;" in text
+    assert f'href="../{REPORT}"' in text
+    assert not (soak / "soak-2").exists()
+
+
+def test_a_damaged_round_has_no_page_and_the_reason_is_named(tmp_path: Path) -> None:
+    soak = written_soak(tmp_path)
+    (soak / "soak-1" / ROUND).write_text("no JSON")
+    problem = write_pages(soak, "soak-1")
+    assert problem is not None
+    assert problem.startswith("soak-1 has no page: JSONDecodeError")
+
+
+def test_the_command_plays_the_round_again(tmp_path: Path) -> None:
+    soak = written_soak(tmp_path)
+    stored = read_soak(soak, "sim-kafka/soak/2026-11-25T00-00-00Z-0000")
+    assert replay_command(stored, read_round(soak / "soak-1")) == (
+        "harness soak --target sim-kafka --schedule"
+        " results/sim-kafka/soak/2026-11-25T00-00-00Z-0000/soak-1/round.json --seed 7 --rounds 1"
+    )
+
+
+def test_the_site_has_soaks_and_names_those_that_cannot_be_read(tmp_path: Path) -> None:
+    soak = written_soak(tmp_path / "results")
+    damaged = soak.with_name("2026-11-25T00-00-00Z-0001")
+    damaged.mkdir()
+    (damaged / SOAK_STATE).write_text("{}")
+    site = write_site(tmp_path / "results", tmp_path / "out", lambda _: None)
+    assert site.runs == 0
+    assert len(site.left_out) == 1
+    assert damaged.name in site.left_out[0]
+    place = f"soaks/sim-kafka/soak/{soak.name}"
+    assert f'href="{place}/index.html"' in (tmp_path / "out" / "index.html").read_text()
+    assert 'href="soak-1.html"' in (tmp_path / "out" / place / "index.html").read_text()
+    assert 'href="../../../../index.html"' in (tmp_path / "out" / place / "index.html").read_text()
+    assert "<svg" in (tmp_path / "out" / place / "soak-1.html").read_text()
+
+
+def test_a_folder_without_runs_and_soaks_is_no_site(tmp_path: Path) -> None:
+    assert stored_soaks(tmp_path) == ([], [])
+    with pytest.raises(UsageError, match="no run with a verdict"):
+        write_site(tmp_path, tmp_path / "out", lambda _: None)

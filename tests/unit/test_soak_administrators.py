@@ -1,0 +1,145 @@
+"""What administrators of a round do on a fake cluster: faults end whatever keeps them from it, and topics are there."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import pytest
+from fakes.admin import DelayedAdmin
+from fakes.clock import TickingClock
+from fakes.observer import FakeObserver
+from fakes.runtime import FakeRuntime
+
+from harness.brokers.protocol.admin import PartitionState
+from harness.cluster.cluster import Cluster
+from harness.errors import HarnessError, WaitTimeoutError
+from harness.plan.placement import Placement
+from harness.run_folder.history import History
+from harness.soak import administrators
+from harness.soak.administrators import Administrators
+from harness.soak.faults import FAULTS
+from harness.soak.operations import Inject, RecreateTopic
+from harness.soak.plan import Plan, Topic
+from harness.systems.kafka import KafkaControl
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from harness.brokers.protocol.replica import TopicPartition
+    from harness.brokers.protocol.wire import Address
+    from nemesis.fault import NemesisContext
+
+PLACED = {("a", 0): (1, 2, 3), ("b", 0): (2, 3, 1)}
+PLAN = Plan(1, (Topic("a", 1, {}), Topic("b", 1, {})), ())
+
+
+@dataclass
+class TopicAdmin(DelayedAdmin):
+    """Topics are there from when they are created to when they are deleted; ``lost`` answers to creations are lost."""
+
+    lost: int = 0
+    calls: list[str] = field(default_factory=list)
+
+    def create_topics(self, replicas: Mapping[TopicPartition, Sequence[int]], settings: Mapping[str, str]) -> None:
+        del settings
+        (topic,) = {topic for topic, _ in replicas}
+        self.calls.append(f"create {topic}")
+        if topic in {topic for topic, _ in self.states}:
+            raise HarnessError(f"topic {topic} cannot be created: Topic '{topic}' already exists.")
+        self.states |= {tp: PartitionState(of[0], tuple(of), tuple(of)) for tp, of in replicas.items()}
+        if self.lost:
+            self.lost -= 1
+            raise HarnessError("no broker answers CreateTopicsRequest: timed out")
+
+    def delete_topic(self, topic: str) -> None:
+        self.states = {tp: state for tp, state in self.states.items() if tp[0] != topic}
+
+    def alter_topics(self, topics: Sequence[str], settings: Mapping[str, str | None]) -> None:
+        del settings
+        if unknown := set(topics) - {topic for topic, _ in self.states}:
+            raise HarnessError(f"settings of {unknown} cannot be changed: the topic does not exist")
+
+    def alter_brokers(self, settings: Mapping[str, str | None]) -> None:
+        """Every broker takes them."""
+
+    def partitions(self, topics: Sequence[str], at: Address | None = None) -> dict[TopicPartition, PartitionState]:
+        del at
+        return {tp: state for tp, state in self.states.items() if tp[0] in topics}
+
+
+@pytest.fixture
+def admins(tmp_path: Path) -> Iterator[Administrators]:
+    admin, runtime = TopicAdmin(), FakeRuntime()
+    control, observer = KafkaControl(runtime, admin), FakeObserver(admin.clock)
+    cluster = Cluster(runtime, admin, control, observer, Placement(), PLACED, admin.clock, settle_s=30)
+    with closing(History(tmp_path / "history.jsonl", TickingClock())) as history:
+        made = Administrators(PLAN, cluster, history, copy_bytes_per_s=1)
+        made.create_topics()
+        admin.calls.clear()
+        yield made
+
+
+def test_a_fault_that_cuts_off_ends_before_one_that_waits_for_an_answer(
+    admins: Administrators, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[str] = []
+
+    def lift(_: NemesisContext) -> None:
+        if "one-way" not in ended:
+            raise HarnessError("no broker answers IncrementalAlterConfigsRequest: timed out")
+        ended.append("throttle")
+
+    def reconnect(_: NemesisContext) -> None:
+        ended.append("one-way")
+
+    faults = {
+        "one-way": replace(FAULTS["one-way"], inject=lambda _: None, heal=reconnect),
+        "throttle": replace(FAULTS["throttle"], inject=lambda _: None, heal=lift),
+    }
+    monkeypatch.setattr(administrators, "FAULTS", faults)
+    for fault in ("one-way", "throttle"):
+        admins.play(Inject(fault, 2))
+    admins.heal()
+    assert ended == ["one-way", "throttle"]
+    assert not admins.active
+
+
+def test_a_fault_that_ends_with_a_change_of_every_topic_finds_them_all(admins: Administrators) -> None:
+    admin = admins.cluster.admin
+    assert isinstance(admin, TopicAdmin)
+    admins.play(Inject("throttle", 2))
+    admin.delete_topic("b")
+    admins.heal()
+    assert admin.calls == ["create b"]
+
+
+def test_what_does_not_end_is_named(admins: Administrators, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: NemesisContext) -> None:
+        raise HarnessError("it stays")
+
+    stays = replace(FAULTS["pause"], inject=lambda _: None, heal=refuse)
+    monkeypatch.setattr(administrators, "FAULTS", {"pause": stays})
+    admins.play(Inject("pause", 3))
+    with pytest.raises(WaitTimeoutError, match="every fault to end: pause on broker 3"):
+        admins.heal()
+
+
+def test_a_topic_is_created_again_although_the_answer_is_lost(admins: Administrators) -> None:
+    admin = admins.cluster.admin
+    assert isinstance(admin, TopicAdmin)
+    admin.lost = 1
+    admins.play(RecreateTopic("b"))
+    assert admin.calls == ["create b", "create b"]
+    assert admin.states.keys() == PLACED.keys()
+
+
+def test_a_topic_that_was_deleted_and_not_created_again_is_created_in_the_end(admins: Administrators) -> None:
+    admin = admins.cluster.admin
+    assert isinstance(admin, TopicAdmin)
+    assert admins.is_placed()
+    admin.delete_topic("b")
+    assert admins.is_placed()
+    assert admin.calls == ["create b"]

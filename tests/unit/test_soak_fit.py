@@ -1,0 +1,66 @@
+"""Rounds of one kind of brokers on another: what those lack is left out, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from fakes.progress import FakeProgress
+from soaked import KILL, SMALL, START, TOPIC, P, put
+
+from harness.soak.fit import fitted
+from harness.soak.operations import AlterTopic, CommitOffset, DeleteRecords, Inject, Operation, RecreateTopic, Step
+from harness.soak.plan import FEATURES, SETTINGS, Client, Shape, Topic
+from harness.soak.rig import Setup, find_setup
+from harness.soak.round import PlayedRound
+
+OF_REAL_ONES = {"cleanup.policy": "compact,delete", "compression.type": "lz4", "segment.ms": "100"}
+
+
+@pytest.fixture(scope="module")
+def simulated() -> Setup:
+    return find_setup("sim-kafka", Shape(), FakeProgress())
+
+
+def played(*operations: Operation, settings: dict[str, str] | None = None) -> PlayedRound:
+    plan = replace(
+        SMALL, topics=(Topic(TOPIC, 1, settings or {}),), clients=(P, Client("i", "java", is_idempotent=True))
+    )
+    return PlayedRound(plan, tuple(Step(1.0, one) for one in operations), "kafka-4.4")
+
+
+@pytest.mark.parametrize(
+    ("operation", "stays"),
+    [
+        (put(P), True),
+        (KILL, True),
+        (START, True),
+        (DeleteRecords(TOPIC, 0, 1), True),
+        (RecreateTopic(TOPIC), True),
+        (AlterTopic(TOPIC, "segment.ms", "300"), True),
+        (AlterTopic(TOPIC, "compression.type", "gzip"), False),
+        (Inject("power-failure", 2), False),
+        (CommitOffset("groups", "g", TOPIC, 0, 3), False),
+    ],
+    ids=str,
+)
+def test_steps_that_simulated_brokers_lack_are_left_out(simulated: Setup, operation: Operation, *, stays: bool) -> None:
+    steps = fitted(played(put(P), operation), simulated).steps
+    assert [step.operation for step in steps] == [put(P), *([operation] if stays else [])]
+
+
+def test_settings_and_producers_that_they_lack_are_left_out(simulated: Setup) -> None:
+    plan = fitted(played(settings=OF_REAL_ONES), simulated).plan
+    assert [topic.settings for topic in plan.topics] == [{"segment.ms": "100"}]
+    assert [client.is_idempotent for client in plan.clients] == [False, False]
+
+
+def test_real_topics_are_compacted_as_simulated_ones_always_are(simulated: Setup) -> None:
+    shape = replace(simulated.shape, settings=frozenset(SETTINGS), features=FEATURES)
+    real = replace(simulated, target=replace(simulated.target, system="kafka"), shape=shape)
+    assert not real.is_simulated
+    for settings, policy in (({}, "compact"), (OF_REAL_ONES, "compact,delete")):
+        (topic,) = fitted(played(settings=settings), real).plan.topics
+        assert topic.settings == {**settings, "cleanup.policy": policy}
+    commit = CommitOffset("groups", "g", TOPIC, 0, 3)
+    assert [step.operation for step in fitted(played(commit), real).steps] == [commit]

@@ -1,0 +1,82 @@
+"""What gates held of what a round exposed: outages by the controllers' log against the gates' own lines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness.brokers.segments.metadata_log import PartitionState
+from harness.gate.events import GAVE_UP, HELD, RELEASED
+from harness.soak.gate_evidence import Outage, judge_gates, outages_in, removable_of
+
+TP = ("t", 0)
+OUT = Outage(TP, 3, 10_000, 20_000, frozenset({1, 2}))
+DELETED = {TP: [11_000]}
+
+
+def events(*some: tuple[int, str, int]) -> list[dict[str, Any]]:
+    """Return events of (broker, event, time)."""
+    return [{"broker": b, "event": name, "time_ms": ms, "topic": "t", "partition": 0} for b, name, ms in some]
+
+
+def of(broker: int, since: int = 12_000, until: int = 20_100) -> list[tuple[int, str, int]]:
+    return [(broker, HELD, since), (broker, RELEASED, until)]
+
+
+@pytest.mark.parametrize(
+    ("some", "lack"),
+    [
+        ([*of(1), *of(2)], None),
+        ([*of(1, 9_000), *of(2)], None),
+        (of(1), "the gate of broker 2 is not seen to have held t-0 while broker 3 was out of the ISR"),
+        ([], "the gate of broker 1 is not seen to have held t-0 while broker 3 was out of the ISR"),
+        ([*of(1, 1_000, 9_000), *of(2)], "the gate of broker 1 is not seen to have held"),
+        (
+            [*of(1), (2, HELD, 12_000)],
+            "the gate of broker 2 has held t-0 while",
+        ),
+        ([*of(1), (2, HELD, 12_000), (2, GAVE_UP, 13_000)], "the gate of broker 2 gave up holding t-0"),
+    ],
+)
+def test_every_broker_that_stayed_holds_what_is_exposed(some: list[tuple[int, str, int]], lack: str | None) -> None:
+    given = judge_gates([OUT], DELETED, events(*some))
+    assert given.lack is None if lack is None else str(given.lack).startswith(lack)
+    assert given.counts == {"outages": 1, "exposed": 1, "held": int(lack is None), "partitions": 1}
+
+
+@pytest.mark.parametrize("removable", [{}, {TP: [9_000]}, {TP: [16_000]}, {("t", 1): [11_000]}])
+def test_an_outage_in_which_nothing_could_be_removed_exposes_nothing(removable: dict[Any, list[int]]) -> None:
+    given = judge_gates([OUT], removable, [])
+    assert given.lack == "the gates had nothing to hold: no partition was exposed"
+
+
+def test_outages_are_read_off_the_isr() -> None:
+    def state(*isr: int) -> PartitionState:
+        return PartitionState(0, 1, 0, 0, (1, 2, 3), isr)
+
+    timed = [
+        (0, state(1, 2, 3)),
+        (5, state(1, 2)),
+        (7, state(1)),
+        (8, state(1, 2)),
+        (9, state(1, 2, 3)),
+        (11, state(1)),
+    ]
+    assert sorted(outages_in(TP, timed), key=lambda one: one.broker) == [
+        Outage(TP, 2, 7, 8, frozenset({1})), Outage(TP, 3, 5, 9, frozenset({1})),
+    ]  # fmt: skip
+
+
+def test_a_delete_and_the_end_of_a_transaction_can_be_removed() -> None:
+    put = {"f": "produce", "topic": "t", "partition": 0}
+    of_id = {"transactional_id": "id", "txn": 1}
+    assert removable_of(
+        [
+            {**put, "type": "ok", "time_ms": 1, "tombstone": True},
+            {**put, "type": "ok", "time_ms": 2, "tombstone": False},
+            {**put, **of_id, "type": "invoke", "time_ms": 3, "tombstone": False},
+            {**of_id, "f": "commit", "type": "invoke", "time_ms": 4},
+            {**of_id, "f": "commit", "type": "ok", "time_ms": 5},
+        ]
+    ) == {TP: [1, 5]}

@@ -1,0 +1,230 @@
+"""Offsets of groups: what clients know of them, and which views are wrong, on histories and logs of few lines."""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from stored_markers import encode_marker
+
+from harness.brokers.segments.batches import Record
+from harness.brokers.segments.encode import encode_batch
+from harness.brokers.segments.offset_key import OffsetKey, encode_group_key, encode_offset_key
+from harness.run_folder.store import RunFolder
+from harness.soak.client_log import FAIL, INVOKE, OK, RECREATE
+from harness.soak.group_log import GroupLog, group_log_of
+from harness.soak.group_truth import NAMELESS, compare_groups
+from harness.soak.group_views import ANSWERS, UNSTABLE, GroupView, answered, replayed
+from harness.soak.internal import refusal_in, serves_groups
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+INFO = "info"
+KEY = ("g", ("t", 0))
+PRODUCER = 7
+ABORTED_SERVED, HIDDEN, BACK, STUCK = (
+    "aborted-to-committed", "committed-to-aborted", "tombstone-divergence", "stuck-lso",
+)  # fmt: skip
+
+
+def log(*lines: tuple[str, str, int] | tuple[str, str, int, dict[str, Any]]) -> GroupLog:
+    """Return what is known of events of (type, f, op, more)."""
+    return group_log_of(
+        [
+            {"index": at, "type": kind, "f": f, "op": op, "time_ms": at, **(more[0] if more else {})}
+            for at, (kind, f, op, *more) in enumerate(lines)
+        ]
+    )
+
+
+def plain(op: int, kind: str = INVOKE) -> Any:
+    return kind, "commit offset", op, {"group": "g", "input": "t-0", "committed": op}
+
+
+def sent(op: int, kind: str = INVOKE, txn: int = 1) -> Any:
+    more = {"group": "g", "input": "t-0", "committed": op, "transactional_id": "id", "txn": txn}
+    return kind, "send offset", op, more
+
+
+def of_id(kind: str, f: str, op: int, txn: int | None = 1) -> Any:
+    return kind, f, op, {"transactional_id": "id", "txn": txn}
+
+
+def deleted(op: int, kind: str = INVOKE) -> Any:
+    return kind, "delete group", op, {"group": "g"}
+
+
+def done(make: Any, op: int) -> list[Any]:
+    return [make(op), make(op, OK)]
+
+
+def ended(f: str, op: int, txn: int = 1) -> list[Any]:
+    return [of_id(INVOKE, f, op, txn), of_id(OK, f, op, txn)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "possible"),
+    [
+        (done(plain, 1), {1}),
+        ([plain(1)], {1, None}),
+        ([plain(1), plain(1, FAIL)], {None}),
+        ([*done(plain, 1), *done(plain, 2)], {2}),
+        # Both were under way at once: no client knows which of them is the later one.
+        ([plain(1), plain(2), plain(1, OK), plain(2, OK)], {1, 2}),
+        ([*done(plain, 1), plain(2), plain(2, INFO)], {1, 2}),
+        ([*done(sent, 1), *ended("commit", 2)], {1}),
+        ([*done(plain, 1), *done(sent, 2), *ended("abort", 3)], {1}),
+        ([*done(plain, 1), *done(sent, 2), of_id(INVOKE, "commit", 3)], {1, 2}),
+        # The new start of the transactional id aborts what its former client left open.
+        ([*done(plain, 1), *done(sent, 2), of_id(INVOKE, "init", 3, None), of_id(OK, "init", 3, None)], {1}),
+        # By when it was sent, and not by when its transaction has ended.
+        ([*done(sent, 1), *done(plain, 2), *ended("commit", 3)], {2}),
+        ([*done(plain, 1), *done(deleted, 2)], {None}),
+        ([*done(plain, 1), deleted(2), deleted(2, INFO)], {1, None}),
+        ([*done(deleted, 1), *done(plain, 2)], {2}),
+        # The old coordinator deletes no pending offset.
+        ([*done(sent, 1), *done(deleted, 2), *ended("commit", 3)], {1, None}),
+        ([*done(sent, 1), *ended("commit", 2), *done(deleted, 3)], {None}),
+        ([*done(plain, 1), (INVOKE, RECREATE, 2, {"topic": "t"}), (OK, RECREATE, 2, {"topic": "t"})], {1, None}),
+    ],
+)
+def test_offsets_that_a_group_may_have_in_the_end(lines: list[Any], possible: set[int | None]) -> None:
+    known = log(*lines)
+    # A deletion counts as a change of the keys that were ever committed.
+    assert known.possible(KEY).keys() == possible
+
+
+def view(offset: int | None, *pending: int) -> GroupView:
+    return GroupView(
+        2, 0, "its replica", {} if offset is None else {KEY: offset}, {KEY: set(pending)} if pending else {}
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "here", "name"),
+    [
+        (done(plain, 1), view(1), None),
+        ([*done(plain, 1), *done(plain, 2)], view(1), NAMELESS),
+        (done(plain, 1), view(None), NAMELESS),
+        (done(plain, 1), view(9), NAMELESS),
+        ([*done(plain, 1), *done(sent, 2), *ended("abort", 3)], view(2), ABORTED_SERVED),
+        ([*done(plain, 1), *done(sent, 2), *ended("commit", 3)], view(1), HIDDEN),
+        ([*done(sent, 2), *ended("commit", 3)], view(None), HIDDEN),
+        ([*done(plain, 1), *done(deleted, 2)], view(1), BACK),
+        ([*done(plain, 1), *done(sent, 2), *ended("commit", 3)], view(1, 2), STUCK),
+        # Pending as long as no client knows that its transaction has ended.
+        ([*done(plain, 1), *done(sent, 2)], view(1, 2), None),
+    ],
+)
+def test_a_view_is_wrong_by_name(lines: list[Any], here: GroupView, name: str | None) -> None:
+    given = compare_groups(log(*lines), [here])
+    assert [wrong.name for _, wrong in given.wrongs] == ([] if name is None else [name])
+    assert given.counts == {
+        "keys": 1, "views": 1, "unknown": given.unknown, "wrong": len(given.wrongs),
+    }  # fmt: skip
+
+
+def test_a_finding_has_the_partition_and_says_whose_view_it_is() -> None:
+    lines = [*done(plain, 1), *done(sent, 2), *ended("abort", 3)]
+    (found,) = compare_groups(log(*lines), [view(1), view(2)]).findings()
+    assert (found["anomaly"], found["broker"], found["topic"], found["partition"]) == (
+        ABORTED_SERVED, 2, "__consumer_offsets", 0,
+    )  # fmt: skip
+    assert found["explanation"] == "group g, t-0: by its replica, broker 2 has offset 2, by clients offset 1"
+
+
+LOG = """\
+10:18:03.980 [kafka-scheduler-0] [INFO] org.example.Other - Replaying nothing
+10:18:03.985 [kafka-scheduler-0] [ERROR] org.apache.kafka.coordinator.common.runtime.CoordinatorLoaderImpl - Replaying \
+record CoordinatorRecord(key=ConsumerGroupCurrentMemberAssignmentKey(groupId='g', memberId='m'), value=null) from \
+__consumer_offsets-0 at offset 256 with producer id -1 and producer epoch -1 failed.
+java.lang.IllegalStateException: Group g is not a consumer group
+\tat org.apache.kafka.coordinator.group.GroupMetadataManager.replay(GroupMetadataManager.java:6152)
+"""
+"""What a broker of 4.4.0 logged in a soak: it had missed the tombstones of a classic group."""
+
+
+@pytest.mark.parametrize(
+    ("log_text", "name"), [(LOG, BACK), (LOG.replace("not a consumer group", "too big"), NAMELESS)]
+)
+def test_a_coordinator_that_cannot_load_its_partition_has_a_finding(log_text: str, name: str) -> None:
+    refusal = refusal_in(log_text)
+    assert refusal is not None
+    content = {"broker": 2, "partition": 0, "answers": [], "refusal": refusal}
+    (found,) = compare_groups(log(*done(plain, 1)), [view(1), answered(content)]).findings()
+    assert (found["anomaly"], found["broker"]) == (name, 2)
+    assert found["explanation"].startswith(
+        "no group has a coordinator: broker 2 cannot load the partition: IllegalStateException: Group g is "
+    )
+    assert "groupId='g'" in found["explanation"]
+
+
+def test_a_log_without_a_refusal_explains_nothing() -> None:
+    assert refusal_in("10:18:03.980 [kafka-scheduler-0] [INFO] org.example.Other - Replaying nothing\n") is None
+
+
+def test_a_cluster_without_a_coordinator_is_of_no_more_use(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    assert serves_groups(folder)
+    (tmp_path / ANSWERS).write_text(json.dumps({"answers": []}))
+    assert serves_groups(folder)
+    (tmp_path / ANSWERS).write_text(json.dumps({"answers": [], "refusal": "it cannot"}))
+    assert not serves_groups(folder)
+
+
+def offset_batch(at: int, offset: int | None, *, transactional: bool = False) -> bytes:
+    """Return a batch as a coordinator writes it (``OffsetCommitValue`` of version 3)."""
+    value = None if offset is None else struct.pack(">hqihq", 3, offset, -1, 0, 0)
+    key = encode_offset_key(OffsetKey("g", "t", 0))
+    producer_id, epoch = (PRODUCER, 0) if transactional else (-1, -1)
+    return encode_batch(
+        base_offset=at,
+        records=[Record(at, 0, key, value, ())],
+        is_transactional=transactional,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+    )
+
+
+def end(at: int, *, commit: bool) -> bytes:
+    return encode_marker(
+        base_offset=at, commit=commit, producer_id=PRODUCER, producer_epoch=0, timestamp_ms=0, coordinator_epoch=0
+    )
+
+
+def replica(folder: Path, *batches: bytes) -> Path:
+    path = folder / "__consumer_offsets-0"
+    path.mkdir()
+    (path / f"{0:020}.log").write_bytes(b"".join(batches))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("batches", "committed", "pending"),
+    [
+        ([offset_batch(0, 5)], 5, set()),
+        ([offset_batch(0, 5), offset_batch(1, None)], None, set()),
+        ([offset_batch(0, 5), offset_batch(1, 6, transactional=True)], 5, {6}),
+        ([offset_batch(0, 5), offset_batch(1, 6, transactional=True), end(2, commit=True)], 6, set()),
+        ([offset_batch(0, 5), offset_batch(1, 6, transactional=True), end(2, commit=False)], 5, set()),
+        ([offset_batch(0, 6, transactional=True), offset_batch(1, 7), end(2, commit=True)], 7, set()),
+    ],
+)
+def test_a_coordinator_reads_a_replica(
+    tmp_path: Path, batches: list[bytes], committed: int | None, pending: set[int]
+) -> None:
+    group = encode_batch(base_offset=9, records=[Record(9, 0, encode_group_key("g"), None, ())])
+    seen = replayed(replica(tmp_path, *batches, group), 1, drops_pending=True)
+    assert (seen.broker, seen.partition) == (1, 0)
+    assert seen.committed.get(KEY) == committed
+    assert set(seen.pending.get(KEY, ())) == pending
+
+
+def test_what_a_coordinator_answers_is_a_view() -> None:
+    one = {"group": "g", "topic": "t", "partition": 0, "offset": 5, "error": None}
+    other = {**one, "partition": 1, "offset": None, "error": UNSTABLE}
+    seen = answered({"broker": 3, "partition": 0, "answers": [one, other]})
+    assert (seen.broker, seen.committed, set(seen.pending)) == (3, {KEY: 5}, {("g", ("t", 1))})

@@ -1,0 +1,142 @@
+"""What power failures make wrong: what a cluster lost by contract is no anomaly, and a hole in one replica is one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from soaked import SMALL
+
+from harness.judge.verdict import ANOMALY, CLEAN
+from harness.soak.client_log import WrittenRecord
+from harness.soak.expectations import HOLE
+from harness.soak.losses import LOST, Loss, losses_of
+from harness.soak.round import PlayedRound
+from harness.soak.truth import HIDDEN, STATE, STUCK, Truth, Wrong
+from harness.soak.verdict import Checked, Statements, verdict_of
+
+TP, OTHER = ("t", 0), ("u", 0)
+PLAYED = PlayedRound(SMALL, (), "kafka-4.4")
+AUDITED: dict[str, Any] = {
+    "findings": [],
+    "scenarios": [{"topic": topic, "partition": 0, "verdict": "clean"} for topic in ("t", "u")],
+}
+ALONE = Loss(2, TP, 8, 12, was_alone=True)
+SKIPPED = Loss(2, TP, 8, 12, is_hole=True)
+OF_OUTCOMES = Loss(2, ("__transaction_state", 0), 90, 95, was_alone=True)
+GONE = Wrong(STATE, "k", None, None, None, "no value", "the value of write 1", due=0)
+OLD = replace(GONE, here="the value of write 0")
+OPEN = Wrong(STUCK, "k", 7, 3, 9, "open", "committed")
+
+
+def event(isr: list[int] | None, **of_segment: Any) -> dict[str, Any]:
+    segment = {
+        "file": "t-0/00000000000000000000.log", "from_bytes": 500, "to_bytes": 100, "topic": "t", "partition": 0,
+        "first_offset": 8, "last_offset": 12, "records": 5, "isr": isr, **of_segment,
+    }  # fmt: skip
+    side_file = {"file": "t-0/00000000000000000000.snapshot", "from_bytes": 9, "to_bytes": 0}
+    return {"f": "power failure", "type": "ok", "broker": 2, "cut": [side_file, segment]}
+
+
+@pytest.mark.parametrize(("isr", "expected"), [([2], (ALONE,)), ([1, 2], ()), ([1], ()), ([], ()), (None, ())])
+def test_a_loss_is_what_a_broker_lost_that_was_alone_in_the_isr(isr: list[int] | None, expected: tuple[Loss]) -> None:
+    produced = {"f": "produce", "type": "ok", "offset": 9}
+    begun = {"f": "power failure", "type": "invoke"}
+    assert losses_of([produced, begun, event(isr)]) == expected
+
+
+def test_a_hole_is_what_a_broker_lost_before_a_segment_that_it_has() -> None:
+    assert losses_of([event([1, 2, 3], next_segment=13)]) == (SKIPPED,)
+    assert losses_of([event([2], next_segment=13)]) == (replace(ALONE, is_hole=True),)
+
+
+def truth(wrongs: dict[int, tuple[Wrong, ...]], tp: tuple[str, int] = TP) -> Truth:
+    given = {(broker, tp): wrongs.get(broker, ()) for broker in (1, 2, 3)}
+    return Truth(given, frozenset(), {replica: {} for replica in given}, {3: "committed"}, {})
+
+
+def verdict(known: Truth, *losses: Loss, checked: Checked = Checked()) -> dict[str, Any]:  # noqa: B008
+    return verdict_of(PLAYED, Statements(known, checked, AUDITED, losses=losses))
+
+
+def row(anomaly: str, broker: int) -> dict[str, Any]:
+    return {
+        "anomaly": anomaly, "broker": broker, "topic": "t", "partition": 0, "offset": 7, "key": {"text": "k"},
+        "explanation": f"it is {anomaly}", "witness": {},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", [GONE, OPEN, replace(OPEN, kind=HIDDEN)], ids=lambda one: one.kind)
+def test_what_every_replica_lost_is_listed_and_no_anomaly(wrong: Wrong) -> None:
+    known = truth(dict.fromkeys((1, 2, 3), (wrong,)))
+    given = verdict(known, ALONE)
+    assert given["verdict"] == CLEAN
+    assert [(one["anomaly"], one["broker"]) for one in given["findings"]] == [(LOST, 1), (LOST, 2), (LOST, 3)]
+    assert given["unexplained"] == []
+    assert (
+        "offsets 8 to 12 of t-0 were lost with the power of broker 2, which had not synced them and was alone in the"
+        in given["findings"][0]["explanation"]
+    )
+    assert verdict(known)["verdict"] != CLEAN, "without a loss, it is something else"
+
+
+def test_what_the_checkers_call_it_does_not_matter() -> None:
+    checked = Checked([row("committed-to-aborted", 1), row("unexplained-divergence", 3)])
+    given = verdict(truth(dict.fromkeys((1, 2, 3), (GONE,))), ALONE, checked=checked)
+    assert (given["verdict"], {one["anomaly"] for one in given["findings"]}) == (CLEAN, {LOST})
+
+
+@pytest.mark.parametrize(
+    "wrongs",
+    [
+        {2: (OPEN,)},
+        {1: (OPEN,), 2: (OPEN,)},
+        {1: (OPEN, GONE), 2: (OPEN, GONE), 3: (OPEN, OLD)},
+        {1: (OPEN,), 2: (OPEN,), 3: (replace(OPEN, key="another"),)},
+    ],
+    ids=["one", "two", "differently", "another key"],
+)
+def test_replicas_that_differ_have_diverged(wrongs: dict[int, tuple[Wrong, ...]]) -> None:
+    checked = Checked([row("stuck-lso", 2)])
+    given = verdict(truth(wrongs), ALONE, checked=checked)
+    assert given["verdict"] == ANOMALY
+    assert LOST not in {one["anomaly"] for one in given["findings"]}
+
+
+def test_a_loss_is_of_its_partition_and_one_of_outcomes_of_all_transactions() -> None:
+    of_transaction, plain = (truth(dict.fromkeys((1, 2, 3), (wrong,)), OTHER) for wrong in (OPEN, GONE))
+    assert verdict(of_transaction, ALONE)["verdict"] == ANOMALY
+    assert verdict(of_transaction, OF_OUTCOMES)["verdict"] == CLEAN
+    assert verdict(plain, OF_OUTCOMES)["verdict"] != CLEAN
+
+
+def test_offsets_that_were_given_again_are_no_violation() -> None:
+    violation = {"broker": 1, "topic": "t", "partition": 0, "explanation": "another record at offset 9"}
+    checked = Checked(guarantees=[{"guarantee": "offsets", "violations": [violation]}])
+    assert verdict(truth({}), ALONE, checked=checked)["unexplained"] == []
+    assert len(verdict(truth({}), checked=checked)["unexplained"]) == 1
+
+
+@pytest.mark.parametrize("offset", [8, 12])
+def test_a_hole_is_an_anomaly_of_its_broker_alone(offset: int) -> None:
+    written = {(TP, offset): WrittenRecord(1, "t", 0, "k", is_delete=False, transaction=None, offset=offset)}
+    known = replace(truth({2: (GONE,)}), at=written)
+    given = verdict(known, SKIPPED)
+    assert given["verdict"] == ANOMALY
+    assert [(one["anomaly"], one["broker"]) for one in given["findings"]] == [(HOLE, 2)]
+    assert "offsets 8 to 12 of t-0 were lost with the power of broker 2" in given["reason"]
+    assert "has a later segment, so that it goes on there" in given["reason"]
+    assert given["unexplained"] == []
+    by_checkers = verdict(known, SKIPPED, checked=Checked([row("unexplained-divergence", 2)]))
+    assert [one["anomaly"] for one in by_checkers["findings"]] == [HOLE]
+
+
+def test_what_lies_elsewhere_is_of_no_hole() -> None:
+    written = {(TP, 13): WrittenRecord(1, "t", 0, "k", is_delete=False, transaction=None, offset=13)}
+    elsewhere, on_another = (
+        replace(truth({2: (OPEN,)}), at=written),
+        replace(truth({1: (OPEN,)}), at={(TP, 9): written[TP, 13]}),
+    )
+    for known in (elsewhere, on_another):
+        assert [one["anomaly"] for one in verdict(known, SKIPPED)["findings"]] == ["stuck-lso"]

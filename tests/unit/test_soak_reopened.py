@@ -1,0 +1,85 @@
+"""Transactions that a broker lists as open, and whose own log has their end: a finding of its own, and no doubt."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from test_soak_truth import PRODUCER, data, end, replica
+
+from harness.run_folder.store import AFTER_REJOIN, STATE, RunFolder
+from harness.soak.reopened import Reopened, reopened_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TP = ("t", 0)
+BROKER = 2
+
+
+def round_folder(path: Path, *batches: bytes, **state: Any) -> RunFolder:
+    """A round with one replica, on broker 2, and what that broker says of it."""
+    folder = RunFolder(path)
+    copied = folder.broker_snapshot(BROKER, AFTER_REJOIN)
+    copied.mkdir(parents=True)
+    replica(copied / "t-0", *batches)
+    served = folder.fetched_snapshot(BROKER, AFTER_REJOIN) / "t-0"
+    served.mkdir(parents=True)
+    (served / STATE).write_text(json.dumps({"log_start": 0, **state}))
+    return folder
+
+
+WRITTEN, ENDED = data(1, 0, "k", transactional=True), end(1, commit=True)
+
+
+@pytest.mark.parametrize(
+    ("batches", "state", "marker"),
+    [
+        ((WRITTEN, ENDED), {"open": [[PRODUCER, 0, 0]]}, 1),
+        # What it had is gone: below the log start, or by its own cleaner.
+        ((data(2, 5, "k"),), {"open": [[PRODUCER, 0, 0]], "log_start": 5}, None),
+    ],
+)
+def test_a_transaction_that_is_open_again(
+    tmp_path: Path, batches: tuple[bytes, ...], state: dict[str, Any], marker: int | None
+) -> None:
+    assert reopened_of(round_folder(tmp_path, *batches, **state)) == [Reopened(BROKER, TP, PRODUCER, 0, marker)]
+
+
+@pytest.mark.parametrize(
+    ("batches", "state"),
+    [
+        ((WRITTEN, ENDED), {"open": []}),
+        ((WRITTEN, ENDED), {"open": None}),
+        ((WRITTEN,), {"open": [[PRODUCER, 0, 0]]}),
+        # The next transaction of the same producer is open by the log as well.
+        ((WRITTEN, ENDED, data(2, 2, "k", transactional=True)), {"open": [[PRODUCER, 0, 2]]}),
+    ],
+)
+def test_what_is_open_by_the_log_too_is_another_matter(
+    tmp_path: Path, batches: tuple[bytes, ...], state: dict[str, Any]
+) -> None:
+    assert reopened_of(round_folder(tmp_path, *batches, **state)) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "explains"),
+    [
+        ({}, True),
+        ({"broker": 1}, False),
+        ({"partition": 1}, False),
+        ({"reason": "the broker says that producer 77 has an open transaction, its log that it has none"}, False),
+    ],
+)
+def test_it_explains_the_doubt_about_its_own_replica(changed: dict[str, Any], *, explains: bool) -> None:
+    reason = f"the broker says that producer {PRODUCER} has an open transaction, its log that it has none"
+    doubt = {"broker": BROKER, "topic": "t", "partition": 0, "reason": reason, **changed}
+    assert Reopened(BROKER, TP, PRODUCER, 0, 1).explains(doubt) is explains
+
+
+@pytest.mark.parametrize(("marker", "says"), [(1, "its marker at offset 1"), (None, "neither records nor a marker")])
+def test_what_it_says(marker: int | None, says: str) -> None:
+    finding = Reopened(BROKER, TP, PRODUCER, 0, marker).finding()
+    assert (finding["anomaly"], finding["broker"], finding["topic"]) == ("reopened-transaction", BROKER, "t")
+    assert says in finding["explanation"]
