@@ -17,6 +17,7 @@ from tiers import features
 from verdict_schema import violations
 
 from harness.host.clock import RealClock
+from harness.run_folder.history import read_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -198,6 +199,12 @@ def protected_run(sandbox: Sandbox, by: str, target: str, nemesis: str, *more: s
 def earned(ran: Ran) -> set[Any]:
     """Return the ways in which the scenarios earned ``clean``."""
     return {one["exposure"]["earned"] for one in ran.verdict["scenarios"]}
+
+
+def events_of(folder: Path, f: str) -> list[dict[str, Any]]:
+    """Return the completions of an operation of the nemesis."""
+    events = read_lines(folder / "history.jsonl")
+    return [event for event in events if (event["f"], event["type"]) == (f, "ok")]
 
 
 def harness_command(*arguments: str) -> list[str]:

@@ -10,14 +10,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sandbox import ALL_TOPICS, DATA, GONE_S, Going, Sandbox, wait_until
+from sandbox import ALL_TOPICS, DATA, GONE_S, Going, Sandbox, events_of, wait_until
 
 from harness.brokers.segments.batches import iter_batches
 from harness.brokers.segments.folder import live_segments
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE
 from harness.host import network
 from harness.host.leftovers import processes_of
-from harness.run_folder.history import read_lines
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
 from nemesis import NEMESES
 
@@ -111,12 +110,6 @@ def log_end(partition: Path) -> int:
     """Return the offset after the last record that the files of a partition hold."""
     segments = [(partition / segment.log).read_bytes() for segment in live_segments(partition).segments]
     return max(batch.last_offset for content in segments for batch in iter_batches(content, source="log")) + 1
-
-
-def events_of(folder: Path, f: str) -> list[dict[str, Any]]:
-    """Return the completions of an operation of the nemesis."""
-    events = read_lines(folder / "history.jsonl")
-    return [event for event in events if (event["f"], event["type"]) == (f, "ok")]
 
 
 def test_a_broker_is_killed_while_its_cleaner_has_files_and_comes_back_without_them(sandbox: Sandbox) -> None:

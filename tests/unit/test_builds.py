@@ -56,10 +56,11 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def packed(contents: Mapping[str, str]) -> bytes:
+    """Return a jar; its members have no time of their own, so that the same contents are the same bytes."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as jar:
         for name, content in contents.items():
-            jar.writestr(name, content)
+            jar.writestr(zipfile.ZipInfo(name), content)
     return file.getvalue()
 
 
