@@ -77,7 +77,10 @@ def audit_disk(folders: Sequence[Path]) -> None:
         for folder in folders
     ]
     run_id = f"blame-{new_run_id()}"
-    with Workspace(run_id, Path.cwd()) as workspace, session_of(workspace, find_java(), SparkOptions(), []) as session:
+    with (
+        Workspace(run_id, Path.cwd()) as workspace,
+        session_of(workspace, find_java(), SparkOptions(), [], outlives_jobs=True) as session,
+    ):
         rows = judge_copies(session, found)
     for folder, copies in zip(folders, found, strict=True):
         for mode, given in ((DISK, copies), (DISK_ALONE, replace(copies, metadata=None))):

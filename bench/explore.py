@@ -30,6 +30,7 @@ from harness.host.workspace import Workspace
 from harness.judge.session import session_of
 from harness.run_folder.store import new_run_id
 from harness.spark.options import SparkOptions
+from harness.spark.spec import MANY_RUNS
 from models.steps import play
 from models.world import BEGIN_MS, DAY_MS
 
@@ -95,7 +96,7 @@ def main(runs: int, rounds: int, *, with_: bool) -> None:
     alone: list[Took] = []
     with (
         Workspace(f"bench-{new_run_id()}", Path.cwd()) as workspace,
-        session_of(workspace, find_java(), SparkOptions(), [], many_runs=True) as session,
+        session_of(workspace, find_java(), SparkOptions(), [], settings=MANY_RUNS, outlives_jobs=True) as session,
     ):
         dealt = partitioned_session(session)
         for number in range(rounds + 1):

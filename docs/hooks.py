@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from harness.command_line.config_file import SETTINGS
 from harness.command_line.lists import VARIABLES
+from harness.explore.cases import PROPOSALS
 from harness.plan import catalog
 from harness.runtimes.abilities import Need
 from harness.targets import TARGETS
+from models import coordination, redpanda
+from models.cloud_topics import rules as cloud_topics
+from models.faults import rules as faults
 from nemesis import NEMESES
 
 if TYPE_CHECKING:
@@ -74,6 +78,21 @@ def _needs() -> str:
     return table(("need", "what a runtime must have"), [(one.name.lower(), str(one)) for one in Need])
 
 
+def _proposals() -> str:
+    return table(
+        ("proposal", "targets", "meaning"),
+        [
+            (f"`{name}`", ", ".join(f"`{target}`" for target, known in PROPOSALS.items() if name in known), meaning)
+            for name, meaning in {name: text for known in PROPOSALS.values() for name, text in known.items()}.items()
+        ],
+    )
+
+
+def _named(names: Mapping[str, str], kind: str) -> Callable[[], str]:
+    """Return what describes names of one kind by their meaning."""
+    return lambda: table((kind, "meaning"), [(f"`{name}`", meaning) for name, meaning in names.items()])
+
+
 def _schema(name: str | None = None) -> Callable[[], str]:
     """Return what describes the fields of ``verdict.json``, or those of the entries of one of its lists."""
 
@@ -108,6 +127,12 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "needs": _needs,
     "settings": _settings,
     "variables": _variables,
+    "proposals": _proposals,
+    "walked-faults": _named(faults.FAULTS, "fault"),
+    "rules-of-faults": _named(faults.RULES, "rule"),
+    "rules-of-coordination": _named(coordination.RULES, "rule"),
+    "rules-of-redpanda": _named(redpanda.RULES, "rule"),
+    "rules-of-cloud-topics": _named(cloud_topics.RULES, "rule"),
     "verdict": _schema(),
     "verdict-scenarios": _schema("scenarios"),
     "verdict-findings": _schema("findings"),

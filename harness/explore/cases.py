@@ -19,7 +19,7 @@ from models import coordination, redpanda
 from models.cloud_topics.rules import RULES as CLOUD_RULES
 from models.cloud_topics.world import Case as CloudCase
 from models.fast_walk import fast_walk
-from models.faults.rules import FURTHER_RULES
+from models.faults.rules import FURTHER_RULES, GATE_RULES
 from models.groups import DROPS_PENDING, NEW, OLD
 from models.members import SCRIPTS
 from models.state_space import ADD, HAND_OVER, LEADER, REASSIGN, REMOVE, Bound, StateSpace
@@ -33,17 +33,24 @@ if TYPE_CHECKING:
 COORDINATED: Final = "coordinated"
 KIP_87: Final = "kip-87"
 GATE: Final = "gate"
-"""No cleaning while an assigned replica is out of the ISR. Moves of replicas and leaders are two ways past it."""
 FRESH_COPIES: Final = "fresh-copies"
-"""A replica that is added begins with an empty log, and again after a change of its leader. Only of random runs."""
 UNDER_FAULTS: Final = frozenset({ISR_GATE, ISR_GATE_MARKERS, *FURTHER_RULES})
 """Proposals that are walked only under faults."""
-PROPOSALS: Final[Mapping[str, Sequence[str]]] = {
-    SIM_KAFKA: (COORDINATED, GATE, ISR_GATE, ISR_GATE_MARKERS, *FURTHER_RULES, FRESH_COPIES, KIP_87),
-    SIM_REDPANDA: (KIP_87,),
-    SIM_CLOUD_TOPICS: (),
+_BY_FLAG: Final = "a delete is a record with a flag, with or without a value, instead of a null value (KIP-87)"
+PROPOSALS: Final[Mapping[str, Mapping[str, str]]] = {
+    SIM_KAFKA: {
+        COORDINATED: "tombstones and markers go once every assigned replica has compacted them: coordinated compaction",
+        GATE: "no cleaning while an assigned replica is out of the ISR; moves of replicas and leaders are ways past it",
+        ISR_GATE: "all rules of the gate in the broker; with faults alone",
+        ISR_GATE_MARKERS: "the same, where only the removal of tombstones and markers waits; with faults alone",
+        FRESH_COPIES: "a replica that is added starts empty, and anew with a new leader; of random runs alone",
+        **{rule: f"{GATE_RULES[rule]}; with faults alone" for rule in FURTHER_RULES},
+        KIP_87: _BY_FLAG,
+    },
+    SIM_REDPANDA: {KIP_87: _BY_FLAG},
+    SIM_CLOUD_TOPICS: {},
 }
-"""The proposals that a simulated target can have in addition, by target."""
+"""The proposals that a simulated target can have in addition, and their meaning, by target."""
 MESSAGES_MATTER: Final = frozenset({"never-backward", "late-rpc-ignored"})
 """Rules without which a late message makes a difference."""
 

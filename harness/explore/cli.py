@@ -151,6 +151,9 @@ def explore(
     chosen = cases(target, with_=with_, without=without, groups=groups, faults=faults)
     if FRESH_COPIES in with_ and not runs:
         raise UsageError(f"--with {FRESH_COPIES} is for random runs: give --runs")
+    is_under_faults = faults or bool(UNDER_FAULTS & set(with_))
+    if is_under_faults and out is not None:
+        raise UsageError("--out: schedules have no steps for such faults as a late metadata image; leave it out")
     if runs:
         from harness.explore.report import explore_runs, show_runs  # noqa: PLC0415
 
@@ -161,7 +164,7 @@ def explore(
             chosen, processes=processes, most_states=most_states, first_only=first_only, on_progress=_print_progress
         )
         content, ways = summary(target, with_, walked), shortest(walked)
-        show = partial(_show, ways=ways, of_each_case=faults or bool(UNDER_FAULTS & set(with_)))
+        show = partial(_show, ways=ways, of_each_case=is_under_faults)
         if out is not None:
             target_name = " with ".join([target, *with_])
             for name, (case, steps) in ways.items():

@@ -17,6 +17,7 @@ from harness.host.workspace import Workspace
 from harness.judge.session import session_of
 from harness.plan.schedule import Schedule, scenario_of
 from harness.run_folder.store import new_run_id
+from harness.spark.spec import MANY_RUNS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -46,7 +47,7 @@ def explore_random_runs(
     """Sweep in a Spark session of its own. Raises as `session_of` does."""
     with (
         Workspace(f"explore-{new_run_id()}", Path.cwd()) as workspace,
-        session_of(workspace, find_java(), spark, [], many_runs=True) as session,
+        session_of(workspace, find_java(), spark, [], settings=MANY_RUNS, outlives_jobs=True) as session,
     ):
         return sweep(session, odds, seeds, on_progress)
 

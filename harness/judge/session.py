@@ -15,10 +15,10 @@ from harness.errors import HarnessError, UsageError
 from harness.host import leftovers
 from harness.judge.archive import WORKERS
 from harness.judge.background import existing_archive, find_archive
-from harness.spark.spec import MANY_RUNS, SparkSpec, launch
+from harness.spark.spec import SMALL_DATA, SparkSpec, launch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -64,19 +64,18 @@ def session_of(
     spark: SparkOptions,
     folders: Sequence[Path],
     *,
-    many_runs: bool = False,
+    settings: Mapping[str, str] = SMALL_DATA,
+    outlives_jobs: bool = False,
 ) -> Iterator[SparkSession]:
     """Start a session that writes in the workspace only, and end its JVM.
 
-    ``many_runs``: for jobs over many runs at once, one after another, and not for one folder.
+    ``outlives_jobs``: for one job after another, and not for one alone (`SparkSpec`).
 
     Raises `UsageError` where it does not start within `START_LIMIT_S`, or its executors cannot run it: they
     lack this project, or do not see the ``folders``.
     """
     spec = _spark_spec(workspace, workspace.path / "spark.log", spark, java, find_archive)
-    if many_runs:
-        spec = replace(spec, settings=MANY_RUNS, outlives_jobs=True)
-    session = _start(spec, folders)
+    session = _start(replace(spec, settings=settings, outlives_jobs=outlives_jobs), folders)
     try:
         yield session
     finally:

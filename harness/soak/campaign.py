@@ -48,8 +48,6 @@ if TYPE_CHECKING:
 
 SCHEMA: Final = 1
 SOAK: Final = "soak"
-MOST_IN_A_JOB: Final = 4
-"""Rounds that are judged together: planning the checkers takes most of the time, however many rounds they read."""
 MOST_BOOTS: Final = 3
 """Clusters that are started for a round, one after another, before a soak gives up."""
 
@@ -215,7 +213,7 @@ def _go_on(of: Soak, setup: Setup, progress: Progress, on_round: Callable[[dict[
     began_s, took_s = time.monotonic(), of.took_s
     run_id = f"{SOAK}-{new_run_id()}"
 
-    def noted(line: dict[str, Any]) -> None:
+    def note(line: dict[str, Any]) -> None:
         of.rounds.append(line)
         of.write()
         on_round(line)
@@ -231,40 +229,45 @@ def _go_on(of: Soak, setup: Setup, progress: Progress, on_round: Callable[[dict[
         interruptible(kept),
         Workspace(run_id, of.folder.path) as workspace,
         ExitStack() as owned,
-        session_of(workspace, setup.java, of.options.spark, [of.folder.path]) as session,
+        session_of(workspace, setup.java, of.options.spark, [of.folder.path], outlives_jobs=True) as session,
     ):
         clusters = _Clusters(setup, workspace, of.folder.path / "logs" / run_id)
         owned.callback(clusters.drop)
-        judging = owned.enter_context(Judging(of.options.expected.keys(), session, noted))
-        waiting: dict[RunFolder, PlayedRound] = {}
+        judging = owned.enter_context(Judging(of.options.expected.keys(), session, note))
         lost: HarnessError | None = None
         try:
             for name, plan, generator in _rounds(of, setup):
                 of.took_s = took_s + time.monotonic() - began_s
                 if of.took_s >= of.options.minutes * 60:
                     break
-                round_folder = RunFolder(of.folder.path / name)
-                shutil.rmtree(round_folder.path, ignore_errors=True)  # left by a soak that was cut off in it
-                round_folder.path.mkdir()
                 progress.stage(f"round {name}")
-                played = play_round(clusters.for_round(plan.seed), plan, generator, round_folder, lambda _: None)
-                write_round(round_folder.path / ROUND, played)
-                waiting[round_folder] = played
-                if played.failure is not None or not serves_groups(round_folder):
-                    clusters.drop()
-                if len(waiting) >= MOST_IN_A_JOB:
-                    judging.begin(waiting)
-                    waiting = {}
+                folder = _emptied(RunFolder(of.folder.path / name))
+                judging.add(folder, _play(clusters, plan, generator, folder))
         except HarnessError as error:
             lost = error  # raised once all that was played is judged
         clusters.drop()
-        judging.begin(waiting)
-        judging.wait()
+        judging.finish()
     of.took_s = took_s + time.monotonic() - began_s
     of.write()
     if lost is not None:
         raise lost
     return of
+
+
+def _emptied(folder: RunFolder) -> RunFolder:
+    """Return the folder of a round, without what a soak left there that was cut off in it."""
+    shutil.rmtree(folder.path, ignore_errors=True)
+    folder.path.mkdir()
+    return folder
+
+
+def _play(clusters: _Clusters, plan: Plan, generator: Generator, folder: RunFolder) -> PlayedRound:
+    """Play and store a round; a cluster that it leaves in doubt ends with it."""
+    played = play_round(clusters.for_round(plan.seed), plan, generator, folder, lambda _: None)
+    write_round(folder.path / ROUND, played)
+    if played.failure is not None or not serves_groups(folder):
+        clusters.drop()
+    return played
 
 
 def _rounds(of: Soak, setup: Setup) -> Iterator[tuple[str, Plan, Generator]]:

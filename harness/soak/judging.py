@@ -5,12 +5,13 @@ from __future__ import annotations
 import shutil
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
+from harness.errors import HarnessError
 from harness.judge.verdict import CLEAN
 from harness.run_folder.store import BROKERS, FETCHED
 from harness.soak.internal import INTERNAL
-from harness.spark.release import release
+from harness.spark.release import has_ended, release
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -20,24 +21,42 @@ if TYPE_CHECKING:
     from harness.run_folder.store import RunFolder
     from harness.soak.round import PlayedRound
 
+MOST_IN_A_JOB: Final = 4
+"""Rounds that are judged together: planning the checkers takes most of the time, however many rounds they read."""
+
 
 @dataclass
 class Judging:
-    """Judges rounds in a thread of its own, beside the next ones: one job at a time."""
+    """Judges rounds in a thread of its own, beside the next ones: one job at a time.
+
+    Its methods raise what a job has raised.
+    """
 
     expected: Collection[str]
     session: SparkSession
     on_round: Callable[[dict[str, Any]], None]
     _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "judge"))
+    _waiting: dict[RunFolder, PlayedRound] = field(default_factory=dict)
     _job: Future[None] | None = None
 
-    def begin(self, rounds: Mapping[RunFolder, PlayedRound]) -> None:
-        """Judge these, once the job before is done. Raises what that raised."""
-        self.wait()
+    def add(self, folder: RunFolder, played: PlayedRound) -> None:
+        """Have a round judged, with the others that wait once there are enough of them."""
+        self._waiting[folder] = played
+        if len(self._waiting) >= MOST_IN_A_JOB:
+            self._begin()
+
+    def finish(self) -> None:
+        """Judge what waits, and wait until all is judged."""
+        if self._waiting:
+            self._begin()
+        self._wait()
+
+    def _begin(self) -> None:
+        self._wait()
+        rounds, self._waiting = self._waiting, {}
         self._job = self._pool.submit(_judge, self.expected, self.session, rounds, self.on_round)
 
-    def wait(self) -> None:
-        """Wait until all is judged. Raises what that raised."""
+    def _wait(self) -> None:
         if self._job is not None:
             self._job.result()
             self._job = None
@@ -58,8 +77,6 @@ def _judge(
     on_round: Callable[[dict[str, Any]], None],
 ) -> None:
     """Judge the rounds that wait for it, note each, and keep the logs of those that are not clean."""
-    if not waiting:
-        return
     verdicts = _verdicts(expected, session, waiting)
     release(session)
     for folder, played in waiting.items():
@@ -76,14 +93,18 @@ def _verdicts(
 ) -> dict[str, dict[str, Any]]:
     """Return the verdict of each round. Of several that cannot be judged together, each is judged alone.
 
-    One that cannot be judged then is unknown, and takes none of the others with it.
+    One that cannot be judged then is unknown, and takes none of the others with it. Raises `HarnessError` where Spark's
+    JVM has ended, by itself or because the soak was interrupted: nothing is known of these rounds then.
     """
     from harness.soak.judge import judge_rounds  # noqa: PLC0415  (pyspark and the checkers)
     from harness.soak.verdict import unjudged  # noqa: PLC0415  (pyspark and the checkers)
 
     try:
         return judge_rounds(session, waiting, expected)
-    except Exception as error:  # noqa: BLE001  (whatever it is, it must not end a soak that took hours)
+    except Exception as error:
+        if has_ended(session):
+            raise HarnessError(f"Spark's JVM ended while rounds were judged: {error}") from error
+        # Whatever else it is, it must not end a soak that took hours.
         if len(waiting) > 1:
             alone = [_verdicts(expected, session, {folder: played}) for folder, played in waiting.items()]
             return {name: verdict for one in alone for name, verdict in one.items()}

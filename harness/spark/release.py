@@ -1,11 +1,24 @@
-"""Letting go of what jobs have left in a session, so that it can go on for hours."""
+"""What a session needs that goes on for hours: letting go of what its jobs have left, and noticing that it is gone."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import subprocess
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+ENDS_S: Final = 2.0
+"""A JVM that closed its connections may take a moment to end."""
+
+
+def has_ended(session: SparkSession) -> bool:
+    """Say whether its JVM is gone, after a call of it has failed."""
+    try:
+        session.sparkContext._gateway.proc.wait(ENDS_S)  # type: ignore[union-attr]  # noqa: SLF001  (pyspark has no such method)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 def release(session: SparkSession) -> None:

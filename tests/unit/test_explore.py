@@ -20,6 +20,7 @@ from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, UsageError
 from harness.explore import report
 from harness.explore.cases import CLOUD_CASES, COORDINATED, FRESH_COPIES, GATE, KIP_87, Case, cases
 from harness.explore.cli import explore as command
+from harness.explore.fault_cases import ISR_GATE
 from harness.explore.random_runs import SweepResult
 from harness.explore.schedule_generator import Odds, RandomSchedule
 from harness.explore.statistics import RunStatistics
@@ -225,6 +226,10 @@ def test_the_page_on_coordinated_compaction_has_each_rule_and_its_meaning() -> N
         (["--runs", "3", "--processes", "1"], "--processes is for walks: leave out --runs"),
         (["--runs", "3", "--without", "never-backward"], "one of --with coordinated"),
         (["--runs", "3", "--with", "coordinate"], "did you mean coordinated"),
+        (["--with", FRESH_COPIES], "--with fresh-copies is for random runs: give --runs"),
+        (["--faults", "--out", "schedules"], "--out: schedules have no steps for such faults as a late metadata image"),
+        (["--with", ISR_GATE, "--out", "schedules"], "--out: schedules have no steps for such faults"),
+        (["--with", ISR_GATE, "--runs", "3"], "has no random runs: leave out --runs"),
     ],
 )
 def test_options_that_do_not_go_together(options: list[str], says: str) -> None:
@@ -290,12 +295,6 @@ def test_random_runs_are_drawn_by_the_rules_asked_for(
     monkeypatch.setattr(report, "explore_random_runs", explore_random_runs)
     assert CliRunner().invoke(command, [*given, "--runs", "3"], standalone_mode=False).return_value == EXIT_CLEAN
     assert asked == [odds]
-
-
-def test_fresh_copies_are_of_random_runs() -> None:
-    ran = CliRunner().invoke(command, ["--target", SIM_KAFKA, "--with", FRESH_COPIES], standalone_mode=False)
-    assert isinstance(ran.exception, UsageError)
-    assert "--with fresh-copies is for random runs: give --runs" in str(ran.exception)
 
 
 def test_random_runs_know_no_kip_87() -> None:

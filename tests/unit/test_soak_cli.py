@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import subprocess
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from click.testing import CliRunner
@@ -24,6 +26,7 @@ from harness.soak.plan import Shape
 from harness.soak.rig import booted, find_setup
 from harness.soak.round import write_round
 from harness.spark.options import SparkOptions
+from harness.spark.release import has_ended
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -126,6 +129,27 @@ def test_a_round_that_cannot_be_judged_takes_no_other_with_it(tmp_path: Path, mo
     assert "cannot be judged" not in first["reason"]
     assert second["verdict"] == UNKNOWN
     assert second["reason"] == "it cannot be judged: ValueError: a batch ends too soon"
+
+
+@pytest.mark.usefixtures("one_session")
+def test_nothing_is_said_of_rounds_whose_spark_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def disconnected(*_: object) -> Any:
+        raise ConnectionError("answer from Java side is empty")
+
+    monkeypatch.setattr("harness.soak.judge.truth_of", disconnected)
+    monkeypatch.setattr("harness.soak.judging.has_ended", lambda _: True)
+    lines: list[dict[str, Any]] = []
+    with pytest.raises(HarnessError, match="Spark's JVM ended while rounds were judged: answer from Java"):
+        soak(options(tmp_path), FakeProgress(), lines.append)
+    assert not lines
+    assert not list(tmp_path.glob("sim-kafka/soak/*/*/verdict.json"))
+
+
+def test_a_jvm_that_ended_is_noticed(spark: SparkSession) -> None:
+    assert not has_ended(spark)
+    with subprocess.Popen(["true"]) as ended:
+        gone = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=SimpleNamespace(proc=ended)))
+        assert has_ended(cast("SparkSession", gone))
 
 
 @pytest.mark.usefixtures("one_session")

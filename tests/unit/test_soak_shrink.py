@@ -15,7 +15,7 @@ from harness.soak.operations import DeleteRecords, Die, Inject, Operation, Step
 from harness.soak.plan import Shape
 from harness.soak.rig import find_setup
 from harness.soak.round import PlayedRound
-from harness.soak.shrink import Stage, ddmin, run_schedule, shrink, trimmed
+from harness.soak.shrink import APART_S, ROOM_S, Stage, ddmin, run_schedule, shrink, trimmed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,6 +58,8 @@ def test_a_round_with_a_finding_shrinks_to_the_steps_that_make_it(tmp_path: Path
         f"p puts k in {TOPIC}-0", "kill begins on broker 2", f"p deletes k in {TOPIC}-0",
     ]  # fmt: skip
     assert shrunk.shown == shrunk.of == 10
+    assert [step.at_s for step in shrunk.smallest.steps] == [APART_S, 2 * APART_S, 3 * APART_S]
+    assert shrunk.smallest.plan.lasts_s >= 3 * APART_S + ROOM_S
     assert shrunk.smallest.finding == "tombstone-divergence"
     assert [one.name for one in shrunk.smallest.plan.clients] == ["p"]
     assert progress[-1][0] == 3
