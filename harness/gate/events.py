@@ -11,8 +11,9 @@ Schema of ``gate.jsonl``, one event a line, in the order of each broker's log:
     began-anew        leader    from which the replica on this broker is copied from its first record on
                       dropped_up_to   the log end that it had
 
-``Log.event`` of the agent writes the lines. A build that has its rules (``results/upstream/patch``) writes one line,
-for ``began-anew``: ``ReplicaManager.maybeRestartFirstCopy`` of the patch.
+``Log.event`` of the agent writes the lines. A build that has its rules (``results/upstream/patch``) says less: that
+compaction waits or goes on (``LogCleanerManager.isWaitingForReplicas`` of the patch), and where a copy begins anew
+(``ReplicaManager.maybeRestartFirstCopy``).
 """
 
 from __future__ import annotations
@@ -33,20 +34,22 @@ _LINE: Final = re.compile(
     rb"compaction-gate: (?P<event>held|released|gave-up|began-anew) topic=(?P<topic>[\w.-]+)"
     rb" partition=(?P<partition>\d+) time_ms=(?P<time_ms>\d+)(?P<more>.*)"
 )
-_LINE_OF_THE_PATCH: Final = re.compile(
-    rb"Copying (?P<topic>[\w.-]+)-(?P<partition>\d+) anew from leader (?P<leader>\d+), as this replica is being added:"
-    rb" dropping its log up to offset (?P<dropped_up_to>\d+)\."
-)
+_PARTITION: Final = rb"(?P<topic>[\w.-]+)-(?P<partition>\d+)"
+_LINES_OF_THE_PATCH: Final = {
+    HELD: re.compile(rb"Compaction of " + _PARTITION + rb" waits until all of its replicas are in sync"),
+    RELEASED: re.compile(rb"Compaction of " + _PARTITION + rb" goes on, as all of its replicas are in sync"),
+    BEGAN_ANEW: re.compile(
+        rb"Copying " + _PARTITION + rb" anew from leader (?P<leader>\d+), as this replica is being added:"
+        rb" dropping its log up to offset (?P<dropped_up_to>\d+)\."
+    ),
+}
 _FIELD: Final = re.compile(r"(reason|held_ms|grown_bytes|leader|dropped_up_to)=(-?\w[\w-]*)")
 
 
 def parse_line(line: bytes, broker: int) -> dict[str, Any] | None:
     """Return the event of a line of a broker's log; None for any other line."""
-    if (match := _LINE_OF_THE_PATCH.search(line)) is not None:
-        numbers = {name: int(match[name]) for name in ("partition", "leader", "dropped_up_to")}
-        return {"broker": broker, "event": BEGAN_ANEW, "topic": match["topic"].decode(), **numbers}
     if (match := _LINE.search(line)) is None:
-        return None
+        return _event_of_the_patch(line, broker)
     more = {name: value if name == "reason" else int(value) for name, value in _FIELD.findall(match["more"].decode())}
     return {
         "broker": broker,
@@ -56,6 +59,14 @@ def parse_line(line: bytes, broker: int) -> dict[str, Any] | None:
         "partition": int(match["partition"]),
         **more,
     }
+
+
+def _event_of_the_patch(line: bytes, broker: int) -> dict[str, Any] | None:
+    for event, pattern in _LINES_OF_THE_PATCH.items():
+        if (match := pattern.search(line)) is not None:
+            numbers = {name: int(value) for name, value in match.groupdict().items() if name != "topic"}
+            return {"broker": broker, "event": event, "topic": match["topic"].decode(), **numbers}
+    return None
 
 
 @dataclass

@@ -32,7 +32,7 @@ class ProtectionRecord:
     """The events of what protected replicas, and when brokers began to come back: None where they never did.
 
     ``by``: `GATES`, whose events are of one replica each, or `THE_GUARD`, whose events are of a topic. None for a build
-    that has the gate's rules itself: of what it does, it logs only where a first copy began anew.
+    that has the gate's rules itself: its events have no times, and only those of copies that began anew count.
     """
 
     by: str | None
@@ -51,7 +51,7 @@ class ProtectionRecord:
         anew = [one for one in events if one["event"] == BEGAN_ANEW]
         return {
             **row,
-            "released_at_ms": self._released_at_ms(events),
+            "released_at_ms": self._released_at_ms(events) if self.by else None,
             "began_anew_from": anew[-1]["leader"] if anew else None,
             "dropped_up_to": anew[0]["dropped_up_to"] if anew else None,
         }

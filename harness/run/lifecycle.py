@@ -136,12 +136,7 @@ def conduct(
         protection = _protection(job, folder, spec, clock, client.bootstrap)
         run = Run(test, runtime, library, folder, clock, stages.begin, on_window, protection=protection)
 
-        def phases() -> None:
-            (run.resume if is_resumed else run.run)()
-            if job.target.build is not None and (own := GateLog(_logs(spec))).follow():
-                own.write(folder.path / GATE)
-
-        _carry_out(phases, run, manifest, stages)
+        _carry_out(run.resume if is_resumed else run.run, run, manifest, stages)
         if manifest.content["status"] == COMPLETE:
             workspace.let_resume(resumable=False)
             if run.cluster is not None:
@@ -170,8 +165,6 @@ def conduct(
 
 
 def _protection(job: Job, folder: RunFolder, spec: ClusterSpec, clock: Clock, bootstrap: str) -> Protection | None:
-    if job.agent:
-        return Gates(GateLog(_logs(spec)), folder.path / GATE)
     if job.options.guard:
         return GuardBeside(
             run_id=folder.run_id,
@@ -181,6 +174,8 @@ def _protection(job: Job, folder: RunFolder, spec: ClusterSpec, clock: Clock, bo
             clock=clock,
             command_config=job.options.command_config,
         )
+    if job.agent or job.target.build is not None:
+        return Gates(GateLog(_logs(spec)), folder.path / GATE, is_build=not job.agent)
     return None
 
 

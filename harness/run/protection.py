@@ -63,10 +63,14 @@ class Protection(Protocol):
 
 @dataclass(frozen=True)
 class Gates:
-    """The gates in brokers, which begin and end with them. ``path``: where their events are written."""
+    """The gates in brokers, which begin and end with them, or what an own build has of their rules, if anything.
+
+    ``path``: where their events are written; nothing is for a build that has none.
+    """
 
     log: GateLog
     path: Path
+    is_build: bool = False
 
     def begin(self, owned: ExitStack) -> None:
         """Do nothing: every broker has begun with its gate."""
@@ -83,7 +87,9 @@ class Gates:
 
     def write(self) -> None:
         """Write ``gate.jsonl``."""
-        self.log.write(self.path)
+        self.log.follow()
+        if self.log.events or not self.is_build:
+            self.log.write(self.path)
 
 
 @dataclass

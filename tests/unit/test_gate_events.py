@@ -47,6 +47,14 @@ PLACE = {"broker": 3, "topic": "stuck-lso", "partition": 0, "time_ms": 1000}
                 "dropped_up_to": 400,
             },
         ),
+        (
+            b"INFO Compaction of a.b_c-1-12 waits until all of its replicas are in sync (kafka.log.LogCleaner)\n",
+            {"broker": 3, "topic": "a.b_c-1", "partition": 12, "event": "held"},
+        ),
+        (
+            b"INFO Compaction of a.b_c-1-12 goes on, as all of its replicas are in sync (kafka.log.LogCleaner)\n",
+            {"broker": 3, "topic": "a.b_c-1", "partition": 12, "event": "released"},
+        ),
         (b"compaction-gate: installed topics=orders-*\n", None),
         (b"[INFO] LogCleaner - Beginning cleaning of log stuck-lso-0\n", None),
         (b"\xff\xfe\n", None),

@@ -160,11 +160,13 @@ def test_when_brokers_began_to_come_back(tmp_path: Path) -> None:
     assert came_back_at_ms(path) is None
 
 
-def test_a_build_that_began_a_copy_anew_holds_nothing_by_its_log() -> None:
-    anew = {**event("began-anew", 0, 2, leader=1, dropped_up_to=15)}
-    del anew["time_ms"]
+def test_of_a_build_s_events_only_a_copy_that_began_anew_counts() -> None:
+    held, released = event("held", 0, 2), event("released", 0, 2)
+    anew = event("began-anew", 0, 2, leader=1, dropped_up_to=15)
+    for one in (held, anew, released):
+        del one["time_ms"]
     facts = [fact(1, led=True), fact(3, had_payload=True, has_payload=True, held_critical=True), returned(**DROPPED)]
-    record = ProtectionRecord(None, [anew], CAME_BACK_MS)
+    record = ProtectionRecord(None, [held, anew, released], CAME_BACK_MS)
     rows = [record.facts(row) for row in facts]
     assert [row["released_at_ms"] for row in rows] == [None, None, None]
     assert earn(SCENARIO, rows, control(), absent=[2], hands_over=True, protected_by=record.by) == (RELAYED, "")
