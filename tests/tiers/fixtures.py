@@ -35,11 +35,15 @@ def is_shared(fixture: pytest.FixtureDef[Any]) -> bool:
 
 
 def key_of(item: Any, fixture: pytest.FixtureDef[Any]) -> str:
-    """Name a fixture and the parameters that it and its own fixtures have for this test."""
-    definitions, indices = _definitions(item), item.callspec.indices if hasattr(item, "callspec") else {}
+    """Name a fixture and the parameters that it and its own fixtures have for this test.
+
+    By their values: pytest counts the tests of a function, so that one value has several indices.
+    """
+    definitions, values = _definitions(item), item.callspec.params if hasattr(item, "callspec") else {}
     needed = [fixture.argname]
     for name in needed:
         if name in definitions:
             needed += [other for other in definitions[name].argnames if other not in needed]
-    parameters = "-".join(f"{name}{indices[name]}" for name in sorted(needed) if name in indices)
+    given = {name: getattr(values[name], "__name__", values[name]) for name in sorted(needed) if name in values}
+    parameters = "-".join(f"{name}={value}" for name, value in given.items())
     return f"{fixture.baseid}::{fixture.argname}" + (f"[{parameters}]" if parameters else "")

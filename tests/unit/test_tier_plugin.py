@@ -49,8 +49,8 @@ MEASURED = Measurements(
         f"{FILE}::test_quick": 0.1,
         SLOW: 9.0,
     },
-    shared={"tests::cluster[cluster0]": 7.0, "tests::cluster[cluster1]": 8.0},
-    features={"tests::cluster[cluster0]": frozenset({"target=one"})},
+    shared={"tests::cluster[cluster=one]": 7.0, "tests::cluster[cluster=two]": 8.0},
+    features={"tests::cluster[cluster=one]": frozenset({"target=one"})},
 )
 
 
@@ -130,8 +130,8 @@ def test_a_full_run_that_passes_records_seconds_features_and_the_commit(
     assert all(measured.shared[key] >= 0.05 for key in MEASURED.shared)
     assert measured.tests[f"{FILE}::test_booted[one]"] < 0.05, "without the fixture"
     assert measured.features == {
-        "tests::cluster[cluster0]": {"target=one"},
-        "tests::cluster[cluster1]": {"target=two"},
+        "tests::cluster[cluster=one]": {"target=one"},
+        "tests::cluster[cluster=two]": {"target=two"},
         f"{FILE}::test_booted[one]": {"command=run"},
         f"{FILE}::test_booted[two]": {"command=run"},
     }
@@ -303,8 +303,8 @@ def test_a_fixture_that_fails_is_not_recorded(run: Callable[..., pytest.RunResul
     )
     run("--tier", "full", "--record-durations").assert_outcomes(passed=4, errors=2)
     shared = read(project / RECORD).shared
-    assert shared["tests::cluster[cluster0]"] == MEASURED.shared["tests::cluster[cluster0]"]
-    assert shared["tests::cluster[cluster1]"] < MEASURED.shared["tests::cluster[cluster1]"]
+    assert shared["tests::cluster[cluster=one]"] == MEASURED.shared["tests::cluster[cluster=one]"]
+    assert shared["tests::cluster[cluster=two]"] < MEASURED.shared["tests::cluster[cluster=two]"]
 
 
 def test_a_run_of_some_tests_records_those_alone(run: Callable[..., pytest.RunResult], project: Path) -> None:
@@ -313,3 +313,16 @@ def test_a_run_of_some_tests_records_those_alone(run: Callable[..., pytest.RunRe
     assert measured.tests[SLOW] < 9
     assert measured.shared == MEASURED.shared
     assert measured.passed is None
+
+
+def test_a_fixture_has_one_key_for_each_value_whatever_else_its_tests_take(
+    run: Callable[..., pytest.RunResult], project: Path
+) -> None:
+    (project / FILE).write_text(
+        "import pytest\n\n"
+        "@pytest.mark.parametrize('how', ['quickly', 'slowly'])\n"
+        "@pytest.mark.parametrize('client', ['old', 'new'])\n"
+        "def test_used(client, cluster, how):\n    pass\n"
+    )
+    run("--tier", "full", "--record-durations").assert_outcomes(passed=8)
+    assert read(project / RECORD).shared.keys() == MEASURED.shared.keys()
