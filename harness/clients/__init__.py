@@ -26,7 +26,11 @@ TRANSACTION_TIMEOUT_MS = 300_000
 """A transaction stays open while a broker leaves the ISR at its own pace; the brokers' bound is 15 minutes."""
 
 Answered: TypeAlias = Callable[[str | None, int], None]
-"""Told once a record: what went wrong (None if nothing), and the record's offset."""
+"""Told once a record: what went wrong (None if nothing), and the record's offset, or `NO_OFFSET`."""
+
+NO_OFFSET: Final = -1
+"""Of a record that failed, and of one that the broker took for a duplicate whose offset it had forgotten: it is written
+(``Sender.completeBatch``: ``DUPLICATE_SEQUENCE_NUMBER`` is a success)."""
 
 
 class ClientError(Exception):

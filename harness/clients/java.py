@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from harness.clients import OPERATION_TIMEOUT_S, TRANSACTION_TIMEOUT_MS, ClientError, Library
+from harness.clients import NO_OFFSET, OPERATION_TIMEOUT_S, TRANSACTION_TIMEOUT_MS, ClientError, Library
 from harness.host.leftovers import process_marker
 from harness.plan.groups import CLASSIC
 
@@ -136,7 +136,7 @@ class JavaProducer:
         try:
             self._sent.append((self._producer.send(record), answered))
         except Py4JJavaError as error:
-            answered(_said(error), -1)
+            answered(_said(error), NO_OFFSET)
 
     def flush(self) -> int:
         """Wait for every answer."""
@@ -146,7 +146,7 @@ class JavaProducer:
             try:
                 offset = future.get().offset()
             except Py4JJavaError as error:
-                answered(_said(error), -1)
+                answered(_said(error), NO_OFFSET)
             else:
                 answered(None, offset)
         return 0

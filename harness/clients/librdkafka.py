@@ -11,7 +11,7 @@ import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from harness.clients import OPERATION_TIMEOUT_S, TRANSACTION_TIMEOUT_MS, ClientError, Library
+from harness.clients import NO_OFFSET, OPERATION_TIMEOUT_S, TRANSACTION_TIMEOUT_MS, ClientError, Library
 from harness.plan.groups import CLASSIC
 
 if TYPE_CHECKING:
@@ -131,7 +131,8 @@ class LibrdkafkaProducer:
         """Send a record; its acknowledgement is recorded by this thread, in a later `send` or in `flush`."""
 
         def delivered(error: Any, message: Any) -> None:
-            answered(None if error is None else str(error), message.offset() if error is None else -1)
+            offset = message.offset() if error is None else None
+            answered(None if error is None else str(error), NO_OFFSET if offset is None else offset)
 
         _told(
             lambda: self._producer.produce(

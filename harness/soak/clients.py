@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from harness.clients import ClientError
+from harness.clients import NO_OFFSET, ClientError
 from harness.errors import HarnessError
 from harness.plan.scenario import Phase
 from harness.run_folder.history import HEADER_OP, HEADER_TXN
@@ -129,7 +129,10 @@ class ClientProcess:
 
         def answered(error: str | None, offset: int) -> None:
             self._unanswered -= 1
-            if error is None:
+            if error is None and offset == NO_OFFSET:
+                # It is written, and only its offset would tell which value of the key is the last.
+                self.history.complete("info", event, error="acknowledged as a duplicate, without an offset")
+            elif error is None:
                 self.history.complete("ok", event, offset=offset)
             else:
                 # It may have been written all the same.

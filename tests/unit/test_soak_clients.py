@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.clients import ClientError, Library
+from harness.clients import NO_OFFSET, ClientError, Library
 from harness.errors import HarnessError
 from harness.host.clock import RealClock
 from harness.run_folder.history import History, read_lines
@@ -79,6 +79,9 @@ class FakeProducer:
     def flush(self) -> int:
         self.library.calls.append("flush")
         for offset, answered in enumerate(self.library.answers):
+            if self.library.fails.pop("offset", None) is not None:
+                answered(None, NO_OFFSET)
+                continue
             answered("timed out" if self.library.fails.pop("answer", None) is not None else None, offset)
         self.library.answers.clear()
         return 0
@@ -166,6 +169,12 @@ def test_a_record_that_is_refused_or_not_acknowledged_ends_the_transaction(tmp_p
     done = play(tmp_path / "b", FakeLibrary({"answer": False}), PUT, COMMIT)
     assert ("info", "produce", 1) in done
     assert ("ok", "commit", 1) not in done
+
+
+def test_a_record_without_an_offset_may_be_the_last_of_its_key_or_not(tmp_path: Path) -> None:
+    done = play(tmp_path, FakeLibrary({"offset": False}), PUT, PUT, COMMIT)
+    assert [kind for kind, f, _ in done if f == "produce"] == ["info", "ok"]
+    assert ("ok", "commit", 1) in done, "it is written all the same"
 
 
 def test_a_client_outside_of_transactions_waits_for_answers_now_and_then(tmp_path: Path) -> None:
