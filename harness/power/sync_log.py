@@ -1,12 +1,14 @@
 """What a broker has synced of its files, by the notes that it wrote as it went on.
 
 A note is a line, its fields separated by tabs: ``sync SIZE PATH``, ``truncate SIZE PATH``, ``rename FROM TO``, ``remove
-PATH``; paths are relative to the data folder. ``java/power/syncs/Notes.java`` writes them.
+PATH``; paths are relative to the data folder, in which only partitions have folders, and these have none.
+``java/power/syncs/Notes.java`` writes them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections import defaultdict
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from harness.errors import HarnessError
 
@@ -37,36 +39,51 @@ def read_synced(text: str) -> Synced:
 
     Raises `HarnessError` for what is no note.
     """
-    synced: Synced = {}
+    folders: _Folders = defaultdict(dict)
     for number, line in enumerate(text[: text.rfind("\n") + 1].split("\n")[:-1], 1):
         kind, *fields = line.split("\t")
         try:
-            _NOTES[kind](synced, *fields)
+            _NOTES[kind](folders, *fields)
         except (KeyError, TypeError, ValueError) as error:
             raise HarnessError(f"the notes of synced files have a wrong line {number}: {line!r}") from error
-    return synced
+    return {f"{folder}{name}": size for folder, files in folders.items() for name, size in files.items()}
 
 
-def _sync(synced: Synced, size: str, path: str) -> None:
+_Folders: TypeAlias = "defaultdict[str, dict[str, int]]"
+"""Lengths by folder (with a slash at the end, or none at all) and name: a broker renames files by the thousand."""
+
+
+def _split(path: str) -> tuple[str, str]:
+    folder, slash, name = path.rpartition("/")
+    return folder + slash, name
+
+
+def _sync(folders: _Folders, size: str, path: str) -> None:
+    folder, name = _split(path)
     # Two syncs at once may be noted the other way round.
-    synced[path] = max(int(size), synced.get(path, 0))
+    folders[folder][name] = max(int(size), folders[folder].get(name, 0))
 
 
-def _truncate(synced: Synced, size: str, path: str) -> None:
+def _truncate(folders: _Folders, size: str, path: str) -> None:
     """What is written after a truncation is not what was synced there before."""
-    if path in synced:
-        synced[path] = min(int(size), synced[path])
+    folder, name = _split(path)
+    if name in folders[folder]:
+        folders[folder][name] = min(int(size), folders[folder][name])
 
 
-def _rename(synced: Synced, before: str, after: str) -> None:
-    """Move a file, or all files of a folder. A file that was there by the new name is gone."""
-    synced.pop(after, None)
-    for path in [one for one in synced if one == before or one.startswith(f"{before}/")]:
-        synced[after + path[len(before) :]] = synced.pop(path)
+def _rename(folders: _Folders, before: str, after: str) -> None:
+    """Move a file, or a folder of files. A file that was there by the new name is gone."""
+    (old_folder, old_name), (folder, name) = _split(before), _split(after)
+    folders[folder].pop(name, None)
+    if old_name in folders[old_folder]:
+        folders[folder][name] = folders[old_folder].pop(old_name)
+    if files := folders.pop(f"{before}/", None):
+        folders[f"{after}/"] |= files
 
 
-def _remove(synced: Synced, path: str) -> None:
-    synced.pop(path, None)
+def _remove(folders: _Folders, path: str) -> None:
+    folder, name = _split(path)
+    folders[folder].pop(name, None)
 
 
 _NOTES: Final[dict[str, Callable[..., None]]] = {
