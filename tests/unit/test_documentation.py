@@ -111,3 +111,11 @@ def test_outputs_are_compared_but_for_numbers(expected: str, actual: str, is_sam
 
 def test_pages_are_those_of_the_checkout() -> None:
     assert ROOT / "docs" / "tutorial.md" in PAGES
+
+
+@pytest.mark.parametrize("page", [*PAGES, *sorted((ROOT / "results").rglob("*.md"))], ids=lambda page: page.name)
+def test_a_row_of_a_table_is_one_line(page: Path) -> None:
+    """A row that goes on in the next line is cut off there: what follows is a row with one cell."""
+    blocks = page.read_text(encoding="utf-8").split("```")[::2]
+    rows = [line for text in blocks for line in text.splitlines() if line.startswith("|")]
+    assert [row for row in rows if not row.rstrip().endswith("|")] == []
