@@ -39,6 +39,7 @@ def recorded(content: dict[str, Any]) -> Iterator[dict[str, Any]]:
 @click.option("--minutes", default=30.0, show_default=True)
 @click.option("--seed", default=1, show_default=True)
 @click.option("--gate", is_flag=True)
+@click.option("--rate", default=330.0, show_default=True, help="Operations a second that are asked for.")
 @click.option("--results", type=click.Path(path_type=Path), required=True)
 @click.option("--record", type=click.Path(path_type=Path), help="Append a line for each round there.")
 def main(  # noqa: PLR0917
@@ -46,6 +47,7 @@ def main(  # noqa: PLR0917
     minutes: float,
     seed: int,
     gate: bool,  # noqa: FBT001
+    rate: float,
     results: Path,
     record: Path | None,
 ) -> None:
@@ -55,7 +57,8 @@ def main(  # noqa: PLR0917
     running = subprocess.Popen(
         [
             sys.executable, "-m", "harness.cli", "soak", "--target", target, "--runtime", "local",
-            "--minutes", str(minutes), "--seed", str(seed), *given, "--results", str(results), "--format", "json",
+            "--minutes", str(minutes), "--seed", str(seed), "--rate", str(rate), *given,
+            "--results", str(results), "--format", "json",
         ],
         stdout=subprocess.PIPE,
     )  # fmt: skip

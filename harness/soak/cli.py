@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 SOAKED, ROUNDS = map(cloup.OptionGroup, ("Soak", "Rounds"))
 MOST_PARTITIONS, MOST_RATE_HZ, MOST_ROUNDS = 1000, 10_000, 1_000_000
 GIVEN_ANEW = frozenset({"output", "soak_dir"})
+_DRAWN = {"partitions": "--partitions", "rate_hz": "--rate", "play_s": "--play"}
+"""Options of rounds that are drawn."""
 
 
 @command(
@@ -191,8 +193,8 @@ def _options(parameters: Mapping[str, Any], given: frozenset[str]) -> Any:
         raise UsageError("give --target: see `harness targets`")
     if parameters["gate"] and parameters["expect"]:
         raise UsageError("leave out --expect: with --gate nothing is known, and whatever is found is news")
-    if parameters["schedule"] and (drawn := {"partitions", "rate_hz", "play_s"} & given):
-        raise UsageError(f"--schedule has the whole round: leave out {', '.join(sorted(drawn))}")
+    if parameters["schedule"] and (drawn := [option for name, option in _DRAWN.items() if name in given]):
+        raise UsageError(f"--schedule has the whole round: leave out {', '.join(drawn)}")
     spark: SparkOptions = parameters["spark"]
     return SoakOptions(
         target=parameters["target"],

@@ -207,7 +207,7 @@ def test_the_worst_round_decides(tmp_path: Path, verdicts: list[str], code: int)
         (["--target", "sim-kafka", "--gate"], "--gate is for brokers of this host"),
         (["--target", "sim-kafka", "--expect", "{nowhere}"], "is no file"),
         (["--target", "sim-kafka", "--schedule", "{known}"], "is no JSON"),
-        (["--target", "sim-kafka", "--schedule", "{round}", "--rate", "5"], "leave out rate_hz"),
+        (["--target", "sim-kafka", "--schedule", "{round}", "--rate", "5"], "leave out --rate"),
         (["--target", "sim-kafka", "--shrink", "stuck-lso"], "give that, and --target sim-kafka"),
         (["--target", "kafka-4.4", "--shrink", "stuck-lso", "--schedule", "{round}"], "give --target sim-kafka"),
         (["--resume", "{folder}"], "is no folder of a soak that can go on"),
