@@ -4,7 +4,8 @@
     python bench/soak_rounds.py --target kafka-4.4 --minutes 30 --seed 1 --gate
     python bench/soak_rounds.py --target kafka-4.3+CLASSES --minutes 30 --seed 1
 
-Needs a machine on which nothing else runs. Prints a line for each round, and the figures; exits as the soak does.
+Needs a machine on which nothing else runs. Prints a line for each round, and the figures; exits as the soak does. A
+soak whose process ends by a signal is resumed: an assertion of librdkafka does that now and then.
 ``--record`` appends a line for each round to a file: ``results/soaks.jsonl`` adds up the hours of many soaks.
 """
 
@@ -24,14 +25,26 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 KNOWN = Path(__file__).with_name("known.toml")
+SOAKS = "*/soak/*"
 
 
 def recorded(content: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield what is kept of each round of a soak."""
     names = ("seed", "verdict", "reason", "findings", "unexplained", "operations", "gates", "took_s")
-    common = {"date": datetime.now(UTC).date().isoformat(), **{name: content[name] for name in ("target", "gate")}}
+    # Of a build of one's own, the name that it has in results, and not where it lies.
+    target = Path(content["folder"]).parents[1].name
+    common = {"date": datetime.now(UTC).date().isoformat(), "target": target, "gate": content["gate"]}
     for one in content["rounds"]:
         yield {**common, **{name: one[name] for name in names}}
+
+
+def run(*arguments: str) -> tuple[int, bytes, float]:
+    """Soak; return the exit code, what was printed, and the memory in all, at most, in GiB."""
+    command = [sys.executable, "-m", "harness.cli", "soak", *arguments, "--format", "json"]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE)
+    peak = Peak(running.pid)
+    printed, _ = running.communicate()
+    return running.returncode, printed, peak.stop_gib()
 
 
 @click.command()
@@ -54,16 +67,16 @@ def main(  # noqa: PLR0917
     """Soak, and measure it."""
     # A build with the gate's rules is expected to show no known anomaly, either.
     given = ["--gate"] if gate else [] if "+" in target else ["--expect", str(KNOWN)]
-    running = subprocess.Popen(
-        [
-            sys.executable, "-m", "harness.cli", "soak", "--target", target, "--runtime", "local",
-            "--minutes", str(minutes), "--seed", str(seed), "--rate", str(rate), *given,
-            "--results", str(results), "--format", "json",
-        ],
-        stdout=subprocess.PIPE,
+    known = set(results.glob(SOAKS))
+    code, printed, peak_gib = run(
+        "--target", target, "--runtime", "local", "--minutes", str(minutes), "--seed", str(seed), "--rate", str(rate),
+        *given, "--results", str(results),
     )  # fmt: skip
-    peak = Peak(running.pid)
-    printed, _ = running.communicate()
+    while code < 0:
+        print(f"the soak ended by signal {-code}, and is resumed")
+        (folder,) = set(results.glob(SOAKS)) - known
+        code, printed, more_gib = run("--resume", str(folder))
+        peak_gib = max(peak_gib, more_gib)
     content = json.loads(printed)
     ended = [one for one in content["rounds"] if one["groups"] is not None]
     for one in content["rounds"]:
@@ -73,11 +86,11 @@ def main(  # noqa: PLR0917
     print(f"{len(content['rounds']) / content['took_s'] * 3600:.0f} rounds an hour, {per_s:.0f} operations a second")
     print(f"findings: {content['findings']}, unexplained: {content['unexplained']}, audit: {content['audit']}")
     print(f"gates: {content['gates']}; groups: {content['groups']}")
-    print(f"memory: {peak.stop_gib():.1f} GiB; {content['folder']}")
+    print(f"memory: {peak_gib:.1f} GiB; {content['folder']}")
     if record is not None:
         with record.open("a") as lines:
             lines.writelines(json.dumps(line) + "\n" for line in recorded(content))
-    sys.exit(running.returncode)
+    sys.exit(code)
 
 
 if __name__ == "__main__":
