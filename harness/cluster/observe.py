@@ -16,13 +16,13 @@ from __future__ import annotations
 import json
 import threading
 from dataclasses import dataclass, field
-from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
 from checkers.replay.first_marker import first_marker
 from harness.brokers.protocol.replica import OpenTransaction, OpenTransactions, Reader, ReplicaState
 from harness.brokers.segments.batches import Batch, batch_digest, iter_records, marker
 from harness.brokers.segments.markers import MARKERS
+from harness.cluster.poller import Poller
 from harness.errors import HarnessError
 from harness.run_folder.history import read_lines
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.brokers.protocol.replica import TopicPartition
-    from harness.host.clock import Clock, Routine
+    from harness.host.clock import Clock
     from harness.runtimes.base import Runtime
 
 Content = tuple[tuple[int, str], ...]
@@ -53,7 +53,7 @@ class View:
 
 
 class Observer:
-    """Polls every live broker, one routine a broker, from `start` to `close`."""
+    """Polls every live broker, from `start` to `close`."""
 
     def __init__(
         self,
@@ -72,11 +72,9 @@ class Observer:
 
         A run that is ``resumed`` continues from the earlier observations.
         """
-        self._runtime = runtime
+        self._poller = Poller(runtime, clock, reader, period_s=period_s, name="observations")
         self._partitions = {b: [tp for tp, brokers in replicas.items() if b in brokers] for b in runtime.brokers}
         self._clock = clock
-        self._period_s = period_s
-        self._reader = reader
         past = read_lines(path) if resumed else []
         self._file: IO[str] = path.open("a" if resumed else "x", buffering=1)
         self._lock = threading.Lock()
@@ -88,32 +86,23 @@ class Observer:
             self._recall(line)
         self._last_answers: dict[tuple[int, TopicPartition], tuple[ReplicaState, OpenTransactions]] = {}
         """The last answers: an unchanged answer is not parsed again."""
-        self._readers: dict[int, Reader] = {}
-        self._routines: list[Routine] = []
 
     def start(self) -> None:
         """Begin to poll."""
-        self._routines += [
-            self._clock.every(self._period_s, partial(self._watch, broker), f"observing broker {broker}")
-            for broker in self._partitions
-        ]
+        self._poller.start(self._poll)
 
     def stop(self) -> None:
         """End the routines; what was seen stays."""
-        for routine in self._routines:
-            routine.stop()
+        self._poller.stop()
 
     def close(self) -> None:
         """End the routines, their connections and the file."""
-        self.stop()
-        for reader in self._readers.values():
-            reader.close()
+        self._poller.close()
         self._file.close()
 
     def raise_if_failed(self) -> None:
         """Raise the error that ended an observing routine."""
-        for routine in self._routines:
-            routine.raise_if_failed()
+        self._poller.raise_if_failed()
 
     def view(self, broker: int, partition: TopicPartition) -> View | None:
         """Return the newest view of a replica."""
@@ -153,20 +142,6 @@ class Observer:
         offsets = {name: line[name] for name in ("log_start", "high_watermark", "last_stable_offset", "log_end")}
         self._views[broker, tp] = View(**offsets, present=present)
         self._seen[tp] |= {o: what for o, what in appeared.items() if what[0] != "empty"}
-
-    def _watch(self, broker: int) -> None:
-        """Poll a live broker once; only its own routine does."""
-        if not self._runtime.is_up(broker):
-            return
-        try:
-            if broker not in self._readers:
-                self._readers[broker] = self._reader(broker)
-            self._poll(broker, self._readers[broker])
-        except OSError:
-            # Down, paused or booting: the view stays as it was, the next poll connects again.
-            reader = self._readers.pop(broker, None)
-            if reader is not None:
-                reader.close()
 
     def _poll(self, broker: int, reader: Reader) -> None:
         began_s = self._clock.now_s()

@@ -13,24 +13,24 @@ from __future__ import annotations
 
 import json
 import threading
-from functools import partial
 from typing import IO, TYPE_CHECKING, Final
 
 from harness.brokers.protocol.replica import ReplicaEnds
+from harness.cluster.poller import Poller
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from harness.brokers.protocol.replica import Reader, TopicPartition
-    from harness.host.clock import Clock, Routine
+    from harness.host.clock import Clock
     from harness.runtimes.base import Runtime
 
 PERIOD_S: Final = 0.5
 
 
 class OffsetSampler:
-    """Polls every broker that can answer, one routine a broker, from `start` to `close`."""
+    """Polls every broker that can answer, from `start` to `close`."""
 
     def __init__(
         self,
@@ -41,51 +41,27 @@ class OffsetSampler:
         reader: Callable[[int], Reader],
     ) -> None:
         """Open ``path`` for writing; no request is sent yet. ``reader`` opens a broker's reader."""
-        self._runtime = runtime
+        self._poller = Poller(runtime, clock, reader, period_s=PERIOD_S, name="offsets")
         self._clock = clock
-        self._reader = reader
         self._file: IO[str] = path.open("x", buffering=1)
         self._writing = threading.Lock()
         self._ends: dict[int, dict[TopicPartition, ReplicaEnds]] = {broker: {} for broker in runtime.brokers}
         self._partitions = tuple(partitions)
-        self._readers: dict[int, Reader] = {}
-        self._routines: list[Routine] = []
 
     def start(self) -> None:
         """Begin to poll."""
-        self._routines += [
-            self._clock.every(PERIOD_S, partial(self._poll, broker), f"offsets of broker {broker}")
-            for broker in self._ends
-        ]
+        self._poller.start(self._poll)
 
     def close(self) -> None:
         """End the routines, their connections and the file."""
-        for routine in self._routines:
-            routine.stop()
-        for reader in self._readers.values():
-            reader.close()
+        self._poller.close()
         self._file.close()
 
     def raise_if_failed(self) -> None:
         """Raise the error that ended a routine."""
-        for routine in self._routines:
-            routine.raise_if_failed()
+        self._poller.raise_if_failed()
 
-    def _poll(self, broker: int) -> None:
-        """Poll a broker once; only its own routine does."""
-        if not self._runtime.is_up(broker):
-            return
-        try:
-            if broker not in self._readers:
-                self._readers[broker] = self._reader(broker)
-            self._take(broker, self._readers[broker])
-        except OSError:
-            # Down, paused or booting: the next poll connects again.
-            reader = self._readers.pop(broker, None)
-            if reader is not None:
-                reader.close()
-
-    def _take(self, broker: int, reader: Reader) -> None:
+    def _poll(self, broker: int, reader: Reader) -> None:
         before, time_ms = self._ends[broker], self._clock.time_ms()
         # A replica may have been truncated, or its topic created again; then it does not reach its last end any more.
         answers = reader.ends({tp: before[tp].log_end if tp in before else 0 for tp in self._partitions})
