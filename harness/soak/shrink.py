@@ -1,8 +1,7 @@
-"""The smallest round that still shows a finding: steps are left out for as long as it stays (delta debugging).
+"""The smallest round that still shows a finding: steps are left out for as long as it stays.
 
 Candidates are played on `sim-kafka` and judged by what their clients know (`harness.soak.truth`), without Spark. What a
-candidate leaves to chance differs with every step that is left out, so each is given a few seeds. Source of the
-procedure: Zeller and Hildebrandt, *Simplifying and Isolating Failure-Inducing Input* (2002), ``ddmin``.
+candidate leaves to chance differs with every step that is left out, so each is given a few seeds.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from harness.soak.generators import Fixed
 from harness.soak.judge import truth_of
 from harness.soak.naming import named
 from harness.soak.operations import ADMIN, COMMIT, NEMESIS, Die, End, Heal, Inject, Write
+from harness.soak.reduction import reduced
 from harness.soak.rig import booted
 from harness.soak.round import play_round
 
@@ -108,7 +108,7 @@ def shrink(
             steps = alone
             break
     on_progress(len(steps), stage.plays)
-    smallest = ddmin(steps, lambda one: not is_over() and shows(one), lambda one: on_progress(len(one), stage.plays))
+    smallest = reduced(steps, lambda one: not is_over() and shows(one), lambda one: on_progress(len(one), stage.plays))
     again = range(played.plan.seed, played.plan.seed + CONFIRMATIONS)
     finals = [
         _with_room(replace(trimmed(replace(played, steps=tuple(steps))), finding=name))
@@ -143,26 +143,6 @@ def _with_room(played: PlayedRound) -> PlayedRound:
     return replace(played, plan=replace(played.plan, lasts_s=max(played.plan.lasts_s, last_s + ROOM_S)))
 
 
-def ddmin(
-    steps: list[Step], shows: Callable[[Sequence[Step]], bool], on_smaller: Callable[[Sequence[Step]], None]
-) -> list[Step]:
-    """Return steps of which none can be left out alone, in their order."""
-    parts = 2
-    while len(steps) > 1:
-        size = -(-len(steps) // parts)
-        rest = next(
-            (kept for at in range(0, len(steps), size) if shows(kept := [*steps[:at], *steps[at + size :]])), None
-        )
-        if rest is not None:
-            steps, parts = rest, max(parts - 1, 2)
-            on_smaller(steps)
-        elif size == 1:
-            break
-        else:
-            parts = min(2 * parts, len(steps))
-    return steps
-
-
 def _of_partition(steps: Sequence[Step], tp: TopicPartition) -> list[Step]:
     """Return the steps that concern a partition: its records, the transactions that they are in, and all faults."""
     writers = {
@@ -185,13 +165,18 @@ def _of_partition(steps: Sequence[Step], tp: TopicPartition) -> list[Step]:
 
 
 def trimmed(played: PlayedRound) -> PlayedRound:
-    """Return a round without clients that have nothing to do; its filler writes only to partitions of its steps."""
-    processes = {step.operation.process for step in played.steps}
-    written = {
-        (step.operation.topic, step.operation.partition) for step in played.steps if isinstance(step.operation, Write)
-    }
+    """Return a round without clients that have nothing to do; its filler writes only to partitions of its steps.
+
+    Topics behind the last one of its steps go, too; the others keep their leaders.
+    """
+    operations = [step.operation for step in played.steps]
+    processes = {one.process for one in operations}
+    written = {(one.topic, one.partition) for one in operations if isinstance(one, Write)}
     clients = tuple(one for one in played.plan.clients if one.name in processes)
-    return replace(played, plan=replace(played.plan, clients=clients, filled=tuple(sorted(written))))
+    concerned = {getattr(one, "topic", None) for one in operations}
+    last = max((at for at, topic in enumerate(played.plan.topics) if topic.name in concerned), default=0)
+    plan = replace(played.plan, topics=played.plan.topics[: last + 1], clients=clients, filled=tuple(sorted(written)))
+    return replace(played, plan=plan)
 
 
 def run_schedule(played: PlayedRound) -> Schedule | None:

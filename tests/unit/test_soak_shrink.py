@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,14 +12,13 @@ from soaked import ABORTS, COMMITS, KILL, SMALL, START, TOPIC, TWIN, P, T, put
 from harness.errors import HarnessError
 from harness.plan.scenario import Critical
 from harness.plan.schedule import scenario_of
-from harness.soak.operations import DeleteRecords, Die, Inject, Operation, Step
-from harness.soak.plan import Shape
+from harness.soak.operations import DeleteRecords, Inject, Operation, Step
+from harness.soak.plan import Shape, Topic
 from harness.soak.rig import find_setup
 from harness.soak.round import PlayedRound
-from harness.soak.shrink import APART_S, ROOM_S, Stage, ddmin, run_schedule, shrink, trimmed
+from harness.soak.shrink import APART_S, ROOM_S, Stage, run_schedule, shrink, trimmed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
 
@@ -28,20 +28,6 @@ def steps(*timed: tuple[float, Operation]) -> tuple[Step, ...]:
 
 def a_round(*timed: tuple[float, Operation], finding: str | None = None) -> PlayedRound:
     return PlayedRound(SMALL, steps(*timed), "sim-kafka", finding=finding)
-
-
-@pytest.mark.parametrize("needed", [{3}, {0, 99}, {10, 11, 12}, {7, 20, 33, 61, 80}])
-def test_only_what_is_needed_is_left(needed: set[int]) -> None:
-    every = [Step(float(at), Die(str(at))) for at in range(100)]
-    tried: list[int] = []
-
-    def shows(some: Sequence[Step]) -> bool:
-        tried.append(len(some))
-        return needed <= {int(step.at_s) for step in some}
-
-    smallest = ddmin(every, shows, lambda _: None)
-    assert [int(step.at_s) for step in smallest] == sorted(needed)
-    assert len(tried) < 150
 
 
 def test_a_round_with_a_finding_shrinks_to_the_steps_that_make_it(tmp_path: Path) -> None:
@@ -100,3 +86,11 @@ def test_what_runs_cannot_replay(timed: list[tuple[float, Operation]]) -> None:
 def test_clients_and_partitions_without_steps_rest() -> None:
     assert trimmed(a_round((1, put(T)), (3, KILL))).plan.clients == (T,)
     assert trimmed(a_round((1, put(T)), (3, KILL))).plan.filled == ((TOPIC, 0),)
+
+
+def test_topics_behind_the_last_one_of_the_steps_are_left_out() -> None:
+    """Those before it stay: which broker leads a partition goes by their number."""
+    topics = tuple(Topic(name, 1, {}) for name in ("first", TOPIC, "last"))
+    played = a_round((1, put(T)))
+    smaller = trimmed(replace(played, plan=replace(SMALL, topics=topics)))
+    assert smaller.plan.topics == topics[:2]

@@ -1,0 +1,84 @@
+"""Steps are left out for as long as what they show stays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from soaked import KILL, PAUSE, RESUME, START
+
+from harness.soak.operations import ABORT, COMMIT, Die, End, Operation, Step, Write
+from harness.soak.reduction import ddmin, reduced
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@pytest.mark.parametrize("needed", [{3}, {0, 99}, {10, 11, 12}, {7, 20, 33, 61, 80}])
+def test_only_what_is_needed_is_left(needed: set[int]) -> None:
+    tried: list[int] = []
+
+    def shows(some: Sequence[int]) -> bool:
+        tried.append(len(some))
+        return needed <= set(some)
+
+    assert ddmin(list(range(100)), shows, lambda _: None) == sorted(needed)
+    assert len(tried) < 100
+
+
+def test_what_can_go_only_after_something_else_goes() -> None:
+    """An item that is needed while a later one is there."""
+
+    def shows(some: Sequence[int]) -> bool:
+        return 3 in some and (1 in some or 6 not in some)
+
+    assert ddmin([1, 2, 3, 4, 5, 6], shows, lambda _: None) == [3]
+
+
+def in_steps(*operations: Operation) -> list[Step]:
+    return [Step(float(at), operation) for at, operation in enumerate(operations)]
+
+
+def transaction(process: str, partition: int, outcome: str) -> tuple[Operation, ...]:
+    return (*(Write(process, "t", partition, key) for key in "abcdef"), End(process, outcome))
+
+
+OPERATIONS = (
+    *transaction("t1", 0, COMMIT), KILL, *transaction("t2", 0, ABORT), *transaction("t1", 1, COMMIT), PAUSE,
+    *transaction("t1", 0, ABORT), START, Die("p"), RESUME, KILL, *transaction("t1", 0, ABORT), START,
+)  # fmt: skip
+
+
+def test_steps_of_a_few_transactions_are_found_with_few_tries() -> None:
+    steps = in_steps(*OPERATIONS)
+    needed = [steps[0], steps[6], steps[7], steps[25], steps[29]]
+    tried: list[list[Step]] = []
+
+    def shows(some: Sequence[Step]) -> bool:
+        tried.append(list(some))
+        return all(step in some for step in needed)
+
+    sizes: list[int] = []
+    assert reduced(steps, shows, lambda some: sizes.append(len(some))) == needed
+    assert sizes == sorted(sizes, reverse=True)
+    assert all(some == sorted(some, key=lambda step: step.at_s) for some in tried)
+    # Whole processes and faults are tried first: those of the second client, of the dying one, and the pause.
+    without = [
+        step for step in steps if step.operation.process not in {"t2", "p"} and step.operation not in {PAUSE, RESUME}
+    ]
+    assert without in tried
+
+
+def test_an_end_goes_with_its_transaction_and_a_heal_with_its_fault() -> None:
+    """A fault that never ends, or an end of nothing, is another round: single steps are tried last."""
+    steps = in_steps(*OPERATIONS)
+    needed = [steps[0], steps[6], steps[7]]
+    tried: list[list[Operation]] = []
+
+    def shows(some: Sequence[Step]) -> bool:
+        tried.append([step.operation for step in some])
+        return all(step in some for step in needed)
+
+    assert reduced(steps, shows, lambda _: None) == needed
+    first_alone = next(some for some in tried if some.count(KILL) != some.count(START))
+    assert len(first_alone) <= len(transaction("t1", 0, COMMIT)) + len((KILL, START))
