@@ -18,13 +18,13 @@ from harness.soak.faults import FAULTS
 from harness.soak.generators import Fixed
 from harness.soak.judge import truth_of
 from harness.soak.naming import named
-from harness.soak.operations import ADMIN, COMMIT, NEMESIS, Die, End, Heal, Inject, Write
+from harness.soak.operations import ADMIN, COMMIT, NEMESIS, End, Heal, Inject, Write
 from harness.soak.reduction import reduced
 from harness.soak.rig import booted
 from harness.soak.round import play_round
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from pathlib import Path
 
     from harness.brokers.protocol.replica import TopicPartition
@@ -103,8 +103,9 @@ def shrink(
     places = next((found[name] for seed in seeds if name in (found := stage.places(played, seed))), None)
     if places is None:
         raise HarnessError(f"{name} is not found again when this round is played on {stage.setup.target.name}")
+    transactional = {one.name for one in played.plan.clients if one.transactional_id}
     for tp in sorted(places):
-        if shows(alone := _of_partition(steps, tp)):
+        if shows(alone := _of_partition(steps, tp, transactional)):
             steps = alone
             break
     on_progress(len(steps), stage.plays)
@@ -143,8 +144,11 @@ def _with_room(played: PlayedRound) -> PlayedRound:
     return replace(played, plan=replace(played.plan, lasts_s=max(played.plan.lasts_s, last_s + ROOM_S)))
 
 
-def _of_partition(steps: Sequence[Step], tp: TopicPartition) -> list[Step]:
-    """Return the steps that concern a partition: its records, the transactions that they are in, and all faults."""
+def _of_partition(steps: Sequence[Step], tp: TopicPartition, transactional: Collection[str]) -> list[Step]:
+    """Return the steps that concern a partition: its records, all of transactional clients of it, and all faults.
+
+    Records of a transaction in other partitions decide when it begins, and may delay its end.
+    """
     writers = {
         one.operation.process
         for one in steps
@@ -153,10 +157,10 @@ def _of_partition(steps: Sequence[Step], tp: TopicPartition) -> list[Step]:
 
     def concerns(step: Step) -> bool:
         match step.operation:
+            case operation if operation.process in transactional:
+                return operation.process in writers
             case Write(topic=topic, partition=partition):
                 return (topic, partition) == tp
-            case End(process=process) | Die(process=process):
-                return process in writers
             case Inject() | Heal():
                 return True
         return getattr(step.operation, "topic", None) == tp[0]
