@@ -4,9 +4,10 @@ Schema of ``gate.jsonl``, one event a line, in the order of each broker's log:
 
     broker     int
     time_ms    int   when the broker's gate decided, milliseconds since the epoch; a build has none
-    event      str   held | released | gave-up | began-anew
+    event      str   held | released | gave-up | began-anew; held-all | released-all, which have no topic and partition
     topic, partition
     held, gave-up     reason    not-in-sync | unassigned: why its compaction waits
+    held-all          reason    no-image | old-image | fenced: why compaction of every partition of the broker waits
     released, gave-up held_ms, grown_bytes   for how long it waited, and by how much its log grew
     began-anew        leader    from which the replica on this broker is copied from its first record on
                       dropped_up_to   the log end that it had
@@ -25,14 +26,18 @@ from typing import TYPE_CHECKING, Any, Final
 from harness.escape import to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 HELD, RELEASED, GAVE_UP, BEGAN_ANEW = "held", "released", "gave-up", "began-anew"
+HELD_ALL, RELEASED_ALL = "held-all", "released-all"
 
 _LINE: Final = re.compile(
     rb"compaction-gate: (?P<event>held|released|gave-up|began-anew) topic=(?P<topic>[\w.-]+)"
     rb" partition=(?P<partition>\d+) time_ms=(?P<time_ms>\d+)(?P<more>.*)"
+)
+_LINE_OF_ALL: Final = re.compile(
+    rb"compaction-gate: (?P<event>held-all|released-all) time_ms=(?P<time_ms>\d+)(?P<more>[^:]*)"
 )
 _PARTITION: Final = rb"(?P<topic>[\w.-]+)-(?P<partition>\d+)"
 _LINES_OF_THE_PATCH: Final = {
@@ -48,17 +53,14 @@ _FIELD: Final = re.compile(r"(reason|held_ms|grown_bytes|leader|dropped_up_to)=(
 
 def parse_line(line: bytes, broker: int) -> dict[str, Any] | None:
     """Return the event of a line of a broker's log; None for any other line."""
-    if (match := _LINE.search(line)) is None:
+    match = _LINE.search(line) or _LINE_OF_ALL.search(line)
+    if match is None:
         return _event_of_the_patch(line, broker)
     more = {name: value if name == "reason" else int(value) for name, value in _FIELD.findall(match["more"].decode())}
-    return {
-        "broker": broker,
-        "time_ms": int(match["time_ms"]),
-        "event": match["event"].decode(),
-        "topic": match["topic"].decode(),
-        "partition": int(match["partition"]),
-        **more,
-    }
+    event = {"broker": broker, "time_ms": int(match["time_ms"]), "event": match["event"].decode()}
+    if match.re is _LINE:
+        event |= {"topic": match["topic"].decode(), "partition": int(match["partition"])}
+    return {**event, **more}
 
 
 def _event_of_the_patch(line: bytes, broker: int) -> dict[str, Any] | None:
@@ -89,12 +91,13 @@ class GateLog:
     def holds(self, broker: int, partition: tuple[str, int]) -> bool:
         """Whether the broker's gate holds the partition, by its last event."""
         self.follow()
-        of = [
+        states: list[str] = [
             event["event"]
             for event in self.events
-            if event["broker"] == broker and (event["topic"], event["partition"]) == partition
+            if event["broker"] == broker
+            and (event.get("topic"), event.get("partition")) == partition
+            and event["event"] != BEGAN_ANEW
         ]
-        states: Sequence[str] = [event for event in of if event != BEGAN_ANEW]
         return bool(states) and states[-1] == HELD
 
     def write(self, path: Path) -> None:

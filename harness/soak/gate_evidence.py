@@ -3,7 +3,7 @@
 An outage is a time in which a replica was out of the ISR of its partition, by the log of the controllers. It is exposed
 where, early enough in it, a client deleted a key there or ended a transaction: a cleaner without a gate would have
 removed that before the replica was back. Every broker that was in the ISR throughout has to have held the partition at
-some time of the outage, and to have let go of it since.
+some time of the outage, or all of its partitions until its end, and to have let go of it since.
 
 Verified: by the gates' own lines in the brokers' logs, against outages that the controllers wrote down. What a gate
 says is no evidence that it did so: that is what the judges of the replicas are for. Not verified: replicas that were
@@ -14,14 +14,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from harness.brokers.segments.batches import iter_batches
 from harness.brokers.segments.folder import live_segments
 from harness.brokers.segments.metadata_join import read_metadata_logs
-from harness.gate.events import GAVE_UP, HELD, RELEASED
+from harness.gate.events import GAVE_UP, HELD, HELD_ALL, RELEASED, RELEASED_ALL
 from harness.soak.client_log import INVOKE, OK
+from nemesis.clock_skew import AHEAD_S
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -29,11 +30,12 @@ if TYPE_CHECKING:
 
     from harness.brokers.protocol.replica import TopicPartition
     from harness.brokers.segments.metadata_log import PartitionState
-    from harness.soak.replica_log import Replica
 
 REMOVED_WITHIN_MS: Final = 5_000
 """So long before an outage ends something has to be written for it to be exposed: the longest lag, retention and
 segment of a round (`harness.soak.plan.SETTINGS`), and two passes of a cleaner."""
+
+_AHEAD_MS: Final = AHEAD_S * 1_000
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Outage:
 
 
 class _Hold(NamedTuple):
-    """From when until when a gate held a partition, and the event that ended it; `HELD` where none did."""
+    """From when until when a gate held one partition or all, and the event that ended it; `HELD` where none did."""
 
     began_ms: int
     ended_ms: int | None
@@ -141,42 +143,63 @@ def removable_of(events: Iterable[Mapping[str, Any]]) -> dict[TopicPartition, li
 
 
 def judge_gates(
-    outages: Iterable[Outage], removable: Mapping[TopicPartition, Sequence[int]], events: Sequence[Mapping[str, Any]]
+    outages: Iterable[Outage],
+    removable: Mapping[TopicPartition, Sequence[int]],
+    events: Sequence[Mapping[str, Any]],
+    ended_ms: int | None = None,
 ) -> GateEvidence:
-    """Hold what gates wrote down (``events``, see `harness.gate.events`) against what was exposed."""
-    every = list(outages)
+    """Hold what gates wrote down (``events``, see `harness.gate.events`) against what was exposed.
+
+    ``ended_ms``: when the round ended, by the clock of its clients. Brokers' clocks may have been ahead meanwhile.
+    """
+
+    def put_right(time_ms: int) -> int:
+        """Return a time that is long after the end of the round as the clients' clock had it (`nemesis.clock_skew`)."""
+        is_ahead = ended_ms is not None and time_ms - ended_ms > _AHEAD_MS // 2
+        return time_ms - _AHEAD_MS if is_ahead else time_ms
+
+    every = [replace(one, began_ms=put_right(one.began_ms), ended_ms=put_right(one.ended_ms)) for one in outages]
     exposed = [
         one
         for one in every
         if any(one.began_ms <= at <= one.ended_ms - REMOVED_WITHIN_MS for at in removable.get(one.partition, ()))
     ]
-    holds = _holds(events)
+    holds = _holds([{**event, "time_ms": put_right(event["time_ms"])} for event in events])
     lacks = [lack for one in exposed if (lack := _lack(one, holds)) is not None]
     return GateEvidence(len(every), exposed, lacks)
 
 
-def _holds(events: Sequence[Mapping[str, Any]]) -> dict[Replica, list[_Hold]]:
+_Holds: TypeAlias = "Mapping[tuple[int, TopicPartition | None], Sequence[_Hold]]"
+"""By broker and partition; None for all of them."""
+
+
+def _holds(events: Sequence[Mapping[str, Any]]) -> _Holds:
     """Return how each broker's gate held each partition, in order."""
-    found: dict[Replica, list[_Hold]] = defaultdict(list)
-    begun: dict[Replica, int] = {}
+    found: dict[tuple[int, TopicPartition | None], list[_Hold]] = defaultdict(list)
+    begun: dict[tuple[int, TopicPartition | None], int] = {}
     for event in events:
-        place = (event["broker"], (event["topic"], event["partition"]))
-        if event["event"] == HELD:
+        is_of_all = event["event"] in {HELD_ALL, RELEASED_ALL}
+        place = (event["broker"], None if is_of_all else (event["topic"], event["partition"]))
+        if event["event"] in {HELD, HELD_ALL}:
             begun.setdefault(place, event["time_ms"])
-        elif event["event"] in {RELEASED, GAVE_UP} and place in begun:
+        elif event["event"] in {RELEASED, RELEASED_ALL, GAVE_UP} and place in begun:
             found[place].append(_Hold(begun.pop(place), event["time_ms"], event["event"]))
     for place, at_ms in begun.items():
         found[place].append(_Hold(at_ms, None, HELD))
     return found
 
 
-def _lack(outage: Outage, holds: Mapping[Replica, Sequence[_Hold]]) -> str | None:
+def _lack(outage: Outage, holds: _Holds) -> str | None:
     topic, partition = outage.partition
     for broker in sorted(outage.stayed):
         during = [
             one.how
             for one in holds.get((broker, outage.partition), ())
             if one.began_ms <= outage.ended_ms and (one.ended_ms is None or one.ended_ms >= outage.began_ms)
+        ] or [
+            one.how
+            for one in holds.get((broker, None), ())
+            if one.began_ms <= outage.ended_ms and (one.ended_ms is None or one.ended_ms >= outage.ended_ms)
         ]
         what = f"the gate of broker {broker}"
         where = f"{topic}-{partition} while broker {outage.broker} was out of the ISR"

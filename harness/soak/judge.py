@@ -155,7 +155,8 @@ def gates_of(folder: RunFolder, played: PlayedRound) -> GateEvidence | None:
         return None
     events = _whole_history(folder)
     outages = outages_of(metadata_folders(folder), {topic.name for topic in played.plan.topics})
-    return judge_gates(outages, removable_of(events), read_lines(path))
+    ended_ms = max((event["time_ms"] for event in events), default=None)
+    return judge_gates(outages, removable_of(events), read_lines(path), ended_ms)
 
 
 def judge_rounds(

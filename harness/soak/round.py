@@ -119,6 +119,7 @@ def play_round(
 
 def _play(rig: Rig, plan: Plan, generator: Generator, folder: RunFolder, phases: Stopwatch, steps: list[Step]) -> None:  # noqa: PLR0917
     """Append each step to ``steps`` as it is begun. Raises what ends the round before its time."""
+    gate_events = gate_events_so_far(rig.gates)
     phases.begin("open clients")
     with (
         closing(History(folder.history_path, rig.clock)) as history,
@@ -170,7 +171,7 @@ def _play(rig: Rig, plan: Plan, generator: Generator, folder: RunFolder, phases:
             with suppress(HarnessError):  # a write that hangs: by what ends the round, if anything, it is judged
                 filler.stop()
             if rig.gates is not None:
-                write_gate_events(rig.gates, folder.path / GATE, plan)
+                write_gate_events(rig.gates, folder.path / GATE, plan, gate_events)
         phases.begin("delete topics")
         admins.delete_topics()
         phases.begin("close clients")
@@ -190,11 +191,22 @@ def _out_of_isr(cluster: Cluster) -> str:
     return ""
 
 
-def write_gate_events(gates: GateLog, path: Path, plan: Plan) -> None:
-    """Write what gates did with the topics of a round, which no other round has, as ``gate.jsonl`` of a run."""
-    topics = {topic.name for topic in plan.topics}
+def gate_events_so_far(gates: GateLog | None) -> int:
+    """Return how many events gates have written down so far."""
+    if gates is None:
+        return 0
     gates.follow()
-    path.write_text("".join(to_json(event) + "\n" for event in gates.events if event["topic"] in topics))
+    return len(gates.events)
+
+
+def write_gate_events(gates: GateLog, path: Path, plan: Plan, since: int) -> None:
+    """Write what gates did with the topics of a round, which no other round has, as ``gate.jsonl`` of a run.
+
+    ``since``: how many events there were when the round began. Those of all partitions are of this round from there on.
+    """
+    topics = {None, *(topic.name for topic in plan.topics)}
+    gates.follow()
+    path.write_text("".join(to_json(event) + "\n" for event in gates.events[since:] if event.get("topic") in topics))
 
 
 def _most_waiting(client: Client) -> int:

@@ -55,6 +55,14 @@ PLACE = {"broker": 3, "topic": "stuck-lso", "partition": 0, "time_ms": 1000}
             b"INFO Compaction of a.b_c-1-12 goes on, as all of its replicas are in sync (kafka.log.LogCleaner)\n",
             {"broker": 3, "topic": "a.b_c-1", "partition": 12, "event": "released"},
         ),
+        (
+            b"compaction-gate: held-all time_ms=7 reason=old-image: compaction waits: the image is old (3600889 ms)\n",
+            {"broker": 3, "time_ms": 7, "event": "held-all", "reason": "old-image"},
+        ),
+        (
+            b"compaction-gate: released-all time_ms=9: compaction goes on, where no replica is missing\n",
+            {"broker": 3, "time_ms": 9, "event": "released-all"},
+        ),
         (b"compaction-gate: installed topics=orders-*\n", None),
         (b"[INFO] LogCleaner - Beginning cleaning of log stuck-lso-0\n", None),
         (b"\xff\xfe\n", None),
@@ -71,7 +79,7 @@ def test_logs_are_followed_line_by_line(tmp_path: Path) -> None:
     paths[3].write_bytes(b"first line\n" + HELD[:40])
     assert not gate.holds(3, ("stuck-lso", 0))
     with paths[3].open("ab") as log:
-        log.write(HELD[40:])
+        log.write(HELD[40:] + b"compaction-gate: released-all time_ms=9: compaction goes on\n")
     assert gate.holds(3, ("stuck-lso", 0))
     assert not gate.holds(1, ("stuck-lso", 0))
     assert not gate.holds(3, ("stuck-lso", 1))
@@ -83,7 +91,9 @@ def test_logs_are_followed_line_by_line(tmp_path: Path) -> None:
     assert not gate.holds(3, ("stuck-lso", 0))
     gate.write(tmp_path / "gate.jsonl")
     lines = (tmp_path / "gate.jsonl").read_text().splitlines()
-    assert [json.loads(line)["event"] for line in lines] == ["held", "began-anew", "released"]
+    assert [json.loads(line)["event"] for line in lines] == [
+        "held", "released-all", "began-anew", "released",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

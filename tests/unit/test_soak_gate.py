@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from soaked import SMALL
 
 from harness.brokers.segments.metadata_log import PartitionState
-from harness.gate.events import GAVE_UP, HELD, RELEASED
+from harness.gate.events import GAVE_UP, HELD, HELD_ALL, RELEASED, RELEASED_ALL, GateLog
+from harness.run_folder.history import read_lines
 from harness.soak.gate_evidence import Outage, judge_gates, outages_in, removable_of
+from harness.soak.round import gate_events_so_far, write_gate_events
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 TP = ("t", 0)
 OUT = Outage(TP, 3, 10_000, 20_000, frozenset({1, 2}))
@@ -17,7 +24,9 @@ DELETED = {TP: [11_000]}
 
 def events(*some: tuple[int, str, int]) -> list[dict[str, Any]]:
     """Return events of (broker, event, time)."""
-    return [{"broker": b, "event": name, "time_ms": ms, "topic": "t", "partition": 0} for b, name, ms in some]
+    place = {"topic": "t", "partition": 0}
+    of_all = {HELD_ALL, RELEASED_ALL}
+    return [{"broker": b, "event": name, "time_ms": ms, **({} if name in of_all else place)} for b, name, ms in some]
 
 
 def of(broker: int, since: int = 12_000, until: int = 20_100) -> list[tuple[int, str, int]]:
@@ -37,12 +46,53 @@ def of(broker: int, since: int = 12_000, until: int = 20_100) -> list[tuple[int,
             "the gate of broker 2 has held t-0 while",
         ),
         ([*of(1), (2, HELD, 12_000), (2, GAVE_UP, 13_000)], "the gate of broker 2 gave up holding t-0"),
+        # One that holds everything: its clock is not the controllers', or it hears nothing of them.
+        ([*of(1), (2, HELD_ALL, 9_000), (2, RELEASED_ALL, 21_000)], None),
+        ([*of(1), (2, HELD_ALL, 9_000), (2, RELEASED_ALL, 15_000)], "the gate of broker 2 is not seen to have held"),
+        ([*of(1), (2, HELD_ALL, 9_000), (2, RELEASED_ALL, 15_000), *of(2, 15_000)], None),
+        ([*of(1), (2, HELD_ALL, 9_000)], "the gate of broker 2 has held t-0 while"),
     ],
 )
 def test_every_broker_that_stayed_holds_what_is_exposed(some: list[tuple[int, str, int]], lack: str | None) -> None:
     given = judge_gates([OUT], DELETED, events(*some))
     assert given.lack is None if lack is None else str(given.lack).startswith(lack)
     assert given.counts == {"outages": 1, "exposed": 1, "held": int(lack is None), "partitions": 1}
+
+
+AHEAD_MS = 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("out", "some"),
+    [
+        (OUT, [*of(1), *of(2, 12_000 + AHEAD_MS, 20_100 + AHEAD_MS)]),
+        (OUT, [*of(1), (2, HELD_ALL, 9_000 + AHEAD_MS), (2, HELD_ALL, 19_000), (2, RELEASED_ALL, 20_200)]),
+        (replace(OUT, began_ms=10_000 + AHEAD_MS, ended_ms=20_000 + AHEAD_MS), [*of(1), *of(2)]),
+    ],
+)
+def test_times_of_a_clock_that_was_ahead_are_put_right(out: Outage, some: list[tuple[int, str, int]]) -> None:
+    """That of a broker with a gate, or of the controller that wrote the outage down."""
+    assert judge_gates([out], DELETED, events(*some), ended_ms=30_000).lack is None
+    assert judge_gates([out], DELETED, events(*some), ended_ms=30_000 + AHEAD_MS).lack is not None
+
+
+def test_a_round_has_the_events_of_its_topics_and_since_it_began_those_of_all(tmp_path: Path) -> None:
+    log, gates = tmp_path / "1.log", GateLog({1: tmp_path / "1.log"})
+
+    def write(*lines: str) -> None:
+        with log.open("a") as file:
+            file.writelines(f"compaction-gate: {line}\n" for line in lines)
+
+    write("held-all time_ms=1 reason=no-image: waits", "released-all time_ms=2: goes on")
+    since = gate_events_so_far(gates)
+    write(
+        "held topic=soak-1-0 partition=0 time_ms=3 reason=not-in-sync",
+        "held topic=before partition=0 time_ms=4 reason=not-in-sync",
+        "held-all time_ms=5 reason=fenced: waits",
+    )
+    write_gate_events(gates, tmp_path / "gate.jsonl", SMALL, since)
+    assert [line["time_ms"] for line in read_lines(tmp_path / "gate.jsonl")] == [3, 5]
+    assert gate_events_so_far(None) == 0
 
 
 @pytest.mark.parametrize("removable", [{}, {TP: [9_000]}, {TP: [16_000]}, {("t", 1): [11_000]}])

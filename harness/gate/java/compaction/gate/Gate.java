@@ -192,9 +192,11 @@ final class Gate implements GateMXBean {
             return;
         brokerHold = hold;
         if (hold == Hold.NONE)
-            Log.info("compaction goes on, where no replica is missing");
+            Log.info("released-all time_ms=" + System.currentTimeMillis()
+                + ": compaction goes on, where no replica is missing");
         else
-            Log.warn("compaction of every partition waits: " + hold.text + (hold == Hold.OLD_IMAGE
+            Log.warn("held-all time_ms=" + System.currentTimeMillis() + " reason=" + hold.label()
+                + ": compaction of every partition waits: " + hold.text + (hold == Hold.OLD_IMAGE
                 ? " (" + getImageAgeMs() + " ms, more than " + options.maxImageAgeMs + " ms: is a controller reached, do"
                     + " clocks agree, and is metadata.max.idle.interval.ms shorter?)" : ""));
     }

@@ -3,7 +3,10 @@ package compaction.gate;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** The broker's own log. Lines about a partition are {@code compaction-gate: EVENT topic=… partition=… time_ms=… …}. */
+/**
+ * The broker's own log. Lines about a partition are {@code compaction-gate: EVENT topic=… partition=… time_ms=… …}, those
+ * about all of them {@code compaction-gate: EVENT-all time_ms=… …: text}.
+ */
 final class Log {
     private static final Logger LOG = LoggerFactory.getLogger("compaction.gate");
 
