@@ -108,12 +108,14 @@ def lost_keys(truth: Truth, losses: Sequence[Loss]) -> LostKeys:
 
 
 def hole_keys(truth: Truth, losses: Iterable[Loss]) -> dict[Replica, dict[str, Loss]]:
-    """Return the keys of what clients wrote to the offsets of a replica's holes."""
+    """Return the keys of what clients wrote to the offsets of a replica's holes, or ended by a marker there."""
     found: dict[Replica, dict[str, Loss]] = defaultdict(dict)
-    for loss in losses:
-        for (tp, offset), write in truth.at.items():
-            if loss.is_hole and tp == loss.partition and loss.first_offset <= offset <= loss.last_offset:
-                found[loss.broker, tp][write.key] = loss
+    holes = [loss for loss in losses if loss.is_hole]
+    for (tp, offset), write in truth.at.items():
+        markers = () if write.transaction is None else truth.markers.get((tp, write.transaction), ())
+        for hole in holes:
+            if tp == hole.partition and any(hole.first_offset <= at <= hole.last_offset for at in (offset, *markers)):
+                found[hole.broker, tp][write.key] = hole
     return found
 
 

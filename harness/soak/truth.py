@@ -65,6 +65,8 @@ class Truth:
     followed: Mapping[TopicPartition, Mapping[int, Collection[str]]] = field(default_factory=lambda: defaultdict(dict))
     """How later transactions of the same client ended there, by partition and transaction."""
     log_starts: Mapping[Replica, int] = field(default_factory=dict)
+    markers: Mapping[tuple[TopicPartition, int], Collection[int]] = field(default_factory=dict)
+    """The offsets of markers that end a transaction there, as any replica has it: by partition and transaction."""
 
     @property
     def diverged(self) -> set[TopicPartition]:
@@ -98,7 +100,21 @@ def compare(log: ClientLog, replicas: Mapping[Replica, ReplicaLog], with_retenti
     unknown_keys = {(tp, key) for tp, keys in states.items() for key, one in keys.items() if not one.is_known}
     outcomes = {transaction.number: transaction.outcome for transaction in log.transactions.values()}
     log_starts = {replica: held.log_start for replica, held in replicas.items()}
-    return Truth(wrongs, frozenset(unknown_keys), missed, outcomes, at, _followed(log), log_starts)
+    return Truth(
+        wrongs, frozenset(unknown_keys), missed, outcomes, at, _followed(log), log_starts, _markers(replicas, at)
+    )
+
+
+def _markers(
+    replicas: Mapping[Replica, ReplicaLog], at: Mapping[tuple[TopicPartition, int], WrittenRecord]
+) -> dict[tuple[TopicPartition, int], set[int]]:
+    found: dict[tuple[TopicPartition, int], set[int]] = defaultdict(set)
+    for (_, tp), held in replicas.items():
+        for one in held.ended:
+            write = at.get((tp, one.offset))
+            if write is not None and write.transaction is not None:
+                found[tp, write.transaction].add(one.marker)
+    return found
 
 
 def _followed(log: ClientLog) -> dict[TopicPartition, dict[int, set[str]]]:

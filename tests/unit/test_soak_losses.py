@@ -132,6 +132,14 @@ def test_a_hole_is_an_anomaly_of_its_broker_alone(offset: int) -> None:
     assert [one["anomaly"] for one in by_checkers["findings"]] == [HOLE]
 
 
+@pytest.mark.parametrize(("marker", "name"), [(9, HOLE), (13, "stuck-lso")])
+def test_a_transaction_whose_marker_lies_in_a_hole_is_open_by_it(marker: int, name: str) -> None:
+    """Found by a soak with the gate, which called it stuck-lso: no compaction had removed that marker."""
+    written = {(TP, 7): WrittenRecord(1, "t", 0, "k", is_delete=False, transaction=3, offset=7)}
+    known = replace(truth({2: (OPEN,)}), at=written, markers={(TP, 3): {marker}})
+    assert [(one["anomaly"], one["broker"]) for one in verdict(known, SKIPPED)["findings"]] == [(name, 2)]
+
+
 def test_what_lies_elsewhere_is_of_no_hole() -> None:
     written = {(TP, 13): WrittenRecord(1, "t", 0, "k", is_delete=False, transaction=None, offset=13)}
     elsewhere, on_another = (

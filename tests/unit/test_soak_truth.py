@@ -210,6 +210,13 @@ def test_the_transaction_that_followed_a_missed_marker_may_have_left_nothing(tmp
     assert judge(truth, finding(2, offset=1, key=None)) == BY_LUCK
 
 
+def test_markers_are_known_from_the_replicas_that_have_them(tmp_path: Path) -> None:
+    whole = read_replica(replica(tmp_path / "1", VALUE, DELETE, end(2, commit=True)))
+    without = read_replica(replica(tmp_path / "2", VALUE, DELETE))
+    assert compare(clients(COMMITTED), {(1, TP): whole, (2, TP): without}).markers == {(TP, 9): {2}}
+    assert compare(clients(COMMITTED), {(2, TP): without}).markers == {}
+
+
 def test_what_no_client_knows_is_neither_right_nor_wrong(tmp_path: Path) -> None:
     truth = compare(clients(UNKNOWN), {(1, TP): read_replica(replica(tmp_path / "r", VALUE))})
     assert judge(truth, finding(1)) == EITHER
