@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import lost_segment
 import lost_tail
 import pytest
 from click.testing import CliRunner
@@ -14,6 +15,8 @@ from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import click
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -72,9 +75,10 @@ def test_a_power_failure_leaves_nothing_wrong(sandbox: Sandbox) -> None:
     assert anew <= {(2, "lost")}
 
 
+@pytest.mark.parametrize("way", [lost_tail.main, lost_segment.main], ids=["tail", "segment"])
 @pytest.mark.parametrize(("options", "code"), [((), EXIT_ANOMALY), (("--gate",), EXIT_CLEAN)], ids=["without", "with"])
-def test_a_log_that_lost_its_tail_is_copied_anew(options: tuple[str, ...], code: int) -> None:
-    ran = CliRunner().invoke(lost_tail.main, ["--version", "3.9.2", *options])
+def test_a_log_that_lost_records_is_copied_anew(way: click.Command, options: tuple[str, ...], code: int) -> None:
+    ran = CliRunner().invoke(way, ["--version", "3.9.2", *options])
     assert ran.exit_code == code, ran.output
     assert ("begun anew: 1" in ran.output) is (code == EXIT_CLEAN), ran.output
 

@@ -114,6 +114,21 @@ TABLE: dict[str, str] = {
     "gate leader=1/end=200/hw=201/kept=1": "kept",
     "gate leader=1/end=200/hw=201/then=200/kept=2": "emptied",
     "gate leader=1/end=200/hw=200/then=300/kept=2": "kept",
+    # A log that lacks records between two segments, which were not synced yet, nor cleaned.
+    "gate leader=1/end=200/segments=0-100,100-200": "kept",
+    "gate leader=1/end=200/segments=0-90,100-200": "emptied",
+    "gate leader=1/end=200/segments=0-0,100-200": "emptied",
+    "gate leader=1/end=200/segments=0-100,100-100,150-200": "emptied",
+    "gate leader=1/end=200/segments=0-100,100-150": "kept",
+    "gate leader=1/end=200/segments=0-90-30,100-200": "emptied",  # half a batch
+    "gate leader=1/end=200/segments=0-100-30,100-200": "kept",
+    "gate leader=1/end=200/segments=0-90,100-200/synced=99": "emptied",
+    "gate leader=1/end=200/segments=0-90,100-200/synced=100": "kept",
+    "gate leader=1/end=200/segments=0-90,100-200/cleaned=90": "kept",
+    "gate leader=1/end=200/segments=0-90,100-150,160-200/cleaned=100": "emptied",
+    "gate leader=1/end=200/segments=0-90,100-200/isr=1,3,2": "kept",
+    "gate leader=1/end=200/segments=0-90,100-200 leader=3/end=150": "emptied emptied",
+    "gate leader=1/end=200/segments=0-90,100-200 leader=1/end=150": "emptied kept",
     "gate leader=1/end=200/hw=300/then=200/kept=3": "kept",
     # A truncation below the high watermark, or below what was cleaned; the copy that follows is a first one.
     "gate leader=1/end=200 leader=3/end=200/hw=150/truncate=150": "kept 150",

@@ -5,8 +5,11 @@ import java.io.File;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.lang.reflect.Constructor;
+import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -98,7 +101,7 @@ public final class GateCases {
     /**
      * gate name=value…/name=value…: each step a new leader epoch unless it says same-epoch, with the log's end; whether
      * the log was emptied. At a restart, the high watermark checkpoint may be given; how often it was kept, and what it was
-     * then; and a file of the folder's that cannot be understood. A step truncate=OFFSET with hw=OFFSET and cleaned=OFFSET is a truncation: where to.
+     * then; a file of the folder's that cannot be understood; and segments=BEGIN-END,… with what synced=OFFSET and cleaned=OFFSET say. A step truncate=OFFSET with hw=OFFSET and cleaned=OFFSET is a truncation: where to.
      */
     private static String gate(String[] words) throws Throwable {
         Gate gate = null;
@@ -112,6 +115,9 @@ public final class GateCases {
                 Files.write(new File(folder, FirstCopies.FILE).toPath(), new byte[0]);
             if (gate == null || given.containsKey("restart")) {
                 writeOffset(folder, OffsetCheckpoints.HIGH_WATERMARKS, given.getOrDefault("hw", "0"));
+                writeOffset(folder, OffsetCheckpoints.SYNCED, given.getOrDefault("synced", "0"));
+                writeOffset(folder, OffsetCheckpoints.CLEANED, given.getOrDefault("cleaned", "0"));
+                writeSegments(folder, given.getOrDefault("segments", ""));
                 gate = new Gate(Options.parse(given.containsKey("kept") ? "" : "max-unsynced-ms=0"), broker);
                 for (int times = 0; times < Integer.parseInt(given.getOrDefault("kept", "0")); times++) {
                     OffsetCheckpoints.keep(folder.getParentFile());
@@ -140,6 +146,21 @@ public final class GateCases {
     private static void writeOffset(File folder, String name, String offset) throws IOException {
         String content = "0\n2\nothers 0 7\n" + PARTITION.topic() + " " + PARTITION.partition() + " " + offset + "\n";
         Files.write(new File(folder.getParentFile(), name).toPath(), content.getBytes(StandardCharsets.UTF_8));
+    }
+
+    /** Writes a batch to each segment, from where it begins to where it ends; none where that is the same. */
+    private static void writeSegments(File folder, String segments) throws IOException {
+        for (String segment : segments.isEmpty() ? new String[0] : segments.split(",")) {
+            String[] ends = segment.split("-");
+            long begin = Long.parseLong(ends[0]), end = Long.parseLong(ends[1]);
+            ByteBuffer batch = ByteBuffer.allocate(end > begin ? 61 : 0);
+            if (end > begin)
+                batch.putLong(0, begin).putInt(8, 49).put(16, (byte) 2).putInt(23, (int) (end - begin - 1));
+            byte[] torn = new byte[ends.length > 2 ? Integer.parseInt(ends[2]) : 0];
+            Path log = new File(folder, String.format("%020d.log", begin)).toPath();
+            Files.write(log, batch.array());
+            Files.write(log, torn, StandardOpenOption.APPEND);
+        }
     }
 
     private static Map<String, String> named(String[] words, int from) {

@@ -74,7 +74,10 @@ final class Decision {
         ADDED,
         /** Its copy began from an empty log, from another leader. */
         OTHER_LEADER,
-        /** Its log ends below a high watermark that it had a while before its broker started, or below what was cleaned. */
+        /**
+         * Its log ends below a high watermark that it had a while before its broker started, or below what was cleaned; or
+         * it lacks records in the middle.
+         */
         LOST,
         /** It would truncate its log below its high watermark, or below what was cleaned. */
         TRUNCATED;
@@ -102,7 +105,7 @@ final class Decision {
      * fetched in the leader's own epoch, and this is asked before the first fetch of that epoch.
      *
      * @param hasLost whether its log ended below a high watermark of a while before, or below what was cleaned, when the
-     *     broker started
+     *     broker started, or had a gap ({@link SegmentGaps})
      * @param isCounted whether this replica leads, or is in the ISR or the ELR
      * @param isEmpty whether its log has no record
      * @param fedBy the leader from which the copy began, since this broker started; null where that is not known

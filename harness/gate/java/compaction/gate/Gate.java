@@ -131,7 +131,7 @@ final class Gate implements GateMXBean {
                 return;
             File folder = broker.folder(log);
             long end = broker.logEndOffset(log);
-            boolean hasLost = end < checkpoints.takeAtStart(folder);
+            boolean hasLost = checkpoints.takeLost(folder, end);
             if (copy.isCounted) {
                 copies.complete(partition, folder);
                 return;

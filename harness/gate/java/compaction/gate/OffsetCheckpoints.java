@@ -11,6 +11,7 @@ import java.nio.file.StandardOpenOption;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 
 /**
@@ -27,12 +28,15 @@ final class OffsetCheckpoints {
     static final String HIGH_WATERMARKS = "replication-offset-checkpoint";
     /** Up to where each log was cleaned (LogCleanerManager); written after each pass. */
     static final String CLEANED = "cleaner-offset-checkpoint";
+    /** Up to where each log is on disk (LogManager): a start after a crash recovers what follows. */
+    static final String SYNCED = "recovery-point-offset-checkpoint";
     /** The copies. */
     static final String NEWER = "compaction-gate.newer-offsets", OLDER = "compaction-gate.older-offsets";
 
     private static final int FIELDS = 3;
 
     private final Map<String, Long> atStart = new ConcurrentHashMap<>();
+    private final Set<String> withGaps = ConcurrentHashMap.newKeySet();
 
     /**
      * Reads what a directory had when the broker started: before it loads replicas, and writes the files anew.
@@ -43,15 +47,23 @@ final class OffsetCheckpoints {
         for (String name : new String[] {isFresh ? HIGH_WATERMARKS : OLDER, CLEANED})
             for (Map.Entry<String, Long> one : read(new File(directory, name)).entrySet())
                 atStart.merge(new File(directory, one.getKey()).getPath(), one.getValue(), Math::max);
+        Map<String, Long> synced = read(new File(directory, SYNCED)), cleaned = read(new File(directory, CLEANED));
+        File[] folders = directory.listFiles(File::isDirectory);
+        for (File folder : folders == null ? new File[0] : folders) {
+            String name = folder.getName();
+            if (SegmentGaps.isOneIn(folder, synced.getOrDefault(name, 0L), cleaned.getOrDefault(name, 0L)))
+                withGaps.add(folder.getPath());
+        }
     }
 
     /**
-     * Returns how far the replica in this folder had come when the broker started, and forgets it: what happens to the log
-     * later is another matter, and the topic may be made anew. Returns 0 where that is not known.
+     * Returns whether the replica in this folder, whose log ends there now, lacks what it had before the broker started, and
+     * forgets that: what happens to the log later is another matter, and the topic may be made anew.
      */
-    long takeAtStart(File folder) {
+    boolean takeLost(File folder, long end) {
         Long offset = atStart.remove(folder.getPath());
-        return offset == null ? 0 : offset;
+        boolean hasGap = withGaps.remove(folder.getPath());
+        return hasGap || offset != null && end < offset;
     }
 
     /** Makes the newer copy of a directory the older one, and copies the high watermarks anew. */
