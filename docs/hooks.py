@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.command_line.config_file import SETTINGS
 from harness.command_line.lists import VARIABLES
 from harness.explore.cases import PROPOSALS
+from harness.judge.verdict import EXIT_CODES
 from harness.plan import catalog
 from harness.runtimes.abilities import Need
 from harness.targets import TARGETS
@@ -21,6 +24,7 @@ from nemesis import NEMESES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+SOAKS: Final = Path(__file__).parents[1] / "results" / "soaks.jsonl"
 _MARK: Final = re.compile(r"^<!-- table: ([\w-]+) -->$", re.MULTILINE)
 
 
@@ -111,6 +115,26 @@ def _schema(name: str | None = None) -> Callable[[], str]:
     return described
 
 
+def _soaks() -> str:
+    """Describe the recorded rounds of soaks by what their brokers were (`bench/soak_rounds.py --record`)."""
+    rounds = [json.loads(line) for line in SOAKS.read_text(encoding="utf-8").splitlines()]
+    kinds = {(one["target"], one["gate"]): [] for one in rounds}  # type: dict[tuple[str, bool], list[dict[str, Any]]]
+    for one in rounds:
+        kinds[one["target"], one["gate"]].append(one)
+
+    def row(of: Sequence[Mapping[str, Any]]) -> list[str]:
+        verdicts = Counter(one["verdict"] for one in of)
+        findings = sum((Counter(one["findings"]) for one in of), Counter[str]())
+        hours = sum(second for one in of for second in one["took_s"].values()) / 3600
+        named = ", ".join(f"{count} `{name}`" for name, count in sorted(findings.items())) or "nothing"
+        return [str(len(of)), f"{hours:.1f}", *(str(verdicts[name]) for name in EXIT_CODES), named]
+
+    return table(
+        ("brokers", "rounds", "hours", *EXIT_CODES, "findings"),
+        [[f"`{target}`{' with the gate' if gate else ''}", *row(of)] for (target, gate), of in sorted(kinds.items())],
+    )
+
+
 def _type(value: Mapping[str, Any]) -> str:
     if "$ref" in value:
         return str(value["$ref"]).rpartition("/")[2]
@@ -126,6 +150,7 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "targets": _targets,
     "needs": _needs,
     "settings": _settings,
+    "soaks": _soaks,
     "variables": _variables,
     "proposals": _proposals,
     "walked-faults": _named(faults.FAULTS, "fault"),
