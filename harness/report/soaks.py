@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from harness.report.replica_offsets import ReplicaOffsets
 from harness.report.runs import paths_below
 from harness.run_folder.history import read_lines
 from harness.run_folder.store import BROKERS, HISTORY, OFFSETS, ROUND, SOAK_STATE, VERDICT, WHOLE_HISTORY
@@ -61,21 +61,6 @@ class FaultSpan:
     broker: int
     from_s: float
     to_s: float | None
-
-
-@dataclass
-class ReplicaOffsets:
-    """The offsets of a replica at each time at which one was seen to change."""
-
-    at_s: list[float] = field(default_factory=list)
-    log_end: list[int] = field(default_factory=list)
-    high_watermark: list[int] = field(default_factory=list)
-    last_stable_offset: list[int] = field(default_factory=list)
-
-    def last(self, at_s: float) -> int | None:
-        """Return the index of the newest offsets at a time; None before the first."""
-        index = bisect_right(self.at_s, at_s) - 1
-        return index if index >= 0 else None
 
 
 @dataclass(frozen=True)
@@ -169,10 +154,6 @@ def _faults(events: Sequence[Mapping[str, Any]], began_ms: int) -> list[FaultSpa
 def _replicas(samples: Sequence[Mapping[str, Any]], began_ms: int) -> dict[int, dict[str, ReplicaOffsets]]:
     replicas: dict[int, dict[str, ReplicaOffsets]] = defaultdict(lambda: defaultdict(ReplicaOffsets))
     for line in samples:
-        for place, (log_end, high_watermark, last_stable_offset) in line["replicas"].items():
-            one = replicas[line["broker"]][place]
-            one.at_s.append((line["time_ms"] - began_ms) / MS)
-            one.log_end.append(log_end)
-            one.high_watermark.append(high_watermark)
-            one.last_stable_offset.append(last_stable_offset)
+        for place, offsets in line["replicas"].items():
+            replicas[line["broker"]][place].add((line["time_ms"] - began_ms) / MS, *offsets)
     return {broker: dict(sorted(replicas[broker].items())) for broker in sorted(replicas)}

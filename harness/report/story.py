@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from harness.escape import escape
+from harness.report.replica_offsets import ReplicaOffsets
 from harness.run_folder.history import read_lines
 
 if TYPE_CHECKING:
@@ -41,10 +42,7 @@ class Away:
 class Lane:
     """The observations of one replica. ``removed``: (seconds, offset, kind)."""
 
-    at_s: list[float] = field(default_factory=list)
-    log_end: list[int] = field(default_factory=list)
-    high_watermark: list[int] = field(default_factory=list)
-    last_stable_offset: list[int] = field(default_factory=list)
+    offsets: ReplicaOffsets = field(default_factory=ReplicaOffsets)
     removed: list[tuple[float, int, str]] = field(default_factory=list)
 
 
@@ -98,10 +96,7 @@ def read_story(folder: RunFolder) -> Story:
     lanes: dict[tuple[str, int], dict[int, Lane]] = defaultdict(lambda: defaultdict(Lane))
     for line in seen:
         lane = lanes[line["topic"], line["partition"]][line["broker"]]
-        lane.at_s.append(since_s(line))
-        lane.log_end.append(line["log_end"])
-        lane.high_watermark.append(line["high_watermark"])
-        lane.last_stable_offset.append(line["last_stable_offset"])
+        lane.offsets.add(since_s(line), line["log_end"], line["high_watermark"], line["last_stable_offset"])
         lane.removed += [(since_s(line), one["offset"], one["kind"]) for one in line["removed"]]
     return Story(
         events, _away(history, since_s), lanes, _seen(history, seen), (max(times, default=0) - begins_ms) / 1000

@@ -74,9 +74,10 @@ def _last_change_s(
     changes += [one.from_s if one.to_s is None else one.to_s for one in away]
     for lane in lanes:
         changes += [at_s for at_s, offset, _ in lane.removed if offset not in background]
-        states = zip(lane.log_end, lane.high_watermark, lane.last_stable_offset, strict=True)
+        seen = lane.offsets
+        states = zip(seen.log_end, seen.high_watermark, seen.last_stable_offset, strict=True)
         changes += [
-            at_s for at_s, (one, next_one) in zip(lane.at_s[1:], pairwise(states), strict=True) if one != next_one
+            at_s for at_s, (one, next_one) in zip(seen.at_s[1:], pairwise(states), strict=True) if one != next_one
         ]
     return max(changes, default=0.0)
 
@@ -126,13 +127,13 @@ def _merged_events(events: Sequence[Event], within_s: float) -> Iterator[tuple[E
 
 
 def _draw_lane(axes: Axes, broker: int, lane: Lane, ends_s: float, background: set[int]) -> None:
-    last = ", ".join(f"{name} {getattr(lane, field)[-1]}" for field, name, *_ in LINES)
+    last = ", ".join(f"{name} {getattr(lane.offsets, field)[-1]}" for field, name, *_ in LINES)
     axes.set_title(f"broker {broker}: {last}", loc="left", fontsize=9)
     for field, name, colour, width in LINES:
-        values = getattr(lane, field)
+        values = getattr(lane.offsets, field)
         axes.step(
-            [*lane.at_s, ends_s], [*values, *values[-1:]], where="post", color=colour, linewidth=width, label=name,
-            solid_capstyle="butt",
+            [*lane.offsets.at_s, ends_s], [*values, *values[-1:]], where="post", color=colour, linewidth=width,
+            label=name, solid_capstyle="butt",
         )  # fmt: skip
     removed = [(at_s, offset, kind) for at_s, offset, kind in lane.removed if offset not in background]
     if removed:

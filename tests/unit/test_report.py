@@ -201,9 +201,9 @@ def test_the_timeline_ends_soon_after_the_last_change(tmp_path: Path) -> None:
     made = written(tmp_path, STUCK, seen(500, 1, {}, {}), changed, changed | {"time_ms": 60_000})
     story = read_story(made)
     (lane,) = story.lanes["t", 0].values()
-    assert _last_change_s(story.events["t"], story.away, [lane], ()) == lane.at_s[1] == pytest.approx(30, abs=1)
+    assert _last_change_s(story.events["t"], story.away, [lane], ()) == lane.offsets.at_s[1] == pytest.approx(30, abs=1)
     shown = timeline(story, "t", 0)
-    assert f"nothing changes from {lane.at_s[1]:.1f} to {story.ends_s:.1f}" in shown
+    assert f"nothing changes from {lane.offsets.at_s[1]:.1f} to {story.ends_s:.1f}" in shown
     assert "broker 1: log end 4, high watermark 4, last stable offset 7" in shown
 
 
