@@ -22,6 +22,8 @@ LABEL_IN: Final = 0.075
 STYLE: Final[Any] = {
     "svg.fonttype": "none", "font.family": "sans-serif", "font.size": 9, "svg.hashsalt": "compaction-harness",
     "axes.spines.top": False, "axes.spines.right": False, "path.simplify": True,
+    # Otherwise matplotlib measures all ticks and labels, in case one is above the title.
+    "axes.titley": 1.0,
 }  # fmt: skip
 _DRAWING = Lock()
 """Settings of matplotlib belong to the process, and `harness serve` answers requests in threads."""
