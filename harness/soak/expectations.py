@@ -21,7 +21,9 @@ HOLE: Final = "hole-after-power-failure"
 """Records that a broker lost with its power, and did not copy again: see `harness.soak.losses`."""
 REOPENED: Final = "reopened-transaction"
 """A transaction that a replica takes for open although its log has the marker: see `harness.soak.reopened`."""
-NAMES: Final = (*map(str, Anomaly), HANGING, HOLE, REOPENED)
+STALE_MARKER: Final = "stale-marker"
+"""An aborted transaction that a late marker of a former coordinator has committed: see `harness.soak.stale_markers`."""
+NAMES: Final = (*map(str, Anomaly), HANGING, HOLE, REOPENED, STALE_MARKER)
 
 
 def read_expected(path: Path) -> dict[str, str]:

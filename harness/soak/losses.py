@@ -20,7 +20,6 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from harness.soak.expectations import HOLE
 from harness.soak.truth import STATE
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
     from harness.brokers.protocol.replica import TopicPartition
     from harness.soak.replica_log import Replica
-    from harness.soak.truth import Truth, Wrong
+    from harness.soak.truth import Truth
 
 LOST: Final = "lost-unsynced"
 """The name of what is wrong on every replica after such a loss. It is no anomaly."""
@@ -116,41 +115,4 @@ def hole_keys(truth: Truth, losses: Iterable[Loss]) -> dict[Replica, dict[str, L
         for hole in holes:
             if tp == hole.partition and any(hole.first_offset <= at <= hole.last_offset for at in (offset, *markers)):
                 found[hole.broker, tp][write.key] = hole
-    return found
-
-
-@dataclass(frozen=True)
-class Causes:
-    """The names that power failures give to what is wrong about a key, and which of them it was."""
-
-    lost: LostKeys
-    holes: Mapping[Replica, Mapping[str, Loss]]
-
-    def of(self, replica: Replica, key: str | None) -> tuple[str, Loss] | None:
-        """Return the name and the loss; None for what no power failure explains."""
-        if key is None:
-            return None
-        if loss := self.lost.get(replica[1], {}).get(key):
-            return LOST, loss
-        hole = self.holes.get(replica, {}).get(key)
-        return (HOLE, hole) if hole else None
-
-
-def causes_of(truth: Truth, losses: Sequence[Loss]) -> Causes:
-    """Return the names that these power failures give."""
-    return Causes(lost_keys(truth, losses), hole_keys(truth, losses))
-
-
-def renamed(
-    names: Mapping[Replica, Mapping[str, Iterable[Wrong]]], causes: Causes
-) -> dict[Replica, dict[str, list[Wrong]]]:
-    """Return what replicas are wrong about with the names of its causes, whatever it looks like."""
-    found: dict[Replica, dict[str, list[Wrong]]] = {}
-    for replica, by_name in names.items():
-        own: dict[str, list[Wrong]] = defaultdict(list)
-        for name, wrongs in by_name.items():
-            for wrong in wrongs:
-                cause = causes.of(replica, wrong.key)
-                own[cause[0] if cause else name].append(wrong)
-        found[replica] = dict(own)
     return found

@@ -58,13 +58,14 @@ class ReplicaLog:
     """What a replica holds: its records; and its ended transactions, by batches, emptied or not, and ``.txnindex``.
 
     ``open_empty``: offset and producer id of batches that compaction has emptied and whose transaction is open here.
-    Records below the log start are left out.
+    Records below the log start are left out. ``stale_markers``: offsets, see `harness.soak.stale_markers`.
     """
 
     records: Sequence[Held] = ()
     ended: Sequence[Ended] = ()
     open_empty: Sequence[tuple[int, int]] = ()
     log_start: int = 0
+    stale_markers: frozenset[int] = frozenset()
 
 
 def served_replicas(folder: RunFolder) -> Iterator[tuple[Replica, Path, dict[str, Any]]]:
@@ -127,7 +128,19 @@ def read_replica(folder: Path, log_start: int = 0) -> ReplicaLog:
     open_empty = [
         (b.last_offset, b.producer_id) for b in data if b.is_empty and b.last_offset >= log_start and belief(b) == OPEN
     ]
-    return ReplicaLog(records, ended, open_empty, log_start)
+    return ReplicaLog(records, ended, open_empty, log_start, frozenset(_stale_markers(batches, folder.name)))
+
+
+def _stale_markers(batches: Iterable[Batch], source: str) -> Iterator[int]:
+    """Yield the offsets of markers whose coordinator epoch is lower than an earlier one of their producer."""
+    newest: dict[int, int] = {}
+    for batch in batches:
+        control = marker(batch, source=source)
+        if control is not None and control.coordinator_epoch is not None:
+            before = newest.get(batch.producer_id, control.coordinator_epoch)
+            if control.coordinator_epoch < before:
+                yield batch.last_offset
+            newest[batch.producer_id] = max(control.coordinator_epoch, before)
 
 
 def final_state(held: Iterable[Held]) -> dict[str, int]:

@@ -67,6 +67,8 @@ class Truth:
     log_starts: Mapping[Replica, int] = field(default_factory=dict)
     markers: Mapping[tuple[TopicPartition, int], Collection[int]] = field(default_factory=dict)
     """The offsets of markers that end a transaction there, as any replica has it: by partition and transaction."""
+    stale_markers: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
+    """The offsets of markers of former coordinators, as any replica has them: see `harness.soak.stale_markers`."""
 
     @property
     def diverged(self) -> set[TopicPartition]:
@@ -100,8 +102,11 @@ def compare(log: ClientLog, replicas: Mapping[Replica, ReplicaLog], with_retenti
     unknown_keys = {(tp, key) for tp, keys in states.items() for key, one in keys.items() if not one.is_known}
     outcomes = {transaction.number: transaction.outcome for transaction in log.transactions.values()}
     log_starts = {replica: held.log_start for replica, held in replicas.items()}
+    stale: dict[TopicPartition, frozenset[int]] = defaultdict(frozenset)
+    for (_, tp), held in replicas.items():
+        stale[tp] |= held.stale_markers
     return Truth(
-        wrongs, frozenset(unknown_keys), missed, outcomes, at, _followed(log), log_starts, _markers(replicas, at)
+        wrongs, frozenset(unknown_keys), missed, outcomes, at, _followed(log), log_starts, _markers(replicas, at), stale
     )
 
 

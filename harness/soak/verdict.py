@@ -15,17 +15,19 @@ from typing import TYPE_CHECKING, Any, Final
 from checkers.finding import UNEXPLAINED_DIVERGENCE
 from harness.escape import to_json
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
+from harness.soak.causes import causes_of, renamed
 from harness.soak.expectations import HANGING, HOLE
 from harness.soak.group_truth import GroupTruth
-from harness.soak.losses import LOST, causes_of, renamed
+from harness.soak.losses import LOST
 from harness.soak.naming import UNEXPLAINED, named
 from harness.soak.tally import tally
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from harness.soak.causes import Causes
     from harness.soak.gate_evidence import GateEvidence
-    from harness.soak.losses import Causes, Loss
+    from harness.soak.losses import Loss
     from harness.soak.reopened import Reopened
     from harness.soak.replica_log import Replica
     from harness.soak.round import PlayedRound

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +13,7 @@ from harness.brokers.segments.batches import Record
 from harness.brokers.segments.encode import encode_batch
 from harness.brokers.segments.txnindex import AbortedTxn, encode_txnindex
 from harness.run_folder.history import HEADER_OP
+from harness.soak.causes import causes_of, renamed
 from harness.soak.client_log import (
     ABORTED,
     COMMITTED,
@@ -21,6 +23,7 @@ from harness.soak.client_log import (
     WrittenRecord,
     load_client_log,
 )
+from harness.soak.expectations import STALE_MARKER
 from harness.soak.naming import UNEXPLAINED, named
 from harness.soak.replica_log import OPEN, ReplicaLog, read_replica
 from harness.soak.tally import BY_LUCK, EITHER, RIGHT, WRONG, judge, tally
@@ -46,9 +49,10 @@ def data(write: int, offset: int, key: str, *, deletes: bool = False, transactio
     )
 
 
-def end(offset: int, *, commit: bool) -> bytes:
+def end(offset: int, *, commit: bool, by: int = 0) -> bytes:
+    """Return a marker ``by`` a coordinator of that epoch."""
     return encode_marker(
-        base_offset=offset, commit=commit, producer_id=PRODUCER, producer_epoch=0, timestamp_ms=0, coordinator_epoch=0
+        base_offset=offset, commit=commit, producer_id=PRODUCER, producer_epoch=0, timestamp_ms=0, coordinator_epoch=by
     )
 
 
@@ -208,6 +212,29 @@ def test_the_transaction_that_followed_a_missed_marker_may_have_left_nothing(tmp
     truth = compare(log, {(2, TP): entry_alone})
     assert truth.missed == {(2, TP): {9: ABORTED}}
     assert judge(truth, finding(2, offset=1, key=None)) == BY_LUCK
+
+
+@pytest.mark.parametrize(
+    ("epochs", "stale"), [((1, 2, 1), {4}), ((1, 1, 2), set()), ((2, 1, 1), {3, 4}), ((0,), set())]
+)
+def test_a_marker_of_a_former_coordinator_is_stale(tmp_path: Path, epochs: tuple[int, ...], stale: set[int]) -> None:
+    markers = [end(offset, commit=True, by=epoch) for offset, epoch in enumerate(epochs, 2)]
+    held = read_replica(replica(tmp_path / "1", VALUE, DELETE, *markers))
+    assert held.stale_markers == stale
+    assert compare(clients(COMMITTED), {(1, TP): held, (2, TP): ReplicaLog()}).stale_markers[TP] == stale
+
+
+def test_a_transaction_that_a_stale_marker_ended_has_its_name(tmp_path: Path) -> None:
+    """Found by a soak on 4.4.0: a third COMMIT came when the producer was forgotten and wrote again."""
+    twice = (end(0, commit=True, by=1), end(1, commit=True, by=2))
+    delete = data(2, 2, "k", deletes=True, transactional=True)
+    late, own = (read_replica(replica(tmp_path / name, *twice, delete, end(3, commit=True, by=epoch)))
+                 for name, epoch in (("late", 1), ("own", 2)))  # fmt: skip
+    log = clients(ABORTED)
+    log.writes[2] = replace(log.writes[2], offset=2)
+    for held, name in ((late, STALE_MARKER), (own, "aborted-to-committed")):
+        truth = compare(log, {(broker, TP): held for broker in (1, 2, 3)})
+        assert [set(by_name) for by_name in renamed(named(truth), causes_of(truth, ())).values()] == [{name}] * 3
 
 
 def test_markers_are_known_from_the_replicas_that_have_them(tmp_path: Path) -> None:
