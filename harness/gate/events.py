@@ -3,8 +3,9 @@
 Schema of ``gate.jsonl``, one event a line, in the order of each broker's log:
 
     broker     int
-    time_ms    int   when the broker's gate decided, milliseconds since the epoch; a build has none
-    event      str   held | released | gave-up | began-anew; held-all | released-all, which have no topic and partition
+    time_ms    int   when the broker's gate decided, milliseconds since the epoch; a build has none, nor has installed
+    event      str   held | released | gave-up | began-anew; without topic and partition: held-all | released-all |
+                     installed, by a broker that starts
     topic, partition
     held, gave-up     reason    not-in-sync | unassigned: why its compaction waits
     held-all          reason    no-image | old-image | fenced: why compaction of every partition of the broker waits
@@ -30,14 +31,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HELD, RELEASED, GAVE_UP, BEGAN_ANEW = "held", "released", "gave-up", "began-anew"
-HELD_ALL, RELEASED_ALL = "held-all", "released-all"
+HELD_ALL, RELEASED_ALL, INSTALLED = "held-all", "released-all", "installed"
 
 _LINE: Final = re.compile(
     rb"compaction-gate: (?P<event>held|released|gave-up|began-anew) topic=(?P<topic>[\w.-]+)"
     rb" partition=(?P<partition>\d+) time_ms=(?P<time_ms>\d+)(?P<more>.*)"
 )
 _LINE_OF_ALL: Final = re.compile(
-    rb"compaction-gate: (?P<event>held-all|released-all) time_ms=(?P<time_ms>\d+)(?P<more>[^:]*)"
+    rb"compaction-gate: (?P<event>held-all|released-all|installed)(?: time_ms=(?P<time_ms>\d+))?(?P<more>[^:]*)"
 )
 _PARTITION: Final = rb"(?P<topic>[\w.-]+)-(?P<partition>\d+)"
 _LINES_OF_THE_PATCH: Final = {
@@ -57,7 +58,9 @@ def parse_line(line: bytes, broker: int) -> dict[str, Any] | None:
     if match is None:
         return _event_of_the_patch(line, broker)
     more = {name: value if name == "reason" else int(value) for name, value in _FIELD.findall(match["more"].decode())}
-    event = {"broker": broker, "time_ms": int(match["time_ms"]), "event": match["event"].decode()}
+    event: dict[str, Any] = {"broker": broker, "event": match["event"].decode()}
+    if match["time_ms"] is not None:
+        event["time_ms"] = int(match["time_ms"])
     if match.re is _LINE:
         event |= {"topic": match["topic"].decode(), "partition": int(match["partition"])}
     return {**event, **more}

@@ -3,7 +3,8 @@
 An outage is a time in which a replica was out of the ISR of its partition, by the log of the controllers. It is exposed
 where, early enough in it, a client deleted a key there or ended a transaction: a cleaner without a gate would have
 removed that before the replica was back. Every broker that was in the ISR throughout has to have held the partition at
-some time of the outage, or all of its partitions until its end, and to have let go of it since.
+some time of the outage, or all of its partitions until its end, and to have let go of it since, or started again. Where
+the fault late-cleaner kept its cleaner from looking all the while, there was nothing to hold.
 
 Verified: by the gates' own lines in the brokers' logs, against outages that the controllers wrote down. What a gate
 says is no evidence that it did so: that is what the judges of the replicas are for. Not verified: replicas that were
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from harness.brokers.segments.batches import iter_batches
 from harness.brokers.segments.folder import live_segments
 from harness.brokers.segments.metadata_join import read_metadata_logs
-from harness.gate.events import GAVE_UP, HELD, HELD_ALL, RELEASED, RELEASED_ALL
+from harness.gate.events import GAVE_UP, HELD, HELD_ALL, INSTALLED, RELEASED, RELEASED_ALL
 from harness.soak.client_log import INVOKE, OK
 from nemesis.clock_skew import AHEAD_S
 
@@ -36,6 +37,7 @@ REMOVED_WITHIN_MS: Final = 5_000
 segment of a round (`harness.soak.plan.SETTINGS`), and two passes of a cleaner."""
 
 _AHEAD_MS: Final = AHEAD_S * 1_000
+_LATE_BEGINS, _LATE_ENDS = "inject late-cleaner", "heal late-cleaner"
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,25 @@ class Outage:
     began_ms: int
     ended_ms: int
     stayed: frozenset[int]
+
+
+class LateCleaner(NamedTuple):
+    """From when until when the fault late-cleaner kept a broker's cleaner from looking for work."""
+
+    broker: int
+    began_ms: int
+    ended_ms: int
+
+
+def late_cleaners(events: Iterable[Mapping[str, Any]]) -> list[LateCleaner]:
+    """Return when cleaners were kept from looking: until that was to end. One that never ended is left out."""
+    found, since = [], dict[int, int]()
+    for event in events:
+        if event["f"] == _LATE_BEGINS and event["type"] == OK:
+            since.update(dict.fromkeys(event["brokers"], event["time_ms"]))
+        elif event["f"] == _LATE_ENDS and event["type"] == INVOKE:
+            found += [LateCleaner(b, since.pop(b), event["time_ms"]) for b in event["brokers"] if b in since]
+    return found
 
 
 class _Hold(NamedTuple):
@@ -147,10 +168,12 @@ def judge_gates(
     removable: Mapping[TopicPartition, Sequence[int]],
     events: Sequence[Mapping[str, Any]],
     ended_ms: int | None = None,
+    late: Collection[LateCleaner] = (),
 ) -> GateEvidence:
     """Hold what gates wrote down (``events``, see `harness.gate.events`) against what was exposed.
 
     ``ended_ms``: when the round ended, by the clock of its clients. Brokers' clocks may have been ahead meanwhile.
+    ``late``: when cleaners were kept from looking.
     """
 
     def put_right(time_ms: int) -> int:
@@ -158,13 +181,19 @@ def judge_gates(
         is_ahead = ended_ms is not None and time_ms - ended_ms > _AHEAD_MS // 2
         return time_ms - _AHEAD_MS if is_ahead else time_ms
 
-    every = [replace(one, began_ms=put_right(one.began_ms), ended_ms=put_right(one.ended_ms)) for one in outages]
+    def seen(one: Outage) -> Outage:
+        began_ms, ended_ms = put_right(one.began_ms), put_right(one.ended_ms)
+        idle = {span.broker for span in late if span.began_ms <= began_ms and ended_ms <= span.ended_ms}
+        return replace(one, began_ms=began_ms, ended_ms=ended_ms, stayed=one.stayed - idle)
+
+    every = [seen(one) for one in outages]
     exposed = [
         one
         for one in every
-        if any(one.began_ms <= at <= one.ended_ms - REMOVED_WITHIN_MS for at in removable.get(one.partition, ()))
+        if one.stayed
+        and any(one.began_ms <= at <= one.ended_ms - REMOVED_WITHIN_MS for at in removable.get(one.partition, ()))
     ]
-    holds = _holds([{**event, "time_ms": put_right(event["time_ms"])} for event in events])
+    holds = _holds([{**one, "time_ms": put_right(one["time_ms"])} if "time_ms" in one else one for one in events])
     lacks = [lack for one in exposed if (lack := _lack(one, holds)) is not None]
     return GateEvidence(len(every), exposed, lacks)
 
@@ -174,10 +203,14 @@ _Holds: TypeAlias = "Mapping[tuple[int, TopicPartition | None], Sequence[_Hold]]
 
 
 def _holds(events: Sequence[Mapping[str, Any]]) -> _Holds:
-    """Return how each broker's gate held each partition, in order."""
+    """Return how each broker's gate held each partition, in order. The end of a hold by that of its process is open."""
     found: dict[tuple[int, TopicPartition | None], list[_Hold]] = defaultdict(list)
     begun: dict[tuple[int, TopicPartition | None], int] = {}
     for event in events:
+        if event["event"] == INSTALLED:
+            for place in [one for one in begun if one[0] == event["broker"]]:
+                found[place].append(_Hold(begun.pop(place), None, INSTALLED))
+            continue
         is_of_all = event["event"] in {HELD_ALL, RELEASED_ALL}
         place = (event["broker"], None if is_of_all else (event["topic"], event["partition"]))
         if event["event"] in {HELD, HELD_ALL}:

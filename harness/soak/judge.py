@@ -27,7 +27,7 @@ from harness.plan.groups import CONSUMER
 from harness.run_folder.history import read_lines
 from harness.run_folder.store import AFTER_REJOIN, GATE, WHOLE_HISTORY
 from harness.soak.client_log import client_log_of, events_for_checkers
-from harness.soak.gate_evidence import judge_gates, outages_of, removable_of
+from harness.soak.gate_evidence import judge_gates, late_cleaners, outages_of, removable_of
 from harness.soak.group_log import group_log_of
 from harness.soak.group_truth import GroupTruth, compare_groups
 from harness.soak.internal import metadata_folders, views_of
@@ -156,7 +156,7 @@ def gates_of(folder: RunFolder, played: PlayedRound) -> GateEvidence | None:
     events = _whole_history(folder)
     outages = outages_of(metadata_folders(folder), {topic.name for topic in played.plan.topics})
     ended_ms = max((event["time_ms"] for event in events), default=None)
-    return judge_gates(outages, removable_of(events), read_lines(path), ended_ms)
+    return judge_gates(outages, removable_of(events), read_lines(path), ended_ms, late_cleaners(events))
 
 
 def judge_rounds(

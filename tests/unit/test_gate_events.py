@@ -63,7 +63,7 @@ PLACE = {"broker": 3, "topic": "stuck-lso", "partition": 0, "time_ms": 1000}
             b"compaction-gate: released-all time_ms=9: compaction goes on, where no replica is missing\n",
             {"broker": 3, "time_ms": 9, "event": "released-all"},
         ),
-        (b"compaction-gate: installed topics=orders-*\n", None),
+        (b"compaction-gate: installed topics=orders-*\n", {"broker": 3, "event": "installed"}),
         (b"[INFO] LogCleaner - Beginning cleaning of log stuck-lso-0\n", None),
         (b"\xff\xfe\n", None),
     ],

@@ -9,9 +9,9 @@ import pytest
 from soaked import SMALL
 
 from harness.brokers.segments.metadata_log import PartitionState
-from harness.gate.events import GAVE_UP, HELD, HELD_ALL, RELEASED, RELEASED_ALL, GateLog
+from harness.gate.events import GAVE_UP, HELD, HELD_ALL, INSTALLED, RELEASED, RELEASED_ALL, GateLog
 from harness.run_folder.history import read_lines
-from harness.soak.gate_evidence import Outage, judge_gates, outages_in, removable_of
+from harness.soak.gate_evidence import Outage, judge_gates, late_cleaners, outages_in, removable_of
 from harness.soak.round import gate_events_so_far, write_gate_events
 
 if TYPE_CHECKING:
@@ -26,7 +26,11 @@ def events(*some: tuple[int, str, int]) -> list[dict[str, Any]]:
     """Return events of (broker, event, time)."""
     place = {"topic": "t", "partition": 0}
     of_all = {HELD_ALL, RELEASED_ALL}
-    return [{"broker": b, "event": name, "time_ms": ms, **({} if name in of_all else place)} for b, name, ms in some]
+    return [
+        {"broker": b, "event": INSTALLED} if name == INSTALLED
+        else {"broker": b, "event": name, "time_ms": ms, **({} if name in of_all else place)}
+        for b, name, ms in some
+    ]  # fmt: skip
 
 
 def of(broker: int, since: int = 12_000, until: int = 20_100) -> list[tuple[int, str, int]]:
@@ -46,6 +50,10 @@ def of(broker: int, since: int = 12_000, until: int = 20_100) -> list[tuple[int,
             "the gate of broker 2 has held t-0 while",
         ),
         ([*of(1), (2, HELD, 12_000), (2, GAVE_UP, 13_000)], "the gate of broker 2 gave up holding t-0"),
+        # Its process ended, and with it what it held.
+        ([*of(1), (2, HELD, 12_000), (2, INSTALLED, 0)], None),
+        ([*of(1), (2, HELD, 12_000), (1, INSTALLED, 0)], "the gate of broker 2 has held t-0 while"),
+        ([*of(1), (2, INSTALLED, 0)], "the gate of broker 2 is not seen to have held"),
         # One that holds everything: its clock is not the controllers', or it hears nothing of them.
         ([*of(1), (2, HELD_ALL, 9_000), (2, RELEASED_ALL, 21_000)], None),
         ([*of(1), (2, HELD_ALL, 9_000), (2, RELEASED_ALL, 15_000)], "the gate of broker 2 is not seen to have held"),
@@ -57,6 +65,35 @@ def test_every_broker_that_stayed_holds_what_is_exposed(some: list[tuple[int, st
     given = judge_gates([OUT], DELETED, events(*some))
     assert given.lack is None if lack is None else str(given.lack).startswith(lack)
     assert given.counts == {"outages": 1, "exposed": 1, "held": int(lack is None), "partitions": 1}
+
+
+def late(began_ms: int, ended_ms: int, broker: int = 2) -> list[dict[str, Any]]:
+    """Return the events of a cleaner that does not look for work."""
+    return [
+        {"f": f, "type": type_, "time_ms": ms, "brokers": [broker]}
+        for f, type_, ms in (
+            ("inject late-cleaner", "invoke", began_ms - 5), ("inject late-cleaner", "ok", began_ms),
+            ("heal late-cleaner", "invoke", ended_ms), ("heal late-cleaner", "info", ended_ms + 5),
+            ("heal late-cleaner", "invoke", ended_ms + 900), ("heal late-cleaner", "ok", ended_ms + 1_000),
+        )
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("faults", "lacks"),
+    [
+        (late(9_000, 20_000), False),
+        (late(10_001, 21_000), True),
+        (late(9_000, 19_999), True),
+        (late(9_000, 21_000, broker=3), True),
+        ([], True),
+    ],
+)
+def test_a_cleaner_that_does_not_look_has_nothing_to_hold(faults: list[dict[str, Any]], *, lacks: bool) -> None:
+    given = judge_gates([OUT], DELETED, events(*of(1)), late=late_cleaners(faults))
+    assert (given.lack is not None) is lacks
+    alone = replace(OUT, stayed=frozenset({2}))
+    assert judge_gates([alone], DELETED, [], late=late_cleaners(faults)).counts["exposed"] == int(lacks)
 
 
 AHEAD_MS = 3_600_000
