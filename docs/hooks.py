@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -117,9 +117,8 @@ def _schema(name: str | None = None) -> Callable[[], str]:
 
 def _soaks() -> str:
     """Describe the recorded rounds of soaks by what their brokers were (`bench/soak_rounds.py --record`)."""
-    rounds = [json.loads(line) for line in SOAKS.read_text(encoding="utf-8").splitlines()]
-    kinds = {(one["target"], one["gate"]): [] for one in rounds}  # type: dict[tuple[str, bool], list[dict[str, Any]]]
-    for one in rounds:
+    kinds: dict[tuple[str, bool], list[dict[str, Any]]] = defaultdict(list)
+    for one in map(json.loads, SOAKS.read_text(encoding="utf-8").splitlines()):
         kinds[one["target"], one["gate"]].append(one)
 
     def row(of: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from harness.brokers.protocol.replica import TopicPartition
     from harness.brokers.segments.batches import Batch
+    from harness.brokers.segments.markers import Marker
     from harness.run_folder.store import RunFolder
 
 OPEN = "open"
@@ -88,10 +89,10 @@ def read_replica(folder: Path, log_start: int = 0) -> ReplicaLog:
     batches = [
         batch for segment in segments for batch in iter_batches((folder / segment.log).read_bytes(), source=segment.log)
     ]
+    controls = [(batch, control) for batch in batches if (control := marker(batch, source=folder.name)) is not None]
     markers: dict[int, list[int]] = defaultdict(list)
-    for batch in batches:
-        if marker(batch, source=folder.name) is not None:
-            markers[batch.producer_id].append(batch.last_offset)
+    for batch, _ in controls:
+        markers[batch.producer_id].append(batch.last_offset)
 
     def end_of(batch: Batch) -> int | None:
         return next((end for end in markers[batch.producer_id] if end > batch.base_offset), None)
@@ -128,15 +129,14 @@ def read_replica(folder: Path, log_start: int = 0) -> ReplicaLog:
     open_empty = [
         (b.last_offset, b.producer_id) for b in data if b.is_empty and b.last_offset >= log_start and belief(b) == OPEN
     ]
-    return ReplicaLog(records, ended, open_empty, log_start, frozenset(_stale_markers(batches, folder.name)))
+    return ReplicaLog(records, ended, open_empty, log_start, frozenset(_stale_markers(controls)))
 
 
-def _stale_markers(batches: Iterable[Batch], source: str) -> Iterator[int]:
+def _stale_markers(controls: Iterable[tuple[Batch, Marker]]) -> Iterator[int]:
     """Yield the offsets of markers whose coordinator epoch is lower than an earlier one of their producer."""
     newest: dict[int, int] = {}
-    for batch in batches:
-        control = marker(batch, source=source)
-        if control is not None and control.coordinator_epoch is not None:
+    for batch, control in controls:
+        if control.coordinator_epoch is not None:
             before = newest.get(batch.producer_id, control.coordinator_epoch)
             if control.coordinator_epoch < before:
                 yield batch.last_offset
