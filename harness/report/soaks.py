@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from harness.report.replica_offsets import ReplicaOffsets
 from harness.report.runs import paths_below
+from harness.run_folder.fault_times import fault_times
 from harness.run_folder.history import read_lines
 from harness.run_folder.store import BROKERS, HISTORY, OFFSETS, ROUND, SOAK_STATE, VERDICT, WHOLE_HISTORY
 from harness.targets import title_of
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 _SOAKS: Final = f"*/soak/*/{SOAK_STATE}"
 """results/<target>/soak/<id>/soak.json"""
 INVOKE: Final = "invoke"
-BEGINS, ENDS = "inject ", "heal "
-"""An event of the nemesis is named after the fault, with one of these in front."""
 ADMIN, NEMESIS = "admin", "nemesis"
 """The processes that are no clients (`harness.soak.operations`)."""
 MS: Final = 1000.0
@@ -135,19 +134,15 @@ def _operations(events: Sequence[Mapping[str, Any]], began_ms: int) -> list[Oper
 
 def _faults(events: Sequence[Mapping[str, Any]], began_ms: int) -> list[FaultSpan]:
     """Return the faults in the order in which they began: from being asked for until their end was done."""
-    spans: list[FaultSpan] = []
-    active: dict[tuple[str, int], float] = {}
-    for event in events:
-        at_s, f = (event["time_ms"] - began_ms) / MS, event["f"]
-        for broker in event.get("brokers", ()):
-            if f.startswith(BEGINS) and event["type"] == INVOKE:
-                active.setdefault((f.removeprefix(BEGINS), broker), at_s)
-            elif f.startswith(ENDS) and event["type"] == "ok":
-                fault = f.removeprefix(ENDS)
-                from_s = active.pop((fault, broker), None)
-                if from_s is not None:
-                    spans.append(FaultSpan(fault, broker, from_s, at_s))
-    spans += [FaultSpan(fault, broker, from_s, None) for (fault, broker), from_s in active.items()]
+    spans = [
+        FaultSpan(
+            one.fault,
+            one.broker,
+            (one.inject_ms - began_ms) / MS,
+            None if one.healed_ms is None else (one.healed_ms - began_ms) / MS,
+        )
+        for one in fault_times(events)
+    ]
     return sorted(spans, key=lambda one: (one.from_s, one.broker, one.fault))
 
 

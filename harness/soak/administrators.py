@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.errors import HarnessError, UsageError, WaitTimeoutError
 from harness.plan.scenario import Phase
+from harness.run_folder.fault_times import HEAL, INJECT, event_name
 from harness.soak.client_log import DELETE_RECORDS, RECREATE
 from harness.soak.faults import FAULTS, context_for
 from harness.soak.operations import ADMIN, NEMESIS, AlterTopic, DeleteRecords, Heal, Inject, RecreateTopic
@@ -62,9 +63,9 @@ class Administrators:
                 )
             case Inject():
                 self.active[operation.fault, operation.broker] = None
-                self._fault(operation, FAULTS[operation.fault].inject, "inject")
+                self._fault(operation, FAULTS[operation.fault].inject, INJECT)
             case Heal():
-                if self._fault(operation, FAULTS[operation.fault].heal, "heal"):
+                if self._fault(operation, FAULTS[operation.fault].heal, HEAL):
                     self.active.pop((operation.fault, operation.broker), None)
 
     def heal(self) -> None:
@@ -107,7 +108,7 @@ class Administrators:
 
     def _fault(self, operation: Inject | Heal, act: Callable[..., None], verb: str) -> bool:
         context = context_for(self.cluster, operation.broker, self.copy_bytes_per_s, self._note)
-        return self._noted(lambda: act(context), f"{verb} {operation.fault}", NEMESIS, brokers=[operation.broker])
+        return self._noted(lambda: act(context), event_name(verb, operation.fault), NEMESIS, brokers=[operation.broker])
 
     def _note(self, f: str, **what: Any) -> None:
         """Note what a fault saw or did."""

@@ -27,6 +27,7 @@ HOLD_S: Final = 4.0
 """The least time that a fault lasts: longer than sessions and retentions of the fast timers."""
 MOST_AT_ONCE: Final = 4
 LEAD_WAIT_S: Final = 5.0
+LATE_CLEANER: Final = "late-cleaner"
 LATE_CLEANER_MS: Final = 15_000
 
 
@@ -150,7 +151,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
         ),
         Fault("unassign", _unassign, _assign, alone_in=ASSIGNMENT),
         Fault("lead", _lead, nothing, alone_in=ASSIGNMENT, asks=True),
-        Fault("late-cleaner", _delay_cleaner, _restore_cleaner, asks=True),
+        Fault(LATE_CLEANER, _delay_cleaner, _restore_cleaner, asks=True),
     )
 }
 """Every fault that is drawn. Healing one of `LINKS` heals all of them, and one of `THROTTLE` likewise."""

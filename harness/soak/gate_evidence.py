@@ -22,7 +22,9 @@ from harness.brokers.segments.batches import iter_batches
 from harness.brokers.segments.folder import live_segments
 from harness.brokers.segments.metadata_join import read_metadata_logs
 from harness.gate.events import GAVE_UP, HELD, HELD_ALL, INSTALLED, RELEASED, RELEASED_ALL
+from harness.run_folder.fault_times import fault_times
 from harness.soak.client_log import INVOKE, OK
+from harness.soak.faults import LATE_CLEANER
 from nemesis.clock_skew import AHEAD_S
 
 if TYPE_CHECKING:
@@ -37,7 +39,6 @@ REMOVED_WITHIN_MS: Final = 5_000
 segment of a round (`harness.soak.plan.SETTINGS`), and two passes of a cleaner."""
 
 _AHEAD_MS: Final = AHEAD_S * 1_000
-_LATE_BEGINS, _LATE_ENDS = "inject late-cleaner", "heal late-cleaner"
 
 
 @dataclass(frozen=True)
@@ -61,13 +62,11 @@ class LateCleaner(NamedTuple):
 
 def late_cleaners(events: Iterable[Mapping[str, Any]]) -> list[LateCleaner]:
     """Return when cleaners were kept from looking: until that was to end. One that never ended is left out."""
-    found, since = [], dict[int, int]()
-    for event in events:
-        if event["f"] == _LATE_BEGINS and event["type"] == OK:
-            since.update(dict.fromkeys(event["brokers"], event["time_ms"]))
-        elif event["f"] == _LATE_ENDS and event["type"] == INVOKE:
-            found += [LateCleaner(b, since.pop(b), event["time_ms"]) for b in event["brokers"] if b in since]
-    return found
+    return [
+        LateCleaner(one.broker, one.active_ms, one.heal_ms)
+        for one in fault_times(events)
+        if one.fault == LATE_CLEANER and one.active_ms is not None and one.heal_ms is not None
+    ]
 
 
 class _Hold(NamedTuple):
