@@ -18,6 +18,7 @@ from nemesis.fault import NemesisContext, kill, nothing, start, stop
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from harness.brokers.protocol.admin import PartitionState
     from harness.cluster.cluster import Cluster
     from harness.soak.generators import Context
     from harness.soak.operations import Operation
@@ -82,15 +83,23 @@ def _unassign(context: NemesisContext) -> None:
 
 
 def _assign(context: NemesisContext) -> None:
-    """Give every partition the replicas that it began with, in the order of now."""
+    """Give every partition the replicas that it began with, in the order of now.
+
+    Also where one of them is out of the ISR: it may be one that is being removed still, and no metadata show that.
+    """
     cluster = context.cluster
     orders = {
         tp: [*state.replicas, *(b for b in cluster.replicas[tp] if b not in state.replicas)]
         for tp, state in cluster.states().items()
-        if set(state.replicas) != set(cluster.replicas[tp])
+        if not is_placed(state, cluster.replicas[tp])
     }
     if orders:
         cluster.admin.reassign(orders)
+
+
+def is_placed(state: PartitionState, replicas: Collection[int]) -> bool:
+    """Whether a partition has these replicas, and all of them in the ISR."""
+    return set(state.replicas) == set(state.isr) == set(replicas)
 
 
 def _lead(context: NemesisContext) -> None:

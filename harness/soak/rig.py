@@ -67,6 +67,13 @@ REQUEST_SETTINGS: Final = dict.fromkeys(
 )
 """Of real brokers: they repeat a request whose answer was lost on a broken link only after that (transaction markers,
 fetches of followers, changes of the ISR). By default it takes 30 s each, for which whole rounds stand still."""
+IMAGE_SETTINGS: Final = {"metadata.max.idle.interval.ms": "100"}
+MAX_IMAGE_AGE_MS: Final = 250
+GATE_OPTIONS: Final = f"max-image-age-ms={MAX_IMAGE_AGE_MS}"
+"""By a metadata image that is older than a topic's ``delete.retention.ms``, no cleaner knows who has copied what it
+removes, and on a busy machine an image may be seconds late. So the bound of gates is below each retention of a round
+(`harness.soak.plan.SETTINGS`), and images without news are younger than that. By default they are up to 500 ms old.
+"""
 TIMERS: Final = replace(FAST, broker=BROKER_SETTINGS, settle_s=SETTLE_S)
 FILLER_PERIOD_S: Final = 0.4
 LACKS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -134,7 +141,7 @@ def find_setup(target_name: str, shape: Shape, progress: Progress, *, gate: bool
     lacks = LACKS[target.system]
     known = frozenset(SIMULATED_SETTINGS if system.has_own_clients else plan.SETTINGS) & plan.SETTINGS.keys()
     unknown = {f"topic setting {name}": "not modelled" for name in plan.SETTINGS.keys() - known}
-    own = {} if system.has_own_clients else REQUEST_SETTINGS
+    own = {} if system.has_own_clients else {**REQUEST_SETTINGS, **IMAGE_SETTINGS}
     of_faults = {name: value for fault in faults.values() for name, value in fault.broker_settings.items()}
     _, broker_settings = system.settings(target, TIMERS, {**own, **of_faults})
     agent = agent_for(RunOptions(target_name, "", gate=True), java, jars, progress) if gate else None
@@ -227,7 +234,7 @@ def booted(setup: Setup, run_id: str, work_dir: Path, logs_dir: Path, clock: Rea
             needs=frozenset[str]().union(*(fault.needs for fault in setup.faults.values())),
             clock=run_clock,
             seed=seed,
-            jvm_flags=(setup.agent.flag(gate_options(None, FAST.topic)),) if setup.agent else (),
+            jvm_flags=(setup.agent.flag(gate_options(GATE_OPTIONS, FAST.topic)),) if setup.agent else (),
         )
         if setup.runtime_name == LOCAL and spec.needs & ON_LINKS:
             # Another cluster of the same soak gets a network of its own.

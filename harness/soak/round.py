@@ -21,7 +21,7 @@ from harness.soak.offsets import OffsetSampler
 from harness.soak.operations import ADMIN, NEMESIS, Step, step_of
 from harness.soak.plan import OF_GROUPS, Client, plan_of
 from harness.soak.player import MOST_WAITING, Player, Process, at_once
-from harness.soak.rig import FILLER_PERIOD_S, TIMERS
+from harness.soak.rig import FILLER_PERIOD_S, SETTLE_S, TIMERS
 from harness.soak.situation import Situation
 from harness.soak.stopwatch import Stopwatch
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 SCHEMA: Final = 1
 FILLS_AFTER: Final = 4
 """So many times the filler writes once everything is healed, so that cleaners pass."""
+PLACED_S: Final = 2 * SETTLE_S
 MARKERS_S: Final = 30.0
 MOST_NAMED: Final = 5
 """Replicas that a reason names."""
@@ -242,8 +243,7 @@ def _settle(
     """Wait until everybody is back, every transaction has ended, cleaners have passed, and the replicas are level."""
     cluster.checks.append(filler.raise_if_failed)
     cluster.wait_registered(admins.plan.brokers)
-    cluster.wait(admins.is_placed, "every partition to have its replicas")
-    cluster.wait_in_isr(admins.plan.brokers)
+    cluster.wait(admins.is_placed, "every partition to have its replicas, all in the ISR", PLACED_S)
     phases.begin("close transactions")
     at_once(
         cluster.clock,

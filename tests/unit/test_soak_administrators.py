@@ -54,6 +54,10 @@ class TopicAdmin(DelayedAdmin):
             self.lost -= 1
             raise HarnessError("no broker answers CreateTopicsRequest: timed out")
 
+    def reassign(self, replicas: Mapping[TopicPartition, Sequence[int]]) -> None:
+        self.calls.append(f"reassign {dict(replicas)}")
+        self.states |= {tp: PartitionState(of[0], tuple(of), tuple(of)) for tp, of in replicas.items()}
+
     def delete_topic(self, topic: str) -> None:
         self.states = {tp: state for tp, state in self.states.items() if tp[0] != topic}
 
@@ -143,3 +147,15 @@ def test_a_topic_that_was_deleted_and_not_created_again_is_created_in_the_end(ad
     admin.delete_topic("b")
     assert admins.is_placed()
     assert admin.calls == ["create b"]
+
+
+@pytest.mark.parametrize("state", [PartitionState(1, (1, 2), (1, 2)), PartitionState(1, (1, 2, 3), (1, 2))], ids=str)
+def test_a_replica_that_was_removed_or_is_being_removed_is_assigned_again(
+    admins: Administrators, state: PartitionState
+) -> None:
+    admin = admins.cluster.admin
+    assert isinstance(admin, TopicAdmin)
+    admin.states["a", 0] = state
+    assert not admins.is_placed()
+    assert admin.calls == ["reassign {('a', 0): [1, 2, 3]}"]
+    assert admins.is_placed()

@@ -11,7 +11,7 @@ from soaked import KILL, SMALL, START, TOPIC, P, put
 from harness.soak.fit import fitted
 from harness.soak.operations import AlterTopic, CommitOffset, DeleteRecords, Inject, Operation, RecreateTopic, Step
 from harness.soak.plan import FEATURES, SETTINGS, Client, Shape, Topic
-from harness.soak.rig import Setup, find_setup
+from harness.soak.rig import IMAGE_SETTINGS, MAX_IMAGE_AGE_MS, Setup, find_setup
 from harness.soak.round import PlayedRound
 
 OF_REAL_ONES = {"cleanup.policy": "compact,delete", "compression.type": "lz4", "segment.ms": "100"}
@@ -64,3 +64,8 @@ def test_real_topics_are_compacted_as_simulated_ones_always_are(simulated: Setup
         assert topic.settings == {**settings, "cleanup.policy": policy}
     commit = CommitOffset("groups", "g", TOPIC, 0, 3)
     assert [step.operation for step in fitted(played(commit), real).steps] == [commit]
+
+
+def test_gates_go_by_metadata_that_are_younger_than_every_retention() -> None:
+    retentions_ms = [int(one) for one in SETTINGS["delete.retention.ms"]]
+    assert 2 * int(IMAGE_SETTINGS["metadata.max.idle.interval.ms"]) <= MAX_IMAGE_AGE_MS < min(retentions_ms)

@@ -61,7 +61,8 @@ class CompactionWaitsForReplicasTest {
         log = UnifiedLog.create(partition, config, 0, 0, time.scheduler, new BrokerTopicStats(), time, NEVER_MS,
             new ProducerStateManagerConfig(NEVER_MS, false), NEVER_MS, failures, true, Optional.of(Uuid.randomUuid()));
         ConcurrentMap<TopicPartition, UnifiedLog> logs = new ConcurrentHashMap<>(Map.of(PARTITION, log));
-        manager = new LogCleanerManager(List.of(folder.toFile()), logs, failures, tp -> allReplicasInSync);
+        manager = new LogCleanerManager(List.of(folder.toFile()), logs, failures,
+            (tp, maxImageAgeMs) -> allReplicasInSync && maxImageAgeMs == RETENTION_MS);
         Throttler throttler = new Throttler(Double.MAX_VALUE, 300, "test", "bytes", Time.SYSTEM);
         cleaner = new Cleaner(0, new SkimpyOffsetMap(1 << 20), 1 << 16, 1 << 16, 0.9, throttler, time, tp -> {
             onCheck.run();
