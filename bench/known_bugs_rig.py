@@ -18,6 +18,7 @@ from harness.clients.java import virtual_machine
 from harness.errors import HarnessError, UsageError
 from harness.host.clock import RealClock
 from harness.host.java import find_java
+from harness.host.network import create_network
 from harness.host.workspace import Workspace
 from harness.run_folder.store import new_run_id
 from harness.runtimes.base import ClusterSpec, bootstrap_servers, live_addresses
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from harness.brokers.protocol.replica import TopicPartition
     from harness.brokers.segments.batches import Record
+    from harness.runtimes.abilities import Need
     from harness.targets import Target
 
 BOUND_S = 60.0
@@ -170,10 +172,12 @@ def booted(
     *,
     with_jars: str = "",
     jvm_flags: tuple[str, ...] = (),
+    needs: frozenset[Need] = frozenset(),
 ) -> Iterator[Bed]:
     """Boot brokers, the first a controller as well; they end with the block. Raises `HarnessError`.
 
     ``with_jars``: a class path of the clients' JVM in place of the brokers'. ``jvm_flags``: of every broker.
+    ``needs``: of links; then brokers have a network of their own, which takes root.
     """
     target, java, clock = target_of(version), find_java(), RealClock()
     jars = jars_for(target)
@@ -190,9 +194,11 @@ def booted(
             {**SETTINGS, **factors, **(settings or {})},
             brokers,
             controllers=brokers[:1],
+            needs=needs,
             jvm_flags=jvm_flags,
         )
-        runtime = owned.enter_context(closing(LocalRuntime(spec, java.path, jars.classpath)))
+        links = create_network(run_id, brokers) if needs else None  # removed with the workspace
+        runtime = owned.enter_context(closing(LocalRuntime(spec, java.path, jars.classpath, links)))
         admin = Admin(lambda: live_addresses(runtime))
         runtime.start_cluster()
         client = ClientSpec(

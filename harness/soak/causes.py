@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from harness.soak.expectations import HOLE, STALE_MARKER
+from harness.soak.expectations import HOLE, STALE_MARKER, UNCLEAN
 from harness.soak.losses import LOST, hole_keys, lost_keys
 from harness.soak.stale_markers import stale_keys
 
@@ -27,6 +27,7 @@ class Causes:
     lost: LostKeys
     holes: Mapping[Replica, Mapping[str, Loss]]
     stale: Mapping[TopicPartition, Mapping[str, StaleMarker]]
+    unclean: Mapping[TopicPartition, Loss]
 
     def of(self, replica: Replica, key: str | None) -> tuple[str, Loss | StaleMarker] | None:
         """Return the name, and what it was; None for what none of them explains."""
@@ -36,13 +37,16 @@ class Causes:
             return LOST, loss
         if hole := self.holes.get(replica, {}).get(key):
             return HOLE, hole
-        marker = self.stale.get(replica[1], {}).get(key)
-        return (STALE_MARKER, marker) if marker else None
+        if marker := self.stale.get(replica[1], {}).get(key):
+            return STALE_MARKER, marker
+        election = self.unclean.get(replica[1])
+        return (UNCLEAN, election) if election else None
 
 
 def causes_of(truth: Truth, losses: Sequence[Loss]) -> Causes:
     """Return the names that these power failures give, and stale markers."""
-    return Causes(lost_keys(truth, losses), hole_keys(truth, losses), stale_keys(truth))
+    unclean = {loss.partition: loss for loss in losses if loss.led_uncleanly}
+    return Causes(lost_keys(truth, losses), hole_keys(truth, losses), stale_keys(truth), unclean)
 
 
 def renamed(

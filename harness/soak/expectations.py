@@ -23,7 +23,9 @@ REOPENED: Final = "reopened-transaction"
 """A transaction that a replica takes for open although its log has the marker: see `harness.soak.reopened`."""
 STALE_MARKER: Final = "stale-marker"
 """An aborted transaction that a late marker of a former coordinator has committed: see `harness.soak.stale_markers`."""
-NAMES: Final = (*map(str, Anomaly), HANGING, HOLE, REOPENED, STALE_MARKER)
+UNCLEAN: Final = "unclean-election"
+"""Replicas that differ in a partition whose leader had lost records, and was elected uncleanly: see there, too."""
+NAMES: Final = (*map(str, Anomaly), HANGING, HOLE, REOPENED, STALE_MARKER, UNCLEAN)
 
 
 def read_expected(path: Path) -> dict[str, str]:

@@ -31,7 +31,7 @@ from harness.soak.gate_evidence import judge_gates, late_cleaners, outages_of, r
 from harness.soak.group_log import group_log_of
 from harness.soak.group_truth import GroupTruth, compare_groups
 from harness.soak.internal import metadata_folders, views_of
-from harness.soak.losses import losses_of
+from harness.soak.losses import losses_of, unclean_leaders
 from harness.soak.reopened import reopened_of
 from harness.soak.replica_log import read_replica, served_replicas
 from harness.soak.truth import compare
@@ -175,7 +175,8 @@ def judge_rounds(
         for folder, one in whole.items():
             name = folder.run_id
             groups, gates = groups_of(folder, one), gates_of(folder, one)
-            losses = losses_of(_whole_history(folder))
+            unclean = unclean_leaders(metadata_folders(folder), {topic.name for topic in one.plan.topics})
+            losses = losses_of(_whole_history(folder), unclean)
             statements = Statements(
                 truths[name], checked[name], audited[name], groups, gates, losses, reopened_of(folder)
             )

@@ -1,10 +1,12 @@
 """What power failures make wrong, which is none of the four anomalies: losses of a cluster, and holes in a replica.
 
-**Losses** (`LOST`) are of records that a broker acknowledged which was alone in the ISR.
+**Losses** (`LOST`) are of records that a broker acknowledged which was alone in the ISR, or led uncleanly afterwards.
 
 Kafka acknowledges what every member of the ISR has written, not what any of them has synced to disk
 (``min.insync.replicas``, ``flush.messages``). Where the ISR has one member, its power failure may take what it
 acknowledged; every replica follows it when it leads again. So all replicas agree, and are wrong by what clients know.
+A broker that ended uncleanly is taken out of the ISR when it registers (KIP-966). Where all did, the one that was in it
+last leads (``PartitionChangeBuilder``, ``lastKnownElr``): an unclean election, which promises nothing.
 A power failure of one of several members takes nothing: what it lost it copies again, but for holes.
 
 **Holes** (`HOLE`) are of a broker that lost records of a segment while the file of the next one is there: a segment
@@ -20,10 +22,12 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from harness.brokers.segments.metadata_join import read_metadata_logs
 from harness.soak.truth import STATE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from harness.brokers.protocol.replica import TopicPartition
     from harness.soak.replica_log import Replica
@@ -40,7 +44,10 @@ LostKeys: TypeAlias = "Mapping[TopicPartition, Mapping[str, Loss]]"
 
 @dataclass(frozen=True)
 class Loss:
-    """Offsets that a broker lost with its power, of a partition. ``was_alone``: in the ISR; ``is_hole``: see above."""
+    """Offsets that a broker lost with its power, of a partition. ``is_hole``: see above.
+
+    ``was_alone``: in the ISR. ``led_uncleanly``: it was elected so in this round.
+    """
 
     broker: int
     partition: TopicPartition
@@ -48,19 +55,41 @@ class Loss:
     last_offset: int
     was_alone: bool = False
     is_hole: bool = False
+    led_uncleanly: bool = False
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether every replica follows this broker, and loses the same."""
+        return self.was_alone or self.led_uncleanly
 
     def __str__(self) -> str:
         """Return it in words."""
         topic, number = self.partition
-        how = " and was alone in the ISR" if self.was_alone else " and has a later segment, so that it goes on there"
+        how = (
+            "was alone in the ISR"
+            if self.was_alone
+            else "was elected uncleanly"
+            if self.led_uncleanly
+            else "has a later segment, so that it goes on there"
+        )
         return (
             f"offsets {self.first_offset} to {self.last_offset} of {topic}-{number} were lost with the power of broker"
-            f" {self.broker}, which had not synced them{how}"
+            f" {self.broker}, which had not synced them and {how}"
         )
 
 
-def losses_of(events: Iterable[Mapping[str, Any]]) -> tuple[Loss, ...]:
-    """Return the losses and holes that a history has; not what a broker copies again."""
+def unclean_leaders(logs: Mapping[int, Path], topics: Collection[str]) -> set[Replica]:
+    """Return the replicas that were elected uncleanly to lead, by the copies of the metadata log."""
+    metadata = read_metadata_logs(logs, {*topics, TRANSACTION_STATE}).metadata
+    histories = {} if metadata is None else metadata.histories
+    return {(state.leader, tp) for tp, history in histories.items() for state in history.states if state.recovering}
+
+
+def losses_of(events: Iterable[Mapping[str, Any]], unclean: Collection[Replica] = frozenset()) -> tuple[Loss, ...]:
+    """Return the losses and holes that a history has; not what a broker copies again.
+
+    ``unclean``: the replicas that were elected uncleanly to lead.
+    """
     lost = (
         Loss(
             event["broker"],
@@ -69,13 +98,14 @@ def losses_of(events: Iterable[Mapping[str, Any]]) -> tuple[Loss, ...]:
             one["last_offset"],
             was_alone=one["isr"] == [event["broker"]],
             is_hole="next_segment" in one,
+            led_uncleanly=(event["broker"], (one["topic"], one["partition"])) in unclean,
         )
         for event in events
         if event["f"] == _POWER_FAILURE and event["type"] == "ok"
         for one in event["cut"]
         if "records" in one
     )
-    return tuple(one for one in lost if one.was_alone or one.is_hole)
+    return tuple(one for one in lost if one.is_followed or one.is_hole)
 
 
 def lost_keys(truth: Truth, losses: Sequence[Loss]) -> LostKeys:
@@ -84,7 +114,7 @@ def lost_keys(truth: Truth, losses: Sequence[Loss]) -> LostKeys:
     Of a partition that lost records, or of transactions whose outcomes may be lost. A key about which replicas differ,
     or about which one is right, has diverged.
     """
-    by_partition = {loss.partition: loss for loss in losses if loss.was_alone}
+    by_partition = {loss.partition: loss for loss in losses if loss.is_followed}
     of_outcomes = next((loss for loss in by_partition.values() if loss.partition[0] == TRANSACTION_STATE), None)
     states: dict[TopicPartition, dict[str, list[tuple[str, ...]]]] = defaultdict(lambda: defaultdict(list))
     holders: dict[TopicPartition, int] = defaultdict(int)

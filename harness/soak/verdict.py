@@ -16,7 +16,7 @@ from checkers.finding import UNEXPLAINED_DIVERGENCE
 from harness.escape import to_json
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 from harness.soak.causes import causes_of, renamed
-from harness.soak.expectations import HANGING, HOLE
+from harness.soak.expectations import HANGING, HOLE, UNCLEAN
 from harness.soak.group_truth import GroupTruth
 from harness.soak.losses import LOST
 from harness.soak.naming import UNEXPLAINED, named
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 CLIENTS, CHECKERS = "clients", "checkers"
 """The judges that a finding names."""
-OF_ONE_JUDGE: Final = frozenset({LOST, HOLE, HANGING})
+OF_ONE_JUDGE: Final = frozenset({LOST, HOLE, HANGING, UNCLEAN})
 """What only one of the judges can see: by the logs alone, a transaction without a marker may still go on."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import late_image
 import lost_segment
 import lost_tail
 import pytest
@@ -81,6 +82,15 @@ def test_a_log_that_lost_records_is_copied_anew(way: click.Command, options: tup
     ran = CliRunner().invoke(way, ["--version", "3.9.2", *options])
     assert ran.exit_code == code, ran.output
     assert ("begun anew: 1" in ran.output) is (code == EXIT_CLEAN), ran.output
+
+
+@pytest.mark.parametrize(
+    ("max_age_ms", "code"), [(600_000, EXIT_ANOMALY), (2_000, EXIT_CLEAN)], ids=["without", "with"]
+)
+def test_a_broker_whose_metadata_are_late_removes_nothing(max_age_ms: int, code: int) -> None:
+    options = ["--gate", "--gate-options", f"max-image-age-ms={max_age_ms}"]
+    ran = CliRunner().invoke(late_image.main, ["--version", "4.4.0", *options])
+    assert ran.exit_code == code, ran.output
 
 
 def test_groups_are_protected(sandbox: Sandbox) -> None:

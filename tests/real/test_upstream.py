@@ -8,7 +8,9 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import late_image
 import pytest
+from click.testing import CliRunner
 from kafka_home import UPSTREAM, make_kafka_home
 
 from harness.errors import EXIT_CLEAN
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(400)
 
-TESTS_OF_THE_PATCH = 7
+TESTS_OF_THE_PATCH = 9
 DUCKTAPE = "ducktape==0.17.0"
 DIVERGED = "The returned replica serves the deleted value"
 KEPT = "the others kept it while the replica was away, and every replica removed it afterwards"
@@ -95,3 +97,8 @@ def test_brokers_with_the_patch_are_clean(sandbox: Sandbox, patched: tuple[str, 
     ran = sandbox.run("kafka-4.3", *words).end()
     assert ran.code == EXIT_CLEAN, ran.output
     assert {one["exposure"]["earned"] for one in ran.verdict["scenarios"]} == {KEPT}
+
+
+def test_a_broker_with_the_patch_whose_metadata_are_late_removes_nothing(patched: tuple[str, Path]) -> None:
+    ran = CliRunner().invoke(late_image.main, ["--version", f"4.3+{patched[1]}"])
+    assert ran.exit_code == EXIT_CLEAN, ran.output

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from metadata_logs import change, partition, topic, write_metadata_log
 from soaked import SMALL
 
 from harness.judge.verdict import ANOMALY, CLEAN
 from harness.soak.client_log import WrittenRecord
-from harness.soak.expectations import HOLE
-from harness.soak.losses import LOST, Loss, losses_of
+from harness.soak.expectations import HOLE, UNCLEAN
+from harness.soak.losses import LOST, Loss, losses_of, unclean_leaders
 from harness.soak.round import PlayedRound
 from harness.soak.truth import HIDDEN, STATE, STUCK, Truth, Wrong
 from harness.soak.verdict import Checked, Statements, verdict_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 TP, OTHER = ("t", 0), ("u", 0)
 PLAYED = PlayedRound(SMALL, (), "kafka-4.4")
@@ -44,6 +48,24 @@ def test_a_loss_is_what_a_broker_lost_that_was_alone_in_the_isr(isr: list[int] |
     produced = {"f": "produce", "type": "ok", "offset": 9}
     begun = {"f": "power failure", "type": "invoke"}
     assert losses_of([produced, begun, event(isr)]) == expected
+
+
+def test_a_loss_is_what_a_broker_lost_that_was_elected_uncleanly() -> None:
+    (loss,) = losses_of([event([1, 2, 3])], {(2, TP)})
+    assert loss == Loss(2, TP, 8, 12, led_uncleanly=True)
+    assert str(loss).endswith("lost with the power of broker 2, which had not synced them and was elected uncleanly")
+    assert not losses_of([event([1, 2, 3])], {(1, TP), (2, OTHER)})
+
+
+def test_who_was_elected_uncleanly(tmp_path: Path) -> None:
+    log = [
+        *(one for name in ("t", "u") for one in (topic(name), partition(name, 0, (1, 2, 3)))),
+        change("t", 0, leader=2, isr=(2,), leader_recovery_state=1),
+        change("t", 0, isr=(2, 3), leader_recovery_state=0),
+        change("t", 0, leader=3),
+    ]
+    assert unclean_leaders({1: write_metadata_log(tmp_path, log)}, {"t", "u"}) == {(2, TP)}
+    assert unclean_leaders({}, {"t"}) == set()
 
 
 def test_a_hole_is_what_a_broker_lost_before_a_segment_that_it_has() -> None:
@@ -102,6 +124,15 @@ def test_replicas_that_differ_have_diverged(wrongs: dict[int, tuple[Wrong, ...]]
     given = verdict(truth(wrongs), ALONE, checked=checked)
     assert given["verdict"] == ANOMALY
     assert LOST not in {one["anomaly"] for one in given["findings"]}
+
+
+def test_replicas_that_differ_after_an_unclean_election() -> None:
+    known = truth({1: (replace(OPEN, key="another"), GONE), 2: (GONE,), 3: (GONE,)})
+    given = verdict(known, replace(ALONE, was_alone=False, led_uncleanly=True))
+    assert given["verdict"] == ANOMALY
+    named = {(one["anomaly"], one["broker"]) for one in given["findings"]}
+    assert named == {(LOST, 1), (LOST, 2), (LOST, 3), (UNCLEAN, 1)}
+    assert given["unexplained"] == []
 
 
 def test_a_loss_is_of_its_partition_and_one_of_outcomes_of_all_transactions() -> None:
