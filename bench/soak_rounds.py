@@ -29,13 +29,14 @@ SOAKS = "*/soak/*"
 
 
 def recorded(content: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield what is kept of each round of a soak."""
+    """Yield what is kept of each round of a soak: of reasons the first line, without where the soak lies."""
     names = ("seed", "verdict", "reason", "findings", "unexplained", "operations", "gates", "took_s")
     # Of a build of one's own, the name that it has in results, and not where it lies.
     target = Path(content["folder"]).parents[1].name
     common = {"date": datetime.now(UTC).date().isoformat(), "target": target, "gate": content["gate"]}
     for one in content["rounds"]:
-        yield {**common, **{name: one[name] for name in names}}
+        reason = one["reason"].partition("\n")[0].replace(f"{content['folder']}/", "")
+        yield {**common, **{name: one[name] for name in names}, "reason": reason}
 
 
 def run(*arguments: str) -> tuple[int, bytes, float]:

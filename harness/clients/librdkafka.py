@@ -251,3 +251,6 @@ def _told(operation: Callable[[], object]) -> None:
     except KafkaException as error:
         # Only what the library calls abortable did certainly not happen.
         raise ClientError(str(error), certainly=error.args[0].txn_requires_abort()) from error
+    except TimeoutError as error:
+        # Of a future: it has no words.
+        raise ClientError("no answer in time", certainly=False) from error

@@ -125,7 +125,9 @@ class ThreadRoutine:
     def raise_if_failed(self) -> None:
         """Raise what ended the thread."""
         if self._error is not None:
-            raise HarnessError(f"{self.name} failed: {self._error}") from self._error
+            # Some errors have no words.
+            why = str(self._error) or type(self._error).__name__
+            raise HarnessError(f"{self.name} failed: {why}") from self._error
 
     def _run(self) -> None:
         try:

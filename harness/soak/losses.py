@@ -22,6 +22,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from harness.brokers.internal_topics.decode import CONSUMER_OFFSETS
 from harness.brokers.segments.metadata_join import read_metadata_logs
 from harness.soak.truth import STATE
 
@@ -80,7 +81,7 @@ class Loss:
 
 def unclean_leaders(logs: Mapping[int, Path], topics: Collection[str]) -> set[Replica]:
     """Return the replicas that were elected uncleanly to lead, by the copies of the metadata log."""
-    metadata = read_metadata_logs(logs, {*topics, TRANSACTION_STATE}).metadata
+    metadata = read_metadata_logs(logs, {*topics, TRANSACTION_STATE, CONSUMER_OFFSETS}).metadata
     histories = {} if metadata is None else metadata.histories
     return {(state.leader, tp) for tp, history in histories.items() for state in history.states if state.recovering}
 
@@ -134,6 +135,24 @@ def lost_keys(truth: Truth, losses: Sequence[Loss]) -> LostKeys:
         }
         for tp, keys in states.items()
     }
+
+
+def lost_offsets(
+    findings: Iterable[Mapping[str, Any]], losses: Iterable[Loss], brokers: Collection[int]
+) -> list[dict[str, Any]]:
+    """Return findings about groups' offsets, with the name of a loss where every broker has the same one after it."""
+    by_partition = {loss.partition: loss for loss in losses if loss.is_followed}
+    every, by_brokers = list(findings), defaultdict[tuple[int, str], set[int]](set)
+    for one in every:
+        by_brokers[one["partition"], one["anomaly"]].add(one["broker"])
+
+    def renamed(one: Mapping[str, Any]) -> dict[str, Any]:
+        loss = by_partition.get((one["topic"], one["partition"]))
+        if loss is None or by_brokers[one["partition"], one["anomaly"]] != set(brokers):
+            return dict(one)
+        return {**one, "anomaly": LOST, "explanation": f"{one['explanation']}; {loss}"}
+
+    return [renamed(one) for one in every]
 
 
 def hole_keys(truth: Truth, losses: Iterable[Loss]) -> dict[Replica, dict[str, Loss]]:

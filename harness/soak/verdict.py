@@ -18,7 +18,7 @@ from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 from harness.soak.causes import causes_of, renamed
 from harness.soak.expectations import HANGING, HOLE, UNCLEAN
 from harness.soak.group_truth import GroupTruth
-from harness.soak.losses import LOST
+from harness.soak.losses import LOST, lost_offsets
 from harness.soak.naming import UNEXPLAINED, named
 from harness.soak.tally import tally
 
@@ -91,7 +91,7 @@ def verdict_of(
     findings, unexplained = _findings(truth, checked, statements.losses)
     findings += [one.finding() for one in statements.reopened]
     doubts = [one for one in checked.doubts if not any(again.explains(one) for again in statements.reopened)]
-    for one in groups.findings():
+    for one in lost_offsets(groups.findings(), statements.losses, played.plan.brokers):
         if one["anomaly"]:
             findings.append({**one, "found_by": [CLIENTS]})
         else:

@@ -39,9 +39,10 @@ def test_a_routine_goes_on_until_it_is_stopped() -> None:
         clock.wait_until(lambda: len(done) > stopped_at, 0.1, "one more")
 
 
-def test_what_ends_a_routine_is_reported_with_its_name() -> None:
+@pytest.mark.parametrize(("error", "words"), [(ValueError("no"), "no"), (TimeoutError(), "TimeoutError")])
+def test_what_ends_a_routine_is_reported_with_its_name(error: Exception, words: str) -> None:
     def fail() -> None:
-        raise ValueError("no")
+        raise error
 
     clock = RealClock()
     routine = clock.every(0.001, fail, "counting")
@@ -49,8 +50,8 @@ def test_what_ends_a_routine_is_reported_with_its_name() -> None:
     def has_failed() -> bool:
         try:
             routine.raise_if_failed()
-        except HarnessError as error:
-            return str(error) == "counting failed: no"
+        except HarnessError as raised:
+            return str(raised) == f"counting failed: {words}"
         return False
 
     clock.wait_until(has_failed, 5, "it to fail")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,3 +56,16 @@ def test_a_coordinator_that_never_comes_is_an_error(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(librdkafka, "OPERATION_TIMEOUT_S", -1.0)
     with pytest.raises(ClientError, match="NOT_COORDINATOR"):
         commit(monkeypatch, KafkaError.NOT_COORDINATOR)
+
+
+def test_a_deletion_that_is_not_answered_in_time_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Admin:
+        def delete_consumer_groups(self, groups: list[str], request_timeout: float) -> dict[str, Future[None]]:
+            del request_timeout
+            return {group: Future() for group in groups}
+
+    monkeypatch.setattr(librdkafka, "AdminClient", lambda _config: Admin())
+    monkeypatch.setattr(librdkafka, "OPERATION_TIMEOUT_S", 0.01)
+    with pytest.raises(ClientError, match="no answer in time") as raised:
+        librdkafka.LibrdkafkaGroups("127.0.0.1:9", {}).delete("g")
+    assert not raised.value.certainly

@@ -12,7 +12,7 @@ from soaked import SMALL
 from harness.judge.verdict import ANOMALY, CLEAN
 from harness.soak.client_log import WrittenRecord
 from harness.soak.expectations import HOLE, UNCLEAN
-from harness.soak.losses import LOST, Loss, losses_of, unclean_leaders
+from harness.soak.losses import LOST, Loss, losses_of, lost_offsets, unclean_leaders
 from harness.soak.round import PlayedRound
 from harness.soak.truth import HIDDEN, STATE, STUCK, Truth, Wrong
 from harness.soak.verdict import Checked, Statements, verdict_of
@@ -124,6 +124,22 @@ def test_replicas_that_differ_have_diverged(wrongs: dict[int, tuple[Wrong, ...]]
     given = verdict(truth(wrongs), ALONE, checked=checked)
     assert given["verdict"] == ANOMALY
     assert LOST not in {one["anomaly"] for one in given["findings"]}
+
+
+@pytest.mark.parametrize(("brokers", "name"), [((1, 2, 3), LOST), ((1, 3), "stuck-lso")])
+def test_offsets_of_groups_that_every_broker_lost(brokers: tuple[int, ...], name: str) -> None:
+    loss = Loss(3, ("__consumer_offsets", 0), 124, 126, was_alone=True)
+    found = [
+        {"anomaly": "stuck-lso", "broker": one, "topic": "__consumer_offsets", "partition": number, "explanation": "x"}
+        for number in (0, 1)
+        for one in brokers
+    ]
+    renamed = lost_offsets(found, [loss], (1, 2, 3))
+    assert [(one["partition"], one["anomaly"]) for one in renamed] == [
+        *((0, name) for _ in brokers),
+        *((1, "stuck-lso") for _ in brokers),
+    ]
+    assert ("offsets 124 to 126 of __consumer_offsets-0 were lost" in renamed[0]["explanation"]) is (name == LOST)
 
 
 def test_replicas_that_differ_after_an_unclean_election() -> None:
