@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from harness.brokers.segments.batches import iter_batches
 from harness.brokers.segments.folder import live_segments
-from harness.brokers.segments.metadata_join import read_metadata_logs
 from harness.gate.events import GAVE_UP, HELD, HELD_ALL, INSTALLED, RELEASED, RELEASED_ALL
 from harness.run_folder.fault_times import fault_times
 from harness.soak.client_log import INVOKE, OK
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.brokers.protocol.replica import TopicPartition
-    from harness.brokers.segments.metadata_log import PartitionState
+    from harness.brokers.segments.metadata_log import ClusterMetadata, PartitionState
 
 REMOVED_WITHIN_MS: Final = 5_000
 """So long before an outage ends something has to be written for it to be exposed: the longest lag, retention and
@@ -103,17 +102,18 @@ class GateEvidence:
         }
 
 
-def outages_of(logs: Mapping[int, Path], topics: Collection[str]) -> list[Outage]:
-    """Return the outages of these topics by the copies of the metadata log. An outage that does not end is left out.
+def outages_of(metadata: ClusterMetadata | None, topics: Collection[str]) -> list[Outage]:
+    """Return the outages of these topics by the metadata log. An outage that does not end is left out.
 
     Raises ``CorruptLogError`` and OSError.
     """
-    metadata = read_metadata_logs(logs, topics).metadata
     if metadata is None:
         return []
     offsets, times = _times(metadata.source)
     found = []
     for tp, history in metadata.histories.items():
+        if tp[0] not in topics:
+            continue
         timed = [(times[max(0, bisect_right(offsets, state.offset) - 1)], state) for state in history.states]
         found += list(outages_in(tp, timed))
     return found

@@ -20,6 +20,8 @@ from checkers.replay.judged import judge
 from harness.audit.disk import context_of_copies
 from harness.audit.judge import assemble, judge_copies
 from harness.brokers.copies.copies import find_copies
+from harness.brokers.internal_topics.decode import CONSUMER_OFFSETS
+from harness.brokers.segments.metadata_join import read_metadata_logs
 from harness.judge.check import THREADS, dictionaries, each
 from harness.judge.guarantees import CHECKER, guarantee_results
 from harness.judge.verdict import finding_of
@@ -31,7 +33,7 @@ from harness.soak.gate_evidence import judge_gates, late_cleaners, outages_of, r
 from harness.soak.group_log import group_log_of
 from harness.soak.group_truth import GroupTruth, compare_groups
 from harness.soak.internal import metadata_folders, views_of
-from harness.soak.losses import losses_of, unclean_leaders
+from harness.soak.losses import TRANSACTION_STATE, losses_of, unclean_leaders
 from harness.soak.reopened import reopened_of
 from harness.soak.replica_log import read_replica, served_replicas
 from harness.soak.truth import compare
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from checkers.replay.judged import Judged
+    from harness.brokers.segments.metadata_log import ClusterMetadata
     from harness.run_folder.store import RunFolder
     from harness.soak.gate_evidence import GateEvidence
     from harness.soak.replica_log import Replica, ReplicaLog
@@ -140,23 +143,30 @@ def _copied(folder: RunFolder, brokers: Iterable[int]) -> dict[int, list[Path]]:
     }
 
 
-def groups_of(folder: RunFolder, played: PlayedRound) -> GroupTruth:
+def groups_of(folder: RunFolder, played: PlayedRound, events: Sequence[dict[str, Any]]) -> GroupTruth:
     """Return which brokers are wrong about groups' offsets. Raises `UsageError` for a damaged folder."""
-    log = group_log_of(_whole_history(folder))
+    log = group_log_of(events)
     drops_pending = CONSUMER in find_target(played.target).group_protocols
     views = views_of(folder, drops_pending=DROPS_PENDING[NEW if drops_pending else OLD])
     return compare_groups(log, views)
 
 
-def gates_of(folder: RunFolder, played: PlayedRound) -> GateEvidence | None:
+def gates_of(
+    folder: RunFolder, played: PlayedRound, events: Sequence[dict[str, Any]], metadata: ClusterMetadata | None
+) -> GateEvidence | None:
     """Return what gates held of what was exposed; None for a round without gates. Raises `UsageError` for damage."""
     path = folder.path / GATE
     if not path.exists():
         return None
-    events = _whole_history(folder)
-    outages = outages_of(metadata_folders(folder), {topic.name for topic in played.plan.topics})
+    outages = outages_of(metadata, {topic.name for topic in played.plan.topics})
     ended_ms = max((event["time_ms"] for event in events), default=None)
     return judge_gates(outages, removable_of(events), read_lines(path), ended_ms, late_cleaners(events))
+
+
+def metadata_of(folder: RunFolder, played: PlayedRound) -> ClusterMetadata | None:
+    """Return what the controllers wrote of a round's topics and of internal ones; None where nothing is kept."""
+    topics = {*(topic.name for topic in played.plan.topics), TRANSACTION_STATE, CONSUMER_OFFSETS}
+    return read_metadata_logs(metadata_folders(folder), topics).metadata
 
 
 def judge_rounds(
@@ -174,9 +184,9 @@ def judge_rounds(
         audited = audit(session, {folder: one.plan.brokers for folder, one in whole.items()})
         for folder, one in whole.items():
             name = folder.run_id
-            groups, gates = groups_of(folder, one), gates_of(folder, one)
-            unclean = unclean_leaders(metadata_folders(folder), {topic.name for topic in one.plan.topics})
-            losses = losses_of(_whole_history(folder), unclean)
+            events, metadata = _whole_history(folder), metadata_of(folder, one)
+            groups, gates = groups_of(folder, one, events), gates_of(folder, one, events, metadata)
+            losses = losses_of(events, unclean_leaders(metadata))
             statements = Statements(
                 truths[name], checked[name], audited[name], groups, gates, losses, reopened_of(folder)
             )

@@ -22,15 +22,13 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from harness.brokers.internal_topics.decode import CONSUMER_OFFSETS
-from harness.brokers.segments.metadata_join import read_metadata_logs
 from harness.soak.truth import STATE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
-    from pathlib import Path
 
     from harness.brokers.protocol.replica import TopicPartition
+    from harness.brokers.segments.metadata_log import ClusterMetadata
     from harness.soak.replica_log import Replica
     from harness.soak.truth import Truth
 
@@ -79,9 +77,8 @@ class Loss:
         )
 
 
-def unclean_leaders(logs: Mapping[int, Path], topics: Collection[str]) -> set[Replica]:
-    """Return the replicas that were elected uncleanly to lead, by the copies of the metadata log."""
-    metadata = read_metadata_logs(logs, {*topics, TRANSACTION_STATE, CONSUMER_OFFSETS}).metadata
+def unclean_leaders(metadata: ClusterMetadata | None) -> set[Replica]:
+    """Return the replicas that were elected uncleanly to lead, by the metadata log."""
     histories = {} if metadata is None else metadata.histories
     return {(state.leader, tp) for tp, history in histories.items() for state in history.states if state.recovering}
 
