@@ -21,14 +21,12 @@ compaction waits or goes on (``LogCleanerManager.isWaitingForReplicas`` of the p
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.escape import to_json
-
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
+    from collections.abc import Iterable, Mapping
+
+    from harness.brokers.protocol.replica import TopicPartition
 
 HELD, RELEASED, GAVE_UP, BEGAN_ANEW = "held", "released", "gave-up", "began-anew"
 HELD_ALL, RELEASED_ALL, INSTALLED = "held-all", "released-all", "installed"
@@ -74,49 +72,13 @@ def _event_of_the_patch(line: bytes, broker: int) -> dict[str, Any] | None:
     return None
 
 
-@dataclass
-class GateLog:
-    """Follows the logs of brokers that run with the agent, or of a build that has its rules.
-
-    ``paths``: the log of each broker.
-    """
-
-    paths: Mapping[int, Path]
-    events: list[dict[str, Any]] = field(default_factory=list)
-    _positions: dict[int, int] = field(default_factory=dict)
-
-    def follow(self) -> list[dict[str, Any]]:
-        """Read what was added since the last call, and return the events in it."""
-        new = [event for broker, path in self.paths.items() for event in self._read(broker, path)]
-        self.events += new
-        return new
-
-    def holds(self, broker: int, partition: tuple[str, int]) -> bool:
-        """Whether the broker's gate holds the partition, by its last event."""
-        self.follow()
-        states: list[str] = [
-            event["event"]
-            for event in self.events
-            if event["broker"] == broker
-            and (event.get("topic"), event.get("partition")) == partition
-            and event["event"] != BEGAN_ANEW
-        ]
-        return bool(states) and states[-1] == HELD
-
-    def write(self, path: Path) -> None:
-        """Write ``gate.jsonl``."""
-        self.follow()
-        path.write_text("".join(to_json(event) + "\n" for event in self.events))
-
-    def _read(self, broker: int, path: Path) -> Iterator[dict[str, Any]]:
-        try:
-            with path.open("rb") as log:
-                log.seek(self._positions.get(broker, 0))
-                text = log.read()
-        except FileNotFoundError:
-            return
-        whole = text[: text.rfind(b"\n") + 1]
-        self._positions[broker] = self._positions.get(broker, 0) + len(whole)
-        for line in whole.splitlines():
-            if (event := parse_line(line, broker)) is not None:
-                yield event
+def is_held(events: Iterable[Mapping[str, Any]], broker: int, partition: TopicPartition) -> bool:
+    """Whether the broker's gate holds the partition, by its last event."""
+    states: list[str] = [
+        event["event"]
+        for event in events
+        if event["broker"] == broker
+        and (event.get("topic"), event.get("partition")) == partition
+        and event["event"] != BEGAN_ANEW
+    ]
+    return bool(states) and states[-1] == HELD

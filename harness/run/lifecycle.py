@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from harness.brokers.server_logs import ServerLogs
 from harness.clients import ClientSpec
 from harness.errors import HarnessError, TimeLimitError, interruptible
 from harness.escape import LogFormatter
 from harness.gate.build import gate_options
-from harness.gate.events import GateLog
+from harness.gate.events import parse_line
 from harness.host import leftovers
 from harness.host.workspace import Workspace
 from harness.judge.outcome import RunResult
@@ -175,7 +176,7 @@ def _protection(job: Job, folder: RunFolder, spec: ClusterSpec, clock: Clock, bo
             command_config=job.options.command_config,
         )
     if job.agent or job.target.build is not None:
-        return Gates(GateLog(_logs(spec)), folder.path / GATE, is_build=not job.agent)
+        return Gates(ServerLogs(_logs(spec), parse_line), folder.path / GATE, is_build=not job.agent)
     return None
 
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from harness.errors import HarnessError
+from harness.escape import to_json
+from harness.gate.events import is_held
 from harness.host.leftovers import process_marker
 from harness.run_folder.guard_events import Kind
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.brokers.protocol.replica import TopicPartition
-    from harness.gate.events import GateLog
+    from harness.brokers.server_logs import ServerLogs
     from harness.host.clock import Clock
 
 log = logging.getLogger("harness")
@@ -65,10 +67,11 @@ class Protection(Protocol):
 class Gates:
     """The gates in brokers, which begin and end with them, or what an own build has of their rules, if anything.
 
-    ``path``: where their events are written; nothing is for a build that has none.
+    ``logs``: of brokers, parsed by `harness.gate.events`. ``path``: where their events are written; nothing is for a
+    build that has none.
     """
 
-    log: GateLog
+    logs: ServerLogs
     path: Path
     is_build: bool = False
 
@@ -80,16 +83,16 @@ class Gates:
 
     def holds(self, broker: int, partition: TopicPartition) -> bool:
         """Look into the broker's log."""
-        return self.log.holds(broker, partition)
+        return is_held(self.logs.events(), broker, partition)
 
     def stop(self) -> None:
         """Do nothing: a gate that lets go changes no settings, and topics are frozen by those."""
 
     def write(self) -> None:
         """Write ``gate.jsonl``."""
-        self.log.follow()
-        if self.log.events or not self.is_build:
-            self.log.write(self.path)
+        events = self.logs.events()
+        if events or not self.is_build:
+            self.path.write_text("".join(to_json(event) + "\n" for event in events))
 
 
 @dataclass

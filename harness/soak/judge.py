@@ -27,7 +27,7 @@ from harness.judge.guarantees import CHECKER, guarantee_results
 from harness.judge.verdict import finding_of
 from harness.plan.groups import CONSUMER
 from harness.run_folder.history import read_lines
-from harness.run_folder.store import AFTER_REJOIN, GATE, WHOLE_HISTORY
+from harness.run_folder.store import AFTER_REJOIN, GATE, SKIPPED_MARKERS, WHOLE_HISTORY
 from harness.soak.client_log import client_log_of, events_for_checkers
 from harness.soak.gate_evidence import judge_gates, late_cleaners, outages_of, removable_of
 from harness.soak.group_log import group_log_of
@@ -155,12 +155,16 @@ def gates_of(
     folder: RunFolder, played: PlayedRound, events: Sequence[dict[str, Any]], metadata: ClusterMetadata | None
 ) -> GateEvidence | None:
     """Return what gates held of what was exposed; None for a round without gates. Raises `UsageError` for damage."""
-    path = folder.path / GATE
-    if not path.exists():
+    logged = _logged(folder.path / GATE)
+    if logged is None:
         return None
     outages = outages_of(metadata, {topic.name for topic in played.plan.topics})
     ended_ms = max((event["time_ms"] for event in events), default=None)
-    return judge_gates(outages, removable_of(events), read_lines(path), ended_ms, late_cleaners(events))
+    return judge_gates(outages, removable_of(events), logged, ended_ms, late_cleaners(events))
+
+
+def _logged(path: Path) -> list[dict[str, Any]] | None:
+    return read_lines(path) if path.exists() else None
 
 
 def metadata_of(folder: RunFolder, played: PlayedRound) -> ClusterMetadata | None:
@@ -188,7 +192,14 @@ def judge_rounds(
             groups, gates = groups_of(folder, one, events), gates_of(folder, one, events, metadata)
             losses = losses_of(events, unclean_leaders(metadata))
             statements = Statements(
-                truths[name], checked[name], audited[name], groups, gates, losses, reopened_of(folder)
+                truths[name],
+                checked[name],
+                audited[name],
+                groups,
+                gates,
+                losses,
+                reopened_of(folder),
+                _logged(folder.path / SKIPPED_MARKERS) or (),
             )
             verdicts[name] = verdict_of(one, statements, expected)
     return verdicts

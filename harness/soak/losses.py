@@ -134,24 +134,6 @@ def lost_keys(truth: Truth, losses: Sequence[Loss]) -> LostKeys:
     }
 
 
-def lost_offsets(
-    findings: Iterable[Mapping[str, Any]], losses: Iterable[Loss], brokers: Collection[int]
-) -> list[dict[str, Any]]:
-    """Return findings about groups' offsets, with the name of a loss where every broker has the same one after it."""
-    by_partition = {loss.partition: loss for loss in losses if loss.is_followed}
-    every, by_brokers = list(findings), defaultdict[tuple[int, str], set[int]](set)
-    for one in every:
-        by_brokers[one["partition"], one["anomaly"]].add(one["broker"])
-
-    def renamed(one: Mapping[str, Any]) -> dict[str, Any]:
-        loss = by_partition.get((one["topic"], one["partition"]))
-        if loss is None or by_brokers[one["partition"], one["anomaly"]] != set(brokers):
-            return dict(one)
-        return {**one, "anomaly": LOST, "explanation": f"{one['explanation']}; {loss}"}
-
-    return [renamed(one) for one in every]
-
-
 def hole_keys(truth: Truth, losses: Iterable[Loss]) -> dict[Replica, dict[str, Loss]]:
     """Return the keys of what clients wrote to the offsets of a replica's holes, or ended by a marker there."""
     found: dict[Replica, dict[str, Loss]] = defaultdict(dict)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.soak.expectations import REOPENED
+from harness.soak.expectations import REOPENED, SKIPPED_MARKER
 from harness.soak.replica_log import OPEN, read_replica, served_replicas
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from harness.brokers.protocol.replica import TopicPartition
     from harness.run_folder.store import RunFolder
     from harness.soak.replica_log import Replica, ReplicaLog
+    from harness.soak.skipped_markers import SkippedMarker
 
 BROKER: Final = "broker"
 """Who says so: the broker's own answer contradicts its log."""
@@ -45,12 +46,13 @@ class Reopened:
         says = f"the broker says that producer {self.producer_id} has an open transaction"
         return place == (self.broker, self.partition) and doubt["reason"].startswith(says)
 
-    def finding(self) -> dict[str, Any]:
-        """Return it as a finding of a round has it."""
+    def finding(self, skipped: SkippedMarker | None) -> dict[str, Any]:
+        """Return it as a finding of a round has it. ``skipped``: it never had a marker, and is not open again."""
         topic, partition = self.partition
         end = "neither records nor a marker of it" if self.marker is None else f"its marker at offset {self.marker}"
+        cause = f"; {skipped}" if skipped else ""
         return {
-            "anomaly": REOPENED,
+            "anomaly": SKIPPED_MARKER if skipped else REOPENED,
             "broker": self.broker,
             "topic": topic,
             "partition": partition,
@@ -58,7 +60,7 @@ class Reopened:
             "found_by": [BROKER],
             "explanation": (
                 f"the broker takes the transaction of producer {self.producer_id} for open from offset"
-                f" {self.first_offset} on, and its log has {end}: its last stable offset is stuck"
+                f" {self.first_offset} on, and its log has {end}: its last stable offset is stuck{cause}"
             ),
             "witness": {"producer_id": self.producer_id, "offset": self.first_offset, "marker": self.marker},
         }

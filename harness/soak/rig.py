@@ -6,12 +6,13 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from harness.brokers.server_logs import ServerLogs
 from harness.clients import ClientSpec
 from harness.cluster.cluster import Cluster
 from harness.cluster.observe import Observer
 from harness.errors import HarnessError, UsageError
+from harness.gate import events as gate_events
 from harness.gate.build import gate_options
-from harness.gate.events import GateLog
 from harness.host.java import find_java
 from harness.host.network import remove_network
 from harness.plan.placement import Placement
@@ -21,7 +22,7 @@ from harness.run.start import agent_for
 from harness.runtimes import AUTO, LOCAL, choose, find_runtime
 from harness.runtimes.base import ClusterSpec, Wanted, bootstrap_servers
 from harness.runtimes.local import ON_LINKS
-from harness.soak import plan
+from harness.soak import plan, skipped_markers
 from harness.soak.faults import available
 from harness.systems import find_system
 from harness.targets import KAFKA, SIM_KAFKA, SIMULATED, find_target
@@ -167,9 +168,10 @@ def find_setup(target_name: str, shape: Shape, progress: Progress, *, gate: bool
 
 @dataclass(frozen=True)
 class Rig:
-    """A cluster that runs. ``client``: what libraries need to reach it. ``gates``: what its gates write, if any.
+    """A cluster that runs. ``client``: what libraries need to reach it.
 
-    ``log_path``: the log of each broker.
+    ``log_path``: the log of each broker. ``gates``: what its gates write there, if any. ``skipped``: which markers
+    coordinators say that they leave out.
     """
 
     setup: Setup
@@ -179,7 +181,8 @@ class Rig:
     clock: Clock
     client: ClientSpec
     log_path: Callable[[int], Path]
-    gates: GateLog | None = None
+    skipped: ServerLogs
+    gates: ServerLogs | None = None
 
     @contextmanager
     def libraries(self) -> Iterator[Mapping[str, Library]]:
@@ -248,6 +251,7 @@ def booted(setup: Setup, run_id: str, work_dir: Path, logs_dir: Path, clock: Rea
             work_dir=work_dir,
             log_path=logs_dir / "client.log",
         )
+        logs = {broker: spec.log_path(broker) for broker in spec.brokers}
         system = setup.system
         admin = system.admin(runtime)
         rig = Rig(
@@ -258,7 +262,8 @@ def booted(setup: Setup, run_id: str, work_dir: Path, logs_dir: Path, clock: Rea
             run_clock,
             client,
             spec.log_path,
-            GateLog({broker: spec.log_path(broker) for broker in spec.brokers}) if setup.agent else None,
+            ServerLogs(logs, skipped_markers.parse_line),
+            ServerLogs(logs, gate_events.parse_line) if setup.agent else None,
         )
         runtime.start_cluster()
         _wait_up(rig)

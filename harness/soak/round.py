@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from harness.cluster import snapshot
 from harness.errors import HarnessError, UsageError, WaitTimeoutError
-from harness.escape import to_json
 from harness.run_folder.history import History
-from harness.run_folder.store import AFTER_REJOIN, GATE, OFFSETS, ROUND
+from harness.run_folder.store import AFTER_REJOIN, GATE, OFFSETS, ROUND, SKIPPED_MARKERS
 from harness.soak.administrators import Administrators
 from harness.soak.clients import ClientProcess
 from harness.soak.internal import create_offsets_topic, take_internal, thaw_offsets
@@ -26,12 +25,11 @@ from harness.soak.situation import Situation
 from harness.soak.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from harness.clients import Library
     from harness.cluster.cluster import Cluster
-    from harness.gate.events import GateLog
     from harness.run_folder.store import RunFolder
     from harness.soak.generators import Generator
     from harness.soak.plan import Plan
@@ -120,7 +118,7 @@ def play_round(
 
 def _play(rig: Rig, plan: Plan, generator: Generator, folder: RunFolder, phases: Stopwatch, steps: list[Step]) -> None:  # noqa: PLR0917
     """Append each step to ``steps`` as it is begun. Raises what ends the round before its time."""
-    gate_events = gate_events_so_far(rig.gates)
+    gate_events = len(rig.gates.events()) if rig.gates else 0
     phases.begin("open clients")
     with (
         closing(History(folder.history_path, rig.clock)) as history,
@@ -171,8 +169,7 @@ def _play(rig: Rig, plan: Plan, generator: Generator, folder: RunFolder, phases:
         finally:
             with suppress(HarnessError):  # a write that hangs: by what ends the round, if anything, it is judged
                 filler.stop()
-            if rig.gates is not None:
-                write_gate_events(rig.gates, folder.path / GATE, plan, gate_events)
+            _write_logged(rig, plan, folder, gate_events)
         phases.begin("delete topics")
         admins.delete_topics()
         phases.begin("close clients")
@@ -192,22 +189,26 @@ def _out_of_isr(cluster: Cluster) -> str:
     return ""
 
 
-def gate_events_so_far(gates: GateLog | None) -> int:
-    """Return how many events gates have written down so far."""
-    if gates is None:
-        return 0
-    gates.follow()
-    return len(gates.events)
+def _write_logged(rig: Rig, plan: Plan, folder: RunFolder, gate_events_before: int) -> None:
+    """Write what brokers have logged of a round: skipped markers, and what gates did, as ``gate.jsonl`` of a run."""
+    if rig.gates is not None:
+        folder.write_lines(folder.path / GATE, gate_events_of(plan, rig.gates.events(), gate_events_before))
+    folder.write_lines(folder.path / SKIPPED_MARKERS, skipped_of(plan, rig.skipped.events()))
 
 
-def write_gate_events(gates: GateLog, path: Path, plan: Plan, since: int) -> None:
-    """Write what gates did with the topics of a round, which no other round has, as ``gate.jsonl`` of a run.
+def gate_events_of(plan: Plan, events: Sequence[Mapping[str, Any]], before: int) -> list[Mapping[str, Any]]:
+    """Return the events of the topics of a round, which no other round has, and those of all partitions.
 
-    ``since``: how many events there were when the round began. Those of all partitions are of this round from there on.
+    ``before``: how many events there were when the round began.
     """
     topics = {None, *(topic.name for topic in plan.topics)}
-    gates.follow()
-    path.write_text("".join(to_json(event) + "\n" for event in gates.events[since:] if event.get("topic") in topics))
+    return [event for event in events[before:] if event.get("topic") in topics]
+
+
+def skipped_of(plan: Plan, events: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the skipped markers of the clients of a round: no other round has their transactional ids."""
+    writers = {client.transactional_id for client in plan.clients}
+    return [event for event in events if event["transactional_id"] in writers]
 
 
 def _most_waiting(client: Client) -> int:

@@ -69,6 +69,8 @@ class Truth:
     """The offsets of markers that end a transaction there, as any replica has it: by partition and transaction."""
     stale_markers: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
     """The offsets of markers of former coordinators, as any replica has them: see `harness.soak.stale_markers`."""
+    transactional_ids: Mapping[int, str] = field(default_factory=dict)
+    """Of transactions."""
 
     @property
     def diverged(self) -> set[TopicPartition]:
@@ -105,8 +107,18 @@ def compare(log: ClientLog, replicas: Mapping[Replica, ReplicaLog], with_retenti
     stale: dict[TopicPartition, frozenset[int]] = defaultdict(frozenset)
     for (_, tp), held in replicas.items():
         stale[tp] |= held.stale_markers
+    transactional_ids = {transaction.number: transaction.transactional_id for transaction in log.transactions.values()}
     return Truth(
-        wrongs, frozenset(unknown_keys), missed, outcomes, at, _followed(log), log_starts, _markers(replicas, at), stale
+        wrongs,
+        frozenset(unknown_keys),
+        missed,
+        outcomes,
+        at,
+        _followed(log),
+        log_starts,
+        _markers(replicas, at),
+        stale,
+        transactional_ids,
     )
 
 

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 from checkers.finding import UNEXPLAINED_DIVERGENCE
 from harness.escape import to_json
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
-from harness.soak.causes import causes_of, renamed
-from harness.soak.expectations import HANGING, HOLE, UNCLEAN
+from harness.soak.causes import causes_of, named_offsets, renamed
+from harness.soak.expectations import HANGING, HOLE, SKIPPED_MARKER, UNCLEAN
 from harness.soak.group_truth import GroupTruth
-from harness.soak.losses import LOST, lost_offsets
+from harness.soak.losses import LOST
 from harness.soak.naming import UNEXPLAINED, named
+from harness.soak.skipped_markers import skipped_at
 from harness.soak.tally import tally
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 CLIENTS, CHECKERS = "clients", "checkers"
 """The judges that a finding names."""
-OF_ONE_JUDGE: Final = frozenset({LOST, HOLE, HANGING, UNCLEAN})
+OF_ONE_JUDGE: Final = frozenset({LOST, HOLE, HANGING, SKIPPED_MARKER, UNCLEAN})
 """What only one of the judges can see: by the logs alone, a transaction without a marker may still go on."""
 
 
@@ -54,7 +55,7 @@ class Statements:
     """What all judges of a round say.
 
     ``audited``: by the audit beside them. ``gates``: None for a round without. ``losses``: by power failures.
-    ``reopened``: by brokers against their own logs.
+    ``reopened``: by brokers against their own logs. ``skipped``: markers that coordinators say that they left out.
     """
 
     truth: Truth
@@ -64,6 +65,7 @@ class Statements:
     gates: GateEvidence | None = None
     losses: Sequence[Loss] = ()
     reopened: Sequence[Reopened] = ()
+    skipped: Sequence[Mapping[str, Any]] = ()
 
 
 def unjudged(reason: str) -> dict[str, Any]:
@@ -88,10 +90,13 @@ def verdict_of(
     if played.failure is not None or statements is None:
         return unjudged(f"the round did not go to its end: {played.failure}")
     truth, checked, groups, gates = statements.truth, statements.checked, statements.groups, statements.gates
-    findings, unexplained = _findings(truth, checked, statements.losses)
-    findings += [one.finding() for one in statements.reopened]
+    findings, unexplained = _findings(statements)
+    findings += [
+        one.finding(skipped_at(truth, statements.skipped, one.partition, one.first_offset))
+        for one in statements.reopened
+    ]
     doubts = [one for one in checked.doubts if not any(again.explains(one) for again in statements.reopened)]
-    for one in lost_offsets(groups.findings(), statements.losses, played.plan.brokers):
+    for one in named_offsets(groups.findings(), statements.losses, statements.skipped, played.plan.brokers):
         if one["anomaly"]:
             findings.append({**one, "found_by": [CLIENTS]})
         else:
@@ -170,10 +175,9 @@ def _by_checkers(
     return by_name, agreed
 
 
-def _findings(
-    truth: Truth, checked: Checked, losses: Sequence[Loss]
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    causes = causes_of(truth, losses)
+def _findings(statements: Statements) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    truth, checked, losses = statements.truth, statements.checked, statements.losses
+    causes = causes_of(truth, losses, statements.skipped)
     names = renamed(named(truth), causes)
     by_checkers, agreed = _by_checkers(truth, names, checked.findings, causes)
     findings, unexplained = [], []

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
 
+from harness.brokers.server_logs import ServerLogs
 from harness.gate.build import gate_options
-from harness.gate.events import GateLog, parse_line
+from harness.gate.events import is_held, parse_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,26 +74,24 @@ def test_a_line_of_a_log(line: bytes, event: dict[str, object] | None) -> None:
 
 def test_logs_are_followed_line_by_line(tmp_path: Path) -> None:
     paths = {broker: tmp_path / f"{broker}.log" for broker in (1, 3)}
-    gate = GateLog(paths)
-    assert gate.follow() == []
+    logs = ServerLogs(paths, parse_line)
+
+    def holds(broker: int, partition: int) -> bool:
+        return is_held(logs.events(), broker, ("stuck-lso", partition))
+
+    assert logs.events() == []
     paths[3].write_bytes(b"first line\n" + HELD[:40])
-    assert not gate.holds(3, ("stuck-lso", 0))
+    assert not holds(3, 0)
     with paths[3].open("ab") as log:
         log.write(HELD[40:] + b"compaction-gate: released-all time_ms=9: compaction goes on\n")
-    assert gate.holds(3, ("stuck-lso", 0))
-    assert not gate.holds(1, ("stuck-lso", 0))
-    assert not gate.holds(3, ("stuck-lso", 1))
+    assert [holds(3, 0), holds(1, 0), holds(3, 1)] == [True, False, False]
     with paths[3].open("ab") as log:
         log.write(ANEW.replace(b"a.b_c-1 partition=12", b"stuck-lso partition=0"))
-    assert gate.holds(3, ("stuck-lso", 0)), "a copy that begins anew says nothing of cleaners"
+    assert holds(3, 0), "a copy that begins anew says nothing of cleaners"
     with paths[3].open("ab") as log:
         log.write(RELEASED)
-    assert not gate.holds(3, ("stuck-lso", 0))
-    gate.write(tmp_path / "gate.jsonl")
-    lines = (tmp_path / "gate.jsonl").read_text().splitlines()
-    assert [json.loads(line)["event"] for line in lines] == [
-        "held", "released-all", "began-anew", "released",
-    ]  # fmt: skip
+    assert not holds(3, 0)
+    assert [event["event"] for event in logs.events()] == ["held", "released-all", "began-anew", "released"]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.gate.events import GateLog
+from harness.brokers.server_logs import ServerLogs
+from harness.gate.events import parse_line
 from harness.run.protection import Gates
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ GOES_ON = "INFO Compaction of orders-0 goes on, as all of its replicas are in sy
 
 def gates(folder: Path, *lines: str, is_build: bool) -> Gates:
     (folder / "1.log").write_text("INFO started\n" + "".join(lines))
-    return Gates(GateLog({1: folder / "1.log"}), folder / "gate.jsonl", is_build=is_build)
+    return Gates(ServerLogs({1: folder / "1.log"}, parse_line), folder / "gate.jsonl", is_build=is_build)
 
 
 def test_a_build_with_the_rules_holds_what_it_says(tmp_path: Path) -> None:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from soaked import SMALL
 
 from harness.brokers.segments.metadata_log import PartitionState
-from harness.gate.events import GAVE_UP, HELD, HELD_ALL, INSTALLED, RELEASED, RELEASED_ALL, GateLog
-from harness.run_folder.history import read_lines
+from harness.gate.events import GAVE_UP, HELD, HELD_ALL, INSTALLED, RELEASED, RELEASED_ALL
 from harness.soak.gate_evidence import Outage, judge_gates, late_cleaners, outages_in, removable_of
-from harness.soak.round import gate_events_so_far, write_gate_events
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from harness.soak.round import gate_events_of
 
 TP = ("t", 0)
 OUT = Outage(TP, 3, 10_000, 20_000, frozenset({1, 2}))
@@ -113,23 +109,10 @@ def test_times_of_a_clock_that_was_ahead_are_put_right(out: Outage, some: list[t
     assert judge_gates([out], DELETED, events(*some), ended_ms=30_000 + AHEAD_MS).lack is not None
 
 
-def test_a_round_has_the_events_of_its_topics_and_since_it_began_those_of_all(tmp_path: Path) -> None:
-    log, gates = tmp_path / "1.log", GateLog({1: tmp_path / "1.log"})
-
-    def write(*lines: str) -> None:
-        with log.open("a") as file:
-            file.writelines(f"compaction-gate: {line}\n" for line in lines)
-
-    write("held-all time_ms=1 reason=no-image: waits", "released-all time_ms=2: goes on")
-    since = gate_events_so_far(gates)
-    write(
-        "held topic=soak-1-0 partition=0 time_ms=3 reason=not-in-sync",
-        "held topic=before partition=0 time_ms=4 reason=not-in-sync",
-        "held-all time_ms=5 reason=fenced: waits",
-    )
-    write_gate_events(gates, tmp_path / "gate.jsonl", SMALL, since)
-    assert [line["time_ms"] for line in read_lines(tmp_path / "gate.jsonl")] == [3, 5]
-    assert gate_events_so_far(None) == 0
+def test_a_round_has_the_events_of_its_topics_and_since_it_began_those_of_all() -> None:
+    own, other = {"topic": "soak-1-0", "time_ms": 3}, {"topic": "before", "time_ms": 4}
+    of_all = {"event": HELD_ALL, "time_ms": 5}
+    assert gate_events_of(SMALL, [of_all, of_all, own, other, of_all], before=2) == [own, of_all]
 
 
 @pytest.mark.parametrize("removable", [{}, {TP: [9_000]}, {TP: [16_000]}, {("t", 1): [11_000]}])

@@ -10,9 +10,10 @@ from metadata_logs import change, partition, read_metadata_log, topic, write_met
 from soaked import SMALL
 
 from harness.judge.verdict import ANOMALY, CLEAN
+from harness.soak.causes import named_offsets
 from harness.soak.client_log import WrittenRecord
-from harness.soak.expectations import HOLE, UNCLEAN
-from harness.soak.losses import LOST, Loss, losses_of, lost_offsets, unclean_leaders
+from harness.soak.expectations import HOLE, SKIPPED_MARKER, UNCLEAN
+from harness.soak.losses import LOST, Loss, losses_of, unclean_leaders
 from harness.soak.round import PlayedRound
 from harness.soak.truth import HIDDEN, STATE, STUCK, Truth, Wrong
 from harness.soak.verdict import Checked, Statements, verdict_of
@@ -134,12 +135,34 @@ def test_offsets_of_groups_that_every_broker_lost(brokers: tuple[int, ...], name
         for number in (0, 1)
         for one in brokers
     ]
-    renamed = lost_offsets(found, [loss], (1, 2, 3))
+    renamed = named_offsets(found, [loss], (), (1, 2, 3))
     assert [(one["partition"], one["anomaly"]) for one in renamed] == [
         *((0, name) for _ in brokers),
         *((1, "stuck-lso") for _ in brokers),
     ]
     assert ("offsets 124 to 126 of __consumer_offsets-0 were lost" in renamed[0]["explanation"]) is (name == LOST)
+
+
+@pytest.mark.parametrize(
+    ("anomaly", "brokers", "name"),
+    [
+        ("stuck-lso", (1, 2, 3), SKIPPED_MARKER),
+        ("stuck-lso", (1, 3), "stuck-lso"),
+        ("tombstone-divergence", (1, 2, 3), "tombstone-divergence"),
+    ],
+)
+def test_offsets_of_groups_in_a_transaction_whose_marker_was_left_out(
+    anomaly: str, brokers: tuple[int, ...], name: str
+) -> None:
+    line = {"broker": 1, "partitions": [["t", 0], ["__consumer_offsets", 0]], "transactional_id": "soak-1-t0"}
+    found = [
+        {"anomaly": anomaly, "broker": one, "topic": "__consumer_offsets", "partition": number, "explanation": "x"}
+        for number in (0, 1)
+        for one in brokers
+    ]
+    named = named_offsets(found, (), [line], (1, 2, 3))
+    assert [one["anomaly"] for one in named] == [*(name for _ in brokers), *(anomaly for _ in brokers)]
+    assert ("left out the marker of a transaction of soak-1-t0" in named[0]["explanation"]) is (name == SKIPPED_MARKER)
 
 
 def test_replicas_that_differ_after_an_unclean_election() -> None:

@@ -23,9 +23,11 @@ from harness.soak.client_log import (
     WrittenRecord,
     load_client_log,
 )
-from harness.soak.expectations import STALE_MARKER
+from harness.soak.expectations import HANGING, REOPENED, SKIPPED_MARKER, STALE_MARKER
 from harness.soak.naming import UNEXPLAINED, named
+from harness.soak.reopened import Reopened
 from harness.soak.replica_log import OPEN, ReplicaLog, read_replica
+from harness.soak.skipped_markers import skipped_at
 from harness.soak.tally import BY_LUCK, EITHER, RIGHT, WRONG, judge, tally
 from harness.soak.truth import HIDDEN, SERVED, STATE, STUCK, compare
 
@@ -235,6 +237,46 @@ def test_a_transaction_that_a_stale_marker_ended_has_its_name(tmp_path: Path) ->
     for held, name in ((late, STALE_MARKER), (own, "aborted-to-committed")):
         truth = compare(log, {(broker, TP): held for broker in (1, 2, 3)})
         assert [set(by_name) for by_name in renamed(named(truth), causes_of(truth, ())).values()] == [{name}] * 3
+
+
+def test_a_transaction_that_another_marker_ended_as_its_own_was_left_out_has_its_name(tmp_path: Path) -> None:
+    """Found by a soak on 4.4.0: an ABORT was left out, and the next COMMIT served what it should have hidden."""
+    later = data(3, 2, "l", transactional=True)
+    held = read_replica(replica(tmp_path / "1", VALUE, DELETE, later, end(3, commit=True)))
+    own = read_replica(replica(tmp_path / "2", VALUE, DELETE, end(2, commit=False), aborted=((1, 2),)))
+    log = clients(ABORTED)
+    log.transactions[10] = Transaction(10, "id", COMMITTED)
+    log.writes[3] = WrittenRecord(3, *TP, "l", is_delete=False, transaction=10, offset=2)
+    said = {"broker": 3, "partitions": [list(TP)], "transactional_id": "id"}
+
+    def names(lines: list[dict[str, Any]], *replicas: ReplicaLog) -> list[set[str]]:
+        truth = compare(log, {(broker, TP): one for broker, one in enumerate(replicas)})
+        return [set(by_name) for by_name in renamed(named(truth), causes_of(truth, (), lines)).values()]
+
+    assert names([said], held, held) == [{SKIPPED_MARKER}] * 2
+    for other in ([], [{**said, "transactional_id": "other"}], [{**said, "partitions": [["t", 1]]}]):
+        assert names(other, held, held) == [{"aborted-to-committed"}] * 2
+    assert names([said], held, own)[0] == {"aborted-to-committed"}, "another replica has a marker of its own"
+
+
+def test_a_transaction_that_is_open_everywhere_as_its_marker_was_left_out_has_its_name(tmp_path: Path) -> None:
+    held = read_replica(replica(tmp_path / "1", VALUE, DELETE))
+    truth = compare(clients(COMMITTED), {(broker, TP): held for broker in (1, 2)})
+    said = {"broker": 3, "partitions": [list(TP)], "transactional_id": "id"}
+    for lines, name in (([said], SKIPPED_MARKER), ([], HANGING)):
+        assert [set(one) for one in renamed(named(truth), causes_of(truth, (), lines)).values()] == [{name}] * 2
+
+
+def test_a_transaction_without_a_marker_is_not_open_again_where_its_records_were_deleted(tmp_path: Path) -> None:
+    """Found by a soak on 4.4.0: a broker kept the transaction open after the log start had moved past its records."""
+    held = read_replica(replica(tmp_path / "1"), 3)
+    truth = compare(clients(COMMITTED), {(broker, TP): held for broker in (1, 2)})
+    said = [{"broker": 3, "partitions": [list(TP)], "transactional_id": "id"}]
+    opened = Reopened(1, TP, PRODUCER, 1, None)
+    assert opened.finding(skipped_at(truth, said, TP, 1))["anomaly"] == SKIPPED_MARKER
+    assert opened.finding(skipped_at(truth, [], TP, 1))["anomaly"] == REOPENED
+    assert skipped_at(truth, said, TP, 0) is None, "a record outside of transactions"
+    assert skipped_at(truth, said, TP, 2) is None, "a record that nobody knows"
 
 
 def test_markers_are_known_from_the_replicas_that_have_them(tmp_path: Path) -> None:

@@ -1,0 +1,45 @@
+"""What brokers say in their logs, read as it is added: events, one for each line that a parser knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+Event: TypeAlias = dict[str, Any]
+
+
+@dataclass
+class ServerLogs:
+    """Follows the logs of brokers.
+
+    ``paths``: the log of each broker; one that does not exist yet is empty. ``parse``: makes an event of a line and its
+    broker, None of any other line.
+    """
+
+    paths: Mapping[int, Path]
+    parse: Callable[[bytes, int], Event | None]
+    _events: list[Event] = field(default_factory=list)
+    _positions: dict[int, int] = field(default_factory=dict)
+
+    def events(self) -> list[Event]:
+        """Return the events of all whole lines so far, in the order of each broker's log."""
+        for broker, path in self.paths.items():
+            self._events += self._added(broker, path)
+        return list(self._events)
+
+    def _added(self, broker: int, path: Path) -> Iterator[Event]:
+        try:
+            with path.open("rb") as log:
+                log.seek(self._positions.get(broker, 0))
+                text = log.read()
+        except FileNotFoundError:
+            return
+        whole = text[: text.rfind(b"\n") + 1]
+        self._positions[broker] = self._positions.get(broker, 0) + len(whole)
+        for line in whole.splitlines():
+            if (event := self.parse(line, broker)) is not None:
+                yield event

@@ -1,0 +1,33 @@
+"""What coordinators say that they left out, and the lines of it that a round has."""
+
+from __future__ import annotations
+
+from soaked import SMALL
+
+from harness.soak.round import skipped_of
+from harness.soak.skipped_markers import parse_line
+
+LINE = (
+    b"05:01:40.272 [TxnMarkerSenderThread-3] [INFO] kafka.coordinator.transaction.TransactionMarkerChannelManager -"
+    b" [Transaction Marker Channel Manager 3]: Couldn't find leader endpoint for partitions %s while trying to send"
+    b" transaction markers for %s, these partitions are likely deleted already and hence can be skipped\n"
+)
+
+
+def test_a_coordinator_names_the_partitions_and_the_transactional_id() -> None:
+    """Scala prints small sets and large ones differently."""
+    for given in (b"Set(soak-1-4-4, a.b_c-0)", b"HashSet(soak-1-4-4, a.b_c-0)"):
+        assert parse_line(LINE % (given, b"soak-1-t12, or not"), 3) == {
+            "broker": 3, "partitions": [("soak-1-4", 4), ("a.b_c", 0)], "transactional_id": "soak-1-t12, or not",
+        }  # fmt: skip
+
+
+def test_any_other_line_says_nothing() -> None:
+    assert parse_line(b"[INFO] LogCleaner - Beginning cleaning of log soak-1-4\n", 3) is None
+    assert parse_line(b"\xff\xfe\n", 3) is None
+
+
+def test_a_round_has_what_was_left_out_of_its_clients() -> None:
+    writer = next(one.transactional_id for one in SMALL.clients if one.transactional_id)
+    own = {"partitions": [("__consumer_offsets", 1)], "transactional_id": writer}
+    assert skipped_of(SMALL, [own, {**own, "transactional_id": "of another round"}]) == [own]
