@@ -87,7 +87,7 @@ def partial_pass_loses_aborts(version: str) -> tuple[bool, str]:
         poison = aborting.send(bed.record("big", "poison", "aborted")).get().offset()
         aborting.flush()
         aborting.abortTransaction()
-        served = _served(bed)
+        served = bed.served(("big", 0), KEYS_OF_A_PASS)
         if "poison" in served:
             return False, "the aborted record was served before any cleaning"
         bed.admin.alter_topics(["big"], {"segment.ms": "100", "max.compaction.lag.ms": "200"})
@@ -99,23 +99,5 @@ def partial_pass_loses_aborts(version: str) -> tuple[bool, str]:
             return all(record.offset != 0 for record in bed.records(1, ("big", 0)))
 
         bed.wait(passed, "the cleaner to remove the first value of k0", FILLER_BOUND_S)
-        seen = "poison" in _served(bed)
+        seen = "poison" in bed.served(("big", 0), KEYS_OF_A_PASS)
         return seen, f"the aborted record at offset {poison} is {'' if seen else 'not '}delivered to read_committed"
-
-
-def _served(bed: Bed) -> set[str]:
-    """Return the keys that a read_committed consumer is delivered."""
-    consumer = bed.consumer(isolation_level="read_committed", auto_offset_reset="earliest", enable_auto_commit="false")
-    try:
-        partition = bed.jvm.org.apache.kafka.common.TopicPartition("big", 0)
-        consumer.assign(bed.jvm.java.util.List.of(partition))
-        consumer.seek(partition, KEYS_OF_A_PASS)
-        keys: set[str] = set()
-        end = consumer.endOffsets(bed.jvm.java.util.List.of(partition)).get(partition)
-        while consumer.position(partition) < end:
-            records = consumer.poll(bed.jvm.java.time.Duration.ofMillis(500)).iterator()
-            while records.hasNext():
-                keys.add(records.next().key())
-        return keys
-    finally:
-        consumer.close()

@@ -83,7 +83,11 @@ class Bed:
     def create_topic(self, name: str, replicas: tuple[int, ...], settings: Mapping[str, str] = COMPACTED) -> None:
         """Create a topic with one partition, and wait for its leader."""
         self.admin.create_topics({(name, 0): replicas}, settings)
-        self.wait(lambda: self.admin.partitions([name])[name, 0].leader in replicas, f"a leader of {name}")
+
+        def has_leader() -> bool:  # the broker that answers may not know of the topic yet
+            return any(one.leader in replicas for one in self.admin.partitions([name]).values())
+
+        self.wait(has_leader, f"a leader of {name}")
 
     def read(self, broker: int, tp: TopicPartition, *, committed: bool = False) -> ReplicaState:
         """Return a replica as its broker serves it; with ``committed`` to a read_committed consumer."""
@@ -137,6 +141,25 @@ class Bed:
         return self.jvm.org.apache.kafka.clients.consumer.KafkaConsumer(
             self.config({"key.deserializer": strings, "value.deserializer": strings, **_dotted(config)})
         )
+
+    def served(self, tp: TopicPartition, offset: int = 0) -> list[str]:
+        """Return the keys that a read_committed consumer is delivered from this offset on."""
+        consumer = self.consumer(
+            isolation_level="read_committed", auto_offset_reset="earliest", enable_auto_commit="false"
+        )
+        try:
+            partition = self.jvm.org.apache.kafka.common.TopicPartition(*tp)
+            consumer.assign(self.jvm.java.util.List.of(partition))
+            consumer.seek(partition, offset)
+            keys: list[str] = []
+            end = consumer.endOffsets(self.jvm.java.util.List.of(partition)).get(partition)
+            while consumer.position(partition) < end:
+                records = consumer.poll(self.jvm.java.time.Duration.ofMillis(500)).iterator()
+                while records.hasNext():
+                    keys.append(records.next().key())
+            return keys
+        finally:
+            consumer.close()
 
     def config(self, content: Mapping[str, str]) -> Any:
         """Return the configuration of a client, with the brokers' addresses."""

@@ -1,21 +1,25 @@
 """Does a transaction hang that ends while one of its partitions has no leader? On real brokers.
 
     python bench/skipped_marker.py --version 4.4.0
+    python bench/skipped_marker.py --version 4.4.0 --abort
 
-A producer writes to a partition that is on broker 2 alone. Broker 2 is killed, the producer commits, and broker 2 is
-started again. The coordinator, on broker 1, has to send the marker once the partition has a leader. From 4.3 on,
-``KRaftMetadataCache.getPartitionLeaderEndpoint`` says of a partition without a leader what it says of one that does not
-exist, and the coordinator leaves the marker out ("these partitions are likely deleted already and hence can be
-skipped"). The transaction counts as committed, and stays open in that partition for good. Found by soaks with the gate.
+A producer writes to a partition that is on broker 2 alone. Broker 2 is killed, the producer commits (``--abort``:
+aborts), and broker 2 is started again. The coordinator, on broker 1, has to send the marker once the partition has a
+leader. From 4.3 on, ``KRaftMetadataCache.getPartitionLeaderEndpoint`` says of a partition without a leader what it says
+of one that does not exist, and the coordinator leaves the marker out ("these partitions are likely deleted already and
+hence can be skipped"). The transaction counts as ended, and stays open in that partition. Found by soaks with the gate.
 
-Prints the last stable offset and the high watermark; exits 1 where they differ.
+Then the same producer writes once more there, and ends that transaction the other way: its marker ends both. Prints the
+last stable offset and the high watermark before that, and what a read_committed consumer is delivered after it; exits 1
+where the offsets differ, or that is not what was committed.
 """
 
 from __future__ import annotations
 
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import click
 from known_bugs_rig import booted
@@ -38,17 +42,27 @@ MARKER_S = 20.0
 SKIPPED = "likely deleted already and hence can be skipped"
 
 
-def offsets(bed: Bed) -> tuple[int, int]:
-    """Go the whole way; return the last stable offset and the high watermark."""
+@dataclass(frozen=True)
+class Seen:
+    """Offsets before the second transaction; keys ``committed`` and ``delivered`` after it."""
+
+    last_stable_offset: int
+    high_watermark: int
+    committed: list[str]
+    delivered: list[str]
+
+
+def seen(bed: Bed, *, aborts: bool) -> Seen:
+    """Go the whole way. ``aborts``: the first transaction, and the second one commits."""
     bed.create_topic(STATE[0], (COORDINATES,), {"cleanup.policy": "compact"})
     bed.create_topic(TP[0], (LEADS,), {})
     producer = bed.producer(transactional_id="writer")
     producer.initTransactions()
     producer.beginTransaction()
-    producer.send(bed.record(TP[0], "k", "v")).get()
+    producer.send(bed.record(TP[0], "first", "v")).get()
     bed.runtime.kill(LEADS)
     bed.wait(lambda: bed.admin.partitions([TP[0]])[TP].leader not in {COORDINATES, LEADS}, "nobody to lead")
-    producer.commitTransaction()
+    _end(producer, aborts=aborts)
     bed.runtime.start(LEADS)
     bed.wait(lambda: bed.admin.partitions([TP[0]])[TP].leader == LEADS, "broker 2 to lead again")
 
@@ -59,18 +73,35 @@ def offsets(bed: Bed) -> tuple[int, int]:
     with suppress(WaitTimeoutError):
         bed.wait(has_ended, "the marker", MARKER_S)
     state = bed.read(LEADS, TP)
-    return state.last_stable_offset, state.high_watermark
+    producer.beginTransaction()
+    producer.send(bed.record(TP[0], "second", "v")).get()
+    _end(producer, aborts=not aborts)
+    bed.wait(lambda: bed.read(LEADS, TP).last_stable_offset > state.high_watermark, "the second marker")
+    committed = "second" if aborts else "first"
+    return Seen(state.last_stable_offset, state.high_watermark, [committed], bed.served(TP))
+
+
+def _end(producer: Any, *, aborts: bool) -> None:
+    if aborts:
+        producer.abortTransaction()
+    else:
+        producer.commitTransaction()
 
 
 @click.command()
 @click.option("--version", default="4.4.0", show_default=True)
-def main(version: str) -> None:
+@click.option("--abort", "aborts", is_flag=True, help="Abort the first transaction, and commit the second one.")
+def main(version: str, *, aborts: bool) -> None:
     """Print what the partition has."""
     with booted(version, (COORDINATES, LEADS), SETTINGS) as bed:
-        stable, high = offsets(bed)
+        one = seen(bed, aborts=aborts)
         skipped = bed.log_text(COORDINATES).count(SKIPPED)
-    print(f"last stable offset {stable}, high watermark {high}; the coordinator skipped {skipped} markers")
-    sys.exit(EXIT_ANOMALY if stable != high else EXIT_CLEAN)
+    print(
+        f"last stable offset {one.last_stable_offset}, high watermark {one.high_watermark}; the coordinator skipped"
+        f" {skipped} markers; committed: {', '.join(one.committed)}; delivered: {', '.join(one.delivered) or 'nothing'}"
+    )
+    is_right = one.last_stable_offset == one.high_watermark and one.delivered == one.committed
+    sys.exit(EXIT_CLEAN if is_right else EXIT_ANOMALY)
 
 
 if __name__ == "__main__":

@@ -212,6 +212,7 @@ def shrink_file(target: str, path: Path, name: str, minutes: float, progress: Pr
 def _go_on(of: Soak, setup: Setup, progress: Progress, on_round: Callable[[dict[str, Any]], None]) -> Soak:
     began_s, took_s = time.monotonic(), of.took_s
     run_id = f"{SOAK}-{new_run_id()}"
+    of.write()  # before any round is judged: what ends this process may come sooner
 
     def note(line: dict[str, Any]) -> None:
         of.rounds.append(line)
