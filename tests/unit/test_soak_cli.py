@@ -83,6 +83,22 @@ def test_a_soak_is_kept_and_goes_on_where_it_was_cut_off(tmp_path: Path) -> None
     assert again.took_s > stored["took_s"]
 
 
+def test_a_soak_that_is_cut_off_before_its_first_verdict_can_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by a soak whose process librdkafka ended in the second round, before the first one was judged."""
+
+    def ends(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(campaign, "session_of", ends)
+    with pytest.raises(MemoryError):
+        soak(options(tmp_path), FakeProgress(), lambda _: None)
+    (folder,) = (tmp_path / "sim-kafka" / "soak").iterdir()
+    with pytest.raises(MemoryError):
+        resume(folder, SparkOptions(), FakeProgress(), lambda _: None)
+
+
 def failing_boots(monkeypatch: pytest.MonkeyPatch, failing: range) -> None:
     """Have these boots of a soak fail, counted from 1."""
     boots = itertools.count(1)
