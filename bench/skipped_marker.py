@@ -25,6 +25,7 @@ import click
 from known_bugs_rig import booted
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, WaitTimeoutError
+from harness.soak.skipped_markers import parse_line
 
 if TYPE_CHECKING:
     from known_bugs_rig import Bed
@@ -39,7 +40,6 @@ SETTINGS = {
     "transaction.state.log.min.isr": "1",
 }
 MARKER_S = 20.0
-SKIPPED = "likely deleted already and hence can be skipped"
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,8 @@ def main(version: str, *, aborts: bool) -> None:
     """Print what the partition has."""
     with booted(version, (COORDINATES, LEADS), SETTINGS) as bed:
         one = seen(bed, aborts=aborts)
-        skipped = bed.log_text(COORDINATES).count(SKIPPED)
+        log = bed.log_text(COORDINATES).encode().splitlines()
+    skipped = sum(parse_line(line, COORDINATES) is not None for line in log)
     print(
         f"last stable offset {one.last_stable_offset}, high watermark {one.high_watermark}; the coordinator skipped"
         f" {skipped} markers; committed: {', '.join(one.committed)}; delivered: {', '.join(one.delivered) or 'nothing'}"

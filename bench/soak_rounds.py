@@ -15,6 +15,7 @@ import json
 import subprocess
 import sys
 from datetime import UTC, datetime
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from peak import Peak
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-KNOWN = Path(__file__).with_name("known.toml")
+KNOWN = resources.files("harness.nightly") / "known.toml"
 SOAKS = "*/soak/*"
 
 

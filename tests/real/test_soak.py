@@ -7,7 +7,7 @@ Of two rounds one may not go to its end: it gets a cluster that the faults of th
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from importlib import resources
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(300)
 
 CODES = {CLEAN: EXIT_CLEAN, ANOMALY: EXIT_ANOMALY, UNKNOWN: EXIT_UNKNOWN}
-KNOWN = Path(__file__).parents[2] / "bench" / "known.toml"
+KNOWN = resources.files("harness.nightly") / "known.toml"
 
 
 def test_a_round_is_judged_with_the_offsets_of_groups(sandbox: Sandbox) -> None:

@@ -1,0 +1,27 @@
+"""A marker that the coordinator leaves out: what brokers log of it is what soaks name it by, and what consumers get."""
+
+from __future__ import annotations
+
+import pytest
+import skipped_marker
+from click.testing import CliRunner
+
+from harness.errors import EXIT_ANOMALY, EXIT_CLEAN
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "skipped", "served"),
+    [
+        (["--version", "4.4.0", "--abort"], EXIT_ANOMALY, 1, "committed: second; delivered: first, second"),
+        (["--version", "4.4.0"], EXIT_ANOMALY, 1, "committed: first; delivered: nothing"),
+        (["--version", "3.9.2", "--abort"], EXIT_CLEAN, 0, "committed: second; delivered: second"),
+    ],
+)
+def test_the_next_marker_ends_a_transaction_whose_own_was_left_out(
+    given: list[str], code: int, skipped: int, served: str
+) -> None:
+    ran = CliRunner().invoke(skipped_marker.main, given)
+    assert f"skipped {skipped} markers; {served}" in ran.output, ran.output
+    assert ran.exit_code == code
