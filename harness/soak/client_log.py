@@ -27,7 +27,7 @@ _ENDS: Final = {"commit": COMMITTED, "abort": ABORTED}
 
 @dataclass
 class WrittenRecord:
-    """One record of one client; ``offset`` is None until it is acknowledged. ``number``: also in its header."""
+    """One record of one client process; ``offset`` is None until it is acknowledged. ``number``: also in its header."""
 
     number: int
     topic: str
@@ -36,6 +36,7 @@ class WrittenRecord:
     is_delete: bool
     transaction: int | None
     offset: int | None = None
+    client: str = ""
 
 
 @dataclass
@@ -140,7 +141,7 @@ class _Reading:
         if kind == INVOKE:
             self.invoked[op] = at
             self.log.writes[op] = WrittenRecord(
-                op, topic, event["partition"], event["key"], bool(event["tombstone"]), number
+                op, topic, event["partition"], event["key"], bool(event["tombstone"]), number, client=event["process"]
             )
             if number is not None:
                 self.left_open[event["transactional_id"]].add(number)

@@ -60,6 +60,8 @@ class ReplicaLog:
 
     ``open_empty``: offset and producer id of batches that compaction has emptied and whose transaction is open here.
     Records below the log start are left out. ``stale_markers``: offsets, see `harness.soak.stale_markers`.
+    ``late_producers``: those with a batch of a former epoch, outside of transactions: a request that came so late that
+    the broker had forgotten the producer. It rejects one else (``ProducerAppendInfo.checkProducerEpoch``).
     """
 
     records: Sequence[Held] = ()
@@ -67,6 +69,7 @@ class ReplicaLog:
     open_empty: Sequence[tuple[int, int]] = ()
     log_start: int = 0
     stale_markers: frozenset[int] = frozenset()
+    late_producers: frozenset[int] = frozenset()
 
 
 def served_replicas(folder: RunFolder) -> Iterator[tuple[Replica, Path, dict[str, Any]]]:
@@ -129,7 +132,17 @@ def read_replica(folder: Path, log_start: int = 0) -> ReplicaLog:
     open_empty = [
         (b.last_offset, b.producer_id) for b in data if b.is_empty and b.last_offset >= log_start and belief(b) == OPEN
     ]
-    return ReplicaLog(records, ended, open_empty, log_start, frozenset(_stale_markers(controls)))
+    late = frozenset(_late_producers(one for one in data if not one.is_transactional))
+    return ReplicaLog(records, ended, open_empty, log_start, frozenset(_stale_markers(controls)), late)
+
+
+def _late_producers(batches: Iterable[Batch]) -> Iterator[int]:
+    """Yield the producers that have a batch whose epoch is lower than an earlier one of theirs."""
+    newest: dict[int, int] = {}
+    for batch in batches:
+        if batch.producer_epoch < newest.setdefault(batch.producer_id, batch.producer_epoch):
+            yield batch.producer_id
+        newest[batch.producer_id] = max(newest[batch.producer_id], batch.producer_epoch)
 
 
 def _stale_markers(controls: Iterable[tuple[Batch, Marker]]) -> Iterator[int]:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from harness.soak.replica_log import Held, Replica, ReplicaLog
 
 SERVED, HIDDEN, STUCK, STATE = "aborted record served", "committed record hidden", "transaction open", "wrong state"
+SOMEWHERE_LATER: Final = float("inf")
+"""The offset of a copy that nobody has seen."""
 STRANGE, LOG_START = "record that no client wrote", "log start that nobody asked for"
 
 Key = tuple["TopicPartition", str]
@@ -83,11 +85,13 @@ def compare(log: ClientLog, replicas: Mapping[Replica, ReplicaLog], with_retenti
     at = {((w.topic, w.partition), w.offset): w for w in log.writes.values() if w.offset is not None}
     for (_, tp), held in replicas.items():
         at |= {(tp, one.offset): log.writes[one.write] for one in held.records if one.write in log.writes}
-    offsets: dict[int, set[int]] = defaultdict(set)
+    offsets: dict[int, set[float]] = defaultdict(set)
     written: dict[TopicPartition, dict[int, WrittenRecord]] = defaultdict(dict)
     for (tp, offset), write in at.items():
         offsets[write.number].add(offset)
         written[tp][offset] = write
+    for number in _repeated(log, replicas):
+        offsets[number].add(SOMEWHERE_LATER)
     states: dict[TopicPartition, dict[str, _KeyTruth]] = defaultdict(dict)
     for (tp, key), writes in sorted(_by_key(log).items()):
         states[tp][key] = _key_truth(log, writes, offsets)
@@ -120,6 +124,20 @@ def compare(log: ClientLog, replicas: Mapping[Replica, ReplicaLog], with_retenti
         stale,
         transactional_ids,
     )
+
+
+def _repeated(log: ClientLog, replicas: Mapping[Replica, ReplicaLog]) -> Iterator[int]:
+    """Yield the writes that may have been appended again, by a late request of their client.
+
+    What of it was compacted since, nobody can see: a delete may have come again after the value that followed it.
+    """
+    late: dict[TopicPartition, set[str]] = defaultdict(set)
+    for (_, tp), held in replicas.items():
+        own = [one.write for one in held.records if one.producer_id in held.late_producers]
+        late[tp] |= {log.writes[number].client for number in own if number in log.writes}
+    for write in log.writes.values():
+        if write.transaction is None and write.client in late[write.topic, write.partition]:
+            yield write.number
 
 
 def _markers(
@@ -195,7 +213,7 @@ class _KeyTruth:
         return len({one.state for one in self.possible}) == 1
 
 
-def _key_truth(log: ClientLog, writes: Sequence[WrittenRecord], offsets: Mapping[int, set[int]]) -> _KeyTruth:
+def _key_truth(log: ClientLog, writes: Sequence[WrittenRecord], offsets: Mapping[int, set[float]]) -> _KeyTruth:
     """Return what clients know of a key.
 
     Of a retry whose first attempt was written, too, no client knows where that lies in the order of things.

@@ -286,6 +286,30 @@ def test_markers_are_known_from_the_replicas_that_have_them(tmp_path: Path) -> N
     assert compare(clients(COMMITTED), {(2, TP): without}).markers == {}
 
 
+@pytest.mark.parametrize(("epoch", "is_late"), [(0, True), (2, False)])
+def test_a_late_request_of_a_producer_may_have_written_again_what_is_gone(
+    tmp_path: Path, epoch: int, *, is_late: bool
+) -> None:
+    """Found by a soak on 4.3.1: a batch of epoch 14 behind one of 139, with a second copy of a delete."""
+    keys = {1: ("k", 0), 2: ("k", 1), 3: ("o", None), 4: ("p", 2)}
+    log = ClientLog({
+        number: WrittenRecord(number, *TP, key, is_delete=number == 1, transaction=None, offset=offset, client="one")
+        for number, (key, offset) in keys.items()
+    })  # fmt: skip
+
+    def left(number: int, offset: int, base_offset: int, epoch: int) -> bytes:
+        record = Record(offset, 0, keys[number][0].encode(), b"v", ((HEADER_OP, str(number).encode()),))
+        return encode_batch(
+            base_offset=base_offset, records=[record], producer_id=PRODUCER, producer_epoch=epoch, last_offset=offset
+        )
+
+    held = read_replica(replica(tmp_path / "1", left(4, 2, 0, 1), left(3, 4, 3, epoch)))
+    truth = compare(log, {(1, TP): held})
+    assert ((TP, "k") in truth.unknown_keys, bool(truth.wrongs[1, TP])) == (is_late, not is_late)
+    log.writes[1].client = log.writes[2].client = "another"
+    assert compare(log, {(1, TP): held}).diverged == {TP}, "the late request is not of k's client"
+
+
 def test_what_no_client_knows_is_neither_right_nor_wrong(tmp_path: Path) -> None:
     truth = compare(clients(UNKNOWN), {(1, TP): read_replica(replica(tmp_path / "r", VALUE))})
     assert judge(truth, finding(1)) == EITHER
