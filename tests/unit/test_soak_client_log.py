@@ -25,7 +25,7 @@ INFO = "info"
 def history(*lines: tuple[Any, ...]) -> list[dict[str, Any]]:
     """Return events of (type, f, op, more)."""
     return [
-        {"index": at, "type": kind, "f": f, "op": op, "time_ms": at, **(more[0] if more else {})}
+        {"index": at, "type": kind, "f": f, "op": op, "process": "p", "time_ms": at, **(more[0] if more else {})}
         for at, (kind, f, op, *more) in enumerate(lines)
     ]
 
