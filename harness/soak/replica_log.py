@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from harness.brokers.protocol.replica import TopicPartition
     from harness.brokers.segments.batches import Batch
-    from harness.brokers.segments.markers import Marker
     from harness.run_folder.store import RunFolder
 
 OPEN = "open"
@@ -132,28 +131,26 @@ def read_replica(folder: Path, log_start: int = 0) -> ReplicaLog:
     open_empty = [
         (b.last_offset, b.producer_id) for b in data if b.is_empty and b.last_offset >= log_start and belief(b) == OPEN
     ]
-    late = frozenset(_late_producers(one for one in data if not one.is_transactional))
-    return ReplicaLog(records, ended, open_empty, log_start, frozenset(_stale_markers(controls)), late)
+    stale = _behind(
+        (batch.producer_id, control.coordinator_epoch, batch.last_offset)
+        for batch, control in controls
+        if control.coordinator_epoch is not None
+    )
+    late = _behind((one.producer_id, one.producer_epoch, one.producer_id) for one in data if not one.is_transactional)
+    return ReplicaLog(records, ended, open_empty, log_start, frozenset(stale), frozenset(late))
 
 
-def _late_producers(batches: Iterable[Batch]) -> Iterator[int]:
-    """Yield the producers that have a batch whose epoch is lower than an earlier one of theirs."""
+def _behind(batches: Iterable[tuple[int, int, int]]) -> Iterator[int]:
+    """Yield what stands for batches whose epoch is lower than an earlier one of their producer.
+
+    ``batches``: producer id, epoch, and what stands for it.
+    """
     newest: dict[int, int] = {}
-    for batch in batches:
-        if batch.producer_epoch < newest.setdefault(batch.producer_id, batch.producer_epoch):
-            yield batch.producer_id
-        newest[batch.producer_id] = max(newest[batch.producer_id], batch.producer_epoch)
-
-
-def _stale_markers(controls: Iterable[tuple[Batch, Marker]]) -> Iterator[int]:
-    """Yield the offsets of markers whose coordinator epoch is lower than an earlier one of their producer."""
-    newest: dict[int, int] = {}
-    for batch, control in controls:
-        if control.coordinator_epoch is not None:
-            before = newest.get(batch.producer_id, control.coordinator_epoch)
-            if control.coordinator_epoch < before:
-                yield batch.last_offset
-            newest[batch.producer_id] = max(control.coordinator_epoch, before)
+    for producer_id, epoch, what in batches:
+        before = newest.get(producer_id, epoch)
+        if epoch < before:
+            yield what
+        newest[producer_id] = max(epoch, before)
 
 
 def final_state(held: Iterable[Held]) -> dict[str, int]:
