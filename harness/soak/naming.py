@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 from harness.plan.catalog import Anomaly
 from harness.soak.client_log import ABORTED, COMMITTED
 from harness.soak.expectations import HANGING
-from harness.soak.truth import HIDDEN, NO_VALUE, SERVED, STATE, STUCK
+from harness.soak.key_truth import NO_VALUE
+from harness.soak.truth import HIDDEN, SERVED, STATE, STUCK
 
 if TYPE_CHECKING:
     from harness.brokers.protocol.replica import TopicPartition

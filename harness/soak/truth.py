@@ -8,24 +8,22 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from harness.soak.client_log import ABORTED, COMMITTED, UNKNOWN
+from harness.soak.key_truth import SOMEWHERE_LATER, in_words, key_truths
 from harness.soak.replica_log import OPEN, final_state
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from harness.brokers.protocol.replica import TopicPartition
     from harness.soak.client_log import ClientLog, WrittenRecord
+    from harness.soak.key_truth import Key, KeyTruth
     from harness.soak.replica_log import Held, Replica, ReplicaLog
 
 SERVED, HIDDEN, STUCK, STATE = "aborted record served", "committed record hidden", "transaction open", "wrong state"
-SOMEWHERE_LATER: Final = float("inf")
-"""The offset of a copy that nobody has seen."""
 STRANGE, LOG_START = "record that no client wrote", "log start that nobody asked for"
-
-Key = tuple["TopicPartition", str]
 
 
 @dataclass(frozen=True)
@@ -92,15 +90,13 @@ def compare(log: ClientLog, replicas: Mapping[Replica, ReplicaLog], with_retenti
         written[tp][offset] = write
     for number in _repeated(log, replicas):
         offsets[number].add(SOMEWHERE_LATER)
-    states: dict[TopicPartition, dict[str, _KeyTruth]] = defaultdict(dict)
-    for (tp, key), writes in sorted(_by_key(log).items()):
-        states[tp][key] = _key_truth(log, writes, offsets)
+    states = key_truths(log, offsets)
     wrongs = {
         (broker, tp): (
             *_misjudged(log, held.records),
             *_open_empty(log, written[tp], held.open_empty),
             *_strange(log, tp, held, has_retention=tp[0] in with_retention),
-            *_wrong_states(states[tp], held),
+            *_wrong_states(states.get(tp, {}), held),
         )
         for (broker, tp), held in replicas.items()
     }
@@ -167,83 +163,6 @@ def _followed(log: ClientLog) -> dict[TopicPartition, dict[int, set[str]]]:
                 found[tp][number] = set(later)
                 later.add(log.transactions[number].outcome)
     return found
-
-
-def _by_key(log: ClientLog) -> dict[Key, list[WrittenRecord]]:
-    writes: dict[Key, list[WrittenRecord]] = defaultdict(list)
-    for write in log.writes.values():
-        writes[(write.topic, write.partition), write.key].append(write)
-    return writes
-
-
-@dataclass(frozen=True)
-class _Possible:
-    """A final state that a key may have: the write whose value it is, None for no value.
-
-    ``offset`` and ``transaction`` of the write that makes it so; None where they are unknown, or there is none.
-    """
-
-    state: int | None
-    offset: int | None = None
-    transaction: int | None = None
-
-    def from_start(self, log_start: int) -> set[int | None]:
-        """Return the states that a replica may serve whose log starts there."""
-        if self.offset is None:
-            return {self.state, None} if log_start else {self.state}
-        return {None} if self.offset < log_start else {self.state}
-
-
-@dataclass(frozen=True)
-class _KeyTruth:
-    """The states that a key may have in the end.
-
-    ``aborted``: those that later records of aborted transactions would make, with the transaction. ``before``: the
-    state without the last committed record. ``is_deleted``: see `Wrong`.
-    """
-
-    possible: frozenset[_Possible]
-    aborted: frozenset[tuple[int | None, int]]
-    before: int | None
-    is_deleted: bool
-
-    @property
-    def is_known(self) -> bool:
-        """Whether clients know enough."""
-        return len({one.state for one in self.possible}) == 1
-
-
-def _key_truth(log: ClientLog, writes: Sequence[WrittenRecord], offsets: Mapping[int, set[float]]) -> _KeyTruth:
-    """Return what clients know of a key.
-
-    Of a retry whose first attempt was written, too, no client knows where that lies in the order of things.
-    """
-    counting = [write for write in writes if log.outcome_of(write) != ABORTED]
-    known = {
-        write.offset: write
-        for write in counting
-        if write.offset is not None and log.outcome_of(write) == COMMITTED and len(offsets[write.number]) == 1
-    }
-    last = max(known, default=-1)
-    maybe = [
-        write
-        for write in counting
-        if write not in known.values() and max(offsets[write.number], default=last + 1) > last
-    ]
-    certain = _possible(known[last], last) if known else _Possible(None)
-    possible = (*(_possible(write, None) for write in maybe), certain)
-    aborted = frozenset(
-        (None if write.is_delete else write.number, write.transaction or 0)
-        for write in writes
-        if log.outcome_of(write) == ABORTED and max(offsets[write.number], default=last + 1) > last
-    )
-    previous = known[max(earlier)] if (earlier := known.keys() - {last}) else None
-    before = None if previous is None or previous.is_delete else previous.number
-    return _KeyTruth(frozenset(possible), aborted, before, is_deleted=bool(known) and known[last].is_delete)
-
-
-def _possible(write: WrittenRecord, offset: int | None) -> _Possible:
-    return _Possible(None if write.is_delete else write.number, offset, write.transaction)
 
 
 _MISJUDGED = {
@@ -323,12 +242,12 @@ def _missed(
     return missed
 
 
-def _wrong_states(states: Mapping[str, _KeyTruth], held: ReplicaLog) -> list[Wrong]:
+def _wrong_states(states: Mapping[str, KeyTruth], held: ReplicaLog) -> list[Wrong]:
     here, found = final_state(held.records), []
     for key, one in states.items():
         allowed = {state for possible in one.possible for state in possible.from_start(held.log_start)}
         if here.get(key) not in allowed:
-            truth = " or ".join(sorted(map(_words, allowed)))
+            truth = " or ".join(sorted(map(in_words, allowed)))
             (due, *others) = sorted({possible.transaction or 0 for possible in one.possible})
             state = here.get(key)
             found.append(
@@ -338,7 +257,7 @@ def _wrong_states(states: Mapping[str, _KeyTruth], held: ReplicaLog) -> list[Wro
                     None,
                     None,
                     None,
-                    _words(state),
+                    in_words(state),
                     truth,
                     due=None if others else due,
                     counts_aborted=tuple(sorted(transaction for made, transaction in one.aborted if made == state)),
@@ -347,10 +266,3 @@ def _wrong_states(states: Mapping[str, _KeyTruth], held: ReplicaLog) -> list[Wro
                 )
             )
     return found
-
-
-NO_VALUE: Final = "no value"
-
-
-def _words(write: int | None) -> str:
-    return NO_VALUE if write is None else f"the value of write {write}"
