@@ -118,8 +118,8 @@ def _epochs(path: Path) -> Iterator[Row]:
 def replica_facts(folder: Path) -> dict[str, int | None]:
     """Return the offsets in the checkpoints beside a partition's folder.
 
-    log_start (not before the first segment), high_watermark and cleaner_offset (both None where no checkpoint has the
-    partition), and last_segment: the last segment's first offset.
+    log_start (not before the first segment), start_checkpoint, high_watermark and cleaner_offset (each of these three
+    None where no checkpoint has the partition), and last_segment: the last segment's first offset.
     """
     topic, _, partition = folder.name.rpartition("-")
     segments = live_segments(folder).segments
@@ -129,6 +129,7 @@ def replica_facts(folder: Path) -> dict[str, int | None]:
     )
     return {
         "log_start": max(segments[0].base_offset, start or 0),
+        "start_checkpoint": start,
         "high_watermark": high_watermark,
         "cleaner_offset": cleaned,
         "last_segment": segments[-1].base_offset,
@@ -143,6 +144,7 @@ def _state(last_log: Path) -> Iterator[Row]:
     yield (
         False, facts["log_start"], facts["high_watermark"], None, None, None,
         facts["cleaner_offset"], None, facts["last_segment"], end_of_segment(last_log), None, None, None,
+        facts["start_checkpoint"],
     )  # fmt: skip
 
 
@@ -160,7 +162,7 @@ def _answered_state(path: Path) -> Iterator[Row]:
     yield (
         served, max(log_start, read_from), min(high_watermark, read_to),
         *(transactions if served else (None,) * len(transactions)),
-        None, None, None, read_to, until is not None, None, None,
+        None, None, None, read_to, until is not None, None, None, None,
     )  # fmt: skip
 
 

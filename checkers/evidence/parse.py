@@ -223,7 +223,7 @@ def _state(replica: tuple[RunFolder, Path, Path]) -> Iterator[Row]:
         fields = (False, log_start, high_watermark, None, None, None)
     cleaner_offset = state.get("compaction", {}).get("cleaner_offset", checkpoint("cleaner-offset"))
     leader = (state.get("leader"), state.get("leader_epoch"))
-    yield (*fields, cleaner_offset, _directory_id(folder, checkpoints), None, None, None, *leader)
+    yield (*fields, cleaner_offset, _directory_id(folder, checkpoints), None, None, None, *leader, None)
 
 
 def read_log_checkpoint(folder: Path, name: str, partition: tuple[str, int]) -> int | None:

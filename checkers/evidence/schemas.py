@@ -54,13 +54,14 @@ STATES = _evidence(
     log_start=LONG, high_watermark=LONG, last_stable_offset=LONG,
     aborted=t.ArrayType(t.ArrayType(LONG)), open=t.ArrayType(t.ArrayType(LONG)),
     cleaner_offset=LONG, directory_id=TEXT, last_segment=LONG, log_end=LONG, cut=FLAG,
-    leader=INT, leader_epoch=INT,
+    leader=INT, leader_epoch=INT, start_checkpoint=LONG,
 )  # fmt: skip
 """The state of a replica at a snapshot. ``served``: the broker was asked over the wire; else the state comes from
 checkpoints, and ``last_stable_offset``, ``aborted`` and ``open`` are null. ``last_segment``: first offset of the last
 segment, for copies; ``log_end``: the offset after the last whole batch, for copies and for logs that were read from a
 running cluster; ``cut``: for the latter, whether the log goes on after the offset where reading stopped on purpose.
-``leader`` and ``leader_epoch`` of the partition, in runs, by the metadata at the snapshot."""
+``leader`` and ``leader_epoch`` of the partition, in runs, by the metadata at the snapshot. ``start_checkpoint``: for
+copies, the log start offset in the broker's checkpoint, null where it has none."""
 
 HISTORY = _evidence(
     index=LONG, type=TEXT, f=TEXT, op=LONG, time_ms=LONG, process=TEXT, part=TEXT, phase=TEXT,

@@ -46,9 +46,9 @@ class ReplicaOnlyEvidence:
 
 @dataclass(frozen=True)
 class Judged:
-    """DataFrames about the final snapshot; records and keys are limited to offsets from the log start to the bound.
+    """DataFrames about the final snapshot; records and keys are limited to offsets that count, up to the bound.
 
-    ``replicas``: REPLICA columns with ``log_start``, ``log_end``, ``high_watermark``,
+    ``replicas``: REPLICA columns with ``log_start``, ``counts_from``, ``log_end``, ``high_watermark``,
     ``last_stable_offset``, ``aborted``, ``open``, ``bound``, ``whole_beyond``, ``nothing_beyond``, ``has_transactions``
     (see `truth`) and ``stable_end``: the last stable offset, derived from the log where the broker was not asked.
     ``beliefs``: each replica's belief about each batch, from `batch_outcomes.decided`.
@@ -98,9 +98,9 @@ def judge(evidence: Evidence, replicas: DataFrame | None = None) -> Judged:
     opened = checkpointed(open_transactions(beliefs))
     if replicas is None:
         replicas = checkpointed(with_stable_ends(bounded_replicas(evidence), opened))
-    compared = replicas.select(*REPLICA, "log_start", "bound")
+    compared = replicas.select(*REPLICA, "counts_from", "bound")
     believed = rows.select(*REPLICA, *_RECORD, *BELIEF).join(compared, REPLICA)
-    covered = believed.where("offset >= log_start")
+    covered = believed.where("offset >= counts_from")
     records = checkpointed(covered.where("offset < bound"))
     markers = checkpointed(markers_seen(evidence))
     written = checkpointed(written_records(evidence, markers, replicas))

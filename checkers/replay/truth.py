@@ -54,16 +54,21 @@ def bounded_replicas(evidence: Evidence) -> DataFrame:
 
 
 def bounded(states: DataFrame) -> DataFrame:
-    """Add ``shortest``, the shortest log end of the partition, and its ``bound`` to replicas with their log ends.
+    """Add ``shortest``, the shortest log end of the partition, its ``bound``, and ``counts_from`` to replicas.
 
     The bound is the smaller of the highest high watermark of any replica and the shortest log end: a checkpoint may
-    lag by seconds, so the lowest high watermark would be useless.
+    lag by seconds, so the lowest high watermark would be useless. Records below ``counts_from`` do not count: the log
+    start, or a higher one that any broker has in its checkpoint. Such a log start is the leader's, by DeleteRecords or
+    its retention, and followers take it over with their next fetch; but a running broker writes its checkpoint once a
+    minute (``log.flush.start.offset.checkpoint.interval.ms``), and not at all where the log start is the first
+    segment's offset (``LogManager.checkpointLogStartOffsetsInDir``). So a copy may have no trace of it.
     """
     everywhere = Window.partitionBy(*PARTITION)
     return (
         states.withColumn("log_end", f.coalesce("log_end", "log_start"))
         .withColumn("shortest", f.min("log_end").over(everywhere))
         .withColumn("bound", f.least(f.max("high_watermark").over(everywhere), "shortest"))
+        .withColumn("counts_from", f.greatest("log_start", f.max("start_checkpoint").over(everywhere)))
     )
 
 
@@ -254,9 +259,9 @@ def true_states(written: DataFrame) -> DataFrame:
 
 
 def expected_states(written: DataFrame, replicas: DataFrame) -> DataFrame:
-    """Return the `true_states` that each replica has to give, with REPLICA: not those from before its log start."""
-    states = true_states(written).join(replicas.select(*REPLICA, "log_start"), PARTITION)
-    return colocated(states).where("true_offset >= log_start")
+    """Return the `true_states` that each replica has to give, with REPLICA: of records that count (`bounded`)."""
+    states = true_states(written).join(replicas.select(*REPLICA, "counts_from"), PARTITION)
+    return colocated(states).where("true_offset >= counts_from")
 
 
 def differing_keys(written: DataFrame, records: DataFrame, expected: DataFrame) -> DataFrame:

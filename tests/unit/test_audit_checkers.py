@@ -36,6 +36,7 @@ LET_GO = {
     "a delete that is committed beyond the bound is there, and gone elsewhere",
     "a gap between epochs proves nothing",
     "a log start that was moved",
+    "a log start that was moved, and only one broker has written it down",
     "a log whose first segments are gone",
     "a producer snapshot from before the last segment tells nothing",
     "a producer snapshot was taken before the marker",

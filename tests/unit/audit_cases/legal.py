@@ -28,6 +28,17 @@ LEGAL_CASES = [
     ),
     clean("a log start that was moved", copy(1, END, log_start=1), copy(2, put(0, "K"), END)),
     clean(
+        "a log start that was moved, and only one broker has written it down",
+        copy(1, put(0, "K"), delete(1, "K"), END, log_start=2),
+        copy(2, put(0, "K"), END),
+    ),
+    clean(
+        "that start, and a third broker has removed what is below it",
+        copy(1, END, log_start=2),
+        copy(2, put(0, "K"), END),
+        copy(3, END),
+    ),
+    clean(
         "a log whose first segments are gone",
         copy(1, put(5, "L"), END, rolled_at=(5,)),
         copy(2, put(0, "K"), put(5, "L"), END),
