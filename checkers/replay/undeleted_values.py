@@ -34,7 +34,7 @@ def undeleted_values(
 ) -> DataFrame:
     """Return REPLICA, key, offset and facts of each undeleted value, and a broker that removed it.
 
-    ``aborts``: `ABORTS`. ``believed``: every record of every replica from its log start to the bound, with its belief;
+    ``aborts``: `ABORTS`. ``believed``: every record of every replica that counts, up to the bound, with its belief;
     ``later``: from `truth.later_keys`. Adds ``transactional``, ``producer_id``, ``decided_by``, ``own_marker``
     (whether the deciding marker is surely the transaction's own), ``removed_by`` (the first broker where an older value
     is alive, else the first one), ``older_there`` (the offset of that older value, else null).
