@@ -186,7 +186,7 @@ class Witness:
                 )
             columns = (is_up, replica.log_start, replica.high_watermark, *watermarks, replica.cleaned_to or 0)
             leads = (self.world.replication.leader_id, self.world.replication.leader_epoch)
-            self.states.append((name, broker, *_PLACE, *columns, f"sim-{broker}", None, None, None, *leads))
+            self.states.append((name, broker, *_PLACE, *columns, f"sim-{broker}", None, None, None, *leads, None))
 
     def _observe(self, brokers: Iterable[int]) -> None:
         for broker in brokers:
