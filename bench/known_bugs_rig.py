@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from harness.targets import Target
 
 BOUND_S = 60.0
+SILENCE_S = 10.0
 SOURCE = "a Fetch answer"
 SERIALIZATION = "org.apache.kafka.common.serialization"
 SETTINGS = {
@@ -143,7 +144,10 @@ class Bed:
         )
 
     def served(self, tp: TopicPartition, offset: int = 0) -> list[str]:
-        """Return the keys that a read_committed consumer is delivered from this offset on."""
+        """Return the keys that a read_committed consumer is delivered from this offset on, until none comes for 10 s.
+
+        A consumer's position stays before the last stable offset where the records up to it were compacted away.
+        """
         consumer = self.consumer(
             isolation_level="read_committed", auto_offset_reset="earliest", enable_auto_commit="false"
         )
@@ -153,10 +157,12 @@ class Bed:
             consumer.seek(partition, offset)
             keys: list[str] = []
             end = consumer.endOffsets(self.jvm.java.util.List.of(partition)).get(partition)
-            while consumer.position(partition) < end:
+            until_s = self.clock.now_s() + SILENCE_S
+            while consumer.position(partition) < end and self.clock.now_s() < until_s:
                 records = consumer.poll(self.jvm.java.time.Duration.ofMillis(500)).iterator()
                 while records.hasNext():
                     keys.append(records.next().key())
+                    until_s = self.clock.now_s() + SILENCE_S
             return keys
         finally:
             consumer.close()
