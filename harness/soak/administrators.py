@@ -145,7 +145,8 @@ class Administrators:
 
     def _recreate(self, topic: str) -> None:
         cluster = self.cluster
-        cluster.admin.delete_topic(topic)
+        # By its id: a broker that was cut off may do it later, or again, and must not delete the topic that comes next.
+        cluster.admin.delete_topic(topic, cluster.admin.topic_id(topic))
         cluster.wait(lambda: not cluster.control.states([topic]), f"{topic} to be gone", GONE_S)
         self._create_soon(topic)
 

@@ -76,7 +76,10 @@ class SimulatedAdmin:
             self._cluster.create({COORDINATOR: list(self._cluster.brokers)}, {})
         return True
 
-    def delete_topic(self, topic: str) -> None:
+    def topic_id(self, _topic: str) -> None:
+        """Topics of a simulated cluster have names alone."""
+
+    def delete_topic(self, topic: str, _topic_id: None = None) -> None:
         """Delete a topic, which is gone from every broker at once."""
         self._cluster.delete(topic)
 

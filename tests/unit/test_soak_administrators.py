@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 import pytest
 from fakes.admin import DelayedAdmin
@@ -38,9 +39,14 @@ PLAN = Plan(1, (Topic("a", 1, {}), Topic("b", 1, {})), ())
 
 @dataclass
 class TopicAdmin(DelayedAdmin):
-    """Topics are there from when they are created to when they are deleted; ``lost`` answers to creations are lost."""
+    """Topics are there from when they are created to when they are deleted; ``lost`` answers to creations are lost.
+
+    ``kept``: what broker 1 was asked to delete while it was cut off.
+    """
 
     lost: int = 0
+    kept: list[tuple[str, UUID | None]] = field(default_factory=list)
+    ids: dict[str, UUID] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
 
     def create_topics(self, replicas: Mapping[TopicPartition, Sequence[int]], settings: Mapping[str, str]) -> None:
@@ -49,6 +55,7 @@ class TopicAdmin(DelayedAdmin):
         self.calls.append(f"create {topic}")
         if topic in {topic for topic, _ in self.states}:
             raise HarnessError(f"topic {topic} cannot be created: Topic '{topic}' already exists.")
+        self.ids[topic] = UUID(int=len(self.calls))
         self.states |= {tp: PartitionState(of[0], tuple(of), tuple(of)) for tp, of in replicas.items()}
         if self.lost:
             self.lost -= 1
@@ -58,8 +65,13 @@ class TopicAdmin(DelayedAdmin):
         self.calls.append(f"reassign {dict(replicas)}")
         self.states |= {tp: PartitionState(of[0], tuple(of), tuple(of)) for tp, of in replicas.items()}
 
-    def delete_topic(self, topic: str) -> None:
-        self.states = {tp: state for tp, state in self.states.items() if tp[0] != topic}
+    def topic_id(self, topic: str) -> UUID:
+        return self.ids[topic]
+
+    def delete_topic(self, topic: str, topic_id: UUID | None = None) -> None:
+        self.kept.append((topic, topic_id))
+        if topic_id in {None, self.ids[topic]}:
+            self.states = {tp: state for tp, state in self.states.items() if tp[0] != topic}
 
     def alter_topics(self, topics: Sequence[str], settings: Mapping[str, str | None]) -> None:
         del settings
@@ -137,6 +149,16 @@ def test_a_topic_is_created_again_although_the_answer_is_lost(admins: Administra
     admin.lost = 1
     admins.play(RecreateTopic("b"))
     assert admin.calls == ["create b", "create b"]
+    assert admin.states.keys() == PLACED.keys()
+
+
+def test_a_deletion_that_a_broker_does_again_spares_the_topic_that_came_next(admins: Administrators) -> None:
+    """Found by a soak (seed 622): a topic was deleted once more, by a request that a broker had kept."""
+    admin = admins.cluster.admin
+    assert isinstance(admin, TopicAdmin)
+    admins.play(RecreateTopic("b"))
+    (kept,) = admin.kept
+    admin.delete_topic(*kept)
     assert admin.states.keys() == PLACED.keys()
 
 

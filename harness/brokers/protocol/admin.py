@@ -28,6 +28,7 @@ from harness.errors import HarnessError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from uuid import UUID
 
     from kafka.protocol.api_message import ApiMessage
 
@@ -39,6 +40,9 @@ EVERY_BROKER = ""
 METADATA_TOPIC = "__cluster_metadata"
 SET_CONFIG, DELETE_CONFIG = 0, 1
 PREFERRED_ELECTION = 0
+FIRST_WITH_TOPIC_IDS = 10
+"""Version of Metadata."""
+
 NO_MARKER_YET = 0
 """The coordinator epoch where DescribeProducers has no marker, as in `AbortTransactionHandler`."""
 
@@ -134,10 +138,29 @@ class Admin:
         for topic in answer.topics:
             _raise_for(topic.error_code, topic.error_message, f"topic {topic.name} cannot be created")
 
-    def delete_topic(self, topic: str) -> None:
-        """Delete a topic; its metadata go some time later. Raises `HarnessError` where the broker refuses."""
-        answer = self._call(DeleteTopicsRequest[5](topic_names=[topic], timeout_ms=TIMEOUT_MS))
-        for result in answer.responses:
+    def topic_id(self, topic: str) -> UUID:
+        """Return the id of a topic, which no other topic of its name has (KIP-516).
+
+        Raises `HarnessError` where the broker that answers does not know it. Redpanda may not have the request.
+        """
+        (found,) = self._call(metadata_request([topic], version=FIRST_WITH_TOPIC_IDS)).topics
+        _raise_for(found.error_code, None, f"topic {topic} has no id")
+        topic_id: UUID = found.topic_id
+        return topic_id
+
+    def delete_topic(self, topic: str, topic_id: UUID | None = None) -> None:
+        """Delete a topic; its metadata go some time later. Raises `HarnessError` where the broker refuses.
+
+        With its ``topic_id``, a topic that was created again since is not deleted.
+        """
+        request = (
+            DeleteTopicsRequest[5](topic_names=[topic], timeout_ms=TIMEOUT_MS)
+            if topic_id is None
+            else DeleteTopicsRequest[6](
+                topics=[DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=topic_id)], timeout_ms=TIMEOUT_MS
+            )
+        )
+        for result in self._call(request).responses:
             _raise_for(result.error_code, result.error_message, f"topic {topic} cannot be deleted")
 
     def delete_records(self, leader: wire.Address, partition: tuple[str, int], before: int) -> None:
@@ -246,13 +269,13 @@ class Admin:
         raise HarnessError(f"no broker answers {type(request).__name__}: {last}")
 
 
-def metadata_request(topics: Sequence[str] | None) -> ApiMessage:
+def metadata_request(topics: Sequence[str] | None, *, version: int = 8) -> ApiMessage:
     """Return a Metadata request for these topics, which creates none; for every topic where ``topics`` is None.
 
     With no topic it returns the brokers only.
     """
     Topic = MetadataRequest.MetadataRequestTopic  # noqa: N806
-    return MetadataRequest[8](
+    return MetadataRequest[version](
         topics=None if topics is None else [Topic(name=topic) for topic in topics],
         allow_auto_topic_creation=False,
         include_cluster_authorized_operations=False,

@@ -1,0 +1,28 @@
+"""Topics are deleted by id: a deletion that comes late, or twice, spares the topic that was created since."""
+
+from __future__ import annotations
+
+import pytest
+from known_bugs_rig import booted
+
+from harness.errors import HarnessError
+
+pytestmark = pytest.mark.timeout(300)
+TOPIC = "t"
+
+
+@pytest.mark.parametrize("version", ["3.9.2", "4.4.0"])
+def test_a_deletion_by_id_spares_the_topic_that_comes_next(version: str) -> None:
+    with booted(version) as bed:
+        bed.create_topic(TOPIC, (1,))
+        former = bed.admin.topic_id(TOPIC)
+        bed.admin.delete_topic(TOPIC, former)
+        bed.wait(lambda: not bed.admin.partitions([TOPIC]), "the topic to be gone")
+        bed.create_topic(TOPIC, (1,))
+        with pytest.raises(HarnessError, match="topic t cannot be deleted: This server does not host this topic ID"):
+            bed.admin.delete_topic(TOPIC, former)
+        assert bed.admin.topic_id(TOPIC) != former
+        bed.admin.delete_topic(TOPIC)
+        bed.wait(lambda: not bed.admin.partitions([TOPIC]), "the topic to be gone again")
+        with pytest.raises(HarnessError, match="topic t has no id"):
+            bed.admin.topic_id(TOPIC)
