@@ -6,10 +6,12 @@ The leader, broker 2, writes a record of a transaction, rolls its segment, and w
 between both has the transaction open. The producer expires. Broker 2 then writes a record that broker 1 does not get,
 is paused, and becomes the follower of broker 1: it truncates its log behind the marker. There,
 ``UnifiedLog.rebuildProducerState`` loads the last snapshot, and does not replay what follows it, as there was no
-producer before the truncation. So the transaction is open again on broker 2, and no marker will end it. Found by a soak
-(4.4.0, seed 12).
+producer before the truncation. So the transaction is open again on broker 2, until the next marker of its producer ends
+it there once more: an aborted transaction of the same producer takes the committed record with it. Found by soaks
+(4.4.0, seeds 12 and 639).
 
-Prints the last stable offset of each replica; exits 1 where one is not the high watermark.
+Prints the last stable offset of each replica, and what a read_committed consumer is delivered by each as the leader,
+after that transaction; exits 1 where an offset is not the high watermark, or the committed record is not delivered.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ SETTINGS = {
     "producer.id.expiration.check.interval.ms": "100",
     "auto.leader.rebalance.enable": "false",
 }
+COMMITTED = "committed"
 FETCH_WAIT_S = 1.0
 """Twice ``replica.fetch.wait.max.ms``: by then a follower that is paused has its last, empty answer waiting."""
 
@@ -46,7 +49,7 @@ def stable_offsets(bed: Bed) -> dict[int, tuple[int, int]]:
     producer = bed.producer(transactional_id="writer")
     producer.initTransactions()
     producer.beginTransaction()
-    producer.send(bed.record(TP[0], "k", "of the transaction")).get()
+    producer.send(bed.record(TP[0], COMMITTED, "v")).get()
     began_s = bed.clock.now_s()
     bed.wait(lambda: bed.clock.now_s() > began_s + 2 * ROLL_MS / 1000, "the segment to be old enough to roll")
     producer.commitTransaction()
@@ -55,18 +58,18 @@ def stable_offsets(bed: Bed) -> dict[int, tuple[int, int]]:
     bed.wait(lambda: bed.read(FOLLOWS, TP).high_watermark == bed.read(LEADS, TP).log_end, "the marker to be replicated")
     bed.wait(lambda: not producers(bed), "the producer to expire")
     plain = bed.producer(acks="1", enable_idempotence="false")
-    plain.send(bed.record(TP[0], "k", "replicated")).get()
+    plain.send(bed.record(TP[0], "replicated", "v")).get()
     bed.wait(lambda: bed.read(FOLLOWS, TP).high_watermark == bed.read(LEADS, TP).log_end, "that to be replicated")
     bed.runtime.pause(FOLLOWS)
     paused_s = bed.clock.now_s()
     bed.wait(lambda: bed.clock.now_s() > paused_s + FETCH_WAIT_S, "the follower's last fetch to be answered")
-    plain.send(bed.record(TP[0], "k", "not replicated")).get()
+    plain.send(bed.record(TP[0], "not replicated", "v")).get()
     bed.runtime.pause(LEADS)
     bed.runtime.resume(FOLLOWS)
     bed.wait(lambda: bed.admin.partitions([TP[0]])[TP].leader == FOLLOWS, "broker 1 to lead")
     bed.runtime.resume(LEADS)
     bed.wait(lambda: bed.isr(TP) == {FOLLOWS, LEADS}, "broker 2 to be in the ISR again")
-    plain.send(bed.record(TP[0], "k", "after")).get()
+    plain.send(bed.record(TP[0], "after", "v")).get()
 
     read: dict[int, Any] = {}
 
@@ -76,6 +79,24 @@ def stable_offsets(bed: Bed) -> dict[int, tuple[int, int]]:
 
     bed.wait(is_level, "the replicas to be level")
     return {broker: (one.last_stable_offset, one.high_watermark) for broker, one in read.items()}
+
+
+def delivered(bed: Bed) -> dict[int, list[str]]:
+    """Abort a transaction of the same producer; return the keys that are delivered then, by leader."""
+    producer = bed.producer(transactional_id="writer")
+    producer.initTransactions()
+    producer.beginTransaction()
+    producer.send(bed.record(TP[0], "aborted", "v")).get()
+    producer.abortTransaction()
+    producer.close()
+    keys = {FOLLOWS: bed.served(TP)}
+
+    def leads() -> bool:
+        bed.admin.elect_preferred([TP])
+        return bed.admin.partitions([TP[0]])[TP].leader == LEADS
+
+    bed.wait(leads, "broker 2 to lead again")
+    return {**keys, LEADS: bed.served(TP)}
 
 
 def producers(bed: Bed) -> list[Any]:
@@ -92,12 +113,17 @@ def producers(bed: Bed) -> list[Any]:
 @click.command()
 @click.option("--version", default="4.4.0", show_default=True)
 def main(version: str) -> None:
-    """Print what each replica has."""
+    """Print what each replica has, and what it delivers."""
     with booted(version, (CONTROLLER, FOLLOWS, LEADS), SETTINGS) as bed:
         offsets = stable_offsets(bed)
+        keys = delivered(bed)
     for broker, (stable, high) in offsets.items():
-        print(f"broker {broker}: last stable offset {stable}, high watermark {high}")
-    sys.exit(EXIT_ANOMALY if any(stable != high for stable, high in offsets.values()) else EXIT_CLEAN)
+        print(
+            f"broker {broker}: last stable offset {stable}, high watermark {high};"
+            f" after the aborted transaction it delivers {', '.join(keys[broker])}"
+        )
+    is_right = all(stable == high and COMMITTED in keys[broker] for broker, (stable, high) in offsets.items())
+    sys.exit(EXIT_CLEAN if is_right else EXIT_ANOMALY)
 
 
 if __name__ == "__main__":
