@@ -74,6 +74,13 @@ class ClientProcess:
     def close(self) -> None:
         """End what is open, by an abort or by a new producer of the same id; wait for all answers."""
         try:
+            self._close()
+        finally:
+            # An answer that never comes refers to this process for good, and by it to the producer and its threads.
+            self._producer = None
+
+    def _close(self) -> None:
+        try:
             self._end("abort")
             self.flush()
         except _FailedError:

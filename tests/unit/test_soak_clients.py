@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -225,3 +226,24 @@ def test_what_a_library_lacks_ends_the_round(tmp_path: Path) -> None:
         ):
             with pytest.raises(HarnessError, match=r"here$"):
                 ClientProcess(client, bare, history, itertools.count(1)).play(operation)
+
+
+def test_a_client_that_is_closed_lets_go_of_its_producer(tmp_path: Path) -> None:
+    """An answer that never comes keeps the client, and kept the producer: 3,188 threads after 86 rounds of a soak."""
+    library, made = FakeLibrary(), []
+
+    def producer(_: str | None) -> FakeProducer:
+        one = FakeProducer(library)
+        made.append(weakref.ref(one))
+        return one
+
+    given = replace(library.opened(), producer=producer)
+    with closing(History(tmp_path / "history.jsonl", RealClock())) as history:
+        process = ClientProcess(Client("c", "fake", "id"), given, history, itertools.count(1))
+        process.play(PUT)
+        never = [*library.answers]
+        process.play(Die("c"))
+        process.close()
+    assert len(made) == 2
+    assert never
+    assert [one() for one in made] == [None, None]
