@@ -115,6 +115,15 @@ class Bed:
         """Return the members of a partition's ISR."""
         return set(self.admin.partitions([tp[0]])[tp].isr)
 
+    def elect(self, tp: TopicPartition, leader: int) -> None:
+        """Ask for the preferred leader until it leads. Raises `WaitTimeoutError`."""
+
+        def leads() -> bool:
+            self.admin.elect_preferred([tp])
+            return self.admin.partitions([tp[0]])[tp].leader == leader
+
+        self.wait(leads, f"broker {leader} to lead")
+
     def partition_folder(self, broker: int, tp: TopicPartition) -> Path:
         """Return where the broker has the files of a replica."""
         return self.work_dir / f"broker-{broker}" / "data" / f"{tp[0]}-{tp[1]}"

@@ -68,12 +68,7 @@ def values_after_return(bed: Bed) -> dict[int, list[str]]:
     address = bed.runtime.address(LATE)
     bed.wait(lambda: set(bed.admin.partitions([TP[0]], at=address)[TP].isr) == {LEADS, LATE}, "broker 3's image")
     bed.admin.reassign({TP: (LATE, LEADS, LEAVES)})
-
-    def leads() -> bool:
-        bed.admin.elect_preferred([TP])
-        return bed.admin.partitions([TP[0]])[TP].leader == LATE
-
-    bed.wait(leads, "broker 3 to lead")
+    bed.elect(TP, LATE)
     bed.runtime.resume(LEAVES)
     bed.wait(lambda: bed.isr(TP) == set(replicas), "broker 2 to be in the ISR")
     return {one: bed.values(one, TP) for one in replicas}

@@ -75,12 +75,7 @@ def values_after_copy(bed: Bed, *, restart: bool) -> dict[int, list[str]]:
         bed.runtime.start(LOSES)
         bed.wait(lambda: 0 < bed.read(LOSES, MOVED).log_end <= tombstone, "broker 2 to be back in mid-copy")
     bed.admin.reassign({MOVED: (CLEANED, LATE, LOSES)})
-
-    def led() -> bool:
-        bed.admin.elect_preferred([MOVED])
-        return bed.admin.partitions([MOVED[0]])[MOVED].leader == CLEANED
-
-    bed.wait(led, "broker 3 to lead")
+    bed.elect(MOVED, CLEANED)
     click.echo(f"broker 2 has copied up to {bed.read(LOSES, MOVED).log_end}; the tombstone is at {tombstone}")
     bed.admin.alter_brokers({f"{one}.rate": None for one in THROTTLES})
     bed.admin.alter_topics([MOVED[0]], {f"{one}.replicas": None for one in THROTTLES})

@@ -91,12 +91,7 @@ def delivered(bed: Bed) -> dict[int, list[str]]:
     producer.abortTransaction()
     producer.close()
     keys = {FOLLOWS: bed.served(TP)}
-
-    def leads() -> bool:
-        bed.admin.elect_preferred([TP])
-        return bed.admin.partitions([TP[0]])[TP].leader == LEADS
-
-    bed.wait(leads, "broker 2 to lead again")
+    bed.elect(TP, LEADS)
     return {**keys, LEADS: bed.served(TP)}
 
 

@@ -6,6 +6,7 @@ of the same id; what its former one left open is aborted by that, or by whoever 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -74,23 +75,17 @@ class ClientProcess:
     def close(self) -> None:
         """End what is open, by an abort or by a new producer of the same id; wait for all answers."""
         try:
-            self._close()
-        finally:
-            # An answer that never comes refers to this process for good, and by it to the producer and its threads.
-            self._producer = None
-
-    def _close(self) -> None:
-        try:
             self._end("abort")
             self.flush()
         except _FailedError:
-            self._producer = self._txn = None
-        if self.client.transactional_id is not None:
+            self._txn = None
+        finally:
+            # An answer that never comes refers to this process for good, and by it to the producer and its threads.
             self._producer = None
-            try:
+        if self.client.transactional_id is not None:
+            with suppress(_FailedError):
                 self._ready()
-            except _FailedError:
-                return
+            self._producer = None
 
     def flush(self) -> None:
         """Wait for the answers to all that was sent."""

@@ -41,7 +41,7 @@ PLAN = Plan(1, (Topic("a", 1, {}), Topic("b", 1, {})), ())
 class TopicAdmin(DelayedAdmin):
     """Topics are there from when they are created to when they are deleted; ``lost`` answers to creations are lost.
 
-    ``kept``: what broker 1 was asked to delete while it was cut off.
+    ``kept``: the deletions that were asked for, as a broker keeps them that does one again.
     """
 
     lost: int = 0
