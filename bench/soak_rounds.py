@@ -5,13 +5,15 @@
     python bench/soak_rounds.py --target kafka-4.3+CLASSES --minutes 30 --seed 1
 
 Needs a machine on which nothing else runs. Prints a line for each round, and the figures; exits as the soak does. A
-soak whose process ends by a signal is resumed: an assertion of librdkafka does that now and then.
+soak whose process ends by a signal is resumed: librdkafka does that now and then, by an assertion or a double free.
+Python says then what each of its threads was doing.
 ``--record`` appends a line for each round to a file: ``results/soaks.jsonl`` adds up the hours of many soaks.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -43,7 +45,7 @@ def recorded(content: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def run(*arguments: str) -> tuple[int, bytes, float]:
     """Soak; return the exit code, what was printed, and the memory in all, at most, in GiB."""
     command = [sys.executable, "-m", "harness.cli", "soak", *arguments, "--format", "json"]
-    running = subprocess.Popen(command, stdout=subprocess.PIPE)
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONFAULTHANDLER": "1"})
     peak = Peak(running.pid)
     printed, _ = running.communicate()
     return running.returncode, printed, peak.stop_gib()

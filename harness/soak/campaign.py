@@ -1,7 +1,8 @@
 """Round after round until the time is over: drawn from one seed after the other, played, judged, and kept.
 
 ``results/<target>/soak/<run id>/`` has ``soak.json``: what was asked for, what rounds do not draw, and a line for each
-round, written anew each time, so that ``--resume`` goes on after it; and a folder for each round, as that of a run:
+round, written anew each time, so that ``--resume`` goes on after it, and judges first what was played and is not
+judged yet; and a folder for each round, as that of a run:
 ``round.json`` (the schedule), ``history.jsonl``, ``verdict.json``, and where anything was found, or is unknown, the
 logs of all replicas.
 """
@@ -12,7 +13,7 @@ import itertools
 import json
 import shutil
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,7 +32,7 @@ from harness.soak.internal import serves_groups
 from harness.soak.judging import Judging
 from harness.soak.plan import Shape, draw_plan
 from harness.soak.rig import booted, find_setup
-from harness.soak.round import play_round, read_round, write_round
+from harness.soak.round import play_round, read_played, read_round, write_round
 from harness.soak.workload import generator_of
 from harness.targets import SIM_KAFKA, find_target
 
@@ -239,11 +240,14 @@ def _go_on(of: Soak, setup: Setup, progress: Progress, on_round: Callable[[dict[
         try:
             for name, plan, generator in _rounds(of, setup):
                 of.took_s = took_s + time.monotonic() - began_s
-                if of.took_s >= of.options.minutes * 60:
-                    break
-                progress.stage(f"round {name}")
-                folder = _emptied(RunFolder(of.folder.path / name))
-                judging.add(folder, _play(clusters, plan, generator, folder))
+                folder = RunFolder(of.folder.path / name)
+                played = _unjudged(folder, plan)
+                if played is None:
+                    if of.took_s >= of.options.minutes * 60:
+                        break
+                    progress.stage(f"round {name}")
+                    played = _play(clusters, plan, generator, _emptied(folder))
+                judging.add(folder, played)
         except HarnessError as error:
             lost = error  # raised once all that was played is judged
         clusters.drop()
@@ -253,6 +257,16 @@ def _go_on(of: Soak, setup: Setup, progress: Progress, on_round: Callable[[dict[
     if lost is not None:
         raise lost
     return of
+
+
+def _unjudged(folder: RunFolder, plan: Plan) -> PlayedRound | None:
+    """Return the round if it was played before the soak was cut off, and not judged; None if it is to be played."""
+    with suppress(UsageError):
+        played = read_played(folder.path / ROUND)
+        # Once there is a verdict, the logs of a clean round are deleted.
+        if played.plan == plan and not folder.verdict_path.exists():
+            return played
+    return None
 
 
 def _emptied(folder: RunFolder) -> RunFolder:

@@ -6,7 +6,7 @@ import itertools
 import json
 from collections import defaultdict
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.cluster import snapshot
@@ -67,6 +67,7 @@ class PlayedRound:
             "target": self.target,
             "failure": self.failure,
             "finding": self.finding,
+            "took_s": dict(self.took_s),
             "plan": self.plan.as_json(),
             "steps": [step.as_json() for step in self.steps],
         }
@@ -97,6 +98,16 @@ def read_round(path: Path) -> PlayedRound:
         if step.operation.process not in names:
             raise UsageError(f"{path}: step {at}: the plan has no client {step.operation.process}")
     return PlayedRound(plan, steps, str(content.get("target", "")), finding=content.get("finding"))
+
+
+def read_played(path: Path) -> PlayedRound:
+    """Return a round that was written down, as it was played: to be judged. Raises as `read_round` does."""
+    schedule, content = read_round(path), json.loads(path.read_text(encoding="utf-8"))
+    try:
+        took_s = {str(phase): float(second) for phase, second in content["took_s"].items()}
+        return replace(schedule, failure=content["failure"], took_s=took_s)
+    except (KeyError, AttributeError, TypeError, ValueError) as error:
+        raise UsageError(f"{path} says not how its round was played: {error!r}") from error
 
 
 def play_round(

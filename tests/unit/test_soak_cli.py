@@ -22,6 +22,7 @@ from harness.soak import campaign
 from harness.soak.campaign import MOST_BOOTS, Soak, SoakOptions, resume, soak
 from harness.soak.expectations import read_expected
 from harness.soak.judge import truth_of
+from harness.soak.judging import Judging
 from harness.soak.plan import Shape
 from harness.soak.rig import booted, find_setup
 from harness.soak.round import write_round
@@ -97,6 +98,30 @@ def test_a_soak_that_is_cut_off_before_its_first_verdict_can_go_on(
     (folder,) = (tmp_path / "sim-kafka" / "soak").iterdir()
     with pytest.raises(MemoryError):
         resume(folder, SparkOptions(), FakeProgress(), lambda _: None)
+
+
+@pytest.mark.usefixtures("one_session")
+def test_a_soak_that_goes_on_judges_what_was_played_before_it_was_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by a soak whose process librdkafka ended: rounds that waited for their verdicts were played again."""
+
+    def ends(_: Judging) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as cut_off:
+        cut_off.setattr(Judging, "finish", ends)
+        with pytest.raises(MemoryError):
+            soak(options(tmp_path / "cut-off"), FakeProgress(), lambda _: None)
+    (stored,) = (tmp_path / "cut-off" / "sim-kafka" / "soak").glob("*/soak.json")
+    state = json.loads(stored.read_text())
+    assert state["rounds"] == []
+    # No time is left, so that no round can be played.
+    stored.write_text(json.dumps({**state, "minutes": 0.0}))
+    judged = resume(stored.parent, SparkOptions(), FakeProgress(), lambda _: None).rounds
+    whole = soak(options(tmp_path / "whole"), FakeProgress(), lambda _: None).rounds
+    assert [timeless(one) for one in judged] == [timeless(one) for one in whole]
+    assert judged[0]["took_s"].keys() == whole[0]["took_s"].keys()
 
 
 def failing_boots(monkeypatch: pytest.MonkeyPatch, failing: range) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -34,7 +35,7 @@ from harness.soak.generators import Fixed
 from harness.soak.judge import replicas_of, truth_of
 from harness.soak.naming import named
 from harness.soak.operations import AlterTopic, DeleteRecords, Inject, RecreateTopic, Step
-from harness.soak.round import read_round, write_round
+from harness.soak.round import read_played, read_round, write_round
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,8 +70,21 @@ def test_a_round_that_is_written_down_is_a_schedule(tmp_path: Path) -> None:
     write_round(tmp_path / "round.json", played)
     read = read_round(tmp_path / "round.json")
     assert (read.plan, read.steps, read.target) == (played.plan, played.steps, "sim-kafka")
+    assert (read.failure, read.took_s) == (None, {})
     again = play(tmp_path / "again", Fixed(read.steps), read.plan, seed=read.plan.seed)
     assert [step.operation for step in again.steps] == [step.operation for step in played.steps]
+
+
+@pytest.mark.parametrize("failure", [None, "no broker answers"])
+def test_a_round_that_is_written_down_can_be_judged_later(tmp_path: Path, failure: str | None) -> None:
+    played = replace(play_drawn(tmp_path / "first", seed=4), failure=failure, took_s={"play": 1.25, "heal": 0.5})
+    path = tmp_path / "round.json"
+    write_round(path, played)
+    read = read_played(path)
+    assert (read, read.took_s) == (played, played.took_s)
+    path.write_text(path.read_text().replace('"took_s"', '"took"'))
+    with pytest.raises(UsageError, match="says not how its round was played"):
+        read_played(path)
 
 
 @pytest.mark.parametrize(
