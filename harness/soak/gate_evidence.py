@@ -22,7 +22,7 @@ from harness.brokers.segments.batches import iter_batches
 from harness.brokers.segments.folder import live_segments
 from harness.gate.events import GAVE_UP, HELD, HELD_ALL, INSTALLED, RELEASED, RELEASED_ALL
 from harness.run_folder.fault_times import fault_times
-from harness.soak.client_log import INVOKE, OK
+from harness.soak.client_log import INVOKE, OK, RECREATE
 from harness.soak.faults import LATE_CLEANER
 from nemesis.clock_skew import AHEAD_S
 
@@ -162,10 +162,26 @@ def removable_of(events: Iterable[Mapping[str, Any]]) -> dict[TopicPartition, li
     return found
 
 
+def of_last_topics(logged: Iterable[Mapping[str, Any]], events: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return what gates logged, without what they held of topics that were deleted and created again since.
+
+    A gate lets go of the partitions of a deleted topic without a word, and what it held of them is no evidence for the
+    topic that has the name now. ``events``: what clients did.
+    """
+    begun_ms: dict[Any, int] = {}
+    recreated_ms: dict[Any, int] = {}
+    for event in events:
+        if event["f"] == RECREATE and event["type"] == INVOKE:
+            begun_ms[event["op"]] = event["time_ms"]
+        elif event["f"] == RECREATE and event["type"] == OK:
+            recreated_ms[event["topic"]] = begun_ms[event["op"]]
+    return [one for one in logged if "time_ms" not in one or one["time_ms"] >= recreated_ms.get(one.get("topic"), 0)]
+
+
 def judge_gates(
     outages: Iterable[Outage],
     removable: Mapping[TopicPartition, Sequence[int]],
-    events: Sequence[Mapping[str, Any]],
+    events: Iterable[Mapping[str, Any]],
     ended_ms: int | None = None,
     late: Collection[LateCleaner] = (),
 ) -> GateEvidence:
@@ -201,7 +217,7 @@ _Holds: TypeAlias = "Mapping[tuple[int, TopicPartition | None], Sequence[_Hold]]
 """By broker and partition; None for all of them."""
 
 
-def _holds(events: Sequence[Mapping[str, Any]]) -> _Holds:
+def _holds(events: Iterable[Mapping[str, Any]]) -> _Holds:
     """Return how each broker's gate held each partition, in order. The end of a hold by that of its process is open."""
     found: dict[tuple[int, TopicPartition | None], list[_Hold]] = defaultdict(list)
     begun: dict[tuple[int, TopicPartition | None], int] = {}

@@ -29,7 +29,7 @@ from harness.plan.groups import CONSUMER
 from harness.run_folder.history import read_lines
 from harness.run_folder.store import AFTER_REJOIN, GATE, SKIPPED_MARKERS, WHOLE_HISTORY
 from harness.soak.client_log import client_log_of, events_for_checkers
-from harness.soak.gate_evidence import judge_gates, late_cleaners, outages_of, removable_of
+from harness.soak.gate_evidence import judge_gates, late_cleaners, of_last_topics, outages_of, removable_of
 from harness.soak.group_log import group_log_of
 from harness.soak.group_truth import GroupTruth, compare_groups
 from harness.soak.internal import metadata_folders, views_of
@@ -160,7 +160,7 @@ def gates_of(
         return None
     outages = outages_of(metadata, {topic.name for topic in played.plan.topics})
     ended_ms = max((event["time_ms"] for event in events), default=None)
-    return judge_gates(outages, removable_of(events), logged, ended_ms, late_cleaners(events))
+    return judge_gates(outages, removable_of(events), of_last_topics(logged, events), ended_ms, late_cleaners(events))
 
 
 def _logged(path: Path) -> list[dict[str, Any]] | None:

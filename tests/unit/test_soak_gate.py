@@ -10,7 +10,14 @@ from soaked import SMALL
 
 from harness.brokers.segments.metadata_log import PartitionState
 from harness.gate.events import GAVE_UP, HELD, HELD_ALL, INSTALLED, RELEASED, RELEASED_ALL
-from harness.soak.gate_evidence import Outage, judge_gates, late_cleaners, outages_in, removable_of
+from harness.soak.gate_evidence import (
+    Outage,
+    judge_gates,
+    late_cleaners,
+    of_last_topics,
+    outages_in,
+    removable_of,
+)
 from harness.soak.round import gate_events_of
 
 TP = ("t", 0)
@@ -61,6 +68,17 @@ def test_every_broker_that_stayed_holds_what_is_exposed(some: list[tuple[int, st
     given = judge_gates([OUT], DELETED, events(*some))
     assert given.lack is None if lack is None else str(given.lack).startswith(lack)
     assert given.counts == {"outages": 1, "exposed": 1, "held": int(lack is None), "partitions": 1}
+
+
+@pytest.mark.parametrize(("answer", "lack"), [("ok", "not seen to have held"), ("info", "not let go of it since")])
+def test_what_was_held_of_a_deleted_topic_is_no_evidence_for_the_next_one_of_its_name(answer: str, lack: str) -> None:
+    """Found by a soak (seed 691): the gate of a broker held a partition, and its topic was deleted meanwhile."""
+    recreated = [
+        {"f": "recreate topic", "type": "invoke", "op": 7, "topic": "t", "time_ms": 8_000},
+        {"f": "recreate topic", "type": answer, "op": 7, "topic": "t", "time_ms": 9_500},
+    ]
+    logged = of_last_topics(events((2, INSTALLED, 0), (2, HELD, 7_999), *of(1, 9_000)), recreated)
+    assert lack in str(judge_gates([OUT], DELETED, logged).lack)
 
 
 def late(began_ms: int, ended_ms: int, broker: int = 2) -> list[dict[str, Any]]:
