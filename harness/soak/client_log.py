@@ -81,22 +81,23 @@ def load_client_log(path: Path) -> ClientLog:
 
 
 @dataclass(frozen=True)
-class _Recreation:
+class Recreation:
     """Between which events of the history a topic was deleted and created again, the last time that this is certain.
 
-    ``ended``: infinite where it was tried again since, and nobody knows how that ended: then any record that was
-    written since ``began`` may be in the topic, or gone with the former one.
+    ``began``: -1 where it never is. ``ended``: infinite where it was tried again since, and nobody knows how it ended:
+    then any record that was written since ``began`` may be in the topic, or gone with the former one.
     """
 
     began: int
     ended: float
 
 
-_NEVER: Final = _Recreation(-1, -1)
+_NEVER: Final = Recreation(-1, -1)
 
 
-def _recreations(events: Sequence[Mapping[str, Any]]) -> dict[str, _Recreation]:
-    found: dict[str, _Recreation] = {}
+def recreations(events: Sequence[Mapping[str, Any]]) -> dict[str, Recreation]:
+    """Return the last recreation of each topic, by the places of its events in the history."""
+    found: dict[str, Recreation] = {}
     begun: dict[str, int] = {}
     for at, event in enumerate(events):
         if event["f"] != RECREATE:
@@ -104,9 +105,9 @@ def _recreations(events: Sequence[Mapping[str, Any]]) -> dict[str, _Recreation]:
         topic = event["topic"]
         if event["type"] == INVOKE:
             begun[topic] = at
-            found[topic] = _Recreation(found.get(topic, _NEVER).began, float("inf"))
+            found[topic] = Recreation(found.get(topic, _NEVER).began, float("inf"))
         elif event["type"] == OK:
-            found[topic] = _Recreation(begun[topic], at)
+            found[topic] = Recreation(begun[topic], at)
     return found
 
 
@@ -117,7 +118,7 @@ class _Reading:
     ``asked``: transactions of which a client asked for the end. ``left_open``: by transactional id.
     """
 
-    again: Mapping[str, _Recreation]
+    again: Mapping[str, Recreation]
     log: ClientLog = field(default_factory=ClientLog)
     numbers: dict[tuple[str, int], int] = field(default_factory=dict)
     invoked: dict[int, int] = field(default_factory=dict)
@@ -189,7 +190,7 @@ _READ: Final = {
 
 
 def _read(events: Sequence[Mapping[str, Any]]) -> _Reading:
-    reading = _Reading(_recreations(events))
+    reading = _Reading(recreations(events))
     for at, event in enumerate(events):
         if event["f"] in _READ:
             _READ[event["f"]](reading, at, event)

@@ -22,7 +22,7 @@ from harness.brokers.segments.batches import iter_batches
 from harness.brokers.segments.folder import live_segments
 from harness.gate.events import GAVE_UP, HELD, HELD_ALL, INSTALLED, RELEASED, RELEASED_ALL
 from harness.run_folder.fault_times import fault_times
-from harness.soak.client_log import INVOKE, OK, RECREATE
+from harness.soak.client_log import INVOKE, OK, recreations
 from harness.soak.faults import LATE_CLEANER
 from nemesis.clock_skew import AHEAD_S
 
@@ -162,20 +162,15 @@ def removable_of(events: Iterable[Mapping[str, Any]]) -> dict[TopicPartition, li
     return found
 
 
-def of_last_topics(logged: Iterable[Mapping[str, Any]], events: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def of_last_topics(logged: Iterable[Mapping[str, Any]], events: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return what gates logged, without what they held of topics that were deleted and created again since.
 
     A gate lets go of the partitions of a deleted topic without a word, and what it held of them is no evidence for the
     topic that has the name now. ``events``: what clients did.
     """
-    begun_ms: dict[Any, int] = {}
-    recreated_ms: dict[Any, int] = {}
-    for event in events:
-        if event["f"] == RECREATE and event["type"] == INVOKE:
-            begun_ms[event["op"]] = event["time_ms"]
-        elif event["f"] == RECREATE and event["type"] == OK:
-            recreated_ms[event["topic"]] = begun_ms[event["op"]]
-    return [one for one in logged if "time_ms" not in one or one["time_ms"] >= recreated_ms.get(one.get("topic"), 0)]
+    again = recreations(events)
+    since_ms: dict[Any, int] = {name: events[one.began]["time_ms"] for name, one in again.items() if one.began >= 0}
+    return [one for one in logged if "time_ms" not in one or one["time_ms"] >= since_ms.get(one.get("topic"), 0)]
 
 
 def judge_gates(

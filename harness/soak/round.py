@@ -83,6 +83,21 @@ def write_round(path: Path, played: PlayedRound) -> None:
 
 def read_round(path: Path) -> PlayedRound:
     """Return a round that was written down: a schedule. Raises `UsageError` with what is wrong with the file."""
+    return _schedule_of(_content(path), path)
+
+
+def read_played(path: Path) -> PlayedRound:
+    """Return a round that was written down, as it was played: to be judged. Raises as `read_round` does."""
+    content = _content(path)
+    schedule = _schedule_of(content, path)
+    try:
+        took_s = {str(phase): float(second) for phase, second in content["took_s"].items()}
+        return replace(schedule, failure=content["failure"], took_s=took_s)
+    except (KeyError, AttributeError, TypeError, ValueError) as error:
+        raise UsageError(f"{path} says not how its round was played: {error!r}") from error
+
+
+def _content(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -91,6 +106,10 @@ def read_round(path: Path) -> PlayedRound:
         raise UsageError(f"{path} is no JSON: {error}") from error
     if not isinstance(content, dict) or content.get("schema") != SCHEMA or not isinstance(content.get("steps"), list):
         raise UsageError(f"{path} is no round of this release: give the {ROUND} of a round of `harness soak`")
+    return content
+
+
+def _schedule_of(content: Mapping[str, Any], path: Path) -> PlayedRound:
     steps = tuple(step_of(step, f"{path}: step {at}") for at, step in enumerate(content["steps"], 1))
     plan = plan_of(content.get("plan", {}), str(path))
     names = {client.name for client in plan.clients} | {ADMIN, NEMESIS}
@@ -98,16 +117,6 @@ def read_round(path: Path) -> PlayedRound:
         if step.operation.process not in names:
             raise UsageError(f"{path}: step {at}: the plan has no client {step.operation.process}")
     return PlayedRound(plan, steps, str(content.get("target", "")), finding=content.get("finding"))
-
-
-def read_played(path: Path) -> PlayedRound:
-    """Return a round that was written down, as it was played: to be judged. Raises as `read_round` does."""
-    schedule, content = read_round(path), json.loads(path.read_text(encoding="utf-8"))
-    try:
-        took_s = {str(phase): float(second) for phase, second in content["took_s"].items()}
-        return replace(schedule, failure=content["failure"], took_s=took_s)
-    except (KeyError, AttributeError, TypeError, ValueError) as error:
-        raise UsageError(f"{path} says not how its round was played: {error!r}") from error
 
 
 def play_round(
