@@ -5,7 +5,6 @@ Files are listed when a job runs, not when it is planned: a check can be planned
 
 from __future__ import annotations
 
-import base64
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,7 @@ from harness.brokers.segments.checkpoints import read_checkpoint
 from harness.brokers.segments.tombstones import BY_NULL, is_tombstone
 from harness.brokers.segments.txnindex import iter_txnindex
 from harness.run_folder import store
-from harness.run_folder.history import HEADER_TXN
+from harness.run_folder.history import HEADER_TXN, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -267,12 +266,10 @@ def _json_lines(
 
 
 def _with_binary_key(op: dict[str, Any], place: str) -> dict[str, Any]:
-    """Return an event of the history with its key as bytes, see `harness.run_folder.history.key_fields`."""
+    """Return an event of the history with its key as bytes."""
     try:
-        if "key_base64" in op:
-            return {**op, "key": base64.b64decode(op["key_base64"], validate=True)}
-        return {**op, "key": op["key"].encode()} if "key" in op else op
-    except (AttributeError, TypeError, ValueError) as error:
+        return {**op, "key": key_of(op)}
+    except ValueError as error:
         raise NotReadableError(f"{place} has a key that is none: {error}") from error
 
 

@@ -6,12 +6,13 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from harness.brokers.internal_topics.phrases import OFFSET_COMMIT, subject
 from harness.escape import escape
 from harness.report.replica_offsets import ReplicaOffsets
-from harness.run_folder.history import read_lines
+from harness.run_folder.history import key_of, read_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from harness.run_folder.store import RunFolder
 
@@ -22,11 +23,15 @@ _DONE = {"begin": "begins", "commit": "commits", "abort": "aborts"}
 
 @dataclass(frozen=True)
 class Event:
-    """An operation of a client: seconds since the first operation, the process and a text."""
+    """An operation of a client: seconds since the first operation, the process, a text, and its transaction.
+
+    The text names the transaction where that begins or ends.
+    """
 
     at_s: float
     process: str
     what: str
+    transaction: int | None = None
 
 
 @dataclass(frozen=True)
@@ -57,12 +62,12 @@ class Seen:
 
 @dataclass(frozen=True)
 class Story:
-    """``events``: of payloads, by topic. ``lanes`` and ``seen``: by topic and partition, then broker or offset.
+    """All by topic and partition; ``lanes`` and ``seen`` then by broker or offset. ``events``: of payloads.
 
     ``ends_s``: the time of the last event.
     """
 
-    events: Mapping[str, Sequence[Event]]
+    events: Mapping[tuple[str, int], Sequence[Event]]
     away: Sequence[Away]
     lanes: Mapping[tuple[str, int], Mapping[int, Lane]]
     seen: Mapping[tuple[str, int], Mapping[int, Seen]]
@@ -88,19 +93,36 @@ def read_story(folder: RunFolder) -> Story:
     def since_s(line: Mapping[str, Any]) -> float:
         return float(line["time_ms"] - begins_ms) / 1000
 
-    events: dict[str, list[Event]] = defaultdict(list)
-    for line in history:
-        if line["part"] == "payload" and line["type"] == "ok" and line["f"] != "init":
-            topic = line.get("topic") or line["process"].rpartition(".")[0]
-            events[topic].append(Event(since_s(line), line["process"], _event_text(line)))
     lanes: dict[tuple[str, int], dict[int, Lane]] = defaultdict(lambda: defaultdict(Lane))
     for line in seen:
         lane = lanes[line["topic"], line["partition"]][line["broker"]]
         lane.offsets.add(since_s(line), line["log_end"], line["high_watermark"], line["last_stable_offset"])
         lane.removed += [(since_s(line), one["offset"], one["kind"]) for one in line["removed"]]
     return Story(
-        events, _away(history, since_s), lanes, _seen(history, seen), (max(times, default=0) - begins_ms) / 1000
+        _events(history, since_s),
+        _away(history, since_s),
+        lanes,
+        _seen(history, seen),
+        (max(times, default=0) - begins_ms) / 1000,
     )
+
+
+def _events(
+    history: Sequence[Mapping[str, Any]], since_s: Callable[[Mapping[str, Any]], float]
+) -> dict[tuple[str, int], list[Event]]:
+    """Return what payloads did. Where a transaction begins and ends, its client's history names no partition."""
+    done = [line for line in history if line["part"] == "payload" and line["type"] == "ok"]
+    written: dict[str, dict[tuple[str, int], None]] = defaultdict(dict)
+    for line in done:
+        if line["f"] == "produce":
+            written[line["process"]][line["topic"], line["partition"]] = None
+    events: dict[tuple[str, int], list[Event]] = defaultdict(list)
+    for line in done:
+        places = [(line["topic"], line["partition"])] if line["f"] == "produce" else list(written[line["process"]])
+        if line["f"] in {"produce", *_DONE}:
+            for place in places:
+                events[place].append(Event(since_s(line), line["process"], _event_text(line), line.get("txn")))
+    return events
 
 
 def _seen(
@@ -130,7 +152,7 @@ def _seen(
     return seen_by_offset
 
 
-def _away(history: Sequence[Mapping[str, Any]], since_s: Any) -> list[Away]:
+def _away(history: Sequence[Mapping[str, Any]], since_s: Callable[[Mapping[str, Any]], float]) -> list[Away]:
     acts = [line for line in history if line["part"] == "nemesis"]
     left = [line for line in acts if (line["f"], line["type"]) == ("leave", "invoke")]
     back = [since_s(line) for line in acts if line["f"] == "come back" and line["type"] == "ok"]
@@ -140,8 +162,16 @@ def _away(history: Sequence[Mapping[str, Any]], since_s: Any) -> list[Away]:
 def _event_text(line: Mapping[str, Any]) -> str:
     if line["f"] in _DONE:
         return f"{_DONE[line['f']]} transaction {line['txn']}"
-    verb = "deletes" if line.get("tombstone") else "writes"
-    within = f" in transaction {line['txn']}" if line.get("txn") else ""
     at = f" at {line['offset']}" if line.get("offset") is not None else ""
-    key = line.get("key")
-    return f"{verb} {escape(key) if key else key}{within}{at}"
+    return f"{_what(line)}{at}"
+
+
+def _what(line: Mapping[str, Any]) -> str:
+    deletes, key = line.get("tombstone", False), key_of(line)
+    about = None if key is None else subject(line["topic"], key)
+    if about is not None and about.key is not None and about.key.type == OFFSET_COMMIT:
+        # The topic's name, which may be long, is with the record on the page.
+        partition = f"of partition {about.fields['partition']}"
+        return f"deletes the offset {partition}" if deletes else f"commits offset {escape(line['value'])} {partition}"
+    name = "a record without a key" if key is None else escape(key) if about is None else about.text
+    return f"{'deletes' if deletes else 'writes'} {name}"

@@ -37,6 +37,7 @@ from typing import IO, TYPE_CHECKING, Any
 from harness.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from harness.host.clock import Clock
@@ -52,6 +53,16 @@ HEADER_OP = "op"
 def key_fields(key: str | bytes) -> dict[str, str]:
     """Return the field that has a record's key."""
     return {"key": key} if isinstance(key, str) else {"key_base64": base64.b64encode(key).decode()}
+
+
+def key_of(event: Mapping[str, Any]) -> bytes | None:
+    """Return the key that `key_fields` wrote; None for an event without. Raises ValueError where it is no key."""
+    try:
+        if "key_base64" in event:
+            return base64.b64decode(event["key_base64"], validate=True)
+        return event["key"].encode() if "key" in event else None
+    except (AttributeError, TypeError) as error:
+        raise ValueError(str(error)) from error
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

@@ -16,8 +16,9 @@ from harness.brokers.segments.batches import Record
 from harness.report.graph import transactions
 from harness.report.logs import Cell, SideBySide, _texts, side_by_side
 from harness.report.page import commands, page
-from harness.report.story import Away, Event, read_story
-from harness.report.timeline import _last_change_s, _margins, timeline
+from harness.report.story import Away, Event, Lane, read_story
+from harness.report.timeline import _last_change_s, _margins, _names_of_offsets, _row_of, _text, timeline
+from harness.run_folder.history import key_fields
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -201,10 +202,44 @@ def test_the_timeline_ends_soon_after_the_last_change(tmp_path: Path) -> None:
     made = written(tmp_path, STUCK, seen(500, 1, {}, {}), changed, changed | {"time_ms": 60_000})
     story = read_story(made)
     (lane,) = story.lanes["t", 0].values()
-    assert _last_change_s(story.events["t"], story.away, [lane], ()) == lane.offsets.at_s[1] == pytest.approx(30, abs=1)
+    changed_s = lane.offsets.at_s[1]
+    assert _last_change_s(story.events["t", 0], story.away, [lane], ()) == changed_s == pytest.approx(30, abs=1)
     shown = timeline(story, "t", 0)
-    assert f"nothing changes from {lane.offsets.at_s[1]:.1f} to {story.ends_s:.1f}" in shown
+    assert f"nothing changes from {changed_s:.1f} to {story.ends_s:.1f}" in shown
     assert "broker 1: log end 4, high watermark 4, last stable offset 7" in shown
+
+
+def test_a_partition_of_groups_shows_what_was_done_to_it_alone(tmp_path: Path) -> None:
+    def act(process: str, f: str, partition: int | None = None, **more: Any) -> dict[str, Any]:
+        what = {"time_ms": 1000, "part": "payload", "type": "ok", "process": process, "f": f, **more}
+        place = {"topic": "__consumer_offsets", "partition": partition, **key_fields(offset_key("g", "in", 3))}
+        return what if partition is None else what | place
+
+    made = written(tmp_path, STUCK)
+    made.write_lines(made.history_path, [
+        act("a.tx", "init"),
+        act("a.tx", "begin", txn=1),
+        act("a.tx", "produce", 0, txn=1, offset=4, value="60", tombstone=False),
+        act("a.tx", "commit", txn=1),
+        act("b.plain", "produce", 1, offset=7, tombstone=True),
+        act("b.plain", "produce", 1, tombstone=True) | {"key_base64": "AGM="},
+    ])  # fmt: skip
+    events = read_story(made).events
+    assert {place: [event.what for event in there] for place, there in events.items()} == {
+        ("__consumer_offsets", 0): [
+            "begins transaction 1", "commits offset 60 of partition 3 at 4", "commits transaction 1"
+        ],
+        ("__consumer_offsets", 1): ["deletes the offset of partition 3 at 7", r"deletes key \x00c"],
+    }  # fmt: skip
+
+
+def test_a_label_names_a_transaction_once() -> None:
+    begins, writes = Event(0.0, "tx", "begins transaction 1", 1), Event(0.0, "tx", "writes K at 2", 1)
+    plain, next_one = Event(0.0, "tx", "writes L"), Event(0.0, "tx", "writes M", 2)
+    assert _text([begins, writes]) == "begins transaction 1, writes K at 2"
+    assert _text([writes, writes, plain, next_one]) == (
+        "writes K at 2 in transaction 1, writes K at 2, writes L, writes M in transaction 2"
+    )
 
 
 def test_what_is_reported_is_text(tmp_path: Path) -> None:
@@ -272,6 +307,19 @@ def test_a_transaction_that_is_open_everywhere_is_taken_for_open_by_nobody_else(
     rows = [{"broker": broker, **place, "outcome": "open", "decided_by": None} for broker in (1, 2, 3)]
     made.write_lines(made.outcomes_path, rows)
     assert edges(made) == {("t/1", "no marker: open", "true", ())}
+
+
+def test_a_row_has_room_for_all_that_a_replica_shows() -> None:
+    lane = Lane(removed=[(1.0, 130, "value")])
+    lane.offsets.add(0.5, 40, 30, 20)
+    row = _row_of(lane, 2.0)
+    bottom_in, *drawn_in, top_in = row.at([row.lowest, 20, 130, row.highest])
+    assert (bottom_in, top_in) == pytest.approx((2.0, row.top_in))
+    assert bottom_in < drawn_in[0] < drawn_in[1] < top_in
+    assert _names_of_offsets(row) == {50.0: "50", 100.0: "100"}
+    empty = Lane()
+    empty.offsets.add(0.5, 0, 0, 0)
+    assert _names_of_offsets(_row_of(empty, 0.0)) == {0.0: "0"}
 
 
 def test_words_and_names_have_their_room() -> None:
