@@ -106,8 +106,9 @@ def _start(spec: SparkSpec, folders: Sequence[Path]) -> SparkSession:
         problem = f"Spark does not start on {spec.options.master}"
         try:
             launched = launch(spec)
-            # The checkers, and pyspark with them, are imported while the JVM starts.
-            import_module("harness.judge.check")
+            # The checkers, pyspark with them, and what pyspark's first mapInArrow imports: while the JVM starts.
+            for name in ("harness.judge.check", "pandas"):
+                import_module(name)
             from harness.spark.session import start_session  # noqa: PLC0415
 
             session = start_session(spec, launched)
