@@ -100,7 +100,7 @@ def run_checkers(prepared: Prepared) -> Results:
 def check_folders(spark: SparkSession, folders: Sequence[RunFolder]) -> Results:
     """Check complete run folders, each checker as soon as it is planned. Raises as `run_checkers`."""
     evidence = load(spark, folders)
-    with threads(spark, THREADS) as pool:
+    with threads(spark, PLANNERS) as pool:
         # Damage is found by reading all evidence, which stays cached for the checkers.
         damage = pool.submit(raise_if_damaged, evidence.problems)
         judged = judge(evidence)
