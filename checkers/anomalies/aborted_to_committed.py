@@ -42,8 +42,8 @@ def _by_marker(judged: Judged) -> DataFrame:
     )
     served = (
         judged.records.where(f.col("belief") == COMMITTED)
-        .join(aborted, [*PARTITION, "offset"])
-        .groupBy(*REPLICA, "producer_id", "decided_by", "true_txn")
+        .join(aborted, ["offset", *PARTITION])
+        .groupBy("producer_id", "decided_by", "true_txn", *REPLICA)
         .agg(
             f.min("offset").alias("offset"),
             f.min_by("key", "offset").alias("key"),

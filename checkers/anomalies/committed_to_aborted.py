@@ -46,8 +46,8 @@ def _records(judged: Judged) -> DataFrame:
         *REPLICA, f.col("true_offset").alias("offset"), "here_offset", f.lit(True).alias("differs")
     )
     hidden = (
-        judged.hidden.join(last_of_wrong_keys, [*REPLICA, "offset"], "left")
-        .groupBy(*REPLICA, "producer_id", "txn")
+        judged.hidden.join(last_of_wrong_keys, ["offset", *REPLICA], "left")
+        .groupBy("producer_id", "txn", *REPLICA)
         .agg(
             f.min("offset").alias("offset"),
             f.min_by("key", "offset").alias("key"),
@@ -105,7 +105,7 @@ def _spans(judged: Judged) -> DataFrame:
     hidden = (
         with_first_marker(spans, judged.markers, at="offset")
         .where(f.col("marker_outcome") == COMMITTED)
-        .join(reported, [*REPLICA, "producer_id", "span_to"], "left_anti")
+        .join(reported, ["producer_id", "span_to", *REPLICA], "left_anti")
     )
     return findings(
         hidden,

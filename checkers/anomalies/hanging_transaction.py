@@ -33,7 +33,7 @@ def check(judged: Judged) -> DataFrame:
     opened = (
         colocated(judged.opened.join(replicas, REPLICA))
         .where("first_offset < bound")
-        .withColumn("holders", f.count("*").over(Window.partitionBy(*PARTITION, "producer_id")))
+        .withColumn("holders", f.count("*").over(Window.partitionBy("producer_id", *PARTITION)))
         .where("holders = replicas")
     )
     finished = (

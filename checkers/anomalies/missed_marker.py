@@ -46,8 +46,8 @@ def check(judged: Judged) -> DataFrame:
         .join(bounds, REPLICA)
         .where("last_offset < bound AND offset >= log_start")
         .where(f.coalesce(f.col("first_marker") >= f.col("overtaken_at"), f.lit(True)))
-        .join(reported, [*REPLICA, "producer_id", "decided_by"], "left_anti")
-        .join(colocated(keys), [*REPLICA, "producer_id", "offset"], "left")
+        .join(reported, ["producer_id", "decided_by", *REPLICA], "left_anti")
+        .join(colocated(keys), ["producer_id", "offset", *REPLICA], "left")
     )
     other_name = f.when(f.col("belief") == COMMITTED, str(Anomaly.ABORTED_TO_COMMITTED)).otherwise(
         str(Anomaly.COMMITTED_TO_ABORTED)

@@ -65,19 +65,19 @@ def check(judged: Judged) -> DataFrame:
     past_it = (
         opened.join(others, PARTITION)
         .where("other != broker AND other_lso > first_offset AND other_high_watermark <= log_end")
-        .groupBy(*REPLICA, "producer_id")
+        .groupBy("producer_id", *REPLICA)
         .agg(f.min("other").alias("other"), f.min_by("other_lso", "other").alias("other_lso"))
     )
     records = judged.written.select(*PARTITION, "offset", "key", "txn", "truth")
     first_record = (
         opened.join(records, PARTITION)
         .where("offset BETWEEN first_offset AND first_last_offset")
-        .groupBy(*REPLICA, "producer_id")
+        .groupBy("producer_id", *REPLICA)
         .agg(*(f.min_by(name, "offset").alias(name) for name in ("key", "txn", "truth")))
     )
     stuck = (
-        opened.join(colocated(past_it), [*REPLICA, "producer_id"], "left")
-        .join(colocated(first_record), [*REPLICA, "producer_id"], "left")
+        opened.join(colocated(past_it), ["producer_id", *REPLICA], "left")
+        .join(colocated(first_record), ["producer_id", *REPLICA], "left")
         .transform(lambda rows: _with_replica_evidence(rows, judged, opened))
         .where(
             "marker_offset IS NOT NULL OR (truth IS NOT NULL AND other IS NOT NULL) OR released_by IS NOT NULL"
@@ -130,8 +130,8 @@ def _with_replica_evidence(rows: DataFrame, judged: Judged, opened: DataFrame) -
     overtaken = judged.replica_only.overtaken.where(f.col("belief") == OPEN).select(
         *REPLICA, "producer_id", "overtaken_at"
     )
-    return rows.join(colocated(_released(judged, opened)), [*REPLICA, "producer_id"], "left").join(
-        overtaken, [*REPLICA, "producer_id"], "left"
+    return rows.join(colocated(_released(judged, opened)), ["producer_id", *REPLICA], "left").join(
+        overtaken, ["producer_id", *REPLICA], "left"
     )
 
 
@@ -150,8 +150,8 @@ def _released(judged: Judged, opened: DataFrame) -> DataFrame:
         .agg(f.max("last_offset").alias("last_marker"))
     )
     by_log = (
-        covered.join(open_there, [*PARTITION, "released_by", "producer_id"], "left")
-        .join(colocated(later_marker), [*PARTITION, "released_by", "producer_id"], "left")
+        covered.join(open_there, ["released_by", "producer_id", *PARTITION], "left")
+        .join(colocated(later_marker), ["released_by", "producer_id", *PARTITION], "left")
         .where("open_there IS NULL OR open_there > first_offset")
         .where("coalesce(last_marker < log_end, true)")
     )
@@ -164,14 +164,14 @@ def _released(judged: Judged, opened: DataFrame) -> DataFrame:
     )
     taken = snapshots.select(*PARTITION, "released_by", "as_of").distinct()
     by_snapshot = (
-        colocated(covered.join(taken, [*PARTITION, "released_by"]))
+        colocated(covered.join(taken, ["released_by", *PARTITION]))
         .where("released_by != broker AND as_of > first_offset AND as_of <= log_end")
-        .join(colocated(snapshots), [*PARTITION, "released_by", "as_of", "producer_id"], "left")
+        .join(colocated(snapshots), ["released_by", "as_of", "producer_id", *PARTITION], "left")
         .where("open_then IS NULL OR open_then > first_offset")
     )
     columns = [*REPLICA, "producer_id", "released_by"]
     both = by_log.select(*columns).unionByName(by_snapshot.select(*columns))
-    return both.groupBy(*REPLICA, "producer_id").agg(f.min("released_by").alias("released_by"))
+    return both.groupBy("producer_id", *REPLICA).agg(f.min("released_by").alias("released_by"))
 
 
 FINDER = Finder(

@@ -37,8 +37,8 @@ def _states(judged: Judged) -> DataFrame:
     wrong = (
         judged.differing_keys.where(f.coalesce(f.col("here_truth") == COMMITTED, f.lit(True)))
         .where("NOT true_tombstone")
-        .join(hidden, [*REPLICA, "true_offset"], "left_anti")
-        .join(opened, [*REPLICA, "true_offset"], "left_anti")
+        .join(hidden, ["true_offset", *REPLICA], "left_anti")
+        .join(opened, ["true_offset", *REPLICA], "left_anti")
     )
     return findings(
         wrong,

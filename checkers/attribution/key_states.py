@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as f
 
-from checkers.evidence.tables import PARTITION, REPLICA, colocated
+from checkers.evidence.tables import PARTITION, PLACE, REPLICA, colocated
 from checkers.replay.batch_outcomes import COMMITTED, OPEN
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def disputed_records(findings: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]
     disputed = set()
     for row in findings:
         if row["key"] is not None:
-            place = (*(row[name] for name in PARTITION), bytes(row["key"]))
+            place = (*(row[name] for name in PLACE), bytes(row["key"]))
             deleted_at = json.loads(row["witness"]).get("deleted_at")
             disputed |= {(*place, offset) for offset in (row["offset"], deleted_at) if offset is not None}
     return sorted(disputed)
@@ -50,8 +50,8 @@ def key_states(judged: Judged, disputed: list[tuple[Any, ...]]) -> DataFrame:
     at = f.struct("belief", "tombstone", "transactional", "leader_epoch", "decided_in_leader_epoch")
     return (
         colocated(judged.records)
-        .join(colocated(wanted), [*PARTITION, "key"])
-        .groupBy(*REPLICA, "key", "disputed")
+        .join(colocated(wanted), ["key", *PARTITION])
+        .groupBy("key", "disputed", *REPLICA)
         .agg(
             f.max(f.when(f.col("belief") == COMMITTED, last)).alias("last"),
             f.first(f.when(f.col("offset") == f.col("disputed"), at), ignorenulls=True).alias("at"),

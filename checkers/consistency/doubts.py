@@ -105,7 +105,7 @@ def _delivery_differs(judged: Judged) -> DataFrame:
         .select(*REPLICA, "offset", f.lit(True).alias("derived"))
     )
     return (
-        colocated(colocated(delivered).join(derived, [*REPLICA, "offset"], "full"))
+        colocated(colocated(delivered).join(derived, ["offset", *REPLICA], "full"))
         .where("delivered IS NULL OR derived IS NULL")
         .groupBy(*REPLICA)
         .agg(f.min("offset").alias("offset"), f.min_by("delivered", "offset").alias("delivered"))

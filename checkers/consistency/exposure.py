@@ -41,8 +41,8 @@ def criticals(judged: Judged) -> DataFrame:
     )
     in_time = payload.where(f.col("phase") == Phase.BEFORE).select(*PARTITION, "key", "offset")
     tombstones = (
-        deletes.join(in_time, [*PARTITION, "key"])
-        .groupBy(*PARTITION, "critical_offset")
+        deletes.join(in_time, ["key", *PARTITION])
+        .groupBy("critical_offset", *PARTITION)
         .agg(f.max("offset").alias("payload_offset"))
         .withColumn("kind", f.lit(str(Critical.TOMBSTONE)))
     )
@@ -52,14 +52,14 @@ def criticals(judged: Judged) -> DataFrame:
     first_records = (
         payload.where(f.col("f") == "produce")
         .join(ended, ["run", "transactional_id", "txn"], "left_semi")
-        .groupBy(*PARTITION, "transactional_id", "txn")
+        .groupBy("transactional_id", "txn", *PARTITION)
         .agg(f.min("offset").alias("payload_offset"))
         .drop("transactional_id", "txn")
     )
     ends = judged.written.select(
         *PARTITION, f.col("offset").alias("payload_offset"), f.col("first_marker").alias("critical_offset")
     )
-    markers = first_records.join(ends, [*PARTITION, "payload_offset"], "left").withColumn(
+    markers = first_records.join(ends, ["payload_offset", *PARTITION], "left").withColumn(
         "kind", f.lit(str(Critical.MARKER))
     )
     return tombstones.select(*CRITICAL).unionByName(markers.select(*CRITICAL))
@@ -95,9 +95,9 @@ def check(judged: Judged) -> DataFrame:
     return (
         colocated(colocated(criticals(judged)).join(log_ends, PARTITION))
         .join(ends_before, REPLICA, "left")
-        .join(at_payload, [*REPLICA, "payload_offset"], "left")
-        .join(at_critical, [*REPLICA, "critical_offset"], "left")
-        .join(_seen(evidence), [*REPLICA, "critical_offset"], "left")
+        .join(at_payload, ["payload_offset", *REPLICA], "left")
+        .join(at_critical, ["critical_offset", *REPLICA], "left")
+        .join(_seen(evidence), ["critical_offset", *REPLICA], "left")
         .join(_cleaned_until(judged), REPLICA, "left")
         .join(_in_both(judged, "directory_id IS NOT NULL", "directory_id", "same_directory"), REPLICA, "left")
         .join(_in_both(judged, "leader = broker", "leader_epoch", "led"), REPLICA, "left")

@@ -56,7 +56,7 @@ def _snapshots(evidence: Evidence, replicas: DataFrame, opened: DataFrame) -> Da
     comparable = colocated(newest).join(last_segments, REPLICA).where("as_of >= last_segment")
     in_snapshot = evidence.producers.select(
         *REPLICA, "as_of", "producer_id", f.col("first_offset").alias("in_snapshot")
-    ).join(comparable, [*REPLICA, "as_of"], "left_semi")
+    ).join(comparable, ["as_of", *REPLICA], "left_semi")
     ended = (
         evidence.final.where("control")
         .select(*REPLICA, "producer_id", f.col("last_offset").alias("ended_at"))
@@ -71,8 +71,8 @@ def _snapshots(evidence: Evidence, replicas: DataFrame, opened: DataFrame) -> Da
         .select(*REPLICA, "producer_id", f.col("first_offset").alias("in_log"))
     )
     return (
-        colocated(in_snapshot.drop("as_of").join(in_log, [*REPLICA, "producer_id"], "full"))
-        .join(colocated(ended), [*REPLICA, "producer_id"], "left_anti")
+        colocated(in_snapshot.drop("as_of").join(in_log, ["producer_id", *REPLICA], "full"))
+        .join(colocated(ended), ["producer_id", *REPLICA], "left_anti")
         .join(last_segments, REPLICA)
         # A raised log start offset removes a transaction's first batches from the log, not from the snapshot.
         .where("NOT in_snapshot <=> in_log AND NOT coalesce(in_snapshot < log_start, false)")
@@ -90,7 +90,7 @@ def _snapshots(evidence: Evidence, replicas: DataFrame, opened: DataFrame) -> Da
 
 def _indexes(evidence: Evidence, replicas: DataFrame, beliefs: DataFrame) -> DataFrame:
     """Compare each batch with its producer's first ``.txnindex`` entry that ends after the batch."""
-    after = from_here_on([*REPLICA, "producer_id"], "at")
+    after = from_here_on(["producer_id", *REPLICA], "at")
     spans = evidence.aborts.select(
         *REPLICA,
         "producer_id",

@@ -43,7 +43,7 @@ def compare(aborts: DataFrame, epochs: DataFrame, replicas: DataFrame) -> DataFr
         colocated(aborts)
         .join(replicas.select(*REPLICA, "log_start", "bound"), REPLICA)
         .where("last_offset < bound")
-        .groupBy(*PARTITION, "producer_id", "last_offset")
+        .groupBy("producer_id", "last_offset", *PARTITION)
         .agg(
             f.min(replica_span).alias("longest"),
             f.max(replica_span).alias("shortest"),

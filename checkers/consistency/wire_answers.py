@@ -66,7 +66,7 @@ def _open_transactions_differ(replicas: DataFrame, opened: DataFrame) -> DataFra
         *REPLICA, "producer_id", f.lit(True).alias("derived")
     )
     return (
-        answered.join(derived, [*REPLICA, "producer_id"], "full")
+        answered.join(derived, ["producer_id", *REPLICA], "full")
         .where("answered IS NULL OR derived IS NULL")
         .select(
             *REPLICA,

@@ -45,7 +45,7 @@ class SegmentFile:
 
 
 def segment_files(copies: Sequence[Copies], facts: Mapping[tuple[Any, ...], Mapping[str, Any]]) -> list[SegmentFile]:
-    """Return the files of all replicas. ``facts``: log start, bound, shortest and log end, by REPLICA."""
+    """Return the files of all replicas. ``facts``: log start, bound, shortest and log end, by `REPLICA_PLACE`."""
     return [
         SegmentFile(
             run=one.run_id,

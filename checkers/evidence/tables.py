@@ -27,12 +27,20 @@ if TYPE_CHECKING:
     from harness.brokers.copies.copies import Copies
     from harness.run_folder.store import RunFolder
 
-PARTITION = ["run", "topic", "partition"]
-"""Columns that identify a partition of a run."""
-REPLICA = [*PARTITION, "broker"]
+PARTITION = ["topic", "partition", "run"]
+"""Columns that identify a partition of a run.
+
+Spark sorts for joins, windows and groups, by the first column first. So the columns with the most values come first,
+and before them an offset, a key or a producer: rows that differ there are compared no further.
+"""
+REPLICA = ["broker", *PARTITION]
 """Columns that identify a replica of a partition."""
 Place: TypeAlias = tuple[str, str, int]
-"""The values of `PARTITION`: run, topic, partition."""
+"""The values of `PLACE`."""
+PLACE = ("run", "topic", "partition")
+"""The columns of `PARTITION` in the order in which they are written: from the whole to the part."""
+REPLICA_PLACE = (*PLACE, "broker")
+"""The same of `REPLICA`."""
 
 PLANNERS = 2
 """Threads that plan: a new JVM interprets most of the code that planning calls, and each thread uses one core."""

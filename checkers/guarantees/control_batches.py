@@ -61,11 +61,11 @@ def _removed_before_data(observed: ObservedRemovals) -> DataFrame:
     is_left = f.expr("data_at < offset AND (decided_by IS NULL OR decided_by > offset)")
     return (
         colocated(had)
-        .join(_full_at_end(observed), [*REPLICA, "offset"], "left_anti")
+        .join(_full_at_end(observed), ["offset", *REPLICA], "left_anti")
         .join(judged.replicas.select(*REPLICA, "log_end"), REPLICA)
         .where("offset < log_end")
-        .join(data, [*REPLICA, "producer_id"], "left")
-        .groupBy(*REPLICA, "offset", "producer_id")
+        .join(data, ["producer_id", *REPLICA], "left")
+        .groupBy("offset", "producer_id", *REPLICA)
         .agg(f.min(f.when(is_left, f.col("data_at"))).alias("left_at"))
         .select(
             *REPLICA,
@@ -111,9 +111,9 @@ def _refilled(observed: ObservedRemovals) -> DataFrame:
     return (
         colocated(stored.unionByName(seen))
         .distinct()
-        .join(colocated(markers), [*PARTITION, "offset"], "left_semi")
+        .join(colocated(markers), ["offset", *PARTITION], "left_semi")
         .join(colocated(same_directory), REPLICA, "left_semi")
-        .join(full, [*REPLICA, "offset"], "left")
+        .join(full, ["offset", *REPLICA], "left")
         .select(
             *REPLICA,
             "offset",

@@ -40,8 +40,8 @@ def check(observed: ObservedRemovals) -> DataFrame:
     )
     wrong = judged.differing_keys.select(*REPLICA, "key", "here_offset", f.lit(True).alias("wrong"))
     rows = (
-        judged.expected.join(colocated(undecided), [*PARTITION, "true_offset"], "left_anti")
-        .join(wrong, [*REPLICA, "key"], "left")
+        judged.expected.join(colocated(undecided), ["true_offset", *PARTITION], "left_anti")
+        .join(wrong, ["key", *REPLICA], "left")
         .withColumn("offset", f.col("true_offset"))
     )
     return results(

@@ -40,7 +40,7 @@ def check(observed: ObservedRemovals) -> DataFrame:
     """Return `checkers.finding.results`."""
     sources = (_from_clients(observed), _from_logs(observed), _from_observer(observed))
     facts = colocated(reduce(partial(DataFrame.unionByName, allowMissingColumns=True), sources))
-    in_time = Window.partitionBy(*PARTITION, "offset").orderBy(
+    in_time = Window.partitionBy("offset", *PARTITION).orderBy(
         "fact_source", "time_ms", f.asc_nulls_first("broker"), *FACTS
     )
     whole_offset = in_time.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)

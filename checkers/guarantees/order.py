@@ -52,7 +52,7 @@ def _delivered(observed: ObservedRemovals) -> DataFrame:
     # Only completed polls have records.
     history = observed.judged.evidence.history
     in_turn = history.select(*REPLICA, "op", f.posexplode("records.offset").alias("nth", "offset"))
-    before = f.lag("offset").over(Window.partitionBy(*REPLICA, "op").orderBy("nth"))
+    before = f.lag("offset").over(Window.partitionBy("op", *REPLICA).orderBy("nth"))
     return in_turn.withColumn("before", before).select(
         *REPLICA, "offset", f.when(f.col("before") >= f.col("offset"), f.col("before")).alias("before")
     )

@@ -65,7 +65,7 @@ def _acks(judged: Judged) -> DataFrame:
         "txn": txn_header(),
     }
     return (
-        judged.evidence.history.groupBy(*PARTITION, "op")
+        judged.evidence.history.groupBy("op", *PARTITION)
         .agg(
             *(f.first(column, ignorenulls=True).alias(name) for name, column in facts.items()),
             f.min("time_ms").alias("invoked_ms"),
@@ -106,7 +106,7 @@ def _removals(judged: Judged, acks: DataFrame, sightings: DataFrame) -> DataFram
         *REPLICA, "offset", "kind", "time_ms", "log_end"
     )
     return (
-        colocated(gone.join(colocated(_written(judged, acks)), [*PARTITION, "offset"]))
+        colocated(gone.join(colocated(_written(judged, acks)), ["offset", *PARTITION]))
         .join(judged.evidence.settings.drop("problem"), "run")
         .withColumn("age_ms", f.col("time_ms") - f.col("since_ms"))
         .where("age_ms IS NOT NULL")
@@ -115,18 +115,18 @@ def _removals(judged: Judged, acks: DataFrame, sightings: DataFrame) -> DataFram
 
 def _written(judged: Judged, acks: DataFrame) -> DataFrame:
     """Return the facts about every known offset: records from clients or logs, markers from any log or the observer."""
-    begun = acks.groupBy(*PARTITION, "offset").agg(f.max("invoked_ms").alias("invoked_ms"))
+    begun = acks.groupBy("offset", *PARTITION).agg(f.max("invoked_ms").alias("invoked_ms"))
     records = judged.written.select(*PARTITION, "offset", "key", "tombstone", "truth", "goes_on")
     markers = judged.markers.select(*PARTITION, f.col("marker_offset").alias("offset")).distinct()
     upwards = Window.partitionBy(*PARTITION).orderBy("offset")
-    contiguous = Window.partitionBy(*PARTITION, "gap_number")
+    contiguous = Window.partitionBy("gap_number", *PARTITION)
     counts = ~f.col("truth").eqNullSafe(ABORTED)
     return (
         colocated(records.unionByName(markers, allowMissingColumns=True))
-        .join(colocated(begun), [*PARTITION, "offset"], "left")
+        .join(colocated(begun), ["offset", *PARTITION], "left")
         .withColumn("since_ms", f.max("invoked_ms").over(upwards))
         .withColumn("gap_number", f.col("offset") - f.dense_rank().over(upwards))
         .withColumn("known_to", f.max("offset").over(contiguous) + 1)
-        .withColumn("last_of_key", f.max(f.when(counts, f.col("offset"))).over(Window.partitionBy(*PARTITION, "key")))
+        .withColumn("last_of_key", f.max(f.when(counts, f.col("offset"))).over(Window.partitionBy("key", *PARTITION)))
         .drop("invoked_ms", "gap_number")
     )

@@ -109,7 +109,7 @@ class Beliefs:
         ]
         shown = colocated(places[0].unionByName(places[1]).distinct().withColumn("shown", f.lit(True)))
         is_shown = (f.col("belief") == OPEN) | f.col("shown")
-        return self.data_spans.join(shown, [*REPLICA, "base_offset"], "left").where(is_shown).drop("shown")
+        return self.data_spans.join(shown, ["base_offset", *REPLICA], "left").where(is_shown).drop("shown")
 
     def small_tables(self) -> dict[str, DataFrame]:
         """Return the tables that decide which records are read."""
@@ -171,9 +171,9 @@ def _with_misjudged(believed: DataFrame, markers: DataFrame, overtaken: DataFram
     passed = overtaken.select(*REPLICA, "producer_id", decision, f.lit(True).alias("passed")).distinct()
     return (
         with_first_marker(believed, markers, at="base_offset", is_big=True)
-        .join(colocated(in_spans), [*REPLICA, "producer_id", "base_offset"], "left")
+        .join(colocated(in_spans), ["producer_id", "base_offset", *REPLICA], "left")
         .withColumn("decision", decision)
-        .join(colocated(passed), [*REPLICA, "producer_id", "decision"], "left")
+        .join(colocated(passed), ["producer_id", "decision", *REPLICA], "left")
         .withColumn(
             "misjudged",
             f.col("transactional")

@@ -21,7 +21,7 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from checkers.evidence.schemas import INT, LONG, TEXT, table
-from checkers.evidence.tables import PARTITION
+from checkers.evidence.tables import PARTITION, PLACE
 from checkers.replay.batch_outcomes import ABORTED, OPEN
 from harness.brokers.segments.batches import CONTROL, TRANSACTIONAL, until_cut
 from harness.brokers.segments.blocks import iter_blocks, key_hashes, unpack
@@ -83,7 +83,7 @@ def candidate_keys(
                 yield from _send(segments[index], buckets[index], _Beliefs(spans), sent_schema)
 
     def compare(bucket: pa.Table) -> pa.Table:
-        place = tuple(bucket.column(name)[0].as_py() for name in PARTITION)
+        place = tuple(bucket.column(name)[0].as_py() for name in PLACE)
         return _compare(bucket, place, log_starts[place], candidate_schema)
 
     sent = beliefs.mapInArrow(send, _SENT).repartition(tasks, *PARTITION, "bucket")
@@ -166,7 +166,7 @@ def _distributed(
     order = np.argsort(numbers, kind="stable")
     cuts = np.searchsorted(numbers[order], np.arange(buckets + 1))
     hashes, places = hashes[order], places[order]
-    head = {**dict(zip(PARTITION, segment.place, strict=True)), "broker": segment.broker}
+    head = {**dict(zip(PLACE, segment.place, strict=True)), "broker": segment.broker}
     rows = [
         {**head, "bucket": bucket, "hashes": hashes[start:end].tobytes(), "places": places[start:end].tobytes()}
         for bucket, (start, end) in enumerate(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))
@@ -195,7 +195,7 @@ def _compare(bucket: pa.Table, place: Place, log_starts: dict[int, int], schema:
     is_candidate[numbers[np.argsort(lowest[numbers])[KEYS_A_BUCKET:]]] = False
     rows = rows[is_candidate[groups[rows]]]
     offsets = placed[rows] >> _FLAG_BITS
-    head = dict(zip(PARTITION, place, strict=True))
+    head = dict(zip(PLACE, place, strict=True))
     left_out = len(numbers) - int(is_candidate.sum())
     columns: dict[str, Any] = {
         **{name: [value] * len(rows) for name, value in head.items()},

@@ -21,7 +21,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from checkers.evidence.copies import SIDE_READERS_OF_COPIES
 from checkers.evidence.schemas import FLAG, INT, LONG, TEXT, table
-from checkers.evidence.tables import PARTITION
+from checkers.evidence.tables import PARTITION, PLACE
 from checkers.reduction.scan import BEFORE
 from checkers.replay.batch_outcomes import ABORTED, COMMITTED
 from harness.brokers.segments.batches import CorruptLogError
@@ -55,7 +55,7 @@ def consistent_partitions(spans: DataFrame, copies: Mapping[Place, Copies]) -> D
     schema = to_arrow_schema(PARTITION_ROWS)
 
     def check(here: pa.Table) -> pa.Table:
-        place: Place = tuple(here.column(name)[0].as_py() for name in PARTITION)
+        place: Place = tuple(here.column(name)[0].as_py() for name in PLACE)
         result = _consistent_partition(here, copies[place])
         if result is None:
             return pa.Table.from_pylist([_row(place, consistent=False, same=False)], schema=schema)
@@ -90,7 +90,7 @@ class _Log:
 
 
 def _row(place: Place, **columns: Any) -> dict[str, Any]:
-    return {**dict(zip(PARTITION, place, strict=True)), **columns}
+    return {**dict(zip(PLACE, place, strict=True)), **columns}
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from checkers.evidence.files import NO_BOUNDS, segment_files, shares
-from checkers.evidence.tables import PARTITION, REPLICA, place_of
+from checkers.evidence.tables import PARTITION, REPLICA_PLACE, place_of
 from checkers.reduction.candidate_keys import TASK_BYTES, buckets_of, candidate_keys
 from checkers.reduction.consistent_partitions import consistent_partitions
 from checkers.reduction.scan import scan
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from harness.brokers.copies.copies import Copies
 
 Facts: TypeAlias = "dict[tuple[str, str, int, int], dict[str, int | None]]"
-"""The offsets beside each log (`copies.replica_facts`), by REPLICA."""
+"""The offsets beside each log (`copies.replica_facts`), by `REPLICA_PLACE`."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,9 @@ def cleared_partitions(spark: SparkSession, copies: Sequence[Copies], facts: Fac
     places = set(consistent) - differing
     return Cleared(places, [
         {
-            **dict(zip(REPLICA, replica, strict=True)), **fields, "bound": bounds[replica[:3]], "whole_beyond": True,
+            **dict(zip(REPLICA_PLACE, replica, strict=True)), **fields, "bound": bounds[replica[:3]],
             "log_end": consistent[replica[:3]]["log_end"], "stable_end": consistent[replica[:3]]["log_end"],
+            "whole_beyond": True,
         }
         for replica, fields in facts.items()
         if replica[:3] in places

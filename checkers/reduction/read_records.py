@@ -45,7 +45,7 @@ def read_records(spark: SparkSession, wanted: DataFrame, segments: Sequence[Segm
         wanted.join(f.broadcast(files), REPLICA)
         .where("base_offset <= to")
         # An offset is in the last segment that begins at or before it.
-        .groupBy(*REPLICA, "from", "to")
+        .groupBy("from", "to", *REPLICA)
         .agg(f.max_by("segment", "base_offset").alias("segment"))
         .groupBy("segment")
         .agg(f.collect_list("from").alias("from"), f.collect_list("to").alias("to"))

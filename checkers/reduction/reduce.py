@@ -24,7 +24,15 @@ from pyspark.sql import functions as f
 from checkers.evidence.copies import replica_facts
 from checkers.evidence.files import segment_files, shares
 from checkers.evidence.schemas import ENTRIES
-from checkers.evidence.tables import PARTITION, REPLICA, checkpointed, colocated, load_side_files, place_of
+from checkers.evidence.tables import (
+    PARTITION,
+    REPLICA,
+    REPLICA_PLACE,
+    checkpointed,
+    colocated,
+    load_side_files,
+    place_of,
+)
 from checkers.reduction.beliefs import Beliefs, as_entries, differing_places
 from checkers.reduction.candidate_keys import TASK_BYTES, buckets_of, candidate_keys
 from checkers.reduction.fast_path import cleared_partitions
@@ -96,7 +104,7 @@ def _facts(copies: Sequence[Copies]) -> tuple[Facts, Rows]:
             try:
                 facts[replica] = replica_facts(copy.folder)
             except (CorruptLogError, OSError) as error:
-                damaged.append({**dict(zip(REPLICA, replica, strict=True)), "problem": str(error)})
+                damaged.append({**dict(zip(REPLICA_PLACE, replica, strict=True)), "problem": str(error)})
     return facts, damaged
 
 
@@ -158,7 +166,7 @@ def _read_beliefs(
 
 
 def _replica(row: Any) -> tuple[Any, ...]:
-    return tuple(row[name] for name in REPLICA)
+    return tuple(row[name] for name in REPLICA_PLACE)
 
 
 def _ends(side: Evidence, tails: DataFrame) -> DataFrame:
@@ -191,14 +199,14 @@ def _evidence(
     """Return the evidence for the checkers, None where there is none, and how many keys are left out, by partition."""
     entries, left_out = _judged_keys(spark, beliefs, segments, differing, tasks)
     batches = as_entries(beliefs.spans_to_include).join(
-        entries.select(*REPLICA, "base_offset"), [*REPLICA, "base_offset"], "left_anti"
+        entries.select(*REPLICA, "base_offset"), ["base_offset", *REPLICA], "left_anti"
     )
     kept = checkpointed(entries.unionByName(batches.select(*ENTRIES.names)))
     index_spans = beliefs.index_spans.select(*PARTITION, "producer_id")
     producers = checkpointed(kept.select(*PARTITION, "producer_id").unionByName(index_spans).distinct())
     if producers.isEmpty():
         return None, left_out
-    markers = beliefs.side.entries.join(producers, [*PARTITION, "producer_id"], "left_semi").select(*ENTRIES.names)
+    markers = beliefs.side.entries.join(producers, ["producer_id", *PARTITION], "left_semi").select(*ENTRIES.names)
     return replace(beliefs.side, entries=checkpointed(kept.unionByName(markers))), left_out
 
 

@@ -85,7 +85,7 @@ def decided(batches: DataFrame) -> DataFrame:
     """
     facts = f.struct(outcome_of("marker").alias("outcome"), *_OF_MARKER.values())
     decision = f.when(outcome_of("marker").isNotNull(), facts)
-    after = from_here_on([*REPLICA, "producer_id"], "base_offset")
+    after = from_here_on(["producer_id", *REPLICA], "base_offset")
     return (
         batches.withColumn("decision", f.last(decision, ignorenulls=True).over(after))
         .where("NOT control")
@@ -113,7 +113,7 @@ def overtaken_transactions(entries: DataFrame, beliefs: DataFrame) -> DataFrame:
     batch of its transaction. A gap between epochs alone proves nothing: transactions on other partitions also increment
     the epoch.
     """
-    in_order = Window.partitionBy(*REPLICA, "producer_id").orderBy("base_offset")
+    in_order = Window.partitionBy("producer_id", *REPLICA).orderBy("base_offset")
     # Markers get no epoch: a marker neither overtakes a batch nor is overtaken.
     markers = entries.where(f.col("marker").isin(*MARKERS)).select(*REPLICA, "base_offset", "producer_id")
     batches = beliefs.where("transactional").select(
@@ -124,7 +124,7 @@ def overtaken_transactions(entries: DataFrame, beliefs: DataFrame) -> DataFrame:
         .withColumn("next_epoch", f.lead("producer_epoch").over(in_order))
         .withColumn("next_offset", f.lead("base_offset").over(in_order))
         .where("next_epoch > producer_epoch")
-        .groupBy(*REPLICA, "producer_id", "belief", "decided_by")
+        .groupBy("producer_id", "belief", "decided_by", *REPLICA)
         .agg(
             f.min("base_offset").alias("offset"),
             f.min_by("last_offset", "base_offset").alias("last_offset"),
@@ -140,7 +140,7 @@ def open_transactions(beliefs: DataFrame) -> DataFrame:
     """
     return (
         beliefs.where(f.col("belief") == OPEN)
-        .groupBy(*REPLICA, "producer_id")
+        .groupBy("producer_id", *REPLICA)
         .agg(
             f.min("base_offset").alias("first_offset"),
             f.min_by("last_offset", "base_offset").alias("first_last_offset"),

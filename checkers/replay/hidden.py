@@ -32,7 +32,7 @@ def hidden_records(evidence: Evidence, written: DataFrame, records: DataFrame, d
     by_log = (
         records.where(f.col("belief") == ABORTED)
         .select(*REPLICA, "offset", f.col("decided_by").alias("abort_at"), f.lit("log").alias("source"))
-        .join(facts, [*PARTITION, "offset"])
+        .join(facts, ["offset", *PARTITION])
     )
     by_index = (
         evidence.aborts.where(f.col("snapshot") == AFTER_REJOIN)
@@ -43,12 +43,12 @@ def hidden_records(evidence: Evidence, written: DataFrame, records: DataFrame, d
             f.col("last_offset").alias("abort_at"),
             f.lit("txnindex").alias("source"),
         )
-        .join(facts, [*PARTITION, "producer_id"])
+        .join(facts, ["producer_id", *PARTITION])
         .where("offset BETWEEN first_offset AND abort_at")
         .drop("first_offset")
     )
     if evidence.has_clients:
-        by_index = by_index.join(_once_held(evidence), [*REPLICA, "offset"], "left_semi")
+        by_index = by_index.join(_once_held(evidence), ["offset", *REPLICA], "left_semi")
     return by_log.unionByName(by_index).unionByName(_undone_deletes(evidence, differing_keys, facts))
 
 
@@ -72,8 +72,8 @@ def _undone_deletes(evidence: Evidence, differing_keys: DataFrame, facts: DataFr
         *REPLICA, f.col("true_offset").alias("offset")
     )
     return (
-        alive.join(held_before, [*REPLICA, "offset"], "left_semi")
-        .join(held_now, [*REPLICA, "offset"], "left_anti")
-        .join(facts, [*PARTITION, "offset"])
+        alive.join(held_before, ["offset", *REPLICA], "left_semi")
+        .join(held_now, ["offset", *REPLICA], "left_anti")
+        .join(facts, ["offset", *PARTITION])
         .withColumns({"abort_at": f.lit(None).cast("long"), "source": f.lit("held")})
     )

@@ -204,7 +204,7 @@ def written_records(evidence: Evidence, markers: DataFrame, replicas: DataFrame)
     best, reliability = f.min_by, f.struct("rank", ~f.col("transactional"))
     records = checkpointed(
         colocated(acked.unionAll(stored).unionAll(observed))
-        .groupBy(*PARTITION, "offset")
+        .groupBy("offset", *PARTITION)
         .agg(
             f.min("rank").alias("source"),
             *(best(name, reliability).alias(name) for name in facts),
@@ -224,7 +224,7 @@ def written_records(evidence: Evidence, markers: DataFrame, replicas: DataFrame)
             "truth",
             f.when(~f.col("transactional"), COMMITTED).otherwise(f.coalesce(by_client, "marker_outcome")),
         )
-        .withColumn("goes_on", f.bool_or(is_later).over(Window.partitionBy(*PARTITION, "key")))
+        .withColumn("goes_on", f.bool_or(is_later).over(Window.partitionBy("key", *PARTITION)))
         .where("offset < bound")
         .select(*PARTITION, "offset", *facts, "producer_id", "truth", "first_marker", "goes_on")
     )
@@ -251,7 +251,7 @@ def true_states(written: DataFrame) -> DataFrame:
     """
     return (
         written.where(~f.col("goes_on") & ~f.col("truth").eqNullSafe(ABORTED))
-        .groupBy(*PARTITION, "key")
+        .groupBy("key", *PARTITION)
         .agg(f.max(f.struct("offset", "tombstone", "truth", "transactional")).alias("true"))
         .where(f.col("true.truth") == COMMITTED)
         .select(*PARTITION, "key", *_prefixed("true", "offset", "tombstone", "transactional"))
@@ -276,15 +276,15 @@ def differing_keys(written: DataFrame, records: DataFrame, expected: DataFrame) 
     truths = written.select(*PARTITION, f.col("offset").alias("here_offset"), f.col("truth").alias("here_truth"))
     here = (
         records.where(f.col("belief") == COMMITTED)
-        .groupBy(*REPLICA, "key")
+        .groupBy("key", *REPLICA)
         .agg(f.max(f.struct("offset", "tombstone")).alias("here"))
         .select(*REPLICA, "key", *_prefixed("here", "offset", "tombstone"))
-        .join(truths, [*PARTITION, "here_offset"], "left")
+        .join(truths, ["here_offset", *PARTITION], "left")
     )
     wrong = f.when(f.col("true_tombstone"), ~f.col("here_tombstone")).otherwise(
         ~f.col("here_offset").eqNullSafe(f.col("true_offset"))
     )
-    return expected.join(here, [*REPLICA, "key"], "left").where(wrong)
+    return expected.join(here, ["key", *REPLICA], "left").where(wrong)
 
 
 def txn_header() -> f.Column:  # type: ignore[name-defined]

@@ -40,22 +40,22 @@ def undeleted_values(
     is alive, else the first one), ``older_there`` (the offset of that older value, else null).
     """
     truths = written.select(*PARTITION, "offset", "truth")
-    records = colocated(believed.join(truths, [*PARTITION, "offset"])).withColumn(
+    records = colocated(believed.join(truths, ["offset", *PARTITION])).withColumn(
         "counts", f.col("belief") == COMMITTED
     )
     surely_aborted = (f.col("belief") == ABORTED) & f.coalesce(f.col("truth") == ABORTED, f.lit(False))
     facts = ("offset", "tombstone", "transactional", "producer_id", "producer_epoch", "decided_by", "decided_in_epoch")
     last = f.max(f.when(f.col("counts"), f.struct(*facts, "truth")))
-    here = records.groupBy(*REPLICA, "key").agg(
+    here = records.groupBy("key", *REPLICA).agg(
         last.alias("last"),
         f.max(f.when(~surely_aborted, f.col("offset"))).alias("reaches"),
         f.max(f.when(f.col("belief") == OPEN, f.col("offset"))).alias("open_at"),
     )
-    decided = here.where("open_at IS NULL OR open_at < last.offset").join(later, [*PARTITION, "key"], "left_anti")
+    decided = here.where("open_at IS NULL OR open_at < last.offset").join(later, ["key", *PARTITION], "left_anti")
     alive = decided.where("NOT last.tombstone").where(~f.coalesce(f.col("last.truth") == ABORTED, f.lit(False)))
     deleted = (
         written.where((f.col("truth") == COMMITTED) & f.col("tombstone"))
-        .groupBy(*PARTITION, "key")
+        .groupBy("key", *PARTITION)
         .agg(f.max("offset").alias("deleted_at"))
     )
     others = replicas.where("nothing_beyond").select(*PARTITION, f.col("broker").alias("removed_by"), "log_start")
@@ -64,15 +64,15 @@ def undeleted_values(
     )
     return (
         colocated(alive.select(*REPLICA, "key", "last").join(others, PARTITION))
-        .join(deleted, [*PARTITION, "key"], "left")
+        .join(deleted, ["key", *PARTITION], "left")
         .where("deleted_at IS NULL OR deleted_at < last.offset")
         .where("log_start <= last.offset")
         # Each replica is joined with itself too, and reaches the offset of its own value.
-        .join(there, [*PARTITION, "removed_by", "key"], "left")
+        .join(there, ["removed_by", "key", *PARTITION], "left")
         .where("reaches IS NULL OR reaches < last.offset")
-        .join(colocated(_aborted_by_index(aborts, alive)), [*REPLICA, "key", "removed_by"], "left_anti")
+        .join(colocated(_aborted_by_index(aborts, alive)), ["key", "removed_by", *REPLICA], "left_anti")
         .withColumn("older_there", f.when(~f.col("last_there.tombstone"), f.col("last_there.offset")))
-        .groupBy(*REPLICA, "key")
+        .groupBy("key", *REPLICA)
         .agg(
             f.first("last").alias("last"),
             f.min(f.struct(f.col("older_there").isNull(), "removed_by", "older_there")).alias("remover"),
@@ -95,7 +95,7 @@ def _aborted_by_index(aborts: DataFrame, alive: DataFrame) -> DataFrame:
         *REPLICA, "key", f.col("last.offset").alias("at"), "last.producer_id"
     )
     return (
-        colocated(values.join(spans, [*PARTITION, "producer_id"]))
+        colocated(values.join(spans, ["producer_id", *PARTITION]))
         .where("at BETWEEN first_offset AND last_offset")
         .select(*REPLICA, "key", "removed_by")
     )

@@ -8,7 +8,7 @@ import pytest
 
 import checkers.reduction.beliefs
 import checkers.reduction.reduce
-from checkers.evidence.tables import REPLICA
+from checkers.evidence.tables import REPLICA_PLACE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +49,7 @@ def differing_places() -> Differing:
 def summed(broker: int, **fields: int) -> dict[str, Any]:
     """A row of `Beliefs.summary`."""
     digests = {"committed": 1, "aborted": 2, "open": None, "marker": 3}
-    return {**dict(zip(REPLICA, ("run", "t", 0, broker), strict=True)), **digests, "misjudged": 0, **fields}
+    return {**dict(zip(REPLICA_PLACE, ("run", "t", 0, broker), strict=True)), **digests, "misjudged": 0, **fields}
 
 
 def test_replicas_that_hold_the_same_and_believe_the_same_do_not_differ(differing_places: Differing) -> None:
