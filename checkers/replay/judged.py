@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.evidence.tables import PARTITION, REPLICA, Evidence, checkpointed, colocated
+from checkers.evidence.tables import PARTITION, REPLICA, REPLICA_PLACE, Evidence, checkpointed, colocated
 from checkers.replay.batch_outcomes import BELIEF, decided, open_transactions, overtaken_transactions
 from checkers.replay.hidden import hidden_records
 from checkers.replay.truth import (
@@ -84,7 +84,7 @@ def transaction_outcomes(judged: Judged) -> DataFrame:
     of the marker, null where there is none. There is no row for a batch that compaction has removed.
     """
     return judged.beliefs.where("transactional").select(
-        *REPLICA, "base_offset", "last_offset", f.col("belief").alias("outcome"), "decided_by"
+        *REPLICA_PLACE, "base_offset", "last_offset", f.col("belief").alias("outcome"), "decided_by"
     )
 
 
