@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as f
 
-from checkers.evidence.tables import PARTITION, PLACE, REPLICA, colocated
+from checkers.evidence.tables import PARTITION, REPLICA, colocated, place_of
 from checkers.replay.batch_outcomes import COMMITTED, OPEN
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def disputed_records(findings: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]
     disputed = set()
     for row in findings:
         if row["key"] is not None:
-            place = (*(row[name] for name in PLACE), bytes(row["key"]))
+            place = (*place_of(row), bytes(row["key"]))
             deleted_at = json.loads(row["witness"]).get("deleted_at")
             disputed |= {(*place, offset) for offset in (row["offset"], deleted_at) if offset is not None}
     return sorted(disputed)

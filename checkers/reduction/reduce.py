@@ -166,7 +166,7 @@ def _read_beliefs(
 
 
 def _replica(row: Any) -> tuple[Any, ...]:
-    return tuple(row[name] for name in REPLICA_PLACE)
+    return (*place_of(row), row["broker"])
 
 
 def _ends(side: Evidence, tails: DataFrame) -> DataFrame:

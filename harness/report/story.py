@@ -111,17 +111,18 @@ def _events(
     history: Sequence[Mapping[str, Any]], since_s: Callable[[Mapping[str, Any]], float]
 ) -> dict[tuple[str, int], list[Event]]:
     """Return what payloads did. Where a transaction begins and ends, its client's history names no partition."""
-    done = [line for line in history if line["part"] == "payload" and line["type"] == "ok"]
-    written: dict[str, dict[tuple[str, int], None]] = defaultdict(dict)
+    shown = {"produce", *_DONE}
+    done = [line for line in history if line["part"] == "payload" and line["type"] == "ok" and line["f"] in shown]
+    written: dict[str, set[tuple[str, int]]] = defaultdict(set)
     for line in done:
         if line["f"] == "produce":
-            written[line["process"]][line["topic"], line["partition"]] = None
+            written[line["process"]].add((line["topic"], line["partition"]))
     events: dict[tuple[str, int], list[Event]] = defaultdict(list)
     for line in done:
-        places = [(line["topic"], line["partition"])] if line["f"] == "produce" else list(written[line["process"]])
-        if line["f"] in {"produce", *_DONE}:
-            for place in places:
-                events[place].append(Event(since_s(line), line["process"], _event_text(line), line.get("txn")))
+        event = Event(since_s(line), line["process"], _event_text(line), line.get("txn"))
+        places = {(line["topic"], line["partition"])} if line["f"] == "produce" else written[line["process"]]
+        for place in places:
+            events[place].append(event)
     return events
 
 

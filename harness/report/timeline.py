@@ -79,7 +79,7 @@ def timeline(story: Story, topic: str, partition: int) -> str:
     changed_s = _last_change_s(events, story.away, lanes.values(), background)
     ends_s = min(changed_s * (1 + TAIL), story.ends_s) or 1.0
     margins = _margins(events, ends_s)
-    height_in = CLIENTS_IN + BETWEEN_ROWS_IN * len(brokers) + LANE_IN * len(brokers)
+    height_in = CLIENTS_IN + (BETWEEN_ROWS_IN + LANE_IN) * len(brokers)
     clients = Row(height_in - CLIENTS_IN, CLIENTS_IN, len(processes) - 0.5, -0.7)
     rows = [
         _row_of(lanes[broker], clients.bottom_in - (BETWEEN_ROWS_IN + LANE_IN) * number)
