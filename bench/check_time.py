@@ -1,6 +1,8 @@
-"""How long `harness check` of a run folder takes, with the class archive of Spark's JVM and without it.
+"""How long `harness check` of a run folder takes, beside a PySpark program that starts and counts ten rows.
 
-Each round is a whole command, from its start to its exit, report included.
+Each round runs three whole commands in turn: that program, with PySpark's own settings, and the check, from its start
+to its exit, report included, with the class archive of Spark's JVM and without it. Seconds hold for one machine at one
+hour; the ratio of a round holds on others.
 
     python bench/check_time.py results/kafka-4.4/all/latest --rounds 5
 """
@@ -22,6 +24,14 @@ from harness.host.java import find_java
 from harness.judge import background
 from harness.judge.archive import make_archive
 
+PLAIN = "PySpark, ten rows counted"
+PROGRAM = """
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.master("local[*]").getOrCreate()
+assert spark.range(10).groupBy().count().first()[0] == 10
+spark.stop()
+"""
+
 
 @click.command()
 @click.argument("run_dir", type=click.Path(path_type=Path, exists=True))
@@ -29,19 +39,29 @@ from harness.judge.archive import make_archive
 def main(run_dir: Path, rounds: int) -> None:
     """Time checks of a run folder."""
     make_archive(find_java(), wait_s=background.LIMIT_S)
-    table = Table("class archive", "seconds (median)", "min - max", "processor seconds (median)")
     with tempfile.TemporaryDirectory() as empty:
-        plain = {**os.environ, background.SWITCH: "0"}
-        states = {"there": plain, "not there": {**plain, "COMPACTION_HARNESS_CACHE": empty}}
-        measured: dict[str, list[Took]] = {state: [] for state in states}
+        here = {**os.environ, background.SWITCH: "0"}
+        check = [sys.executable, "-m", "harness.cli", "check", str(run_dir)]
+        commands = {
+            PLAIN: ([sys.executable, "-c", PROGRAM], here),
+            "check, class archive there": (check, here),
+            "check, no class archive": (check, {**here, "COMPACTION_HARNESS_CACHE": empty}),
+        }
+        measured: dict[str, list[Took]] = {name: [] for name in commands}
         for _ in range(rounds):
-            for state, environment in states.items():
-                measured[state].append(timed([sys.executable, "-m", "harness.cli", "check", str(run_dir)], environment))
-    for state, rows in measured.items():
+            for name, (command, environment) in commands.items():
+                measured[name].append(timed(command, environment))
+    Console(width=130).print(_table(measured))
+
+
+def _table(measured: dict[str, list[Took]]) -> Table:
+    table = Table("command", "seconds (median)", "min - max", "of PySpark's (median)", "processor seconds (median)")
+    for name, rows in measured.items():
         walls_s, processors_s = zip(*rows, strict=True)
+        ratio = median(row.wall_s / plain.wall_s for row, plain in zip(rows, measured[PLAIN], strict=True))
         spread = f"{min(walls_s):.1f} - {max(walls_s):.1f}"
-        table.add_row(state, f"{median(walls_s):.1f}", spread, f"{median(processors_s):.1f}")
-    Console(width=100).print(table)
+        table.add_row(name, f"{median(walls_s):.1f}", spread, f"{ratio:.2f}", f"{median(processors_s):.1f}")
+    return table
 
 
 if __name__ == "__main__":

@@ -12,12 +12,15 @@ from checkers.guarantees import compaction_lag, control_batches, last_value, off
 from checkers.guarantees.removals import observed_removals
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import ModuleType
+
     from checkers.replay.judged import Judged
 
 GUARANTEES = (last_value, order, offsets, tombstones, compaction_lag, control_batches)
 
 
-def check(judged: Judged) -> DataFrame:
-    """Return `checkers.finding.results` of every guarantee and replica with anything to compare."""
+def check(judged: Judged, guarantees: Sequence[ModuleType] = GUARANTEES) -> DataFrame:
+    """Return `checkers.finding.results` of each of these guarantees and every replica with anything to compare."""
     observed = observed_removals(judged)
-    return colocated(reduce(DataFrame.unionByName, (one.check(observed) for one in GUARANTEES)))
+    return colocated(reduce(DataFrame.unionByName, (one.check(observed) for one in guarantees)))

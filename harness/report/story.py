@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from harness.brokers.internal_topics.phrases import OFFSET_COMMIT, subject
+from harness.errors import UsageError
 from harness.escape import escape
 from harness.report.replica_offsets import ReplicaOffsets
 from harness.run_folder.history import key_of, read_lines
@@ -25,13 +26,14 @@ _DONE = {"begin": "begins", "commit": "commits", "abort": "aborts"}
 class Event:
     """An operation of a client: seconds since the first operation, the process, a text, and its transaction.
 
-    The text names the transaction where that begins or ends.
+    ``names_transaction``: the text does, as that of a transaction's begin or end.
     """
 
     at_s: float
     process: str
     what: str
     transaction: int | None = None
+    names_transaction: bool = False
 
 
 @dataclass(frozen=True)
@@ -98,8 +100,13 @@ def read_story(folder: RunFolder) -> Story:
         lane = lanes[line["topic"], line["partition"]][line["broker"]]
         lane.offsets.add(since_s(line), line["log_end"], line["high_watermark"], line["last_stable_offset"])
         lane.removed += [(since_s(line), one["offset"], one["kind"]) for one in line["removed"]]
+    try:
+        events = _events(history, since_s)
+    except ValueError as error:
+        problem = f"{folder.history_path}: a record's key is not valid: {error}"
+        raise UsageError(f"the run folder is damaged: {problem}") from error
     return Story(
-        _events(history, since_s),
+        events,
         _away(history, since_s),
         lanes,
         _seen(history, seen),
@@ -119,7 +126,7 @@ def _events(
             written[line["process"]].add((line["topic"], line["partition"]))
     events: dict[tuple[str, int], list[Event]] = defaultdict(list)
     for line in done:
-        event = Event(since_s(line), line["process"], _event_text(line), line.get("txn"))
+        event = Event(since_s(line), line["process"], _event_text(line), line.get("txn"), line["f"] in _DONE)
         places = {(line["topic"], line["partition"])} if line["f"] == "produce" else written[line["process"]]
         for place in places:
             events[place].append(event)

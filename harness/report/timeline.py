@@ -212,7 +212,7 @@ def _text(events: Sequence[Event]) -> str:
     texts: list[str] = []
     named: set[int | None] = {None}
     for event in events:
-        is_named = event.transaction in named or event.what.endswith(f"transaction {event.transaction}")
+        is_named = event.names_transaction or event.transaction in named
         texts.append(event.what if is_named else f"{event.what} in transaction {event.transaction}")
         named.add(event.transaction)
     return ", ".join(texts)

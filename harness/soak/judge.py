@@ -6,16 +6,13 @@ with them. A third one, `harness.soak.group_truth`, judges what brokers have of 
 
 from __future__ import annotations
 
-from functools import reduce
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
-
-from pyspark.sql import DataFrame
 
 from checkers.anomalies import FINDERS
 from checkers.consistency import doubts
-from checkers.evidence.tables import colocated, load
-from checkers.guarantees import compaction_lag, control_batches, offsets, order, tombstones
-from checkers.guarantees.removals import observed_removals
+from checkers.evidence.tables import load
+from checkers.guarantees import all_guarantees, compaction_lag, control_batches, offsets, order, tombstones
 from checkers.replay.judged import judge
 from harness.audit.disk import context_of_copies
 from harness.audit.judge import assemble, judge_copies
@@ -46,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from checkers.replay.judged import Judged
     from harness.brokers.segments.metadata_log import ClusterMetadata
@@ -61,14 +58,8 @@ BESIDE: Final = ("unexplained", "hanging_transaction")
 GUARANTEES: Final = (order, offsets, tombstones, compaction_lag, control_batches)
 """Without last-value: final states are what both judges compare, and some are known by no client."""
 
-
-def _guarantees(judged: Judged) -> DataFrame:
-    observed = observed_removals(judged)
-    return colocated(reduce(DataFrame.unionByName, (one.check(observed) for one in GUARANTEES)))
-
-
 TABLES: Final[Mapping[str, Callable[[Judged], DataFrame]]] = {
-    CHECKER: _guarantees,
+    CHECKER: partial(all_guarantees.check, guarantees=GUARANTEES),
     "doubts": doubts.check,
     **{name: finder.check for name, finder in FINDERS.items() if finder.in_runs or name in BESIDE},
 }

@@ -13,6 +13,7 @@ from pages import FINDING, HOSTILE, LONG, MANIFEST, hostile_page, verdict
 from stored_records import offset_key, offset_value
 
 from harness.brokers.segments.batches import Record
+from harness.errors import UsageError
 from harness.report.graph import transactions
 from harness.report.logs import Cell, SideBySide, _texts, side_by_side
 from harness.report.page import commands, page
@@ -233,10 +234,19 @@ def test_a_partition_of_groups_shows_what_was_done_to_it_alone(tmp_path: Path) -
     }  # fmt: skip
 
 
+def test_a_key_that_is_not_valid_is_damage(tmp_path: Path) -> None:
+    made = written(tmp_path, STUCK)
+    lines = made.history_path.read_text().splitlines()
+    made.history_path.write_text("".join(line.replace('"key"', '"key_base64"') + "\n" for line in lines))
+    with pytest.raises(UsageError, match=r"history\.jsonl: a record.s key is not valid"):
+        read_story(made)
+
+
 def test_a_label_names_a_transaction_once() -> None:
-    begins, writes = Event(0.0, "tx", "begins transaction 1", 1), Event(0.0, "tx", "writes K at 2", 1)
+    begins, writes = Event(0.0, "tx", "begins transaction 1", 1, True), Event(0.0, "tx", "writes K at 2", 1)
     plain, next_one = Event(0.0, "tx", "writes L"), Event(0.0, "tx", "writes M", 2)
     assert _text([begins, writes]) == "begins transaction 1, writes K at 2"
+    assert _text([Event(0.0, "tx", "writes transaction 1", 1)]) == "writes transaction 1 in transaction 1"
     assert _text([writes, writes, plain, next_one]) == (
         "writes K at 2 in transaction 1, writes K at 2, writes L, writes M in transaction 2"
     )
