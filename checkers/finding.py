@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from string import Formatter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import REPLICA
-from harness.escape import CHARACTERS_IN_SENTENCE, escape_bytes_sql, escape_sql
+from harness.escape import in_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +24,12 @@ VISIBLE, LATENT = "visible", "latent"
 HANGING_TRANSACTION = "hanging-transaction"
 UNEXPLAINED_DIVERGENCE = "unexplained-divergence"
 """Names that only audits report, beside the four anomalies."""
+
+SENTENCES: Final = ("explanation", "reason")
+"""The columns of findings, results of guarantees and doubts that hold a sentence."""
+_QUOTE: Final = "\0"
+"""Around the digits of a value in a sentence that Spark made; no sentence has it otherwise."""
+_PRINTABLE: Final = re.compile(f"{_QUOTE}([0-9A-F]*){_QUOTE}")
 
 
 @dataclass(frozen=True)
@@ -94,17 +101,17 @@ def _json(witness: dict[str, Column]) -> Column:
 
 
 def printable(name: str, none: str = "(no key)") -> Column:
-    """Return a key, or another value that clients choose, for a sentence; a long value is truncated (…).
+    """Return a key, or another value that clients choose, for a sentence: as hexadecimal digits, until `completed`."""
+    return f.coalesce(f.concat(f.lit(_QUOTE), f.hex(name), f.lit(_QUOTE)), f.lit(none))
 
-    A value that is not UTF-8 is written byte by byte; see `harness.escape` for other escapes, and `in_sentence` there
-    for the same in Python.
-    """
-    text, most = f"cast({name} AS string)", CHARACTERS_IN_SENTENCE
-    return f.expr(f"""
-        CASE WHEN {name} IS NULL THEN '{none}'
-             WHEN NOT is_valid_utf8({text})
-             THEN {escape_bytes_sql(f"substring({name}, 1, {most})")} || if(length({name}) > {most}, '…', '')
-             ELSE {escape_sql(f"substring({text}, 1, {most})")} || if(length({text}) > {most}, '…', '') END""")
+
+def completed(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a collected row whose `SENTENCES` have the values of `printable` as text."""
+    return {**row, **{name: _with_text(row[name]) for name in SENTENCES if row.get(name)}}
+
+
+def _with_text(sentence: str) -> str:
+    return _PRINTABLE.sub(lambda value: in_sentence(bytes.fromhex(value[1])), sentence)
 
 
 def number(column: str, *, none: str = "none") -> Column:

@@ -4,8 +4,8 @@ A key, a transactional id or a topic name may hold anything: escape sequences th
 forge another line of a result, characters that reverse the text after them or that nobody sees. What is escaped is one
 table, `UNSEEN`. There are two functions, because a text is escaped in two places:
 
-- `escape` (and `escape_sql` for sentences that Spark makes) is for **one value** that becomes part of a sentence. It
-  doubles backslashes, too, so that the text identifies the value exactly.
+- `escape` is for **one value** that becomes part of a sentence. It doubles backslashes, too, so that the text
+  identifies the value exactly. `in_sentence` is the same for sentences of checkers, which cut a long value.
 - `visible` is for a **whole text on its way out**: a line of a terminal, a cell of a table, a line of a log, a text in
   XML, Markdown or HTML. It leaves backslashes alone, so that it changes nothing of what is escaped already.
 
@@ -53,9 +53,7 @@ CONTINUED: Final = "\n    "
 """A line break within a message: what follows it cannot be taken for a message of its own."""
 
 _IN_PYTHON: Final = "\\U{0:08x}-\\U{1:08x}"
-_IN_JAVA: Final = r"\x{{{0:x}}}-\x{{{1:x}}}"
 _UNSEEN: Final = re.compile("[" + "".join(_IN_PYTHON.format(*span) for span in UNSEEN) + "]")
-_UNSEEN_IN_JAVA: Final = "[" + "".join(_IN_JAVA.format(*span) for span in UNSEEN) + "]"
 _DEL: Final = "\x7f"
 
 
@@ -84,30 +82,13 @@ def shortened(value: bytes | None) -> str | None:
 
 
 def in_sentence(value: bytes) -> str:
-    """Return a key as sentences of checkers have it (`checkers.finding.printable`): to find it in one."""
+    """Return a key as sentences of checkers have it: cut after `CHARACTERS_IN_SENTENCE`, bytes where it is no text."""
     most = CHARACTERS_IN_SENTENCE
     try:
         text = value.decode()
     except UnicodeDecodeError:
         return "".join(f"\\x{byte:02x}" for byte in value[:most]) + ("…" if len(value) > most else "")
     return escape(text[:most]) + ("…" if len(text) > most else "")
-
-
-def escape_sql(text: str) -> str:
-    """Return a Spark SQL expression that does to a string what `escape` does; ``text``: an expression, too."""
-    doubled = rf"replace({text}, r'\', r'\\')"
-    return rf"""
-        CASE WHEN {doubled} RLIKE r'{_UNSEEN_IN_JAVA}' THEN array_join(transform(split({doubled}, ''), c -> CASE
-            WHEN NOT c RLIKE r'{_UNSEEN_IN_JAVA}' THEN c
-            WHEN ascii(c) < 128 THEN format_string(r'\x%02x', ascii(c))
-            WHEN ascii(c) < 65536 THEN format_string(r'\u%04x', ascii(c))
-            ELSE format_string(r'\U%08x', ascii(c)) END), '')
-        ELSE {doubled} END"""
-
-
-def escape_bytes_sql(binary: str) -> str:
-    r"""Return a Spark SQL expression that writes every byte as ``\xff``: for what is no UTF-8."""
-    return rf"regexp_replace(lower(hex({binary})), '(..)', r'\\x$1')"
 
 
 def to_json(value: Any, *, indent: int | None = None) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from checkers.anomalies import FINDERS
 from checkers.consistency import doubts, exposure
 from checkers.evidence.tables import PLANNERS, checkpointed, load, raise_if_damaged
+from checkers.finding import completed
 from checkers.guarantees import all_guarantees
 from checkers.replay.judged import judge, transaction_outcomes
 from harness.judge import verdict
@@ -136,8 +137,8 @@ def each(names: Iterable[str], action: Callable[[str], T], using: Any = map) -> 
 
 
 def dictionaries(rows: DataFrame) -> list[dict[str, Any]]:
-    """Compute a checker's rows: few, whatever the size of its input."""
-    return [row.asDict(recursive=True) for row in rows.collect()]
+    """Compute a checker's rows, with whole explanations: few, whatever the size of its input."""
+    return [completed(row.asDict(recursive=True)) for row in rows.collect()]
 
 
 def judge_run(

@@ -19,11 +19,12 @@ from checkers.anomalies import aborted_to_committed, committed_to_aborted, stuck
 from checkers.consistency import doubts, exposure
 from checkers.evidence.tables import load, raise_if_damaged
 from checkers.replay.judged import judge
+from harness.judge.check import dictionaries
 from harness.run_folder.store import RunFolder
 
 if TYPE_CHECKING:
     from checker_cases.case import Case
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from checkers.replay.judged import Judged
 
@@ -58,12 +59,10 @@ def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Jud
 
 @pytest.fixture(scope="session")
 def results(judged: Judged) -> Results:
-    findings = [row for checker in CHECKERS for row in _rows(checker.check(judged))]
-    return Results(by_run(findings), by_run(_rows(doubts.check(judged))), by_run(_rows(exposure.check(judged))))
-
-
-def _rows(frame: DataFrame) -> Rows:
-    return [row.asDict(recursive=True) for row in frame.collect()]
+    findings = [row for checker in CHECKERS for row in dictionaries(checker.check(judged))]
+    return Results(
+        by_run(findings), by_run(dictionaries(doubts.check(judged))), by_run(dictionaries(exposure.check(judged)))
+    )
 
 
 def by_run(rows: Rows) -> dict[str, Rows]:

@@ -1,4 +1,4 @@
-"""What is escaped, by Python and by Spark SQL alike, and that values can be distinguished afterwards."""
+"""What is escaped, in sentences of checkers too, and that values can be distinguished afterwards."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from xml.etree import ElementTree as ET
 import pytest
 from hostile import HOSTILE, raise_if_forged, raise_if_raw
 
-from checkers.finding import printable
-from harness.escape import CONTINUED, UNSEEN, LogFormatter, escape, shortened, to_json, visible
+from checkers.finding import completed, printable, sentence
+from harness.escape import CONTINUED, LogFormatter, escape, in_sentence, shortened, to_json, visible
+from harness.judge.check import dictionaries
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,29 +41,35 @@ def test_a_value_is_escaped(value: str, written: str) -> None:
     assert escape(value.encode()) == written
 
 
-def test_spark_writes_the_same(spark: SparkSession) -> None:
-    values = [value for value, _ in BY_NAME.values()]
-    rows = spark.createDataFrame([(number, value) for number, value in enumerate(values)], "number int, key string")
-    result = rows.orderBy("number").select(printable("key").alias("shown")).collect()
-    assert [row.shown for row in result] == [written for _, written in BY_NAME.values()]
+def test_values_in_a_sentence_of_spark(spark: SparkSession) -> None:
+    written = {value.encode(): shown for value, shown in BY_NAME.values()}
+    written |= {b"\xff\x00a": r"\xff\x00\x61", b"\xff" * 70: r"\xff" * 60 + "…"}
+    rows = spark.createDataFrame(list(enumerate([*written, None])), "number int, key binary").orderBy("number")
+    told = sentence("key {key}, {number}, {more}", key=printable("key"), more=printable("key", none="none"))
+    assert [row["explanation"] for row in dictionaries(rows.select(told.alias("explanation")))] == [
+        *(f"key {shown}, {number}, {shown}" for number, shown in enumerate(written.values())),
+        f"key (no key), {len(written)}, none",
+    ]
 
 
-def test_spark_escapes_every_code_point_as_python_does(spark: SparkSession) -> None:
-    # Around every border of the table; surrogates are no text in Spark.
-    near = {code for span in UNSEEN for end in span for code in (end - 1, end, end + 1) if code >= 0}
-    texts = [chr(code) for code in sorted(near | {0x5C}) if not 0xD800 <= code <= 0xDFFF]
-    rows = spark.createDataFrame([(text,) for text in texts], "key string").select(
-        "key", printable("key").alias("shown")
-    )
-    assert {row.key: row.shown for row in rows.collect()} == {text: escape(text) for text in texts}
+def test_a_text_in_a_sentence_of_spark(spark: SparkSession) -> None:
+    texts = [value for value, _ in BY_NAME.values()]
+    rows = spark.createDataFrame(list(enumerate(texts)), "number int, txn string").orderBy("number")
+    shown = dictionaries(rows.select(printable("txn").alias("explanation")))
+    assert [row["explanation"] for row in shown] == [written for _, written in BY_NAME.values()]
 
 
-def test_spark_writes_what_is_no_text_byte_by_byte_and_no_more_than_a_line(spark: SparkSession) -> None:
-    keys = [b"\xff\x00a", None, b"\xed\xa0\x80", b"x" * 100, b"\xff" * 100, b"\x1b" * 60, "é".encode() * 60]
-    rows = spark.createDataFrame([(number, key) for number, key in enumerate(keys)], "number int, key binary")
-    actual = [row.shown for row in rows.orderBy("number").select(printable("key").alias("shown")).collect()]
+def test_sentences_alone_are_completed() -> None:
+    told = "\x004B\0"
+    assert completed({"reason": told, "explanation": None, "key": told}) == {
+        "reason": "K", "explanation": None, "key": told
+    }  # fmt: skip
+
+
+def test_a_key_in_a_sentence_has_no_more_than_a_line() -> None:
+    keys = [b"\xff\x00a", b"\xed\xa0\x80", b"x" * 100, b"\xff" * 100, b"\x1b" * 60, "é".encode() * 60]
     cut = ["x" * 60 + "…", r"\xff" * 60 + "…", r"\x1b" * 60, "é" * 60]
-    assert actual == [r"\xff\x00\x61", "(no key)", r"\xed\xa0\x80", *cut]
+    assert list(map(in_sentence, keys)) == [r"\xff\x00\x61", r"\xed\xa0\x80", *cut]
 
 
 def test_bytes_that_are_no_text_are_distinguished_from_characters() -> None:

@@ -34,6 +34,7 @@ from checkers.evidence.parse import retentions_ms
 from checkers.evidence.tables import load, raise_if_damaged
 from checkers.guarantees import all_guarantees
 from checkers.replay.judged import judge
+from harness.judge.check import dictionaries
 
 if TYPE_CHECKING:
     from literal import Entry, Replica
@@ -710,8 +711,7 @@ def guaranteed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
     top = tmp_path_factory.mktemp("guarantees")
     evidence = load(spark, [write_run(top, case.history) for case in CASES])
     raise_if_damaged(evidence.problems)
-    rows = [row.asDict(recursive=True) for row in all_guarantees.check(judge(evidence)).collect()]
-    return by_run(rows)
+    return by_run(dictionaries(all_guarantees.check(judge(evidence))))
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case.history.name) for case in CASES])

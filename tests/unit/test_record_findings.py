@@ -15,7 +15,6 @@ from test_attribution import received_by
 from verdict_schema import schema, violations
 
 from checkers.attribution.coverage import Coverage
-from checkers.finding import printable
 from harness.audit import disk
 from harness.audit.advice import with_advice
 from harness.audit.attribution import Disputes, attribute
@@ -296,13 +295,6 @@ def test_records_keep_to_the_schema() -> None:
     content: dict[str, Any] = dict.fromkeys(schema()["required"], "")
     content |= {"findings": findings}
     assert [one for one in violations(content) if one.startswith("$.findings")] == []
-
-
-@pytest.mark.parametrize("value", [KEY, b"\0\1\xff", b"a\\b" * 30, "ü\U0001f600".encode() * 40, b"\xff" * 70, b""])
-def test_a_key_is_printed_as_in_sentences_of_spark(spark: SparkSession, value: bytes) -> None:
-    shown = spark.createDataFrame([(value,)], "key binary").select(printable("key")).first()
-    assert shown is not None
-    assert shown[0] == in_sentence(value)
 
 
 def test_brokers_in_a_sentence() -> None:
