@@ -52,8 +52,7 @@ CHARACTERS_IN_SENTENCE: Final = 60
 CONTINUED: Final = "\n    "
 """A line break within a message: what follows it cannot be taken for a message of its own."""
 
-_IN_PYTHON: Final = "\\U{0:08x}-\\U{1:08x}"
-_UNSEEN: Final = re.compile("[" + "".join(_IN_PYTHON.format(*span) for span in UNSEEN) + "]")
+_UNSEEN: Final = re.compile("[" + "".join(rf"\U{first:08x}-\U{last:08x}" for first, last in UNSEEN) + "]")
 _DEL: Final = "\x7f"
 
 

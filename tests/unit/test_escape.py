@@ -12,7 +12,7 @@ import pytest
 from hostile import HOSTILE, raise_if_forged, raise_if_raw
 
 from checkers.finding import completed, printable, sentence
-from harness.escape import CONTINUED, LogFormatter, escape, in_sentence, shortened, to_json, visible
+from harness.escape import CONTINUED, UNSEEN, LogFormatter, escape, shortened, to_json, visible
 from harness.judge.check import dictionaries
 
 if TYPE_CHECKING:
@@ -33,6 +33,18 @@ BY_NAME = {
     "text": ("é 日本 😀 [red] %s {0} $1 'q' \"", "é 日本 😀 [red] %s {0} $1 'q' \""),
     "nothing": ("", ""),
 }
+IN_SENTENCE = {
+    b"\xff\x00a": r"\xff\x00\x61",
+    b"\0\1\xff": r"\x00\x01\xff",
+    b"\xed\xa0\x80": r"\xed\xa0\x80",
+    b"x" * 100: "x" * 60 + "…",
+    b"\xff" * 100: r"\xff" * 60 + "…",
+    b"\x1b" * 60: r"\x1b" * 60,
+    "é".encode() * 60: "é" * 60,
+    b"a\\b" * 30: r"a\\b" * 20 + "…",
+    "ü\U0001f600".encode() * 40: "ü\U0001f600" * 30 + "…",
+}
+"""Bytes that are no text, and what is cut, as `in_sentence` writes them."""
 
 
 @pytest.mark.parametrize(("value", "written"), BY_NAME.values(), ids=BY_NAME)
@@ -41,9 +53,8 @@ def test_a_value_is_escaped(value: str, written: str) -> None:
     assert escape(value.encode()) == written
 
 
-def test_values_in_a_sentence_of_spark(spark: SparkSession) -> None:
-    written = {value.encode(): shown for value, shown in BY_NAME.values()}
-    written |= {b"\xff\x00a": r"\xff\x00\x61", b"\xff" * 70: r"\xff" * 60 + "…"}
+def test_keys_in_a_sentence_of_spark(spark: SparkSession) -> None:
+    written = {value.encode(): shown for value, shown in BY_NAME.values()} | IN_SENTENCE
     rows = spark.createDataFrame(list(enumerate([*written, None])), "number int, key binary").orderBy("number")
     told = sentence("key {key}, {number}, {more}", key=printable("key"), more=printable("key", none="none"))
     assert [row["explanation"] for row in dictionaries(rows.select(told.alias("explanation")))] == [
@@ -52,11 +63,14 @@ def test_values_in_a_sentence_of_spark(spark: SparkSession) -> None:
     ]
 
 
-def test_a_text_in_a_sentence_of_spark(spark: SparkSession) -> None:
-    texts = [value for value, _ in BY_NAME.values()]
-    rows = spark.createDataFrame(list(enumerate(texts)), "number int, txn string").orderBy("number")
-    shown = dictionaries(rows.select(printable("txn").alias("explanation")))
-    assert [row["explanation"] for row in shown] == [written for _, written in BY_NAME.values()]
+def test_spark_hands_on_every_code_point(spark: SparkSession) -> None:
+    # Around every border of the table; surrogates are no text in Spark.
+    near = {code for span in UNSEEN for end in span for code in (end - 1, end, end + 1) if code >= 0}
+    texts = [chr(code) for code in sorted(near | {0x5C}) if not 0xD800 <= code <= 0xDFFF]
+    texts += [value for value, _ in BY_NAME.values()]
+    rows = spark.createDataFrame([(text,) for text in texts], "key string")
+    shown = dictionaries(rows.select("key", printable("key").alias("explanation")))
+    assert {row["key"]: row["explanation"] for row in shown} == {text: escape(text) for text in texts}
 
 
 def test_sentences_alone_are_completed() -> None:
@@ -64,12 +78,6 @@ def test_sentences_alone_are_completed() -> None:
     assert completed({"reason": told, "explanation": None, "key": told}) == {
         "reason": "K", "explanation": None, "key": told
     }  # fmt: skip
-
-
-def test_a_key_in_a_sentence_has_no_more_than_a_line() -> None:
-    keys = [b"\xff\x00a", b"\xed\xa0\x80", b"x" * 100, b"\xff" * 100, b"\x1b" * 60, "é".encode() * 60]
-    cut = ["x" * 60 + "…", r"\xff" * 60 + "…", r"\x1b" * 60, "é" * 60]
-    assert list(map(in_sentence, keys)) == [r"\xff\x00\x61", r"\xed\xa0\x80", *cut]
 
 
 def test_bytes_that_are_no_text_are_distinguished_from_characters() -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from checkers.consistency.txnindex_disagreement import compare
+from harness.judge.check import dictionaries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +38,7 @@ def differing(
         spark.createDataFrame([(*place, *epoch) for epoch in epochs], f"{PLACE}, leader_epoch int, start_offset long"),
         spark.createDataFrame(replicas, f"{PLACE}, log_start long, bound long"),
     )
-    return [row.asDict(recursive=True) for row in rows.collect()]
+    return dictionaries(rows)
 
 
 def test_the_longer_span_is_named_with_the_shorter_one(spark: SparkSession) -> None:
