@@ -22,11 +22,11 @@ from rich.console import Console
 from rich.table import Table
 from segments_data import TOPIC, Shape, write_replicas
 
-from harness.brokers.segments.batches import Batch, iter_entries, iter_records
+from harness.broker_files.segments.batches import Batch, iter_entries, iter_records
 from harness.host.java import find_java
 from harness.judge import background
 from harness.judge.archive import make_archive
-from harness.judge.compilation import compile_all
+from harness.spark.compilation import compile_all
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,7 +67,7 @@ def main(rounds: int) -> None:
                 files = [path for replica in replicas for path in replica.rglob("*.log")]
                 size_mb[what] = sum(path.stat().st_size for path in files) / 1e6
                 brokers = [f"--broker={broker}={replica}" for broker, replica in enumerate(replicas, 1)]
-                command = [sys.executable, "-m", "harness.cli", "audit", "disk", f"--topic={TOPIC}", *brokers]
+                command = [sys.executable, "-m", "harness.cli.main", "audit", "disk", f"--topic={TOPIC}", *brokers]
                 read_s = reading_s(replicas) if what == "small" else 0.0
                 took = timed(command, environment)
                 rows.setdefault(what, []).append((took.wall_s, took.wall_s - read_s, took.processors_s))

@@ -32,9 +32,9 @@ from rich.table import Table
 from segments_data import TOPIC, Shape, State, write_replicas
 
 from harness.audit.judge import assemble, judge_copies
-from harness.brokers.copies.copies import find_copies
-from harness.brokers.segments.batches import CONTROL
-from harness.brokers.segments.blocks import iter_blocks
+from harness.broker_files.copies.copies import find_copies
+from harness.broker_files.segments.batches import CONTROL
+from harness.broker_files.segments.blocks import iter_blocks
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
 from harness.judge.session import session_of
@@ -107,7 +107,7 @@ def command(data: Data, workers: int = 0) -> Took:
         *pinned,
         sys.executable,
         "-m",
-        "harness.cli",
+        "harness.cli.main",
         "audit",
         "disk",
         f"--topic={TOPIC}",

@@ -6,10 +6,10 @@
 Each round boots three brokers, takes one or two of them away under random traffic, brings each back, and then audits
 three times: ``live`` while the brokers run, ``disk`` with their whole log directories, and ``disk, no metadata log``
 without ``__cluster_metadata``. Which replicas are wrong is read from their files, without the checkers
-(`harness.soak.truth`), and held against what a consumer of each broker is served. A finding that does not say whether
-it is decided counts as an accusation. ``right by luck``: the accused broker missed a marker, and the next marker
-says the same, so what it serves is right. ``called clean`` and ``nothing wrong`` are partitions. Exits 1 where an
-accusation is wrong, or where the commands of a finding have a replica copied anew from one that is wrong where it is
+(`harness.soak.judge.truth`), and held against what a consumer of each broker is served. A finding that does not say
+whether it is decided counts as an accusation. ``right by luck``: the accused broker missed a marker, and the next
+marker says the same, so what it serves is right. ``called clean`` and ``nothing wrong`` are partitions. Exits 1 where
+an accusation is wrong, or where the commands of a finding have a replica copied anew from one that is wrong where it is
 right itself.
 """
 
@@ -28,19 +28,19 @@ from random_outages import BROKERS, Round, played
 from rich.console import Console
 from rich.table import Table
 
-from harness.audit.disk import context_of_copies
+from harness.audit.copies.disk import context_of_copies
 from harness.audit.judge import assemble, judge_copies
-from harness.brokers.copies.copies import find_copies
+from harness.broker_files.copies.copies import find_copies
 from harness.clients import ClientError
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, HarnessError
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
 from harness.judge.session import session_of
 from harness.run_folder.store import new_run_id
-from harness.soak.client_log import load_client_log
-from harness.soak.replica_log import final_state, read_replica
-from harness.soak.tally import Tally, tally
-from harness.soak.truth import compare
+from harness.soak.evidence.client_log import load_client_log
+from harness.soak.evidence.replica_log import final_state, read_replica
+from harness.soak.judge.tally import Tally, tally
+from harness.soak.judge.truth import compare
 from harness.spark.options import SparkOptions
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from served_states import Served
 
-    from harness.soak.replica_log import Replica, ReplicaLog
+    from harness.soak.evidence.replica_log import Replica, ReplicaLog
 
 LIVE, DISK, DISK_ALONE = "live", "disk", "disk, no metadata log"
 FILES = {LIVE: "live.json", DISK: "disk.json", DISK_ALONE: "disk-alone.json"}
@@ -59,7 +59,7 @@ AUDITED = {EXIT_CLEAN, EXIT_ANOMALY, EXIT_UNKNOWN}
 def audit_live(bootstrap: str) -> dict[str, Any]:
     """Run ``harness audit live`` and return its verdict. Raises `HarnessError`."""
     arguments = ["--bootstrap-server", bootstrap, "--topic", TOPICS, "--format", "json"]
-    command = [sys.executable, "-m", "harness.cli", "audit", "live", *arguments]
+    command = [sys.executable, "-m", "harness.cli.main", "audit", "live", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode not in AUDITED:
         raise HarnessError(f"harness audit live ended with {done.returncode}:\n{done.stderr}")

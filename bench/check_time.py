@@ -41,7 +41,7 @@ def main(run_dir: Path, rounds: int) -> None:
     make_archive(find_java(), wait_s=background.LIMIT_S)
     with tempfile.TemporaryDirectory() as empty:
         here = {**os.environ, background.SWITCH: "0"}
-        check = [sys.executable, "-m", "harness.cli", "check", str(run_dir)]
+        check = [sys.executable, "-m", "harness.cli.main", "check", str(run_dir)]
         commands = {
             PLAIN: ([sys.executable, "-c", PROGRAM], here),
             "check, class archive there": (check, here),

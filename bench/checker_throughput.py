@@ -24,8 +24,8 @@ from rich.console import Console
 from rich.table import Table
 from segments_data import Shape, write_replicas
 
-from harness.brokers.segments import arrow, batches
-from harness.brokers.segments.arrow import read_table
+from harness.broker_files.segments import arrow, batches
+from harness.broker_files.segments.arrow import read_table
 from harness.host.java import find_java
 from harness.targets import find_target
 from harness.targets.jars import jars_for

@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN
-from harness.plan.catalog import ALL, ALL_SCENARIOS, scenarios_for
+from harness.schedules.catalog import ALL, ALL_SCENARIOS, scenarios_for
 from harness.targets import find_target
 
 HEALTHY = "none"
@@ -49,7 +49,7 @@ def one_run(cell: Cell, anomaly: str, results: Path) -> dict[str, Any]:
     """Run once; return the log's line: cell, commit, verdict, payloads found, what else was, seconds."""
     started_s = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-m", "harness.cli", "run", "--target", cell.target, "--client", cell.client,
+        [sys.executable, "-m", "harness.cli.main", "run", "--target", cell.target, "--client", cell.client,
          "--runtime", "local", "--nemesis", cell.nemesis, "--anomaly", anomaly, "--results", str(results),
          "--format", "json"],
         capture_output=True, text=True, check=False,

@@ -22,17 +22,17 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from harness.explore.schedule_generator import Odds, draw
-from harness.explore.statistics import RunStatistics
-from harness.explore.sweep import check_runs, partitioned_session, rows_of
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
 from harness.judge.session import session_of
+from harness.model_checking.explore.schedule_generator import Odds, draw
+from harness.model_checking.explore.statistics import RunStatistics
+from harness.model_checking.explore.sweep import check_runs, partitioned_session, rows_of
+from harness.models.world.steps import play
+from harness.models.world.world import BEGIN_MS, DAY_MS
 from harness.run_folder.store import new_run_id
 from harness.spark.options import SparkOptions
 from harness.spark.spec import MANY_RUNS
-from models.steps import play
-from models.world import BEGIN_MS, DAY_MS
 
 ALONE = 300
 """Of how many runs the time of one by itself is taken."""

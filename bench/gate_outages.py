@@ -3,9 +3,9 @@
     python bench/gate_outages.py --target kafka-4.4 --outages 50 --minutes 6 --evidence DIR
 
 Each round boots three brokers with the gate, takes one or two of them away under random traffic (SIGKILL or SIGSTOP),
-brings each back, and holds every replica against what clients know (`harness.soak.truth`). Rounds that have a result in
-the folder are counted and not played again; no round begins once the minutes are over. The log directories of a round
-with a wrong replica are kept. Exits 1 where there is one.
+brings each back, and holds every replica against what clients know (`harness.soak.judge.truth`). Rounds that have a
+result in the folder are counted and not played again; no round begins once the minutes are over. The log directories of
+a round with a wrong replica are kept. Exits 1 where there is one.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from random_outages import Round, played
 from harness.clients import ClientError
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, HarnessError
 from harness.host.clock import RealClock
-from harness.soak.client_log import load_client_log
-from harness.soak.truth import compare
+from harness.soak.evidence.client_log import load_client_log
+from harness.soak.judge.truth import compare
 
 OUTAGE = ("kill ", "pause ")
 """How a step that takes a broker away begins."""

@@ -23,11 +23,11 @@ from urllib.request import urlopen
 
 import click
 
-from harness.brokers.protocol.admin import Admin
 from harness.errors import HarnessError
 from harness.host.clock import RealClock
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
+from harness.kafka_api.admin import Admin
 from harness.run_folder.guard_events import Kind
 from harness.run_folder.store import new_run_id
 from harness.runtimes.base import ClusterSpec, bootstrap_servers
@@ -125,7 +125,7 @@ def main(target: str, topics: int, rounds: int, interval_s: float, results: Path
                 admin.create_topics(new, {"cleanup.policy": "compact"})
             wait(lambda: isr_of(admin, names) == {frozenset(BROKERS)}, "every replica to be in sync")
             guard = subprocess.Popen(
-                [sys.executable, "-m", "harness.cli", "guard", "--bootstrap-server", bootstrap_servers(runtime),
+                [sys.executable, "-m", "harness.cli.main", "guard", "--bootstrap-server", bootstrap_servers(runtime),
                  "--interval", str(interval_s), "--port", "0", "--events", str(path), "--quiet"],
             )  # fmt: skip
             try:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from known_bugs_rig import COMPACTED, booted, target_of
 
-from harness.brokers.protocol.groups import commit_offsets, fetch_offsets
-from harness.brokers.protocol.wire import Connection
 from harness.errors import WaitTimeoutError
+from harness.kafka_api.groups import commit_offsets, fetch_offsets
+from harness.kafka_api.wire import Connection
 from harness.targets.applications import jars_of
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from known_bugs_rig import Bed
 
-    from harness.brokers.segments.batches import Record
+    from harness.broker_files.segments.batches import Record
 
 OFFSETS = ("__consumer_offsets", 0)
 SETTINGS = {

@@ -8,11 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.brokers.protocol.admin import Admin
-from harness.brokers.protocol.replica import CONSUMER_REPLICA_ID, DEBUG_REPLICA_ID, ReplicaState
-from harness.brokers.protocol.wire import Connection
-from harness.brokers.protocol.wire_reader import WireReader
-from harness.brokers.segments.batches import iter_records
+from harness.broker_files.segments.batches import iter_records
 from harness.clients import ClientSpec
 from harness.clients.java import virtual_machine
 from harness.errors import HarnessError, UsageError
@@ -20,6 +16,10 @@ from harness.host.clock import RealClock
 from harness.host.java import find_java
 from harness.host.network import create_network
 from harness.host.workspace import Workspace
+from harness.kafka_api.admin import Admin
+from harness.kafka_api.replica import CONSUMER_REPLICA_ID, DEBUG_REPLICA_ID, ReplicaState
+from harness.kafka_api.wire import Connection
+from harness.kafka_api.wire_reader import WireReader
 from harness.run_folder.store import new_run_id
 from harness.runtimes.base import ClusterSpec, bootstrap_servers, live_addresses
 from harness.runtimes.local import LocalRuntime
@@ -29,8 +29,8 @@ from harness.targets.jars import jars_for
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from harness.brokers.protocol.replica import TopicPartition
-    from harness.brokers.segments.batches import Record
+    from harness.broker_files.segments.batches import Record
+    from harness.kafka_api.replica import TopicPartition
     from harness.runtimes.abilities import Need
     from harness.targets import Target
 

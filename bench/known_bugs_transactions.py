@@ -8,8 +8,8 @@ from kafka.protocol.producer import InitProducerIdRequest
 from known_bugs_rig import booted
 from py4j.protocol import Py4JJavaError
 
-from harness.brokers.protocol.wire import Connection, error_name
 from harness.errors import HarnessError
+from harness.kafka_api.wire import Connection, error_name
 
 LAST_EPOCH = 32_766
 """The highest epoch that a producer is given; the next one has another producer id (TransactionMetadata)."""

@@ -5,9 +5,9 @@
     python bench/late_image.py --version 4.3+/tmp/patched/classes
 
 ``p puts K; 3's image is late; 2 leaves; p deletes K; 3 cleans; time passes; 3 cleans; 3's image is current; 3 leads; 2
-returns`` (`models.faults`), on real brokers: the firewall of broker 3 drops what the controller sends, and nothing
-else. So broker 3 stays in the ISR, and goes on by the ISR that it knew. Prints what K is on each replica at the end;
-exits 1 where broker 2 has a value. Needs root.
+returns`` (`harness.models.faults`), on real brokers: the firewall of broker 3 drops what the controller sends, and
+nothing else. So broker 3 stays in the ISR, and goes on by the ISR that it knew. Prints what K is on each replica at the
+end; exits 1 where broker 2 has a value. Needs root.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import click
 from known_bugs_rig import COMPACTED, booted
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN
-from harness.gate.build import build_agent
 from harness.host.java import find_java
+from harness.protect.gate.build import build_agent
 from harness.runtimes.abilities import Firewalls, Need, ability
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@
     python bench/lost_disk.py --version 4.4.0 --gate --restart
 
 ``p puts K; p deletes K; 3 cleans; time passes; 3 cleans; 2 loses its disk; 2 copies a batch; 2 restarts; 3 leads; 2
-returns`` (`models.faults`): broker 1, whose cleaner is late, leads while broker 2 copies the value. Broker 3 leads
-before the copy gets to the tombstone, which is gone there. Of the disk only the folder of the partition is lost. The
-gate begins the copy anew, unless the broker has restarted and forgotten where the copy began. Prints what K is on each
-replica at the end; exits 1 where broker 2 has a value.
+returns`` (`harness.models.faults`): broker 1, whose cleaner is late, leads while broker 2 copies the value. Broker 3
+leads before the copy gets to the tombstone, which is gone there. Of the disk only the folder of the partition is lost.
+The gate begins the copy anew, unless the broker has restarted and forgotten where the copy began. Prints what K is on
+each replica at the end; exits 1 where broker 2 has a value.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import click
 from known_bugs_rig import COMPACTED, booted
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN
-from harness.gate.build import build_agent
 from harness.host.java import find_java
+from harness.protect.gate.build import build_agent
 from nemesis import throttle
 
 if TYPE_CHECKING:

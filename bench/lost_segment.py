@@ -19,8 +19,8 @@ import click
 from known_bugs_rig import booted
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN
-from harness.gate.build import build_agent
 from harness.host.java import find_java
+from harness.protect.gate.build import build_agent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

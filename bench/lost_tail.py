@@ -5,7 +5,7 @@
     python bench/lost_tail.py --version 4.4.0 --gate --gate-options max-unsynced-ms=2000
 
 ``p puts K; p deletes K; 1 cleans; time passes; 1 cleans; 2 loses power, and its log from 1 on; 2 returns``
-(`models.faults`), on real brokers. Nobody cuts the power: broker 2 is killed, and its log is cut off before the
+(`harness.models.faults`), on real brokers. Nobody cuts the power: broker 2 is killed, and its log is cut off before the
 tombstone, as if the operating system had never written what follows. Prints what K is on each replica at the end; exits
 1 where broker 2 has a value.
 """
@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 import click
 from known_bugs_rig import COMPACTED, booted
 
-from harness.brokers.segments.batches import iter_batches
+from harness.broker_files.segments.batches import iter_batches
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN
-from harness.gate.build import build_agent
 from harness.host.java import find_java
+from harness.protect.gate.build import build_agent
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING
 from random_traffic import Traffic
 from served_states import read_served
 
-from harness.brokers.protocol.admin import Admin
-from harness.brokers.protocol.replica import ReplicaState
-from harness.brokers.protocol.wire import Connection
-from harness.brokers.protocol.wire_reader import WireReader
-from harness.brokers.segments.batches import iter_batches, iter_records, marker
+from harness.broker_files.segments.batches import iter_batches, iter_records, marker
 from harness.clients import ClientSpec, find_client
 from harness.errors import HarnessError, WaitTimeoutError
-from harness.gate.build import build_agent
 from harness.host.clock import RealClock
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
-from harness.plan.timers import FAST, FREEZE
+from harness.kafka_api.admin import Admin
+from harness.kafka_api.replica import ReplicaState
+from harness.kafka_api.wire import Connection
+from harness.kafka_api.wire_reader import WireReader
+from harness.protect.gate.build import build_agent
 from harness.run_folder.store import new_run_id
 from harness.runtimes.base import ClusterSpec, bootstrap_servers, live_addresses, live_brokers
 from harness.runtimes.local import LocalRuntime
+from harness.schedules.timers import FAST, FREEZE
 from harness.targets import find_target
 from harness.targets.jars import jars_for
 
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
     from served_states import Served
 
-    from harness.brokers.protocol.replica import TopicPartition
-    from harness.brokers.segments.batches import Batch
-    from harness.soak.replica_log import Replica
+    from harness.broker_files.segments.batches import Batch
+    from harness.kafka_api.replica import TopicPartition
+    from harness.soak.evidence.replica_log import Replica
 
 BROKERS = (1, 2, 3)
 TOPIC_COUNT = 4

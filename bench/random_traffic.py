@@ -15,14 +15,14 @@ from confluent_kafka import KafkaException
 from harness.clients import ClientError
 from harness.clients.librdkafka import LibrdkafkaProducer
 from harness.run_folder.history import HEADER_OP
-from harness.soak.client_log import ABORTED, COMMITTED, ClientLog, Transaction, WrittenRecord
+from harness.soak.evidence.client_log import ABORTED, COMMITTED, ClientLog, Transaction, WrittenRecord
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Sequence
 
-    from harness.brokers.protocol.replica import TopicPartition
     from harness.clients import LibraryProducer, MakeProducer
+    from harness.kafka_api.replica import TopicPartition
 
 RESTARTED = "restarted"
 """How a transaction may end, too: its client dies, and its next start aborts what was open (KIP-98)."""

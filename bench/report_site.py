@@ -54,7 +54,7 @@ def main(run: Path, runs: int) -> None:
             shutil.copyfile(folder / REPORT, top / "copies" / folder.name / REPORT)
         copied_s = time.monotonic() - started_s
         started_s = time.monotonic()
-        command = [sys.executable, "-m", "harness.cli", "report", "--results", str(top / "results")]
+        command = [sys.executable, "-m", "harness.cli.main", "report", "--results", str(top / "results")]
         subprocess.run([*command, "--out", str(top / "site")], check=True)
         took_s = time.monotonic() - started_s
         print(f"{runs} runs: {took_s:.1f} s, {took_s / copied_s:.1f} times as long as copying their pages")

@@ -24,12 +24,12 @@ import numpy as np
 from crc32c import crc32c
 from numba import boolean, int64
 
-from harness.brokers.segments.batches import CRC_FROM, DELETE_HORIZON, HEADER, LOG_OVERHEAD, MAGIC, TRANSACTIONAL
-from harness.brokers.segments.encode import encode_batch
-from harness.brokers.segments.jit import BYTES, compiled
-from harness.brokers.segments.markers import ABORT, COMMIT, marker_record
-from harness.brokers.segments.producer_snapshot import ProducerEntry, encode_producer_snapshot
-from harness.brokers.segments.txnindex import AbortedTxn, encode_txnindex
+from harness.broker_files.segments.batches import CRC_FROM, DELETE_HORIZON, HEADER, LOG_OVERHEAD, MAGIC, TRANSACTIONAL
+from harness.broker_files.segments.encode import encode_batch
+from harness.broker_files.segments.jit import BYTES, compiled
+from harness.broker_files.segments.markers import ABORT, COMMIT, marker_record
+from harness.broker_files.side_files.producer_snapshot import ProducerEntry, encode_producer_snapshot
+from harness.broker_files.side_files.txnindex import AbortedTxn, encode_txnindex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

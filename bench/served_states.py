@@ -1,4 +1,4 @@
-"""What a read_committed consumer that asks one broker ends with: the check on `harness.soak.truth`, which reads files.
+"""What a read_committed consumer that asks one broker ends with: the check on `judge.truth`, which reads files.
 
 The consumer's rules are those of ``CompletedFetch``: an answer's aborted transactions count from their first offsets
 on, each until an ABORT marker of its producer, and for this answer alone.
@@ -10,17 +10,17 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from harness.brokers.protocol.replica import fetch
-from harness.brokers.protocol.wire import Connection
-from harness.brokers.segments.batches import iter_batches, iter_records, marker, until_cut
+from harness.broker_files.segments.batches import iter_batches, iter_records, marker, until_cut
 from harness.errors import HarnessError
+from harness.kafka_api.replica import fetch
+from harness.kafka_api.wire import Connection
 from harness.run_folder.history import HEADER_OP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from harness.brokers.protocol.replica import ReplicaState, TopicPartition
-    from harness.brokers.protocol.wire import Address
+    from harness.kafka_api.replica import ReplicaState, TopicPartition
+    from harness.kafka_api.wire import Address
 
 SOURCE = "a Fetch answer"
 

@@ -26,15 +26,15 @@ from peak import Peak
 from rich.console import Console
 from rich.table import Table
 
-from harness.brokers.protocol.admin import Admin
 from harness.errors import EXIT_ANOMALY, HarnessError
 from harness.host.clock import RealClock
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
-from harness.plan.timers import FAST
+from harness.kafka_api.admin import Admin
 from harness.run_folder.store import new_run_id
 from harness.runtimes.base import ClusterSpec, live_addresses
 from harness.runtimes.local import LocalRuntime
+from harness.schedules.timers import FAST
 from harness.targets import find_target
 from harness.targets.jars import jars_for
 
@@ -100,7 +100,7 @@ def run_s(target: str, row: Row) -> tuple[float, float]:
         command = ["run", "--runtime", row.runtime, *chosen, "--results", results]
         started_s = time.monotonic()
         process = subprocess.Popen(
-            [sys.executable, "-m", "harness.cli", *command],
+            [sys.executable, "-m", "harness.cli.main", *command],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -4,9 +4,9 @@
     python bench/unclean_election.py --version 4.4.0 --gate
     python bench/unclean_election.py --version 4.4.0 --gate --gate-options hold=markers
 
-``p puts K; 2 leaves; p puts K; 1 cleans; 2 leads uncleanly; 1 returns`` (`models.faults`): broker 1 removes the first
-value because of the second one, which broker 2 never gets. Broker 2 leads, and broker 1 truncates its log: the second
-value goes, too. Prints the values of K on each replica at the end; exits 1 where they differ.
+``p puts K; 2 leaves; p puts K; 1 cleans; 2 leads uncleanly; 1 returns`` (`harness.models.faults`): broker 1 removes the
+first value because of the second one, which broker 2 never gets. Broker 2 leads, and broker 1 truncates its log: the
+second value goes, too. Prints the values of K on each replica at the end; exits 1 where they differ.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import click
 from known_bugs_rig import COMPACTED, booted
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN
-from harness.gate.build import build_agent
 from harness.host.java import find_java
+from harness.protect.gate.build import build_agent
 
 if TYPE_CHECKING:
     from known_bugs_rig import Bed

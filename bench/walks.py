@@ -1,8 +1,9 @@
 """States per second and core of the walks of `harness explore`, by case, beside the same walk state by state.
 
-Each case is walked whole in this process, one after another, first by `models.fast_walk` and then, for cases of at most
-so many states, by `models.exhaustive.explore`. Seconds are of the processor. The spaces are walked without symmetry, so
-that both visit the same states; the column `symmetric` has how many states `harness explore` visits.
+Each case is walked whole in this process, one after another, first by `harness.models.walk.fast_walk` and then, for
+cases of at most so many states, by `harness.models.walk.exhaustive.explore`. Seconds are of the processor. The spaces
+are walked without symmetry, so that both visit the same states; the column `symmetric` has how many states `harness
+explore` visits.
 
     python bench/walks.py --with coordinated --most-slowly 100000
 """
@@ -19,10 +20,10 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from harness.explore.cases import PROPOSALS, Case, cases
+from harness.model_checking.explore.cases import PROPOSALS, Case, cases
+from harness.models.walk.exhaustive import Explored, explore
+from harness.models.walk.fast_walk import fast_walk
 from harness.targets import SIM_KAFKA
-from models.exhaustive import Explored, explore
-from models.fast_walk import fast_walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,16 +9,17 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.command_line.config_file import SETTINGS
-from harness.command_line.lists import VARIABLES
-from harness.explore.cases import PROPOSALS
+from harness.cli.config_file import SETTINGS
+from harness.cli.lists import VARIABLES
 from harness.judge.verdict import EXIT_CODES
-from harness.plan import catalog
+from harness.model_checking.explore.cases import PROPOSALS
+from harness.models.cloud_topics import rules as cloud_topics
+from harness.models.faults import rules as faults
+from harness.models.log import redpanda
+from harness.models.world import coordination
 from harness.runtimes.abilities import Need
+from harness.schedules import catalog
 from harness.targets import TARGETS
-from models import coordination, redpanda
-from models.cloud_topics import rules as cloud_topics
-from models.faults import rules as faults
 from nemesis import NEMESES
 
 if TYPE_CHECKING:

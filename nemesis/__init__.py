@@ -1,6 +1,6 @@
 """Faults: one a file, each of which ends with its `Nemesis`.
 
-A fault says what happens to which brokers or links; `harness.run` decides when, and `harness.runtimes` carries it out.
+A fault says what happens to which brokers or links; `harness.play` decides when, and `harness.runtimes` carries it out.
 A module of this package that has a ``NEMESIS`` is in the table.
 """
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from nemesis import topology
 
 if TYPE_CHECKING:
-    from harness.plan.placement import Placement
+    from harness.schedules.placement import Placement
 
 FEWEST = 5
 

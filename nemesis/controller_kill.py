@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from nemesis.fault import Nemesis, kill, nothing, start
 
 if TYPE_CHECKING:
-    from harness.plan.placement import Placement
+    from harness.schedules.placement import Placement
     from nemesis.fault import NemesisContext
 
 QUORUM = 3

@@ -10,9 +10,9 @@ from harness.runtimes.abilities import Need, ability
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from harness.brokers.protocol.replica import TopicPartition
     from harness.cluster.cluster import Cluster
-    from harness.plan.placement import Placement
+    from harness.kafka_api.replica import TopicPartition
+    from harness.schedules.placement import Placement
     from nemesis import topology
 
 Ability = TypeVar("Ability")

@@ -4,7 +4,7 @@ Kafka leaves syncing to the operating system and relies on the other replicas: t
 synced only when it rolls (``log.flush.interval.messages`` and ``log.flush.interval.ms`` have no limit by default). The
 payload has to survive on the broker, as a replica without it has nothing to be wrong about; so all that is written
 before the fault is synced, and more is written then, whose end is not. The broker gets it again from the leader. What
-is cut, and how, is in `harness.power.cut`.
+is cut, and how, is in `harness.runtimes.power.cut`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from harness.runtimes.abilities import Need, PowerSupplies
 from nemesis.fault import Nemesis, each, nothing, start
 
 if TYPE_CHECKING:
-    from harness.brokers.protocol.replica import TopicPartition
+    from harness.kafka_api.replica import TopicPartition
     from nemesis.fault import NemesisContext
 
 FLUSH_MESSAGES: Final = "flush.messages"

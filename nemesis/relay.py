@@ -15,7 +15,7 @@ from nemesis import throttle
 from nemesis.fault import Nemesis, start
 
 if TYPE_CHECKING:
-    from harness.plan.placement import Placement
+    from harness.schedules.placement import Placement
     from nemesis.fault import NemesisContext
 
 

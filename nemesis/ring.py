@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from nemesis import topology
 
 if TYPE_CHECKING:
-    from harness.plan.placement import Placement
+    from harness.schedules.placement import Placement
 
 FEWEST, STAYING = 5, 3
 

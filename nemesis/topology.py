@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import networkx as nx
 
-    from harness.plan.placement import Placement
+    from harness.schedules.placement import Placement
     from nemesis.fault import NemesisContext
 
     Graph: TypeAlias = nx.DiGraph[int]

@@ -11,15 +11,15 @@ import random
 from typing import TYPE_CHECKING
 
 from harness.clients.recorded import Producer
-from harness.plan.scenario import Phase
+from harness.schedules.scenario import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.brokers.protocol.replica import TopicPartition
     from harness.clients import MakeProducer
-    from harness.plan.timers import Timers
+    from harness.kafka_api.replica import TopicPartition
     from harness.run_folder.history import History
+    from harness.schedules.timers import Timers
 
 PART = "ballast"
 RECORD_BYTES = 16_384

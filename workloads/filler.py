@@ -20,11 +20,11 @@ from harness.errors import HarnessError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from harness.brokers.protocol.replica import TopicPartition
     from harness.clients import MakeProducer
     from harness.host.clock import Clock, Routine
-    from harness.plan.scenario import Phase
+    from harness.kafka_api.replica import TopicPartition
     from harness.run_folder.history import History
+    from harness.schedules.scenario import Phase
 
 PART = "filler"
 TRANSACTIONAL_PROCESSES = 2

@@ -15,20 +15,20 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from harness.brokers.protocol.coordinators import NO_COORDINATOR_YET
-from harness.brokers.protocol.groups import CommittedOffsets, fetch_offsets
-from harness.brokers.protocol.wire import Connection
 from harness.errors import HarnessError, WaitTimeoutError
-from harness.plan.groups import INPUT_PARTITIONS
+from harness.kafka_api.coordinators import NO_COORDINATOR_YET
+from harness.kafka_api.groups import CommittedOffsets, fetch_offsets
+from harness.kafka_api.wire import Connection
 from harness.run_folder.history import CONSUME, FETCH_OFFSETS
+from harness.schedules.groups import INPUT_PARTITIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from harness.brokers.protocol.replica import TopicPartition
-    from harness.brokers.protocol.wire import Address
     from harness.clients import GroupConsumer, LibraryGroups
     from harness.host.clock import Clock
+    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.wire import Address
     from harness.run_folder.history import History
 
 PART: Final = "reader"

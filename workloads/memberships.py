@@ -17,13 +17,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from harness.clients import ClientError
-from harness.plan.groups import CONSUMER
+from harness.schedules.groups import CONSUMER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from harness.brokers.protocol.replica import TopicPartition
     from harness.clients import Answered, GroupConsumer, LibraryGroups
+    from harness.kafka_api.replica import TopicPartition
     from workloads.group_consumers import Group
     from workloads.offsets import Coordinators
 

@@ -10,20 +10,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from harness.brokers.segments.batches import iter_records
-from harness.brokers.segments.offset_key import OffsetKey, decode_offset_key, encode_offset_key
+from harness.broker_files.internal_topics.offset_key import OffsetKey, decode_offset_key, encode_offset_key
+from harness.broker_files.segments.batches import iter_records
 from harness.clients import OPERATION_TIMEOUT_S, ClientError
-from harness.plan.groups import input_topic
-from harness.plan.scenario import Deletion
+from harness.schedules.groups import input_topic
+from harness.schedules.scenario import Deletion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from harness import clients
-    from harness.brokers.protocol.replica import TopicPartition
-    from harness.brokers.segments.batches import Batch
+    from harness.broker_files.segments.batches import Batch
     from harness.clients import Answered, LibraryGroups
     from harness.host.clock import Clock
+    from harness.kafka_api.replica import TopicPartition
 
 SOURCE: Final = "the coordinator's log"
 

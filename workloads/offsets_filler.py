@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from harness.brokers.protocol.groups import commit_offsets
-from harness.brokers.protocol.wire import Connection
-from harness.plan.groups import group_in
+from harness.kafka_api.groups import commit_offsets
+from harness.kafka_api.wire import Connection
+from harness.schedules.groups import group_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from harness.brokers.protocol.replica import TopicPartition
-    from harness.brokers.protocol.wire import Address
     from harness.host.clock import Clock, Routine
-    from harness.plan.scenario import Phase
-    from harness.plan.timers import Timers
+    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.wire import Address
+    from harness.schedules.scenario import Phase
+    from harness.schedules.timers import Timers
 
 FILLER_GROUPS: Final = 4
 """Of each partition and phase."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from harness.clients.recorded import Producer
-from harness.plan.scenario import Action, Critical, Phase, Scenario, Step
+from harness.schedules.scenario import Action, Critical, Phase, Scenario, Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from harness.brokers.protocol.replica import TopicPartition
     from harness.clients import MakeProducer
     from harness.cluster.observe import Observer
+    from harness.kafka_api.replica import TopicPartition
     from harness.run_folder.history import History
 
 PART = "payload"

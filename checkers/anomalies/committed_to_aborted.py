@@ -27,7 +27,7 @@ from pyspark.sql import functions as f
 from checkers.evidence.tables import REPLICA
 from checkers.finding import LATENT, VISIBLE, Finder, findings, printable, sentence
 from checkers.replay.batch_outcomes import ABORTED, COMMITTED, with_first_marker
-from harness.plan.catalog import Anomaly
+from harness.schedules.catalog import Anomaly
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -19,7 +19,7 @@ from pyspark.sql import functions as f
 from checkers.evidence.tables import REPLICA, colocated
 from checkers.finding import LATENT, UNEXPLAINED_DIVERGENCE, Finder, findings, printable, sentence
 from checkers.replay.batch_outcomes import COMMITTED, OPEN, with_first_marker
-from harness.plan.catalog import Anomaly
+from harness.schedules.catalog import Anomaly
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

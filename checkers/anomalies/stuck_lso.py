@@ -29,8 +29,8 @@ from pyspark.sql import functions as f
 from checkers.evidence.tables import PARTITION, REPLICA, checkpointed, colocated
 from checkers.finding import VISIBLE, Finder, findings, printable, sentence
 from checkers.replay.batch_outcomes import OPEN, with_first_marker
-from harness.brokers.segments.markers import MARKERS
-from harness.plan.catalog import Anomaly
+from harness.broker_files.segments.markers import MARKERS
+from harness.schedules.catalog import Anomaly
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

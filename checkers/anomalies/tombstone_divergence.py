@@ -27,7 +27,7 @@ from pyspark.sql import functions as f
 from checkers.evidence.tables import PARTITION, REPLICA, colocated
 from checkers.finding import VISIBLE, Finder, findings, printable, sentence, visible_before_stable_end
 from checkers.replay.batch_outcomes import COMMITTED
-from harness.plan.catalog import Anomaly
+from harness.schedules.catalog import Anomaly
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

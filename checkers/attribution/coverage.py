@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from harness.brokers.segments.metadata_log import PartitionHistory, PartitionState
+    from harness.broker_files.metadata_log.history import PartitionHistory, PartitionState
 
 NO_LEADER = -1
 _RESERVED = "A" * 20

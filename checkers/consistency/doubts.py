@@ -53,7 +53,7 @@ def check(judged: Judged) -> DataFrame:
 def _batches_differ(judged: Judged) -> DataFrame:
     """Return the replicas whose served or last observed batches differ from the stored ones.
 
-    Compares their number and digest, as `harness.brokers.segments.batches.batch_digest` defines it.
+    Compares their number and digest, as `harness.broker_files.segments.batches.batch_digest` defines it.
     """
     share = digest_share()
     judged_by, fetched = f.col("judged"), f.col("source") == FETCH

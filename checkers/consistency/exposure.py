@@ -13,9 +13,9 @@ from pyspark.sql import functions as f
 
 from checkers.evidence.parse import FETCH
 from checkers.evidence.tables import PARTITION, REPLICA, colocated, digest_share
-from harness.brokers.segments.markers import MARKERS
-from harness.plan.scenario import Critical, Phase
+from harness.broker_files.segments.markers import MARKERS
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
+from harness.schedules.scenario import Critical, Phase
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -75,7 +75,7 @@ def check(judged: Judged) -> DataFrame:
     horizon, which a batch within the cleaned range that is younger than the horizon proves. same_directory: the log
     directory's id did not change. led: the broker led the partition at both snapshots, in one leader epoch, so that all
     that was copied between them came from it. was_served: the log was read over the wire at the end; served_digest:
-    equal for equal logs (`harness.brokers.segments.batches.batch_digest`).
+    equal for equal logs (`harness.broker_files.segments.batches.batch_digest`).
     """
     evidence = judged.evidence
     held = _held(evidence)

@@ -5,7 +5,7 @@ below the bound, against each other. The longer span may include a marker that i
 has removed the records that would show this. Or the replica with the longer span is right, and the other replica copied
 a log from which compaction had removed the transaction's first batches. The logs do not distinguish these cases, so
 there is no finding, but ``clean`` is forbidden. A replica that received every record may decide
-(`harness.audit.attribution.attribute_spans`).
+(`harness.audit.explain.attribution.attribute_spans`).
 
 Does not verify: spans that only one replica has, as compaction removes the index entry with the marker.
 

@@ -21,19 +21,19 @@ from checkers.evidence.parse import (
     read_log_checkpoint,
 )
 from checkers.evidence.schemas import COORDINATORS, EPOCHS, PRODUCERS
-from harness.brokers.segments.batches import CorruptLogError, iter_batches, iter_records
-from harness.brokers.segments.checkpoints import read_leader_epochs
-from harness.brokers.segments.folder import end_of_segment, live_segments
-from harness.brokers.segments.producer_snapshot import read_producer_snapshot
-from harness.brokers.segments.transaction_state import transaction_state
+from harness.broker_files.internal_topics.transaction_state import transaction_state
+from harness.broker_files.segments.batches import CorruptLogError, iter_batches, iter_records
+from harness.broker_files.segments.folder import end_of_segment, live_segments
+from harness.broker_files.side_files.checkpoints import read_leader_epochs
+from harness.broker_files.side_files.producer_snapshot import read_producer_snapshot
 from harness.run_folder.store import AFTER_REJOIN, COORDINATOR, STATE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from harness.brokers.copies.copies import Copies, ReplicaCopy
-    from harness.brokers.segments.tombstones import Tombstones
+    from harness.broker_files.copies.copies import Copies, ReplicaCopy
+    from harness.broker_files.segments.tombstones import Tombstones
 
 SPOOL_FIELDS = ("read_from", "read_to", "settled", "until")
 TRANSACTIONS = "transactions"

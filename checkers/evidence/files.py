@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from checkers.evidence.tables import Place
-    from harness.brokers.copies.copies import Copies
-    from harness.brokers.segments.tombstones import Tombstones
+    from harness.broker_files.copies.copies import Copies
+    from harness.broker_files.segments.tombstones import Tombstones
 
 _BOUNDS = ("log_start", "bound", "shortest", "log_end")
 NO_BOUNDS: Final = dict.fromkeys(_BOUNDS[1:], 2**63 - 1)

@@ -13,10 +13,10 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from checkers.evidence.schemas import ABORTS, ENTRIES, HISTORY, OBSERVATIONS, SETTINGS, STATES
-from harness.brokers.segments.batches import Batch, CorruptLogError, Record, iter_entries, iter_records, marker
-from harness.brokers.segments.checkpoints import read_checkpoint
-from harness.brokers.segments.tombstones import BY_NULL, is_tombstone
-from harness.brokers.segments.txnindex import iter_txnindex
+from harness.broker_files.segments.batches import Batch, CorruptLogError, Record, iter_entries, iter_records, marker
+from harness.broker_files.segments.tombstones import BY_NULL, is_tombstone
+from harness.broker_files.side_files.checkpoints import read_checkpoint
+from harness.broker_files.side_files.txnindex import iter_txnindex
 from harness.run_folder import store
 from harness.run_folder.history import HEADER_TXN, key_of
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import types as t
 
-    from harness.brokers.segments.tombstones import Tombstones
+    from harness.broker_files.segments.tombstones import Tombstones
     from harness.run_folder.store import RunFolder
 
 DISK, FETCH = "disk", "fetch"

@@ -12,7 +12,7 @@ from pyspark.sql import functions as f
 from checkers.evidence.copies import SIDE_READERS_OF_COPIES, entries_of_copies
 from checkers.evidence.parse import READERS, Reader, read
 from checkers.evidence.schemas import SCHEMAS
-from harness.brokers.segments.batches import DIGEST_MODULUS
+from harness.broker_files.segments.batches import DIGEST_MODULUS
 from harness.errors import UsageError
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
 from harness.spark.threads import threads
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, Row, SparkSession
     from pyspark.sql.types import StructType
 
-    from harness.brokers.copies.copies import Copies
+    from harness.broker_files.copies.copies import Copies
     from harness.run_folder.store import RunFolder
 
 PARTITION = ["topic", "partition", "run"]
@@ -143,7 +143,7 @@ def empty(no_rows: DataFrame, schema: StructType) -> DataFrame:
 
 
 def digest_share() -> Column:
-    """Return one batch's share of its log's digest, by `harness.brokers.segments.batches.batch_digest`."""
+    """Return one batch's share of its log's digest, by `harness.broker_files.segments.batches.batch_digest`."""
     return f.col("crc") * (f.pmod(f.col("base_offset"), f.lit(DIGEST_MODULUS)) + 1)
 
 

@@ -7,9 +7,9 @@ Verifies:
   which compares each record's offset with the acknowledged one, this is the order on every replica.
 
 Does not verify, as it is verified already: the order inside a log as it is stored or served. The reader
-(`harness.brokers.segments.batches`) rejects a batch or record whose offset does not rise as a damaged folder: a log out
-of order and a damaged copy look the same. Nor the segments of one folder against each other: a broker may have been
-replacing them while the folder was copied. Records that were produced at the same time may be in either order.
+(`harness.broker_files.segments.batches`) rejects a batch or record whose offset does not rise as a damaged folder: a
+log out of order and a damaged copy look the same. Nor the segments of one folder against each other: a broker may have
+been replacing them while the folder was copied. Records that were produced at the same time may be in either order.
 
 Source: Kafka's documentation, "What guarantees does log compaction provide?", 2 (messages are never re-ordered).
 """

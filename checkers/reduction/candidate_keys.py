@@ -23,9 +23,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from checkers.evidence.schemas import INT, LONG, TEXT, table
 from checkers.evidence.tables import PARTITION, PLACE
 from checkers.replay.batch_outcomes import ABORTED, OPEN
-from harness.brokers.segments.batches import CONTROL, TRANSACTIONAL, until_cut
-from harness.brokers.segments.blocks import iter_blocks, key_hashes, unpack
-from harness.brokers.segments.tombstones import are_tombstones
+from harness.broker_files.segments.batches import CONTROL, TRANSACTIONAL, until_cut
+from harness.broker_files.segments.blocks import iter_blocks, key_hashes, unpack
+from harness.broker_files.segments.tombstones import are_tombstones
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from checkers.evidence.files import SegmentFile
     from checkers.evidence.tables import Place
-    from harness.brokers.segments.blocks import Block, Unpacked
+    from harness.broker_files.segments.blocks import Block, Unpacked
 
 TOMBSTONE, NOT_COMMITTED, IS_OPEN, LATER, MISJUDGED = 1, 2, 4, 8, 16
 """Flags of a record: a tombstone; believed aborted or open; open; at or beyond the bound; of a misjudged batch."""

@@ -24,7 +24,7 @@ from checkers.evidence.schemas import FLAG, INT, LONG, TEXT, table
 from checkers.evidence.tables import PARTITION, PLACE
 from checkers.reduction.scan import BEFORE
 from checkers.replay.batch_outcomes import ABORTED, COMMITTED
-from harness.brokers.segments.batches import CorruptLogError
+from harness.broker_files.segments.batches import CorruptLogError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from checkers.evidence.tables import Place
-    from harness.brokers.copies.copies import Copies
+    from harness.broker_files.copies.copies import Copies
 
     Longs = npt.NDArray[np.int64]
     Flags = npt.NDArray[np.bool_]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from checkers.evidence.files import SegmentFile
     from checkers.evidence.tables import Place
-    from harness.brokers.copies.copies import Copies
+    from harness.broker_files.copies.copies import Copies
 
 Facts: TypeAlias = "dict[tuple[str, str, int, int], dict[str, int | None]]"
 """The offsets beside each log (`copies.replica_facts`), by `REPLICA_PLACE`."""

@@ -12,8 +12,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from checkers.evidence.parse import DISK, batch_rows
 from checkers.evidence.schemas import ENTRIES
 from checkers.evidence.tables import REPLICA
-from harness.brokers.segments.batches import until_cut
-from harness.brokers.segments.blocks import iter_blocks
+from harness.broker_files.segments.batches import until_cut
+from harness.broker_files.segments.blocks import iter_blocks
 from harness.run_folder.store import AFTER_REJOIN
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from checkers.evidence.files import SegmentFile
-    from harness.brokers.segments.blocks import Block
-    from harness.brokers.segments.tombstones import Tombstones
+    from harness.broker_files.segments.blocks import Block
+    from harness.broker_files.segments.tombstones import Tombstones
 
 _HEAD = 7
 """The number of columns of `ENTRIES` that follow from the path of a file."""

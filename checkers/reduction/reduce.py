@@ -40,7 +40,7 @@ from checkers.reduction.read_records import read_records
 from checkers.reduction.scan import scan
 from checkers.replay.truth import bounded
 from checkers.replay.unreplicated_tails import side_files_before
-from harness.brokers.segments.batches import CorruptLogError
+from harness.broker_files.segments.batches import CorruptLogError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from checkers.evidence.files import SegmentFile
     from checkers.evidence.tables import Evidence, Place
     from checkers.reduction.fast_path import Facts
-    from harness.brokers.copies.copies import Copies
+    from harness.broker_files.copies.copies import Copies
 
 Rows = list[dict[str, Any]]
 Cuts = dict[tuple[Any, ...], int]

@@ -15,9 +15,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from checkers.evidence.files import shares
 from checkers.evidence.schemas import FLAG, INT, LONG, TEXT, table
-from harness.brokers.segments.batches import CONTROL, TRANSACTIONAL, CorruptLogError
-from harness.brokers.segments.blocks import iter_blocks
-from harness.brokers.segments.columns import MARKER_NAMES
+from harness.broker_files.segments.batches import CONTROL, TRANSACTIONAL, CorruptLogError
+from harness.broker_files.segments.blocks import iter_blocks
+from harness.broker_files.segments.columns import MARKER_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from checkers.evidence.files import SegmentFile
-    from harness.brokers.segments.columns import Batches
+    from harness.broker_files.segments.columns import Batches
 
     Flags = npt.NDArray[np.bool_]
 

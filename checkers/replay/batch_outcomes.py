@@ -16,7 +16,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, colocated
-from harness.brokers.segments.markers import ABORT, COMMIT, MARKERS
+from harness.broker_files.segments.markers import ABORT, COMMIT, MARKERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,8 +15,8 @@ from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, checkpointed, colocated
 from checkers.replay.batch_outcomes import ABORTED, COMMITTED, outcome_of, with_first_marker
-from harness.brokers.segments.markers import MARKERS
-from harness.brokers.segments.tombstones import DATA
+from harness.broker_files.segments.markers import MARKERS
+from harness.broker_files.segments.tombstones import DATA
 from harness.run_folder.store import AFTER_REJOIN
 
 if TYPE_CHECKING:

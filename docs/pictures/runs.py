@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from harness.plan.catalog import SCENARIOS
-from harness.report.story import read_story
-from harness.report.timeline import timeline
+from harness.report.pictures.story import read_story
+from harness.report.pictures.timeline import timeline
 from harness.run_folder.store import RunFolder
+from harness.schedules.catalog import SCENARIOS
 
 STYLE: Final = "<style>svg{color:#1b1f24}@media(prefers-color-scheme:dark){svg{color:#e6edf3}}</style>"
 """Text has the colour of the page in a report; a picture of a page has to choose one."""

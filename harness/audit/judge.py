@@ -13,11 +13,11 @@ from checkers.evidence.tables import REPLICA, load_copies
 from checkers.reduction.reduce import Reduced, reduce_copies
 from checkers.replay.judged import judge
 from checkers.replay.unreplicated_tails import without_unreplicated_tails
-from harness.audit.advice import ANY_BROKER, with_advice
-from harness.audit.attribution import Disputes, attribute, attribute_spans
-from harness.audit.coordination import Leaders, with_coordinators
-from harness.audit.knowledge import Knowledge, by_place, place_of
-from harness.audit.served_records import read_values, values_of, with_states
+from harness.audit.explain.advice import ANY_BROKER, with_advice
+from harness.audit.explain.attribution import Disputes, attribute, attribute_spans
+from harness.audit.explain.knowledge import Knowledge, by_place, place_of
+from harness.audit.explain.served_records import read_values, values_of, with_states
+from harness.audit.live.coordination import Leaders, with_coordinators
 from harness.judge.check import THREADS, dictionaries, each, plan
 from harness.judge.verdict import decide, finding_line, overall
 from harness.spark.threads import threads
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from checkers.evidence.tables import Evidence
     from checkers.replay.judged import Judged
-    from harness.brokers.copies.copies import Copies
+    from harness.broker_files.copies.copies import Copies
 
 Rows = list[dict[str, Any]]
 

@@ -1,7 +1,7 @@
 """The client libraries that workloads write with, one file each, in one table; and the reader at the end.
 
 A client records every operation in the history. What is written is in `workloads`; requests that no client library
-has are in `harness.brokers.protocol`.
+has are in `harness.kafka_api`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from harness.brokers.protocol.replica import TopicPartition
-    from harness.brokers.protocol.security import Security
     from harness.host.java import Java
+    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.security import Security
 
 OPERATION_TIMEOUT_S = 20.0
 TRANSACTION_TIMEOUT_MS = 300_000

@@ -10,13 +10,13 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from harness.clients import NO_OFFSET, OPERATION_TIMEOUT_S, TRANSACTION_TIMEOUT_MS, ClientError, Library
 from harness.host.leftovers import process_marker
-from harness.plan.groups import CLASSIC
+from harness.schedules.groups import CLASSIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from harness.brokers.protocol.replica import TopicPartition
     from harness.clients import Answered, ClientSpec
+    from harness.kafka_api.replica import TopicPartition
 
 JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 STOP_TIMEOUT_S = 10.0

@@ -12,14 +12,14 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from harness.clients import NO_OFFSET, OPERATION_TIMEOUT_S, TRANSACTION_TIMEOUT_MS, ClientError, Library
-from harness.plan.groups import CLASSIC
+from harness.schedules.groups import CLASSIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from harness.brokers.protocol.replica import TopicPartition
     from harness.clients import Answered, ClientSpec
+    from harness.kafka_api.replica import TopicPartition
 
 CONNECTION = {
     "socket.timeout.ms": 5_000,

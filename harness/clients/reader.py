@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError
 
-from harness.brokers.protocol.replica import partitions_at_end
-from harness.brokers.protocol.wire import Connection
 from harness.errors import HarnessError, WaitTimeoutError
+from harness.kafka_api.replica import partitions_at_end
+from harness.kafka_api.wire import Connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from harness.brokers.protocol.replica import TopicPartition
-    from harness.brokers.protocol.wire import Address
     from harness.host.clock import Clock
+    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.wire import Address
     from harness.run_folder.history import History
 
 PART = "reader"

@@ -7,20 +7,20 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from harness.brokers.segments.markers import ABORT, COMMIT
-from harness.brokers.segments.records import Record
+from harness.broker_files.segments.markers import ABORT, COMMIT
+from harness.broker_files.segments.records import Record
 from harness.clients import OPERATION_TIMEOUT_S, ClientError, Library
 from harness.errors import WaitTimeoutError
-from models.batch import Batch
+from harness.models.log.batch import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from harness.brokers.protocol.replica import TopicPartition
     from harness.clients import Answered, ClientSpec
-    from models.cluster.cluster import SimCluster
-    from models.cluster.partition import SimPartition
-    from models.cluster.transactions import Coordinator, Transactional
+    from harness.kafka_api.replica import TopicPartition
+    from harness.models.cluster.cluster import SimCluster
+    from harness.models.cluster.partition import SimPartition
+    from harness.models.cluster.transactions import Coordinator, Transactional
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ from harness.errors import HarnessError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from harness.brokers.protocol.admin import Admin, PartitionState
-    from harness.brokers.protocol.replica import TopicPartition
     from harness.cluster.observe import Observer
     from harness.host.clock import Clock
-    from harness.plan.placement import Placement
+    from harness.kafka_api.admin import Admin, PartitionState
+    from harness.kafka_api.replica import TopicPartition
     from harness.runtimes.base import Runtime
+    from harness.schedules.placement import Placement
     from harness.systems import Control
 
 INTERNAL_REPLICATION_FACTOR = 3

@@ -19,19 +19,19 @@ from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
 from checkers.replay.first_marker import first_marker
-from harness.brokers.protocol.replica import OpenTransaction, OpenTransactions, Reader, ReplicaState
-from harness.brokers.segments.batches import Batch, batch_digest, iter_records, marker
-from harness.brokers.segments.markers import MARKERS
+from harness.broker_files.segments.batches import Batch, batch_digest, iter_records, marker
+from harness.broker_files.segments.markers import MARKERS
 from harness.cluster.poller import Poller
 from harness.errors import HarnessError
+from harness.kafka_api.replica import OpenTransaction, OpenTransactions, Reader, ReplicaState
 from harness.run_folder.history import read_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from harness.brokers.protocol.replica import TopicPartition
     from harness.host.clock import Clock
+    from harness.kafka_api.replica import TopicPartition
     from harness.runtimes.base import Runtime
 
 Content = tuple[tuple[int, str], ...]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from harness.brokers.protocol.replica import Reader
     from harness.host.clock import Clock, Routine
+    from harness.kafka_api.replica import Reader
     from harness.runtimes.base import Runtime
 
 

@@ -6,17 +6,17 @@ import json
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from harness.brokers.protocol.replica import CONSUMER_REPLICA_ID, ReplicaState
 from harness.cluster.observe import as_lists
 from harness.errors import HarnessError
+from harness.kafka_api.replica import CONSUMER_REPLICA_ID, ReplicaState
 from harness.run_folder.store import BATCHES, BROKER_UUID, STATE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from harness.brokers.protocol.replica import OpenTransaction, Reader, TopicPartition
     from harness.cluster.cluster import Cluster
+    from harness.kafka_api.replica import OpenTransaction, Reader, TopicPartition
     from harness.run_folder.store import RunFolder
 
 FETCH_ATTEMPTS = 5

@@ -1,6 +1,6 @@
 """Time as something that is passed in: bounded waits on conditions, and what is done again and again beside them.
 
-A simulated cluster brings a clock of its own with the same verbs (`models.clock`).
+A simulated cluster brings a clock of its own with the same verbs (`harness.models.clock`).
 """
 
 from __future__ import annotations

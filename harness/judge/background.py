@@ -22,7 +22,7 @@ from harness.errors import HarnessError
 from harness.host.cache import cache_root
 from harness.host.java import find_java
 from harness.judge.archive import archive_path, failure_path, is_being_made, make_archive
-from harness.judge.compilation import start_beside
+from harness.spark.compilation import start_beside
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,7 +90,7 @@ def main() -> None:
         make_archive(find_java(), wait_s=0.0)
     _give_way()
     # Compiling is slow as well, and the first big audit needs it.
-    import_module("harness.judge.compilation").compile_all()
+    import_module("harness.spark.compilation").compile_all()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What an application on top was seen to suffer, in words of the person who runs it, by ``applications.jsonl``.
 
-The schema of the lines is in `harness.run.applications`. Each view that an application has of a topic is compared with
+The schema of the lines is in `harness.play.applications`. Each view that an application has of a topic is compared with
 the same view while a replica that stayed led the topic: that is what it should be.
 """
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Line = dict[str, Any]
 
 STAYING, ABSENT, AGAIN = "staying-leads", "absent-leads", "staying-leads-again"
-"""The steps of `harness.run.applications`."""
+"""The steps of `harness.play.applications`."""
 SHOWN: Final = 3
 """So many entries that differ are named; of more, the number is given."""
 LONGEST: Final = 60

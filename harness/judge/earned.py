@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from harness.plan.scenario import Critical
+from harness.schedules.scenario import Critical
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

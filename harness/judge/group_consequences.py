@@ -10,8 +10,8 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from harness.brokers.internal_topics.phrases import offsets_text
-from harness.brokers.protocol.coordinators import NO_COORDINATOR_YET
+from harness.broker_files.internal_topics.phrases import offsets_text
+from harness.kafka_api.coordinators import NO_COORDINATOR_YET
 from harness.run_folder.history import CONSUME, FETCH_OFFSETS
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """What the gates of a run's brokers, or the guard beside them, did: facts about replicas for `harness.judge.earned`.
 
-From ``gate.jsonl`` (schema in `harness.gate.events`) or ``guard.jsonl`` (`harness.run_folder.guard_events`), and from
-when brokers came back by the history.
+From ``gate.jsonl`` (schema in `harness.protect.gate.events`) or ``guard.jsonl`` (`harness.run_folder.guard_events`),
+and from when brokers came back by the history.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.gate.events import BEGAN_ANEW, HELD, RELEASED
+from harness.protect.gate.events import BEGAN_ANEW, HELD, RELEASED
 from harness.run_folder.guard_events import Kind
 from harness.run_folder.store import GATE, GUARD
 

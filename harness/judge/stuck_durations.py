@@ -1,6 +1,6 @@
 """How long replicas stayed stuck: which were still stuck at each step, by ``aftermath.jsonl``.
 
-The schema is in `harness.run.aftermath`.
+The schema is in `harness.play.aftermath`.
 """
 
 from __future__ import annotations

@@ -18,15 +18,15 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from harness.brokers.internal_topics.phrases import subject
+from harness.broker_files.internal_topics.phrases import subject
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
 from harness.escape import in_sentence
 from harness.judge import guarantees
 from harness.judge.earned import earn
 from harness.judge.group_consequences import group_consequences
 from harness.judge.stuck_durations import stuck_durations
-from harness.plan.scenario import ONE_COPY
 from harness.run_folder.store import SCHEMA
+from harness.schedules.scenario import ONE_COPY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -241,7 +241,7 @@ def finding_of(row: dict[str, Any]) -> dict[str, Any]:
         "effect": row["effect"],
         "explanation": explanation,
         "witness": json.loads(row["witness"]),
-        # Runs decide by their clients; audits by what replicas received (`harness.audit.attribution`).
+        # Runs decide by their clients; audits by what replicas received (`harness.audit.explain.attribution`).
         "decided": True,
     }
 

@@ -26,18 +26,18 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from harness.clients import find_client
-from harness.command_line.request import parse_settings
 from harness.errors import UsageError
 from harness.judge.protected import GATES, THE_GUARD, UNPROTECTED
 from harness.nightly.fields import raise_if_no_list, read_toml, with_known_keys
 from harness.nightly.outages import SOAK, Cell, Outage, SoakCell
 from harness.nightly.soaks import soak_outages
-from harness.plan.catalog import ALL, ALL_SCENARIOS, scenarios_for
-from harness.run.contradictions import raise_if_contradictory
-from harness.run.options import RunOptions, find_protection
-from harness.run.start import test_of
+from harness.play.contradictions import raise_if_contradictory
+from harness.play.options import RunOptions, find_protection
+from harness.play.start import test_of
 from harness.runtimes import SIM, find_runtime
+from harness.schedules.catalog import ALL, ALL_SCENARIOS, scenarios_for
 from harness.targets import SIMULATED, find_target
+from harness.targets.settings import parse_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -104,7 +104,7 @@ def run_process(ledger: Ledger, results: Path, index: int, number: int, time_lim
     with (
         ledger.log_path(index, number).open("w+") as log,
         subprocess.Popen(
-            [sys.executable, "-P", "-m", "harness.cli", *command, "--format", "json"],
+            [sys.executable, "-P", "-m", "harness.cli.main", *command, "--format", "json"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,

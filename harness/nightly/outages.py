@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from harness.judge.protected import UNPROTECTED
-from harness.plan.catalog import ALL, BY_NAME, GROUP_SCENARIOS, GROUPS, SCENARIOS, scenarios_for
+from harness.schedules.catalog import ALL, BY_NAME, GROUP_SCENARIOS, GROUPS, SCENARIOS, scenarios_for
 from harness.targets import find_target
 
 SOAK = "soak"

@@ -13,7 +13,7 @@ from harness.report.headlines import headline
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from harness.report.runs import StoredRun
+    from harness.report.stored.runs import StoredRun
 
 _INCIDENTAL: Final = frozenset({"command", "evidence", "owner", "run_id", "timings_s"})
 """Fields of a manifest that differ between any two runs."""

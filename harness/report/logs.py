@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.brokers.internal_topics.phrases import state, subject
-from harness.brokers.segments.batches import CorruptLogError, iter_batches, iter_records, marker, until_cut
+from harness.broker_files.internal_topics.phrases import state, subject
+from harness.broker_files.segments.batches import CorruptLogError, iter_batches, iter_records, marker, until_cut
 from harness.escape import shortened
 from harness.run_folder.history import HEADER_TXN, read_lines
 from harness.run_folder.store import AFTER_REJOIN
@@ -14,8 +14,8 @@ from harness.run_folder.store import AFTER_REJOIN
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from harness.brokers.segments.batches import Batch, Record
-    from harness.report.story import Story
+    from harness.broker_files.segments.batches import Batch, Record
+    from harness.report.pictures.story import Story
     from harness.run_folder.store import RunFolder
 
 BACKGROUND: Final = b"filler."

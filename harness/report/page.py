@@ -13,19 +13,19 @@ from markupsafe import Markup
 
 from harness.escape import to_json, visible
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN, places_of
-from harness.report.drawing import topology
-from harness.report.graph import draw_graph, transactions
 from harness.report.headlines import headline, worst
 from harness.report.logs import side_by_side
-from harness.report.story import read_story
-from harness.report.timeline import timeline
+from harness.report.pictures.drawing import topology
+from harness.report.pictures.graph import draw_graph, transactions
+from harness.report.pictures.story import read_story
+from harness.report.pictures.timeline import timeline
 from harness.run_folder.store import REPORT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from harness.report.logs import SideBySide
-    from harness.report.story import Story
+    from harness.report.pictures.story import Story
     from harness.run_folder.store import RunFolder
 
 SENTENCES: Final = {

@@ -17,9 +17,7 @@ from werkzeug.serving import BaseWSGIServer, make_server
 from harness.errors import UsageError
 from harness.escape import visible
 from harness.report.differences import previous_runs
-from harness.report.nights import stored_nights
 from harness.report.page import environment
-from harness.report.runs import running_runs, stored_runs
 from harness.report.site import (
     ANOMALIES,
     ANOMALIES_FOLDER,
@@ -33,12 +31,14 @@ from harness.report.site import (
     night_page,
     run_page,
 )
+from harness.report.stored.nights import stored_nights
+from harness.report.stored.runs import running_runs, stored_runs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from harness.report.runs import StoredRun
+    from harness.report.stored.runs import StoredRun
 
 Page = TypeVar("Page")
 

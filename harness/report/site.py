@@ -18,27 +18,27 @@ from markupsafe import Markup
 from harness.errors import HarnessError, UsageError
 from harness.escape import visible
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
-from harness.plan.catalog import ALL_SCENARIOS
 from harness.report.differences import difference, previous_runs
 from harness.report.logs import side_by_side
-from harness.report.nights import stored_nights
 from harness.report.page import OUTCOME_SIGNS, SIGNS, environment, page
-from harness.report.picture import picture
-from harness.report.runs import StoredRun, stored_runs
+from harness.report.pictures.picture import picture
+from harness.report.pictures.story import read_story
+from harness.report.pictures.timeline import timeline
 from harness.report.soak_pages import write_site_pages
-from harness.report.soaks import stored_soaks
-from harness.report.story import read_story
-from harness.report.timeline import timeline
+from harness.report.stored.nights import stored_nights
+from harness.report.stored.runs import StoredRun, stored_runs
+from harness.report.stored.soaks import stored_soaks
 from harness.run_folder.store import REPORT
+from harness.schedules.catalog import ALL_SCENARIOS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
     from pathlib import Path
 
-    from harness.report.nights import Night
-    from harness.report.runs import RunningRun
-    from harness.report.soaks import StoredSoak
+    from harness.report.stored.nights import Night
+    from harness.report.stored.runs import RunningRun
+    from harness.report.stored.soaks import StoredSoak
 
 RUNS_FOLDER, ANOMALIES_FOLDER, ANALYSES_FOLDER = "runs", "anomalies", "analyses"
 DIFFERENCES_FOLDER, NIGHTS_FOLDER, SOAKS_FOLDER = "differences", "nights", "soaks"

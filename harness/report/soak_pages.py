@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Final
 
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 from harness.report.page import SIGNS, environment
-from harness.report.rounds import draw_round
-from harness.report.soaks import read_round, read_soak
+from harness.report.pictures.soak_round import draw_round
+from harness.report.stored.soaks import read_round, read_soak
 from harness.run_folder.store import REPORT, ROUND
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
-    from harness.report.soaks import StoredRound, StoredSoak
+    from harness.report.stored.soaks import StoredRound, StoredSoak
 
 MOST_FINDINGS: Final = 50
 """On a page; the others are in ``verdict.json``."""

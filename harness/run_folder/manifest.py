@@ -1,4 +1,4 @@
-"""``manifest.json``: what was run, with what, by whom, and how it ended. How one begins is in `harness.run.begin`."""
+"""``manifest.json``: what was run, with what, by whom, and how it ended. How one begins is in `harness.play.begin`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from harness.brokers.segments.batches import CorruptLogError, iter_batches
-from harness.brokers.segments.transactions import transaction_version
+from harness.broker_files.segments.batches import CorruptLogError, iter_batches
+from harness.broker_files.segments.transactions import transaction_version
 from harness.errors import UsageError
 from harness.host import leftovers
 from harness.run_folder import inventory
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from harness.brokers.segments.batches import Batch
+    from harness.broker_files.segments.batches import Batch
 
 log = logging.getLogger("harness")
 

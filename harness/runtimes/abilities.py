@@ -15,9 +15,9 @@ from harness.errors import HarnessError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from harness.brokers.protocol.wire import Address
-    from harness.power.cut import Cut
+    from harness.kafka_api.wire import Address
     from harness.runtimes.base import Runtime, Wanted
+    from harness.runtimes.power.cut import Cut
 
 Ability = TypeVar("Ability")
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from harness.brokers.protocol.wire import Address
 from harness.host.ports import free_ports
+from harness.kafka_api.wire import Address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from harness.brokers.protocol.security import Security
     from harness.host.clock import Clock, RealClock
     from harness.host.java import Java
     from harness.host.nodes import Access
+    from harness.kafka_api.security import Security
     from harness.targets import Target
     from harness.targets.jars import JarSet
 

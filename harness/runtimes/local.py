@@ -13,15 +13,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from harness.brokers.protocol.wire import Address
 from harness.errors import BootError, HarnessError
 from harness.host import disk, leftovers, network, ports
-from harness.power import agent as sync_notes
+from harness.kafka_api.wire import Address
 from harness.runtimes import faketime, namespaces
 from harness.runtimes.abilities import Need, raise_if_lacking
 from harness.runtimes.base import Ready, listeners
 from harness.runtimes.local_files import LocalFiles
 from harness.runtimes.log_dir import LOG_DIR_FILES, copy_when_still, is_live
+from harness.runtimes.power import agent as sync_notes
 from harness.runtimes.reach import Reach
 from harness.runtimes.server_log import tail
 from harness.targets import kafka
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from harness.gate.build import Agent
     from harness.host.network import Network
+    from harness.protect.gate.build import Agent
     from harness.runtimes.base import ClusterSpec, Wanted
 
 FORMAT_TIMEOUT_S = 60.0

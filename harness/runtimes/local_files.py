@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from harness.errors import HarnessError
-from harness.power import agent as sync_notes
-from harness.power.cut import METADATA_FOLDER, cut, find_unsynced
-from harness.power.sync_log import read_synced
 from harness.runtimes.abilities import Need
+from harness.runtimes.power import agent as sync_notes
+from harness.runtimes.power.cut import METADATA_FOLDER, cut, find_unsynced
+from harness.runtimes.power.sync_log import read_synced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from harness.gate.build import Agent
-    from harness.power.cut import Cut
-    from harness.power.sync_log import Synced
+    from harness.protect.gate.build import Agent
+    from harness.runtimes.power.cut import Cut
+    from harness.runtimes.power.sync_log import Synced
 
 NOTES: Final = "synced"
 LOOK_S: Final = 0.001

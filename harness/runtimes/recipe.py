@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from harness.brokers.protocol.security import PLAINTEXT
-from harness.brokers.protocol.wire import Address
-from harness.brokers.segments.redpanda import is_segment
+from harness.broker_files.segments.redpanda import is_segment
 from harness.errors import UsageError
+from harness.kafka_api.security import PLAINTEXT
+from harness.kafka_api.wire import Address
 from harness.runtimes.log_dir import LOG_DIR_FILES, is_live
 from harness.targets import KAFKA, REDPANDA, images, kafka
 

@@ -7,16 +7,16 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from harness.brokers.protocol.wire import Address
 from harness.errors import HarnessError
+from harness.kafka_api.wire import Address
+from harness.models.clock import VirtualClock
+from harness.models.cluster.cleaning import REDPANDA
+from harness.models.cluster.cluster import ClusterRules, SimCluster
+from harness.models.cluster.files import write_checkpoint, write_replica
+from harness.models.cluster.transactions import Coordinator
+from harness.models.log.version_rules import rules_of
 from harness.runtimes.base import Ready
 from harness.targets import SIM_CLOUD_TOPICS, SIM_KAFKA, SIM_REDPANDA
-from models.clock import VirtualClock
-from models.cluster.cleaning import REDPANDA
-from models.cluster.cluster import ClusterRules, SimCluster
-from models.cluster.files import write_checkpoint, write_replica
-from models.cluster.transactions import Coordinator
-from models.rules import rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from harness.brokers.protocol.wire import Address
     from harness.host.nodes import Access, Connection
+    from harness.kafka_api.wire import Address
     from harness.runtimes.base import ClusterSpec, Wanted
     from harness.targets.jars import JarSet
 

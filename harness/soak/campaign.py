@@ -17,23 +17,23 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.command_line.console import print_progress
+from harness.console import print_progress
 from harness.errors import HarnessError, UsageError, interruptible
 from harness.host.clock import RealClock
 from harness.host.workspace import Workspace
 from harness.judge.session import session_of
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN, worst
-from harness.plan.schedule import write_schedule
 from harness.run_folder.store import ROUND, SOAK_STATE, RunFolder, create_run_folder, new_run_id
 from harness.runtimes import AUTO
-from harness.soak.fit import fitted
-from harness.soak.generators import Fixed
-from harness.soak.internal import serves_groups
+from harness.schedules.schedule import write_schedule
+from harness.soak.draw.fit import fitted
+from harness.soak.draw.generators import Fixed
+from harness.soak.draw.plan import Shape, draw_plan
+from harness.soak.draw.workload import generator_of
 from harness.soak.judging import Judging
-from harness.soak.plan import Shape, draw_plan
-from harness.soak.rig import booted, find_setup
-from harness.soak.round import play_round, read_played, read_round, write_round
-from harness.soak.workload import generator_of
+from harness.soak.play.internal import serves_groups
+from harness.soak.play.rig import booted, find_setup
+from harness.soak.play.round import play_round, read_played, read_round, write_round
 from harness.targets import SIM_KAFKA, find_target
 
 if TYPE_CHECKING:
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.judge.outcome import Progress
-    from harness.soak.generators import Generator
-    from harness.soak.plan import Plan
-    from harness.soak.rig import Rig, Setup
-    from harness.soak.round import PlayedRound
+    from harness.soak.draw.generators import Generator
+    from harness.soak.draw.plan import Plan
+    from harness.soak.play.rig import Rig, Setup
+    from harness.soak.play.round import PlayedRound
     from harness.spark.options import SparkOptions
 
 SCHEMA: Final = 1
@@ -176,7 +176,7 @@ def shrink_file(target: str, path: Path, name: str, minutes: float, progress: Pr
     and the same as a schedule of ``harness run``, None where it has more than that can have. Raises `UsageError` for
     a target that is not simulated, `HarnessError` where the round does not show the finding.
     """
-    from harness.soak.shrink import Stage, run_schedule, shrink  # noqa: PLC0415  (with the judge, and that with pyspark)
+    from harness.soak.draw.shrink import Stage, run_schedule, shrink  # noqa: PLC0415  (with the judge, and that with pyspark)
 
     if find_target(target).system != SIM_KAFKA:
         raise UsageError(f"--target {target}: rounds are shrunk on simulated brokers: give --target {SIM_KAFKA}")

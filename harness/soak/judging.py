@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from harness.errors import HarnessError
 from harness.judge.verdict import CLEAN
 from harness.run_folder.store import BROKERS, FETCHED
-from harness.soak.internal import INTERNAL
+from harness.soak.play.internal import INTERNAL
 from harness.spark.release import has_ended, release
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from harness.run_folder.store import RunFolder
-    from harness.soak.round import PlayedRound
+    from harness.soak.play.round import PlayedRound
 
 MOST_IN_A_JOB: Final = 4
 """Rounds that are judged together: planning the checkers takes most of the time, however many rounds they read."""
@@ -96,8 +96,8 @@ def _verdicts(
     One that cannot be judged then is unknown, and takes none of the others with it. Raises `HarnessError` where Spark's
     JVM has ended, by itself or because the soak was interrupted: nothing is known of these rounds then.
     """
-    from harness.soak.judge import judge_rounds  # noqa: PLC0415  (pyspark and the checkers)
-    from harness.soak.verdict import unjudged  # noqa: PLC0415  (pyspark and the checkers)
+    from harness.soak.judge.judges import judge_rounds  # noqa: PLC0415  (pyspark and the checkers)
+    from harness.soak.judge.verdict import unjudged  # noqa: PLC0415  (pyspark and the checkers)
 
     try:
         return judge_rounds(session, waiting, expected)

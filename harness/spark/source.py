@@ -9,8 +9,8 @@
     records.where("topic = 'orders'").groupBy("partition").count().show()
 
 The path is a segment file, a partition's folder, a log directory with such folders, or a glob of any of these; here,
-or at ``s3a://`` or ``hdfs://`` (`harness.brokers.storage`). Of a folder, only what a broker would load is read
-(``harness.brokers.segments.folder``). Options:
+or at ``s3a://`` or ``hdfs://`` (`harness.broker_files.storage`). Of a folder, only what a broker would load is read
+(``harness.broker_files.segments.folder``). Options:
 
 - ``table``: ``records`` (the default) or ``batches``;
 - ``tombstones``: ``null`` (the default) or ``kip-87``, what the column ``tombstone`` goes by;
@@ -19,7 +19,7 @@ or at ``s3a://`` or ``hdfs://`` (`harness.brokers.storage`). Of a folder, only w
 - ``columns``: names between commas. Spark does not tell Python sources which columns a query needs; what is not named
   here is not made. A ``.schema("offset long, key binary")`` has the same effect.
 
-Rows have the columns of `PLACE` and then those of ``harness.brokers.segments.arrow``. A segment file is a Spark
+Rows have the columns of `PLACE` and then those of ``harness.broker_files.segments.arrow``. A segment file is a Spark
 partition, and comes in its own order. Comparisons of topic, partition and offset with a value spare files that hold no
 such row. A file that cannot be read ends the query, with the file and the byte.
 """
@@ -47,11 +47,11 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from harness.brokers import storage
-from harness.brokers.segments.arrow import SCHEMAS, Table, read_table
-from harness.brokers.segments.folder import live_segments
-from harness.brokers.segments.tombstones import TOMBSTONES, Tombstones
-from harness.brokers.storage.remote import RemotePath
+from harness.broker_files import storage
+from harness.broker_files.segments.arrow import SCHEMAS, Table, read_table
+from harness.broker_files.segments.folder import live_segments
+from harness.broker_files.segments.tombstones import TOMBSTONES, Tombstones
+from harness.broker_files.storage.remote import RemotePath
 from harness.errors import UsageError
 
 if TYPE_CHECKING:

@@ -69,7 +69,7 @@ MANY_RUNS = {
     "spark.sql.codegen.wholeStage": "true",
     "spark.sql.codegen.factoryMode": "FALLBACK",
 }
-"""For jobs over many runs, which are dealt over the cores (`harness.explore.sweep.partitioned_session`)."""
+"""For jobs over many runs, which are dealt over the cores (`sweep.partitioned_session`)."""
 
 _SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
 """What Spark redacts, too: such settings are kept off the JVM's command line, which everybody may read."""

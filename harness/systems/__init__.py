@@ -10,24 +10,24 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
-from harness.brokers.protocol.admin import Admin
 from harness.clients import find_client
 from harness.clients.reader import LibrdkafkaReading
-from harness.plan.timers import DAY_MS
+from harness.kafka_api.admin import Admin
 from harness.runtimes.base import live_addresses
+from harness.schedules.timers import DAY_MS
 from harness.targets import KAFKA, REDPANDA, SIMULATED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from harness.brokers.protocol.admin import PartitionState
-    from harness.brokers.protocol.replica import Reader, TopicPartition
     from harness.clients import Client
     from harness.clients.reader import Reading
-    from harness.plan.placement import Placement
-    from harness.plan.timers import Timers
+    from harness.kafka_api.admin import PartitionState
+    from harness.kafka_api.replica import Reader, TopicPartition
     from harness.runtimes.base import Runtime
+    from harness.schedules.placement import Placement
+    from harness.schedules.timers import Timers
     from harness.targets import Target
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from harness.brokers.protocol.wire import Connection
-from harness.brokers.protocol.wire_reader import WireReader
-from harness.plan.timers import DAY_MS, FREEZE
+from harness.kafka_api.wire import Connection
+from harness.kafka_api.wire_reader import WireReader
 from harness.runtimes.base import live_addresses
+from harness.schedules.timers import DAY_MS, FREEZE
 from harness.systems import System
 from harness.targets import KAFKA
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from harness.brokers.protocol.admin import Admin, PartitionState
-    from harness.brokers.protocol.replica import Reader, TopicPartition
-    from harness.plan.timers import Timers
+    from harness.kafka_api.admin import Admin, PartitionState
+    from harness.kafka_api.replica import Reader, TopicPartition
     from harness.runtimes.base import Runtime
+    from harness.schedules.timers import Timers
     from harness.targets import Target
 
 TRANSACTION_STATE = ("__transaction_state", 0)

@@ -11,20 +11,20 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from harness.brokers.protocol.redpanda_admin import (
+from harness.broker_files.segments.redpanda import is_segment, to_kafka
+from harness.errors import HarnessError
+from harness.kafka_api.redpanda_admin import (
     COORDINATED_COMPACTION,
     INTERNAL,
     KAFKA,
     TX_BATCH_REMOVAL,
     RedpandaAdmin,
 )
-from harness.brokers.protocol.wire import Connection
-from harness.brokers.protocol.wire_reader import WireReader
-from harness.brokers.segments.redpanda import is_segment, to_kafka
-from harness.errors import HarnessError
-from harness.plan.timers import DAY_MS
+from harness.kafka_api.wire import Connection
+from harness.kafka_api.wire_reader import WireReader
 from harness.runtimes.abilities import AdminApi, ability
 from harness.runtimes.base import live_addresses, live_brokers
+from harness.schedules.timers import DAY_MS
 from harness.systems import System
 from harness.targets import REDPANDA
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from harness.brokers.protocol.admin import Admin, PartitionState
-    from harness.brokers.protocol.replica import Reader, TopicPartition
-    from harness.plan.placement import Placement
-    from harness.plan.timers import Timers
+    from harness.kafka_api.admin import Admin, PartitionState
+    from harness.kafka_api.replica import Reader, TopicPartition
     from harness.runtimes.base import Runtime
+    from harness.schedules.placement import Placement
+    from harness.schedules.timers import Timers
     from harness.targets import Target
 
 COORDINATOR, CONTROLLER = ("tx", 0), ("controller", 0)

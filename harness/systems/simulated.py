@@ -1,6 +1,6 @@
 """Simulated brokers under test: they are asked directly, and answer as real ones do over the wire.
 
-Topics and brokers take Kafka's settings. What there is no rule for is refused (`models.cluster.settings`).
+Topics and brokers take Kafka's settings. What there is no rule for is refused (`harness.models.cluster.settings`).
 """
 
 from __future__ import annotations
@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, cast
 
-from harness.brokers.protocol.admin import PartitionState
-from harness.brokers.protocol.redpanda_admin import COORDINATED_COMPACTION
 from harness.clients import Client
 from harness.clients.simulated import SimulatedClient
 from harness.errors import HarnessError, UsageError
-from harness.plan.scenario import ONE_COPY
-from harness.plan.timers import FREEZE
+from harness.kafka_api.admin import PartitionState
+from harness.kafka_api.redpanda_admin import COORDINATED_COMPACTION
+from harness.schedules.scenario import ONE_COPY
+from harness.schedules.timers import FREEZE
 from harness.suggest import nearest
 from harness.systems import System, kafka
 from harness.systems.simulated_reader import SimulatedReader, SimulatedReading
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from harness.brokers.protocol.admin import Admin
-    from harness.brokers.protocol.replica import Reader, TopicPartition
-    from harness.brokers.protocol.wire import Address
     from harness.clients.reader import Reading
-    from harness.plan.timers import Timers
+    from harness.kafka_api.admin import Admin
+    from harness.kafka_api.replica import Reader, TopicPartition
+    from harness.kafka_api.wire import Address
+    from harness.models.cluster.cluster import SimCluster
+    from harness.models.cluster.transactions import Coordinator
     from harness.runtimes.base import Runtime
     from harness.runtimes.sim import SimRuntime
-    from models.cluster.cluster import SimCluster
-    from models.cluster.transactions import Coordinator
+    from harness.schedules.timers import Timers
 
 COORDINATOR: Final = ("__transaction_state", 0)
 """Its leadership moves on request; the transactions that it coordinates are never out of reach."""
@@ -57,7 +57,7 @@ SETTLING_ROUNDS = 10
 
 @dataclass(frozen=True)
 class SimulatedAdmin:
-    """What the runner and the nemeses ask of `harness.brokers.protocol.admin.Admin`."""
+    """What the runner and the nemeses ask of `harness.kafka_api.admin.Admin`."""
 
     _cluster: SimCluster
     _coordinator: Coordinator

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.brokers.protocol.replica import DEBUG_REPLICA_ID, OpenTransaction, ReplicaEnds, ReplicaState
-from harness.brokers.segments.batches import iter_batches
-from models.batch import encoded
-from models.delivery import batches_up_to, delivered, listed_aborts
+from harness.broker_files.segments.batches import iter_batches
+from harness.kafka_api.replica import DEBUG_REPLICA_ID, OpenTransaction, ReplicaEnds, ReplicaState
+from harness.models.log.batch import encoded
+from harness.models.log.delivery import batches_up_to, delivered, listed_aborts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from harness.brokers.protocol.replica import OpenTransactions, TopicPartition
-    from models.cluster.cluster import SimCluster
-    from models.replica import Replica
+    from harness.kafka_api.replica import OpenTransactions, TopicPartition
+    from harness.models.cluster.cluster import SimCluster
+    from harness.models.log.replica import Replica
 
 
 NOT_HERE: Final = "NotLeaderOrFollowerError"
@@ -28,7 +28,7 @@ def _ends(replica: Replica) -> ReplicaEnds:
 
 @dataclass(frozen=True)
 class SimulatedReader:
-    """Implements `harness.brokers.protocol.replica.Reader`."""
+    """Implements `harness.kafka_api.replica.Reader`."""
 
     cluster: SimCluster
     broker: int

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
-from harness.plan.groups import CLASSIC, CONSUMER
+from harness.schedules.groups import CLASSIC, CONSUMER
 from harness.suggest import nearest, quoted
 
 if TYPE_CHECKING:

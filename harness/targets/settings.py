@@ -15,7 +15,7 @@ from harness.targets import REDPANDA, SIMULATED
 from harness.targets.kafka import SET_BY_HARNESS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from harness.targets import Target
 
@@ -191,3 +191,28 @@ def _numbers(version: str) -> tuple[int, ...]:
 def _distance(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
     """Return how far apart two versions are: by their line first, then by their patch."""
     return tuple(abs(mine - theirs) for mine, theirs in zip(one, (*other, 0, 0), strict=False))
+
+
+def parse_setting(pair: str) -> tuple[str, str, str]:
+    """Return scope, name and value of ``SCOPE.NAME=VALUE``. Raises `UsageError` for anything else."""
+    name, equals, value = pair.partition("=")
+    scope, _, rest = name.strip().partition(".")
+    if not equals or scope not in SCOPES or not rest:
+        raise UsageError(f"{quoted(pair)}: give topic.NAME=VALUE or broker.NAME=VALUE")
+    return scope, rest, value.strip()
+
+
+def parse_settings(pairs: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return topic and broker settings of ``--set topic.NAME=VALUE`` and ``--set broker.NAME=VALUE``.
+
+    Raises `UsageError` for anything else, and for a setting with two values.
+    """
+    settings: dict[str, dict[str, str]] = {scope: {} for scope in SCOPES}
+    for pair in pairs:
+        try:
+            scope, name, value = parse_setting(pair)
+        except UsageError as error:
+            raise UsageError(f"--set {error}") from error
+        if settings[scope].setdefault(name, value) != value:
+            raise UsageError(f"--set {quoted(pair)}: {scope}.{name} is {quoted(settings[scope][name])} already")
+    return settings[TOPIC], settings[BROKER]

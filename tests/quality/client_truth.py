@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from truth import is_below, judge
 
-from harness.brokers.segments.markers import COMMIT
+from harness.broker_files.segments.markers import COMMIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from truth import Judged
     from view import View
 
-    from harness.brokers.segments.txnindex import AbortedTxn
+    from harness.broker_files.side_files.txnindex import AbortedTxn
 
 
 @dataclass(frozen=True, slots=True)

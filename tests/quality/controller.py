@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from metadata_logs import Written
 
-    from models.replication import Replication
+    from harness.models.log.replication import Replication
 
 V3_5, V3_6, V4_0 = 11, 12, 25
 TRANSACTION_STATE = "__transaction_state"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from models.batch import Batch, encode
-from models.cluster.files import write_checkpoint, write_replica, write_segment
+from harness.models.cluster.files import write_checkpoint, write_replica, write_segment
+from harness.models.log.batch import Batch, encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from partition import Partition
 
-    from models.replica import Replica
+    from harness.models.log.replica import Replica
 
 _INDEX_BYTES = 512
 """Brokers preallocate 10 MiB of zeros; less is as good for a reader that must not mind them."""

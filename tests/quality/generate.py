@@ -20,10 +20,10 @@ from partition import Partition, Settings
 from planted import ABORTED_DELETE, SAME_OUTCOME, plant
 from traffic import Traffic
 
-from harness.brokers.segments.codecs import CODECS
-from models.cleaner import Cleaning
-from models.replica import Replica
-from models.replication import Replication
+from harness.broker_files.segments.codecs import CODECS
+from harness.models.log.cleaner import Cleaning
+from harness.models.log.replica import Replica
+from harness.models.log.replication import Replication
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -54,7 +54,7 @@ from expected import (
 )
 from truth import is_below, judge
 
-from harness.brokers.segments.markers import ABORT, COMMIT
+from harness.broker_files.segments.markers import ABORT, COMMIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -63,8 +63,8 @@ if TYPE_CHECKING:
     from truth import Judged
     from view import Run, View
 
-    from harness.brokers.segments.txnindex import AbortedTxn
-    from models.batch import Batch
+    from harness.broker_files.side_files.txnindex import AbortedTxn
+    from harness.models.log.batch import Batch
 
 
 def expected(partition: Partition, high_watermarks: Iterable[int]) -> list[Expected]:

@@ -9,19 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from harness.brokers.segments.markers import ABORT, COMMIT, marker_record
-from harness.brokers.segments.records import Record
-from models.batch import Batch
-from models.cleaner import clean
+from harness.broker_files.segments.markers import ABORT, COMMIT, marker_record
+from harness.broker_files.segments.records import Record
+from harness.models.log.batch import Batch
+from harness.models.log.cleaner import clean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from random import Random
 
-    from harness.brokers.segments.codecs import Codec
-    from models.cleaner import Cleaning
-    from models.replica import Replica
-    from models.replication import Replication
+    from harness.broker_files.segments.codecs import Codec
+    from harness.models.log.cleaner import Cleaning
+    from harness.models.log.replica import Replica
+    from harness.models.log.replication import Replication
 
 
 @dataclass(frozen=True, kw_only=True)

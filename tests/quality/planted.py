@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from expected import ABORTED_TO_COMMITTED, COMMITTED_TO_ABORTED, STUCK_LSO, TOMBSTONE_DIVERGENCE
 
-from harness.brokers.segments.markers import ABORT, COMMIT
+from harness.broker_files.segments.markers import ABORT, COMMIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from partition import Client, Partition
     from traffic import Traffic
 
-    from models.batch import Batch
+    from harness.models.log.batch import Batch
 
     Gone = Callable[[], bool]
     Plot = Iterator[Gone]

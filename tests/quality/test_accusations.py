@@ -21,9 +21,9 @@ from diverged import CALM, PAYLOADS, ROUGH, Diverged, Weather, diverge
 from test_audit import dealt, key_of
 
 from checkers.evidence.tables import load_copies
-from harness.audit.disk import context_of_copies
+from harness.audit.copies.disk import context_of_copies
 from harness.audit.judge import assemble, judge_whole
-from harness.brokers.copies.copies import find_copies
+from harness.broker_files.copies.copies import find_copies
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from harness.audit.judge import Rows
-    from harness.brokers.copies.copies import Copies
+    from harness.broker_files.copies.copies import Copies
 
 pytestmark = pytest.mark.timeout(3600)
 

@@ -18,7 +18,7 @@ from checkers.evidence.tables import load_copies
 from checkers.finding import UNEXPLAINED_DIVERGENCE
 from checkers.reduction.reduce import reduce_copies
 from harness.audit.judge import assemble, judge_reduced, judge_whole
-from harness.brokers.copies.copies import find_copies
+from harness.broker_files.copies.copies import find_copies
 from harness.judge.verdict import ANOMALY
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from harness.audit.judge import Rows
-    from harness.brokers.copies.copies import Copies
+    from harness.broker_files.copies.copies import Copies
 
 Verdicts = dict[str, dict[str, Any]]
 

@@ -11,11 +11,11 @@ from expected import STUCK_LSO
 from generate import LEGAL, PLANTED, Case, generate
 from truth import judge
 
-from harness.brokers.segments.batches import CorruptLogError, iter_batches, iter_records, marker
-from harness.brokers.segments.checkpoints import read_checkpoint
-from harness.brokers.segments.producer_snapshot import read_producer_snapshot
-from harness.brokers.segments.txnindex import iter_txnindex
-from models.batch import encode
+from harness.broker_files.segments.batches import CorruptLogError, iter_batches, iter_records, marker
+from harness.broker_files.side_files.checkpoints import read_checkpoint
+from harness.broker_files.side_files.producer_snapshot import read_producer_snapshot
+from harness.broker_files.side_files.txnindex import iter_txnindex
+from harness.models.log.batch import encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from disk import Copy
 
-    from harness.brokers.segments.batches import Batch
+    from harness.broker_files.segments.batches import Batch
 
 
 def test_what_is_legal_leaves_nothing_to_find_and_what_is_planted_does(kind: str, seeds: range) -> None:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 from cloud_logs import RecordedCloud, passes_to_clean, without
 
-from models.cloud_topics.compaction import Settings, dirty
-from models.cloud_topics.judge import FALSE_CLEAN, deduplicated, last_of_keys, wrong_for_reader
-from models.cloud_topics.keymap import ENTRY_BYTES
-from models.cloud_topics.reader import Reader
-from models.cloud_topics.rules import ALIGNED_EXTENTS, ALL_ON, BACKWARD_SCAN, RULES
+from harness.models.cloud_topics.compaction import Settings, dirty
+from harness.models.cloud_topics.judge import FALSE_CLEAN, deduplicated, last_of_keys, wrong_for_reader
+from harness.models.cloud_topics.keymap import ENTRY_BYTES
+from harness.models.cloud_topics.reader import Reader
+from harness.models.cloud_topics.rules import ALIGNED_EXTENTS, ALL_ON, BACKWARD_SCAN, RULES
 
 if TYPE_CHECKING:
-    from models.cloud_topics.cloud import Job
+    from harness.models.cloud_topics.cloud import Job
 
 LOG = "t-0"
 RETENTION_MS = 50

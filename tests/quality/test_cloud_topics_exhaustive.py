@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 from cloud_logs import without
 
-from models.cloud_topics.judge import (
+from harness.models.cloud_topics.judge import (
     FALSE_CLEAN,
     LOST_VALUE,
     MISSED_TOMBSTONE,
     OUT_OF_ORDER,
     UNDELETED,
 )
-from models.cloud_topics.rules import (
+from harness.models.cloud_topics.rules import (
     ALIGNED_EXTENTS,
     ATOMIC_COMMIT,
     ATOMIC_REPLACE,
@@ -29,8 +29,8 @@ from models.cloud_topics.rules import (
     TOMBSTONE_WAIT,
     WHOLE_PREFIX,
 )
-from models.cloud_topics.world import UNCONVERGED, Case, CompactionWorld
-from models.exhaustive import Explored, explore
+from harness.models.cloud_topics.world import UNCONVERGED, Case, CompactionWorld
+from harness.models.walk.exhaustive import Explored, explore
 
 A1, A2, A3, B1, B2, NO_A = ("A", "1"), ("A", "2"), ("A", "3"), ("B", "1"), ("B", "2"), ("A", None)
 

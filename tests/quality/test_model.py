@@ -9,14 +9,14 @@ from dataclasses import replace
 
 import pytest
 
-from harness.brokers.segments.markers import ABORT, COMMIT, marker_record
-from harness.brokers.segments.records import Record
-from harness.brokers.segments.txnindex import AbortedTxn
-from models.batch import Batch
-from models.cleaner import Bounds, Cleaning, clean
-from models.replica import Replica
-from models.replication import Replication
-from models.rules import rules_of
+from harness.broker_files.segments.markers import ABORT, COMMIT, marker_record
+from harness.broker_files.segments.records import Record
+from harness.broker_files.side_files.txnindex import AbortedTxn
+from harness.models.log.batch import Batch
+from harness.models.log.cleaner import Bounds, Cleaning, clean
+from harness.models.log.replica import Replica
+from harness.models.log.replication import Replication
+from harness.models.log.version_rules import rules_of
 
 RETENTION_MS = 100
 EXPIRATION_MS = 1000

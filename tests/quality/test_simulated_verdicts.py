@@ -16,12 +16,12 @@ from harness.host.java import find_java
 from harness.judge import verdict
 from harness.judge.check import prepare, run_checkers
 from harness.judge.verdict import Results
-from harness.plan.catalog import SCENARIOS
-from harness.run.begin import begin
-from harness.run.lifecycle import Job
-from harness.run.options import RunOptions
+from harness.play.begin import begin
+from harness.play.lifecycle import Job
+from harness.play.options import RunOptions
 from harness.run_folder.store import COMPLETE
 from harness.runtimes.base import Ready
+from harness.schedules.catalog import SCENARIOS
 from harness.targets import find_target
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from harness.brokers.segments.tombstones import BY_FLAG
-from harness.explore.cases import MESSAGES_MATTER
-from harness.plan.catalog import Anomaly
-from models.coordination import RULES
-from models.exhaustive import Explored, explore
-from models.fast_walk import fast_walk
-from models.state_space import ADD, HAND_OVER, LEADER, NO_CHANGE, REASSIGN, REMOVE, Bound, StateSpace
+from harness.broker_files.segments.tombstones import BY_FLAG
+from harness.model_checking.explore.cases import MESSAGES_MATTER
+from harness.models.walk.exhaustive import Explored, explore
+from harness.models.walk.fast_walk import fast_walk
+from harness.models.walk.state_space import ADD, HAND_OVER, LEADER, NO_CHANGE, REASSIGN, REMOVE, Bound, StateSpace
+from harness.models.world.coordination import RULES
+from harness.schedules.catalog import Anomaly
 
 BY_CHANGE = {change: Bound(writes=2, transactions=0, change=change) for change in (NO_CHANGE, LEADER, ADD, REMOVE)}
 TXN_JOINS = Bound(writes=0, transactions=1, change=ADD)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.explore.fault_cases import ISR_GATE, ISR_GATE_MARKERS, fault_cases
-from models.faults.rules import DISK, FURTHER_RULES, ISOLATED, LATE, OUTAGE, POWER, RESTART, UNCLEAN
+from harness.model_checking.explore.fault_cases import ISR_GATE, ISR_GATE_MARKERS, fault_cases
+from harness.models.faults.rules import DISK, FURTHER_RULES, ISOLATED, LATE, OUTAGE, POWER, RESTART, UNCLEAN
 
 if TYPE_CHECKING:
-    from models.exhaustive import Explored
+    from harness.models.walk.exhaustive import Explored
 
 PLENTY = 10_000_000
 DISK_RESTARTED = frozenset({DISK, RESTART})

@@ -8,17 +8,26 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from models.exhaustive import Explored, explore
-from models.fast_walk import fast_walk
-from models.groups import AT_RELOAD, BEGINS_AT_ABORTED, DELETED_BACK, FROZEN, NEW, OLD, SKIPS, consequences
-from models.invariants import violations
-from models.members import GROUP_BACK, MEMBER_BACK, NOT_LOADED, SCRIPTS
-from models.state_space import ADD, LEADER, NO_CHANGE, REMOVE, Bound, StateSpace
+from harness.models.log.invariants import violations
+from harness.models.walk.exhaustive import Explored, explore
+from harness.models.walk.fast_walk import fast_walk
+from harness.models.walk.state_space import ADD, LEADER, NO_CHANGE, REMOVE, Bound, StateSpace
+from harness.models.world.groups import (
+    AT_RELOAD,
+    BEGINS_AT_ABORTED,
+    DELETED_BACK,
+    FROZEN,
+    NEW,
+    OLD,
+    SKIPS,
+    consequences,
+)
+from harness.models.world.members import GROUP_BACK, MEMBER_BACK, NOT_LOADED, SCRIPTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from models.state_space import State
+    from harness.models.walk.state_space import State
 
 BOTH = pytest.mark.parametrize("coordinator", [OLD, NEW])
 TWO_TXNS = Bound(keys=("K", "L"), writes=0, transactions=2, coordinator=NEW)

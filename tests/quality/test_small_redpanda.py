@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from harness.plan.catalog import Anomaly
-from models import coordination, redpanda
-from models.exhaustive import Explored, explore
-from models.fast_walk import fast_walk
-from models.state_space import ADD, LEADER, NO_CHANGE, REMOVE, Bound, State, StateSpace
-from models.systems import redpanda_without
+from harness.models.log import redpanda
+from harness.models.walk.exhaustive import Explored, explore
+from harness.models.walk.fast_walk import fast_walk
+from harness.models.walk.state_space import ADD, LEADER, NO_CHANGE, REMOVE, Bound, State, StateSpace
+from harness.models.walk.systems import redpanda_without
+from harness.models.world import coordination
+from harness.schedules.catalog import Anomaly
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator

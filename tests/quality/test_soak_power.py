@@ -20,19 +20,19 @@ import pytest
 from fakes.progress import FakeProgress
 from soaked import play
 
-from harness.brokers.segments.batches import iter_batches, marker
-from harness.brokers.segments.txnindex import encode_txnindex, iter_txnindex
-from harness.gate.events import HELD, RELEASED
+from harness.broker_files.segments.batches import iter_batches, marker
+from harness.broker_files.side_files.txnindex import encode_txnindex, iter_txnindex
 from harness.judge.verdict import ANOMALY, CLEAN
+from harness.protect.gate.events import HELD, RELEASED
 from harness.run_folder.history import read_lines
 from harness.run_folder.store import AFTER_REJOIN, BATCHES, RunFolder
-from harness.soak.client_log import COMMITTED, client_log_of
-from harness.soak.gate_evidence import Outage, judge_gates, removable_of
-from harness.soak.judge import judge_rounds, replicas_of, truth_of
-from harness.soak.plan import Shape, draw_plan
-from harness.soak.rig import find_setup
-from harness.soak.verdict import CHECKERS, CLIENTS, Checked, Statements, verdict_of
-from harness.soak.workload import generator_of
+from harness.soak.draw.plan import Shape, draw_plan
+from harness.soak.draw.workload import generator_of
+from harness.soak.evidence.client_log import COMMITTED, client_log_of
+from harness.soak.judge.gate_evidence import Outage, judge_gates, removable_of
+from harness.soak.judge.judges import judge_rounds, replicas_of, truth_of
+from harness.soak.judge.verdict import CHECKERS, CLIENTS, Checked, Statements, verdict_of
+from harness.soak.play.rig import find_setup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from harness.brokers.segments.batches import Batch
-    from harness.soak.gate_evidence import GateEvidence
-    from harness.soak.round import PlayedRound
+    from harness.broker_files.segments.batches import Batch
+    from harness.soak.judge.gate_evidence import GateEvidence
+    from harness.soak.play.round import PlayedRound
 
 pytestmark = pytest.mark.timeout(3600)
 

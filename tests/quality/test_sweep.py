@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.explore.random_runs import SweepResult, is_replayable, sweep
-from harness.explore.schedule_generator import NO_OUTAGE, Odds, RandomSchedule, draw
-from harness.explore.shrink import has_consequence, is_wrong
-from harness.explore.statistics import RunStatistics, found_by_checkers
-from harness.explore.sweep import ORACLE, CheckerResults, check_runs, partitioned_session
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
-from harness.plan.catalog import Anomaly
-from models.groups import AT_RELOAD, BEGINS_AT_ABORTED, DELETED_BACK, FROZEN
-from models.world import Rules
+from harness.model_checking.explore.random_runs import SweepResult, is_replayable, sweep
+from harness.model_checking.explore.schedule_generator import NO_OUTAGE, Odds, RandomSchedule, draw
+from harness.model_checking.explore.shrink import has_consequence, is_wrong
+from harness.model_checking.explore.statistics import RunStatistics, found_by_checkers
+from harness.model_checking.explore.sweep import ORACLE, CheckerResults, check_runs, partitioned_session
+from harness.models.world.groups import AT_RELOAD, BEGINS_AT_ABORTED, DELETED_BACK, FROZEN
+from harness.models.world.world import Rules
+from harness.schedules.catalog import Anomaly
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

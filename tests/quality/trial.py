@@ -38,7 +38,7 @@ import checkers.replay.truth
 from checkers.anomalies import FINDERS
 from checkers.evidence.tables import load, load_copies
 from harness.audit.judge import KEY_STATES
-from harness.brokers.copies.copies import find_copies
+from harness.broker_files.copies.copies import find_copies
 from harness.judge.check import dictionaries
 from harness.run_folder.store import RunFolder
 
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from checkers.evidence.tables import Evidence
     from checkers.reduction.reduce import Reduced
     from checkers.replay.judged import Judged
-    from harness.brokers.copies.copies import Copies
+    from harness.broker_files.copies.copies import Copies
 
 Rows = dict[str, list[dict[str, Any]]]
 RUNS, COPIES = "runs", "copies"

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from view import View, view
 
-from harness.brokers.segments.markers import COMMIT
+from harness.broker_files.segments.markers import COMMIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from partition import Partition, Txn, Written
 
-    from models.batch import Batch
+    from harness.models.log.batch import Batch
 
 
 @dataclass(slots=True)

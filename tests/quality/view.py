@@ -6,14 +6,14 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from harness.brokers.segments.markers import COMMIT
+from harness.broker_files.segments.markers import COMMIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from harness.brokers.segments.txnindex import AbortedTxn
-    from models.batch import Batch
-    from models.replica import Replica
+    from harness.broker_files.side_files.txnindex import AbortedTxn
+    from harness.models.log.batch import Batch
+    from harness.models.log.replica import Replica
 
 
 @dataclass(slots=True)

@@ -14,22 +14,22 @@ from confluent_kafka import Producer
 from kafka.protocol.admin import CreateAclsRequest, ListGroupsRequest
 from kafka.protocol.metadata import MetadataRequest
 
-from harness.audit.cluster import Cluster, describe
-from harness.audit.connection import ClusterClient, ReconnectingConnection
-from harness.audit.replica_status import replica_statuses
-from harness.brokers.protocol import wire
-from harness.brokers.protocol.admin import Admin
-from harness.brokers.protocol.offsets import log_ends
-from harness.brokers.protocol.security import read_security
+from harness.audit.live.cluster import Cluster, describe
+from harness.audit.live.connection import ClusterClient, ReconnectingConnection
+from harness.audit.live.replica_status import replica_statuses
 from harness.clients.librdkafka import CONFIG
 from harness.errors import HarnessError, UsageError
 from harness.host.clock import RealClock
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
-from harness.plan.timers import FAST
+from harness.kafka_api import wire
+from harness.kafka_api.admin import Admin
+from harness.kafka_api.offsets import log_ends
+from harness.kafka_api.security import read_security
 from harness.run_folder.store import new_run_id
 from harness.runtimes.base import ClusterSpec
 from harness.runtimes.local import LocalRuntime
+from harness.schedules.timers import FAST
 from harness.targets import find_target
 from harness.targets.jars import jars_for
 

@@ -209,7 +209,7 @@ def events_of(folder: Path, f: str) -> list[dict[str, Any]]:
 
 def harness_command(*arguments: str) -> list[str]:
     """Return the command line of ``harness`` in this Python."""
-    return [sys.executable, "-m", "harness.cli", *arguments]
+    return [sys.executable, "-m", "harness.cli.main", *arguments]
 
 
 def long_timers() -> list[str]:

@@ -22,12 +22,12 @@ from cryptography.x509.oid import NameOID
 from kafka.protocol.admin import CreateAclsRequest
 from sandbox import wait_until
 
-from harness.brokers.protocol import wire
-from harness.brokers.protocol.admin import Admin
-from harness.brokers.protocol.security import read_security
 from harness.errors import HarnessError
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
+from harness.kafka_api import wire
+from harness.kafka_api.admin import Admin
+from harness.kafka_api.security import read_security
 from harness.run_folder.store import new_run_id
 from harness.runtimes.base import ClusterSpec
 from harness.runtimes.local import LocalRuntime
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from harness.brokers.protocol.replica import TopicPartition
+    from harness.kafka_api.replica import TopicPartition
 
 BOUND_S, STORE_SECRET = 60.0, "the-password-of-the-store"
 GROUPS = 3

@@ -19,7 +19,7 @@ from confluent_kafka import Producer
 from harness.clients.librdkafka import CONFIG
 from harness.errors import EXIT_CLEAN, EXIT_FAILED, EXIT_UNKNOWN
 from harness.host.clock import RealClock
-from harness.plan.timers import FAST
+from harness.schedules.timers import FAST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

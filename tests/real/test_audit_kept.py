@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from sandbox import DATA
 
-from harness.audit.cluster import describe, parse_bootstrap
-from harness.audit.connection import ClusterClient
-from harness.audit.exposure import Kind, Level, exposure
-from harness.audit.prefilter import prefilter
+from harness.audit.live.cluster import describe, parse_bootstrap
+from harness.audit.live.connection import ClusterClient
+from harness.audit.live.exposure import Kind, Level, exposure
+from harness.audit.live.prefilter import prefilter
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
 from harness.host.clock import RealClock
 

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from audited import BOUND_S, BROKERS, KEPT, SECOND, TOPIC, everything, wait_for_replication, write_plainly
 
-from harness.audit.connection import ReconnectingConnection
-from harness.audit.exposure import Level, exposure
-from harness.audit.prefilter import prefilter
-from harness.audit.reading import spans_between
-from harness.audit.replica_status import ReplicaStatuses, replica_statuses
-from harness.audit.spool import SpoolOptions, spool
-from harness.brokers.protocol.admin import Admin
-from harness.brokers.protocol.offsets import log_ends
-from harness.brokers.segments.batches import iter_batches
+from harness.audit.live.connection import ReconnectingConnection
+from harness.audit.live.exposure import Level, exposure
+from harness.audit.live.prefilter import prefilter
+from harness.audit.live.reading import spans_between
+from harness.audit.live.replica_status import ReplicaStatuses, replica_statuses
+from harness.audit.live.spool import SpoolOptions, spool
+from harness.broker_files.segments.batches import iter_batches
 from harness.errors import HarnessError, UsageError
 from harness.host.clock import RealClock
+from harness.kafka_api.admin import Admin
+from harness.kafka_api.offsets import log_ends
 from harness.run_folder.store import RunFolder
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from audited import Audited
 
-    from harness.audit.connection import ClusterClient
+    from harness.audit.live.connection import ClusterClient
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING
 import pytest
 from metadata_logs import read_metadata_log
 
-from harness.brokers.copies.copies import find_copies
-from harness.brokers.protocol import wire
-from harness.brokers.protocol.admin import Admin, metadata_request
-from harness.brokers.segments.batches import iter_batches
+from harness.broker_files.copies.copies import find_copies
+from harness.broker_files.segments.batches import iter_batches
 from harness.errors import HarnessError
 from harness.host.clock import RealClock
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
-from harness.plan.timers import FAST
+from harness.kafka_api import wire
+from harness.kafka_api.admin import Admin, metadata_request
 from harness.run_folder.store import new_run_id
 from harness.runtimes.base import ClusterSpec
 from harness.runtimes.local import LocalRuntime
+from harness.schedules.timers import FAST
 from harness.targets import find_target
 from harness.targets.jars import jars_for
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from harness.brokers.segments.metadata_log import PartitionState
+    from harness.broker_files.metadata_log.history import PartitionState
 
 pytestmark = pytest.mark.timeout(900)
 

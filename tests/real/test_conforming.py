@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.conformance.schedules import GROUP_WAYS, WAYS
 from harness.errors import EXIT_CLEAN, EXIT_USAGE
+from harness.model_checking.conform.schedules import GROUP_WAYS, WAYS
 
 if TYPE_CHECKING:
     from sandbox import Sandbox

@@ -14,8 +14,8 @@ from sandbox import ALL_TOPICS, DATA, Sandbox, long_timers, wait_until
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_FAILED, EXIT_UNKNOWN, EXIT_USAGE, UsageError
 from harness.host import engine
-from harness.plan.catalog import Anomaly, scenarios_for
-from harness.plan.scenario import CONSUMER_OFFSETS
+from harness.schedules.catalog import Anomaly, scenarios_for
+from harness.schedules.scenario import CONSUMER_OFFSETS
 from harness.targets import find_target
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "docs" / "extending"
 RUN_S = 180
-CATALOG = "harness/plan/catalog.py"
+CATALOG = "harness/schedules/catalog.py"
 RUNTIMES = "harness/runtimes/__init__.py"
 TARGETS = "harness/targets/__init__.py"
 
@@ -55,7 +55,7 @@ def commands(name: str) -> list[list[str]]:
 def run(source: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(source), "COMPACTION_HARNESS_BACKGROUND": "0"}
     environment.pop("PYTHONSAFEPATH", None)
-    command = [sys.executable, "-m", "harness.cli", *arguments]
+    command = [sys.executable, "-m", "harness.cli.main", *arguments]
     return subprocess.run(
         command, cwd=source, env=environment, capture_output=True, text=True, timeout=RUN_S, check=False
     )

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from sandbox import ALL_TOPICS, DATA, GONE_S, Going, Sandbox, events_of, wait_until
 
-from harness.brokers.segments.batches import iter_batches
-from harness.brokers.segments.folder import live_segments
+from harness.broker_files.segments.batches import iter_batches
+from harness.broker_files.segments.folder import live_segments
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE
 from harness.host import network
 from harness.host.leftovers import processes_of

@@ -1,4 +1,4 @@
-"""A coordinator that missed the tombstone of a classic group cannot load its partition (`models.members`): 4.4."""
+"""A coordinator that missed the tombstone of a classic group cannot load its partition (`world.members`): 4.4."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Consumer
 
-from harness.brokers.protocol.wire import Connection
-from harness.brokers.segments.checkpoints import read_checkpoint
-from harness.command_line.console import ConsoleProgress
-from harness.conformance.brokers import running
-from harness.conformance.offsets import fetch_offsets
-from harness.conformance.replicas import CLEANED
-from harness.conformance.schedules import FILLER, PUT, STAYING, Schedule
+from harness.broker_files.side_files.checkpoints import read_checkpoint
+from harness.console import ConsoleProgress
 from harness.host.clock import RealClock
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
-from harness.plan.scenario import CONSUMER_OFFSETS
+from harness.kafka_api.wire import Connection
+from harness.model_checking.conform.brokers import running
+from harness.model_checking.conform.offsets import fetch_offsets
+from harness.model_checking.conform.replicas import CLEANED
+from harness.model_checking.conform.schedules import FILLER, PUT, STAYING, Schedule
 from harness.run_folder.store import new_run_id
 from harness.runtimes import find_runtime
 from harness.runtimes.base import Wanted
+from harness.schedules.scenario import CONSUMER_OFFSETS
 from harness.targets import find_target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from harness.conformance.brokers import Brokers
+    from harness.model_checking.conform.brokers import Brokers
 
 pytestmark = pytest.mark.timeout(300)
 PASSES = 5

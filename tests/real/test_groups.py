@@ -8,7 +8,7 @@ import pytest
 from sandbox import DATA, Ran, Sandbox
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN
-from harness.plan.catalog import scenarios_for
+from harness.schedules.catalog import scenarios_for
 from harness.targets import find_target
 
 if TYPE_CHECKING:

@@ -19,10 +19,10 @@ from sandbox import wait_until
 from secured import ALTER_CONFIGS, BOUND_S, CREATE, DELETE, GROUPS, WRITE, Secured, booted, login_file
 
 from harness.errors import EXIT_CLEAN, EXIT_FAILED, EXIT_UNKNOWN
-from harness.guard.channel import TOPIC as CHANNEL
-from harness.guard.cluster import LiveCluster
-from harness.guard.settings import DIRTY_RATIO, MAX_LAG_MS, is_pause, own_values
 from harness.host.clock import RealClock
+from harness.protect.guard.channel import TOPIC as CHANNEL
+from harness.protect.guard.cluster import LiveCluster
+from harness.protect.guard.settings import DIRTY_RATIO, MAX_LAG_MS, is_pause, own_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

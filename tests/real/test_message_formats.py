@@ -8,8 +8,8 @@ from zipfile import ZipFile
 
 import pytest
 
-from harness.brokers.internal_topics.coordinator_messages import KEYS, VALUES
-from harness.brokers.segments.metadata_records import SCHEMAS
+from harness.broker_files.internal_topics.coordinator_messages import KEYS, VALUES
+from harness.broker_files.metadata_log.records import SCHEMAS
 from harness.targets import find_target
 from harness.targets.jars import jars_for
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN
-from harness.gate.build import compile_java, parts
 from harness.host.java import find_java
+from harness.protect.gate.build import compile_java, parts
 from harness.targets import find_target
 from harness.targets.jars import jars_for
 from harness.targets.lock import run_ivy

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.brokers.protocol.admin import Admin
-from harness.brokers.segments.encode import encode_batch
-from harness.brokers.segments.records import Record
+from harness.broker_files.segments.encode import encode_batch
+from harness.broker_files.segments.records import Record
 from harness.clients.reader import LibrdkafkaReading, read_committed
 from harness.errors import HarnessError
 from harness.host.clock import RealClock
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
+from harness.kafka_api.admin import Admin
 from harness.run_folder.history import History
 from harness.run_folder.store import new_run_id
 from harness.runtimes.base import ClusterSpec

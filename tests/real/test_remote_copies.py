@@ -13,10 +13,10 @@ from stores import BUCKET, KEYS, S3A, MiniHdfs, MotoS3, mini_hdfs, moto_s3
 
 from checkers.evidence.tables import load_copies
 from checkers.reduction.reduce import reduce_copies
-from harness.audit.cli import parse_brokers
 from harness.audit.judge import assemble, judge_reduced, judge_whole
-from harness.brokers.copies.copies import find_copies
-from harness.brokers.storage.webhdfs import HTTP_ADDRESS
+from harness.broker_files.copies.copies import find_copies
+from harness.broker_files.storage.webhdfs import HTTP_ADDRESS
+from harness.cli.audit import parse_brokers
 from harness.errors import EXIT_ANOMALY, EXIT_USAGE, UsageError
 from harness.judge.verdict import ANOMALY
 from harness.spark.source import register
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sandbox import Sandbox
     from stores import Store
 
-    from harness.brokers.copies.copies import Copies
+    from harness.broker_files.copies.copies import Copies
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -14,11 +14,11 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from sandbox import Sandbox, wait_until
 
-from harness.audit.cluster import describe, parse_bootstrap
-from harness.brokers.protocol.admin import Admin
+from harness.audit.live.cluster import describe, parse_bootstrap
 from harness.clients.librdkafka import CONFIG
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE
-from harness.guard.settings import PAUSE
+from harness.kafka_api.admin import Admin
+from harness.protect.guard.settings import PAUSE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

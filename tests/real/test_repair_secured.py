@@ -31,24 +31,24 @@ from secured import (
     make_stores,
 )
 
-from harness.brokers.protocol import wire
-from harness.brokers.protocol.replica import ReplicaState
-from harness.brokers.protocol.wire_reader import WireReader
-from harness.brokers.segments.batches import iter_batches, iter_records, marker
-from harness.brokers.segments.encode import encode_batch
-from harness.brokers.segments.records import Record
+from harness.broker_files.segments.batches import iter_batches, iter_records, marker
+from harness.broker_files.segments.encode import encode_batch
+from harness.broker_files.segments.records import Record
 from harness.clients.librdkafka import CONFIG
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, HarnessError
-from harness.guard.channel import TOPIC as CHANNEL
-from harness.plan.timers import FAST
+from harness.kafka_api import wire
+from harness.kafka_api.replica import ReplicaState
+from harness.kafka_api.wire_reader import WireReader
+from harness.protect.guard.channel import TOPIC as CHANNEL
+from harness.schedules.timers import FAST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sandbox import Ran, Sandbox
 
-    from harness.brokers.protocol.replica import TopicPartition
-    from harness.brokers.segments.batches import Batch
+    from harness.broker_files.segments.batches import Batch
+    from harness.kafka_api.replica import TopicPartition
 
 pytestmark = pytest.mark.timeout(600)
 

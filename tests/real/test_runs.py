@@ -16,12 +16,12 @@ import psutil
 import pytest
 from sandbox import DATA, GONE_S, Ran, Run, Sandbox, long_timers, wait_until
 
-from harness.brokers.copies.copies import find_copies
-from harness.brokers.protocol.admin import Admin
-from harness.brokers.protocol.wire import Address
-from harness.brokers.segments.batches import iter_batches, iter_records
+from harness.broker_files.copies.copies import find_copies
+from harness.broker_files.segments.batches import iter_batches, iter_records
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_FAILED, EXIT_UNKNOWN, EXIT_USAGE, UsageError
 from harness.host.network import NAMESPACES
+from harness.kafka_api.admin import Admin
+from harness.kafka_api.wire import Address
 from harness.run_folder.manifest import Manifest
 from harness.run_folder.store import RunFolder
 

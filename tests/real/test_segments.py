@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
-from harness.brokers.protocol.admin import Admin
-from harness.brokers.segments.arrow import read_table
-from harness.brokers.segments.batches import Batch, Record, iter_batches, iter_records, marker
-from harness.brokers.segments.codecs import CODECS
-from harness.brokers.segments.producer_snapshot import read_producer_snapshot
-from harness.brokers.segments.txnindex import iter_txnindex
+from harness.broker_files.segments.arrow import read_table
+from harness.broker_files.segments.batches import Batch, Record, iter_batches, iter_records, marker
+from harness.broker_files.segments.codecs import CODECS
+from harness.broker_files.side_files.producer_snapshot import read_producer_snapshot
+from harness.broker_files.side_files.txnindex import iter_txnindex
 from harness.clients.librdkafka import CONFIG
 from harness.errors import HarnessError
 from harness.host.clock import RealClock
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
-from harness.plan.timers import FAST
+from harness.kafka_api.admin import Admin
 from harness.run_folder.store import new_run_id
 from harness.runtimes.base import ClusterSpec
 from harness.runtimes.local import LocalRuntime
+from harness.schedules.timers import FAST
 from harness.targets import find_target
 from harness.targets.jars import jars_for
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from harness.brokers.segments.arrow import Table
+    from harness.broker_files.segments.arrow import Table
 
 BROKER = 1
 BOUND_S = 60.0

@@ -14,7 +14,7 @@ import pytest
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
-from harness.soak.internal import INTERNAL
+from harness.soak.play.internal import INTERNAL
 
 if TYPE_CHECKING:
     from sandbox import Sandbox

@@ -14,7 +14,7 @@ from expected import STUCK_LSO
 from generate import generate
 from sandbox import Sandbox, command_line, wait_until
 
-from harness.brokers.segments.blocks import WORTH_COMPILING_BYTES
+from harness.broker_files.segments.blocks import WORTH_COMPILING_BYTES
 from harness.errors import EXIT_ANOMALY, EXIT_FAILED, EXIT_USAGE
 from harness.host.leftovers import SPARK_MARKER
 

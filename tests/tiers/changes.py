@@ -1,9 +1,9 @@
 """Which files changed since a commit, and which test files depend on them, by imports.
 
 A file depends on every module that it imports at run time, and on every module or file that a string in it names:
-``python -m harness.cli`` starts a module, and ``nightly.toml`` is read. Packages are those of the checkout; test files
-import each other by their stems, or by packages among the tests, such as ``fakes.clock``. grimp would know the imports
-of packages, but neither test files nor strings.
+``python -m harness.cli.main`` starts a module, and ``nightly.toml`` is read. Packages are those of the checkout; test
+files import each other by their stems, or by packages among the tests, such as ``fakes.clock``. grimp would know the
+imports of packages, but neither test files nor strings.
 """
 
 from __future__ import annotations

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from sample_logs import SOURCE, Read, read_by_reference
 
-from harness.brokers.segments.batches import CorruptLogError, Record
-from harness.brokers.segments.blocks import iter_blocks, unpack
-from harness.brokers.segments.old_entries import OldEntry
+from harness.broker_files.segments.batches import CorruptLogError, Record
+from harness.broker_files.segments.blocks import iter_blocks, unpack
+from harness.broker_files.segments.old_entries import OldEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from harness.brokers.segments.blocks import Block, Unpacked
+    from harness.broker_files.segments.blocks import Block, Unpacked
 
 FIELDS = (
     "position", "size_bytes", "base_offset", "last_offset", "leader_epoch", "crc", "attributes", "timestamp_base_ms",

@@ -6,20 +6,20 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from harness.brokers.segments.records import Record
-from models.batch import Batch
-from models.cloud_topics.cloud import Cloud
-from models.cloud_topics.compaction import Settings, dirty
-from models.cloud_topics.judge import wrong_in_log
-from models.cloud_topics.keymap import ENTRY_BYTES
-from models.cloud_topics.ranges import holds
-from models.cloud_topics.rules import ALL_ON, RULES
+from harness.broker_files.segments.records import Record
+from harness.models.cloud_topics.cloud import Cloud
+from harness.models.cloud_topics.compaction import Settings, dirty
+from harness.models.cloud_topics.judge import wrong_in_log
+from harness.models.cloud_topics.keymap import ENTRY_BYTES
+from harness.models.cloud_topics.ranges import holds
+from harness.models.cloud_topics.rules import ALL_ON, RULES
+from harness.models.log.batch import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from models.cloud_topics.cloud import Job
-    from models.cloud_topics.metastore import L1Object, Log
+    from harness.models.cloud_topics.cloud import Job
+    from harness.models.cloud_topics.metastore import L1Object, Log
 
 NAME = "t-0"
 

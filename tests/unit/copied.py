@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from literal import ABORT, TOPIC, aborted, encode, transactions
 
-from harness.brokers.copies.identity import META_PROPERTIES, PARTITION_METADATA
-from harness.brokers.segments.batches import Record
-from harness.brokers.segments.encode import encode_batch
-from harness.brokers.segments.producer_snapshot import ProducerEntry, encode_producer_snapshot
-from harness.brokers.segments.transaction_state import STATES
-from harness.brokers.segments.txnindex import encode_txnindex
+from harness.broker_files.copies.identity import META_PROPERTIES, PARTITION_METADATA
+from harness.broker_files.internal_topics.transaction_state import STATES
+from harness.broker_files.segments.batches import Record
+from harness.broker_files.segments.encode import encode_batch
+from harness.broker_files.side_files.producer_snapshot import ProducerEntry, encode_producer_snapshot
+from harness.broker_files.side_files.txnindex import encode_txnindex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from literal import Entry, Txn
 
-    from harness.brokers.segments.txnindex import AbortedTxn
+    from harness.broker_files.side_files.txnindex import AbortedTxn
 
 
 @dataclass(frozen=True)

@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Any
 
 from kafka.protocol.schemas.fields.codecs.types import UnsignedVarInt32
 
-from harness.brokers.segments.batches import Record
-from harness.brokers.segments.encode import encode_batch
-from harness.brokers.segments.message_format import uuid_text
-from harness.brokers.segments.metadata_join import read_metadata_logs
-from harness.brokers.segments.metadata_records import SCHEMAS, RecordType
+from harness.broker_files.internal_topics.message_format import uuid_text
+from harness.broker_files.metadata_log.join import read_metadata_logs
+from harness.broker_files.metadata_log.records import SCHEMAS, RecordType
+from harness.broker_files.segments.batches import Record
+from harness.broker_files.segments.encode import encode_batch
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
-    from harness.brokers.segments.metadata_log import ClusterMetadata
+    from harness.broker_files.metadata_log.history import ClusterMetadata
 
 FOLDER = "__cluster_metadata-0"
 SNAPSHOT_HEADER, SNAPSHOT_FOOTER = 3, 4

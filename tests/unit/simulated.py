@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.host.clock import RealClock
-from harness.run.options import RunOptions
-from harness.run.runner import Run
-from harness.run.start import test_of
+from harness.play.options import RunOptions
+from harness.play.runner import Run
+from harness.play.start import test_of
 from harness.run_folder.store import RunFolder
 from harness.runtimes.base import ClusterSpec
 from harness.runtimes.sim import SimRuntime, rules_for, virtual_clock
@@ -19,7 +19,7 @@ from harness.targets import find_target
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.run.test import Test
+    from harness.play.test import Test
 
 NOBODY: Any = None
 OF_BROKERS = ("brokers", "fetched", "history.jsonl", "observations.jsonl")

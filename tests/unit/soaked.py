@@ -9,17 +9,17 @@ from fakes.progress import FakeProgress
 
 from harness.host.clock import RealClock
 from harness.run_folder.store import RunFolder
-from harness.soak.generators import Fixed
-from harness.soak.operations import ABORT, COMMIT, Die, End, Heal, Inject, Operation, Step, Write
-from harness.soak.plan import Client, Plan, Shape, Topic, draw_plan
-from harness.soak.rig import booted, find_setup
-from harness.soak.round import PlayedRound, play_round
-from harness.soak.workload import generator_of
+from harness.soak.draw.generators import Fixed
+from harness.soak.draw.operations import ABORT, COMMIT, Die, End, Heal, Inject, Operation, Step, Write
+from harness.soak.draw.plan import Client, Plan, Shape, Topic, draw_plan
+from harness.soak.draw.workload import generator_of
+from harness.soak.play.rig import booted, find_setup
+from harness.soak.play.round import PlayedRound, play_round
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.soak.generators import Generator
+    from harness.soak.draw.generators import Generator
 
 TOPIC = "soak-1-0"
 SETTINGS = {

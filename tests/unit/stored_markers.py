@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness.brokers.segments.encode import encode_batch
-from harness.brokers.segments.markers import ABORT, COMMIT, marker_record
+from harness.broker_files.segments.encode import encode_batch
+from harness.broker_files.segments.markers import ABORT, COMMIT, marker_record
 
 
 def encode_marker(

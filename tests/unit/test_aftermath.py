@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.errors import UsageError
-from harness.run import start
-from harness.run.aftermath import EXPIRIES, REMEDIES, Aftermath, raise_if_pointless
-from harness.run.options import RunOptions
+from harness.play import start
+from harness.play.aftermath import EXPIRIES, REMEDIES, Aftermath, raise_if_pointless
+from harness.play.options import RunOptions
 from harness.systems.kafka import KafkaControl
 
 if TYPE_CHECKING:
-    from harness.run.test import Test
+    from harness.play.test import Test
 
 
 def asked(anomaly: str = "stuck-lso", **options: Any) -> Test:

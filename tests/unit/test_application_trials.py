@@ -16,11 +16,11 @@ import pytest
 from harness.errors import HarnessError, UsageError
 from harness.host.clock import RealClock
 from harness.judge import consequences
-from harness.plan.catalog import ALL, Anomaly, scenarios_for
-from harness.plan.scenario import CONSUMER_OFFSETS, Action, Kind
-from harness.run import start
-from harness.run.applications import Installed, Trial, last_values, raise_if_unfit
-from harness.run.options import RunOptions
+from harness.play import start
+from harness.play.applications import Installed, Trial, last_values, raise_if_unfit
+from harness.play.options import RunOptions
+from harness.schedules.catalog import ALL, Anomaly, scenarios_for
+from harness.schedules.scenario import CONSUMER_OFFSETS, Action, Kind
 from harness.targets import TARGETS, WITH_JARS, find_target
 from harness.targets.applications import RELEASES
 from harness.targets.lock import read_digests

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from sample_logs import SOURCE, old_entry, random_log, read_by_reference
 
-from harness.brokers.segments import arrow, blocks
-from harness.brokers.segments.arrow import SCHEMAS, read_table
-from harness.brokers.segments.batches import CorruptLogError, Record
-from harness.brokers.segments.encode import encode_batch
+from harness.broker_files.segments import arrow, blocks
+from harness.broker_files.segments.arrow import SCHEMAS, read_table
+from harness.broker_files.segments.batches import CorruptLogError, Record
+from harness.broker_files.segments.encode import encode_batch
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from harness.brokers.segments.batches import Batch
+    from harness.broker_files.segments.batches import Batch
 
 
 def rows(data: bytes, table: arrow.Table, columns: list[str] | None = None, **options: Any) -> list[dict[str, Any]]:

@@ -9,10 +9,10 @@ import pytest
 
 from checkers.attribution.coverage import Coverage
 from checkers.finding import UNEXPLAINED_DIVERGENCE as UNEXPLAINED
-from harness.audit.advice import with_advice
-from harness.audit.attribution import Disputes, attribute
-from harness.audit.knowledge import Knowledge
-from harness.brokers.segments.metadata_log import PartitionHistory, PartitionState
+from harness.audit.explain.advice import with_advice
+from harness.audit.explain.attribution import Disputes, attribute
+from harness.audit.explain.knowledge import Knowledge
+from harness.broker_files.metadata_log.history import PartitionHistory, PartitionState
 
 STUCK, POISON = "stuck-lso", "aborted-to-committed"
 HIDDEN, DIVERGED = "committed-to-aborted", "tombstone-divergence"

@@ -16,7 +16,7 @@ from copied import write_copies
 from checkers.evidence.tables import load_copies
 from checkers.reduction.reduce import reduce_copies
 from harness.audit.judge import assemble, judge_reduced, judge_whole
-from harness.brokers.copies.copies import find_copies
+from harness.broker_files.copies.copies import find_copies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from audit_cases.case import Case
     from pyspark.sql import SparkSession
 
-    from harness.brokers.copies.copies import Copies
+    from harness.broker_files.copies.copies import Copies
 
 LET_GO = {
     "a producer snapshot was taken before the marker, and nothing but that followed",

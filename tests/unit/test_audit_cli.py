@@ -11,13 +11,13 @@ from click.testing import CliRunner
 from fakes.brokers import TP, FakeBroker, Held, client_of
 from fakes.progress import FakeProgress
 
-from harness.audit import live
-from harness.audit.cli import audit, show, time_ms
-from harness.audit.prefilter import Prefiltered, prefilter
-from harness.audit.show import replica_table
-from harness.brokers.protocol.replica import OpenTransaction
-from harness.command_line.console import JSON, TEXT
+from harness.audit.explain.show import replica_table
+from harness.audit.live import compare as live
+from harness.audit.live.prefilter import Prefiltered, prefilter
+from harness.cli.audit import audit, show, time_ms
+from harness.console import JSON, TEXT
 from harness.errors import EXIT_ANOMALY, EXIT_UNKNOWN, UsageError
+from harness.kafka_api.replica import OpenTransaction
 
 LIVE = ("live", "--topic", "t", "--bootstrap-server", "127.0.0.1:1")
 

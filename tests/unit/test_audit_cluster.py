@@ -8,11 +8,11 @@ from typing import Any
 import kafka.errors
 import pytest
 
-from harness.audit.cluster import Cluster, describe, parse_bootstrap
-from harness.brokers.protocol import wire
-from harness.brokers.protocol.admin import PartitionState
-from harness.brokers.protocol.wire import Address
+from harness.audit.live.cluster import Cluster, describe, parse_bootstrap
 from harness.errors import UsageError
+from harness.kafka_api import wire
+from harness.kafka_api.admin import PartitionState
+from harness.kafka_api.wire import Address
 
 TOPICS = ("orders", "orders-eu", "users", "__consumer_offsets", "__transaction_state")
 UNKNOWN = kafka.errors.UnknownTopicOrPartitionError.errno

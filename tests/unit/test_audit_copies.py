@@ -9,15 +9,15 @@ import pytest
 from copied import segment_name
 from metadata_logs import Written, remove_topic, topic_uuid, write_metadata_log
 
-from harness.brokers.copies.copies import LEADER_EPOCHS, NO_EPOCHS, find_copies
-from harness.brokers.copies.identity import META_PROPERTIES, PARTITION_METADATA
-from harness.brokers.segments.metadata_records import RecordType
+from harness.broker_files.copies.copies import LEADER_EPOCHS, NO_EPOCHS, find_copies
+from harness.broker_files.copies.identity import META_PROPERTIES, PARTITION_METADATA
+from harness.broker_files.metadata_log.records import RecordType
 from harness.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from harness.brokers.copies.copies import Copies
+    from harness.broker_files.copies.copies import Copies
 
 
 CONFIG = RecordType.CONFIG

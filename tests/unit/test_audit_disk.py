@@ -12,9 +12,9 @@ import pytest
 from copied import copy, write_copies
 from literal import Txn, delete, put
 
-from harness.audit import disk
-from harness.audit.cli import parse_brokers
-from harness.cli import cli
+from harness.audit.copies import disk
+from harness.cli.audit import parse_brokers
+from harness.cli.main import cli
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE, UsageError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ DIFFER = (copy(1, delete(1, "K"), END, epochs=EPOCHS), copy(2, put(0, "K"), END,
 
 def audit(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
-        [sys.executable, "-m", "harness.cli", "audit", "disk", *arguments],
+        [sys.executable, "-m", "harness.cli.main", "audit", "disk", *arguments],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -11,8 +11,9 @@ import pytest
 from fakes.brokers import TP, FakeBroker, Held, client_of
 from fakes.clock import NOW_MS
 
-from harness.audit.coordinators import NOTHING_SEEN, TransactionDescription
-from harness.audit.exposure import (
+from harness.audit.explain.show import exposure_json, exposure_table, prefiltered_json, replica_table
+from harness.audit.live.coordinators import NOTHING_SEEN, TransactionDescription
+from harness.audit.live.exposure import (
     FROM_THE_FIRST_MINUTE,
     ON_ITS_OLD_LOG,
     Exposure,
@@ -25,13 +26,12 @@ from harness.audit.exposure import (
     judge_lag,
     read_settings,
 )
-from harness.audit.lags import MARKER, TOMBSTONES, Lag, NextRemoval, next_removal
-from harness.audit.prefilter import prefilter
-from harness.audit.reassignments import BYTES, OFFSETS, Copy
-from harness.audit.show import exposure_json, exposure_table, prefiltered_json, replica_table
-from harness.brokers.protocol.replica import OpenTransaction
-from harness.brokers.segments.batches import Batch, Record, iter_batches
-from harness.brokers.segments.encode import encode_batch
+from harness.audit.live.lags import MARKER, TOMBSTONES, Lag, NextRemoval, next_removal
+from harness.audit.live.prefilter import prefilter
+from harness.audit.live.reassignments import BYTES, OFFSETS, Copy
+from harness.broker_files.segments.batches import Batch, Record, iter_batches
+from harness.broker_files.segments.encode import encode_batch
+from harness.kafka_api.replica import OpenTransaction
 from harness.terminal import Table, stdout
 
 DAY_MS = 86_400_000

@@ -10,10 +10,10 @@ from copied import copy, segment_name, write_copies
 from fakes.storage import InMemoryStorage
 from literal import put
 
-from harness.brokers.copies.copies import find_copies
-from harness.brokers.copies.identity import META_PROPERTIES, PARTITION_METADATA
-from harness.brokers.storage.remote import RemotePath, Tree
-from harness.brokers.storage.s3 import S3
+from harness.broker_files.copies.copies import find_copies
+from harness.broker_files.copies.identity import META_PROPERTIES, PARTITION_METADATA
+from harness.broker_files.storage.remote import RemotePath, Tree
+from harness.broker_files.storage.s3 import S3
 from harness.errors import UsageError
 
 if TYPE_CHECKING:

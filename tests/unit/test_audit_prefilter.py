@@ -9,10 +9,10 @@ import kafka.errors
 import pytest
 from fakes.brokers import TP, FakeBroker, Held, client_of
 
-from harness.audit.coordinators import NOTHING_SEEN, TransactionDescription
-from harness.audit.prefilter import HANGING_TRANSACTION, STUCK_LSO, Prefiltered, prefilter
-from harness.brokers.protocol.replica import OpenTransaction
+from harness.audit.live.coordinators import NOTHING_SEEN, TransactionDescription
+from harness.audit.live.prefilter import HANGING_TRANSACTION, STUCK_LSO, Prefiltered, prefilter
 from harness.errors import UsageError
+from harness.kafka_api.replica import OpenTransaction
 
 PRODUCER, EPOCH, FIRST = 7, 3, 10
 OPEN = (OpenTransaction(PRODUCER, EPOCH, FIRST),)

@@ -12,7 +12,7 @@ from literal import Txn, abort, commit, delete, put
 from checkers.reduction.candidate_keys import KEYS_A_BUCKET
 from checkers.reduction.reduce import reduce_copies
 from harness.audit.judge import assemble, judge_reduced
-from harness.brokers.copies.copies import find_copies
+from harness.broker_files.copies.copies import find_copies
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from checkers.reduction.reduce import Reduced
-    from harness.brokers.copies.copies import Copies
+    from harness.broker_files.copies.copies import Copies
 
 KEYS, TOO_MANY = KEYS_A_BUCKET + 500, 500
 FIRST = range(KEYS)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from harness.audit.judge import NO_ROWS
-from harness.audit.rounds import CHANGING, ROUNDS, Round, repeated
+from harness.audit.live.rounds import CHANGING, ROUNDS, Round, repeated
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from harness.audit.knowledge import Place
+    from harness.audit.explain.knowledge import Place
 
 A, B = ("a", 0), ("b", 0)
 

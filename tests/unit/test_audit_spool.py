@@ -15,17 +15,17 @@ from fakes.clock import JumpingClock, TickingClock
 from fakes.connections import FailingConnection
 from kafka.protocol.metadata import ApiVersionsRequest
 
-from harness.audit.connection import ReconnectingConnection, fetch_version
-from harness.audit.pieces import Entry, Pieces, SpoolDiskError, whole_entries
-from harness.audit.rate import RateLimit
-from harness.audit.reading import TURNS, Span, spans_between
-from harness.audit.replica_status import replica_statuses
-from harness.audit.spool import SpoolOptions, SpoolResult, spool
-from harness.brokers.protocol.replica import OpenTransaction
-from harness.brokers.protocol.wire import Address
-from harness.brokers.segments.batches import CorruptLogError, Record, iter_entries
-from harness.brokers.segments.encode import encode_batch
+from harness.audit.live.connection import ReconnectingConnection, fetch_version
+from harness.audit.live.pieces import Entry, Pieces, SpoolDiskError, whole_entries
+from harness.audit.live.rate import RateLimit
+from harness.audit.live.reading import TURNS, Span, spans_between
+from harness.audit.live.replica_status import replica_statuses
+from harness.audit.live.spool import SpoolOptions, SpoolResult, spool
+from harness.broker_files.segments.batches import CorruptLogError, Record, iter_entries
+from harness.broker_files.segments.encode import encode_batch
 from harness.errors import HarnessError
+from harness.kafka_api.replica import OpenTransaction
+from harness.kafka_api.wire import Address
 from harness.run_folder.store import RunFolder
 
 if TYPE_CHECKING:

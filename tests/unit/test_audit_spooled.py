@@ -11,14 +11,14 @@ from stored_markers import encode_marker
 
 from checkers.evidence.tables import load_copies
 from checkers.reduction.reduce import reduce_copies
-from harness.audit.coordinators import TransactionDescription, TransactionDescriptions
 from harness.audit.judge import assemble, judge_reduced, judge_whole
-from harness.audit.reading import Span
-from harness.audit.replica_status import replica_statuses
-from harness.audit.spool import SpoolOptions, copies_of, spool, store_transactions
-from harness.brokers.protocol.replica import OpenTransaction
-from harness.brokers.segments.batches import Record
-from harness.brokers.segments.encode import encode_batch
+from harness.audit.live.coordinators import TransactionDescription, TransactionDescriptions
+from harness.audit.live.reading import Span
+from harness.audit.live.replica_status import replica_statuses
+from harness.audit.live.spool import SpoolOptions, copies_of, spool, store_transactions
+from harness.broker_files.segments.batches import Record
+from harness.broker_files.segments.encode import encode_batch
+from harness.kafka_api.replica import OpenTransaction
 from harness.run_folder.store import RunFolder
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from harness.brokers.copies.copies import Copies
+    from harness.broker_files.copies.copies import Copies
 
 P = 5
 

@@ -10,8 +10,8 @@ import pytest
 from fakes.clients import FakeLibrary
 from fakes.clock import TickingClock
 
-from harness.plan.timers import FAST, TIMERS, Timers
 from harness.run_folder.history import History
+from harness.schedules.timers import FAST, TIMERS, Timers
 from workloads.ballast import RECORD_BYTES, write_ballast
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchB
 from sample_logs import old_entry
 from stored_markers import encode_marker
 
-from harness.brokers.segments import codecs
-from harness.brokers.segments.batches import (
+from harness.broker_files.segments import codecs
+from harness.broker_files.segments.batches import (
     Batch,
     CorruptLogError,
     Marker,
@@ -25,8 +25,8 @@ from harness.brokers.segments.batches import (
     iter_records,
     marker,
 )
-from harness.brokers.segments.encode import encode_batch
-from harness.brokers.segments.old_entries import OldEntry
+from harness.broker_files.segments.encode import encode_batch
+from harness.broker_files.segments.old_entries import OldEntry
 
 if TYPE_CHECKING:
     from pathlib import Path

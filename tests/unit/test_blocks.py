@@ -14,10 +14,10 @@ import pytest
 from both_readers import assert_same, read
 from sample_logs import SOURCE, old_entry, random_log, read_by_reference
 
-from harness.brokers.segments import blocks, codecs
-from harness.brokers.segments.batches import Record
-from harness.brokers.segments.blocks import iter_blocks, key_hashes, unpack
-from harness.brokers.segments.encode import encode_batch
+from harness.broker_files.segments import blocks, codecs
+from harness.broker_files.segments.batches import Record
+from harness.broker_files.segments.blocks import iter_blocks, key_hashes, unpack
+from harness.broker_files.segments.encode import encode_batch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,9 +99,9 @@ def test_hashes_are_what_spark_gives() -> None:
 
 WITHOUT_NUMBA = """
 import sys
-import harness.brokers.segments.arrow
-import harness.brokers.segments.blocks
-import harness.brokers.segments.folder
+import harness.broker_files.segments.arrow
+import harness.broker_files.segments.blocks
+import harness.broker_files.segments.folder
 import harness.spark.source
 sys.exit("numba" in sys.modules)
 """
@@ -113,7 +113,9 @@ def test_nobody_pays_for_what_is_not_used() -> None:
 
 @pytest.mark.parametrize("chosen", [True, False])
 def test_compiled_loops_are_kept_for_the_user(chosen: bool, tmp_path: Path) -> None:  # noqa: FBT001
-    script = "from harness.brokers.segments import blocks; import io; list(blocks.iter_blocks(io.BytesIO(), source=''))"
+    script = (
+        "from harness.broker_files.segments import blocks; import io; list(blocks.iter_blocks(io.BytesIO(), source=''))"
+    )
     environment = {**os.environ, "COMPACTION_HARNESS_CACHE": str(tmp_path / "cache")}
     environment.pop("NUMBA_CACHE_DIR", None)
     if chosen:

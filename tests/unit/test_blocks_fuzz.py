@@ -15,9 +15,9 @@ from both_readers import assert_same
 from crc32c import crc32c
 from sample_logs import random_log
 
-from harness.brokers.segments import codecs
-from harness.brokers.segments.batches import Record
-from harness.brokers.segments.encode import encode_batch
+from harness.broker_files.segments import codecs
+from harness.broker_files.segments.batches import Record
+from harness.broker_files.segments.encode import encode_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,8 +128,8 @@ def bomb(codec: str) -> bytes:
 READ_ALL = """
 import json, resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[1]),) * 2)
-from harness.brokers.segments.batches import CorruptLogError
-from harness.brokers.segments.blocks import iter_blocks, unpack
+from harness.broker_files.segments.batches import CorruptLogError
+from harness.broker_files.segments.blocks import iter_blocks, unpack
 errors = []
 for path in sys.argv[2:]:
     try:

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.cli import cli
-from harness.command_line.request import command_line
+from harness.cli.main import cli
+from harness.cli.options.request import command_line
 from harness.errors import EXIT_USAGE, UsageError
 from harness.nightly.expectations import expected, read_expectations
 from harness.nightly.matrix import Matrix, read_matrix
 from harness.nightly.night import command_of
-from harness.run import start
-from harness.run.begin import begin
-from harness.run.contradictions import raise_if_contradictory
-from harness.run.lifecycle import Job
-from harness.run.options import RunOptions
-from harness.run.resume import options_of
+from harness.play import start
+from harness.play.begin import begin
+from harness.play.contradictions import raise_if_contradictory
+from harness.play.lifecycle import Job
+from harness.play.options import RunOptions
+from harness.play.resume import options_of
 from harness.run_folder.store import RunFolder
 from harness.runtimes import LOCAL, choose
 from harness.runtimes.base import Ready, Wanted

@@ -18,8 +18,8 @@ import pytest
 from fakes.host import write_java
 from literal import History, appeared, put, replica, write_run
 
-from harness import cli
-from harness.command_line import console
+from harness import console
+from harness.cli import main as cli
 from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE, UsageError
 from harness.host import leftovers
 from harness.judge import check
@@ -84,7 +84,7 @@ class Machine:
     def call(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
         """Run a command; it may print a traceback only with --debug, and leaves nothing in its TMPDIR."""
         done = subprocess.run(
-            [sys.executable, "-m", "harness.cli", *map(str, arguments)],
+            [sys.executable, "-m", "harness.cli.main", *map(str, arguments)],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -571,6 +571,6 @@ SLOW_IMPORTS = {"harness.judge.check", "jpype", "kafka", "matplotlib", "numba", 
 
 def test_a_command_line_is_parsed_before_slow_packages_are_imported() -> None:
     """The JVM of Spark starts first, and they are imported meanwhile."""
-    code = "import harness.cli, sys; print(*sys.modules)"
+    code = "import harness.cli.main, sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert set(done.stdout.split()) & SLOW_IMPORTS == set()

@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 from cloud_logs import NAME, cloud_of, compact, log_of, passes_to_clean, shown, spoken, without
 
-from harness.brokers.segments.markers import COMMIT, marker_record
-from harness.brokers.segments.records import Record
-from models.batch import Batch
-from models.cloud_topics.compaction import Settings, begin_pass, dirty, removable
-from models.cloud_topics.keymap import DEFAULT_MAP_BYTES, ENTRY_BYTES, KeyOffsetMap
-from models.cloud_topics.metastore import L1Object, Log, TombstoneRange, Update, appended, refusal
-from models.cloud_topics.ranges import gaps, holds, overlap, union
-from models.cloud_topics.scheduler import need
+from harness.broker_files.segments.markers import COMMIT, marker_record
+from harness.broker_files.segments.records import Record
+from harness.models.cloud_topics.compaction import Settings, begin_pass, dirty, removable
+from harness.models.cloud_topics.keymap import DEFAULT_MAP_BYTES, ENTRY_BYTES, KeyOffsetMap
+from harness.models.cloud_topics.metastore import L1Object, Log, TombstoneRange, Update, appended, refusal
+from harness.models.cloud_topics.ranges import gaps, holds, overlap, union
+from harness.models.cloud_topics.scheduler import need
+from harness.models.log.batch import Batch
 
 
 def test_ranges() -> None:

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from cloud_logs import NAME, RecordedCloud, cloud_of, compact, log_of, shown, spoken, without
 
-from harness.brokers.segments.batches import iter_batches, iter_records
-from models.batch import encode
-from models.cloud_topics.compaction import Settings
-from models.cloud_topics.scheduler import Need, Scheduler, need, queue
+from harness.broker_files.segments.batches import iter_batches, iter_records
+from harness.models.cloud_topics.compaction import Settings
+from harness.models.cloud_topics.scheduler import Need, Scheduler, need, queue
+from harness.models.log.batch import encode
 
 
 def test_of_two_brokers_the_first_to_commit_is_accepted() -> None:

@@ -11,9 +11,9 @@ from fakes.admin import DelayedAdmin, LeaderAdmin
 from fakes.cluster import FakeCluster
 from fakes.observer import WHOLE
 
-from harness.brokers.protocol.admin import PartitionState
 from harness.errors import HarnessError, WaitTimeoutError
-from harness.plan.placement import Placement
+from harness.kafka_api.admin import PartitionState
+from harness.schedules.placement import Placement
 from harness.systems.kafka import KafkaControl
 
 if TYPE_CHECKING:

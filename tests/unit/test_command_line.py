@@ -18,10 +18,10 @@ from test_documentation import parse
 from test_nightly_night import plan_of
 
 from harness import DISTRIBUTION
-from harness.cli import cli
-from harness.command_line.common import command as make_command
-from harness.command_line.common import verbosity_options
-from harness.command_line.console import ConsoleProgress, show
+from harness.cli.main import cli
+from harness.cli.options.common import command as make_command
+from harness.cli.options.common import verbosity_options
+from harness.console import ConsoleProgress, show
 from harness.judge.outcome import RunResult
 from harness.nightly.ledger import Ledger
 from harness.run_folder.store import RunFolder
@@ -124,7 +124,7 @@ def test_explore_in_json_has_version_and_time() -> None:
 
 
 def test_conform_in_json_has_version_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.conformance.conform.conform", lambda *_, **__: ([], "no broker"))
+    monkeypatch.setattr("harness.model_checking.conform.conform.conform", lambda *_, **__: ([], "no broker"))
     assert enveloped(["conform", "--target", "kafka-4.4"]) == {
         "verdict": "unknown", "reason": "no broker", "target": {"name": "kafka-4.4"}, "schedules": [],
     }  # fmt: skip

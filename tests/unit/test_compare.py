@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from click.testing import CliRunner
 from test_site import stored
 
-from harness.cli import cli
+from harness.cli.main import cli
 from harness.errors import EXIT_CLEAN, UsageError
 from harness.judge.verdict import ANOMALY, CLEAN
 

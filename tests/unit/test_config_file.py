@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import pytest
 
-from harness.command_line.config_file import FILE, VARIABLE, ConfigFile, default_map, read_config_file
+from harness.cli.config_file import FILE, VARIABLE, ConfigFile, default_map, read_config_file
 from harness.errors import UsageError
 
 if TYPE_CHECKING:

@@ -13,16 +13,18 @@ import pytest
 from click.testing import CliRunner
 from fakes.conformance import ModelBrokers
 
-from harness.brokers.segments.markers import ABORT, COMMIT
-from harness.brokers.segments.producer_snapshot import encode_producer_snapshot
-from harness.brokers.segments.txnindex import encode_txnindex
-from harness.conformance import topic
-from harness.conformance.brokers import Brokers
-from harness.conformance.cli import conform as command
-from harness.conformance.conform import all_schedules, outcomes_json
-from harness.conformance.lockstep import Outcome, go
-from harness.conformance.offsets import OffsetRequests, fetch_offsets
-from harness.conformance.picture import (
+from harness.broker_files.segments.markers import ABORT, COMMIT
+from harness.broker_files.side_files.producer_snapshot import encode_producer_snapshot
+from harness.broker_files.side_files.txnindex import encode_txnindex
+from harness.cli.conform import conform as command
+from harness.errors import UsageError
+from harness.judge.verdict import ANOMALY
+from harness.model_checking.conform import topic
+from harness.model_checking.conform.brokers import Brokers
+from harness.model_checking.conform.conform import all_schedules, outcomes_json
+from harness.model_checking.conform.lockstep import Outcome, go
+from harness.model_checking.conform.offsets import OffsetRequests, fetch_offsets
+from harness.model_checking.conform.picture import (
     UNSTABLE,
     Entry,
     FetchedOffset,
@@ -33,9 +35,9 @@ from harness.conformance.picture import (
     of_replica,
     shown,
 )
-from harness.conformance.producer import Identity
-from harness.conformance.replicas import CLEANED, read_folder
-from harness.conformance.schedules import (
+from harness.model_checking.conform.producer import Identity
+from harness.model_checking.conform.replicas import CLEANED, read_folder
+from harness.model_checking.conform.schedules import (
     CLUSTER_WIDE,
     FILLER,
     GROUP_WAYS,
@@ -48,12 +50,10 @@ from harness.conformance.schedules import (
     written,
     written_of_groups,
 )
-from harness.conformance.simulated import ALL_KEYS, Simulated
-from harness.errors import UsageError
-from harness.judge.verdict import ANOMALY
-from models.batch import encode
-from models.rules import VersionRules, rules_of
-from models.world import ABSENT
+from harness.model_checking.conform.simulated import ALL_KEYS, Simulated
+from harness.models.log.batch import encode
+from harness.models.log.version_rules import VersionRules, rules_of
+from harness.models.world.world import ABSENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

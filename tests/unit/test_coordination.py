@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from models.coordination import (
+from harness.models.world.coordination import (
     Coordination,
     Distribution,
     Message,

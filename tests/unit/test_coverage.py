@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from checkers.attribution.coverage import Coverage
-from harness.brokers.segments.metadata_log import PartitionHistory, PartitionState
+from harness.broker_files.metadata_log.history import PartitionHistory, PartitionState
 
 ALL = (1, 2, 3)
 

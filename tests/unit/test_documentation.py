@@ -9,8 +9,8 @@ import click
 import pytest
 from documentation import PAGES, ROOT, Command, commands, matches
 
-from harness.cli import cli
-from harness.command_line.parameters import FilePath, Text
+from harness.cli.main import cli
+from harness.cli.options.parameters import FilePath, Text
 from harness.targets import find_target, is_of_build
 
 if TYPE_CHECKING:

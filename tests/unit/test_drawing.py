@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
-from harness.report.drawing import AWAY, topology
-from harness.run import start
-from harness.run.options import RunOptions
+from harness.play import start
+from harness.play.options import RunOptions
+from harness.report.pictures.drawing import AWAY, topology
 
 SVG = "{http://www.w3.org/2000/svg}"
 

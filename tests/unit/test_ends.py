@@ -8,9 +8,9 @@ import pytest
 from copied import segment_name
 from sample_logs import old_entry
 
-from harness.brokers.segments.batches import Record
-from harness.brokers.segments.encode import encode_batch
-from harness.brokers.segments.folder import end_of_segment
+from harness.broker_files.segments.batches import Record
+from harness.broker_files.segments.encode import encode_batch
+from harness.broker_files.segments.folder import end_of_segment
 
 if TYPE_CHECKING:
     from pathlib import Path

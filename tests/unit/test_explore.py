@@ -15,26 +15,27 @@ import pytest
 from click import BadParameter
 from click.testing import CliRunner
 
-from harness.brokers.segments.tombstones import BY_FLAG
+from harness.broker_files.segments.tombstones import BY_FLAG
+from harness.cli.explore import explore as command
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, UsageError
-from harness.explore import report
-from harness.explore.cases import CLOUD_CASES, COORDINATED, FRESH_COPIES, GATE, KIP_87, Case, cases
-from harness.explore.cli import explore as command
-from harness.explore.fault_cases import ISR_GATE
-from harness.explore.random_runs import SweepResult
-from harness.explore.schedule_generator import Odds, RandomSchedule
-from harness.explore.statistics import RunStatistics
-from harness.explore.sweep import CONSEQUENCES, ORACLE, CheckerResults
-from harness.explore.walk import WalkResult, summary, walk
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
-from harness.plan.schedule import read_schedule
+from harness.model_checking.explore import report
+from harness.model_checking.explore.cases import CLOUD_CASES, COORDINATED, FRESH_COPIES, GATE, KIP_87, Case, cases
+from harness.model_checking.explore.fault_cases import ISR_GATE
+from harness.model_checking.explore.random_runs import SweepResult
+from harness.model_checking.explore.schedule_generator import Odds, RandomSchedule
+from harness.model_checking.explore.statistics import RunStatistics
+from harness.model_checking.explore.sweep import CONSEQUENCES, ORACLE, CheckerResults
+from harness.model_checking.explore.walk import WalkResult, summary, walk
+from harness.models.log import redpanda
+from harness.models.log.version_rules import rules_of
+from harness.models.walk.exhaustive import Explored, Numbered, explore
+from harness.models.walk.state_space import ADD, Bound
+from harness.models.world import coordination
+from harness.models.world.groups import NEW, OLD
+from harness.models.world.world import Rules
+from harness.schedules.schedule import read_schedule
 from harness.targets import SIM_CLOUD_TOPICS, SIM_KAFKA, SIM_REDPANDA
-from models import coordination, redpanda
-from models.exhaustive import Explored, Numbered, explore
-from models.groups import NEW, OLD
-from models.rules import rules_of
-from models.state_space import ADD, Bound
-from models.world import Rules
 
 BOUND_S = 30
 WRITES = Bound(writes=2, transactions=0)
@@ -382,7 +383,7 @@ def test_a_consequence_for_groups_has_an_anomaly_of_the_same_replica() -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_walks_on_alone(number: signal.Signals) -> None:
     """However the command ends, its workers end."""
-    command = [sys.executable, "-m", "harness.cli", "explore", "--target", SIM_KAFKA, "--with", COORDINATED]
+    command = [sys.executable, "-m", "harness.cli.main", "explore", "--target", SIM_KAFKA, "--with", COORDINATED]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         assert "states" in process.stderr.readline()

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from models import fast_walk as module
-from models.exhaustive import Explored, explore
-from models.fast_walk import fast_walk
-from models.groups import NEW, OLD
-from models.programs import Programs
-from models.state_space import ADD, HAND_OVER, LEADER, REASSIGN, REMOVE, Bound, StateSpace
-from models.systems import REDPANDA
+from harness.models.walk import fast_walk as module
+from harness.models.walk.exhaustive import Explored, explore
+from harness.models.walk.fast_walk import fast_walk
+from harness.models.walk.programs import Programs
+from harness.models.walk.state_space import ADD, HAND_OVER, LEADER, REASSIGN, REMOVE, Bound, StateSpace
+from harness.models.walk.systems import REDPANDA
+from harness.models.world.groups import NEW, OLD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from models.state_space import State
+    from harness.models.walk.state_space import State
 
 PLENTY = 1_000_000
 WRITES = Bound(writes=2, transactions=0)

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
+from harness.cli.explore import explore as command
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, UsageError
-from harness.explore import cases as cases_module
-from harness.explore.cases import PROPOSALS, cases
-from harness.explore.cli import explore as command
-from harness.explore.fault_cases import ISR_GATE, ISR_GATE_MARKERS, FaultCase, fault_cases
-from harness.plan.catalog import Anomaly
+from harness.model_checking.explore import cases as cases_module
+from harness.model_checking.explore.cases import PROPOSALS, cases
+from harness.model_checking.explore.fault_cases import ISR_GATE, ISR_GATE_MARKERS, FaultCase, fault_cases
+from harness.models.faults import rules as by
+from harness.models.faults.space import FaultSpace
+from harness.models.faults.state import FaultBound
+from harness.models.log.invariants import LOST_VALUE
+from harness.models.walk.exhaustive import Explored, explore
+from harness.models.walk.fast_walk import fast_walk
+from harness.models.walk.state_space import Bound
+from harness.schedules.catalog import Anomaly
 from harness.targets import SIM_KAFKA
-from models.exhaustive import Explored, explore
-from models.fast_walk import fast_walk
-from models.faults import rules as by
-from models.faults.space import FaultSpace
-from models.faults.state import FaultBound
-from models.invariants import LOST_VALUE
-from models.state_space import Bound
 
 if TYPE_CHECKING:
     from collections.abc import Collection

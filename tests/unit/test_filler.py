@@ -11,8 +11,8 @@ from fakes.clients import FakeLibrary
 
 from harness.errors import HarnessError
 from harness.host.clock import RealClock
-from harness.plan.scenario import Phase
 from harness.run_folder.history import History
+from harness.schedules.scenario import Phase
 from workloads.filler import MOST_RENEWALS, Filler
 
 if TYPE_CHECKING:

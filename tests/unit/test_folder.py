@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.brokers.segments import folder
-from harness.brokers.segments.batches import CorruptLogError, Record
-from harness.brokers.segments.encode import encode_batch
-from harness.brokers.segments.folder import Live, Segment, choose_segments, live_segments, next_offset
+from harness.broker_files.segments import folder
+from harness.broker_files.segments.batches import CorruptLogError, Record
+from harness.broker_files.segments.encode import encode_batch
+from harness.broker_files.segments.folder import Live, Segment, choose_segments, live_segments, next_offset
 
 if TYPE_CHECKING:
     from pathlib import Path

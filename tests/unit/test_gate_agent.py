@@ -11,11 +11,11 @@ import pytest
 from java_cases import agent, classpath_of, compile_java, run_java
 
 from harness.errors import HarnessError, UsageError
-from harness.gate import build
-from harness.gate.build import GATE, PACKAGE, build_agent, export
-from harness.gate.shade import relocated
-from harness.gate.verify import MAIN_CLASS, libraries, verify_agent
 from harness.host.java import find_java
+from harness.protect.gate import build
+from harness.protect.gate.build import GATE, PACKAGE, build_agent, export
+from harness.protect.gate.shade import relocated
+from harness.protect.gate.verify import MAIN_CLASS, libraries, verify_agent
 from harness.targets import WITH_JARS
 
 CASES = Path(__file__).parent / "gate_cases"

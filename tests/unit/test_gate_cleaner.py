@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from java_cases import agent, classpath_of, compile_java, run_java
 
-from harness.gate.events import HELD, RELEASED, parse_line
+from harness.protect.gate.events import HELD, RELEASED, parse_line
 
 CASES = Path(__file__).parent / "gate_cases"
 TARGET = "kafka-4.4"

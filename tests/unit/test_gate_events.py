@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.brokers.server_logs import ServerLogs
-from harness.gate.build import gate_options
-from harness.gate.events import is_held, parse_line
+from harness.broker_files.side_files.server_logs import ServerLogs
+from harness.protect.gate.build import gate_options
+from harness.protect.gate.events import is_held, parse_line
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.brokers.server_logs import ServerLogs
-from harness.gate.events import parse_line
-from harness.run.protection import Gates
+from harness.broker_files.side_files.server_logs import ServerLogs
+from harness.play.protection import Gates
+from harness.protect.gate.events import parse_line
 
 if TYPE_CHECKING:
     from pathlib import Path

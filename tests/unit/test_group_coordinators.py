@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from harness.brokers.segments.markers import ABORT, COMMIT
-from models.groups import (
+from harness.broker_files.segments.markers import ABORT, COMMIT
+from harness.models.log.invariants import Truth, Txn, Wrote
+from harness.models.log.replica import Replica
+from harness.models.log.version_rules import VersionRules, rules_of
+from harness.models.world.groups import (
     AT_RELOAD,
     BEGINS_AT_ABORTED,
     DELETED_BACK,
@@ -24,11 +27,8 @@ from models.groups import (
     consequences,
     load,
 )
-from models.invariants import Truth, Txn, Wrote
-from models.replica import Replica
-from models.rules import VersionRules, rules_of
-from models.steps import play, take
-from models.world import Rules, World
+from harness.models.world.steps import play, take
+from harness.models.world.world import Rules, World
 
 BOTH = pytest.mark.parametrize("coordinator", [OLD, NEW])
 GONE = "time passes; 1 cleans; 1 cleans; time passes; 1 cleans"

@@ -10,21 +10,21 @@ import pytest
 from fakes.clock import TickingClock
 from fakes.coordinator_log import batches, read_records_of
 
-from harness.brokers.segments.offset_key import OffsetKey, decode_offset_key, encode_offset_key
+from harness.broker_files.internal_topics.offset_key import OffsetKey, decode_offset_key, encode_offset_key
 from harness.clients import ClientError
 from harness.errors import WaitTimeoutError
 from harness.judge.group_consequences import group_consequences
-from harness.plan.groups import group_in, offsets_partition
-from harness.plan.scenario import Deletion
-from harness.run import start
-from harness.run.group_workload import groups_of
-from harness.run.options import RunOptions
+from harness.play import start
+from harness.play.group_workload import groups_of
+from harness.play.options import RunOptions
+from harness.schedules.groups import group_in, offsets_partition
+from harness.schedules.scenario import Deletion
 from workloads.offsets import Coordinators, OffsetsProducer, offset_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from harness.brokers.protocol.replica import TopicPartition
+    from harness.kafka_api.replica import TopicPartition
 
 WRITTEN_BY_A_COORDINATOR = "AAEAEWdyb3VwLXN0dWNrLWxzby0yABVncm91cC1zdHVjay1sc28taW5wdXQAAAAA"
 OFFSETS: TopicPartition = ("__consumer_offsets", 0)

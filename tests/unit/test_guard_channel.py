@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from harness.brokers.protocol.wire import Address
 from harness.errors import HarnessError, WaitTimeoutError
-from harness.guard.channel import TOPIC, KafkaChannel, librdkafka_config
-from harness.guard.journal import Pause, Phase, State, entry_of
-from harness.guard.leadership import CONFIG, GroupLeadership
 from harness.host.clock import RealClock
+from harness.kafka_api.wire import Address
+from harness.protect.guard.channel import TOPIC, KafkaChannel, librdkafka_config
+from harness.protect.guard.journal import Pause, Phase, State, entry_of
+from harness.protect.guard.leadership import CONFIG, GroupLeadership
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,8 +58,8 @@ def test_records_that_are_no_entries_are_passed_over(bootstrap: list[Address]) -
 
 
 def test_without_brokers_nothing_is_kept_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.guard.channel.REQUEST_S", 0.5)
-    monkeypatch.setattr("harness.guard.channel.DELIVERY_S", 0.5)
+    monkeypatch.setattr("harness.protect.guard.channel.REQUEST_S", 0.5)
+    monkeypatch.setattr("harness.protect.guard.channel.DELIVERY_S", 0.5)
     channel = KafkaChannel([Address("127.0.0.1", 1)], CLOCK)
     with pytest.raises(HarnessError, match="topic compaction-guard cannot be written: no acknowledgement"):
         channel.append([entry_of(pause("t"), 1, "w")])

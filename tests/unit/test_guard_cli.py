@@ -11,11 +11,11 @@ import pytest
 from click.testing import CliRunner
 from fakes.guarded import FakeChannel, FakeCluster, FakeLeadership, start
 
-from harness.cli import cli
+from harness.cli.main import cli
 from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, HarnessError, UsageError
-from harness.guard.journal import HOLD, Entry
-from harness.guard.settings import DIRTY_RATIO
-from harness.guard.status import Observation
+from harness.protect.guard.journal import HOLD, Entry
+from harness.protect.guard.settings import DIRTY_RATIO
+from harness.protect.guard.status import Observation
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,11 +28,11 @@ RUNNING = (*SERVER, "--port", "0", "--interval", "0.2")
 def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     fake = FakeCluster({"t": {DIRTY_RATIO: "0.2"}, "u": {}})
     fake.close = list  # type: ignore[attr-defined]
-    monkeypatch.setattr("harness.guard.run.LiveCluster", lambda *_: fake)
-    monkeypatch.setattr("harness.guard.run.KafkaChannel", lambda *_: Closing(fake))
-    monkeypatch.setattr("harness.guard.run.GroupLeadership", lambda *_: Member(fake))
-    monkeypatch.setattr("harness.guard.run.Observer", lambda *_: Unobserved())
-    monkeypatch.setattr("harness.guard.run.LEAD_S", 0.3)
+    monkeypatch.setattr("harness.protect.guard.run.LiveCluster", lambda *_: fake)
+    monkeypatch.setattr("harness.protect.guard.run.KafkaChannel", lambda *_: Closing(fake))
+    monkeypatch.setattr("harness.protect.guard.run.GroupLeadership", lambda *_: Member(fake))
+    monkeypatch.setattr("harness.protect.guard.run.Observer", lambda *_: Unobserved())
+    monkeypatch.setattr("harness.protect.guard.run.LEAD_S", 0.3)
     return fake
 
 

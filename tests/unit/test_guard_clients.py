@@ -9,12 +9,12 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from fakes.guarded import BoundedClock
 
-from harness.brokers.protocol.wire import Address
 from harness.errors import HarnessError, UsageError
-from harness.guard.cluster import LiveCluster
-from harness.guard.leadership import GroupLeadership
-from harness.guard.run import check_names
-from harness.guard.settings import PAUSE, READ
+from harness.kafka_api.wire import Address
+from harness.protect.guard.cluster import LiveCluster
+from harness.protect.guard.leadership import GroupLeadership
+from harness.protect.guard.run import check_names
+from harness.protect.guard.settings import PAUSE, READ
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,9 +14,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from harness.errors import UsageError
-from harness.guard.journal import Pause, Phase, State
-from harness.guard.metrics import PREFIX, Endpoint, unhealthy
-from harness.guard.status import Observation, Status
+from harness.protect.guard.journal import Pause, Phase, State
+from harness.protect.guard.metrics import PREFIX, Endpoint, unhealthy
+from harness.protect.guard.status import Observation, Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

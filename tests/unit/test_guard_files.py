@@ -12,8 +12,8 @@ from documentation import ROOT
 from test_documentation import parse
 
 import compose.guard
-from harness.guard.metrics import PREFIX, families
-from harness.guard.status import Observation, Status
+from harness.protect.guard.metrics import PREFIX, families
+from harness.protect.guard.status import Observation, Status
 
 FILES = Path(compose.guard.__file__).parent
 PAGE = (ROOT / "docs/reference/guard.md").read_text()

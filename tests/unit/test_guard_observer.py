@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from fakes.clock import TickingClock
 
-from harness.audit.cluster import Cluster, Topic
-from harness.audit.prefilter import Prefiltered
-from harness.audit.replica_status import ReplicaStatus, ReplicaStatuses, UnreadableTopicError
-from harness.brokers.protocol.admin import PartitionState
-from harness.brokers.protocol.replica import OpenTransaction
-from harness.brokers.protocol.wire import Address
+from harness.audit.live.cluster import Cluster, Topic
+from harness.audit.live.prefilter import Prefiltered
+from harness.audit.live.replica_status import ReplicaStatus, ReplicaStatuses, UnreadableTopicError
 from harness.errors import HarnessError
-from harness.guard.journal import Pause, Phase, State
-from harness.guard.observe import Observer, growth, lso_spread, open_transactions
-from harness.guard.status import Observation, Status
 from harness.host.clock import RealClock
+from harness.kafka_api.admin import PartitionState
+from harness.kafka_api.replica import OpenTransaction
+from harness.kafka_api.wire import Address
+from harness.protect.guard.journal import Pause, Phase, State
+from harness.protect.guard.observe import Observer, growth, lso_spread, open_transactions
+from harness.protect.guard.status import Observation, Status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,9 +58,9 @@ class Looked:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, unreadable: Sequence[str] = ()) -> None:
         self.unreadable = set(unreadable)
         self.failure: Exception | None = None
-        monkeypatch.setattr("harness.guard.observe.describe", self.describe)
-        monkeypatch.setattr("harness.guard.observe.prefilter", self.prefilter)
-        monkeypatch.setattr("harness.guard.observe.ClusterClient.ask_all", lambda *_: self.sizes)
+        monkeypatch.setattr("harness.protect.guard.observe.describe", self.describe)
+        monkeypatch.setattr("harness.protect.guard.observe.prefilter", self.prefilter)
+        monkeypatch.setattr("harness.protect.guard.observe.ClusterClient.ask_all", lambda *_: self.sizes)
         self.sizes: dict[int, Any] = {1: {("t", 0): 100}, 2: {("t", 0): 50}}
 
     def describe(self, _bootstrap: object, names: Sequence[str]) -> Cluster:
@@ -121,7 +121,7 @@ def test_sizes_that_a_broker_does_not_report_are_said(monkeypatch: pytest.Monkey
 
 def test_an_observer_that_ends_by_a_bug_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     Looked(monkeypatch).failure = RuntimeError("a bug")
-    monkeypatch.setattr("harness.guard.observe.FIRST_S", 0.01)
+    monkeypatch.setattr("harness.protect.guard.observe.FIRST_S", 0.01)
     one, clock = observer(), RealClock()
     end = one.start(0.01, lambda: COVERED)
     clock.wait_until(lambda: one.latest.failure, 10, "the failure")

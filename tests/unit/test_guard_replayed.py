@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from harness.guard.journal import HOLD, NOTE, UNHOLD, Entry, Phase, State
-from harness.guard.replayed import Replayed
+from harness.protect.guard.journal import HOLD, NOTE, UNHOLD, Entry, Phase, State
+from harness.protect.guard.replayed import Replayed
 
 RATIO = "min.cleanable.dirty.ratio"
 

@@ -9,9 +9,9 @@ import pytest
 from fakes.guarded import BoundedClock, FakeCluster, KilledError, Started, failing, start
 
 from harness.errors import HarnessError
-from harness.guard.journal import HOLD, UNHOLD, Entry
-from harness.guard.service import ALARMED_S, DRY_RUN, OBSERVE
-from harness.guard.settings import DIRTY_RATIO, MAX_LAG_MS, POLICY, RETENTION_MS
+from harness.protect.guard.journal import HOLD, UNHOLD, Entry
+from harness.protect.guard.service import ALARMED_S, DRY_RUN, OBSERVE
+from harness.protect.guard.settings import DIRTY_RATIO, MAX_LAG_MS, POLICY, RETENTION_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

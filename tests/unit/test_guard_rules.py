@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from harness.brokers.protocol.admin import PartitionState
-from harness.guard.decide import decide, release, topics_to_pause, topics_to_read
-from harness.guard.journal import HOLD, UNHOLD, Entry, Pause, Phase, State, entry_of, parse_entry
-from harness.guard.settings import DIRTY_RATIO, MAX_LAG_MS, MIN_LAG_MS, PAUSE, RETENTION_MS, Setting, is_same, window_ms
-from harness.guard.watch import missing_replicas, united
+from harness.kafka_api.admin import PartitionState
+from harness.protect.guard.decide import decide, release, topics_to_pause, topics_to_read
+from harness.protect.guard.journal import HOLD, UNHOLD, Entry, Pause, Phase, State, entry_of, parse_entry
+from harness.protect.guard.settings import (
+    DIRTY_RATIO,
+    MAX_LAG_MS,
+    MIN_LAG_MS,
+    PAUSE,
+    RETENTION_MS,
+    Setting,
+    is_same,
+    window_ms,
+)
+from harness.protect.guard.watch import missing_replicas, united
 
 MAX_LAG = str(2**63 - 1)
 

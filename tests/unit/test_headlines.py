@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from checkers.finding import HANGING_TRANSACTION, UNEXPLAINED_DIVERGENCE
-from harness.plan.catalog import Anomaly
 from harness.report.headlines import _SENTENCES, headline, worst
+from harness.schedules.catalog import Anomaly
 
 VISIBLE, LATENT = "visible", "latent"
 

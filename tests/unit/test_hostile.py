@@ -23,32 +23,34 @@ from pages import MANIFEST, hostile_page, write_night
 from test_nightly_night import ended, failed, plan_of
 from test_site import stored
 
-from harness import cli
-from harness.audit import cluster as clusters
-from harness.audit import disk, exposure, live
-from harness.audit.cluster import Cluster, Topic
-from harness.audit.connection import ClusterClient
-from harness.audit.coordinators import TransactionDescription
-from harness.audit.prefilter import prefilter
-from harness.brokers.protocol.admin import PartitionState
-from harness.brokers.protocol.replica import OpenTransaction
-from harness.brokers.protocol.wire import Address
-from harness.cli import cli as commands
-from harness.command_line import console
-from harness.command_line.console import JSON, TEXT, ConsoleProgress
-from harness.conformance.cli import _show as show_conformance
+from harness import console
+from harness.audit.copies import disk
+from harness.audit.live import cluster as clusters
+from harness.audit.live import compare as live
+from harness.audit.live import exposure
+from harness.audit.live.cluster import Cluster, Topic
+from harness.audit.live.connection import ClusterClient
+from harness.audit.live.coordinators import TransactionDescription
+from harness.audit.live.prefilter import prefilter
+from harness.cli import main as cli
+from harness.cli.conform import _show as show_conformance
+from harness.cli.explore import _show as show_walks
+from harness.cli.main import cli as commands
+from harness.cli.nightly import _show as show_night
+from harness.console import JSON, TEXT, ConsoleProgress
 from harness.errors import EXIT_ANOMALY, EXIT_UNKNOWN, EXIT_USAGE, HarnessError
-from harness.explore.cli import _show as show_walks
-from harness.explore.report import show_runs
 from harness.judge import check
 from harness.judge.outcome import RunResult
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN, finding_line, finding_of
+from harness.kafka_api.admin import PartitionState
+from harness.kafka_api.replica import OpenTransaction
+from harness.kafka_api.wire import Address
+from harness.model_checking.explore.report import show_runs
 from harness.nightly.cells import results_of
-from harness.nightly.cli import _show as show_night
 from harness.nightly.ledger import ScenarioResult
 from harness.nightly.reports import markdown, summary, write_junit
-from harness.report.runs import RunningRun, stored_runs
 from harness.report.site import index_page, write_site
+from harness.report.stored.runs import RunningRun, stored_runs
 from harness.run_folder.store import RunFolder
 
 if TYPE_CHECKING:

@@ -21,13 +21,13 @@ import click
 import pytest
 import requests.sessions  # noqa: F401  (urllib3 binds a socket when it is first imported)
 
-from harness import cli
-from harness.command_line.parameters import Count, FilePath, Names, Number, Text
-from harness.command_line.request import OPTIONS, command_line
+from harness.cli import main as cli
+from harness.cli.options.parameters import Count, FilePath, Names, Number, Text
+from harness.cli.options.request import OPTIONS, command_line
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE, UsageError
 from harness.host.ports import free_ports
-from harness.run import start
-from harness.run.options import RunOptions
+from harness.play import start
+from harness.play.options import RunOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -155,7 +155,7 @@ def is_illegal(type_: click.ParamType[Any], value: str) -> bool:
         return True
     if isinstance(type_, FilePath):
         return value == LONG
-    assert isinstance(type_, Text), f"no type of harness.command_line.parameters: {type_}"
+    assert isinstance(type_, Text), f"no type of harness.cli.options.parameters: {type_}"
     is_checked = isinstance(type_, Names) or type_.check is not Text().check
     return value in UNSEEN or (is_checked and value in {UNKNOWN, LONG})
 

@@ -9,13 +9,13 @@ import pytest
 from hostile import HOSTILE, raise_if_forged, raise_if_raw
 from stored_records import GROUPS, KEY_BYTES, SHARES, TRANSACTIONS, VALUES, offset_key, offset_value, topic_of
 
-from harness.brokers.internal_topics.coordinator_messages import GROUP_KEYS, MESSAGES
-from harness.brokers.internal_topics.coordinator_messages import VALUES as FORMATS
-from harness.brokers.internal_topics.decode import internal_topic
-from harness.brokers.internal_topics.phrases import Subject, committed_offset, state, subject
-from harness.brokers.internal_topics.selection import is_compacted
-from harness.brokers.segments.batches import Record
-from harness.brokers.segments.transaction_state import transaction_state
+from harness.broker_files.internal_topics.coordinator_messages import GROUP_KEYS, MESSAGES
+from harness.broker_files.internal_topics.coordinator_messages import VALUES as FORMATS
+from harness.broker_files.internal_topics.decode import internal_topic
+from harness.broker_files.internal_topics.phrases import Subject, committed_offset, state, subject
+from harness.broker_files.internal_topics.selection import is_compacted
+from harness.broker_files.internal_topics.transaction_state import transaction_state
+from harness.broker_files.segments.batches import Record
 from harness.escape import escape, to_json
 
 REMOVED = {"ShareGroupPartitionMetadata", "StreamsGroupPartitionMetadata"}

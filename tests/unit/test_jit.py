@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 LOOP = """
 from numba import int64
-from harness.brokers.segments.jit import compiled
+from harness.broker_files.segments.jit import compiled
 
 @compiled(int64(int64))
 def twice(number):

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from harness.brokers.segments.records import Record
-from models.kip87 import (
+from harness.broker_files.segments.records import Record
+from harness.models.log.kip87 import (
     NEW,
     OLD,
     Difference,

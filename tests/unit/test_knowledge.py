@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.audit.cluster import Cluster, Topic
-from harness.audit.knowledge import knowledge_of_cluster, knowledge_of_metadata
-from harness.brokers.protocol.admin import PartitionState as Led
-from harness.brokers.segments.metadata_log import ClusterMetadata, PartitionHistory, PartitionState
+from harness.audit.explain.knowledge import knowledge_of_cluster, knowledge_of_metadata
+from harness.audit.live.cluster import Cluster, Topic
+from harness.broker_files.metadata_log.history import ClusterMetadata, PartitionHistory, PartitionState
+from harness.kafka_api.admin import PartitionState as Led
 
 ALL = (1, 2, 3)
 PLACE = ("t", 0)

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from harness import cli
+from harness.cli import main as cli
 from harness.errors import EXIT_CLEAN, HarnessError, UsageError
 from harness.host import leftovers
 from harness.host.keeper import Keeper

@@ -14,7 +14,7 @@ from fakes.progress import FakeManifest, FakeProgress
 from harness.errors import EXIT_FAILED, HarnessError, InterruptError, TimeLimitError, interruptible
 from harness.host import leftovers
 from harness.judge import session
-from harness.run import follow_ups, lifecycle
+from harness.play import follow_ups, lifecycle
 from harness.run_folder.store import RunFolder, create_run_folder
 
 if TYPE_CHECKING:

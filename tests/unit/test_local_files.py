@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.errors import HarnessError
-from harness.gate.build import Agent
+from harness.protect.gate.build import Agent
 from harness.runtimes import local_files
 from harness.runtimes.local_files import LocalFiles
 

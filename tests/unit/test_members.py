@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from harness.brokers.segments.records import Record
-from models.batch import Batch
-from models.invariants import Truth, Wrote
-from models.members import (
+from harness.broker_files.segments.records import Record
+from harness.models.log.batch import Batch
+from harness.models.log.invariants import Truth, Wrote
+from harness.models.log.replica import Replica
+from harness.models.world.members import (
     ASSIGNMENT,
     CLASSIC,
     DELETED,
@@ -27,7 +28,6 @@ from models.members import (
     group_consequences,
     load,
 )
-from models.replica import Replica
 
 
 def loaded(*keys: str) -> Loaded:

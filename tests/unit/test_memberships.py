@@ -10,15 +10,15 @@ import pytest
 from fakes.clock import TickingClock
 from fakes.coordinator_log import batches, read_records_of
 
-from harness.brokers.protocol.groups import CommittedOffsets, commit_offsets
-from harness.brokers.segments.offset_key import encode_group_key
+from harness.broker_files.internal_topics.offset_key import encode_group_key
 from harness.clients import ClientError
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.judge.group_consequences import group_consequences
-from harness.plan.catalog import GROUP_SCENARIOS, scenarios_for
-from harness.run import start
-from harness.run.group_workload import GroupWorkload, groups_of
-from harness.run.options import RunOptions
+from harness.kafka_api.groups import CommittedOffsets, commit_offsets
+from harness.play import start
+from harness.play.group_workload import GroupWorkload, groups_of
+from harness.play.options import RunOptions
+from harness.schedules.catalog import GROUP_SCENARIOS, scenarios_for
 from harness.targets import find_target
 from workloads.group_consumers import Group, GroupReader
 from workloads.memberships import MembershipsProducer
@@ -27,7 +27,7 @@ from workloads.offsets import Coordinators
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from harness.brokers.protocol.replica import TopicPartition
+    from harness.kafka_api.replica import TopicPartition
 
 OFFSETS: TopicPartition = ("__consumer_offsets", 6)
 GROUP = Group("g", OFFSETS, "in")
@@ -180,8 +180,8 @@ def test_the_offset_that_expires_is_committed_once_the_coordinator_takes_it(monk
             condition()
         assert condition()
 
-    monkeypatch.setattr("harness.run.group_workload.commit_offsets", commit)
-    monkeypatch.setattr("harness.run.group_workload.Connection", lambda _: SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr("harness.play.group_workload.commit_offsets", commit)
+    monkeypatch.setattr("harness.play.group_workload.Connection", lambda _: SimpleNamespace(close=lambda: None))
     test = start.test_of(RunOptions("kafka-4.4", "groups"))
     (place,) = test.partitions["group-expired"]
     cluster: Any = SimpleNamespace(

@@ -18,8 +18,8 @@ from metadata_logs import (
     write_topic_id,
 )
 
-from harness.brokers.copies.copies import LEADER_EPOCHS, find_copies
-from harness.brokers.segments.metadata_join import JoinedLog, read_metadata_logs
+from harness.broker_files.copies.copies import LEADER_EPOCHS, find_copies
+from harness.broker_files.metadata_log.join import JoinedLog, read_metadata_logs
 from harness.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from metadata_logs import Written
 
-    from harness.brokers.copies.copies import Copies
+    from harness.broker_files.copies.copies import Copies
 
 T = ("t", 0)
 CREATED = [topic("t"), partition("t", 0, (1, 2, 3))]

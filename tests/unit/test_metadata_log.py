@@ -25,16 +25,16 @@ from metadata_logs import (
     write_metadata_log,
 )
 
-from harness.brokers.segments.message_format import uuid_text
-from harness.brokers.segments.metadata_join import read_metadata_logs
-from harness.brokers.segments.metadata_log import NO_LEADER, PartitionState
-from harness.brokers.segments.metadata_records import RecordType
+from harness.broker_files.internal_topics.message_format import uuid_text
+from harness.broker_files.metadata_log.history import NO_LEADER, PartitionState
+from harness.broker_files.metadata_log.join import read_metadata_logs
+from harness.broker_files.metadata_log.records import RecordType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from harness.brokers.segments.metadata_log import ClusterMetadata, PartitionHistory
+    from harness.broker_files.metadata_log.history import ClusterMetadata, PartitionHistory
 
 T = ("t", 0)
 CREATED = [topic("t"), partition("t", 0, (1, 2, 3))]

@@ -9,8 +9,8 @@ import pytest
 from metadata_logs import Written, change, directory_uuid, frame, partition, register, remove_topic, topic
 from metadata_logs import topic_id as id_of
 
-from harness.brokers.segments.message_format import uuid_text
-from harness.brokers.segments.metadata_records import SCHEMAS, Frame, RecordType, decode_message, read_frame
+from harness.broker_files.internal_topics.message_format import uuid_text
+from harness.broker_files.metadata_log.records import SCHEMAS, Frame, RecordType, decode_message, read_frame
 
 # Copied from the metadata logs of running brokers.
 TOPIC = "010200027493453a9babc24aaba35e55b3c79cd37700"

@@ -9,14 +9,14 @@ from fakes.cluster import RecordedCluster
 from fakes.observer import BALLAST_END, PAYLOAD_END
 
 from harness.errors import UsageError, WaitTimeoutError
-from harness.plan.placement import Placement, place
-from harness.plan.timers import TIMERS
-from harness.power.cut import Cut, LostRecords
-from harness.run import start
-from harness.run.options import RunOptions
+from harness.play import start
+from harness.play.options import RunOptions
 from harness.runtimes.abilities import Need, raise_if_lacking
 from harness.runtimes.base import Wanted
+from harness.runtimes.power.cut import Cut, LostRecords
 from harness.runtimes.reach import Reach
+from harness.schedules.placement import Placement, place
+from harness.schedules.timers import TIMERS
 from harness.targets import find_target
 from nemesis import NEMESES, find_nemesis, power_failure, throttle, topology
 from nemesis.fault import Nemesis, NemesisContext

@@ -17,7 +17,7 @@ from harness.nightly.latest import newest_of, newest_patches
 from harness.nightly.matrix import Matrix, options_of, read_matrix
 from harness.nightly.night import command_of
 from harness.nightly.outages import Cell, SoakCell
-from harness.soak.expectations import HANGING, NAMES, read_expected
+from harness.soak.judge.expectations import HANGING, NAMES, read_expected
 from harness.targets import TARGETS
 
 STANDARD = read_expectations(None)

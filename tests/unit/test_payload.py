@@ -12,9 +12,9 @@ from fakes.clock import TickingClock
 from fakes.observer import FakeObserver
 
 from harness.errors import HarnessError
-from harness.plan.catalog import CONTROL, SCENARIOS, Anomaly, abort, begin, commit, delete, put
-from harness.plan.scenario import Critical, Phase, Scenario
 from harness.run_folder.history import HEADER_TXN, History
+from harness.schedules.catalog import CONTROL, SCENARIOS, Anomaly, abort, begin, commit, delete, put
+from harness.schedules.scenario import Critical, Phase, Scenario
 from workloads.payload import Payload
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from harness.errors import UsageError
-from harness.plan.placement import Placement, place
+from harness.schedules.placement import Placement, place
 
 
 def shape(**changes: Any) -> Placement:

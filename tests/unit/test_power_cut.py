@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.brokers.segments.batches import Record
-from harness.brokers.segments.encode import encode_batch
+from harness.broker_files.segments.batches import Record
+from harness.broker_files.segments.encode import encode_batch
 from harness.errors import HarnessError
-from harness.power import agent
-from harness.power.cut import Cut, LostRecords, cut, find_unsynced
-from harness.power.sync_log import read_synced
+from harness.runtimes.power import agent
+from harness.runtimes.power.cut import Cut, LostRecords, cut, find_unsynced
+from harness.runtimes.power.sync_log import read_synced
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,17 +15,17 @@ from test_attribution import received_by
 from verdict_schema import schema, violations
 
 from checkers.attribution.coverage import Coverage
-from harness.audit import disk
-from harness.audit.advice import with_advice
-from harness.audit.attribution import Disputes, attribute
-from harness.audit.coordination import Leaders, with_coordinators
-from harness.audit.knowledge import Knowledge
-from harness.audit.served_records import on_brokers, read_values, with_states
-from harness.brokers.copies.copies import Copies, ReplicaCopy
-from harness.brokers.segments.batches import Record
-from harness.brokers.segments.encode import encode_batch
-from harness.cli import cli
-from harness.command_line.console import show_findings
+from harness.audit.copies import disk
+from harness.audit.explain.advice import with_advice
+from harness.audit.explain.attribution import Disputes, attribute
+from harness.audit.explain.knowledge import Knowledge
+from harness.audit.explain.served_records import on_brokers, read_values, with_states
+from harness.audit.live.coordination import Leaders, with_coordinators
+from harness.broker_files.copies.copies import Copies, ReplicaCopy
+from harness.broker_files.segments.batches import Record
+from harness.broker_files.segments.encode import encode_batch
+from harness.cli.main import cli
+from harness.console import show_findings
 from harness.errors import EXIT_ANOMALY
 from harness.escape import in_sentence
 from harness.terminal import stdout

@@ -13,15 +13,15 @@ from fakes.containers import ContainerCluster, packed
 from fakes.http_servers import FakeServer, served
 from fakes.runtime import FakeRuntime
 
-from harness.brokers.protocol.admin import PartitionState
-from harness.brokers.protocol.wire_reader import WireReader
-from harness.brokers.segments.batches import iter_batches
-from harness.brokers.segments.encode import encode_batch
-from harness.brokers.segments.records import Record
-from harness.brokers.segments.redpanda import HEADER, RAFT_DATA
+from harness.broker_files.segments.batches import iter_batches
+from harness.broker_files.segments.encode import encode_batch
+from harness.broker_files.segments.records import Record
+from harness.broker_files.segments.redpanda import HEADER, RAFT_DATA
 from harness.errors import HarnessError, UsageError
-from harness.run import start
-from harness.run.options import RunOptions
+from harness.kafka_api.admin import PartitionState
+from harness.kafka_api.wire_reader import WireReader
+from harness.play import start
+from harness.play.options import RunOptions
 from harness.systems.redpanda import RedpandaControl
 from harness.targets import TARGETS, images
 
@@ -168,7 +168,7 @@ def segment() -> bytes:
 
 
 def _kafka_fields(batch: bytes) -> tuple[Any, ...]:
-    from harness.brokers.segments.batches import HEADER as KAFKA_HEADER  # noqa: PLC0415
+    from harness.broker_files.segments.batches import HEADER as KAFKA_HEADER  # noqa: PLC0415
 
     return KAFKA_HEADER.unpack_from(batch)
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from fakes.http_servers import FakeServer, served
 
-from harness.brokers.protocol.redpanda_admin import RedpandaAdmin
-from harness.brokers.protocol.wire import Address
 from harness.errors import HarnessError
+from harness.kafka_api.redpanda_admin import RedpandaAdmin
+from harness.kafka_api.wire import Address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

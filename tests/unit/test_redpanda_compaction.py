@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.brokers.segments.markers import ABORT, COMMIT, marker_record
-from harness.brokers.segments.records import Record
-from models.batch import Batch
-from models.cleaner import Bounds, Cleaning
-from models.coordination import Pair
-from models.redpanda import clean, own
-from models.replica import Replica
+from harness.broker_files.segments.markers import ABORT, COMMIT, marker_record
+from harness.broker_files.segments.records import Record
+from harness.models.log.batch import Batch
+from harness.models.log.cleaner import Bounds, Cleaning
+from harness.models.log.redpanda import clean, own
+from harness.models.log.replica import Replica
+from harness.models.world.coordination import Pair
 
 CLEANING = Cleaning(delete_retention_ms=10, producer_expiration_ms=10)
 KEPT = Bounds(tombstones=0, markers=0)

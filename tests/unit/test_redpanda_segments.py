@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from stored_markers import encode_marker
 
-from harness.brokers.segments.batches import HEADER as KAFKA_HEADER
-from harness.brokers.segments.batches import CorruptLogError, iter_batches, iter_records, marker
-from harness.brokers.segments.encode import encode_batch
-from harness.brokers.segments.records import Record
-from harness.brokers.segments.redpanda import HEADER, is_segment, to_kafka
+from harness.broker_files.segments.batches import HEADER as KAFKA_HEADER
+from harness.broker_files.segments.batches import CorruptLogError, iter_batches, iter_records, marker
+from harness.broker_files.segments.encode import encode_batch
+from harness.broker_files.segments.records import Record
+from harness.broker_files.segments.redpanda import HEADER, is_segment, to_kafka
 
 CONFIGURATION, TX_FENCE, PLACEHOLDER, RAFT_DATA = 2, 10, 29, 1
 EPOCH = 3

@@ -9,11 +9,11 @@ import pytest
 from fakes.guarded import BoundedClock, FakeChannel, FakeCluster, KilledError, start
 
 from harness.errors import HarnessError, UsageError
-from harness.guard.settings import DIRTY_RATIO, MAX_LAG_MS
-from harness.repair.channel import SILENT_S, ChannelHolds, ChannelJournal, Notes, Owner
-from harness.repair.cluster import TakenOverError
-from harness.repair.state import Copy, Entry
-from harness.repair.throttle import BROKER, RATES, REPLICAS, TOPIC, ChannelThrottle
+from harness.protect.guard.settings import DIRTY_RATIO, MAX_LAG_MS
+from harness.protect.repair.channel import SILENT_S, ChannelHolds, ChannelJournal, Notes, Owner
+from harness.protect.repair.cluster import TakenOverError
+from harness.protect.repair.state import Copy, Entry
+from harness.protect.repair.throttle import BROKER, RATES, REPLICAS, TOPIC, ChannelThrottle
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -159,7 +159,7 @@ def test_a_repair_that_was_killed_is_followed_after_its_silence_and_one_that_lef
 
 @dataclass
 class FakeSettings:
-    """Implements `harness.repair.throttle.Settings`; brokers in ``down`` do not answer."""
+    """Implements `harness.protect.repair.throttle.Settings`; brokers in ``down`` do not answer."""
 
     values: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
     down: set[str] = field(default_factory=set)

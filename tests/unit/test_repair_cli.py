@@ -11,16 +11,16 @@ import pytest
 from click.testing import CliRunner
 from test_repair_plan import finding, undecided, verdict
 
+from harness.cli.repair import parse_partition, repair, rights_of
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, UsageError
-from harness.repair import run
-from harness.repair.cli import parse_partition, repair, rights_of
-from harness.repair.hanging import Aborted, confirmed
-from harness.repair.plan import Abort, Undecided, plan_of
-from harness.repair.preflight import Prepared
-from harness.repair.run import Look, Result
-from harness.repair.service import Outcome
-from harness.repair.show import age_text, exit_code, exit_code_of_plan, result_json
-from harness.repair.state import Entry
+from harness.protect.repair import run
+from harness.protect.repair.hanging import Aborted, confirmed
+from harness.protect.repair.plan import Abort, Undecided, plan_of
+from harness.protect.repair.preflight import Prepared
+from harness.protect.repair.run import Look, Result
+from harness.protect.repair.service import Outcome
+from harness.protect.repair.show import age_text, exit_code, exit_code_of_plan, result_json
+from harness.protect.repair.state import Entry
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,10 +6,10 @@ import kafka.errors
 import pytest
 from fakes.repaired import RepairedBrokers
 
-from harness.brokers.protocol.wire import Address
 from harness.errors import HarnessError
-from harness.repair.live import LiveRepairCluster
-from harness.repair.state import Entry
+from harness.kafka_api.wire import Address
+from harness.protect.repair.live import LiveRepairCluster
+from harness.protect.repair.state import Entry
 
 NOT_ALLOWED = kafka.errors.ClusterAuthorizationFailedError.errno
 TP = ("t", 0)

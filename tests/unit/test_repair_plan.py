@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness.errors import UsageError
-from harness.repair.plan import Abort, plan_of
+from harness.protect.repair.plan import Abort, plan_of
 
 ORDERS = ("orders", 0)
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.errors import UsageError
-from harness.guard.settings import PAUSE
-from harness.repair.live import MIN_INSYNC, Answers, BrokerAnswer, State
-from harness.repair.plan import Plan, Task
-from harness.repair.preflight import Limits, Prepared, check_cluster, prepare
-from harness.repair.saved import check_saved
-from harness.repair.state import Entry
+from harness.protect.guard.settings import PAUSE
+from harness.protect.repair.live import MIN_INSYNC, Answers, BrokerAnswer, State
+from harness.protect.repair.plan import Plan, Task
+from harness.protect.repair.preflight import Limits, Prepared, check_cluster, prepare
+from harness.protect.repair.saved import check_saved
+from harness.protect.repair.state import Entry
 
 if TYPE_CHECKING:
     from pathlib import Path

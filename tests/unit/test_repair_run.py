@@ -12,18 +12,18 @@ from fakes.progress import FakeProgress
 from fakes.repaired import RepairedBrokers
 from test_repair_plan import finding, verdict
 
-from harness.brokers.protocol import wire
-from harness.brokers.protocol.wire import Address
 from harness.errors import HarnessError, UsageError
-from harness.repair import hanging, run
-from harness.repair.channel import ChannelJournal, Notes
-from harness.repair.hanging import abort_all
-from harness.repair.live import LiveRepairCluster
-from harness.repair.own_settings import LiveSettings
-from harness.repair.plan import Abort, plan_of
-from harness.repair.run import RepairRequest, look
-from harness.repair.state import Entry
-from harness.repair.throttle import BROKER, TOPIC
+from harness.kafka_api import wire
+from harness.kafka_api.wire import Address
+from harness.protect.repair import hanging, run
+from harness.protect.repair.channel import ChannelJournal, Notes
+from harness.protect.repair.hanging import abort_all
+from harness.protect.repair.live import LiveRepairCluster
+from harness.protect.repair.own_settings import LiveSettings
+from harness.protect.repair.plan import Abort, plan_of
+from harness.protect.repair.run import RepairRequest, look
+from harness.protect.repair.state import Entry
+from harness.protect.repair.throttle import BROKER, TOPIC
 from harness.spark.options import SparkOptions
 
 BOOTSTRAP = [Address("b", 1)]

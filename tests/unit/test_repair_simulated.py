@@ -10,18 +10,18 @@ import pytest
 from fakes.diverged import DivergedCluster, DurableJournal, KillAt, SimulatedTime, diverged
 from fakes.guarded import FakeChannel, FakeCluster, KilledError
 
-from harness.guard.settings import DIRTY_RATIO
-from harness.repair.channel import ChannelHolds, ChannelJournal, Notes, Owner
-from harness.repair.cluster import TakenOverError
-from harness.repair.service import Repairs
-from harness.repair.state import Entry, needs_spare
-from harness.repair.steps import RULES, Rule
+from harness.protect.guard.settings import DIRTY_RATIO
+from harness.protect.repair.channel import ChannelHolds, ChannelJournal, Notes, Owner
+from harness.protect.repair.cluster import TakenOverError
+from harness.protect.repair.service import Repairs
+from harness.protect.repair.state import Entry, needs_spare
+from harness.protect.repair.steps import RULES, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from harness.repair.service import Outcome
-    from harness.repair.state import Partition, Seen
+    from harness.protect.repair.service import Outcome
+    from harness.protect.repair.state import Partition, Seen
 
 SEEDS = 40
 PATIENCE_S = 600.0

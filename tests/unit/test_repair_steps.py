@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from harness.repair.state import Copy, Entry, Seen, needs_spare
-from harness.repair.steps import MOST_COPIES, Done, Elect, Hold, Reassign, Record, Stop, Wait, next_step
+from harness.protect.repair.state import Copy, Entry, Seen, needs_spare
+from harness.protect.repair.steps import MOST_COPIES, Done, Elect, Hold, Reassign, Record, Stop, Wait, next_step
 
 ENTRY = Entry(("t", 0), "id", (1, 2, 3), 1, (1, 3), (2,))
 SEEN = Seen(

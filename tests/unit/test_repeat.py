@@ -12,20 +12,20 @@ from typing import Any, NoReturn
 import pytest
 from fakes.progress import FakeProgress
 
-from harness import cli
-from harness.command_line.request import OPTIONS, command_line
+from harness.cli import main as cli
+from harness.cli.options.request import OPTIONS, command_line
 from harness.host.nodes import Access, Node
-from harness.plan.schedule import Schedule, write_schedule
-from harness.plan.timers import TIMERS
-from harness.run import start
-from harness.run.begin import begin
-from harness.run.lifecycle import Job
-from harness.run.options import RunOptions
+from harness.play import start
+from harness.play.begin import begin
+from harness.play.lifecycle import Job
+from harness.play.options import RunOptions
 from harness.run_folder import store
 from harness.run_folder.manifest import HIDDEN
 from harness.run_folder.store import RunFolder
 from harness.runtimes import choose, docker
 from harness.runtimes.base import Ready, Wanted
+from harness.schedules.schedule import Schedule, write_schedule
+from harness.schedules.timers import TIMERS
 from harness.targets import TARGETS, WITH_JARS, find_target
 from nemesis import NEMESES
 

@@ -9,7 +9,10 @@ import pytest
 from fakes.brokers import FakeBroker, Held
 from fakes.connections import SegmentConnection
 
-from harness.brokers.protocol.replica import (
+from harness.broker_files.segments.batches import CorruptLogError, Record
+from harness.broker_files.segments.encode import encode_batch
+from harness.errors import HarnessError
+from harness.kafka_api.replica import (
     CONSUMER_REPLICA_ID,
     DEBUG_REPLICA_ID,
     OpenTransaction,
@@ -17,13 +20,10 @@ from harness.brokers.protocol.replica import (
     ReplicaState,
     partitions_at_end,
 )
-from harness.brokers.protocol.wire_reader import WireReader
-from harness.brokers.segments.batches import CorruptLogError, Record
-from harness.brokers.segments.encode import encode_batch
-from harness.errors import HarnessError
+from harness.kafka_api.wire_reader import WireReader
 
 if TYPE_CHECKING:
-    from harness.brokers.protocol.wire import Connection
+    from harness.kafka_api.wire import Connection
 
 TP, OTHER = ("t", 0), ("t", 1)
 NOT_HERE = kafka.errors.NotLeaderForPartitionError.errno

@@ -12,13 +12,13 @@ from literal import History, Txn, commit, delete, put, replica, write_run
 from pages import FINDING, HOSTILE, LONG, MANIFEST, hostile_page, verdict
 from stored_records import offset_key, offset_value
 
-from harness.brokers.segments.batches import Record
+from harness.broker_files.segments.batches import Record
 from harness.errors import UsageError
-from harness.report.graph import transactions
 from harness.report.logs import Cell, SideBySide, _texts, side_by_side
 from harness.report.page import commands, page
-from harness.report.story import Away, Event, Lane, read_story
-from harness.report.timeline import _last_change_s, _margins, _names_of_offsets, _row_of, _text, timeline
+from harness.report.pictures.graph import transactions
+from harness.report.pictures.story import Away, Event, Lane, read_story
+from harness.report.pictures.timeline import _last_change_s, _margins, _names_of_offsets, _row_of, _text, timeline
 from harness.run_folder.history import key_fields
 
 if TYPE_CHECKING:

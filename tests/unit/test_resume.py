@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from harness import cli
+from harness.cli import main as cli
 from harness.errors import EXIT_USAGE, UsageError
 from harness.host import leftovers
-from harness.run import resume, start
-from harness.run.begin import begin
-from harness.run.lifecycle import Job
-from harness.run.options import RunOptions
+from harness.play import resume, start
+from harness.play.begin import begin
+from harness.play.lifecycle import Job
+from harness.play.options import RunOptions
 from harness.run_folder import manifest
 from harness.run_folder.store import RunFolder
 from harness.runtimes.base import Ready, Wanted
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from harness.run.test import Test
+    from harness.play.test import Test
 
 RUN_ID = "2026-11-21T18-06-51Z-548a"
 WANTED: list[Wanted] = []
@@ -286,7 +286,7 @@ def test_what_the_run_folder_tells_is_not_repeated(subject: CutOff, more: tuple[
 
 
 def test_how_it_goes_on_can_be_reported(tmp_path: Path, runs: list[GoingOn], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.run.start.free_ports", lambda count, base: [base + n for n in range(count)])
+    monkeypatch.setattr("harness.play.start.free_ports", lambda count, base: [base + n for n in range(count)])
     subject = CutOff(tmp_path, partitions=3)
     options = ("--time-limit", "60", "--keep", "--aftermath", "--port-base", "20000", "--format", "json")
     go_on(subject.folder.path, *options)

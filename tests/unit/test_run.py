@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from harness.command_line.request import parse_settings
 from harness.errors import UsageError
-from harness.plan.catalog import ALL_SCENARIOS, CONTROL
-from harness.plan.timers import FAST
-from harness.run import start
-from harness.run.options import RunOptions
+from harness.play import start
+from harness.play.options import RunOptions
+from harness.schedules.catalog import ALL_SCENARIOS, CONTROL
+from harness.schedules.timers import FAST
+from harness.targets.settings import parse_settings
 from nemesis import NEMESES
 
 

@@ -9,11 +9,11 @@ import pytest
 from fakes.cluster import FakeCluster, FakePayload
 
 from harness.errors import HarnessError, WaitTimeoutError
-from harness.plan.catalog import CONTROL
-from harness.plan.scenario import Critical
-from harness.run import start, window
-from harness.run.options import RunOptions
-from harness.run.runner import Run
+from harness.play import start, window
+from harness.play.options import RunOptions
+from harness.play.runner import Run
+from harness.schedules.catalog import CONTROL
+from harness.schedules.scenario import Critical
 
 EVERYWHERE = {(broker, partition, offset) for broker in (1, 3) for partition in (0, 1) for offset in (10, 20)}
 

@@ -19,10 +19,10 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
 from cryptography.x509.oid import NameOID
 
-from harness.brokers.protocol.security import read_security
-from harness.brokers.protocol.wire import Address
 from harness.errors import UsageError
-from harness.run import begin
+from harness.kafka_api.security import read_security
+from harness.kafka_api.wire import Address
+from harness.play import begin
 
 if TYPE_CHECKING:
     from pathlib import Path

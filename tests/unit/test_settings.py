@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from harness.brokers.protocol.wire import Address
 from harness.errors import UsageError
-from harness.plan.timers import FREEZE, TIMERS
+from harness.kafka_api.wire import Address
+from harness.schedules.timers import FREEZE, TIMERS
 from harness.targets import WITH_JARS, find_target
 from harness.targets.kafka import SET_BY_HARNESS, SMALL_CLUSTER, Listener, server_properties
 from harness.targets.lock import read_lock

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from harness.explore.random_runs import is_replayable
-from harness.explore.schedule_generator import Odds, RandomSchedule, draw
-from harness.explore.shrink import cost, is_wrong, shrink
-from harness.plan.catalog import Anomaly
-from models.world import Rules
+from harness.model_checking.explore.random_runs import is_replayable
+from harness.model_checking.explore.schedule_generator import Odds, RandomSchedule, draw
+from harness.model_checking.explore.shrink import cost, is_wrong, shrink
+from harness.models.world.world import Rules
+from harness.schedules.catalog import Anomaly
 
 SEVEN = ("p puts K", "2 leaves", "p deletes K", "1 cleans", "time passes", "1 cleans", "2 returns")
 

@@ -7,10 +7,14 @@ import struct
 import pytest
 from crc32c import crc32c
 
-from harness.brokers.segments.batches import CorruptLogError
-from harness.brokers.segments.checkpoints import read_checkpoint, read_leader_epochs
-from harness.brokers.segments.producer_snapshot import ProducerEntry, encode_producer_snapshot, read_producer_snapshot
-from harness.brokers.segments.txnindex import AbortedTxn, encode_txnindex, iter_txnindex
+from harness.broker_files.segments.batches import CorruptLogError
+from harness.broker_files.side_files.checkpoints import read_checkpoint, read_leader_epochs
+from harness.broker_files.side_files.producer_snapshot import (
+    ProducerEntry,
+    encode_producer_snapshot,
+    read_producer_snapshot,
+)
+from harness.broker_files.side_files.txnindex import AbortedTxn, encode_txnindex, iter_txnindex
 
 SOURCE = "t-0/00"
 

@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.brokers.segments.markers import ABORT, COMMIT, marker_record
-from harness.brokers.segments.records import Record
+from harness.broker_files.segments.markers import ABORT, COMMIT, marker_record
+from harness.broker_files.segments.records import Record
 from harness.clients import ClientError
 from harness.clients.simulated import SimulatedClient, SimulatedProducer
 from harness.errors import UsageError
-from models.batch import Batch
-from models.cleaner import Cleaning
-from models.clock import VirtualClock
-from models.cluster.cleaning import due_later_ms, is_due
-from models.cluster.cluster import ClusterRules, SimCluster
-from models.cluster.partition import begins_segment
-from models.cluster.settings import BROKER, TOPIC, numbers
-from models.cluster.transactions import Coordinator
-from models.delivery import batches_up_to, delivered, listed_aborts
-from models.replica import Replica
+from harness.models.clock import VirtualClock
+from harness.models.cluster.cleaning import due_later_ms, is_due
+from harness.models.cluster.cluster import ClusterRules, SimCluster
+from harness.models.cluster.partition import begins_segment
+from harness.models.cluster.settings import BROKER, TOPIC, numbers
+from harness.models.cluster.transactions import Coordinator
+from harness.models.log.batch import Batch
+from harness.models.log.cleaner import Cleaning
+from harness.models.log.delivery import batches_up_to, delivered, listed_aborts
+from harness.models.log.replica import Replica
 
 if TYPE_CHECKING:
-    from models.cluster.partition import SimPartition
+    from harness.models.cluster.partition import SimPartition
 
 TP = ("t", 0)
 QUICK = {

@@ -9,11 +9,11 @@ import pytest
 from fakes.progress import FakeProgress
 from simulated import simulate
 
-from harness.brokers.segments.batches import iter_batches, iter_records
-from harness.command_line.request import command_line
+from harness.broker_files.segments.batches import iter_batches, iter_records
+from harness.cli.options.request import command_line
 from harness.errors import UsageError
-from harness.run.options import RunOptions
-from harness.run.start import run
+from harness.play.options import RunOptions
+from harness.play.start import run
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
 from harness.systems.simulated import UNSUPPORTED_NEMESES
 from harness.targets import SIMULATED

@@ -14,8 +14,8 @@ from pages import write_night
 
 from harness.errors import UsageError
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
-from harness.report.runs import stored_runs
 from harness.report.site import write_site
+from harness.report.stored.runs import stored_runs
 
 ID = "2026-11-2{}T01-02-03Z-beef"
 RUN = f"kafka-4.4/stuck-lso/{ID.format(1)}"

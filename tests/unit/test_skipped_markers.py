@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from soaked import SMALL
 
-from harness.soak.round import skipped_of
-from harness.soak.skipped_markers import parse_line
+from harness.soak.causes.skipped_markers import parse_line
+from harness.soak.play.round import skipped_of
 
 LINE = (
     b"05:01:40.272 [TxnMarkerSenderThread-3] [INFO] kafka.coordinator.transaction.TransactionMarkerChannelManager -"

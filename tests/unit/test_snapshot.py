@@ -10,8 +10,8 @@ from fakes.admin import PARTITION
 from fakes.cluster import FakeCluster
 from fakes.connections import StallingReader
 
-from harness.brokers.protocol.admin import PartitionState
 from harness.cluster import snapshot
+from harness.kafka_api.admin import PartitionState
 from harness.run_folder.store import BEFORE_RETURN, RunFolder
 
 if TYPE_CHECKING:

@@ -13,24 +13,24 @@ from fakes.clock import TickingClock
 from fakes.observer import FakeObserver
 from fakes.runtime import FakeRuntime
 
-from harness.brokers.protocol.admin import PartitionState
 from harness.cluster.cluster import Cluster
 from harness.errors import HarnessError, WaitTimeoutError
-from harness.plan.placement import Placement
+from harness.kafka_api.admin import PartitionState
 from harness.run_folder.history import History
-from harness.soak import administrators
-from harness.soak.administrators import Administrators
-from harness.soak.faults import FAULTS
-from harness.soak.operations import Inject, RecreateTopic
-from harness.soak.plan import Plan, Topic
+from harness.schedules.placement import Placement
+from harness.soak.draw.operations import Inject, RecreateTopic
+from harness.soak.draw.plan import Plan, Topic
+from harness.soak.play import administrators
+from harness.soak.play.administrators import Administrators
+from harness.soak.play.faults import FAULTS
 from harness.systems.kafka import KafkaControl
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from harness.brokers.protocol.replica import TopicPartition
-    from harness.brokers.protocol.wire import Address
+    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.wire import Address
     from nemesis.fault import NemesisContext
 
 PLACED = {("a", 0): (1, 2, 3), ("b", 0): (2, 3, 1)}

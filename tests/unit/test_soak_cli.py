@@ -14,18 +14,18 @@ from click.testing import CliRunner
 from fakes.progress import FakeProgress
 from soaked import KILL, START, P, play_steps, put
 
-from harness.cli import cli
+from harness.cli.main import cli
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, HarnessError, UsageError
 from harness.judge.verdict import ANOMALY, CLEAN, EXIT_CODES, UNKNOWN
 from harness.run_folder.store import RunFolder
 from harness.soak import campaign
 from harness.soak.campaign import MOST_BOOTS, Soak, SoakOptions, resume, soak
-from harness.soak.expectations import read_expected
-from harness.soak.judge import truth_of
+from harness.soak.draw.plan import Shape
+from harness.soak.judge.expectations import read_expected
+from harness.soak.judge.judges import truth_of
 from harness.soak.judging import Judging
-from harness.soak.plan import Shape
-from harness.soak.rig import booted, find_setup
-from harness.soak.round import write_round
+from harness.soak.play.rig import booted, find_setup
+from harness.soak.play.round import write_round
 from harness.spark.options import SparkOptions
 from harness.spark.release import has_ended
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from harness.soak.round import PlayedRound
+    from harness.soak.play.round import PlayedRound
 
 SMALL = Shape(partitions=4, clients=6, play_s=12.0, rate_hz=30.0)
 
@@ -165,7 +165,7 @@ def test_a_round_that_cannot_be_judged_takes_no_other_with_it(tmp_path: Path, mo
             raise ValueError("a batch ends too soon")
         return truth_of(folder, played)
 
-    monkeypatch.setattr("harness.soak.judge.truth_of", only_the_first)
+    monkeypatch.setattr("harness.soak.judge.judges.truth_of", only_the_first)
     first, second = soak(options(tmp_path), FakeProgress(), lambda _: None).rounds
     assert "cannot be judged" not in first["reason"]
     assert second["verdict"] == UNKNOWN
@@ -177,7 +177,7 @@ def test_nothing_is_said_of_rounds_whose_spark_ended(tmp_path: Path, monkeypatch
     def disconnected(*_: object) -> Any:
         raise ConnectionError("answer from Java side is empty")
 
-    monkeypatch.setattr("harness.soak.judge.truth_of", disconnected)
+    monkeypatch.setattr("harness.soak.judge.judges.truth_of", disconnected)
     monkeypatch.setattr("harness.soak.judging.has_ended", lambda _: True)
     lines: list[dict[str, Any]] = []
     with pytest.raises(HarnessError, match="Spark's JVM ended while rounds were judged: answer from Java"):

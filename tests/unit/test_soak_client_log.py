@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.soak.client_log import (
+from harness.soak.evidence.client_log import (
     ABORTED,
     COMMITTED,
     DELETE_RECORDS,

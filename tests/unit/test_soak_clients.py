@@ -14,16 +14,16 @@ from harness.clients import NO_OFFSET, ClientError, Library
 from harness.errors import HarnessError
 from harness.host.clock import RealClock
 from harness.run_folder.history import History, read_lines
-from harness.soak.clients import MOST_UNANSWERED, ClientProcess
-from harness.soak.operations import CommitOffset, DeleteGroup, Die, End, Operation, SendOffset, VisitGroup, Write
-from harness.soak.plan import Client
+from harness.soak.draw.operations import CommitOffset, DeleteGroup, Die, End, Operation, SendOffset, VisitGroup, Write
+from harness.soak.draw.plan import Client
+from harness.soak.play.clients import MOST_UNANSWERED, ClientProcess
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from harness.brokers.protocol.replica import TopicPartition
     from harness.clients import Answered
+    from harness.kafka_api.replica import TopicPartition
 
 PUT, COMMIT, ABORT = Write("c", "t", 0, "k"), End("c", "commit"), End("c", "abort")
 

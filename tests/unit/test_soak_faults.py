@@ -6,9 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from harness.soak.faults import ASSIGNMENT, FAULTS, LINKS, MOST_AT_ONCE, NOT_DRAWN, available, choose_fault, why_not
-from harness.soak.generators import Context
-from harness.soak.operations import Heal, Inject, Step
+from harness.soak.draw.generators import Context
+from harness.soak.draw.operations import Heal, Inject, Step
+from harness.soak.play.faults import (
+    ASSIGNMENT,
+    FAULTS,
+    LINKS,
+    MOST_AT_ONCE,
+    NOT_DRAWN,
+    available,
+    choose_fault,
+    why_not,
+)
 from nemesis import NEMESES
 
 BROKERS = (1, 2, 3)

@@ -8,11 +8,11 @@ import pytest
 from fakes.progress import FakeProgress
 from soaked import KILL, SMALL, START, TOPIC, P, put
 
-from harness.soak.fit import fitted
-from harness.soak.operations import AlterTopic, CommitOffset, DeleteRecords, Inject, Operation, RecreateTopic, Step
-from harness.soak.plan import FEATURES, SETTINGS, Client, Shape, Topic
-from harness.soak.rig import IMAGE_SETTINGS, MAX_IMAGE_AGE_MS, Setup, find_setup
-from harness.soak.round import PlayedRound
+from harness.soak.draw.fit import fitted
+from harness.soak.draw.operations import AlterTopic, CommitOffset, DeleteRecords, Inject, Operation, RecreateTopic, Step
+from harness.soak.draw.plan import FEATURES, SETTINGS, Client, Shape, Topic
+from harness.soak.play.rig import IMAGE_SETTINGS, MAX_IMAGE_AGE_MS, Setup, find_setup
+from harness.soak.play.round import PlayedRound
 
 OF_REAL_ONES = {"cleanup.policy": "compact,delete", "compression.type": "lz4", "segment.ms": "100"}
 

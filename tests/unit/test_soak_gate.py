@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from soaked import SMALL
 
-from harness.brokers.segments.metadata_log import PartitionState
-from harness.gate.events import GAVE_UP, HELD, HELD_ALL, INSTALLED, RELEASED, RELEASED_ALL
-from harness.soak.gate_evidence import (
+from harness.broker_files.metadata_log.history import PartitionState
+from harness.protect.gate.events import GAVE_UP, HELD, HELD_ALL, INSTALLED, RELEASED, RELEASED_ALL
+from harness.soak.judge.gate_evidence import (
     Outage,
     judge_gates,
     late_cleaners,
@@ -18,7 +18,7 @@ from harness.soak.gate_evidence import (
     outages_in,
     removable_of,
 )
-from harness.soak.round import gate_events_of
+from harness.soak.play.round import gate_events_of
 
 TP = ("t", 0)
 OUT = Outage(TP, 3, 10_000, 20_000, frozenset({1, 2}))

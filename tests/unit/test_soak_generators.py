@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.soak.generators import (
+from harness.soak.draw.generators import (
     Answer,
     Context,
     Each,
@@ -22,13 +22,13 @@ from harness.soak.generators import (
     Together,
     Until,
 )
-from harness.soak.operations import Die, Inject, Step, Write
-from harness.soak.situation import Situation
+from harness.soak.draw.operations import Die, Inject, Step, Write
+from harness.soak.draw.situation import Situation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from harness.soak.operations import Operation
+    from harness.soak.draw.operations import Operation
 
 
 def by(process: str) -> Each:

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from stored_markers import encode_marker
 
-from harness.brokers.segments.batches import Record
-from harness.brokers.segments.encode import encode_batch
-from harness.brokers.segments.offset_key import OffsetKey, encode_group_key, encode_offset_key
+from harness.broker_files.internal_topics.offset_key import OffsetKey, encode_group_key, encode_offset_key
+from harness.broker_files.segments.batches import Record
+from harness.broker_files.segments.encode import encode_batch
 from harness.run_folder.store import RunFolder
-from harness.soak.client_log import FAIL, INVOKE, OK, RECREATE
-from harness.soak.group_log import GroupLog, group_log_of
-from harness.soak.group_truth import NAMELESS, compare_groups
-from harness.soak.group_views import ANSWERS, UNSTABLE, GroupView, answered, replayed
-from harness.soak.internal import refusal_in, serves_groups
+from harness.soak.evidence.client_log import FAIL, INVOKE, OK, RECREATE
+from harness.soak.evidence.group_log import GroupLog, group_log_of
+from harness.soak.evidence.group_views import ANSWERS, UNSTABLE, GroupView, answered, replayed
+from harness.soak.judge.group_truth import NAMELESS, compare_groups
+from harness.soak.play.internal import refusal_in, serves_groups
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,19 +10,19 @@ from soaked import ABORTS, DIES, KILL, SMALL, START, P, T, play_steps, put
 
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 from harness.run_folder.store import RunFolder
-from harness.soak.expectations import HANGING, REOPENED
-from harness.soak.judge import judge_rounds
-from harness.soak.reopened import Reopened
-from harness.soak.round import PlayedRound
-from harness.soak.truth import STATE, STUCK, Truth, Wrong
-from harness.soak.verdict import CHECKERS, CLIENTS, Checked, Statements, verdict_of
+from harness.soak.causes.reopened import Reopened
+from harness.soak.judge.expectations import HANGING, REOPENED
+from harness.soak.judge.judges import judge_rounds
+from harness.soak.judge.truth import STATE, STUCK, Truth, Wrong
+from harness.soak.judge.verdict import CHECKERS, CLIENTS, Checked, Statements, verdict_of
+from harness.soak.play.round import PlayedRound
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from harness.soak.operations import Operation
+    from harness.soak.draw.operations import Operation
 
 TP = ("t", 0)
 PLAYED = PlayedRound(SMALL, (), "sim-kafka")

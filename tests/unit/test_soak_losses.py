@@ -10,13 +10,13 @@ from metadata_logs import change, partition, read_metadata_log, topic, write_met
 from soaked import SMALL
 
 from harness.judge.verdict import ANOMALY, CLEAN
-from harness.soak.causes import named_offsets
-from harness.soak.client_log import WrittenRecord
-from harness.soak.expectations import HOLE, SKIPPED_MARKER, UNCLEAN
-from harness.soak.losses import LOST, Loss, losses_of, unclean_leaders
-from harness.soak.round import PlayedRound
-from harness.soak.truth import HIDDEN, STATE, STUCK, Truth, Wrong
-from harness.soak.verdict import Checked, Statements, verdict_of
+from harness.soak.causes.causes import named_offsets
+from harness.soak.causes.losses import LOST, Loss, losses_of, unclean_leaders
+from harness.soak.evidence.client_log import WrittenRecord
+from harness.soak.judge.expectations import HOLE, SKIPPED_MARKER, UNCLEAN
+from harness.soak.judge.truth import HIDDEN, STATE, STUCK, Truth, Wrong
+from harness.soak.judge.verdict import Checked, Statements, verdict_of
+from harness.soak.play.round import PlayedRound
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from fakes.connections import StallingReader
 
-from harness.brokers.protocol.replica import ReplicaEnds
+from harness.kafka_api.replica import ReplicaEnds
+from harness.models.clock import VirtualClock
 from harness.run_folder.history import read_lines
-from harness.soak.offsets import PERIOD_S, OffsetSampler
-from models.clock import VirtualClock
+from harness.soak.evidence.offsets import PERIOD_S, OffsetSampler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from harness.brokers.protocol.replica import Reader, TopicPartition
+    from harness.kafka_api.replica import Reader, TopicPartition
 
 A, B = ("t", 0), ("t", 1)
 

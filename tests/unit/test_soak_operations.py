@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness.errors import UsageError
-from harness.soak.operations import (
+from harness.soak.draw.operations import (
     AlterTopic,
     CommitOffset,
     DeleteGroup,

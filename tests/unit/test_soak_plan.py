@@ -10,9 +10,8 @@ import pytest
 from test_soak_generators import drawn
 
 from harness.errors import UsageError
-from harness.soak.faults import FAULTS
-from harness.soak.generators import Context
-from harness.soak.operations import (
+from harness.soak.draw.generators import Context
+from harness.soak.draw.operations import (
     CommitOffset,
     DeleteGroup,
     DeleteRecords,
@@ -24,7 +23,7 @@ from harness.soak.operations import (
     Step,
     Write,
 )
-from harness.soak.plan import (
+from harness.soak.draw.plan import (
     DELETE_RECORDS,
     FEATURES,
     RECREATION,
@@ -34,8 +33,9 @@ from harness.soak.plan import (
     draw_plan,
     plan_of,
 )
-from harness.soak.situation import Situation
-from harness.soak.workload import generator_of
+from harness.soak.draw.situation import Situation
+from harness.soak.draw.workload import generator_of
+from harness.soak.play.faults import FAULTS
 
 SHAPE = Shape(partitions=12, rate_hz=60.0, features=FEATURES, group_protocols=("classic",))
 

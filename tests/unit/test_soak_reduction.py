@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from soaked import KILL, PAUSE, RESUME, START
 
-from harness.soak.operations import ABORT, COMMIT, Die, End, Operation, Step, Write
-from harness.soak.reduction import ddmin, reduced
+from harness.soak.draw.operations import ABORT, COMMIT, Die, End, Operation, Step, Write
+from harness.soak.draw.reduction import ddmin, reduced
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

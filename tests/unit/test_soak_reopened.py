@@ -9,7 +9,7 @@ import pytest
 from test_soak_truth import PRODUCER, data, end, replica
 
 from harness.run_folder.store import AFTER_REJOIN, STATE, RunFolder
-from harness.soak.reopened import Reopened, reopened_of
+from harness.soak.causes.reopened import Reopened, reopened_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -30,18 +30,18 @@ from soaked import (
 from harness.errors import HarnessError, UsageError
 from harness.run_folder.history import read_lines
 from harness.run_folder.store import AFTER_REJOIN, RunFolder
-from harness.soak.client_log import ABORTED, client_log_of
-from harness.soak.generators import Fixed
-from harness.soak.judge import replicas_of, truth_of
-from harness.soak.naming import named
-from harness.soak.operations import AlterTopic, DeleteRecords, Inject, RecreateTopic, Step
-from harness.soak.round import read_played, read_round, write_round
+from harness.soak.draw.generators import Fixed
+from harness.soak.draw.operations import AlterTopic, DeleteRecords, Inject, RecreateTopic, Step
+from harness.soak.evidence.client_log import ABORTED, client_log_of
+from harness.soak.judge.judges import replicas_of, truth_of
+from harness.soak.judge.naming import named
+from harness.soak.play.round import read_played, read_round, write_round
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.soak.operations import Operation
-    from harness.soak.round import PlayedRound
+    from harness.soak.draw.operations import Operation
+    from harness.soak.play.round import PlayedRound
 
 TP = (TOPIC, 0)
 
@@ -206,7 +206,7 @@ def test_topics_that_are_not_created_are_the_failure_of_their_round(
     def refuse(_: object) -> None:
         raise HarnessError("soak-1-0 was not created within 30 s")
 
-    monkeypatch.setattr("harness.soak.round.Administrators.create_topics", refuse)
+    monkeypatch.setattr("harness.soak.play.round.Administrators.create_topics", refuse)
     played = play_steps(tmp_path / "round", (1, put(P)))
     assert played.failure == "soak-1-0 was not created within 30 s"
     assert played.steps == ()

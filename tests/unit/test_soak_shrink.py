@@ -10,13 +10,13 @@ from fakes.progress import FakeProgress
 from soaked import ABORTS, COMMITS, KILL, SMALL, START, TOPIC, TWIN, P, T, put
 
 from harness.errors import HarnessError
-from harness.plan.scenario import Critical
-from harness.plan.schedule import scenario_of
-from harness.soak.operations import DeleteRecords, Inject, Operation, Step
-from harness.soak.plan import Shape, Topic
-from harness.soak.rig import find_setup
-from harness.soak.round import PlayedRound
-from harness.soak.shrink import APART_S, ROOM_S, Stage, run_schedule, shrink, trimmed
+from harness.schedules.scenario import Critical
+from harness.schedules.schedule import scenario_of
+from harness.soak.draw.operations import DeleteRecords, Inject, Operation, Step
+from harness.soak.draw.plan import Shape, Topic
+from harness.soak.draw.shrink import APART_S, ROOM_S, Stage, run_schedule, shrink, trimmed
+from harness.soak.play.rig import find_setup
+from harness.soak.play.round import PlayedRound
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from stored_markers import encode_marker
 
-from harness.brokers.segments.batches import Record
-from harness.brokers.segments.encode import encode_batch
-from harness.brokers.segments.txnindex import AbortedTxn, encode_txnindex
+from harness.broker_files.segments.batches import Record
+from harness.broker_files.segments.encode import encode_batch
+from harness.broker_files.side_files.txnindex import AbortedTxn, encode_txnindex
 from harness.run_folder.history import HEADER_OP
-from harness.soak.causes import causes_of, renamed
-from harness.soak.client_log import (
+from harness.soak.causes.causes import causes_of, renamed
+from harness.soak.causes.reopened import Reopened
+from harness.soak.causes.skipped_markers import skipped_at
+from harness.soak.evidence.client_log import (
     ABORTED,
     COMMITTED,
     UNKNOWN,
@@ -23,13 +25,11 @@ from harness.soak.client_log import (
     WrittenRecord,
     load_client_log,
 )
-from harness.soak.expectations import HANGING, REOPENED, SKIPPED_MARKER, STALE_MARKER
-from harness.soak.naming import UNEXPLAINED, named
-from harness.soak.reopened import Reopened
-from harness.soak.replica_log import OPEN, ReplicaLog, read_replica
-from harness.soak.skipped_markers import skipped_at
-from harness.soak.tally import BY_LUCK, EITHER, RIGHT, WRONG, judge, tally
-from harness.soak.truth import HIDDEN, SERVED, STATE, STUCK, compare
+from harness.soak.evidence.replica_log import OPEN, ReplicaLog, read_replica
+from harness.soak.judge.expectations import HANGING, REOPENED, SKIPPED_MARKER, STALE_MARKER
+from harness.soak.judge.naming import UNEXPLAINED, named
+from harness.soak.judge.tally import BY_LUCK, EITHER, RIGHT, WRONG, judge, tally
+from harness.soak.judge.truth import HIDDEN, SERVED, STATE, STUCK, compare
 
 if TYPE_CHECKING:
     from pathlib import Path

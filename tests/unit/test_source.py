@@ -11,9 +11,9 @@ from pyspark.sql.datasource import EqualTo, GreaterThan, In, LessThan
 from pyspark.sql.types import StructType
 from stored_markers import encode_marker
 
-from harness.brokers.segments import arrow
-from harness.brokers.segments.batches import Record
-from harness.brokers.segments.encode import encode_batch
+from harness.broker_files.segments import arrow
+from harness.broker_files.segments.batches import Record
+from harness.broker_files.segments.encode import encode_batch
 from harness.errors import UsageError
 from harness.spark.source import KafkaSegments, find_files, register
 

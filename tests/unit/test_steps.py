@@ -6,12 +6,12 @@ import hashlib
 
 import pytest
 
-from harness.explore.schedule_generator import ADDS, LEAVES, NO_OUTAGE, OUTAGES, Odds, draw
-from harness.plan.catalog import Anomaly
-from models.batch import encode
-from models.invariants import LOST_VALUE
-from models.steps import begin, play, take
-from models.world import BEGIN_MS, DAY_MS, HOUR_MS, STEP_MS, Rules, World
+from harness.model_checking.explore.schedule_generator import ADDS, LEAVES, NO_OUTAGE, OUTAGES, Odds, draw
+from harness.models.log.batch import encode
+from harness.models.log.invariants import LOST_VALUE
+from harness.models.world.steps import begin, play, take
+from harness.models.world.world import BEGIN_MS, DAY_MS, HOUR_MS, STEP_MS, Rules, World
+from harness.schedules.catalog import Anomaly
 
 V1, V2 = Rules(), Rules(epoch_bump=True)
 TOGETHER = Rules(coordinated=True)

@@ -19,11 +19,11 @@ from metadata_logs import (
     topic,
 )
 
-from harness.brokers.segments.folder import end_of_segment, live_segments
-from harness.brokers.storage import place
-from harness.brokers.storage.remote import READ_AHEAD_BYTES, RemotePath, Tree
-from harness.brokers.storage.s3 import S3
-from harness.brokers.storage.webhdfs import WebHdfs
+from harness.broker_files.segments.folder import end_of_segment, live_segments
+from harness.broker_files.storage import place
+from harness.broker_files.storage.remote import READ_AHEAD_BYTES, RemotePath, Tree
+from harness.broker_files.storage.s3 import S3
+from harness.broker_files.storage.webhdfs import WebHdfs
 from harness.errors import UsageError
 
 S3A = "spark.hadoop.fs.s3a."

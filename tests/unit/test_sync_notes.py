@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 from java_cases import classpath_of, compile_java
 
-from harness.gate.build import build_agent
 from harness.host.java import find_java
-from harness.power import agent
-from harness.power.sync_log import read_synced
+from harness.protect.gate.build import build_agent
+from harness.runtimes.power import agent
+from harness.runtimes.power.sync_log import read_synced
 
 if TYPE_CHECKING:
-    from harness.gate.build import Agent
+    from harness.protect.gate.build import Agent
 
 CASES = Path(__file__).parent / "power_cases"
 EMPTY = "t-9/0.log"

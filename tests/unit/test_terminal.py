@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from rich.console import Console
 
-from harness import cli
-from harness.command_line.console import ConsoleProgress
+from harness.cli import main as cli
+from harness.console import ConsoleProgress
 from harness.errors import EXIT_FAILED, EXIT_USAGE
 from harness.terminal import Table, Terminal, stdout, styled
 
@@ -62,7 +62,7 @@ def test_reading_in_a_file_is_nothing_but_its_stage(capsys: Capture) -> None:
 def test_both_have_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     file = StringIO()
     shown = Terminal(Console(file=file, force_terminal=True, width=80))
-    monkeypatch.setattr("harness.command_line.console.stderr", lambda: shown)
+    monkeypatch.setattr("harness.console.stderr", lambda: shown)
     progress = ConsoleProgress()
     for done in (0, STEPS):
         progress.jars(done, STEPS)
@@ -75,7 +75,7 @@ def test_both_have_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_a_locale_has_no_characters_for_is_escaped() -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
-    command = [sys.executable, "-m", "harness.cli", "run", "--target", "kafka-日本é"]
+    command = [sys.executable, "-m", "harness.cli.main", "run", "--target", "kafka-日本é"]
     done = subprocess.run(command, capture_output=True, env=environment, check=False)
     assert done.returncode == EXIT_USAGE
     assert b"kafka-\\u65e5\\u672c\xe9" in done.stderr

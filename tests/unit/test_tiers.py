@@ -114,7 +114,7 @@ def test_what_is_left_of_the_budget_goes_to_the_most_tests() -> None:
 
 FILES = {
     "harness/__init__.py": "",
-    "harness/cli.py": "from harness import clock\n",
+    "harness/cli/main.py": "from harness import clock\n",
     "harness/clock.py": '"""Time."""\n\ndef now() -> int:\n    return 1\n',
     "harness/words.py": "TEXT = 1\n",
     "nemesis/__init__.py": "",
@@ -125,7 +125,7 @@ FILES = {
     "pyproject.toml": "",
     "README.md": "",
     "nightly.toml": "",
-    "tests/real/sandbox.py": 'COMMAND = ("-m", "harness.cli")\n',
+    "tests/real/sandbox.py": 'COMMAND = ("-m", "harness.cli.main")\n',
     "tests/real/test_runs.py": "from sandbox import COMMAND\n",
     "tests/unit/fakes/__init__.py": "",
     "tests/unit/fakes/runtime.py": "import harness.clock\n",
@@ -213,7 +213,7 @@ def test_every_test_depends_on_the_settings_farther_than_on_any_module(checkout:
 
 
 def test_a_test_that_names_the_changed_module_is_nearest(checkout: Path) -> None:
-    (checkout / "harness/cli.py").write_text("import nemesis.one_way\n")
+    (checkout / "harness/cli/main.py").write_text("import nemesis.one_way\n")
     found = after(checkout, nemesis__one_way_dot_py="import harness.clock, sys\n")
     assert found.distance([RUNS], "test_faults[kafka-3.9-one-way-java]") == 0
     assert found.distance([RUNS], "test_faults[kafka-3.9-pause]") == 2

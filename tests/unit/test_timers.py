@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.errors import UsageError
-from harness.plan.timers import DEFAULT, FAST, FREEZE, TIMERS, Timers, find_timers
+from harness.schedules.timers import DEFAULT, FAST, FREEZE, TIMERS, Timers, find_timers
 
 WHAT_IS_CLEANED = {"cleanup.policy", "delete.retention.ms"}
 """Topic settings that say what a pass removes; every other one says when a pass begins."""

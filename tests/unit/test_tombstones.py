@@ -13,20 +13,20 @@ from checkers.evidence.tables import load_copies
 from checkers.finding import UNEXPLAINED_DIVERGENCE
 from checkers.reduction.reduce import reduce_copies
 from harness.audit.judge import assemble, judge_reduced, judge_whole
-from harness.brokers.copies.copies import find_copies
-from harness.brokers.segments.batches import Record
-from harness.brokers.segments.blocks import iter_blocks, unpack
-from harness.brokers.segments.encode import encode_batch
-from harness.brokers.segments.tombstones import BY_FLAG, BY_NULL, TOMBSTONES, are_tombstones, is_tombstone
-from harness.plan.catalog import Anomaly
+from harness.broker_files.copies.copies import find_copies
+from harness.broker_files.segments.batches import Record
+from harness.broker_files.segments.blocks import iter_blocks, unpack
+from harness.broker_files.segments.encode import encode_batch
+from harness.broker_files.segments.tombstones import BY_FLAG, BY_NULL, TOMBSTONES, are_tombstones, is_tombstone
+from harness.schedules.catalog import Anomaly
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from harness.brokers.copies.copies import Copies
-    from harness.brokers.segments.tombstones import Tombstones
+    from harness.broker_files.copies.copies import Copies
+    from harness.broker_files.segments.tombstones import Tombstones
 
 FLAG = 0x20
 END = put(9, "end")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from copied import state_record
 
-from harness.brokers.segments.batches import Record
-from harness.brokers.segments.transaction_state import FINISHED, STATES, TransactionState, transaction_state
+from harness.broker_files.internal_topics.transaction_state import FINISHED, STATES, TransactionState, transaction_state
+from harness.broker_files.segments.batches import Record
 
 # Written by TransactionLogKey and TransactionLogValue of Kafka 4.4.0.
 KEY = bytes.fromhex("0000000b7061796d656e74732dc3bc")

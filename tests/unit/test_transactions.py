@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from stored_markers import encode_marker
 
-from harness.brokers.segments.batches import Record, iter_batches
-from harness.brokers.segments.encode import encode_batch
-from harness.brokers.segments.transactions import transaction_version
+from harness.broker_files.segments.batches import Record, iter_batches
+from harness.broker_files.segments.encode import encode_batch
+from harness.broker_files.segments.transactions import transaction_version
 
 
 def data(offset: int, producer_id: int, epoch: int) -> bytes:

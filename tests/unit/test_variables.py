@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from documentation import ROOT
 
-from harness.command_line.lists import VARIABLES
+from harness.cli.lists import VARIABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from harness.errors import HarnessError, TimeLimitError, WaitTimeoutError
-from models.clock import EPOCH_MS, VirtualClock
+from harness.models.clock import EPOCH_MS, VirtualClock
 
 
 def test_time_passes_up_to_what_is_waited_for_and_no_further() -> None:

@@ -8,12 +8,12 @@ import pytest
 
 from checkers.evidence.parse import DISK, log_rows
 from checkers.evidence.schemas import ABORTS, ENTRIES, HISTORY, OBSERVATIONS, SETTINGS, STATES
-from harness.explore.schedule_generator import NO_OUTAGE, Odds, draw
-from harness.explore.witness import Witness, watch
+from harness.model_checking.explore.schedule_generator import NO_OUTAGE, Odds, draw
+from harness.model_checking.explore.witness import Witness, watch
+from harness.models.log.batch import encode
+from harness.models.log.delivery import delivered
+from harness.models.world.world import Rules
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
-from models.batch import encode
-from models.delivery import delivered
-from models.world import Rules
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,7 +2,7 @@
 
 An application reads topics of the run (`Application.topics`), or topics of its own, in its own format, that the run
 writes as it does any scenario's (`Application.scenarios`). It is started anew for each step of
-`harness.run.applications` and observed at its own interface. What its observations mean is decided in
+`harness.play.applications` and observed at its own interface. What its observations mean is decided in
 `harness.judge.consequences`.
 """
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from harness.clients import ClientSpec
     from harness.host.clock import Clock
-    from harness.plan.scenario import Scenario
+    from harness.schedules.scenario import Scenario
 
 Observation: TypeAlias = "dict[str, Any]"
-"""What one application showed of one topic: see the schema in `harness.run.applications`."""
+"""What one application showed of one topic: see the schema in `harness.play.applications`."""
 
 
 @dataclass(frozen=True)

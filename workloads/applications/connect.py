@@ -25,9 +25,9 @@ from harness.clients.java import JVM_FLAGS
 from harness.errors import WaitTimeoutError
 from harness.host.leftovers import process_marker
 from harness.host.ports import LOOPBACK, free_ports
-from harness.plan.catalog import Anomaly, abort, begin, commit, delete, put
-from harness.plan.scenario import Critical, Scenario
-from harness.plan.scenario import Step as Written
+from harness.schedules.catalog import Anomaly, abort, begin, commit, delete, put
+from harness.schedules.scenario import Critical, Scenario
+from harness.schedules.scenario import Step as Written
 from workloads.applications import Application
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, colocated
 from checkers.finding import VISIBLE, Finder, findings
-from harness.plan.catalog import Anomaly
+from harness.schedules.catalog import Anomaly
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fakes.clock import TickingClock
-from harness.brokers.protocol.admin import Admin, PartitionState
-from harness.plan.timers import FREEZE
+from harness.kafka_api.admin import Admin, PartitionState
+from harness.schedules.timers import FREEZE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from fakes.runtime import FakeRuntime
-    from harness.brokers.protocol.replica import TopicPartition
-    from harness.brokers.protocol.wire import Address
+    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.wire import Address
 
 PARTITION = ("stuck-lso", 0)
 LEARNS_AFTER_S = 3

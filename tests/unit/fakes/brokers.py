@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import kafka.errors
 
 from fakes.clock import TickingClock
-from harness.audit.cluster import Cluster, Topic
-from harness.audit.connection import ClusterClient
-from harness.brokers.protocol.admin import PartitionState
-from harness.brokers.protocol.wire import Address
-from harness.brokers.segments.batches import iter_batches
+from harness.audit.live.cluster import Cluster, Topic
+from harness.audit.live.connection import ClusterClient
+from harness.broker_files.segments.batches import iter_batches
+from harness.kafka_api.admin import PartitionState
+from harness.kafka_api.wire import Address
 
 if TYPE_CHECKING:
-    from harness.audit.coordinators import TransactionDescription
-    from harness.brokers.protocol.replica import OpenTransaction
+    from harness.audit.live.coordinators import TransactionDescription
     from harness.host.clock import Clock
+    from harness.kafka_api.replica import OpenTransaction
 
 OUT_OF_RANGE = kafka.errors.OffsetOutOfRangeError.errno
 NOT_LEADER = kafka.errors.NotLeaderForPartitionError.errno

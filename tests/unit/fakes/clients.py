@@ -14,8 +14,8 @@ from harness.clients import ClientError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from harness.brokers.protocol.replica import TopicPartition
     from harness.clients import Answered, LibraryProducer
+    from harness.kafka_api.replica import TopicPartition
 
 
 @dataclass(frozen=True)

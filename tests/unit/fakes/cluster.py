@@ -9,17 +9,17 @@ from fakes.clock import TickingClock
 from fakes.observer import CopyingObserver, FakeObserver
 from fakes.runtime import FakeRuntime
 from harness.cluster.cluster import Cluster
-from harness.plan.catalog import CONTROL
-from harness.plan.placement import Placement
-from harness.plan.scenario import Critical
+from harness.schedules.catalog import CONTROL
+from harness.schedules.placement import Placement
+from harness.schedules.scenario import Critical
 from harness.systems.kafka import KafkaControl
 from workloads.payload import Payload
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from harness.brokers.protocol.replica import TopicPartition
     from harness.cluster.observe import Observer
+    from harness.kafka_api.replica import TopicPartition
 
 SETTLE_S = 30
 TOPICS = ("aborted-to-committed", "stuck-lso")

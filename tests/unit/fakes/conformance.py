@@ -6,24 +6,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from harness.conformance.simulated import Simulated
-from harness.conformance.topic import RefusedError
 from harness.errors import WaitTimeoutError
-from models.rules import rules_of
+from harness.model_checking.conform.simulated import Simulated
+from harness.model_checking.conform.topic import RefusedError
+from harness.models.log.version_rules import rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from harness.conformance.lockstep import Key
-    from harness.conformance.picture import Picture
-    from harness.conformance.schedules import Schedule
+    from harness.model_checking.conform.lockstep import Key
+    from harness.model_checking.conform.picture import Picture
+    from harness.model_checking.conform.schedules import Schedule
 
 OLD = rules_of("3.9.2")
 
 
 @dataclass
 class ModelBrokers:
-    """What `lockstep` needs of `harness.conformance.brokers.Brokers`, by a second model.
+    """What `lockstep` needs of `harness.model_checking.conform.brokers.Brokers`, by a second model.
 
     ``wrong``: topic and broker whose picture is wrong from a step on. ``refuses``: topic
     and the step that is refused there.

@@ -7,15 +7,15 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from fakes.brokers import Held, described_partition, fetched_partition
-from harness.brokers.protocol.replica import ReplicaEnds, ReplicaState
-from harness.brokers.protocol.wire import Address, Connection
+from harness.kafka_api.replica import ReplicaEnds, ReplicaState
+from harness.kafka_api.wire import Address, Connection
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kafka.protocol.api_message import ApiMessage
 
-    from harness.brokers.protocol.replica import OpenTransactions, Reader, TopicPartition
+    from harness.kafka_api.replica import OpenTransactions, Reader, TopicPartition
 
 LOOPBACK = Address("127.0.0.1", 9092)
 HELD = Held(9, 8)

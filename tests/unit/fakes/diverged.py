@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 from fakes.clock import IdleRoutine
 from fakes.guarded import KilledError
 from harness.errors import HarnessError, WaitTimeoutError
-from harness.repair.state import Seen
+from harness.protect.repair.state import Seen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from random import Random
 
-    from harness.repair.state import Entry, Partition
+    from harness.protect.repair.state import Entry, Partition
 
 KEYS = 1000
 """So many that hardly any is written again, which would repair it. Key 0 is deleted, and back on wrong replicas."""

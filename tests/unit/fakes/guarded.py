@@ -6,21 +6,21 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from fakes.clock import JumpingClock
-from harness.brokers.protocol.admin import PartitionState
 from harness.errors import HarnessError, WaitTimeoutError
-from harness.guard.journal import parse_entry
-from harness.guard.ports import SettingsRead
-from harness.guard.replayed import Replayed
-from harness.guard.service import Guard, Options
-from harness.guard.settings import DIRTY_RATIO, MAX_LAG_MS, MIN_LAG_MS, PAUSE, POLICY, RETENTION_MS, Setting
-from harness.guard.watch import View, united
+from harness.kafka_api.admin import PartitionState
+from harness.protect.guard.journal import parse_entry
+from harness.protect.guard.ports import SettingsRead
+from harness.protect.guard.replayed import Replayed
+from harness.protect.guard.service import Guard, Options
+from harness.protect.guard.settings import DIRTY_RATIO, MAX_LAG_MS, MIN_LAG_MS, PAUSE, POLICY, RETENTION_MS, Setting
+from harness.protect.guard.watch import View, united
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from harness.guard.events import Event
-    from harness.guard.journal import Entry, State
-    from harness.guard.settings import Found
+    from harness.protect.guard.events import Event
+    from harness.protect.guard.journal import Entry, State
+    from harness.protect.guard.settings import Found
 
 DEFAULTS = {
     DIRTY_RATIO: "0.5",

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from harness.brokers.protocol.wire import Address, Connection
-from harness.guard.settings import PAUSE
+from harness.kafka_api.wire import Address, Connection
+from harness.protect.guard.settings import PAUSE
 
 
 @dataclass

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from harness.brokers.protocol.wire import Address
+from harness.kafka_api.wire import Address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from harness.power.cut import Cut
+    from harness.runtimes.power.cut import Cut
 
 
 @dataclass

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from harness.brokers.storage.remote import ReadAt
+    from harness.broker_files.storage.remote import ReadAt
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Audits of copies of log directories."""

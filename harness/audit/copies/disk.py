@@ -1,0 +1,63 @@
+"""``harness audit disk``: compares folders that were copied from brokers."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.audit.explain.knowledge import knowledge_of_metadata
+from harness.audit.judge import AuditContext, assemble, is_big, judge_copies
+from harness.audit.live.coordination import leaders_of_metadata
+from harness.broker_files.copies.copies import find_copies
+from harness.host.java import find_java
+from harness.host.workspace import Workspace
+from harness.judge.session import session_of
+from harness.run_folder.store import new_run_id
+from harness.spark.compilation import start_compilation
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from harness.broker_files.copies.copies import Copies
+    from harness.broker_files.segments.tombstones import Tombstones
+    from harness.judge.outcome import Progress
+    from harness.spark.options import SparkOptions
+
+
+def audit_disk(
+    brokers: Mapping[int, Sequence[Path]],
+    topics: Sequence[str],
+    progress: Progress,
+    spark: SparkOptions,
+    tombstones: Tombstones,
+) -> dict[str, Any]:
+    """Return the verdict on the topics' replicas in these folders, by broker.
+
+    Raises `UsageError` as `find_copies` and `session_of` do.
+    """
+    run_id = f"audit-{new_run_id()}"
+    copies = find_copies(brokers, topics, run_id, tombstones)
+    java = find_java()
+    if is_big([copies]):
+        start_compilation()
+    with Workspace(run_id, Path.cwd()) as workspace:
+        progress.stage("start Spark")
+        # Executors need the local folders at the same path.
+        folders = [copy.folder for copy in copies.replicas if isinstance(copy.folder, Path)]
+        with session_of(workspace, java, spark, folders) as session:
+            progress.stage(f"check {len(copies.replicas)} replicas")
+            started_s = time.monotonic()
+            rows = judge_copies(session, [copies])
+            timings_s = {"check": round(time.monotonic() - started_s, 3)}
+            return assemble(copies, rows, timings_s=timings_s, context=context_of_copies(copies))
+
+
+def context_of_copies(copies: Copies) -> AuditContext:
+    """Return the context of copies: from their metadata log, where there is one."""
+    knowledge = knowledge_of_metadata(copies.metadata)
+    cluster = {} if copies.cluster_id is None else {"cluster_id": copies.cluster_id}
+    target = {"name": "copies", **cluster, "brokers": sorted({copy.broker for copy in copies.replicas})}
+    compared = {copy.place for copy in copies.replicas}
+    holders = {place: replicas for place, replicas in knowledge.replicas.items() if place in compared}
+    return AuditContext(target, holders=holders, knowledge=knowledge, leaders=leaders_of_metadata(copies.metadata))

@@ -1,0 +1,172 @@
+"""The meaning of a finding for the operators of the cluster, and the remedy: sentences, and commands to copy.
+
+A command that removes a replica's copy is given only where every disagreement of the partition is decided, and a
+correct replica is left. Otherwise the command could destroy the last correct copy: then the advice is to pause
+compaction, and to save every replica's folder.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from checkers.anomalies import MEANS
+from checkers.finding import HANGING_TRANSACTION
+from harness.audit.explain.knowledge import by_place, place_of
+from harness.audit.explain.record_advice import (
+    NO_RIGHT_OFFSETS_DO,
+    RECOMMIT_DO,
+    UNDECIDED_OFFSETS_DO,
+    is_about_offsets,
+    with_consumers,
+)
+from harness.audit.explain.record_advice import means as means_of_record
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+BOOTSTRAP: Final = '--bootstrap-server "$BOOTSTRAP"'
+"""The first command sets the variable."""
+ANY_BROKER: Final = "HOST:PORT"
+"""A placeholder for the user to replace: an audit of folders has no address."""
+PAUSE_SETTINGS: Final = {"min.cleanable.dirty.ratio": "1", "max.compaction.lag.ms": "9223372036854775807"}
+"""Settings that pause a topic's compaction; seen to do so on 4.4.0."""
+
+UNDECIDED_MEANS: Final = (
+    "replicas serve different states of the key, and the evidence does not show which state is right: a "
+    "replica that lacks a value may have missed a record, or may have applied a record that the others missed"
+)
+UNDECIDED_DO: Final = (
+    "pause compaction of the topic, then save the folder of {partition} of every replica, then decide: by a client's "
+    "own record of its writes, a backup, or the coordinator's log (__transaction_state) of that time. Do not rebuild "
+    "a replica before that: its copy may be the last correct one"
+)
+RECOPY_DO: Final = (
+    "pause compaction, save the folder of {partition} on broker {broker}, make broker {leader} the leader, remove "
+    "broker {broker} from the replicas, wait until its folder is deleted, and add broker {broker} again: it copies the "
+    "whole log. At the end restore the topic's own values of the two settings. Until then keep broker {broker} from "
+    "becoming leader"
+)
+NO_LEADER_DO: Final = (
+    "pause compaction and save the folder of {partition} of every replica: {why}. Rebuilding broker {broker} from "
+    "another replica could destroy the last correct copy of a record"
+)
+HANGING_DO: Final = "abort the transaction with Kafka's own tool, on the leader"
+COMMIT_NOW: Final = '# now run the line after "commit" of each finding, and start the consumers'
+UNDECIDED_LEFT: Final = "another disagreement of this partition is not decided"
+NONE_RIGHT: Final = "no other replica is shown to be right"
+
+
+@dataclass(frozen=True)
+class _Partition:
+    """The brokers that hold a partition, in order, and ``leaders``: those that are shown to be right."""
+
+    topic: str
+    number: int
+    brokers: Sequence[int]
+    leaders: Sequence[int]
+    is_decided: bool
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.number}"
+
+
+def with_advice(
+    findings: Sequence[dict[str, Any]], brokers: Mapping[tuple[str, int], Sequence[int]], bootstrap: str = ANY_BROKER
+) -> list[dict[str, Any]]:
+    """Add ``means``, ``do`` and ``commands`` (lines for a shell) to findings.
+
+    ``brokers``: the replicas of each partition, in the order of its assignment. ``bootstrap``: a broker's address.
+    """
+    partitions = {place: _partition(place, group, brokers[place]) for place, group in by_place(findings).items()}
+    return [
+        {**with_consumers(finding, BOOTSTRAP), **_advice(finding, partitions[place_of(finding)], bootstrap)}
+        for finding in findings
+    ]
+
+
+def _partition(place: tuple[str, int], findings: Sequence[dict[str, Any]], brokers: Sequence[int]) -> _Partition:
+    accusing = [finding for finding in findings if finding["anomaly"] != HANGING_TRANSACTION]
+    wrong = {finding["broker"] for finding in accusing if finding["decided"]}
+    right = {broker for finding in accusing for broker in finding.get("right", ())} - wrong
+    leaders = [broker for broker in brokers if broker in right]
+    return _Partition(*place, brokers, leaders, all(finding["decided"] for finding in accusing))
+
+
+def _advice(finding: dict[str, Any], partition: _Partition, bootstrap: str) -> dict[str, Any]:
+    fields = {
+        "broker": finding["broker"],
+        "partition": partition.name,
+        "producer_id": finding["producer_id"],
+        "leader": next(iter(partition.leaders), None),
+        "why": NONE_RIGHT if partition.is_decided else UNDECIDED_LEFT,
+    }
+    is_of_group = is_about_offsets(finding)
+    if finding["anomaly"] == HANGING_TRANSACTION:
+        at = f"--topic {partition.topic} --partition {partition.number} --start-offset {finding['offset']}"
+        do, commands = HANGING_DO, [f"kafka-transactions.sh {BOOTSTRAP} abort {at}"]
+    elif not finding["decided"]:
+        do = UNDECIDED_OFFSETS_DO if is_of_group else UNDECIDED_DO
+        commands = [_pause_compaction(partition.topic)]
+    elif partition.is_decided and partition.leaders:
+        do = RECOMMIT_DO if is_of_group else RECOPY_DO
+        commands = _recopy(partition, finding["broker"], partition.leaders[0], is_of_group=is_of_group)
+    else:
+        do = NO_RIGHT_OFFSETS_DO if is_of_group else NO_LEADER_DO
+        commands = [_pause_compaction(partition.topic)]
+    means = MEANS[finding["anomaly"]] if finding["decided"] else UNDECIDED_MEANS
+    return {
+        "means": (means_of_record(finding) or means).format(**fields),
+        "do": do.format(**fields),
+        "commands": [f"BOOTSTRAP={bootstrap}", *commands],
+    }
+
+
+def _pause_compaction(topic: str) -> str:
+    settings = ",".join(f"{name}={value}" for name, value in PAUSE_SETTINGS.items())
+    return f"kafka-configs.sh {BOOTSTRAP} --alter --entity-type topics --entity-name {topic} --add-config {settings}"
+
+
+def _resume_compaction(topic: str) -> str:
+    return (
+        f"kafka-configs.sh {BOOTSTRAP} --alter --entity-type topics --entity-name {topic} --delete-config "
+        f"{','.join(PAUSE_SETTINGS)}  # or --add-config with the values that the topic had"
+    )
+
+
+def _recopy(partition: _Partition, broker: int, leader: int, *, is_of_group: bool) -> list[str]:
+    """Return commands that were seen to repair an undone delete and a stuck LSO on 4.4.0.
+
+    ``is_of_group``: the partition has committed offsets, which are committed again before the replica is rebuilt.
+    """
+    topic, number = partition.topic, partition.number
+    without = [leader, *(one for one in partition.brokers if one not in {leader, broker})]
+    elect = f"kafka-leader-election.sh {BOOTSTRAP} --election-type preferred --topic {topic} --partition {number}"
+    describe = f"kafka-log-dirs.sh {BOOTSTRAP} --describe --broker-list {broker} --topic-list {topic}"
+    lead = [*_assign(partition, [*without, broker], "leader"), elect, COMMIT_NOW] if is_of_group else []
+    return [
+        _pause_compaction(partition.topic),
+        *lead,
+        *_assign(partition, without, "without"),
+        *([] if is_of_group else [elect]),
+        f"{describe}  # go on once {partition.name} is gone",
+        *_assign(partition, [*without, broker], "with"),
+        *(_assign(partition, partition.brokers, "order") if list(partition.brokers) != [*without, broker] else []),
+        _resume_compaction(partition.topic),
+    ]
+
+
+def _assign(partition: _Partition, replicas: Sequence[int], name: str) -> list[str]:
+    plan = {
+        "version": 1,
+        "partitions": [{"topic": partition.topic, "partition": partition.number, "replicas": list(replicas)}],
+    }
+    file = f"{partition.name}-{name}.json"
+    reassign = f"kafka-reassign-partitions.sh {BOOTSTRAP} --reassignment-json-file {file}"
+    return [
+        f"echo '{json.dumps(plan)}' > {file}",
+        f"{reassign} --execute",
+        f"{reassign} --verify  # go on once it is complete",
+    ]

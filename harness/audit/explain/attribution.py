@@ -1,0 +1,363 @@
+"""From disagreements to accusations: each finding of an audit names the wrong replica, or is undecided.
+
+Checkers find disagreements between replicas, and describe one of the replicas. `checkers.attribution.blame` decides
+which replicas are wrong about a disputed record, as far as a witness shows it. Here both become findings. A finding
+that is proven or shown stays on the replica that is wrong. A finding that accuses a right replica moves to the wrong
+ones. Each undecided dispute becomes one finding that lists what each replica serves.
+
+Of several ``.txnindex`` spans of one aborted transaction, a witness that received every record shows which is right.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from checkers.attribution.blame import (
+    DELETED,
+    SUPERSEDED,
+    At,
+    KeyState,
+    Last,
+    blame_state,
+    blame_transaction,
+    states_served,
+)
+from checkers.finding import LATENT, UNEXPLAINED_DIVERGENCE, VISIBLE
+from checkers.replay.batch_outcomes import ABORTED, COMMITTED
+from harness.audit.explain.knowledge import brokers_text, by_place, place_of
+from harness.judge.verdict import finding_of
+from harness.schedules.catalog import Anomaly
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from checkers.attribution.blame import Blame
+    from checkers.attribution.coverage import Coverage
+    from harness.audit.explain.knowledge import Knowledge, Place, Row
+
+STUCK = str(Anomaly.STUCK_LSO)
+DIVERGED = str(Anomaly.TOMBSTONE_DIVERGENCE)
+POISON = str(Anomaly.ABORTED_TO_COMMITTED)
+HIDDEN = str(Anomaly.COMMITTED_TO_ABORTED)
+
+BELIEVED_OUTCOME = {POISON: COMMITTED, HIDDEN: ABORTED}
+"""The outcome that an accused replica assigns to the disputed record's transaction."""
+NO_WITNESS = "no replica is shown to have received every record since then"
+NO_TRANSACTIONS = "the cluster has no __transaction_state, so only a delete removes a value"
+NOT_LOST = "no replica lost records in another way"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The brokers that are ``wrong`` in a dispute; empty where it is undecided, and then ``reasons`` has why."""
+
+    wrong: frozenset[int]
+    right: frozenset[int] = frozenset()
+    reasons: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    names: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Disputes:
+    """States by disputed record, and the facts of all replicas.
+
+    Both are rows: of `checkers.attribution.key_states`, and ``replicas``.
+    """
+
+    key_states: Mapping[tuple[Place, bytes, int], Mapping[int, Row]]
+    replicas: Mapping[Place, Sequence[Row]]
+    knowledge: Knowledge
+
+    @classmethod
+    def of(cls, key_states: Iterable[Row], replicas: Iterable[Row], knowledge: Knowledge) -> Disputes:
+        """Sort the rows of one audit."""
+        disputed: dict[tuple[Place, bytes, int], dict[int, Row]] = {}
+        for row in key_states:
+            disputed.setdefault((place_of(row), bytes(row["key"]), row["disputed"]), {})[row["broker"]] = row
+        return cls(disputed, by_place(replicas), knowledge)
+
+    def states_of(self, place: Place, key: bytes, offset: int) -> list[KeyState]:
+        """Return what every replica of the partition has to say of a key and a record."""
+        rows = self.key_states.get((place, key, offset), {})
+        return [
+            _key_state(facts, rows.get(facts["broker"]))
+            for facts in sorted(self.replicas.get(place, ()), key=lambda facts: facts["broker"])
+        ]
+
+    def has_transactions(self, place: Place) -> bool:
+        """Whether any replica now has a transactional batch."""
+        return any(facts["has_transactions"] for facts in self.replicas.get(place, ()))
+
+
+def _key_state(facts: Row, row: Row | None) -> KeyState:
+    if row is None:
+        return KeyState(facts["broker"], facts["log_start"])
+    last, at = row["last"], row["at"]
+    return KeyState(
+        facts["broker"],
+        facts["log_start"],
+        None if last is None else Last(**last),
+        None if at is None else At(**at),
+        row["open_from"],
+    )
+
+
+def attribute(rows: Iterable[Row], disputes: Disputes) -> list[Row]:
+    """Return the findings of these checkers' rows, with the wrong replicas where they are decided.
+
+    Adds ``decided``; to disputed findings ``decided_by`` and ``assumptions`` (sentences), ``right`` (brokers that are
+    shown to be right) and ``disagree`` (``brokers``, ``serves``).
+    """
+    findings: dict[tuple[Any, ...], Row] = {}
+    undecided: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        finding = finding_of(row)
+        states = _disputed_states(row, row["offset"], disputes)
+        decision = (_proven if row["proven"] else _decide)(row, finding, states, disputes)
+        for broker in sorted(decision.wrong):
+            _keep(findings, _decided(finding, broker, states, decision))
+        if not decision.wrong:
+            dispute = (*place_of(row), str(finding["key"]), row["offset"])
+            undecided.setdefault(dispute, []).append(_undecided(finding, states, decision))
+    for group in undecided.values():
+        _keep(findings, _merged(group))
+    return list(findings.values())
+
+
+def _keep(findings: dict[tuple[Any, ...], Row], finding: Row) -> None:
+    """Keep the first finding of a place and name: findings that accused a right replica may have become the same."""
+    names = ("anomaly", "topic", "partition", "broker", "offset", "producer_id")
+    findings.setdefault((*(finding[name] for name in names), str(finding["key"])), finding)
+
+
+def _disputed_states(row: Row, offset: int, disputes: Disputes) -> list[KeyState]:
+    """Return the states of a finding's key; none where the finding is not about the served state of a key."""
+    if row["key"] is None or row["anomaly"] == STUCK:
+        return []
+    return disputes.states_of(place_of(row), bytes(row["key"]), offset)
+
+
+def _proven(row: Row, finding: Row, states: Sequence[KeyState], disputes: Disputes) -> Decision:
+    """Return the decision, with the right brokers, where the logs alone prove that a replica is wrong."""
+    witness, accused = finding["witness"], frozenset({row["broker"]})
+    for name, is_deleted in (("deleted_at", True), ("last_committed_at", False)):
+        if (at := witness.get(name)) is not None:
+            coverage = disputes.knowledge.coverage_of(place_of(row))
+            return Decision(accused, _serving(None if is_deleted else at, at, row, states, coverage) - accused)
+    return Decision(accused, _received_since(row, disputes) - accused)
+
+
+def _serving(
+    alive_at: int | None, since: int, row: Row, states: Sequence[KeyState], coverage: Coverage
+) -> frozenset[int]:
+    """Return the brokers that serve this, where it is right: no broker serves something else that may be later.
+
+    That a value was overwritten proves that who serves it is wrong, and not what the key is now: where one of the
+    others serves nothing, a delete may have been written later, and its tombstone removed everywhere. Then it takes
+    complete replicas to say who is right.
+    """
+    others = [one for one in states if one.log_start <= since and (one.alive_at is None or one.alive_at >= since)]
+    if all(one.alive_at == alive_at for one in others):
+        return frozenset(one.broker for one in others)
+    return blame_state(row["offset"], states, coverage).right
+
+
+def _received_since(row: Row, disputes: Disputes) -> frozenset[int]:
+    """Return the brokers that received every record since the one of the finding, by any replica that still has it."""
+    states = [] if row["key"] is None else disputes.states_of(place_of(row), bytes(row["key"]), row["offset"])
+    epochs = {one.at.leader_epoch for one in states if one.at is not None}
+    coverage = disputes.knowledge.coverage_of(place_of(row))
+    return frozenset(one.broker for one in states if epochs and coverage.received(one.broker, min(epochs)))
+
+
+def _decide(row: Row, finding: Row, states: Sequence[KeyState], disputes: Disputes) -> Decision:
+    """Decide who is wrong about a disputed record: by its transaction's outcome, else by the key's final state."""
+    coverage, accused, witness = disputes.knowledge.coverage_of(place_of(row)), row["broker"], finding["witness"]
+    believed = witness.get("believed_here") or BELIEVED_OUTCOME.get(row["anomaly"])
+    outcome = blame_transaction(states, coverage)
+    state = blame_state(row["offset"], states, coverage)
+    if row["anomaly"] == DIVERGED and witness.get("deleted_at") is not None:
+        deleted = blame_transaction(_disputed_states(row, witness["deleted_at"], disputes), coverage)
+        if deleted.truth == COMMITTED:
+            return _decision(deleted, {accused: (DIVERGED, HIDDEN)})
+        if deleted.truth == ABORTED and deleted.wrong:
+            return _decision(deleted, dict.fromkeys(deleted.wrong, (POISON,)))
+    elif believed is not None and outcome.truth is not None:
+        names = (POISON,) if outcome.truth == ABORTED else (HIDDEN,)
+        wrong = outcome.wrong | (frozenset() if outcome.truth == believed else frozenset({accused}))
+        if wrong:
+            return _decision(outcome, dict.fromkeys(wrong, names))
+    if accused in state.wrong | state.right and state.wrong:
+        return _decision(state, {broker: _names(broker, states, state, row, disputes) for broker in state.wrong})
+    if disputes.knowledge.is_without_transactions and row["anomaly"] == DIVERGED:
+        return Decision(frozenset({accused}), reasons=(NO_TRANSACTIONS,), assumptions=(NOT_LOST,))
+    why = outcome.contradiction or state.contradiction or NO_WITNESS
+    return Decision(frozenset(), reasons=(why,))
+
+
+def _decision(blame: Blame, names: Mapping[int, tuple[str, ...]]) -> Decision:
+    return Decision(frozenset(names), blame.right - frozenset(names), blame.reasons, blame.assumptions, names)
+
+
+def _names(broker: int, states: Sequence[KeyState], state: Blame, row: Row, disputes: Disputes) -> tuple[str, ...]:
+    """Return the possible anomalies of a replica whose final state of a key is wrong; the likeliest first."""
+    in_transaction = any(one.at is not None and one.at.transactional for one in states)
+    has_transactions = in_transaction or disputes.has_transactions(place_of(row))
+    state_here = next(one for one in states if one.broker == broker)
+    if state.truth in {DELETED, SUPERSEDED}:
+        return (
+            *([POISON] if row["anomaly"] == POISON else []),
+            DIVERGED,
+            *([POISON] if in_transaction and row["anomaly"] != POISON else []),
+            *([HIDDEN] if has_transactions else []),
+        )
+    if state_here.alive_at is not None and isinstance(state.truth, int) and state_here.alive_at > state.truth:
+        # Only an abort leaves an older value alive.
+        return (POISON,) if in_transaction else (UNEXPLAINED_DIVERGENCE,)
+    if state_here.alive_at is not None:
+        return (HIDDEN,) if in_transaction else (UNEXPLAINED_DIVERGENCE,)
+    return ((HIDDEN, POISON) if in_transaction else (POISON,)) if has_transactions else (UNEXPLAINED_DIVERGENCE,)
+
+
+def _decided(finding: Row, broker: int, states: Sequence[KeyState], decision: Decision) -> Row:
+    names = decision.names.get(broker, ())
+    attribution = _attribution(decision, _disagree(finding["offset"], states))
+    if broker == finding["broker"]:
+        # Keep the checker's anomaly unless the decision rules it out.
+        if names and finding["anomaly"] not in names and finding["anomaly"] != UNEXPLAINED_DIVERGENCE:
+            return {**finding, **attribution, "anomaly": names[0], "candidates": _candidates(names)}
+        kept = [name for name in finding["candidates"] if name in names] if names else finding["candidates"]
+        return {**finding, **attribution, "candidates": _candidates(kept)}
+    serves = next(text for text, brokers in states_served(finding["offset"], states).items() if broker in brokers)
+    explanation = (
+        f"key {_key_text(finding)}: this broker serves {serves}, and {_truth(decision, finding['offset'], states)}"
+    )
+    return {
+        **finding,
+        **attribution,
+        "anomaly": names[0],
+        "candidates": _candidates(names),
+        "broker": broker,
+        "explanation": explanation,
+        "witness": {"described_on_broker": finding["broker"], "disputed_at": finding["offset"]},
+    }
+
+
+def _attribution(decision: Decision, disagree: Sequence[Row]) -> Row:
+    """Return the fields that a decision adds to a finding."""
+    return {
+        "decided": bool(decision.wrong),
+        "decided_by": list(decision.reasons) if decision.wrong else [],
+        "assumptions": list(decision.assumptions),
+        "right": sorted(decision.right),
+        "disagree": disagree,
+    }
+
+
+def _candidates(names: Sequence[str]) -> list[str]:
+    return list(names) if len(names) > 1 else []
+
+
+def _truth(decision: Decision, offset: int, states: Sequence[KeyState]) -> str:
+    """Describe what the right replicas serve."""
+    groups = states_served(offset, [one for one in states if one.broker in decision.right])
+    return "; ".join(f"{brokers_text(brokers)} rightly {_verb(brokers)} {text}" for text, brokers in groups.items())
+
+
+def _undecided(finding: Row, states: Sequence[KeyState], decision: Decision) -> Row:
+    """Return a finding that accuses no replica."""
+    groups = _disagree(finding["offset"], states)
+    serves = "; ".join(f"{brokers_text(one['brokers'])} {_verb(one['brokers'])} {one['serves']}" for one in groups)
+    why = f"which replica is wrong is undecided: {'; '.join(decision.reasons)}"
+    return {
+        **finding,
+        "explanation": (
+            f"key {_key_text(finding)}: {serves or 'replicas differ'}; {why}. If broker {finding['broker']} is wrong: "
+            f"{finding['explanation']}"
+        ),
+        **_attribution(decision, groups),
+    }
+
+
+def _merged(group: Sequence[Row]) -> Row:
+    """Return one finding for all that describe the same dispute."""
+    names = dict.fromkeys(name for one in group for name in (one["anomaly"], *one["candidates"]))
+    is_visible = any(one["effect"] == VISIBLE for one in group)
+    return {**group[0], "candidates": _candidates(list(names)), "effect": VISIBLE if is_visible else LATENT}
+
+
+def _disagree(offset: int, states: Sequence[KeyState]) -> list[Row]:
+    return [{"brokers": brokers, "serves": text} for text, brokers in states_served(offset, states).items()]
+
+
+def _verb(brokers: Sequence[int]) -> str:
+    return "serve" if len(brokers) > 1 else "serves"
+
+
+def _key_text(finding: Row) -> str:
+    if "key" in finding.get("record", {}):
+        return f'"{finding["record"]["text"]}"'
+    key = finding["key"] or {}
+    return str(key.get("text", key.get("base64", "(no key)")))
+
+
+def attribute_spans(rows: Iterable[Row], knowledge: Knowledge) -> tuple[list[Row], list[Row]]:
+    """Return findings, and the undecided rows of `checkers.consistency.txnindex_disagreement`.
+
+    A replica whose span starts earlier than that of a witness has missed a marker in between: at that marker another
+    transaction of the witness ends. Whether the other transaction was committed is no longer recorded, so the finding
+    has candidates. A span that is shorter than the witness's belongs to a replica that copied a log after it was
+    cleaned: legal.
+
+    Only a witness that was not restarted since counts: a recovery after a crash rebuilds the index of a segment from
+    what cleaning has left of it (`LogSegment.recover`).
+    """
+    findings: list[Row] = []
+    undecided: list[Row] = []
+    for row in rows:
+        reasons = _witness_reasons(row, knowledge.coverage_of(place_of(row)))
+        starts = {span["first_offset"] for span in row["spans"] if span["broker"] in reasons}
+        if len(starts) == 1:
+            findings += _span_findings(row, reasons, starts.pop())
+        else:
+            undecided.append(row)
+    return findings, undecided
+
+
+def _witness_reasons(row: Row, coverage: Coverage) -> dict[int, str]:
+    """Return the proof that each broker received the whole span, by broker."""
+    if row["leader_epoch"] is None:
+        return {}
+    proofs = {span["broker"]: coverage.received(span["broker"], row["leader_epoch"]) for span in row["spans"]}
+    return {broker: proof.reason for broker, proof in proofs.items() if proof is not None and not proof.assumptions}
+
+
+def _span_findings(row: Row, reasons: dict[int, str], start: int) -> Iterable[Row]:
+    witness, proof = min(reasons), tuple(f"broker {broker} {reason}" for broker, reason in reasons.items())
+    for span in row["spans"]:
+        if span["first_offset"] < start:
+            yield {
+                "anomaly": UNEXPLAINED_DIVERGENCE,
+                "candidates": [UNEXPLAINED_DIVERGENCE, HIDDEN],
+                "broker": span["broker"],
+                "topic": row["topic"],
+                "partition": row["partition"],
+                "offset": span["first_offset"],
+                "key": None,
+                "producer_id": row["producer_id"],
+                "effect": LATENT,
+                "explanation": (
+                    f"a marker of producer {row['producer_id']} is missing: this broker counts all that the producer "
+                    f"wrote from offset {span['first_offset']} to {row['last_offset']} as one aborted transaction, and "
+                    f"broker {witness}, which received every record, only from {start} on; none of its records is left"
+                ),
+                "witness": {
+                    "span_here_from": span["first_offset"],
+                    "span_to": row["last_offset"],
+                    "other_broker": witness,
+                    "span_there_from": start,
+                },
+                **_attribution(Decision(frozenset({span["broker"]}), frozenset(reasons), proof), []),
+            }

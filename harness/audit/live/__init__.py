@@ -1,0 +1,1 @@
+"""Audits of a running cluster."""

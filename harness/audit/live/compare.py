@@ -1,0 +1,248 @@
+"""``harness audit live``: compares the replicas of a running cluster with each other and their brokers' answers."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from checkers.finding import VISIBLE
+from harness.audit.explain.advice import ANY_BROKER
+from harness.audit.explain.knowledge import Knowledge, knowledge_of_cluster
+from harness.audit.judge import NO_ROWS, AuditContext, assemble, judge_copies
+from harness.audit.live.cluster import describe
+from harness.audit.live.connection import ClusterClient, ReconnectingConnection
+from harness.audit.live.coordination import leaders_of_cluster
+from harness.audit.live.coordinators import ask_coordinators
+from harness.audit.live.prefilter import prefilter
+from harness.audit.live.rate import RateLimit
+from harness.audit.live.reading import spans_between
+from harness.audit.live.replica_status import replica_statuses
+from harness.audit.live.rounds import Round, repeated
+from harness.audit.live.spool import SpoolOptions, copies_of, spool, store_transactions
+from harness.broker_files.copies.copies import Copies
+from harness.broker_files.segments.tombstones import BY_NULL
+from harness.errors import UsageError
+from harness.host.clock import RealClock
+from harness.host.java import find_java
+from harness.host.workspace import Workspace
+from harness.judge.session import session_of
+from harness.run_folder.store import RunFolder, new_run_id
+from harness.spark.compilation import start_compilation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from harness.audit.explain.knowledge import Place
+    from harness.audit.live.cluster import Cluster
+    from harness.audit.live.prefilter import Prefiltered, Suspicion
+    from harness.audit.live.spool import SpoolResult
+    from harness.broker_files.segments.tombstones import Tombstones
+    from harness.judge.outcome import Progress
+    from harness.kafka_api.wire import Address
+    from harness.spark.options import SparkOptions
+
+NOT_READ = "data was not read (--quick): the verdict rests on what brokers report of transactions"
+LIMITED = "only the records between --since and --until were read"
+UNSETTLED = "it was written to while it was read: what its brokers report covers more than was read"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to audit. Times are milliseconds since the epoch. ``save``: a new folder for the data that is read.
+
+    ``tombstones``: what deletes a key.
+    """
+
+    bootstrap: Sequence[Address]
+    topics: Sequence[str]
+    rate_limit_bytes_s: int | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+    save: Path | None = None
+    tombstones: Tombstones = BY_NULL
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether only a part of the time is read."""
+        return self.since_ms is not None or self.until_ms is not None
+
+
+def audit_quickly(request: Request, progress: Progress) -> tuple[dict[str, Any], Prefiltered]:
+    """Return the verdict by the brokers' answers, without reading data, and the answers.
+
+    Raises `UsageError` as `describe` and `prefilter`.
+    """
+    answers = _ask(request, progress)
+    nothing_read = Round((), NO_ROWS, {})
+    return answers.verdict(nothing_read, {"ask": answers.took_s}, notes=(NOT_READ,)), answers.prefiltered
+
+
+def audit_live(request: Request, progress: Progress, spark: SparkOptions) -> dict[str, Any]:
+    """Return the verdict on every replica of the topics.
+
+    Raises `UsageError` as `describe`, `prefilter` and `session_of` do and where ``save`` cannot be made;
+    `SpoolDiskError` where the data does not fit on the disk.
+    """
+    java = find_java()
+    save_folder = None if request.save is None else _new_folder(request.save)
+    answers, started_s = _ask(request, progress), time.monotonic()
+    # The amount of data is unknown before it is read, and reading leaves the processors idle.
+    start_compilation()
+    with Workspace(answers.run_id, Path.cwd()) as workspace, ExitStack() as stack:
+        sessions: list[SparkSession] = []
+        readings_folder = save_folder or workspace.path / "readings"
+
+        def session() -> SparkSession:
+            """Start Spark once there is something to judge: reading may take hours."""
+            if not sessions:
+                progress.stage("start Spark")
+                sessions.append(stack.enter_context(session_of(workspace, java, spark, [readings_folder])))
+            return sessions[0]
+
+        last_readings = repeated(_Reading(answers, session, progress, readings_folder).read)
+        # Leadership is evidence only where it did not change while replicas were read.
+        after = describe(request.bootstrap, request.topics)
+        timings_s = {"ask": answers.took_s, "read_and_check": _since(started_s)}
+        return answers.verdict(last_readings, timings_s, after)
+
+
+@dataclass(frozen=True)
+class _Answers:
+    """A cluster, and the answers of its brokers before any data is read."""
+
+    request: Request
+    run_id: str
+    client: ClusterClient
+    prefiltered: Prefiltered
+    took_s: float
+
+    def verdict(
+        self,
+        last_readings: Round,
+        timings_s: Mapping[str, float],
+        after: Cluster | None = None,
+        notes: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        """Assemble the verdict by these answers and the last readings; ``after``: the cluster after those."""
+        cluster = self.client.cluster
+        context = AuditContext(
+            target={"name": "cluster", "cluster_id": cluster.cluster_id, "brokers": sorted(cluster.brokers)},
+            holders={tp: state.replicas for tp, state in cluster.partitions.items()},
+            unknown=last_readings.unknown,
+            broker_findings=[_finding(one) for one in self.prefiltered.suspicions],
+            knowledge=Knowledge() if after is None else knowledge_of_cluster(cluster, after),
+            bootstrap=",".join(map(str, self.request.bootstrap)) or ANY_BROKER,
+            leaders=leaders_of_cluster(after or cluster),
+        )
+        copies = Copies(
+            self.run_id,
+            last_readings.replicas,
+            notes=(*cluster.notes, *cluster.selection, *self.prefiltered.notes, *notes),
+        )
+        return assemble(copies, last_readings.rows, timings_s=timings_s, context=context)
+
+
+def _ask(request: Request, progress: Progress) -> _Answers:
+    progress.stage("ask the cluster")
+    client = ClusterClient(describe(request.bootstrap, request.topics), RealClock())
+    started_s = time.monotonic()
+    prefiltered = prefilter(client)
+    return _Answers(request, f"audit-{new_run_id()}", client, prefiltered, _since(started_s))
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """Reads and judges replicas. Readings go to ``readings_folder``, and are deleted after judging unless kept."""
+
+    answers: _Answers
+    session: Callable[[], SparkSession]
+    progress: Progress
+    readings_folder: Path
+
+    def read(self, number: int, places: Collection[Place] | None) -> Round:
+        """Read every replica, or those of some partitions, and judge them.
+
+        Coordinators are asked first: the transactions that they have completed by then are below the high watermarks
+        that are read to.
+        """
+        folder = RunFolder(self.readings_folder / f"reading-{number}")
+        request, client = self.answers.request, self.answers.client
+        statuses = replica_statuses(client)
+        transactions = None if request.is_limited else ask_coordinators(client, statuses.open_producers)
+        replicas = [
+            (broker, tp)
+            for tp, state in client.cluster.partitions.items()
+            for broker in state.replicas
+            if places is None or tp in places
+        ]
+        again = " again: differences that come from ongoing writes and cleaning go away" if number > 1 else ""
+        self.progress.stage(f"read {len(replicas)} replicas{again}")
+        patient = replace(client, dial=ReconnectingConnection)
+        limit = None if request.rate_limit_bytes_s is None else RateLimit(request.rate_limit_bytes_s, patient.clock)
+        spans = spans_between(patient, request.since_ms, request.until_ms) if request.is_limited else {}
+        read = spool(patient, statuses, folder, SpoolOptions(limit, spans, self.progress.reading), replicas)
+        files = {} if transactions is None else store_transactions(folder, transactions)
+        copies = replace(copies_of(folder, self.answers.run_id, read, files), tombstones=request.tombstones)
+        session = self.session()
+        self.progress.stage(f"check {len(read.readings)} replicas")
+        rows = judge_copies(session, [copies])
+        if request.save is None:
+            shutil.rmtree(folder.path)
+        return Round(copies.replicas, rows, _unknown(read, is_limited=request.is_limited))
+
+
+def _unknown(read: SpoolResult, *, is_limited: bool) -> dict[Place, tuple[str, ...]]:
+    """Return by partition why it cannot be called clean."""
+    reasons: dict[Place, dict[str, None]] = {}
+    for (broker, tp), why in sorted(read.failures.items()):
+        reasons.setdefault(tp, {})[f"the replica of broker {broker} was not read: {why}"] = None
+    for (_, tp), reading in read.readings.items():
+        if is_limited or not reading.is_settled:
+            reasons.setdefault(tp, {})[LIMITED if is_limited else UNSETTLED] = None
+    return {tp: tuple(texts) for tp, texts in reasons.items()}
+
+
+def _new_folder(path: Path) -> Path:
+    """Make the folder for the data. Raises `UsageError` where it cannot be made or is not empty."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        if any(path.iterdir()):
+            raise UsageError(f"--save {path}: there is something in it already; name a new folder")
+    except OSError as error:
+        raise UsageError(f"--save {path}: {error.strerror or error}") from error
+    return path.absolute()
+
+
+def _finding(suspicion: Suspicion) -> dict[str, Any]:
+    """Return a suspicion as a finding: every follower had its time to catch up."""
+    transaction, described = suspicion.transaction, suspicion.coordinator
+    return {
+        "anomaly": suspicion.anomaly,
+        "candidates": [],
+        "decided": True,
+        "broker": suspicion.broker,
+        "topic": suspicion.topic,
+        "partition": suspicion.partition,
+        "offset": suspicion.offset,
+        "key": None,
+        "producer_id": None if transaction is None else transaction.producer_id,
+        "effect": VISIBLE,
+        "explanation": suspicion.explanation,
+        "witness": {
+            "other_broker": next(iter(suspicion.decided_on), None),
+            "decided_on": list(suspicion.decided_on),
+            "producer_epoch": None if transaction is None else transaction.producer_epoch,
+            "transactional_id": None if described is None else described.transactional_id,
+            "coordinator_says": None if described is None else described.state,
+        },
+    }
+
+
+def _since(started_s: float) -> float:
+    return round(time.monotonic() - started_s, 3)

@@ -1,0 +1,350 @@
+"""Replicas that are exposed to anomalies: those that are away or being added, by the retention, and frozen ones.
+
+The window is ``min.compaction.lag.ms`` + ``delete.retention.ms``: no cleaner removes a tombstone or a marker earlier
+than that after its write. A replica whose missing records are all younger can still fetch every one. A replica that has
+been away for longer may find on its return that tombstones and markers are gone which it never fetched. In practice a
+removal happens later: the segment has to roll first (``segment.ms``), and enough of the log has to be dirty
+(``min.cleanable.dirty.ratio``).
+
+A replica that is being added is exposed whatever the retention. If its broker is down, the replica may have been
+assigned to that broker before: then it goes on from its old log, and misses what was removed in between.
+
+A replica whose last stable offset does not move is frozen already: read_committed consumers get nothing from that
+offset on. There are two cases. `harness.audit.live.prefilter` suspects the replica: the replica has a transaction open
+that was ended elsewhere. Or a transaction is open for longer than its timeout: its coordinator should have aborted it
+by then (KIP-98), so nothing will end it. Where no coordinator describes the transaction, its timeout is taken to be the
+longest that brokers allow by default.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import IntEnum, StrEnum
+from typing import TYPE_CHECKING
+
+from harness.audit.explain.knowledge import name_of
+from harness.audit.live.lags import Lag, NextRemoval, find_lags, next_removal, read_batches
+from harness.audit.live.prefilter import prefilter
+from harness.audit.live.reassignments import Copy, find_copies
+from harness.errors import HarnessError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from harness.audit.live.cluster import Topic
+    from harness.audit.live.connection import ClusterClient
+    from harness.audit.live.prefilter import Prefiltered, Suspicion
+    from harness.kafka_api.replica import OpenTransaction, TopicPartition
+
+COMPACT = "compact"
+DEFAULT_MAX_TIMEOUT_MS = 900_000
+"""Default of ``transaction.max.timeout.ms`` (`TransactionStateManagerConfig`)."""
+GRACE_MS = 60_000
+"""For a coordinator's next check (10 s), for its markers to be written, and for differences between clocks."""
+ONE_BATCH_BYTES = 1
+UNITS_S = {"days": 86_400, "h": 3_600, "min": 60}
+WHAT_HELPS = (
+    "until the ISR is full, no removal begins with min.cleanable.dirty.ratio=1 and max.compaction.lag.ms at its maximum"
+)
+"""Seen to prevent every anomaly on Kafka 4.4.0 (README)."""
+
+
+FROM_THE_FIRST_MINUTE = (
+    "exposed from the first minute, whatever the retention: where leadership moves before it has copied all, to a"
+    " replica that has already removed a tombstone or marker, it never gets that one; leave leadership where it is"
+    " until the replica is in the ISR, and audit the partition then"
+)
+"""Seen on Kafka 3.9.2 and 4.4.0, with no broker away."""
+ON_ITS_OLD_LOG = (
+    "if the broker still has a log of this partition from an earlier assignment, it goes on from that log when it"
+    " starts, and never gets what was removed since: delete the partition's folder before it starts"
+)
+"""Seen on Kafka 3.9.2 and 4.4.0: a broker that starts deletes only logs that are not assigned to it
+(``LogManager.isStrayReplica``)."""
+BLOCKED_CONSUMERS = (
+    "read_committed consumers of broker {broker} get nothing from offset {offset} on (high watermark {mark})"
+)
+
+
+class Kind(StrEnum):
+    """What is wrong with a replica."""
+
+    AWAY = "away"
+    ADDED = "being added"
+    FROZEN = "frozen"
+
+
+class Level(IntEnum):
+    """Severity; a topic has the worst level of its replicas."""
+
+    OK = 0
+    AT_RISK = 1
+    TOO_LATE = 2
+
+    @property
+    def label(self) -> str:
+        """The printed form."""
+        return self.name.lower().replace("_", " ")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings that delay the removal of tombstones and markers: milliseconds, a ratio from 0 to 1. None: unknown."""
+
+    delete_retention_ms: int | None
+    min_compaction_lag_ms: int | None
+    segment_ms: int | None
+    min_cleanable_dirty_ratio: float | None
+
+    @property
+    def window_ms(self) -> int | None:
+        """The least time that a tombstone or marker stays; None where the retention is unknown."""
+        if self.delete_retention_ms is None:
+            return None
+        return (self.min_compaction_lag_ms or 0) + self.delete_retention_ms
+
+
+@dataclass(frozen=True)
+class ReplicaExposure:
+    """One replica that is away, being added or frozen, and the consequences.
+
+    ``since_ms``: when the first record that the replica misses, or that stops it, was written, by the broker's clock or
+    else the producers' clocks.
+    ``left_s``: how long its copy still takes. ``at_stake``: the first possible removal among its missing records.
+    """
+
+    kind: Kind
+    broker: int
+    topic: str
+    partition: int
+    level: Level
+    since_ms: int | None
+    by_brokers_clock: bool
+    left_s: float | None
+    at_stake: NextRemoval | None
+    sentence: str
+
+
+@dataclass(frozen=True)
+class TopicExposure:
+    """A topic; if it is not compacted, it loses no tombstones or markers, and only its frozen replicas are listed."""
+
+    topic: str
+    level: Level
+    settings: Settings
+    replicas: tuple[ReplicaExposure, ...]
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """Every topic, and notes on what is unknown, each in a sentence."""
+
+    topics: tuple[TopicExposure, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def level(self) -> Level:
+        """The worst level of all topics."""
+        return max((topic.level for topic in self.topics), default=Level.OK)
+
+
+def exposure(client: ClusterClient, prefiltered: Prefiltered | None = None) -> Exposure:
+    """Find the replicas of a cluster that are exposed now; ``prefiltered``: the brokers' answers, if there are any yet.
+
+    Raises `UsageError` where this user may not read a topic.
+    """
+    cluster, answers = client.cluster, prefiltered or prefilter(client)
+    frozen = list(frozen_replicas(client, answers))
+    copies, notes = find_copies(client)
+    lags = find_lags(client, answers.statuses, {(copy.broker, copy.partition) for copy in copies})
+    now_ms = client.clock.time_ms()
+    topics = []
+    for topic in cluster.topics.values():
+        settings = read_settings(topic.settings)
+        stuck = [one for one in frozen if one.topic == topic.name]
+        away = [judge_lag(lag, settings, now_ms) for lag in lags if lag.partition[0] == topic.name]
+        added = [judge_copy(copy, settings) for copy in copies if copy.partition[0] == topic.name]
+        topics.append(_topic(topic, settings, stuck, [*away, *added]))
+    return Exposure(tuple(topics), (*cluster.notes, *notes, *answers.coordinator_answers.gaps, *answers.behind))
+
+
+def read_settings(settings: Mapping[str, str] | None) -> Settings:
+    """Return the settings that decide about removal. Redpanda leaves out the settings that it does not know."""
+    values = settings or {}
+
+    def whole(name: str) -> int | None:
+        return int(values[name]) if values.get(name) else None
+
+    ratio = values.get("min.cleanable.dirty.ratio")
+    return Settings(
+        whole("delete.retention.ms"),
+        whole("min.compaction.lag.ms"),
+        whole("segment.ms"),
+        float(ratio) if ratio else None,
+    )
+
+
+def judge_lag(lag: Lag, settings: Settings, now_ms: int) -> ReplicaExposure:
+    """Describe the exposure of a replica of a compacted topic that is behind."""
+    name, window_ms = name_of(lag.partition), settings.window_ms
+    at_stake = None if window_ms is None else next_removal(lag.missing or (), window_ms)
+    level, since_ms = Level.AT_RISK, lag.missing_since_ms
+    if lag.why_unseen is not None:
+        facts = f"broker {lag.broker}'s replica of {name} was not seen ({lag.why_unseen}): since when is unknown"
+    elif lag.missing is None:
+        facts = (
+            f"broker {lag.broker} is out of the ISR of {name}, and its missing records could not be read from a leader"
+        )
+    elif not lag.missing:
+        level = Level.OK
+        facts = f"broker {lag.broker} is out of the ISR of {name}, and misses no record of its leader"
+    elif since_ms is None:
+        facts = f"broker {lag.broker} is out of the ISR of {name}, and its missing records have no timestamp"
+    else:
+        clock = "the broker's clock" if lag.by_brokers_clock else "producers' clocks"
+        away_ms = max(now_ms - since_ms, 0)
+        facts = (
+            f"broker {lag.broker} is out of the ISR of {name} and misses the records since {_time(since_ms)}"
+            f" ({_duration(away_ms / 1000)} ago, by {clock})"
+        )
+        if window_ms is not None and away_ms >= window_ms:
+            level = Level.TOO_LATE
+    if at_stake is not None:
+        time = _time(at_stake.removable_at_ms)
+        facts += f"; the {at_stake.kind} at offset {at_stake.offset} may be removed from {time} on"
+    sentence = f"{facts}; {_advice(level, window_ms)}" if level else facts
+    by_broker = lag.by_brokers_clock
+    return ReplicaExposure(Kind.AWAY, lag.broker, *lag.partition, level, since_ms, by_broker, None, at_stake, sentence)
+
+
+def judge_copy(copy: Copy, settings: Settings) -> ReplicaExposure:
+    """Describe the exposure of a replica of a compacted topic that is being added.
+
+    The longer its first copy takes, the more records the replica can have read before it reads their deletion. And the
+    replica is at risk even where the copy takes no time, as its leader may change.
+    """
+    window_ms, took_s, left_s = settings.window_ms, copy.took_s, copy.left_s
+    if not copy.is_measured:
+        sentence = (
+            f"broker {copy.broker} is being added as a replica of {name_of(copy.partition)}, with unknown progress;"
+            f" {ON_ITS_OLD_LOG}; {FROM_THE_FIRST_MINUTE}; {_retention_text(window_ms)}"
+        )
+        return ReplicaExposure(
+            Kind.ADDED, copy.broker, *copy.partition, Level.AT_RISK, None, False, None, None, sentence
+        )
+    facts = (
+        f"broker {copy.broker} is being added as a replica of {name_of(copy.partition)}:"
+        f" {copy.done} of {copy.total} {copy.unit}, "
+    )
+    advice = _retention_text(window_ms)
+    level = Level.AT_RISK
+    if took_s is None or left_s is None:
+        facts += "and it did not grow while it was observed"
+        advice = _advice(level, window_ms)
+    else:
+        facts += f"about {_duration(took_s)} so far and {_duration(left_s)} to go"
+        if window_ms is not None and took_s * 1000 >= window_ms:
+            level = Level.TOO_LATE
+        if window_ms is None or (took_s + left_s) * 1000 >= window_ms:
+            advice = _advice(level, window_ms)
+    sentence = f"{facts}; {FROM_THE_FIRST_MINUTE}; {advice}"
+    return ReplicaExposure(Kind.ADDED, copy.broker, *copy.partition, level, None, False, left_s, None, sentence)
+
+
+def frozen_replicas(client: ClusterClient, prefiltered: Prefiltered) -> Iterator[ReplicaExposure]:
+    """Describe the replicas that are frozen by their last status, one entry each, by partition and broker."""
+    suspicions: dict[tuple[int, TopicPartition], Suspicion] = {}
+    for one in sorted(prefiltered.suspicions, key=lambda one: one.offset):
+        suspicions.setdefault((one.broker, (one.topic, one.partition)), one)
+    for broker, tp, status in prefiltered.statuses.in_order:
+        suspicion = suspicions.get((broker, tp))
+        transaction = min(status.open or (), key=lambda one: one.first_offset, default=None)
+        since_ms, by_coordinator = None, True
+        if suspicion is not None:
+            level, facts = Level.TOO_LATE, suspicion.explanation
+        elif transaction is not None:
+            since_ms, timeout_ms, by_coordinator = _beginning(client, prefiltered, broker, tp, transaction)
+            open_ms = client.clock.time_ms() - (since_ms or 0)
+            if since_ms is None or open_ms <= timeout_ms + GRACE_MS:
+                continue
+            clock = "its coordinator's clock" if by_coordinator else "producers' clocks"
+            level = Level.AT_RISK
+            facts = (
+                f"broker {broker} holds the transaction of producer {transaction.producer_id} open in"
+                f" {name_of(tp)} since {_time(since_ms)} ({_duration(open_ms / 1000)} ago, by"
+                f" {clock}), and a transaction is aborted after {_duration(timeout_ms / 1000)}"
+            )
+        else:
+            continue
+        consequence = BLOCKED_CONSUMERS.format(
+            broker=broker, offset=status.last_stable_offset, mark=status.high_watermark
+        )
+        sentence = f"{facts}; {consequence}: `harness audit live` reads what is there"
+        yield ReplicaExposure(Kind.FROZEN, broker, *tp, level, since_ms, by_coordinator, None, None, sentence)
+
+
+def _beginning(
+    client: ClusterClient, prefiltered: Prefiltered, broker: int, tp: TopicPartition, transaction: OpenTransaction
+) -> tuple[int | None, int, bool]:
+    """Return when a transaction began, its timeout, and whether its coordinator reported both."""
+    described = prefiltered.coordinator_answers.by_producer.get(transaction.producer_id)
+    if described is not None and described.start_time_ms >= 0 and tp in described.partitions:
+        return described.start_time_ms, described.timeout_ms, True
+    try:
+        with client.connection(broker) as connection:
+            batches = read_batches(connection, tp, transaction.first_offset, ONE_BATCH_BYTES)
+    except (OSError, HarnessError):
+        # The broker is gone, or its log was truncated since its last status.
+        return None, DEFAULT_MAX_TIMEOUT_MS, False
+    written_ms = batches[0].max_timestamp_ms if batches else -1
+    return (written_ms if written_ms >= 0 else None), DEFAULT_MAX_TIMEOUT_MS, False
+
+
+def _topic(
+    topic: Topic, settings: Settings, stuck: Sequence[ReplicaExposure], behind: Sequence[ReplicaExposure]
+) -> TopicExposure:
+    """Sum up; a topic that is not compacted loses nothing through replicas that are behind, but it can be frozen."""
+    is_compacted = topic.settings is None or COMPACT in topic.settings.get("cleanup.policy", "")
+    replicas = (*stuck, *behind) if is_compacted else tuple(stuck)
+    level = max((one.level for one in replicas), default=Level.OK)
+    facts = [f"{_count_text(stuck)} frozen"] if stuck else []
+    if not is_compacted:
+        facts.append("not compacted")
+    else:
+        facts += [f"{_count_text(behind)} away or being added" if behind else "every replica is in the ISR"]
+        facts += [_retention_text(settings.window_ms)]
+    return TopicExposure(topic.name, level, settings, replicas, f"{topic.name}: {'; '.join(facts)}")
+
+
+def _count_text(replicas: Sequence[ReplicaExposure]) -> str:
+    return f"{len(replicas)} replicas are" if len(replicas) > 1 else "1 replica is"
+
+
+def _advice(level: Level, window_ms: int | None) -> str:
+    if level == Level.TOO_LATE:
+        return (
+            f"{_retention_text(window_ms)}, so some that it never fetched may be gone, and records that they deleted or"
+            " aborted may come back with the replica: audit it, or rebuild it (reassign it away and back)"
+        )
+    if level == Level.AT_RISK:
+        return f"{_retention_text(window_ms)}: {WHAT_HELPS}"
+    return _retention_text(window_ms)
+
+
+def _retention_text(window_ms: int | None) -> str:
+    if window_ms is None:
+        return "the retention of tombstones and markers is unknown"
+    return f"tombstones and markers stay for at least {_duration(window_ms / 1000)}"
+
+
+def _time(time_ms: int) -> str:
+    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _duration(seconds: float) -> str:
+    for unit, unit_s in UNITS_S.items():
+        if seconds >= unit_s * 2:
+            return f"{seconds / unit_s:.1f} {unit}"
+    return f"{seconds:.1f} s"

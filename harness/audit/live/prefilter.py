@@ -1,0 +1,267 @@
+"""Suspicious replicas, found in seconds and without reading data: compares the open transactions of replicas.
+
+Suppose that one replica has a transaction open, and another replica does not, although the last stable offset of the
+other replica is past the transaction. Then the transaction was ended, and its marker is below the high watermark of the
+other replica. A replica that has reached the same high watermark has appended the marker too, if the marker was still
+there to be replicated. A follower may legally lag: so the follower is asked again until it has reached that high
+watermark. A replica that does not reach it in time is reported as behind, not as suspicious.
+
+A transaction that no replica has ended is hanging where its coordinator has completed it or does not know it. While the
+coordinator is ending the transaction (Prepare…), the transaction is not suspicious.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from harness.audit.explain.knowledge import brokers_text, name_of
+from harness.audit.live.coordinators import (
+    FINISHED,
+    ONGOING,
+    TransactionDescription,
+    TransactionDescriptions,
+    ask_coordinators,
+)
+from harness.audit.live.replica_status import ReplicaStatus, ReplicaStatuses, replica_statuses
+from harness.broker_files.copies.notes import listed
+from harness.errors import WaitTimeoutError
+from harness.escape import escape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from harness.audit.live.cluster import Cluster
+    from harness.audit.live.connection import ClusterClient
+    from harness.kafka_api.replica import OpenTransaction, TopicPartition
+
+BOUND_S = 10.0
+"""For a follower to catch up; `replica.lag.time.max.ms` is 30 s, yet an in-sync follower is rarely a second behind."""
+
+STUCK_LSO, HANGING_TRANSACTION = "stuck-lso", "hanging-transaction"
+
+Replica: TypeAlias = "tuple[int, TopicPartition]"
+
+
+@dataclass(frozen=True)
+class Suspicion:
+    """What an audit should read first, and why.
+
+    ``transaction``: the open transaction on the replica; None where its broker does not list open transactions.
+    ``decided_on``: replicas that are past the transaction. ``coordinator``: None where no coordinator knows it.
+    """
+
+    anomaly: str
+    broker: int
+    topic: str
+    partition: int
+    offset: int
+    transaction: OpenTransaction | None
+    decided_on: tuple[int, ...]
+    coordinator: TransactionDescription | None
+    explanation: str
+
+
+@dataclass(frozen=True)
+class Prefiltered:
+    """The last status of every replica, the suspicions, and notes on what is unknown, each in a sentence.
+
+    ``behind``: suspicions that could not be checked as the replica did not catch up in time; they are among ``notes``,
+    too.
+    """
+
+    statuses: ReplicaStatuses
+    coordinator_answers: TransactionDescriptions
+    suspicions: tuple[Suspicion, ...]
+    notes: tuple[str, ...]
+    behind: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PendingSuspicion:
+    """A suspicion to confirm once the replica has reached this high watermark and still has the transaction open."""
+
+    suspicion: Suspicion
+    high_watermark: int
+
+    def latest(self, statuses: ReplicaStatuses) -> ReplicaStatus | None:
+        """Return the status of the suspicious replica."""
+        return statuses.replicas.get((self.suspicion.broker, (self.suspicion.topic, self.suspicion.partition)))
+
+
+def prefilter(client: ClusterClient) -> Prefiltered:
+    """Query replicas and coordinators, then replicas again until every suspicion is decided, or time is up.
+
+    Raises `UsageError` where this user may not read a topic.
+    """
+    before = replica_statuses(client)
+    coordinator_answers = ask_coordinators(client, before.open_producers)
+    latest = replica_statuses(client)
+    pending = [
+        *by_open_transactions(client.cluster, before, latest, coordinator_answers),
+        *by_last_stable_offsets(latest),
+    ]
+    confirmed: list[PendingSuspicion] = []
+
+    def settle() -> bool:
+        nonlocal latest, pending
+        outcomes = [is_confirmed(candidate, candidate.latest(latest)) for candidate in pending]
+        confirmed.extend(candidate for candidate, outcome in zip(pending, outcomes, strict=True) if outcome)
+        pending = [candidate for candidate, outcome in zip(pending, outcomes, strict=True) if outcome is None]
+        if pending:
+            latest = replica_statuses(client)
+        return not pending
+
+    try:
+        client.clock.wait_until(settle, BOUND_S, "replicas to catch up")
+    except WaitTimeoutError:
+        late = [
+            candidate
+            for candidate in pending
+            if candidate.suspicion.transaction is None and _has_reached(candidate.latest(latest), candidate)
+        ]
+        confirmed += late
+        pending = [candidate for candidate in pending if candidate not in late]
+    suspicions = sorted(
+        (candidate.suspicion for candidate in confirmed), key=lambda s: (s.topic, s.partition, s.offset, s.broker)
+    )
+    behind = tuple(f"{one.suspicion.explanation}; but the replica is too far behind to tell" for one in pending)
+    return Prefiltered(
+        latest,
+        coordinator_answers,
+        tuple(suspicions),
+        (*_unseen_notes(latest), *coordinator_answers.gaps, *behind),
+        behind,
+    )
+
+
+def by_open_transactions(
+    cluster: Cluster, before: ReplicaStatuses, statuses: ReplicaStatuses, coordinator_answers: TransactionDescriptions
+) -> Iterator[PendingSuspicion]:
+    """Suspect each replica that has a transaction open which another replica is past.
+
+    Also each open transaction that no replica is past, and that its coordinator has completed or does not know: only
+    transactions that were open ``before`` the coordinators were asked. A coordinator completes a transaction once its
+    markers are below the leader's high watermark.
+    """
+    open_before = {(replica, one.producer_id, one.first_offset) for replica, one in _all_open(before)}
+    for (broker, tp), transaction in _all_open(statuses):
+        replicas = statuses.of(tp)
+        past = {other: one.high_watermark for other, one in replicas.items() if _is_past(one, transaction)}
+        described = coordinator_answers.by_producer.get(transaction.producer_id)
+        leader = cluster.partitions[tp].leader
+        anomaly, on_leader = STUCK_LSO, ""
+        if past:
+            reason = f"{brokers_text(past)} decided it{_coordinator_report(described)}"
+            high_watermark = min(past.values())
+        else:
+            was_open = ((broker, tp), transaction.producer_id, transaction.first_offset) in open_before
+            why_ended = _why_ended(coordinator_answers, tp, transaction)
+            if not was_open or why_ended is None or leader not in replicas:
+                continue
+            if _holds_open(replicas[leader], transaction):
+                anomaly, on_leader = HANGING_TRANSACTION, ", as its leader does"
+            reason, high_watermark = why_ended, replicas[leader].high_watermark
+        explanation = (
+            f"broker {broker} holds the transaction of producer {transaction.producer_id} open from offset"
+            f" {transaction.first_offset} of {name_of(tp)}{on_leader}, and {reason}"
+        )
+        suspicion = Suspicion(
+            anomaly, broker, *tp, transaction.first_offset, transaction, tuple(past), described, explanation
+        )
+        yield PendingSuspicion(suspicion, high_watermark)
+
+
+def by_last_stable_offsets(statuses: ReplicaStatuses) -> Iterator[PendingSuspicion]:
+    """Suspect replicas without a list of open transactions whose last stable offset is behind that of another replica.
+
+    Every follower is behind for a moment: only a replica that stays behind is suspicious.
+    """
+    for (broker, tp), one in statuses.replicas.items():
+        ahead = {
+            b: other.high_watermark
+            for b, other in statuses.of(tp).items()
+            if other.log_start <= one.last_stable_offset < other.last_stable_offset
+        }
+        if one.open is None and ahead:
+            explanation = (
+                f"broker {broker} does not list open transactions, and its last stable offset of {name_of(tp)} stays"
+                f" at {one.last_stable_offset}, which {brokers_text(ahead)} passed"
+            )
+            suspicion = Suspicion(STUCK_LSO, broker, *tp, one.last_stable_offset, None, tuple(ahead), None, explanation)
+            yield PendingSuspicion(suspicion, min(ahead.values()))
+
+
+def is_confirmed(candidate: PendingSuspicion, latest: ReplicaStatus | None) -> bool | None:
+    """Whether the latest status of its replica confirms a suspicion; None while the status shows neither."""
+    transaction = candidate.suspicion.transaction
+    if latest is None:
+        return None
+    if transaction is None:
+        return False if latest.last_stable_offset > candidate.suspicion.offset else None
+    if not _holds_open(latest, transaction):
+        return False
+    return True if _has_reached(latest, candidate) else None
+
+
+def _has_reached(latest: ReplicaStatus | None, candidate: PendingSuspicion) -> bool:
+    return latest is not None and latest.high_watermark >= candidate.high_watermark
+
+
+def _is_past(status: ReplicaStatus, transaction: OpenTransaction) -> bool:
+    """Whether this replica has had the transaction's first offset, and the transaction is not open on the replica."""
+    within = status.log_start <= transaction.first_offset < status.last_stable_offset
+    return within and status.open is not None and not _holds_open(status, transaction)
+
+
+def _holds_open(status: ReplicaStatus, transaction: OpenTransaction) -> bool:
+    same = (transaction.producer_id, transaction.first_offset)
+    return any((one.producer_id, one.first_offset) == same for one in status.open or ())
+
+
+def _why_ended(
+    coordinator_answers: TransactionDescriptions, partition: TopicPartition, transaction: OpenTransaction
+) -> str | None:
+    """Return why the transaction has ended by its coordinator; None where it may be ongoing."""
+    described = coordinator_answers.by_producer.get(transaction.producer_id)
+    if described is None:
+        return (
+            None
+            if coordinator_answers.gaps
+            else "no coordinator knows that producer, among the transactional ids that this user may describe"
+        )
+    coordinator = f"the coordinator of {escape(described.transactional_id)} (broker {described.coordinator})"
+    if described.state in FINISHED:
+        return f"{coordinator} says {described.state}"
+    if described.state != ONGOING:
+        return None
+    if described.producer_epoch > transaction.producer_epoch:
+        return f"{coordinator} is at epoch {described.producer_epoch} already, not {transaction.producer_epoch}"
+    return None if partition in described.partitions else f"{coordinator} has a transaction without that partition"
+
+
+def _all_open(statuses: ReplicaStatuses) -> Iterator[tuple[Replica, OpenTransaction]]:
+    for replica, status in statuses.replicas.items():
+        for transaction in status.open or ():
+            yield replica, transaction
+
+
+def _unseen_notes(statuses: ReplicaStatuses) -> Iterator[str]:
+    """Describe what was not seen."""
+    yield from (f"broker {broker} does not answer: {why}" for broker, why in sorted(statuses.silent.items()))
+    unseen: dict[tuple[int, str], list[str]] = {}
+    for (broker, (topic, partition)), why in sorted(statuses.unseen.items()):
+        unseen.setdefault((broker, why), []).append(f"{topic}-{partition}")
+    yield from (f"broker {broker} does not report {listed(names)}: {why}" for (broker, why), names in unseen.items())
+    without_list = sorted({broker for (broker, _), status in statuses.replicas.items() if status.open is None})
+    if without_list:
+        yield (
+            f"{brokers_text(without_list)} did not list the open transactions of some replicas (on Redpanda only"
+            " leaders do): a stuck replica there shows only by its last stable offset, or when it is read"
+        )
+
+
+def _coordinator_report(described: TransactionDescription | None) -> str:
+    return (
+        "" if described is None else f"; the coordinator of {escape(described.transactional_id)} says {described.state}"
+    )

@@ -1,0 +1,1 @@
+"""The metadata log: copies, records, and the history of partitions and brokers."""

@@ -1,0 +1,154 @@
+"""One broker's copy of the metadata log: the folder ``__cluster_metadata-0`` with segments and snapshots (KIP-630).
+
+Every node has one, controllers and brokers. The log has no gap and is never compacted: ``KafkaMetadataLog`` removes
+whole segments that lie before the oldest retained snapshot. A snapshot, ``<end offset>-<epoch>.checkpoint``, has the
+state after all records before its end offset, as records between a header and a footer (``SnapshotHeaderRecord``).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.lib.recfunctions import repack_fields
+
+from harness.broker_files.metadata_log.records import FRAME_VERSION, RecordType, decode_message, read_frame
+from harness.broker_files.segments.batches import CorruptLogError, marker, until_cut
+from harness.broker_files.segments.blocks import iter_blocks, unpack
+from harness.broker_files.segments.columns import HEADERS
+from harness.broker_files.segments.folder import live_segments
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from harness.broker_files.segments.blocks import Block, Unpacked
+    from harness.broker_files.segments.columns import Batches
+
+SNAPSHOT_FOOTER: Final = "control-4"
+_SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+_IDENTITY = ["base_offset", "last_offset", "leader_epoch", "crc"]
+_NO_BATCHES = repack_fields(np.empty(0, HEADERS)[_IDENTITY])
+_TYPES = np.array(sorted(RecordType), np.uint8)
+_FRAME_BYTES: Final = 3
+"""The least size of a frame: three varints. The types that are read take one byte each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A retained snapshot: the state after every record before ``end_offset``."""
+
+    end_offset: int
+    path: Path
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MetadataCopy:
+    """The batches and snapshots of a copy.
+
+    ``batches``: offsets, leader epoch and CRC of each, a structured array without a gap. ``logs``: the segments' files
+    in order.
+    """
+
+    folder: Path
+    logs: tuple[Path, ...]
+    batches: Batches
+    snapshots: tuple[Snapshot, ...]
+
+    @property
+    def start_offset(self) -> int:
+        """The first offset in the log; where it is empty, its end."""
+        return int(self.batches["base_offset"][0]) if len(self.batches) else self.end_offset
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after the last batch; where the log is empty, that of the newest snapshot."""
+        if len(self.batches):
+            return int(self.batches["last_offset"][-1]) + 1
+        return max((snapshot.end_offset for snapshot in self.snapshots), default=0)
+
+    @property
+    def last_epoch(self) -> int:
+        """The epoch of the controller that wrote the last batch; -1 where there is none."""
+        return int(self.batches["leader_epoch"][-1]) if len(self.batches) else -1
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A decoded record; ``offset`` is its own, or in a snapshot the last that the snapshot has."""
+
+    offset: int
+    type: RecordType
+    fields: dict[str, Any]
+
+
+def read_copy(folder: Path) -> MetadataCopy:
+    """Read the batches and snapshots of a folder, with every CRC checked. The last batch may be cut.
+
+    Raises ``CorruptLogError`` for anything else that no broker writes, and ``OSError``.
+    """
+    logs = tuple(folder / segment.log for segment in live_segments(folder).segments)
+    rows = [_batches(log, may_be_cut=log is logs[-1]) for log in logs]
+    batches = np.concatenate([_NO_BATCHES, *rows])
+    gaps = np.flatnonzero(batches["base_offset"][1:] != batches["last_offset"][:-1] + 1)
+    if len(gaps):
+        at = int(gaps[0])
+        end, following = int(batches["last_offset"][at]) + 1, int(batches["base_offset"][at + 1])
+        raise CorruptLogError(str(folder), 0, f"offset {following} follows offset {end - 1}: a segment is missing")
+    snapshots = [Snapshot(int(name[1]), path) for path in folder.iterdir() if (name := _SNAPSHOT.fullmatch(path.name))]
+    return MetadataCopy(folder, logs, batches, tuple(sorted(snapshots, key=lambda snapshot: snapshot.end_offset)))
+
+
+def log_messages(copy: MetadataCopy, first_offset: int, end_offset: int) -> Iterator[Message]:
+    """Yield the records of the batches between two offsets, at which batches begin; of the types that are read.
+
+    Raises ``CorruptLogError`` for a record that is malformed, or of an unsupported newer version.
+    """
+    for log in copy.logs:
+        with log.open("rb") as file:
+            for block in until_cut(iter_blocks(file, source=str(log), verify_crc=False)):
+                batches = block.batches
+                wanted = (batches["base_offset"] >= first_offset) & (batches["last_offset"] < end_offset)
+                for unpacked in unpack(block, wanted):
+                    yield from _messages(block, unpacked)
+
+
+def snapshot_messages(snapshot: Snapshot) -> Iterator[Message]:
+    """Yield the records of a snapshot.
+
+    Raises ``CorruptLogError`` as `log_messages` does, and where the file is damaged or not whole.
+    """
+    source = str(snapshot.path)
+    ending = None
+    with snapshot.path.open("rb") as file:
+        for block in iter_blocks(file, source=source):
+            ending = marker(block.batch(len(block.batches) - 1), source=source) if len(block.batches) else ending
+            for unpacked in unpack(block):
+                for message in _messages(block, unpacked):
+                    yield Message(snapshot.end_offset - 1, message.type, message.fields)
+    if ending is None or ending.type != SNAPSHOT_FOOTER:
+        raise CorruptLogError(source, snapshot.path.stat().st_size, "the snapshot has no footer", cut=True)
+
+
+def _batches(log: Path, *, may_be_cut: bool) -> Batches:
+    with log.open("rb") as file:
+        blocks = iter_blocks(file, source=str(log))
+        rows = [repack_fields(block.batches[_IDENTITY]) for block in (until_cut(blocks) if may_be_cut else blocks)]
+    return np.concatenate([_NO_BATCHES, *rows])
+
+
+def _messages(block: Block, unpacked: Unpacked) -> Iterator[Message]:
+    frame_at, sizes = unpacked.value_at, unpacked.value_size
+    is_frame = sizes >= _FRAME_BYTES
+    heads = unpacked.data[np.where(is_frame, frame_at, 0)], unpacked.data[np.where(is_frame, frame_at + 1, 0)]
+    wanted = ~is_frame | (heads[0] != FRAME_VERSION) | np.isin(heads[1], _TYPES)
+    for row in np.flatnonzero(wanted).tolist():
+        at, size = int(frame_at[row]), int(sizes[row])
+        try:
+            frame = read_frame(unpacked.data[at : at + size].tobytes() if size >= 0 else None)
+            yield Message(int(unpacked.offset[row]), RecordType(frame.type), decode_message(frame))
+        except ValueError as error:
+            position = int(block.batches["position"][unpacked.batch[row]])
+            raise CorruptLogError(block.source, position, str(error)) from error

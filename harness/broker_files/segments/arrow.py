@@ -1,0 +1,228 @@
+"""Segment files as Arrow tables: a row a batch or a row a record, and only the requested columns.
+
+`BATCHES`: a batch's header fields, under the names of ``batches.Batch``. ``marker`` is ``commit``, ``abort``
+or ``other``, null for data and for a batch that compaction has emptied. An entry of magic 0 or 1 is a row too, null
+but for ``magic``, ``position``, ``size_bytes``, ``last_offset`` and ``crc``, which is its CRC32.
+
+`RECORDS`: the records of data batches, without those of magic 0 and 1. ``batch_offset`` is the base offset of a
+record's batch, ``attributes`` the record's own. Names of headers that are not UTF-8 keep their bytes, as backslash
+escapes.
+
+Sizes are in bytes, times in milliseconds since the epoch; there is no column without nulls by contract.
+"""
+
+from __future__ import annotations
+
+import logging
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from harness.broker_files.segments.batches import APPEND_TIME, CODEC_MASK, CONTROL, DELETE_HORIZON, TRANSACTIONAL
+from harness.broker_files.segments.blocks import BLOCK_BYTES, iter_blocks, unpack
+from harness.broker_files.segments.codecs import CODECS
+from harness.broker_files.segments.columns import MARKER_NAMES
+from harness.broker_files.segments.tombstones import BY_NULL, are_tombstones
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from harness.broker_files.segments.blocks import Block, Readable, Unpacked
+    from harness.broker_files.segments.columns import Batches, Bytes, Ints
+    from harness.broker_files.segments.tombstones import Tombstones
+
+Table: TypeAlias = Literal["batches", "records"]
+
+BATCHES: Final = pa.schema(
+    {
+        "magic": pa.int8(),
+        "position": pa.int64(),
+        "size_bytes": pa.int32(),
+        "base_offset": pa.int64(),
+        "last_offset": pa.int64(),
+        "record_count": pa.int32(),
+        "leader_epoch": pa.int32(),
+        "crc": pa.int64(),
+        "codec": pa.string(),
+        "timestamp_type": pa.string(),
+        "base_timestamp_ms": pa.int64(),
+        "max_timestamp_ms": pa.int64(),
+        "delete_horizon_ms": pa.int64(),
+        "producer_id": pa.int64(),
+        "producer_epoch": pa.int16(),
+        "base_sequence": pa.int32(),
+        "transactional": pa.bool_(),
+        "control": pa.bool_(),
+        "marker": pa.string(),
+    }
+)
+RECORDS: Final = pa.schema(
+    {
+        "batch_offset": pa.int64(),
+        "offset": pa.int64(),
+        "timestamp_ms": pa.int64(),
+        "key": pa.binary(),
+        "value": pa.binary(),
+        "headers": pa.list_(pa.struct({"name": pa.string(), "value": pa.binary()})),
+        "tombstone": pa.bool_(),
+        "attributes": pa.int16(),
+        "leader_epoch": pa.int32(),
+        "producer_id": pa.int64(),
+        "producer_epoch": pa.int16(),
+        "transactional": pa.bool_(),
+    }
+)
+SCHEMAS: Final[dict[str, pa.Schema]] = {"batches": BATCHES, "records": RECORDS}
+
+_OF_OLD_ENTRIES = frozenset({"magic", "position", "size_bytes", "last_offset", "crc"})
+_LOG = logging.getLogger(__name__)
+
+
+def read_table(
+    file: Readable,
+    table: Table,
+    columns: Sequence[str] | None = None,
+    *,
+    source: str,
+    tombstones: Tombstones = BY_NULL,
+    block_bytes: int = BLOCK_BYTES,
+    verify_crc: bool = True,
+) -> Iterator[pa.RecordBatch]:
+    """Read a segment file from its current position, as `BATCHES` or `RECORDS`, all columns or some in the order given.
+
+    An Arrow batch has at most 131,072 rows, or those of one block. ``tombstones`` selects the meaning of ``tombstone``:
+    a null value, or with ``kip-87`` bit 5 of the record's attributes. Payloads are unpacked for `RECORDS` alone, and
+    keys, values and headers copied where their column is requested.
+
+    Raises ``CorruptLogError`` as ``blocks`` does, after yielding the rows before the error.
+    """
+    whole = SCHEMAS[table]
+    schema = whole if columns is None else pa.schema([whole.field(name) for name in columns])
+    blocks = iter_blocks(file, source=source, block_bytes=block_bytes, verify_crc=verify_crc)
+    return _batches(blocks, schema) if table == "batches" else _records(blocks, schema, tombstones, source)
+
+
+# A row a batch
+
+
+def _batches(blocks: Iterator[Block], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for block in blocks:
+        for rows, is_old in ((block.batches, False), (block.skipped, True)):
+            if len(rows):
+                arrays = [
+                    pa.nulls(len(rows), field.type)
+                    if is_old and field.name not in _OF_OLD_ENTRIES
+                    else _of_batch(field, rows)
+                    for field in schema
+                ]
+                yield _record_batch(arrays, schema, len(rows))
+
+
+def _of_batch(field: pa.Field, rows: Batches) -> pa.Array:  # noqa: PLR0911
+    """Make a column of `BATCHES`, or a column of `RECORDS` that comes from the batch."""
+    attributes = rows["attributes"]
+    has_horizon = attributes & DELETE_HORIZON != 0
+    match field.name:
+        case "codec":
+            return _names_by_index(attributes & CODEC_MASK, CODECS)
+        case "timestamp_type":
+            return _names_by_index((attributes & APPEND_TIME != 0).astype(np.int8), ("create", "append"))
+        case "marker":
+            return _names_by_index(rows["marker"], MARKER_NAMES)
+        case "base_timestamp_ms":
+            return pa.array(rows["timestamp_base_ms"], mask=has_horizon)
+        case "delete_horizon_ms":
+            return pa.array(rows["timestamp_base_ms"], mask=~has_horizon)
+        case "transactional":
+            return pa.array(attributes & TRANSACTIONAL != 0)
+        case "control":
+            return pa.array(attributes & CONTROL != 0)
+        case "batch_offset":
+            return pa.array(rows["base_offset"])
+        case name:
+            return pa.array(rows[name]).cast(field.type)
+
+
+def _names_by_index(indexes: Any, names: Sequence[str]) -> pa.Array:
+    """Return the name of each index; null for a negative index."""
+    return pa.DictionaryArray.from_arrays(pa.array(indexes, mask=indexes < 0), list(names)).dictionary_decode()
+
+
+# A row a record
+
+
+def _records(
+    blocks: Iterator[Block], schema: pa.Schema, tombstones: Tombstones, source: str
+) -> Iterator[pa.RecordBatch]:
+    skipped = 0
+    for block in blocks:
+        skipped += len(block.skipped)
+        for records in unpack(block):
+            arrays = [_of_record(field, block, records, tombstones) for field in schema]
+            yield _record_batch(arrays, schema, len(records.offset))
+    if skipped:
+        _LOG.warning("%s: %d entries of magic 0 or 1 are not read", source, skipped)
+
+
+def _of_record(  # noqa: PLR0911
+    field: pa.Field, block: Block, records: Unpacked, tombstones: Tombstones
+) -> pa.Array:
+    """Make a column of `RECORDS`."""
+    match field.name:
+        case "offset" | "timestamp_ms":
+            return pa.array(getattr(records, field.name))
+        case "key":
+            return _binary(records.data, records.key_at, records.key_size)
+        case "value":
+            return _binary(records.data, records.value_at, records.value_size)
+        case "headers":
+            return _headers(records)
+        case "attributes":
+            return pa.array(records.attributes.astype(np.int16))
+        case "tombstone":
+            return pa.array(are_tombstones(records, tombstones))
+        case _:
+            return _of_batch(field, block.batches).take(pa.array(records.batch))
+
+
+def _binary(data: Bytes, places: Ints, sizes: Ints) -> pa.Array:
+    """Copy fields into a column of bytes. All of ``data`` is less than what 32-bit offsets reach."""
+    fields = _fields()
+    offsets = np.zeros(len(sizes) + 1, np.int32)
+    np.cumsum(np.maximum(sizes, 0), out=offsets[1:])
+    values = np.empty(offsets[-1], np.uint8)
+    fields.copy_fields(data, places, sizes, offsets, values)
+    valid = np.packbits(sizes >= 0, bitorder="little")
+    return pa.Array.from_buffers(pa.binary(), len(sizes), [pa.py_buffer(b) for b in (valid, offsets, values)])
+
+
+def _headers(records: Unpacked) -> pa.Array:
+    offsets = np.zeros(len(records.header_count) + 1, np.int32)
+    np.cumsum(records.header_count, out=offsets[1:])
+    columns = [np.empty(offsets[-1], np.int32) for _ in range(4)]
+    _fields().walk_headers(records.data, len(records.data), records.headers_at, records.header_count, *columns)
+    names_at, name_sizes, values_at, value_sizes = columns
+    names = _text(_binary(records.data, names_at, name_sizes))
+    values = _binary(records.data, values_at, value_sizes)
+    pairs = pa.StructArray.from_arrays([names, values], names=["name", "value"])
+    return pa.ListArray.from_arrays(pa.array(offsets), pairs)
+
+
+def _text(names: pa.Array) -> pa.Array:
+    try:
+        return names.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([name.decode("utf-8", "backslashreplace") for name in names.to_pylist()], pa.string())
+
+
+def _record_batch(arrays: list[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:
+    if arrays:
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))  # a count needs no column
+
+
+def _fields() -> Any:
+    """Import the compiled copies, and numba with them, at the first use."""
+    return import_module("harness.broker_files.segments.fields")

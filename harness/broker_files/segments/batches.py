@@ -1,0 +1,299 @@
+"""Magic-2 record batches, from a segment file or from the records of a Fetch response.
+
+The layout is that of ``DefaultRecordBatch`` in Kafka's clients; all integers are big-endian. This is the reference:
+``blocks`` reads the same faster, and calls this module for the error messages.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
+
+from crc32c import crc32c
+
+from harness.broker_files.segments.codecs import CODECS, Codec, decompress
+from harness.broker_files.segments.markers import Marker, read_marker
+from harness.broker_files.segments.old_entries import LEAST_BYTES, OLD_MAGICS, OldEntry, read_old_entry
+from harness.broker_files.segments.records import MAX_INT64, Record, read_record
+from harness.errors import HarnessError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from mmap import mmap
+
+    BytesLike: TypeAlias = bytes | bytearray | memoryview | mmap
+
+__all__ = ["Batch", "CorruptLogError", "Marker", "Record", "iter_batches", "iter_entries", "iter_records", "marker"]
+
+HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+"""Base offset, length, leader epoch, magic, crc32c, attributes, last offset delta, base timestamp, max
+timestamp, producer id, producer epoch, base sequence, record count: 61 bytes."""
+
+MAGIC: Final = 2
+LOG_OVERHEAD: Final = 12
+"""Bytes of base offset and length, which ``length`` does not count (Records.LOG_OVERHEAD)."""
+CRC_FROM: Final = 21
+"""The CRC covers everything after itself: not the base offset and leader epoch, which brokers rewrite."""
+
+MAX_BATCH_BYTES: Final = 256 * 1024 * 1024
+"""No topic allows messages anywhere near this: beyond it, a length is broken."""
+
+CODEC_MASK: Final = 0x07
+APPEND_TIME: Final = 0x08
+TRANSACTIONAL: Final = 0x10
+CONTROL: Final = 0x20
+DELETE_HORIZON: Final = 0x40
+
+_MAGIC_AT = 16
+_LENGTH = struct.Struct(">i")
+_LENGTH_AT = 8
+_ZERO_CHUNK_BYTES = 1 << 20
+
+DIGEST_MODULUS: Final = 65_521
+
+T = TypeVar("T")
+
+
+class CorruptLogError(HarnessError):
+    """Bytes that no broker writes, or (``cut``) an entry that ends before its announced length.
+
+    ``position`` is a byte offset in ``source``. A cut is normal at the end of a Fetch response or of a
+    file copied while the broker was appending; anything else is corruption.
+    """
+
+    def __init__(self, source: str, position: int, reason: str, *, cut: bool = False) -> None:
+        super().__init__(f"{source} at byte {position}: {reason}")
+        self.source = source
+        self.position = position
+        self.reason = reason
+        self.cut = cut
+
+
+def until_cut(parts: Iterator[T]) -> Iterator[T]:
+    """Yield the parts of a file up to where it is cut, for callers that know of the cut."""
+    try:
+        yield from parts
+    except CorruptLogError as error:
+        if not error.cut:
+            raise
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One record batch as stored, its records still packed.
+
+    ``timestamp_base_ms`` is the raw header field that the records' timestamps count from. It is the
+    first record's timestamp unless the cleaner has put its delete horizon there (attribute bit 6, set on
+    batches with tombstones or a marker): then ``base_timestamp_ms`` is None.
+    """
+
+    position: int
+    size_bytes: int
+    base_offset: int
+    last_offset: int
+    leader_epoch: int
+    crc: int
+    attributes: int
+    timestamp_base_ms: int
+    max_timestamp_ms: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+    payload: memoryview = field(repr=False)
+    """The bytes after the header, still compressed: a view that keeps the whole source alive."""
+
+    @property
+    def base_timestamp_ms(self) -> int | None:
+        """The first record's timestamp (-1: none); None where the field has the delete horizon."""
+        return None if self.attributes & DELETE_HORIZON else self.timestamp_base_ms
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When the cleaner may drop this batch's tombstones or marker; None if it has set no horizon."""
+        return self.timestamp_base_ms if self.attributes & DELETE_HORIZON else None
+
+    @property
+    def is_transactional(self) -> bool:
+        """Part of a transaction: data, or the marker that ends one."""
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        """A control batch: a transaction marker, or one that compaction has emptied."""
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def codec(self) -> Codec:
+        """How the payload is compressed."""
+        return CODECS[self.attributes & CODEC_MASK]
+
+    @property
+    def timestamp_type(self) -> Literal["create", "append"]:
+        """The clock of the timestamps: the producer's for each record, or the broker's once for the batch."""
+        return "append" if self.attributes & APPEND_TIME else "create"
+
+    @property
+    def is_empty(self) -> bool:
+        """Compaction removed every record and kept the header for the producer's sequence numbers."""
+        return self.record_count == 0
+
+
+def iter_batches(buffer: BytesLike, *, source: str, verify_crc: bool = True) -> Iterator[Batch]:
+    """Iterate over the batches from byte 0, without the entries of older formats; otherwise as ``iter_entries``."""
+    entries = iter_entries(buffer, source=source, verify_crc=verify_crc)
+    return (entry for entry in entries if isinstance(entry, Batch))
+
+
+def iter_entries(
+    buffer: BytesLike, *, source: str, verify_crc: bool = True, start: int = 0, previous_offset: int = -1
+) -> Iterator[Batch | OldEntry]:
+    """Iterate over all entries from byte 0; lazily, so all before an error is yielded.
+
+    An all-zero tail (``log.preallocate``) is the end of the log. It must have at least a whole zero
+    length field: fewer zeros may be the start of a cut batch with a small base offset. Where the buffer is the rest
+    of a source, ``start`` is its first byte's position in the source and ``previous_offset`` the last offset before it.
+
+    Raises ``CorruptLogError`` at the first batch that is cut or that no broker writes, also for a base
+    offset that does not rise: the CRC does not cover that field.
+    """
+    view = memoryview(buffer).cast("B").toreadonly()
+    at = 0
+    while at < len(view):
+        position = start + at
+        size = _entry_size(view[at:], position, source)
+        if size is None:
+            return
+        entry = _entry(view[at : at + size], position, source, verify_crc=verify_crc)
+        base_offset = entry.base_offset if isinstance(entry, Batch) else entry.last_offset
+        if base_offset <= previous_offset:
+            reason = f"base offset {base_offset} follows offset {previous_offset}"
+            raise CorruptLogError(source, position, reason)
+        yield entry
+        previous_offset = entry.last_offset
+        at += size
+
+
+def _entry_size(view: memoryview, position: int, source: str) -> int | None:
+    """Return the size in bytes of the entry at the start of ``view``, which is complete; None at the zero tail."""
+    left = len(view)
+    if left < LOG_OVERHEAD:
+        reason = f"batch is cut: {left} bytes of a {HEADER.size}-byte header"
+        raise CorruptLogError(source, position, reason, cut=True)
+    (length,) = _LENGTH.unpack_from(view, _LENGTH_AT)
+    if length == 0 and _all_zero(view):
+        return None
+    magic = view[_MAGIC_AT] if left > _MAGIC_AT else 0
+    if magic != MAGIC and magic not in OLD_MAGICS:
+        raise CorruptLogError(source, position, f"magic {magic}: only magic 0, 1 and 2 are known")
+    size = LOG_OVERHEAD + int(length)
+    if not (HEADER.size if magic == MAGIC else LEAST_BYTES[magic]) <= size <= MAX_BATCH_BYTES:
+        raise CorruptLogError(source, position, f"impossible length {length}")
+    if left < size:
+        raise CorruptLogError(source, position, f"batch is cut: {left} of {size} bytes", cut=True)
+    return size
+
+
+def _entry(view: memoryview, position: int, source: str, *, verify_crc: bool) -> Batch | OldEntry:
+    if view[_MAGIC_AT] == MAGIC:
+        return _batch(view, position, source, verify_crc=verify_crc)
+    try:
+        return read_old_entry(view, position, verify_crc=verify_crc)
+    except ValueError as error:
+        raise CorruptLogError(source, position, str(error)) from error
+
+
+def _all_zero(view: memoryview) -> bool:
+    chunks = range(0, len(view), _ZERO_CHUNK_BYTES)
+    return not any(view[at : at + _ZERO_CHUNK_BYTES].tobytes().strip(b"\0") for at in chunks)
+
+
+def _batch(view: memoryview, position: int, source: str, *, verify_crc: bool) -> Batch:
+    fields = HEADER.unpack_from(view)
+    base_offset, _, leader_epoch, _, crc, attributes, last_offset_delta = fields[:7]
+    base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, record_count = fields[7:]
+    if verify_crc and (computed := crc32c(view[CRC_FROM:])) != crc:
+        raise CorruptLogError(source, position, f"CRC is {computed:08x}, the header says {crc:08x}")
+    if last_offset_delta < 0 or base_offset + last_offset_delta > MAX_INT64:
+        raise CorruptLogError(source, position, f"impossible last offset delta {last_offset_delta}")
+    if not 0 <= record_count <= last_offset_delta + 1:
+        reason = f"impossible record count {record_count} in {last_offset_delta + 1} offsets"
+        raise CorruptLogError(source, position, reason)
+    if attributes & CODEC_MASK >= len(CODECS):
+        raise CorruptLogError(source, position, f"unknown codec {attributes & CODEC_MASK}")
+    return Batch(
+        position=position,
+        size_bytes=len(view),
+        base_offset=base_offset,
+        last_offset=base_offset + last_offset_delta,
+        leader_epoch=leader_epoch,
+        crc=crc,
+        attributes=attributes,
+        timestamp_base_ms=base_timestamp,
+        max_timestamp_ms=max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=record_count,
+        payload=view[HEADER.size :],
+    )
+
+
+def iter_records(batch: Batch, *, source: str) -> Iterator[Record]:
+    """Unpack a batch's records in offset order; lazily, after decompressing them all.
+
+    Raises ``CorruptLogError`` at the batch's position for a payload that does not decompress (or to too much), for a
+    malformed record, and for other than ``record_count`` records.
+    """
+    try:
+        data = decompress(batch.codec, batch.payload)
+    except ValueError as error:
+        raise CorruptLogError(source, batch.position, str(error)) from error
+    append_time_ms = batch.max_timestamp_ms if batch.attributes & APPEND_TIME else None
+    position = 0
+    previous_offset = batch.base_offset - 1
+    for index in range(batch.record_count):
+        try:
+            record, position = read_record(
+                data,
+                position,
+                base_offset=batch.base_offset,
+                base_timestamp_ms=batch.timestamp_base_ms,
+                append_time_ms=append_time_ms,
+            )
+            if not previous_offset < record.offset <= batch.last_offset:
+                raise ValueError(f"offset {record.offset} out of order")  # noqa: TRY301
+        except IndexError as error:
+            reason = f"record {index + 1} of {batch.record_count}: the batch ends inside it"
+            raise CorruptLogError(source, batch.position, reason) from error
+        except ValueError as error:
+            reason = f"record {index + 1} of {batch.record_count}: {error}"
+            raise CorruptLogError(source, batch.position, reason) from error
+        yield record
+        previous_offset = record.offset
+    if position != len(data):
+        reason = f"{len(data) - position} bytes follow the last of {batch.record_count} records"
+        raise CorruptLogError(source, batch.position, reason)
+
+
+def marker(batch: Batch, *, source: str) -> Marker | None:
+    """Read the marker of a control batch; None for data, and for a control batch that compaction has emptied.
+
+    Raises ``CorruptLogError`` where `read_marker` refuses the record.
+    """
+    if not batch.is_control or batch.is_empty:
+        return None
+    record = next(iter_records(batch, source=source))
+    try:
+        return read_marker(record)
+    except ValueError as error:
+        raise CorruptLogError(source, batch.position, f"malformed control record: {error}") from error
+
+
+def batch_digest(base_offset: int, crc: int) -> int:
+    """Return one batch's share of a log's digest: the exclusive or of all shares, which is equal for equal logs.
+
+    Order does not matter and nothing overflows 63 bits, so SQL computes the same without sorting.
+    """
+    return crc * (base_offset % DIGEST_MODULUS + 1)

@@ -1,0 +1,79 @@
+"""Write magic-2 record batches as a broker would: for tests and for simulated brokers."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from crc32c import crc32c
+
+from harness.broker_files.segments.batches import (
+    APPEND_TIME,
+    CONTROL,
+    CRC_FROM,
+    DELETE_HORIZON,
+    HEADER,
+    LOG_OVERHEAD,
+    MAGIC,
+    TRANSACTIONAL,
+)
+from harness.broker_files.segments.codecs import CODECS, Codec, compress
+from harness.broker_files.segments.records import encode_record
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from harness.broker_files.segments.records import Record
+
+_NO_TIMESTAMP = -1
+_CRC = struct.Struct(">I")
+_CRC_AT = CRC_FROM - _CRC.size
+
+
+def encode_batch(
+    *,
+    base_offset: int,
+    records: Sequence[Record] = (),
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    is_transactional: bool = False,
+    is_control: bool = False,
+    leader_epoch: int = 0,
+    codec: Codec = "none",
+    max_timestamp_ms: int | None = None,
+    append_time: bool = False,
+    delete_horizon_ms: int | None = None,
+    last_offset: int | None = None,
+) -> bytes:
+    """Encode one batch with a right CRC.
+
+    Offsets come from the records, which may leave gaps; ``last_offset`` is needed where compaction
+    removed the last record or all of them, and else is the last record's. A delete horizon takes the field
+    of the first record's timestamp, as the cleaner does. With ``append_time``, readers take
+    ``max_timestamp_ms`` for every record's timestamp. An empty batch has no payload, whatever the codec:
+    ``DefaultRecordBatch.writeEmptyHeader`` writes none.
+
+    Raises ``struct.error`` for a number that its field cannot hold.
+    """
+    timestamps = [record.timestamp_ms for record in records] or [_NO_TIMESTAMP]
+    base_timestamp_ms = timestamps[0] if delete_horizon_ms is None else delete_horizon_ms
+    if last_offset is None:
+        last_offset = records[-1].offset if records else base_offset
+    packed = b"".join(encode_record(record, base_offset, base_timestamp_ms) for record in records)
+    attributes = (
+        (CODECS.index(codec) if records else 0)
+        | (APPEND_TIME if append_time else 0)
+        | (TRANSACTIONAL if is_transactional else 0)
+        | (CONTROL if is_control else 0)
+        | (DELETE_HORIZON if delete_horizon_ms is not None else 0)
+    )
+    payload = compress(codec, packed) if records else b""
+    head = (base_offset, HEADER.size - LOG_OVERHEAD + len(payload), leader_epoch, MAGIC)
+    times_ms = (base_timestamp_ms, max(timestamps) if max_timestamp_ms is None else max_timestamp_ms)
+    producer = (producer_id, producer_epoch, base_sequence)
+    no_crc = 0
+    fields = (*head, no_crc, attributes, last_offset - base_offset, *times_ms, *producer, len(records))
+    batch = bytearray(HEADER.pack(*fields)) + payload
+    _CRC.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[CRC_FROM:]))
+    return bytes(batch)

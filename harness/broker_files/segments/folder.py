@@ -1,0 +1,146 @@
+"""The files of a partition's folder that are its log: those that a broker would load when it starts.
+
+A cleaner writes ``.cleaned`` files, renames them to ``.swap`` when they are complete, renames the files that they
+replace to ``.deleted``, and then removes the ``.swap`` suffix. A folder copied from a running or killed broker may show
+any step of that; ``LogLoader.load`` completes each, and its rules are applied here to names, changing nothing. Index
+files are named after their segment and take part; of them only ``.txnindex`` is of use here, as ``.index`` and
+``.timeindex`` contain only what the log contains.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from harness.broker_files.segments.batches import HEADER, LOG_OVERHEAD, MAGIC, iter_entries
+from harness.broker_files.segments.blocks import WORTH_COMPILING_BYTES, iter_blocks
+from harness.broker_files.segments.old_entries import OLD_MAGICS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+_NAME: Final = re.compile(r"(\d{20})\.(log|index|timeindex|txnindex)(?:\.(deleted|cleaned|swap))?")
+_BEFORE_ALL = -1
+_HEAD: Final = struct.Struct(">qiib")
+"""Base offset, length, leader epoch or CRC, magic: the same in every format."""
+_LAST_OFFSET_DELTA = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One segment by the names of its files; ``txnindex`` is None where no transaction of it was aborted."""
+
+    base_offset: int
+    log: str
+    txnindex: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """A partition's segments in the order of the log, and why other log files are not among them, by name."""
+
+    segments: list[Segment]
+    left_out: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    name: str
+    base_offset: int
+    kind: str
+    suffix: str | None
+
+
+def live_segments(folder: Path) -> Live:
+    """Find the log of a partition's folder.
+
+    Raises ``CorruptLogError`` for a ``.swap`` file that cannot be read: the files that it replaces are unknown.
+    """
+    names = [path.name for path in folder.iterdir() if path.is_file()]
+    return choose_segments(names, lambda name: next_offset(folder / name))
+
+
+def choose_segments(names: Iterable[str], next_offset_of: Callable[[str], int | None]) -> Live:
+    """Choose among the names in a folder. ``next_offset_of`` is called for ``.log.swap`` files alone.
+
+    - ``.deleted`` and ``.cleaned`` files are left out.
+    - So are ``.swap`` files at or after the smallest ``.cleaned``: they come from an unfinished split of a segment.
+    - Other ``.swap`` files count as completed; they replace all files from the first one's base offset to the
+      last one's end.
+    """
+    files = [file for name in sorted(names) if (file := _file(name))]
+    first_cleaned = min((file.base_offset for file in files if file.suffix == "cleaned"), default=None)
+    swaps = [
+        file for file in files if file.suffix == "swap" and (first_cleaned is None or file.base_offset < first_cleaned)
+    ]
+    swapped = [file for file in swaps if file.kind == "log"]
+    start = min((file.base_offset for file in swapped), default=0)
+    end = max((next_offset_of(file.name) or file.base_offset for file in swapped), default=0)
+    kept = [file for file in files if file.suffix is None and not start <= file.base_offset < end]
+    live = {(file.base_offset, file.kind): file.name for file in (*kept, *swaps)}
+    bases = sorted(base_offset for base_offset, kind in live if kind == "log")
+    segments = [Segment(base, live[base, "log"], live.get((base, "txnindex"))) for base in bases]
+    gone = [file for file in files if file.kind == "log" and file.name not in live.values()]
+    return Live(segments, {file.name: _why_left_out(file) for file in gone})
+
+
+def _why_left_out(file: _File) -> str:
+    match file.suffix:
+        case "deleted":
+            return "marked for deletion"
+        case "cleaned":
+            return "not yet whole when its writer, a cleaner or a split, was interrupted"
+        case "swap":
+            return "part of a split that was interrupted"
+        case _:
+            return "replaced by what a cleaner or a split has written anew"
+
+
+def next_offset(path: Path) -> int | None:
+    """Return the offset after a segment file's last batch, None where it has none. Raises ``CorruptLogError``."""
+    last = _BEFORE_ALL
+    if path.stat().st_size < WORTH_COMPILING_BYTES:
+        for entry in iter_entries(path.read_bytes(), source=str(path), verify_crc=False):
+            last = entry.last_offset
+    else:
+        with path.open("rb") as file:
+            for block in iter_blocks(file, source=str(path), verify_crc=False):
+                last = max(
+                    last, *(int(rows["last_offset"][-1]) for rows in (block.batches, block.skipped) if len(rows))
+                )
+    return None if last == _BEFORE_ALL else last + 1
+
+
+def end_of_segment(path: Path) -> int:
+    """Return the offset after the last whole batch, or the segment's first offset where there is none.
+
+    Reads the headers of batches alone. Stops at bytes that are no batch: the zeros of a preallocated file, a batch that
+    is cut, or damage, which the reader of the file reports.
+    """
+    end = int(path.name.partition(".")[0])
+    size_bytes = path.stat().st_size
+    position = 0
+    with path.open("rb") as file:
+        while position + _HEAD.size <= size_bytes:
+            file.seek(position)
+            header = file.read(HEADER.size)
+            base_offset, length, _, magic = _HEAD.unpack_from(header)
+            position += LOG_OVERHEAD + length
+            if position > size_bytes or length <= 0:
+                break
+            if magic == MAGIC and len(header) == HEADER.size:
+                last_offset_delta = HEADER.unpack(header)[_LAST_OFFSET_DELTA]
+                end = base_offset + last_offset_delta + 1
+            elif magic in OLD_MAGICS:
+                end = base_offset + 1
+            else:
+                break
+    return end
+
+
+def _file(name: str) -> _File | None:
+    match = _NAME.fullmatch(name)
+    return _File(name, int(match[1]), match[2], match[3]) if match else None

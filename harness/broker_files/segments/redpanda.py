@@ -1,0 +1,85 @@
+"""Redpanda's segment files, rewritten as the Kafka batches in them.
+
+A batch on disk has a little-endian header of its own and then the records in Kafka's format; its ``crc`` is that of the
+Kafka batch, so the rewritten batch can be verified like any other batch. Offsets on disk are those of the Raft
+log, in which Redpanda has batches of its own too: a Kafka offset is the Raft offset minus the number of earlier offsets
+of some types. Source: Redpanda's source; not run against a real broker.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import TYPE_CHECKING, Final
+
+from harness.broker_files.segments.batches import HEADER as KAFKA_HEADER
+from harness.broker_files.segments.batches import LOG_OVERHEAD, MAGIC, CorruptLogError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+HEADER: Final = struct.Struct("<IiqbIhiqqqhii")
+"""Header CRC, size (with this header), base offset, type, CRC, attributes, last offset delta, first timestamp, max
+timestamp, producer id, producer epoch, base sequence, record count: 61 bytes."""
+
+RAFT_DATA: Final = 1
+"""Records of clients, and the markers of their transactions."""
+
+TAKING_OFFSETS: Final = frozenset({2, 19, 23, 25, 34, 37, 38, 40})
+"""Types of Redpanda's own batches whose offsets Kafka's clients never see; the others show as gaps."""
+
+SEGMENT: Final = re.compile(r"(?P<base_offset>\d+)-(?P<term>\d+)-v1\.log")
+
+
+def is_segment(name: str) -> bool:
+    """Whether a file of a partition's folder is one of its segments."""
+    return SEGMENT.fullmatch(name) is not None
+
+
+def to_kafka(segments: Mapping[str, bytes]) -> bytes:
+    """Return the Kafka batches of a partition, from all of its segments by their names; leader epochs are terms.
+
+    The log has to be whole from its start: how many offsets a removed part took is unknown. Raises
+    `CorruptLogError` with the segment and the byte for data that no broker writes, also where a batch is cut; but
+    the last segment may end in a batch that a broker was writing when it was killed.
+    """
+    written = bytearray()
+    try:
+        for part in _rewritten(segments):
+            written += part
+    except CorruptLogError as error:
+        *_, last = _ordered(segments)
+        if not (error.cut and error.source == last[-1]):
+            raise
+    return bytes(written)
+
+
+def _rewritten(segments: Mapping[str, bytes]) -> Iterator[bytes]:
+    taken = 0
+    for _, term, name in _ordered(segments):
+        data, position = memoryview(segments[name]), 0
+        while position + HEADER.size <= len(data) and any(data[position : position + HEADER.size]):
+            fields = HEADER.unpack_from(data, position)
+            _, size_bytes, base_offset, kind = fields[:4]
+            last_offset_delta = fields[6]
+            if size_bytes < HEADER.size or last_offset_delta < 0:
+                raise CorruptLogError(name, position, f"impossible size {size_bytes} or delta {last_offset_delta}")
+            if position + size_bytes > len(data):
+                raise CorruptLogError(
+                    name, position, f"batch is cut: {len(data) - position} of {size_bytes} bytes", cut=True
+                )
+            if kind == RAFT_DATA:
+                length = size_bytes - LOG_OVERHEAD
+                yield KAFKA_HEADER.pack(base_offset - taken, length, term, MAGIC, *fields[4:])
+                yield bytes(data[position + HEADER.size : position + size_bytes])
+            elif kind in TAKING_OFFSETS:
+                taken += last_offset_delta + 1
+            position += size_bytes
+        if any(data[position:]):
+            raise CorruptLogError(name, position, f"batch is cut: {len(data) - position} bytes of a header", cut=True)
+
+
+def _ordered(segments: Mapping[str, bytes]) -> list[tuple[int, int, str]]:
+    """Return (base offset, term, name) of each segment, in the log's order."""
+    named = [(name, match) for name in segments if (match := SEGMENT.fullmatch(name))]
+    return sorted((int(match["base_offset"]), int(match["term"]), name) for name, match in named)

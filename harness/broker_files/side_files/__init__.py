@@ -1,0 +1,1 @@
+"""Files that a broker keeps next to the segments of a partition."""

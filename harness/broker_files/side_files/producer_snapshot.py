@@ -1,0 +1,80 @@
+"""``.snapshot`` files: this broker's state of each producer up to the offset in the file's name.
+
+The layout is that of ``ProducerStateManager`` (``PRODUCER_SNAPSHOT_ENTRY_SCHEMA``), version 1.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import astuple, dataclass, replace
+from typing import TYPE_CHECKING
+
+from crc32c import crc32c
+
+from harness.broker_files.segments.batches import CorruptLogError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from harness.broker_files.segments.batches import BytesLike
+
+_VERSION = 1
+_HEADER = struct.Struct(">hIi")  # version, crc32c, entry count
+_CRC_AT = 2
+_CRC_FROM = 6
+_ENTRY = struct.Struct(">qhiqiqiq")
+_NO_OFFSET = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerEntry:
+    """One producer id: its last batch, and the start of its open transaction (None: no open transaction).
+
+    ``offset_delta`` is the last batch's last minus its first offset; -1 offsets, sequences and epochs
+    stand for none, as stored.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp_ms: int
+    coordinator_epoch: int
+    current_txn_first_offset: int | None
+
+
+def read_producer_snapshot(data: BytesLike, *, source: str) -> list[ProducerEntry]:
+    """Read a whole file, in its own order.
+
+    Raises ``CorruptLogError``: too short (``cut``), another version, a bad CRC, or other than the
+    announced number of entries. The CRC covers the file from the count to its end.
+    """
+    view = memoryview(data).cast("B")
+    if len(view) < _HEADER.size:
+        raise CorruptLogError(source, 0, f"header is cut: {len(view)} of {_HEADER.size} bytes", cut=True)
+    version, crc, count = _HEADER.unpack_from(view)
+    if version != _VERSION:
+        raise CorruptLogError(source, 0, f"unknown snapshot version {version}")
+    size = _HEADER.size + count * _ENTRY.size
+    if count >= 0 and len(view) < size:
+        raise CorruptLogError(source, len(view), f"snapshot is cut: {len(view)} of {size} bytes", cut=True)
+    if (computed := crc32c(view[_CRC_FROM:])) != crc:
+        raise CorruptLogError(source, _CRC_AT, f"CRC is {computed:08x}, the header says {crc:08x}")
+    if len(view) != size:
+        raise CorruptLogError(source, _CRC_FROM, f"{count} entries do not fill {len(view)} bytes")
+    return [_entry(*fields) for fields in _ENTRY.iter_unpack(view[_HEADER.size :])]
+
+
+def _entry(*fields: int) -> ProducerEntry:
+    entry = ProducerEntry(*fields)
+    return replace(entry, current_txn_first_offset=None) if fields[-1] == _NO_OFFSET else entry
+
+
+def encode_producer_snapshot(entries: Sequence[ProducerEntry]) -> bytes:
+    """Write what ``read_producer_snapshot`` reads, with a right CRC."""
+    covered = struct.pack(">i", len(entries))
+    for entry in entries:
+        *fields, open_from = astuple(entry)
+        covered += _ENTRY.pack(*fields, _NO_OFFSET if open_from is None else open_from)
+    return struct.pack(">hI", _VERSION, crc32c(covered)) + covered

@@ -1,0 +1,278 @@
+"""The ``audit`` commands."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+import cloup
+
+from harness.broker_files.segments.records import MAX_INT64
+from harness.broker_files.segments.tombstones import BY_NULL, TOMBSTONES
+from harness.cli.options.cluster import addresses, bootstrap_option, config_option
+from harness.cli.options.common import command, envelope, format_option, given_on_command_line
+from harness.cli.options.parameters import TOPIC, FilePath, Number, Text
+from harness.cli.options.spark import PARAMETERS, spark_options
+from harness.console import JSON, MB, TEXT, ConsoleProgress, show_findings
+from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, UsageError, interruptible
+from harness.judge.verdict import ANOMALY, EXIT_CODES
+from harness.suggest import quoted
+from harness.terminal import stdout
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from harness.broker_files.segments.tombstones import Tombstones
+    from harness.spark.options import SparkOptions
+
+MOST_MB_PER_S = 1e6
+NEEDS_DATA = PARAMETERS | {"rate_limit_mb", "since", "until", "save", "tombstones"}
+"""Parameters of ``audit live`` that make no sense where no data is read."""
+MAX_INT32 = 2**31 - 1
+"""The largest broker id."""
+
+
+def time_ms(text: str) -> int:
+    """Return milliseconds since the epoch of such a number, or of an ISO 8601 time. Raises `UsageError`."""
+    if text.isascii() and text.isdigit() and len(text) <= len(str(MAX_INT64)) and int(text) <= MAX_INT64:
+        return int(text)
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise UsageError(f"{quoted(text)}: give a time such as 2026-01-31T12:00Z, or ms since the epoch") from error
+    return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def broker_folder(text: str) -> tuple[int, str]:
+    """Return broker and folder of ``ID=DIR``. Raises `UsageError` for anything else."""
+    number, equals, folder = text.partition("=")
+    is_id = number.isascii() and number.isdigit() and len(number) <= len(str(MAX_INT32)) and int(number) <= MAX_INT32
+    if not (equals and is_id and folder.strip()):
+        raise UsageError(f"{quoted(text)}: give it as ID=DIR, such as 1=/backup/broker-1")
+    return int(number), folder
+
+
+def parse_brokers(texts: Sequence[str], conf: Mapping[str, str]) -> dict[int, list[Path]]:
+    """Return the folders of each broker id; ``conf``: Spark's settings. Raises `UsageError`."""
+    from harness.broker_files.storage import place  # noqa: PLC0415
+
+    brokers: dict[int, list[Path]] = {}
+    for broker, folder in map(broker_folder, texts):
+        brokers.setdefault(broker, []).append(place(folder, conf))
+    return brokers
+
+
+AUDITED, READING = map(cloup.OptionGroup, ("What to audit", "Reading"))
+
+topic_option = cloup.option(
+    "--topic",
+    "topics",
+    group=AUDITED,
+    multiple=True,
+    type=TOPIC,
+    metavar="NAME",
+    help="What to audit: a name or a pattern such as 'orders-*'; repeatable. Internal topics match only patterns that "
+    "begin with __.  [default: every compacted topic, internal ones included]",
+)
+tombstones_option = cloup.option(
+    "--tombstones",
+    group=AUDITED,
+    type=click.Choice(TOMBSTONES),
+    default=BY_NULL,
+    show_default=True,
+    help="What deletes a key: a null value, or the flag of KIP-87 (bit 5 of a record's attributes).",
+)
+
+
+@cloup.group()
+def audit() -> None:
+    """Have the replicas of your own cluster diverged?"""
+
+
+@command(
+    "harness audit disk --topic 'orders-*' --broker 1=/copy/broker-1 --broker 2=/copy/broker-2",
+    "harness audit disk --topic orders --broker 1=s3a://copies/broker-1 --broker 2=s3a://copies/broker-2 --format json",
+)
+@topic_option
+@cloup.option(
+    "--broker",
+    "brokers",
+    group=AUDITED,
+    multiple=True,
+    required=True,
+    type=Text(broker_folder),
+    metavar="ID=DIR",
+    help="A broker's log directory, or a partition's folder, copied from it, here or at s3a:// or hdfs://; "
+    "repeatable, also for one broker.",
+)
+@tombstones_option
+@spark_options
+@format_option
+def disk(
+    topics: tuple[str, ...], brokers: tuple[str, ...], output: str, spark: SparkOptions, tombstones: Tombstones
+) -> int:
+    """Compare copies of the brokers' disks. Needs no cluster and no client.
+
+    Exit codes: 0 clean, 1 anomaly, 2 unknown, 254 arguments that cannot be used, 255 failed.
+    """
+    from harness.audit.copies.disk import audit_disk  # noqa: PLC0415  (slow imports, only where needed)
+
+    progress = ConsoleProgress()
+    try:
+        verdict = audit_disk(parse_brokers(brokers, spark.conf), topics, progress, spark, tombstones)
+    finally:
+        progress.close()
+    return show(verdict, output)
+
+
+@command(
+    "harness audit live --bootstrap-server kafka-1:9092 --topic 'orders-*'",
+    "harness audit live --bootstrap-server kafka-1:9092 --topic 'orders-*' --quick",
+)
+@topic_option
+@bootstrap_option()
+@config_option
+@cloup.option(
+    "--rate-limit-mb",
+    group=READING,
+    type=Number(min=0, min_open=True, max=MOST_MB_PER_S),
+    metavar="N",
+    help="Read at most so many megabytes a second, from all brokers together.",
+)
+@cloup.option(
+    "--since",
+    group=READING,
+    type=Text(time_ms),
+    metavar="TIME",
+    help="Read only records written from then on: ISO 8601 (UTC if it has no offset), or ms since the epoch.",
+)
+@cloup.option(
+    "--until", group=READING, type=Text(time_ms), metavar="TIME", help="Read only records written before then."
+)
+@cloup.option(
+    "--quick",
+    group=READING,
+    is_flag=True,
+    help="Read no data: compare what brokers and coordinators report, in seconds.",
+)
+@cloup.option(
+    "--save",
+    group=READING,
+    type=FilePath(),
+    metavar="DIR",
+    help="Save the data that was read, in a new folder.  [default: a temporary one, deleted at the end]",
+)
+@tombstones_option
+@spark_options
+@format_option
+def live(  # noqa: PLR0917
+    topics: tuple[str, ...],
+    bootstrap: str,
+    config: Path | None,
+    rate_limit_mb: float | None,
+    since: str | None,
+    until: str | None,
+    quick: bool,  # noqa: FBT001
+    save: Path | None,
+    output: str,
+    spark: SparkOptions,
+    tombstones: Tombstones,
+) -> int:
+    """Compare the replicas of a running cluster. Reads and describes only; needs Read and DescribeConfigs on topics.
+
+    Every replica is read whole from its own broker, and read again where replicas differ: only a difference that two
+    readings show at the same place is reported. With Describe on the cluster and on transactional ids it reports more.
+
+    With --quick, --since or --until findings are reported as always, but never `clean`: unread data may differ.
+
+    Exit codes: 0 clean, 1 anomaly, 2 unknown, 254 arguments that cannot be used, 255 failed.
+    """
+    from harness.audit.explain.show import prefiltered_json, replica_table  # noqa: PLC0415
+    from harness.audit.live.compare import Request, audit_live, audit_quickly  # noqa: PLC0415
+
+    if quick and given_on_command_line(click.get_current_context()) & NEEDS_DATA:
+        raise UsageError(
+            "--quick reads no data: leave out --rate-limit-mb, --since, --until, --save, --tombstones, --spark-master"
+            " and --spark-conf"
+        )
+    request = Request(
+        addresses(bootstrap, config),
+        topics,
+        rate_limit_bytes_s=None if rate_limit_mb is None else max(int(rate_limit_mb * MB), 1),
+        since_ms=None if since is None else time_ms(since),
+        until_ms=None if until is None else time_ms(until),
+        save=save,
+        tombstones=tombstones,
+    )
+    if request.since_ms is not None and request.until_ms is not None and request.since_ms >= request.until_ms:
+        raise UsageError(f"--since {since} is not before --until {until}")
+    progress = ConsoleProgress()
+    kept_text = (
+        f"what was read is kept in {save}/" if save else "nothing of what was read is kept (--save DIR keeps it)"
+    )
+    try:
+        if not quick:
+            with interruptible(lambda: kept_text):
+                return show(audit_live(request, progress, spark), output)
+        verdict, prefiltered = audit_quickly(request, progress)
+    finally:
+        progress.close()
+    if output == TEXT:
+        stdout().table(replica_table(prefiltered.statuses))
+    return show({**verdict, "prefilter": prefiltered_json(prefiltered)}, output)
+
+
+@command(
+    "harness audit exposure --bootstrap-server kafka-1:9092 --topic 'orders-*'",
+    "harness audit exposure --bootstrap-server kafka-1:9092 --topic 'orders-*' --format json",
+    name="exposure",
+)
+@topic_option
+@bootstrap_option()
+@config_option
+@format_option
+def exposure_(topics: tuple[str, ...], bootstrap: str, config: Path | None, output: str) -> int:
+    """Report which replicas of a running cluster are exposed, before anything goes wrong: which are away, since when.
+
+    Exit codes: 0 every topic is ok, 2 a topic is at risk or something is unknown, 254 arguments that cannot be
+    used, 255 failed. This finds no anomaly, so it is never 1: see `harness audit live`.
+    """
+    from harness.audit.explain.show import exposure_json, exposure_table  # noqa: PLC0415
+    from harness.audit.live.cluster import describe  # noqa: PLC0415
+    from harness.audit.live.connection import ClusterClient  # noqa: PLC0415
+    from harness.audit.live.exposure import Level, exposure  # noqa: PLC0415
+    from harness.host.clock import RealClock  # noqa: PLC0415
+
+    ConsoleProgress().stage("ask the cluster")
+    cluster = describe(addresses(bootstrap, config), topics)
+    result = exposure(ClusterClient(cluster, RealClock()))
+    if output == JSON:
+        stdout().json(envelope(**exposure_json(result)))
+    else:
+        out = stdout()
+        out.table(exposure_table(result))
+        for note in (*result.notes, *cluster.selection):
+            out.line(f"note: {note}")
+    return EXIT_CLEAN if result.level == Level.OK and not result.notes else EXIT_UNKNOWN
+
+
+def show(verdict: dict[str, Any], output: str) -> int:
+    """Print an audit's verdict to stdout and return its exit code."""
+    code, out = EXIT_CODES[verdict["verdict"]], stdout()
+    if output == JSON:
+        out.json(verdict)
+        return code
+    show_findings(out, verdict)
+    for note in verdict["notes"]:
+        out.line(f"note: {note}")
+    counts = [f"{sum(s['verdict'] == name for s in verdict['scenarios'])} {name}" for name in EXIT_CODES]
+    count = len(verdict["findings"])
+    findings = f", {count} finding{'s' if count > 1 else ''}" if verdict["verdict"] == ANOMALY else ""
+    out.line(f"partitions: {', '.join(counts)}{findings}   (exit code {code})")
+    return code
+
+
+for one in (disk, live, exposure_):
+    audit.add_command(one)

@@ -1,0 +1,127 @@
+"""``harness conform``: does the model behave like real brokers?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import cloup
+
+from harness.cli.options.common import command, envelope, format_option
+from harness.cli.options.parameters import MOST_SEED, PATCH, TARGET, Count
+from harness.console import JSON, STYLES, ConsoleProgress
+from harness.judge.verdict import ANOMALY, CLEAN, EXIT_CODES, decide
+from harness.terminal import stdout, styled
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from harness.model_checking.conform.lockstep import Outcome
+
+MOST_SCHEDULES = 10_000
+SCHEDULES = cloup.OptionGroup("Schedules")
+
+
+@command(
+    "harness conform --target kafka-4.4 --transactions 2",
+    "harness conform --target kafka-3.9 --schedules 5 --seed 7",
+)
+@cloup.option(
+    "--target", group=SCHEDULES, required=True, type=TARGET, metavar="NAME|PATH",
+    help="A Kafka: see `harness targets`, or the path of one of your own.",
+)  # fmt: skip
+@cloup.option(
+    "--patch", group=SCHEDULES, type=PATCH, metavar="DIR|JAR",
+    help="Classes in front of the class path of the target's brokers.",
+)  # fmt: skip
+@cloup.option(
+    "--schedules",
+    group=SCHEDULES,
+    type=Count(0, MOST_SCHEDULES),
+    default=20,
+    show_default=True,
+    help="How many random ones.",
+)
+@cloup.option(
+    "--group-schedules",
+    group=SCHEDULES,
+    type=Count(0, MOST_SCHEDULES),
+    default=20,
+    show_default=True,
+    help="How many random ones of consumer groups.",
+)
+@cloup.option(
+    "--seed", group=SCHEDULES, type=Count(0, MOST_SEED), default=0, show_default=True, help="Fixes the random ones."
+)
+@cloup.option(
+    "--transactions",
+    group=SCHEDULES,
+    type=Count(1, 2),
+    default=1,
+    show_default=True,
+    help="Version; 2 exists from 4.0 on.",
+)
+@format_option
+def conform(
+    *,
+    target: str,
+    patch: Path | None,
+    schedules: int,
+    group_schedules: int,
+    seed: int,
+    transactions: int,
+    output: str,
+) -> int:
+    """Run schedules on the model and on real brokers, and compare every replica after every step.
+
+    First the known ways to each anomaly, then random schedules, all on one cluster. The same for consumer groups, with
+    the answers of their coordinators. Exits with 0 where both agree to
+    the end of each, with 1 where they do not, and with 2 where brokers could not run them to the end.
+    """
+    from harness.model_checking.conform.conform import conform as go  # noqa: PLC0415
+    from harness.model_checking.conform.conform import outcomes_json  # noqa: PLC0415  (slow imports, only where needed)
+    from harness.targets import find_target, patched  # noqa: PLC0415
+
+    name = find_target(patched(target, patch)).name
+    progress = ConsoleProgress()
+    try:
+        outcomes, failure = go(
+            name,
+            Path.cwd(),
+            progress,
+            schedules=schedules,
+            group_schedules=group_schedules,
+            seed=seed,
+            transactions=transactions,
+        )
+    finally:
+        progress.close()
+    disagreeing = [one.schedule.name for one in outcomes if one.disagreements]
+    verdict, _ = decide(disagreeing, [failure] if failure else [], "every step agrees")
+    if output == JSON:
+        stdout().json(envelope(**outcomes_json(verdict, name, outcomes, failure)))
+    else:
+        _show(outcomes, failure, verdict)
+    return EXIT_CODES[verdict]
+
+
+def _show(outcomes: Sequence[Outcome], failure: str | None, verdict: Any) -> None:
+    from harness.model_checking.conform.picture import shown  # noqa: PLC0415  (slow imports, only where needed)
+
+    out = stdout()
+    for one in outcomes:
+        style = STYLES[ANOMALY if one.disagreements else CLEAN]
+        out.line(f"{one.schedule.name}: ", styled(f"{one.agreed} of {len(one.schedule.steps)} steps agree", style))
+        if one.disagreements:
+            for number, step in enumerate(one.schedule.steps[: one.agreed + 1], 1):
+                out.line(f"  {number}. {step}")
+        for other in one.disagreements:
+            out.line(f"  broker {other.broker} after step {other.number}, {other.step}:")
+            for line in (*other.differences, "the model:", *shown(other.expected)):
+                out.line(f"    {line}")
+            for line in ("the broker:", *shown(other.actual)) if other.actual else ():
+                out.line(f"    {line}")
+    agreed = sum(one.agreed for one in outcomes)
+    if failure:
+        out.line(f"not completed: {failure}")
+    out.line(f"{len(outcomes)} schedules, {agreed} steps agree (exit code {EXIT_CODES[verdict]})")

@@ -1,0 +1,89 @@
+"""The commands of the gate, a Java agent for brokers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import cloup
+
+from harness.cli.options.common import OUTPUT, command, envelope, format_option
+from harness.cli.options.parameters import TARGET, FilePath, Text
+from harness.console import JSON, ConsoleProgress
+from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, UsageError
+from harness.terminal import Table, stdout
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BROKER = cloup.OptionGroup("Broker")
+
+
+@cloup.group()
+def gate() -> None:
+    """The gate: a Java agent that keeps compaction waiting for replicas that are away."""
+
+
+@command("harness gate build", "harness gate build --output compaction-gate.jar")
+@cloup.option(
+    "--output", "jar", group=OUTPUT, type=FilePath(dir_okay=False), metavar="JAR",
+    help="Where the jar goes.  [default: it stays in the cache]",
+)  # fmt: skip
+@format_option
+def build(jar: Path | None, output: str) -> int:
+    """Compile the agent, with a compiler and libraries of Maven Central; prints where it is and its SHA-256.
+
+    A broker is started with -javaagent:JAR or -javaagent:JAR=NAME=VALUE,…: topics=PATTERN:PATTERN,
+    except=PATTERN:PATTERN, max-image-age-ms=N, give-up-after-ms=N, max-unsynced-ms=N, hold=all or hold=markers.
+    """
+    from harness.host.java import find_java  # noqa: PLC0415
+    from harness.protect.gate.build import build_agent, export  # noqa: PLC0415  (only where needed)
+
+    agent = build_agent(find_java(), ConsoleProgress().jars)
+    if jar is not None:
+        export(agent, jar)
+    path = str(jar or agent.jar)
+    if output == JSON:
+        stdout().json(envelope(jar=path, sha256=agent.sha256))
+    else:
+        stdout().line(f"{path}  {agent.sha256}")
+    return EXIT_CLEAN
+
+
+@command(
+    "harness gate verify compaction-gate.jar --target kafka-4.4",
+    "harness gate verify compaction-gate.jar --libs /opt/kafka/libs",
+)
+@cloup.argument("jar", type=FilePath(dir_okay=False, exists=True), metavar="JAR")
+@cloup.option("--target", "name", group=BROKER, type=TARGET, metavar="NAME", help="A version: see `harness targets`.")
+@cloup.option(
+    "--libs", group=BROKER, type=FilePath(file_okay=False, exists=True), metavar="DIR",
+    help="The folder libs of an installation of Kafka.",
+)  # fmt: skip
+@cloup.option("--options", group=BROKER, type=Text(), metavar="NAME=VALUE,…", help="Options of the agent to try, too.")
+@format_option
+def verify(jar: Path, name: str | None, libs: Path | None, options: str | None, output: str) -> int:
+    """Try the agent on the classes of a version, without a broker; exit code 1 where it does not fit."""
+    from harness.host.java import find_java  # noqa: PLC0415
+    from harness.protect.gate.verify import libraries, verify_agent  # noqa: PLC0415
+    from harness.targets import find_target  # noqa: PLC0415
+    from harness.targets.jars import jars_for  # noqa: PLC0415
+
+    if (name is None) == (libs is None):
+        raise UsageError("give --target or --libs: whose classes are to be tried")
+    classpath = (
+        libraries(libs) if libs else jars_for(find_target(name or ""), on_progress=ConsoleProgress().jars).classpath
+    )
+    tried = verify_agent(find_java(), jar, classpath, options or "")
+    if output == JSON:
+        hooks = [{"method": method, "hook": hook} for method, hook in tried.hooks]
+        stdout().json(envelope(fits=tried.fits, hooks=hooks, reason=tried.reason))
+    elif tried.fits:
+        stdout().table(Table(("method", "calls"), tried.hooks))
+        stdout().line(f"{jar} fits {name or libs}")
+    else:
+        stdout().line(f"{jar} does not fit {name or libs}: {tried.reason}")
+    return EXIT_CLEAN if tried.fits else EXIT_ANOMALY
+
+
+for one in (build, verify):
+    gate.add_command(one)

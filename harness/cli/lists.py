@@ -1,0 +1,98 @@
+"""The commands that list what there is: targets, nemeses, anomalies, settings."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+from harness.cli.config_file import FILE, SETTINGS, VARIABLE, read_config_file
+from harness.cli.options.common import command, envelope, format_option
+from harness.console import JSON
+from harness.errors import EXIT_CLEAN
+from harness.schedules import catalog
+from harness.terminal import Table, stdout
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from harness.targets import Target
+
+VARIABLES: Final = (
+    (VARIABLE, f"the file of settings; else {FILE} of the current folder"),
+    ("JAVA_HOME", "the Java runtime; else java of the path"),
+    ("TMPDIR", "the folder of the brokers' data; for long timers, one that survives a reboot"),
+    ("COMPACTION_HARNESS_CACHE", "the folder of jars, class archives and compiled code; else below XDG_CACHE_HOME"),
+    ("XDG_CACHE_HOME", "the folder of caches; else ~/.cache"),
+    ("NUMBA_CACHE_DIR", "the folder of compiled code; else below COMPACTION_HARNESS_CACHE"),
+    ("COMPACTION_HARNESS_BACKGROUND", "0: make no class archive in the background"),
+    ("COMPACTION_HARNESS_MAVEN_ROOT", "a mirror of Maven Central, for jars and nightly --latest"),
+    ("COMPACTION_HARNESS_DOCKER_HUB_ROOT", "a mirror of Docker Hub, for nightly --latest"),
+    ("DOCKER_HOST", "the address of the container engine"),
+    ("PYSPARK_PYTHON", "the Python of Spark's workers on other hosts"),
+    ("HADOOP_CONF_DIR", "the folder of a YARN cluster's settings; else YARN_CONF_DIR"),
+    ("YARN_CONF_DIR", "the folder of a YARN cluster's settings"),
+    ("HADOOP_USER_NAME", "the user for WebHDFS; else the user of this process"),
+    ("AWS_REGION", "the region of S3; else AWS_DEFAULT_REGION, else as AWS answers"),
+    ("AWS_DEFAULT_REGION", "the region of S3"),
+)
+"""Environment variables, and what each is for; docs/reference/settings.md shows the same table."""
+
+
+@command("harness targets", "harness targets --format json")
+@format_option
+def targets(output: str) -> int:
+    """List what can be tested."""
+    from harness.targets import KAFKA, SIMULATED, TARGETS  # noqa: PLC0415  (slow imports, only where needed)
+    from harness.targets.jars import is_cached  # noqa: PLC0415
+
+    def jars_column(target: Target) -> str:
+        if target.system != KAFKA:
+            return "none" if target.system in SIMULATED else "an image"
+        return "cached" if is_cached(target) else "to be fetched"
+
+    rows = [(target.name, target.version, jars_column(target), target.note) for target in TARGETS.values()]
+    return _show_list("targets", ("target", "version", "jars", "note"), rows, output)
+
+
+@command("harness nemeses", "harness nemeses --format json")
+@format_option
+def nemeses(output: str) -> int:
+    """List how a broker can be away."""
+    from nemesis import NEMESES  # noqa: PLC0415
+
+    rows = [(nemesis.name, nemesis.summary) for nemesis in NEMESES.values()]
+    return _show_list("nemeses", ("nemesis", "what it does"), rows, output)
+
+
+@command("harness anomalies", "harness anomalies --format json")
+@format_option
+def anomalies(output: str) -> int:
+    """List what can be looked for."""
+    rows = [(str(scenario.anomaly), scenario.payload, scenario.summary) for scenario in catalog.ALL_SCENARIOS]
+    return _show_list("anomalies", ("anomaly", "payload", "what happens"), rows, output)
+
+
+@command("harness settings", "HARNESS_CONFIG=ci/harness.toml harness settings --format json")
+@format_option
+def settings(output: str) -> int:
+    """List the settings of harness.toml and of the environment, and where each value comes from."""
+    config = read_config_file()
+    values = [(one.name, one.option, config.values.get(one.name), str(config.path)) for one in SETTINGS]
+    values += [(name, what, os.environ.get(name), "environment") for name, what in VARIABLES]
+    rows = [(name, what, _text(value), "" if value is None else source) for name, what, value, source in values]
+    return _show_list("settings", ("setting", "for", "value", "from"), rows, output)
+
+
+def _text(value: str | list[str] | None) -> str:
+    return " ".join(value) if isinstance(value, list) else value or ""
+
+
+def _show_list(name: str, head: tuple[str, ...], rows: Sequence[tuple[str, ...]], output: str) -> int:
+    if output == JSON:
+        stdout().json(envelope(**{name: [dict(zip(head, row, strict=True)) for row in rows]}))
+    else:
+        stdout().table(Table(head, rows))
+    return EXIT_CLEAN
+
+
+LISTS: Final = (targets, nemeses, anomalies, settings)

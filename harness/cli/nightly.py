@@ -1,0 +1,191 @@
+"""The ``nightly`` command."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+import cloup
+
+from harness.cli.options.common import OUTPUT, command, envelope, format_option, given_on_command_line, results_option
+from harness.cli.options.parameters import (
+    ANOMALIES,
+    CLIENT,
+    LONGEST_TIME_S,
+    NEMESIS,
+    PROTECTION,
+    RUNTIME,
+    TARGET,
+    Count,
+    FilePath,
+    Names,
+    Number,
+    file_to_read,
+)
+from harness.console import JSON, print_progress
+from harness.errors import UsageError, interruptible
+from harness.escape import to_json
+from harness.terminal import Table, stdout, styled
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.nightly.cells import CellResult
+    from harness.nightly.ledger import Ledger
+
+FILE = FilePath(dir_okay=False)
+
+
+MOST_REPEATS = 1000
+NIGHT = cloup.OptionGroup("Night")
+matrix_option = partial(cloup.option, group=cloup.OptionGroup("Matrix, instead of the file's"))
+
+
+@command(
+    "harness nightly --targets kafka-3.9,kafka-4.4 --nemeses kill,none --junit nightly.xml",
+    "harness nightly matrix.toml --latest --time-budget 7200",
+)
+@cloup.argument("matrix_file", metavar="[MATRIX.toml]", required=False, type=file_to_read())
+@matrix_option("--targets", type=Names(TARGET), metavar="T,…", help="Instead of the file's; see `harness targets`.")
+@matrix_option("--anomalies", type=Names(ANOMALIES), metavar="A,…", help="all, or some: see `harness anomalies`.")
+@matrix_option("--clients", type=Names(CLIENT), metavar="C,…", help="librdkafka, java.")
+@matrix_option("--nemeses", type=Names(NEMESIS), metavar="N,…", help="See `harness nemeses`.")
+@matrix_option("--runtimes", type=Names(RUNTIME), metavar="R,…", help="local, docker.")
+@matrix_option("--protections", type=Names(PROTECTION), metavar="P,…", help="none, gate, guard.")
+@matrix_option("--repeats", type=Count(1, MOST_REPEATS), metavar="N", help="How often each cell is run.")
+@matrix_option("--latest", is_flag=True, help="Also run the newest patch of each line, in a column of its own.")
+@cloup.option(
+    "--expectations",
+    group=NIGHT,
+    type=file_to_read(),
+    metavar="FILE",
+    help="Expectations that precede those of this release.",
+)
+@cloup.option(
+    "--time-budget",
+    "budget_s",
+    group=NIGHT,
+    type=Number(min=0, min_open=True, max=LONGEST_TIME_S),
+    metavar="S",
+    help="No run is begun that may not end within so many seconds; the rest is reported as not run.",
+)
+@cloup.option(
+    "--resume",
+    "night",
+    group=NIGHT,
+    type=FilePath(file_okay=False),
+    metavar="NIGHT",
+    help="Resume an interrupted night, results/nightly/<id>, by its own plan.",
+)
+@results_option
+@cloup.option("--junit", group=OUTPUT, type=FILE, metavar="FILE", help="Also write JUnit XML there.")
+@cloup.option("--markdown", group=OUTPUT, type=FILE, metavar="FILE", help="Also append the Markdown summary there.")
+@format_option
+def nightly(
+    *,
+    matrix_file: Path | None,
+    night: Path | None,
+    results: Path,
+    junit: Path | None,
+    markdown: Path | None,
+    output: str,
+    budget_s: float | None,
+    expectations: Path | None,
+    latest: bool,
+    **axes: Any,
+) -> int:
+    """Run a matrix of targets, anomalies, clients, faults, runtimes and protections; compare verdicts as expected.
+
+    Exit codes: 0 all cells are as expected, 1 a verdict is not the expected one, 2 some cells have none, 254 an error
+    before the first run, 255 failed.
+    """
+    from harness.nightly import cells, reports  # noqa: PLC0415  (slow imports, only where needed)
+    from harness.nightly import night as nights  # noqa: PLC0415
+    from harness.nightly.ledger import Ledger  # noqa: PLC0415
+
+    given = {name: value for name, value in axes.items() if value is not None}
+    if night is None:
+        ledger = _new_night(matrix_file, results, expectations, given, latest=latest)
+    else:
+        if matrix_file or given or expectations or latest:
+            raise UsageError("--resume goes on with the plan that there is: leave out the matrix and what is expected")
+        if "results" in given_on_command_line(click.get_current_context()):
+            raise UsageError(f"--resume goes on where {night} is: leave out --results")
+        ledger = Ledger.reopen(night.absolute())
+        results = ledger.path.parent.parent
+    say = print_progress
+    say(f"{ledger.path}: {len(ledger.plan.matrix.cells)} cells, {len(ledger.plan.matrix.outages)} runs")
+    run_one = partial(nights.run_process, ledger, results.absolute())
+    kept_text = f"what ran is kept in {ledger.path}/; go on with `harness nightly --resume {ledger.path}`"
+    with interruptible(lambda: kept_text):
+        nights.work(ledger, run_one, say, budget_s=budget_s, now_s=time.monotonic)
+    attempts = ledger.attempts()
+    results_of_cells, strays = cells.results_of(ledger.plan, attempts), cells.strays_of(attempts)
+    summary = envelope(**reports.summary(ledger.plan, results_of_cells, strays))
+    text = reports.markdown(ledger.plan, results_of_cells, strays)
+    (ledger.path / "summary.json").write_text(to_json(summary, indent=2) + "\n")
+    (ledger.path / "summary.md").write_text(text)
+    reports.write_junit(ledger.path / "junit.xml", results_of_cells, strays)
+    try:
+        if junit is not None:
+            reports.write_junit(junit, results_of_cells, strays)
+        if markdown is not None:
+            with markdown.open("a") as file:
+                file.write(text)
+    except OSError as error:
+        raise UsageError(
+            f"{error.filename} cannot be written: {error.strerror}; the same is in {ledger.path}"
+        ) from error
+    if output == JSON:
+        stdout().json(summary)
+    else:
+        _show(results_of_cells, strays)
+        stdout().line(f"{ledger.path}/   (exit code {summary['exit_code']})")
+    return int(summary["exit_code"])
+
+
+def _new_night(
+    matrix_file: Path | None, results: Path, expectations: Path | None, given: dict[str, Any], *, latest: bool
+) -> Ledger:
+    from harness.nightly.expectations import expected, read_expectations  # noqa: PLC0415
+    from harness.nightly.latest import newest_patches  # noqa: PLC0415
+    from harness.nightly.ledger import NIGHTLY, Ledger, Plan  # noqa: PLC0415
+    from harness.nightly.matrix import read_matrix  # noqa: PLC0415
+    from harness.play.begin import commit_of_checkout  # noqa: PLC0415
+    from harness.run_folder.store import new_run_id  # noqa: PLC0415
+
+    matrix = read_matrix(matrix_file, given, newest_patches() if latest else lambda _: None)
+    details = {
+        "began_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": commit_of_checkout(),
+        "command": shlex.join(["harness", *sys.argv[1:]]),
+    }
+    plan = Plan(matrix, expected(matrix.cells, read_expectations(expectations)), details)
+    return Ledger.create(results / NIGHTLY / new_run_id(), plan)
+
+
+def _show(results_of_cells: list[CellResult], strays: list[str]) -> None:
+    from harness.nightly.cells import CONTRADICTS, Status  # noqa: PLC0415
+    from harness.nightly.reports import HEAD, cell_text, grid  # noqa: PLC0415
+
+    shown, out = grid(results_of_cells), stdout()
+    styles = {status: "bold red" if status in CONTRADICTS else "bold yellow" for status in Status}
+    styles[Status.AS_EXPECTED] = "green"
+    rows = [
+        (*names, *("" if one is None else styled(cell_text(one), styles[one.status]) for one in results))
+        for names, results in shown.rows
+    ]
+    out.table(Table((*HEAD, *shown.columns), rows))
+    for result in results_of_cells:
+        if result.status is not Status.AS_EXPECTED:
+            status = styled(result.status.upper(), styles[result.status])
+            out.line(status, f" {result.cell}: expected {result.expected}: {result.why}")
+        for failure in result.flaky:
+            out.line(f"FLAKY {result.cell}: {failure}")
+    for stray in strays:
+        out.line(f"FINDING OUTSIDE ALL CELLS {stray}")

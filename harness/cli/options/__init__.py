@@ -1,0 +1,5 @@
+"""What commands share: options, values, and how results are shown.
+
+The commands themselves are in `harness.cli.main` and in the `cli` module of each package;
+printing and escaping are in `harness.terminal`.
+"""

@@ -1,5 +1,0 @@
-"""What commands share: options, values, and how results are shown.
-
-The commands themselves are in `harness.cli` and in the `cli` module of each package;
-printing and escaping are in `harness.terminal`.
-"""

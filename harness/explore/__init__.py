@@ -1,5 +1,0 @@
-"""`harness explore`: models of compaction, explored without a broker and without waiting for a clock.
-
-Whole state spaces, or many random runs, each judged by the checkers and by the model itself. A finding can be
-replayed on real brokers (`harness.plan.schedule`). The models are in `models`.
-"""

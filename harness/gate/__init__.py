@@ -1,5 +1,0 @@
-"""The gate: a Java agent that keeps a broker's cleaner from a partition while an assigned replica is out of the ISR.
-
-Its sources are in ``java/``: `harness.gate.build` compiles them, `harness.gate.verify` tries the result on the classes
-of any version, and `harness.gate.events` reads what it writes to a broker's log. How a run uses it is in `harness.run`.
-"""

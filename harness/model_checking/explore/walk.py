@@ -1,0 +1,115 @@
+"""Explores cases, each in a process of its own, and summarizes the results."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from harness.broker_files.segments.records import Record
+from harness.judge.verdict import decide, worst
+from harness.model_checking.explore.cases import KIP_87
+from harness.models.log.kip87 import differences
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from harness.model_checking.explore.cases import AnyCase
+    from harness.models.walk.exhaustive import Explored
+
+
+@dataclass(frozen=True)
+class WalkResult:
+    """A case, the result of its exploration, and the seconds it took."""
+
+    case: AnyCase
+    explored: Explored
+    took_s: float
+
+    @property
+    def verdict(self) -> str:
+        """An anomaly where a way leads to one; clean only where every state was seen."""
+        return decide(list(self.explored.wrong), (), "every state was seen" if self.explored.is_whole else None)[0]
+
+
+def walk(
+    cases: Sequence[AnyCase],
+    *,
+    processes: int,
+    most_states: int,
+    first_only: bool,
+    on_progress: Callable[[WalkResult], None],
+) -> list[WalkResult]:
+    """Explore cases, several at once; call ``on_progress`` as each ends. Returns the results in the cases' order."""
+    walked: dict[AnyCase, WalkResult] = {}
+    explore_case = partial(_walk, most_states=most_states, first_only=first_only)
+    # New processes: a fork would copy the caller's threads in the middle of their work. Leaving the block ends them.
+    with get_context("forkserver").Pool(processes, _end_with, (os.getpid(),), maxtasksperchild=1) as pool:
+        for one in pool.imap_unordered(explore_case, cases):
+            walked[one.case] = one
+            on_progress(one)
+    return [walked[case] for case in cases]
+
+
+def _end_with(owner: int) -> None:
+    """Make this worker exit when its owner does, however the owner ends."""
+
+    def watch() -> None:
+        with suppress(psutil.NoSuchProcess):
+            psutil.Process(owner).wait()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _walk(case: AnyCase, *, most_states: int, first_only: bool) -> WalkResult:
+    began_s = time.monotonic()
+    # States refer to each other and none is released: garbage collection would find nothing.
+    gc.disable()
+    explored = case.walk(most_states=most_states, first_only=first_only)
+    return WalkResult(case, explored, time.monotonic() - began_s)
+
+
+def shortest(walked: Sequence[WalkResult]) -> dict[str, tuple[AnyCase, tuple[str, ...]]]:
+    """Return the shortest way of all cases to each anomaly, with its case."""
+    ways: dict[str, tuple[AnyCase, tuple[str, ...]]] = {}
+    for one in walked:
+        for name, steps in one.explored.wrong.items():
+            if name not in ways or len(steps) < len(ways[name][1]):
+                ways[name] = one.case, steps
+    return ways
+
+
+def summary(target: str, with_: Sequence[str], walked: Sequence[WalkResult]) -> dict[str, Any]:
+    """Return the content of the printed JSON: the verdict over all cases, and the shortest way to each anomaly by case.
+
+    ``proposals`` has what deletes a key by KIP-87, record by record (`harness.models.log.kip87`).
+    """
+    value = Record(0, 0, b"K", b"v")
+    return {
+        "verdict": worst([one.verdict for one in walked]),
+        "target": {"name": target, "with": list(with_)},
+        "cases": [
+            {
+                "case": one.case.title,
+                "without": sorted(one.case.without),
+                "verdict": one.verdict,
+                "states": one.explored.states,
+                "transitions": one.explored.transitions,
+                "depth": one.explored.depth,
+                "whole": one.explored.is_whole,
+                "took_s": round(one.took_s, 3),
+                "ways": {name: list(steps) for name, steps in sorted(one.explored.wrong.items())},
+            }
+            for one in walked
+        ],
+        "proposals": {KIP_87: [row._asdict() for row in differences(value)]} if KIP_87 in with_ else {},
+    }

@@ -1,0 +1,185 @@
+"""The metastore's state of one partition, and which updates of it are accepted.
+
+All state is immutable: an accepted update gives a new ``Log``. Objects are compared by identity; two uploads with the
+same content are two objects.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from harness.models.cloud_topics.ranges import Ranges, overlap, union
+from harness.models.cloud_topics.rules import (
+    ALIGNED_EXTENTS,
+    ALL_ON,
+    ATOMIC_COMMIT,
+    ATOMIC_REPLACE,
+    COMMIT_TIME,
+    COMPACTION_EPOCH,
+    SNAPSHOT_END,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from harness.broker_files.segments.records import Record
+    from harness.models.log.batch import Batch
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class L1Object:
+    """One immutable object: all batches that are left of the offsets from its base up to its end."""
+
+    base_offset: int
+    end_offset: int
+    batches: tuple[Batch, ...]
+
+    def records(self) -> Iterator[Record]:
+        """Return its records, in order."""
+        for batch in self.batches:
+            yield from batch.records
+
+
+@dataclass(frozen=True, slots=True)
+class TombstoneRange:
+    """A range that was cleaned in one pass and kept tombstones, and the commit time of that pass.
+
+    The post says only that cleaned ranges help to determine which tombstones are discardable; delete.retention.ms is
+    Kafka's rule, as a slow consumer may have seen an earlier value. Decided here: the values that a tombstone deletes
+    are visible until the commit that cleans the tombstone's range, so the time counts from that commit. Adjoining
+    ranges are not merged, as their times differ.
+    """
+
+    first: int
+    end: int
+    cleaned_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """One partition: its objects in order of offsets, and the bookkeeping of compaction (the post).
+
+    A record in ``cleaned`` has no earlier record of its key anywhere in the log. This remains true: records are
+    only appended, and so no such record has to be indexed again.
+    """
+
+    objects: tuple[L1Object, ...] = ()
+    end_offset: int = 0
+    compaction_epoch: int = 0
+    cleaned: Ranges = ()
+    tombstones: tuple[TombstoneRange, ...] = ()
+
+    def records(self) -> Iterator[Record]:
+        """Return the records that a reader from the start gets now."""
+        for piece in self.objects:
+            yield from piece.records()
+
+
+@dataclass(frozen=True, slots=True)
+class Bookkeeping:
+    """The ranges of a pass: those that are clean now, those of them with tombstones, and those without tombstones now.
+
+    ``log_end``: the log end offset in the metadata that the pass read.
+    """
+
+    cleaned: Ranges
+    with_tombstones: Ranges
+    rid_of_tombstones: Ranges
+    began_at_ms: int
+    log_end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """A request to the metastore; ``expected_epoch`` is None where an earlier step checked the epoch."""
+
+    expected_epoch: int | None
+    objects: tuple[L1Object, ...]
+    bookkeeping: Bookkeeping | None
+
+
+def appended(log: Log, batches: Sequence[Batch]) -> Log:
+    """Return the log with one more object, from decided batches of L0.
+
+    L1 has neither control batches nor aborted data (the post). L0 leaves their offsets out, so that an object begins
+    at the log end, which may be before its first batch; a batch without records only covers offsets.
+
+    Decided here: an append does not raise the compaction epoch, otherwise every compaction would be refused while
+    a producer is busy; and the update of a pass concerns only objects that the pass has read, so that it cannot lose
+    records that were appended since.
+    """
+    at = log.end_offset
+    for batch in batches:
+        if batch.control or batch.transactional:
+            raise ValueError(f"batch {batch.base_offset}: L1 has no control batches and no open transactions")
+        if batch.base_offset < at:
+            raise ValueError(f"batch {batch.base_offset}: the log ends at {at}")
+        if any(record.key is None for record in batch.records):
+            raise ValueError(f"batch {batch.base_offset}: a compacted topic takes no record without a key")
+        at = batch.last_offset + 1
+    if at == log.end_offset:
+        return log
+    piece = L1Object(log.end_offset, at, tuple(batch for batch in batches if batch.records))
+    return replace(log, objects=(*log.objects, piece), end_offset=at)
+
+
+def stages(update: Update, without: frozenset[str] = ALL_ON) -> tuple[Update, ...]:
+    """Return the steps in which an update is applied: one (the post: committed atomically), unless a rule is off.
+
+    With several steps, the epoch is checked with the first step, and raised with the bookkeeping.
+    """
+    one_by_one = [Update(None, (piece,), None) for piece in update.objects]
+    recorded = Update(None, (), update.bookkeeping)
+    if ATOMIC_COMMIT in without:
+        steps = [recorded, *one_by_one]
+    elif ATOMIC_REPLACE in without:
+        steps = [*one_by_one, recorded]
+    else:
+        return (update,)
+    return (replace(steps[0], expected_epoch=update.expected_epoch), *steps[1:])
+
+
+def refusal(log: Log, update: Update, without: frozenset[str] = ALL_ON) -> str | None:
+    """Return why an update is refused; None where it is accepted.
+
+    Optimistic concurrency by ``compaction_epoch`` is the post's. Decided here: replaced offsets must be those of whole
+    objects; an update that is refused for this reason is also refused by the epoch.
+    """
+    if COMPACTION_EPOCH not in without and update.expected_epoch not in {None, log.compaction_epoch}:
+        return f"made at compaction epoch {update.expected_epoch}, it is {log.compaction_epoch}"
+    if ALIGNED_EXTENTS not in without:
+        bases = {piece.base_offset for piece in log.objects}
+        ends = {piece.end_offset for piece in log.objects}
+        for piece in update.objects:
+            if piece.base_offset not in bases or piece.end_offset not in ends:
+                return f"offsets {piece.base_offset} to {piece.end_offset} are not those of whole objects"
+    return None
+
+
+def applied(log: Log, update: Update, *, now_ms: int, without: frozenset[str] = ALL_ON) -> Log:
+    """Return the log after an update that ``refusal`` accepts.
+
+    The epoch rises with every accepted compaction (the post). ``now_ms`` is the time of the commit.
+    """
+    replaced = union((piece.base_offset, piece.end_offset) for piece in update.objects)
+    kept = [piece for piece in log.objects if not overlap(replaced, piece.base_offset, piece.end_offset)]
+    objects = tuple(sorted((*kept, *update.objects), key=lambda piece: piece.base_offset))
+    bookkeeping = update.bookkeeping
+    if bookkeeping is None:
+        return replace(log, objects=objects)
+    cleaned, with_tombstones = bookkeeping.cleaned, bookkeeping.with_tombstones
+    if SNAPSHOT_END in without:
+        later = (bookkeeping.log_end, log.end_offset)
+        cleaned, with_tombstones = union((*cleaned, later)), union((*with_tombstones, later))
+    cleaned_at_ms = bookkeeping.began_at_ms if COMMIT_TIME in without else now_ms
+    aging_ranges = {(entry.first, entry.end) for entry in log.tombstones}
+    aging = [entry for entry in log.tombstones if (entry.first, entry.end) not in bookkeeping.rid_of_tombstones]
+    aging += [TombstoneRange(*new, cleaned_at_ms) for new in with_tombstones if new not in aging_ranges]
+    return Log(
+        objects=objects,
+        end_offset=log.end_offset,
+        compaction_epoch=log.compaction_epoch + 1,
+        cleaned=union((*log.cleaned, *cleaned)),
+        tombstones=tuple(sorted(aging, key=lambda entry: entry.first)),
+    )

@@ -1,0 +1,234 @@
+"""Every interleaving of a small case: a few writes, competing compactors, crashes, a slow reader, passing time.
+
+The steps are the engine's own functions (``begin_pass``, ``refusal``, ``applied``). A compactor's pass, up to its
+commit, is one step: it reads only immutable objects, so other steps do not change its result. Its commit is one step,
+or several if it is not atomic. Time passes in units; delete.retention.ms is a few units.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from harness.broker_files.segments.records import Record
+from harness.models.cloud_topics.compaction import Settings, begin_pass, dirty, removable
+from harness.models.cloud_topics.judge import deduplicated, wrong_for_reader, wrong_in_log
+from harness.models.cloud_topics.keymap import ENTRY_BYTES
+from harness.models.cloud_topics.metastore import L1Object, Log, Update, appended, applied, refusal, stages
+from harness.models.cloud_topics.reader import Reader
+from harness.models.cloud_topics.rules import ALL_ON, CLEAN_TOMBSTONES, COMMIT_TIME
+from harness.models.log.batch import Batch
+from harness.models.walk.exhaustive import explore
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator
+
+    from harness.models.walk.exhaustive import Explored
+
+UNCONVERGED: Final = "unconverged"
+"""Nothing is left to do, but the log differs from the result of full deduplication."""
+
+
+Write: TypeAlias = tuple[tuple[str, str | None], ...]
+"""Keys and values of one batch; None deletes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """The possible steps: these writes in this order, each an object of its own, and this many compactors at once.
+
+    ``without``: names of `harness.models.cloud_topics.rules.RULES` that are left out.
+    """
+
+    title: str = ""
+    writes: tuple[Write, ...]
+    entries: int = 1
+    compactors: int = 2
+    object_records: int = 1
+    retention: int = 2
+    has_reader: bool = True
+    without: frozenset[str] = ALL_ON
+
+    @property
+    def settings(self) -> Settings:
+        """The engine's settings; a millisecond is a unit of time here."""
+        return Settings(
+            delete_retention_ms=self.retention,
+            map_bytes=self.entries * ENTRY_BYTES,
+            object_records=self.object_records,
+        )
+
+    def walk(self, *, most_states: int, first_only: bool) -> Explored:
+        """Explore it."""
+        return explore(
+            CompactionWorld.of(self),
+            CompactionWorld.following,
+            CompactionWorld.wrong,
+            key=CompactionWorld.key,
+            most_states=most_states,
+            first_only=first_only,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionWorld:
+    """One state of a case. ``working``: the uncommitted updates of each compactor's pass; empty without a pass."""
+
+    case: Case
+    settings: Settings
+    log: Log
+    written: tuple[Record, ...]
+    working: tuple[tuple[Update, ...], ...]
+    writes: int = 0
+    reader: Reader | None = None
+    began_at: tuple[int, ...] = ()
+    now: int = 0
+
+    @classmethod
+    def of(cls, case: Case) -> CompactionWorld:
+        """Return the initial state."""
+        idle = ((),) * case.compactors
+        return cls(case, case.settings, Log(), (), idle, began_at=(0,) * case.compactors)
+
+    def steps(self) -> Iterator[str]:
+        """Return the possible steps; time passes only where this can change the result of a later step."""
+        if self.writes < len(self.case.writes):
+            yield "write " + " ".join(f"{key}={value}" for key, value in self.case.writes[self.writes])
+        if self._ages():
+            yield "time passes"
+        if self.reader is None:
+            if self.case.has_reader and self.log.end_offset:
+                yield "reader begins"
+        elif self.reader.position < self.log.end_offset:
+            yield "reader reads on"
+        has_work = self._has_work()
+        for number, left in enumerate(self.working, 1):
+            if left:
+                yield f"compactor {number} {_words(left)}"
+                yield f"compactor {number} crashes"
+            elif has_work:
+                yield f"compactor {number} makes a pass"
+
+    def following(self) -> Iterator[tuple[str, CompactionWorld]]:
+        """Yield each possible step, and the state after it."""
+        return ((step, self.after(step)) for step in self.steps())
+
+    def after(self, step: str) -> CompactionWorld:
+        """Return the state after a step."""
+        if step.startswith("compactor"):
+            return self._compacted(int(step.split()[1]) - 1, step)
+        if step.startswith("write"):
+            return self._appended()
+        if step == "time passes":
+            return self._later()
+        return replace(self, reader=Reader(self.now) if self.reader is None else self.reader.next(self.log))
+
+    def key(self) -> Hashable:
+        """Return what later steps depend on: ages instead of times, at most the retention; compactors without names."""
+        compactors = sorted(
+            (tuple(map(self._update_key, left)), self._age(began) if COMMIT_TIME in self.case.without and left else 0)
+            for left, began in zip(self.working, self.began_at, strict=True)
+        )
+        reader = self.reader and (
+            self._age(self.reader.began_at_ms),
+            self.reader.position,
+            tuple(record.offset for record in self.reader.latest),
+        )
+        dated = CLEAN_TOMBSTONES in self.case.without
+        return (
+            self.writes,
+            tuple(map(_object_key, self.log.objects)),
+            self.log.cleaned,
+            tuple((entry.first, entry.end, self._age(entry.cleaned_at_ms)) for entry in self.log.tombstones),
+            tuple(compactors),
+            reader,
+            tuple(self._age(record.timestamp_ms) for record in self.written) if dated else None,
+        )
+
+    def wrong(self) -> set[str]:
+        """Return the names of the violations in this state (``judge``), and UNCONVERGED for a wrong final state."""
+        violations = wrong_in_log(self.log, self.written)
+        if self.reader is not None:
+            violations |= wrong_for_reader(
+                self.reader, self.log, self.written, now_ms=self.now, delete_retention_ms=self.case.retention
+            )
+        is_done = self.writes == len(self.case.writes) and not dirty(self.log) and not self.log.tombstones
+        if is_done and not any(self.working) and list(self.log.records()) != deduplicated(self.written):
+            violations.add(UNCONVERGED)
+        return violations
+
+    def _compacted(self, index: int, step: str) -> CompactionWorld:
+        """Return the state after a compactor's step; a compactor whose update is refused gives up its pass."""
+        log, left, without = self.log, self.working[index], self.case.without
+        began_at = self.began_at
+        if step.endswith("makes a pass"):
+            update = begin_pass(log, self.settings, now_ms=self.now, without=without)
+            left = stages(update, without) if update else ()
+            began_at = (*began_at[:index], self.now, *began_at[index + 1 :])
+        elif step.endswith("crashes") or refusal(log, left[0], without) is not None:
+            left = ()
+        else:
+            log = applied(log, left[0], now_ms=self.now, without=without)
+            left = left[1:]
+        working = (*self.working[:index], left, *self.working[index + 1 :])
+        return replace(self, log=log, working=working, began_at=began_at)
+
+    def _appended(self) -> CompactionWorld:
+        base = self.log.end_offset
+        records = tuple(
+            Record(offset, self.now, key.encode(), None if value is None else value.encode())
+            for offset, (key, value) in enumerate(self.case.writes[self.writes], base)
+        )
+        log = appended(self.log, [Batch(base, base + len(records) - 1, records, self.now)])
+        return replace(self, log=log, written=(*self.written, *records), writes=self.writes + 1)
+
+    def _later(self) -> CompactionWorld:
+        """End a late reader, to which no guarantee applies any more; another reader may begin."""
+        now = self.now + 1
+        is_late = self.reader is not None and self.reader.began_at_ms + self.case.retention <= now
+        return replace(self, now=now, reader=None if is_late else self.reader)
+
+    def _has_work(self) -> bool:
+        retention_ms, without = self.settings.delete_retention_ms, self.case.without
+        return bool(
+            dirty(self.log) or removable(self.log, now_ms=self.now, delete_retention_ms=retention_ms, without=without)
+        )
+
+    def _ages(self) -> bool:
+        ages = [self._age(entry.cleaned_at_ms) for entry in self.log.tombstones]
+        if self.reader is not None:
+            ages.append(self._age(self.reader.began_at_ms))
+        if COMMIT_TIME in self.case.without:
+            ages += [self._age(began) for left, began in zip(self.working, self.began_at, strict=True) if left]
+        if CLEAN_TOMBSTONES in self.case.without:
+            ages += [self._age(record.timestamp_ms) for record in self.written]
+        return any(age < self.case.retention for age in ages)
+
+    def _age(self, at: int) -> int:
+        return min(self.now - at, self.case.retention)
+
+    def _update_key(self, update: Update) -> tuple[Hashable, ...]:
+        bookkeeping = update.bookkeeping
+        return (
+            update.expected_epoch in {None, self.log.compaction_epoch},
+            tuple(map(_object_key, update.objects)),
+            (bookkeeping.cleaned, bookkeeping.with_tombstones, bookkeeping.rid_of_tombstones, bookkeeping.log_end)
+            if bookkeeping
+            else (),
+        )
+
+
+@lru_cache(maxsize=1 << 16)
+def _object_key(piece: L1Object) -> tuple[int, int, tuple[int, ...]]:
+    return piece.base_offset, piece.end_offset, tuple(record.offset for record in piece.records())
+
+
+def _words(left: tuple[Update, ...]) -> str:
+    """Return the words for the next step of a commit."""
+    if left[0].bookkeeping is not None and left[0].objects:
+        return "commits"
+    if left[0].bookkeeping is not None:
+        return "records what is clean"
+    piece = left[0].objects[0]
+    return f"replaces offsets {piece.base_offset} to {piece.end_offset}"

@@ -1,0 +1,182 @@
+"""Cloud Topics on simulated brokers: decided batches move from the replicated log to one shared copy.
+
+Source: Redpanda's post on compaction in Cloud Topics.
+
+Each broker has the end of a partition in a log of its own (L0). The leader hands batches below the last stable offset
+over to the object store and the metastore (L1), without markers and aborted batches; replicas then drop them. A reader
+of any broker gets L1, and after it the L0 of that broker. Any broker compacts any partition's L1, and if two do so at
+once the metastore accepts the first (`harness.models.cloud_topics`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from harness.models.cloud_topics.cloud import Cloud, Job
+from harness.models.cloud_topics.compaction import Settings
+from harness.models.cluster.cleaning import AT_REST
+from harness.models.log.batch import Batch
+from harness.models.log.replica import Replica, Segment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from harness.models.cluster.cluster import SimCluster
+    from harness.models.cluster.partition import SimPartition
+
+HAND_OVER_S: Final = 0.25
+"""How long decided batches may stay only in L0."""
+SHORTEST_PASS_S, LONGEST_PASS_S = 0.005, 0.08
+"""From reading metadata to the commit: long enough for passes of two brokers to overlap."""
+
+
+@dataclass
+class CloudStore:
+    """L1 of partitions, and compactors on every broker: compaction of the one shared copy."""
+
+    _cluster: SimCluster
+    _cloud: Cloud = field(default_factory=Cloud)
+    _by_name: dict[str, SimPartition] = field(default_factory=dict)
+    _handing_over: set[str] = field(default_factory=set)
+    _woken: set[int] = field(default_factory=set)
+
+    def begin(self, partition: SimPartition) -> None:
+        """Begin with a partition that was just created."""
+        self._by_name[_name(partition)] = partition
+        self._cloud.create(_name(partition), self._settings(partition))
+
+    def served(self, partition: SimPartition, broker: int) -> Replica:
+        """Return the log that a broker serves: L1, and after it the rest of its own log."""
+        own = partition.replica(broker)
+        log = self._cloud.partitions[_name(partition)].log
+        batches = [batch for piece in log.objects for batch in piece.batches]
+        if not batches or batches[-1].last_offset + 1 < log.end_offset:
+            batches += _gap(batches[-1].last_offset + 1 if batches else 0, log.end_offset)
+        later = [batch for batch in own.from_offset(log.end_offset) if batch.base_offset >= log.end_offset]
+        aborted = [one for one in own.aborted if one.last_offset >= log.end_offset]
+        return replace(own.fork(), segments=[Segment(0, [*batches, *later], aborted)], log_start=0)
+
+    def notice(self, partition: SimPartition, broker: int) -> None:
+        """Let the leader hand over decided batches, a little later."""
+        name = _name(partition)
+        if broker != partition.leader_id:
+            return
+        if name not in self._handing_over and self._is_ahead(partition) and not self._rests(name):
+            self._handing_over.add(name)
+            self._cluster.clock.after(HAND_OVER_S, partial(self._hand_over, partition))
+
+    def wake(self) -> None:
+        """Let every leader check for decided batches, and every broker's idle worker for a log to compact."""
+        for partition in self._by_name.values():
+            self.notice(partition, partition.replication.leader_id)
+        for broker in self._cluster.brokers:
+            self._wake(broker, 0.0)
+
+    def crash(self, broker: int) -> None:
+        """Drop the passes of a broker."""
+        self._cloud.crash(broker)
+        self._woken.discard(broker)
+
+    def _is_ahead(self, partition: SimPartition) -> bool:
+        end = self._cloud.partitions[_name(partition)].log.end_offset
+        return partition.has_leader and partition.leader.last_stable_offset > end
+
+    def _hand_over(self, partition: SimPartition) -> None:
+        name = _name(partition)
+        self._handing_over.discard(name)
+        leader = partition.leader_id
+        if leader is None or not self._cluster.is_reachable(leader):
+            return
+        if self._rests(name) or not self._is_ahead(partition):
+            return
+        log, replica = self._cloud.partitions[name].log, partition.leader
+        end = replica.last_stable_offset
+        decided = list(_decided(replica, log.end_offset, end))
+        self._cloud.append(name, decided)
+        partition.replication.delete_records(end)
+        self._touch(partition)
+        self.wake()
+
+    def _touch(self, partition: SimPartition) -> None:
+        for broker in partition.assigned:
+            partition.touch(broker)
+
+    def _settings(self, partition: SimPartition) -> Settings:
+        topic = self._cluster.topic(partition.topic)
+        return Settings(
+            delete_retention_ms=int(topic["delete.retention.ms"]),
+            min_cleanable_dirty_ratio=topic["min.cleanable.dirty.ratio"],
+            max_compaction_lag_ms=int(topic["max.compaction.lag.ms"]),
+        )
+
+    def _wake(self, broker: int, delay_s: float) -> None:
+        one, now_s = self._cluster.brokers[broker], self._cluster.clock.now_s()
+        if broker not in self._woken and self._cluster.is_reachable(broker):
+            self._woken.add(broker)
+            delay_s = one.next_look_s(now_s + delay_s) - now_s
+            self._cluster.clock.after(delay_s, partial(self._look, broker, one.changes))
+
+    def _look(self, broker: int, changes: int) -> None:
+        if self._cluster.brokers[broker].changes != changes:
+            return
+        self._woken.discard(broker)
+        now_ms = self._cluster.clock.time_ms()
+        resting = {name for name in self._by_name if self._rests(name)}
+        for name, stored in self._cloud.partitions.items():
+            stored.settings = self._settings(self._by_name[name])
+        polled = self._cloud.poll(broker, now_ms=now_ms)
+        if polled is None or polled in resting:
+            self._wake_for_tombstones(broker, now_ms)
+            return
+        job = self._cloud.begin(broker, polled, now_ms=now_ms)
+        if job is not None:
+            pass_s = self._cluster.random.uniform(SHORTEST_PASS_S, LONGEST_PASS_S)
+            self._cluster.clock.after(pass_s, partial(self._commit, broker, changes, job))
+
+    def _commit(self, broker: int, changes: int, job: Job) -> None:
+        if self._cluster.brokers[broker].changes != changes or not job.left:
+            return
+        self._cloud.commit(job, now_ms=self._cluster.clock.time_ms())
+        self._touch(self._by_name[job.name])
+        self._wake(broker, 0.0)
+
+    def _rests(self, name: str) -> bool:
+        """Whether a partition hands over nothing, and removes no expired tombstone."""
+        return self._cluster.topic(self._by_name[name].topic)["min.cleanable.dirty.ratio"] >= AT_REST
+
+    def _wake_for_tombstones(self, broker: int, now_ms: int) -> None:
+        """Schedule a check for when the next tombstone may be removed."""
+        moments = [
+            entry.cleaned_at_ms + stored.settings.delete_retention_ms
+            for name, stored in self._cloud.partitions.items()
+            if not self._rests(name)
+            for entry in stored.log.tombstones
+        ]
+        if later := [moment for moment in moments if moment > now_ms]:
+            self._wake(broker, (min(later) - now_ms) / 1000)
+
+
+def _decided(replica: Replica, start: int, end: int) -> Iterator[Batch]:
+    """Yield the batches for L1: without markers and aborted batches, and without transactional bits."""
+    for batch in replica.from_offset(start):
+        if batch.base_offset >= end:
+            return
+        if batch.control or replica.is_aborted(batch):
+            # An empty batch for its offsets; the last batch marks the end of L1.
+            yield Batch(batch.base_offset, batch.last_offset, (), batch.max_timestamp_ms)
+        else:
+            yield replace(batch, transactional=False)
+
+
+def _gap(start: int, end: int) -> list[Batch]:
+    """Return a batch without records for offsets without batches, so that a reader sees the log end offset.
+
+    Kafka's cleaner leaves such a batch. The answer of Cloud Topics there is unknown.
+    """
+    return [Batch(start, end - 1, (), 0)] if start < end else []
+
+
+def _name(partition: SimPartition) -> str:
+    return f"{partition.topic}-{partition.number}"

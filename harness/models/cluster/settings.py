@@ -1,0 +1,87 @@
+"""The settings of brokers and topics that have an effect in the model, with Kafka's defaults.
+
+Names, defaults and bounds are those of ``TopicConfig``, ``ServerConfigs``, ``CleanerConfig``, ``ReplicationConfigs``
+and ``TransactionStateManagerConfig`` (Kafka 3.9 to 4.4).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from harness.broker_files.segments.records import MAX_INT64
+from harness.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+NEVER_MS: Final = MAX_INT64
+DAY_MS: Final = 86_400_000
+
+TOPIC: Final[Mapping[str, float]] = {
+    "segment.ms": 7 * DAY_MS,
+    "segment.bytes": 1 << 30,
+    "delete.retention.ms": DAY_MS,
+    "min.compaction.lag.ms": 0,
+    "max.compaction.lag.ms": NEVER_MS,
+    "min.cleanable.dirty.ratio": 0.5,
+}
+"""Numbers of a topic."""
+
+BROKER: Final[Mapping[str, float]] = {
+    "broker.session.timeout.ms": 9_000,
+    "broker.heartbeat.interval.ms": 2_000,
+    "replica.lag.time.max.ms": 30_000,
+    "replica.fetch.backoff.ms": 1_000,
+    "replica.fetch.wait.max.ms": 100,
+    "log.cleaner.backoff.ms": 15_000,
+    "producer.id.expiration.ms": DAY_MS,
+    "leader.replication.throttled.rate": NEVER_MS,
+    "follower.replication.throttled.rate": NEVER_MS,
+}
+"""Numbers of a broker; ``replica.fetch.wait.max.ms`` as this harness sets it on real brokers, too."""
+
+OF_NO_EFFECT: Final = frozenset(
+    {
+        "cleanup.policy",
+        "leader.replication.throttled.replicas",
+        "follower.replication.throttled.replicas",
+        "group.initial.rebalance.delay.ms",
+        "file.delete.delay.ms",
+        "log.cleaner.dedupe.buffer.size",
+        "producer.id.expiration.check.interval.ms",
+        "replica.fetch.max.bytes",
+        "replication.quota.window.num",
+        "replication.quota.window.size.seconds",
+        "request.timeout.ms",
+    }
+)
+"""Settings of real brokers in this harness without an effect here: every topic is compacted, every replica out of sync
+is throttled, passes see all keys, producers expire before a pass, and quotas are exact."""
+
+
+def numbers(scope: str, defaults: Mapping[str, float], given: Mapping[str, str]) -> dict[str, float]:
+    """Return every number of a topic or a broker, as given or by default.
+
+    Raises `UsageError` for a name without an effect in the model, and for a value that is no number.
+    """
+    refuse_unknown(scope, defaults, given)
+    try:
+        return {**defaults, **{name: float(value) for name, value in given.items() if name in defaults}}
+    except ValueError as error:
+        raise UsageError(f"a {scope} setting of a simulated cluster is a number: {error}") from error
+
+
+def refuse_unknown(scope: str, defaults: Mapping[str, float], names: Iterable[str]) -> None:
+    """Raise `UsageError` for the first name that the model has no rule for."""
+    for name in names:
+        if name not in defaults and name not in OF_NO_EFFECT:
+            names_with_rule = ", ".join(sorted(defaults))
+            raise UsageError(
+                f"--set {scope}.{name}: simulated brokers know no such setting; they know {names_with_rule}"
+            )
+
+
+def raise_if_unknown(topic: Mapping[str, str], broker: Mapping[str, str]) -> None:
+    """Raise `UsageError` for the first setting of a topic or a broker that the model does not support."""
+    numbers("topic", TOPIC, topic)
+    numbers("broker", BROKER, broker)

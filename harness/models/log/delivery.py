@@ -1,0 +1,76 @@
+"""The records that a read_committed consumer is delivered from a replica, and the aborted transactions that it learns.
+
+The rules are those of Fetch (``LocalLog.read``, ``TransactionIndex``) and of the Java consumer (``CompletedFetch``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness.broker_files.segments.markers import ABORT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from harness.broker_files.segments.records import Record
+    from harness.broker_files.side_files.txnindex import AbortedTxn
+    from harness.models.log.batch import Batch
+    from harness.models.log.replica import Replica
+
+
+def listed_aborts(replica: Replica) -> tuple[tuple[int, int], ...]:
+    """Return producer id and first offset of the aborted transactions that a read_committed consumer receives.
+
+    It reads from the start. One answer never crosses the end of a segment, nor the last stable offset
+    (``LocalLog.read``), and lists the transactions that end at or after its start and begin before the next segment
+    (``LocalLog.addAbortedTransactions``, ``TransactionIndex.collectAbortedTxns``). Here they are in the index's order.
+    """
+    aborts: set[tuple[int, int]] = set()
+    at, stable_offset = replica.log_start, replica.last_stable_offset
+    for number, segment in enumerate(replica.segments):
+        batches = [one for one in segment.batches if at <= one.last_offset]
+        if not batches:
+            continue
+        if at >= stable_offset:
+            break
+        later = replica.segments[number + 1 :]
+        upper = later[0].base_offset if later else replica.log_end
+        for entry in _up_to(replica, number, upper):
+            if entry.last_offset >= at and entry.first_offset < upper:
+                aborts.add((entry.producer_id, entry.first_offset))
+        readable = [one for one in batches if one.base_offset < stable_offset]
+        if not readable:
+            # An answer without a record, which lists aborted transactions, too.
+            break
+        at = readable[-1].last_offset + 1
+    entries = ((entry.producer_id, entry.first_offset) for entry in replica.aborted)
+    return tuple(dict.fromkeys(entry for entry in entries if entry in aborts))
+
+
+def _up_to(replica: Replica, number: int, upper: int) -> Iterator[AbortedTxn]:
+    for segment in replica.segments[number:]:
+        for entry in segment.aborted:
+            yield entry
+            if entry.last_stable_offset >= upper:
+                return
+
+
+def batches_up_to(replica: Replica, end: int) -> Iterator[Batch]:
+    """Yield the batches from the log start to an offset: a read_committed consumer gets those up to the stable one."""
+    return (batch for batch in replica.from_offset(replica.log_start) if batch.base_offset < end)
+
+
+def delivered(replica: Replica) -> Iterator[Record]:
+    """Yield the records that a read_committed consumer delivers.
+
+    A data batch is left out from the first offset of an aborted transaction of its producer on, until its ABORT.
+    """
+    ahead = sorted(((first, producer_id) for producer_id, first in listed_aborts(replica)), reverse=True)
+    aborted: set[int] = set()
+    for batch in batches_up_to(replica, replica.last_stable_offset):
+        while ahead and ahead[-1][0] <= batch.last_offset:
+            aborted.add(ahead.pop()[1])
+        if batch.marker == ABORT:
+            aborted.discard(batch.producer_id)
+        elif not batch.control and not (batch.transactional and batch.producer_id in aborted):
+            yield from batch.records

@@ -1,0 +1,137 @@
+"""One pass of Redpanda's compaction over one replica, as documented; the model was not compared with a broker.
+
+Sources: Redpanda's post on Kafka's bug; its documentation on compaction (``delete.retention.ms`` is for
+tombstones, and for control batches where ``log_compaction_tx_batch_removal_enabled``); and descriptions of pull
+requests of redpanda-data/redpanda: 5318 (nothing from the last stable offset on is compacted),
+26795 (ages count from when a segment was first compacted), 28805 (committed data lose their transactional bit, and
+control batches stay until that has happened: see `own`). Nothing was taken from Redpanda's source.
+
+* Closed segments below the last stable offset are compacted, each into a segment of its own: the last record of each
+  key stays, aborted records are removed, and the records left of a committed transaction lose their transactional bit.
+* A tombstone is removed when its segment was clean for `Cleaning.delete_retention_ms` and ends at or below MTRO - 1.
+* A marker is removed when its segment was clean for as long, ends at or below MXRO - 1, and is covered by a snapshot of
+  the transactions. A snapshot is taken with each roll, and covers the offsets before the segment that was closed.
+
+Our reading: a pass is all or nothing, its key map has room for all keys, segments are not merged, a compacted segment
+ends where its last batch does, and an empty segment is removed. The last batch of a pass leaves a placeholder.
+Fences of transactions are not modelled: data begin them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from harness.broker_files.segments.tombstones import is_tombstone
+from harness.models.log.cleaner import UNBOUNDED, Bounds, stable_segments
+from harness.models.log.replica import Segment
+from harness.models.world.coordination import Pair
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from harness.models.log.batch import Batch
+    from harness.models.log.cleaner import Cleaning
+    from harness.models.log.replica import Replica
+
+RULES: Final[Mapping[str, str]] = {
+    "committed-is-plain": "a pass clears the transactional bit of committed data",
+    "free-not-ended": "MXFO is where transactional data begins in a log, not where the first open transaction begins",
+    "tombstones-age": "tombstones are kept until their segment was clean for the retention",
+    "markers-age": "markers are kept until their segment was clean for the retention",
+    "snapshot-first": "markers are kept until a snapshot of the transactions covers their segment",
+}
+"""The rules that can be left out beside `harness.models.world.coordination.RULES`, and their meaning."""
+
+
+class _Goes(NamedTuple):
+    """Which kinds of records may be removed from a segment, by its age and its end offset."""
+
+    tombstones: bool
+    markers: bool
+
+
+def clean(
+    replica: Replica,
+    cleaning: Cleaning,
+    now_ms: int,
+    bounds: Bounds = UNBOUNDED,
+    *,
+    without: frozenset[str] = frozenset(),
+) -> bool:
+    """Run one pass, and return whether anything changed."""
+    count = stable_segments(replica, cleaning, now_ms)
+    segments = replica.segments[:count]
+    if not segments:
+        return False
+    end = replica.segments[count].base_offset if count < len(replica.segments) else replica.log_end
+    data = [batch for one in segments for batch in one.batches if not (batch.control or replica.is_aborted(batch))]
+    last_of_keys = {record.key: record.offset for batch in data for record in batch.records}
+    snapshot_end = replica.log_end if "snapshot-first" in without else _snapshot_end(replica, cleaning)
+    limits = Bounds(bounds.tombstones, min(bounds.markers, snapshot_end))
+    cleaned: list[Segment] = []
+    for segment in segments:
+        since_ms = segment.clean_since_ms
+        is_old = since_ms is not None and now_ms - since_ms >= cleaning.delete_retention_ms
+        goes = _Goes(
+            (is_old or "tombstones-age" in without) and segment.next_offset <= limits.tombstones,
+            (is_old or "markers-age" in without) and segment.next_offset <= limits.markers,
+        )
+        left = Segment(segment.base_offset, clean_since_ms=now_ms if since_ms is None else since_ms)
+        for batch in segment.batches:
+            kept = None if replica.is_aborted(batch) else _kept(batch, last_of_keys, cleaning, goes)
+            if kept is not None:
+                is_marked = kept.transactional and not kept.control and "committed-is-plain" not in without
+                left.batches.append(replace(kept, transactional=False) if is_marked else kept)
+            elif batch.last_offset + 1 == end:
+                left.batches.append(_placeholder(batch))
+        if left.batches or segment is segments[-1]:
+            cleaned.append(left)
+    is_same = cleaned == segments and replica.cleaned_to == end
+    replica.replaced = segments
+    replica.segments[:count] = cleaned
+    replica.cleaned_to = end
+    return not is_same
+
+
+def own(replica: Replica, without: frozenset[str] = frozenset()) -> Pair:
+    """Return a replica's MCCO and MXFO.
+
+    MXFO: in the post, the offset up to which every transaction has ended. In pull request 28805, markers wait for the
+    part of the log that is compacted and free of transactional data, as the name says: that is the rule
+    ``free-not-ended``; without this rule the post's definition applies.
+    """
+    clean_to = replica.cleaned_to or 0
+    if "free-not-ended" in without:
+        return Pair(clean_to, replica.last_stable_offset)
+    transactional = (one.base_offset for one in replica.batches() if one.transactional and not one.control)
+    return Pair(clean_to, min([clean_to, *transactional]))
+
+
+def _snapshot_end(replica: Replica, cleaning: Cleaning) -> int:
+    """Return the offset up to which a snapshot of the transactions reaches; with endless other traffic, the log end."""
+    if cleaning.active_too:
+        return replica.log_end
+    return replica.segments[-2].base_offset if len(replica.segments) > 1 else replica.log_start
+
+
+def _kept(batch: Batch, last_of_keys: Mapping[bytes | None, int], cleaning: Cleaning, goes: _Goes) -> Batch | None:
+    """Return a batch that is not aborted without its removed records; None where none is left."""
+    if batch.control:
+        return batch if batch.records and not goes.markers else None
+    records = tuple(
+        record
+        for record in batch.records
+        if record.offset == last_of_keys[record.key]
+        and not (goes.tombstones and is_tombstone(record, cleaning.tombstones))
+    )
+    return batch.keeping(records) if records else None
+
+
+def _placeholder(batch: Batch) -> Batch:
+    """Return the placeholder for the offsets of a removed batch: without a producer, and empty (type 29)."""
+    if batch.control and not batch.records:
+        return batch
+    return replace(
+        batch, records=(), producer_id=-1, producer_epoch=-1, base_sequence=-1, transactional=False, control=True
+    )

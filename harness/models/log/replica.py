@@ -1,0 +1,354 @@
+"""One replica's log and what its broker derives while appending: open transactions, ``.txnindex``, snapshots.
+
+The rules are those of ``UnifiedLog``, ``ProducerStateManager`` and ``ProducerAppendInfo`` (Kafka 3.9 to 4.4). A
+replica never uses the truth: its beliefs come from the batches that it received.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+from harness.broker_files.segments.markers import ABORT, coordinator_epoch
+from harness.broker_files.side_files.producer_snapshot import ProducerEntry
+from harness.broker_files.side_files.txnindex import AbortedTxn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from harness.models.log.batch import Batch
+
+
+class Producer(NamedTuple):
+    """A broker's state of one producer id, with the fields of `ProducerEntry` (``ProducerStateEntry``); -1: none.
+
+    ``open_from`` is the first offset of its open transaction. Only the last batch is kept: brokers keep more batches
+    only to recognize retries.
+    """
+
+    epoch: int = -1
+    last_sequence: int = -1
+    last_offset: int = -1
+    offset_delta: int = 0
+    timestamp_ms: int = -1
+    coordinator_epoch: int = -1
+    open_from: int | None = None
+
+
+@dataclass(slots=True)
+class Segment:
+    """Batches from ``base_offset`` on, and the aborted transactions whose markers were appended here.
+
+    ``clean_since_ms``: when Redpanda first compacted it; None before that, and always for Kafka.
+    """
+
+    base_offset: int
+    batches: list[Batch] = field(default_factory=list)
+    aborted: list[AbortedTxn] = field(default_factory=list)
+    clean_since_ms: int | None = None
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the last batch (``LogSegment.readNextOffset``)."""
+        return self.batches[-1].last_offset + 1 if self.batches else self.base_offset
+
+    def has_younger(self, than_ms: int) -> bool:
+        """Whether the segment has a record with a later timestamp."""
+        return any(batch.max_timestamp_ms > than_ms for batch in self.batches)
+
+
+@dataclass(slots=True)
+class Replica:
+    """A partition's log on one broker.
+
+    ``cleaned_to`` is the cleaner's checkpoint, None before its first pass. ``received`` has the offset of every
+    record that was ever appended to this replica. ``diverged_from`` is where an unreplicated tail begins, which must be
+    truncated before the next fetch. ``replaced`` keeps the segments that the last pass of the cleaner replaced.
+    """
+
+    broker: int
+    segments: list[Segment] = field(default_factory=lambda: [Segment(0)])
+    producers: dict[int, Producer] = field(default_factory=dict)
+    snapshots: dict[int, dict[int, Producer]] = field(default_factory=dict)
+    log_start: int = 0
+    log_end: int = 0
+    high_watermark: int = 0
+    cleaned_to: int | None = None
+    received: set[int] = field(default_factory=set)
+    diverged_from: int | None = None
+    replaced: list[Segment] = field(default_factory=list)
+    unreplicated: list[tuple[int, int]] = field(default_factory=list)
+    """First offset and marker of every transaction whose marker the high watermark has not passed."""
+    epochs: dict[int, int] = field(default_factory=dict)
+    """The start offset of each leader epoch in this log (``LeaderEpochFileCache``)."""
+    stable_at_batch: bool = False
+    """See `harness.models.log.version_rules.VersionRules`."""
+
+    @property
+    def last_stable_offset(self) -> int:
+        """First offset of the first open or unreplicated transaction, at most the high watermark."""
+        firsts = [first for *_, first in self.open_transactions] + [first for first, _ in self.unreplicated]
+        first = min(firsts, default=self.high_watermark)
+        if first < self.log_start:
+            first = self._batch_at(self.log_start) if self.stable_at_batch else self.log_start
+        return min(self.high_watermark, first)
+
+    def _batch_at(self, offset: int) -> int:
+        """Return the base offset of the first batch that a fetch from this offset returns."""
+        return next((batch.base_offset for batch in self.from_offset(offset)), self.log_end)
+
+    @property
+    def aborted(self) -> list[AbortedTxn]:
+        """All entries of the ``.txnindex`` files, in the order of the log."""
+        return [entry for segment in self.segments for entry in segment.aborted]
+
+    def is_aborted(self, batch: Batch) -> bool:
+        """Whether a data batch lies in a transaction that is aborted by this replica's ``.txnindex``."""
+        return (
+            not batch.control
+            and batch.transactional
+            and any(
+                entry.producer_id == batch.producer_id and entry.first_offset <= batch.base_offset <= entry.last_offset
+                for segment in self.segments
+                for entry in segment.aborted
+            )
+        )
+
+    def fork(self) -> Replica:
+        """Return an independent copy; batches are immutable, and shared."""
+        # `dataclasses.replace` takes several times as long, and walks do little else.
+        return Replica(
+            self.broker,
+            [
+                Segment(one.base_offset, list(one.batches), list(one.aborted), one.clean_since_ms)
+                for one in self.segments
+            ],
+            dict(self.producers),
+            dict(self.snapshots),
+            self.log_start,
+            self.log_end,
+            self.high_watermark,
+            self.cleaned_to,
+            set(self.received),
+            self.diverged_from,
+            self.replaced,
+            list(self.unreplicated),
+            dict(self.epochs),
+            self.stable_at_batch,
+        )
+
+    def batches(self) -> Iterator[Batch]:
+        """Iterate over the whole log, including batches before the log start offset in the first segment."""
+        for segment in self.segments:
+            yield from segment.batches
+
+    def append(self, batch: Batch, *, roll: bool = False) -> int | None:
+        """Append, to a new segment with ``roll``; the offset may be beyond the log end: compaction leaves gaps.
+
+        Returns the first offset of the transaction that the batch ends, if it does.
+        """
+        if roll and self.segments[-1].batches:
+            self.segments.append(Segment(batch.base_offset))
+            if self.snapshots or batch.base_offset > self.log_start:
+                # Else no batch was appended since the log start moved here (``ProducerStateManager.takeSnapshot``).
+                self.snapshots[batch.base_offset] = dict(self.producers)
+            self.delete_before(self.log_start)
+        segment = self.segments[-1]
+        segment.batches.append(batch)
+        self.log_end = batch.last_offset + 1
+        self.begin_epoch(batch.leader_epoch, batch.base_offset)
+        self.received.update(record.offset for record in batch.records)
+        ended = self._note_aborted(segment, batch)
+        if ended is not None:
+            self.unreplicated.append((ended, batch.last_offset))
+        return ended
+
+    def correct_stable_offsets(self, ended: Sequence[tuple[int, int, int]]) -> None:
+        """Correct last stable offsets in ``.txnindex`` entries of transactions that ended in one fetch response.
+
+        ``ended``: producer id, first offset and marker of each transaction, in order. A broker computes these offsets
+        after the whole response: transactions that began or ended later in the response count, too
+        (``UnifiedLog.append``).
+        """
+        for number, (producer_id, _, last) in enumerate(ended):
+            others = [first for other, _, first in self.open_transactions if other != producer_id]
+            others += [first for other, first, _ in ended[number + 1 :] if other != producer_id]
+            stable = min(others, default=last + 1)
+            aborted = self.segments[-1].aborted
+            aborted[:] = [
+                replace(one, last_stable_offset=stable) if one.last_offset == last else one for one in aborted
+            ]
+
+    def _note_aborted(self, segment: Segment, batch: Batch) -> int | None:
+        """Update the producer; add the transaction to the segment's ``.txnindex`` if the batch aborts it."""
+        ended = self._note(batch)
+        if ended is not None and batch.marker == ABORT:
+            stable = self._stable_after(batch)
+            segment.aborted.append(AbortedTxn(batch.producer_id, ended, batch.last_offset, stable))
+        return ended
+
+    def _note(self, batch: Batch) -> int | None:
+        """Update the producer; return the first offset of the transaction that this batch ends, if it does."""
+        if batch.producer_id < 0:
+            return None
+        before = self.producers.get(batch.producer_id, Producer())
+        if not batch.control:
+            begins = batch.transactional and before.open_from is None
+            self.producers[batch.producer_id] = Producer(
+                epoch=batch.producer_epoch,
+                last_sequence=batch.last_sequence,
+                last_offset=batch.last_offset,
+                offset_delta=batch.last_offset - batch.base_offset,
+                timestamp_ms=batch.max_timestamp_ms,
+                coordinator_epoch=before.coordinator_epoch,
+                open_from=batch.base_offset if begins else before.open_from,
+            )
+            return None
+        if batch.marker is None:
+            # The producer's entry is updated with itself; a missing entry is created.
+            self.producers[batch.producer_id] = before
+            return None
+        same_epoch = before.epoch == batch.producer_epoch
+        self.producers[batch.producer_id] = (before if same_epoch else Producer())._replace(
+            epoch=batch.producer_epoch,
+            timestamp_ms=batch.max_timestamp_ms,
+            coordinator_epoch=coordinator_epoch(batch.records[0]),
+            open_from=None,
+        )
+        return before.open_from
+
+    def _stable_after(self, marker: Batch) -> int:
+        return min((first for *_, first in self.open_transactions), default=marker.last_offset + 1)
+
+    def begin_epoch(self, epoch: int, offset: int) -> None:
+        """Record the start of a leader epoch; drop epochs without a batch (``LeaderEpochFileCache.assign``)."""
+        if epoch not in self.epochs:
+            self.epochs = {one: start for one, start in self.epochs.items() if start < offset}
+            self.epochs[epoch] = offset
+
+    def follow(self, leader: Replica) -> None:
+        """Drop a leader epoch that begins at the log end, if the leader has only an earlier epoch.
+
+        Such an epoch is of a leader that wrote no batch (``LeaderEpochFileCache.endOffsetFor`` and
+        ``truncateFromEnd``).
+        """
+        last = max(self.epochs, default=-1)
+        earlier = [epoch for epoch in leader.epochs if epoch <= last]
+        if earlier and max(earlier) < last:
+            self.epochs = {epoch: start for epoch, start in self.epochs.items() if start < self.log_end}
+
+    def accepts(self, producer_id: int, epoch: int, first_sequence: int) -> bool:
+        """Whether a leader accepts a client's batch as the producer's next one (``ProducerAppendInfo.checkSequence``).
+
+        A producer without an entry, or whose entry has no epoch, may continue with any sequence number.
+        """
+        entry = self.producers.get(producer_id, Producer())
+        if entry.epoch < 0:
+            return True
+        return first_sequence == (entry.last_sequence + 1 if entry.epoch == epoch else 0)
+
+    def advance_high_watermark(self, leaders: int) -> None:
+        """Take the leader's high watermark, at most up to this log's end."""
+        self.high_watermark = max(self.high_watermark, min(leaders, self.log_end))
+        self.unreplicated = [(first, last) for first, last in self.unreplicated if last >= self.high_watermark]
+
+    def expire(self, now_ms: int, expiration_ms: int) -> None:
+        """Expire idle producers; a producer with an open transaction never expires."""
+        self.producers = {
+            producer_id: producer
+            for producer_id, producer in self.producers.items()
+            if producer.open_from is not None or now_ms - producer.timestamp_ms < expiration_ms
+        }
+
+    def from_offset(self, offset: int) -> Iterator[Batch]:
+        """Iterate over the batches that end at or after ``offset``, as a fetch does."""
+        for segment in self.segments[max(0, bisect_right(self.segments, offset, key=_BASE) - 1) :]:
+            yield from segment.batches[bisect_left(segment.batches, offset, key=_LAST) :]
+
+    def truncate(self, offset: int) -> None:
+        """Drop all batches from ``offset`` on, the base offset of a batch, and derive the producers again."""
+        self.segments = [s for s in self.segments if s.base_offset < offset] or [Segment(offset)]
+        last = self.segments[-1]
+        last.batches = [batch for batch in last.batches if batch.base_offset < offset]
+        last.aborted = [entry for entry in last.aborted if entry.last_offset < offset]
+        self.log_end = min(self.log_end, offset)
+        self.high_watermark = min(self.high_watermark, self.log_end)
+        self.cleaned_to = None if self.cleaned_to is None else min(self.cleaned_to, self.log_end)
+        self.received = {received for received in self.received if received < offset}
+        self.unreplicated.clear()
+        self.epochs = {epoch: start for epoch, start in self.epochs.items() if start < offset}
+        self.diverged_from = None
+        self.snapshots = {at: producers for at, producers in self.snapshots.items() if at <= self.log_end}
+        newest = max(self.snapshots, default=self.log_start)
+        self.producers = dict(self.snapshots.get(newest, {}))
+        for batch in self.from_offset(newest):
+            self._note(batch)
+
+    def recover(self) -> None:
+        """Read the log again from its beginning, as a broker does that was killed (``LogLoader.recoverLog``).
+
+        Afterwards its state follows only from its log: the producers are those of the snapshot at its first segment and
+        of the batches, and ``.txnindex`` has the aborted transactions of which a batch is left. A snapshot is taken
+        before each further segment. This assumes that checkpoints, a minute old in practice, show no flushed batches.
+        """
+        first = self.segments[0].base_offset
+        self.producers = dict(self.snapshots.get(first, {}))
+        self.snapshots = {at: producers for at, producers in self.snapshots.items() if at == first}
+        self.unreplicated.clear()
+        self.epochs = {epoch: start for epoch, start in self.epochs.items() if start < self.log_end}
+        for segment in self.segments:
+            if segment.base_offset > first:
+                self.snapshots[segment.base_offset] = dict(self.producers)
+            segment.aborted = []
+            for batch in segment.batches:
+                self._note_aborted(segment, batch)
+
+    def reopen(self) -> None:
+        """Continue from the snapshot of an orderly shutdown; a snapshot at or before the log start does not count.
+
+        So a replica whose records are all deleted has no producers any more (``truncateAndReload``).
+        """
+        if self.log_end <= self.log_start:
+            self.producers = {}
+        self.unreplicated.clear()
+        self.epochs = {epoch: start for epoch, start in self.epochs.items() if start < self.log_end}
+
+    def restart_at(self, offset: int) -> None:
+        """Drop the whole log, as the leader's log starts beyond its end (``truncateFullyAndStartAt``)."""
+        self.segments = [Segment(offset)]
+        self.producers.clear()
+        self.snapshots.clear()
+        self.unreplicated.clear()
+        self.received.clear()
+        self.epochs.clear()
+        self.diverged_from = None
+        self.log_start = self.log_end = self.high_watermark = offset
+
+    def delete_before(self, offset: int) -> None:
+        """Raise the log start offset, and remove the segments that lie wholly before it.
+
+        The leader epoch of that offset begins there from now on (``LeaderEpochFileCache.truncateFromStart``).
+        """
+        if offset > self.log_start:
+            self.log_start = offset
+            began = [epoch for epoch, start in sorted(self.epochs.items()) if start <= offset]
+            self.epochs = {epoch: start for epoch, start in self.epochs.items() if epoch not in began[:-1]}
+            self.epochs.update(dict.fromkeys(began[-1:], offset))
+        while len(self.segments) > 1 and self.segments[1].base_offset <= self.log_start:
+            removed = self.segments.pop(0)
+            self.snapshots.pop(removed.base_offset, None)
+
+    @property
+    def open_transactions(self) -> list[tuple[int, int, int]]:
+        """Producer id, epoch and first offset of each open transaction."""
+        return [(id_, one.epoch, one.open_from) for id_, one in self.producers.items() if one.open_from is not None]
+
+    def producer_entries(self, at: int) -> list[ProducerEntry]:
+        """Return the entries of the producer snapshot that was taken at an offset."""
+        return [ProducerEntry(producer_id, *producer) for producer_id, producer in self.snapshots[at].items()]
+
+
+_BASE = attrgetter("base_offset")
+_LAST = attrgetter("last_offset")

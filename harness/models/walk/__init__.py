@@ -1,0 +1,1 @@
+"""Walks of every interleaving of a small cluster."""

@@ -1,0 +1,215 @@
+"""The cluster on which a schedule is played (`harness.models.world.steps`): its state, and the truth about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from harness.broker_files.segments.markers import ABORT, COMMIT
+from harness.models.log.cleaner import Cleaning
+from harness.models.log.invariants import Truth, Txn, Wrote, hidden_by_txnindex, violations, wrong_final_states
+from harness.models.log.version_rules import VersionRules
+from harness.models.walk.systems import KAFKA, own_offsets, redpanda_without
+from harness.models.world.coordination import Report
+from harness.models.world.groups import Offsets, consequences, entries_of, load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from harness.models.log.batch import Batch
+    from harness.models.log.replica import Replica
+    from harness.models.log.replication import Replication
+    from harness.models.world.coordination import Coordination, Message, Pair
+from harness.models.walk.systems import System
+
+DAY_MS: Final = 24 * 60 * 60 * 1000
+HOUR_MS: Final = 60 * 60 * 1000
+STEP_MS: Final = 1000
+"""How long a step takes, unless its words give a time."""
+BEGIN_MS: Final = 1_700_000_000_000
+CLEANING: Final = Cleaning(delete_retention_ms=DAY_MS, producer_expiration_ms=DAY_MS, active_too=True)
+"""``delete.retention.ms`` and ``producer.id.expiration.ms`` with their default values."""
+PRODUCERS: Final = {"t": 7, "u": 8}
+"""The transactional clients, and their producer ids."""
+IDEMPOTENT_ID: Final = 9
+PLAIN, IDEMPOTENT = "p", "i"
+"""The clients without transactions: one without a producer id, and one with an id."""
+BROKERS: Final = (1, 2, 3)
+ABSENT, ADDED = 2, 4
+"""The broker that may go away, and the one that may be added."""
+KILL, STOP, PAUSE = "is killed", "is stopped", "is paused"
+"""How ABSENT goes away: SIGKILL and a start, SIGTERM and a start, SIGSTOP and SIGCONT."""
+OUTCOMES: Final = {"commits": COMMIT, "aborts": ABORT}
+NOTHING_HERE: Final = ", having written nothing here"
+"""Follows an outcome: of a transaction that had registered the partition, and wrote nothing to it."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The rules of a schedule. ``epoch_bump``: transactions of version 2 (KIP-890).
+
+    ``without``: rules of `harness.models.world.coordination.RULES` that are left out, and of
+    `harness.models.log.redpanda.RULES` for brokers of ``redpanda``. ``version``: of Kafka. ``of_groups``: the log is a
+    partition of ``__consumer_offsets`` (`harness.models.world.groups`): a key is a group's partition, and a delete is
+    its coordinator's. ``gate``: no cleaner begins a pass while an assigned replica is out of the ISR. ``fresh_copies``:
+    a replica that is being added begins its copy with an empty log, and again after each change of its leader. The
+    agent of `harness gate` has both rules.
+    """
+
+    epoch_bump: bool = False
+    coordinated: bool = False
+    without: frozenset[str] = frozenset()
+    redpanda: bool = False
+    version: VersionRules = field(default_factory=VersionRules)
+    of_groups: bool = False
+    gate: bool = False
+    fresh_copies: bool = False
+
+    @property
+    def system(self) -> System:
+        """The compaction of its brokers."""
+        return redpanda_without(self.without) if self.redpanda else KAFKA
+
+
+class Open(NamedTuple):
+    """An open transaction: its number among all transactions, and among those of its client, from 1."""
+
+    number: int
+    nth: int
+
+
+@dataclass(slots=True)
+class Client:
+    """A producer's own state: its epoch, its next sequence number, its open transaction."""
+
+    name: str
+    producer_id: int
+    transactional: bool = True
+    epoch: int = 0
+    sequence: int = 0
+    begun: int = 0
+    open: Open | None = None
+
+    def raise_epoch(self) -> None:
+        """Raise the epoch, as the end of a transaction may; sequence numbers begin at 0 again."""
+        self.epoch += 1
+        self.sequence = 0
+
+
+def _clients() -> dict[str, Client]:
+    transactional = {name: Client(name, producer_id) for name, producer_id in PRODUCERS.items()}
+    return {**transactional, IDEMPOTENT: Client(IDEMPOTENT, IDEMPOTENT_ID, transactional=False)}
+
+
+class Done(NamedTuple):
+    """The result of a step: the batch that a client or its coordinator wrote, and its transaction."""
+
+    batch: Batch | None = None
+    txn: Open | None = None
+
+
+NOTHING_WRITTEN: Final = Done()
+
+
+@dataclass(slots=True)
+class World:
+    """The cluster, and the truth about it. ``down``: brokers that neither copy nor clean nor answer.
+
+    ``stray``: logs of replicas that were unassigned while their brokers were down. ``outage``: how a broker came to be
+    behind, once; empty before. ``coordinator``: what the leader keeps of groups (`Rules.of_groups`): what it has loaded
+    when it was elected, and all later entries. ``adding``: replicas that are being added. ``fed_by``: from which leader
+    the copy of a replica began (`Rules.fresh_copies`).
+    """
+
+    rules: Rules
+    replication: Replication
+    protocol: Coordination | None
+    cleaning: Cleaning = CLEANING
+    now_ms: int = BEGIN_MS
+    clients: dict[str, Client] = field(default_factory=_clients)
+    wrote: list[Wrote] = field(default_factory=list)
+    txns: list[Txn] = field(default_factory=list)
+    down: set[int] = field(default_factory=set)
+    stray: dict[int, Replica] = field(default_factory=dict)
+    outage: str = ""
+    coordinator: Offsets = field(default_factory=Offsets)
+    adding: set[int] = field(default_factory=set)
+    fed_by: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def replicas(self) -> dict[int, Replica]:
+        """The replicas, by broker."""
+        return self.replication.replicas
+
+    @property
+    def up(self) -> list[int]:
+        """The brokers that are not down."""
+        return [broker for broker in self.replicas if broker not in self.down]
+
+    @property
+    def truth(self) -> Truth:
+        """All written records, and how each transaction ended."""
+        return Truth(tuple(self.wrote), tuple(self.txns))
+
+    def violations(self) -> list[tuple[int, str]]:
+        """Return the violations of each replica in sync, from its state: broker and name, each once."""
+        truth, in_sync = self.truth, self.replication.in_sync
+        checks = (violations, wrong_final_states, hidden_by_txnindex)
+        return sorted(
+            {
+                (broker, str(name))
+                for broker in in_sync
+                for check in checks
+                for name in check(self.replicas[broker], truth)
+            }
+        )
+
+    def consequences(self) -> list[tuple[int, str]]:
+        """Return what goes wrong for groups where the broker of a replica in sync coordinates them: as `violations`."""
+        if not self.rules.of_groups:
+            return []
+        drops_pending = self.rules.version.tombstone_drops_pending
+        return sorted(
+            {
+                (broker, name)
+                for broker in self.replication.in_sync
+                for name in consequences(self.replicas[broker], self.truth, drops_pending=drops_pending)
+            }
+        )
+
+    def may_delete(self, who: str, key: str) -> bool:
+        """Whether a client may delete a key: a group's offset only its coordinator may, and only one that it has."""
+        if not self.rules.of_groups:
+            return True
+        drops_pending = self.rules.version.tombstone_drops_pending
+        return who == PLAIN and self.coordinator.may_delete(key, drops_pending=drops_pending)
+
+    def load_groups(self) -> None:
+        """Have the leader's broker load the groups of its log (``GroupCoordinator.onElection``)."""
+        drops_pending = self.rules.version.tombstone_drops_pending
+        self.coordinator = load(self.replication.leader, drops_pending=drops_pending)
+
+    def own(self, broker: int) -> Pair:
+        """Return a replica's MCCO and MXFO."""
+        return own_offsets(self.rules.system, self.replicas[broker], self.rules.without)
+
+    def coordinate(self, change: Callable[..., Coordination], *arguments: object) -> None:
+        """Apply a change to the protocol state, if replicas are coordinated."""
+        if self.protocol is not None:
+            self.protocol = change(self.protocol, *arguments)
+
+    def append(self, batch: Batch) -> None:
+        """Append a batch, which all replicas in sync copy at once."""
+        self.replication.append(batch)
+        self.replication.fetch_all()
+        for entry in entries_of(batch) if self.rules.of_groups else ():
+            self.coordinator.apply(entry, drops_pending=True)
+
+    def under_way(self) -> list[Message]:
+        """Return the messages in flight in a deterministic order, which is not the order of sending."""
+        sent = self.protocol.sent if self.protocol else ()
+        return sorted(sent, key=lambda one: (isinstance(one, Report), one.broker, one.term, one.pair))
+
+    def can_arrive(self, message: Message) -> bool:
+        """Whether a message can arrive now."""
+        return (self.replication.leader_id if isinstance(message, Report) else message.broker) not in self.down

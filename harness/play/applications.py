@@ -1,0 +1,177 @@
+"""After the verdict's evidence is complete: what a real application on top of the diverged topics shows.
+
+The application is started anew for each step, first while replicas that stayed lead its topics, then while a replica
+that was away leads them, and then as at first, with the local state of the step before. What it shows is compared
+in `harness.judge.consequences`.
+
+Schema (``applications.jsonl``), one line an application, topic and view of it, and step:
+
+    time_ms, application, version
+    step       staying-leads | absent-leads | staying-leads-again
+    leader     int   the broker that leads the topic
+    absent     int   the broker that was away and leads, or led in the step before; null in the first step
+    topic, view      what reads the topic, as the application names it
+    state            the application's own word for its state
+    running_s  float seconds from its start until it was ready; null where it was not within watched_s
+    watched_s  float
+    entries    dict  what its user can query; null where that is refused
+    error            the application's words for that; null
+
+``application-history.jsonl`` has what a plain read_committed consumer was given from the same leaders, in the schema of
+``history.jsonl``.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import IO, TYPE_CHECKING, Final
+
+from harness.clients.reader import read_committed
+from harness.errors import HarnessError, UsageError
+from harness.judge.consequences import ABSENT, AGAIN, STAYING
+from harness.run_folder.history import History
+from harness.run_folder.store import APPLICATION_HISTORY, APPLICATIONS
+from harness.schedules.scenario import Phase
+from harness.targets.applications import RELEASES
+from workloads.applications import Step
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from harness.clients import ClientSpec
+    from harness.cluster.cluster import Cluster
+    from harness.play.test import Test
+    from harness.run_folder.store import RunFolder
+    from harness.targets import Target
+    from harness.targets.jars import JarSet
+    from workloads.applications import Application, Observe
+
+PARTITION: Final = 0
+
+
+@dataclass(frozen=True)
+class Installed:
+    """An application of a release, with its jars."""
+
+    application: Application
+    version: str
+    jars: JarSet
+
+    @property
+    def log_name(self) -> str:
+        """Where in the run folder it logs."""
+        return f"{self.application.name}.log"
+
+
+@dataclass
+class Trial:
+    """Takes an application through its steps on a cluster whose outage is over."""
+
+    test: Test
+    cluster: Cluster
+    installed: Installed
+    observe: Observe
+    history: History
+    file: IO[str]
+    progress: Callable[[str], None]
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics that the application reads."""
+        exposed = {topic for topic, _ in self.cluster.exposed}
+        of_test = [one for one in self.test.scenarios if one.name in exposed]
+        return self.installed.application.topics(of_test)
+
+    def run(self) -> None:
+        """Go through the steps. Raises `HarnessError` where one cannot be completed."""
+        self.cluster.lead({tp: self.cluster.replicas[tp] for tp in self.cluster.exposed})
+        self._step(STAYING, None, "as-it-should-be")
+        for absent in self.test.placement.absent:
+            state = f"broker-{absent}"
+            self._step(ABSENT, absent, state)
+            self._step(AGAIN, absent, state)
+
+    def _step(self, name: str, absent: int | None, state: str) -> None:
+        title = self.installed.application.name
+        who = f"broker {absent} leads" if name == ABSENT else "brokers lead that stayed"
+        self.progress(f"{title}: {who}")
+        partitions = [(topic, PARTITION) for topic in self.topics]
+        orders = {tp: _first(absent if name == ABSENT else None, self.cluster.replicas[tp]) for tp in partitions}
+        self.cluster.lead(orders)
+        leader = orders[partitions[0]][0]
+        reading = read_committed(
+            partial(self.test.system.consumer, self.cluster.runtime, leader),
+            partitions,
+            broker=leader,
+            phase=Phase.APPLICATION,
+            history=self.history,
+            clock=self.cluster.clock,
+            timeout_s=self.test.timers.settle_s,
+        )
+        consumed = {topic: last_values(reading.delivered[topic, PARTITION]) for topic in self.topics}
+        observations = self.observe(Step(name, self.topics, state, consumed))
+        now = self.cluster.control.states(self.topics)
+        if any(tp not in now or now[tp].leader != leader for tp in partitions):
+            raise HarnessError(f"broker {leader} did not lead {', '.join(self.topics)} to the end of the step {name}")
+        for shown in observations:
+            line = {
+                "time_ms": self.cluster.clock.time_ms(),
+                "application": title,
+                "version": self.installed.version,
+                "step": name,
+                "leader": leader,
+                "absent": absent,
+                **shown,
+            }
+            self.file.write(json.dumps(line) + "\n")
+
+
+def last_values(records: Sequence[dict[str, str | None]]) -> dict[str, str]:
+    """Return the last value of each key that was not deleted, of records as a consumer was given them."""
+    values = {str(record["key"]): record["value"] for record in records}
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _first(broker: int | None, replicas: Sequence[int]) -> tuple[int, ...]:
+    return tuple(replicas) if broker is None else (broker, *(other for other in replicas if other != broker))
+
+
+def raise_if_unfit(test: Test, target: Target, application: Application, *, has_login: bool) -> None:
+    """Raise `UsageError` where the application cannot show anything, or was not tried."""
+    flag = f"--application {application.name}"
+    try:
+        RELEASES[application.name].version_for(target)
+    except UsageError as error:
+        raise UsageError(f"{flag}: {error}") from error
+    if has_login:
+        raise UsageError(f"{flag} was not tried with a login: leave out --command-config")
+    if test.placement.partitions != 1:
+        raise UsageError(
+            f"{flag}: the harness writes the same keys to every partition, and an application reads each as one key:"
+            " leave out --partitions"
+        )
+
+
+def follow(
+    test: Test,
+    cluster: Cluster,
+    folder: RunFolder,
+    progress: Callable[[str], None],
+    *,
+    installed: Installed,
+    client: ClientSpec,
+) -> None:
+    """Go through the steps and write ``applications.jsonl`` and ``application-history.jsonl``.
+
+    ``client``: how the run's own clients reach the brokers. Raises `HarnessError` or OSError where a step cannot be
+    completed; what was seen until then is kept.
+    """
+    spec = replace(client, classpath=installed.jars.classpath, log_path=folder.path / installed.log_name)
+    with ExitStack() as owned:
+        file = owned.enter_context((folder.path / APPLICATIONS).open("x", buffering=1))
+        history = owned.enter_context(closing(History(folder.path / APPLICATION_HISTORY, cluster.clock)))
+        observe = owned.enter_context(installed.application.opened(spec, cluster.clock))
+        Trial(test, cluster, installed, observe, history, file, progress).run()

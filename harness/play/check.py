@@ -1,0 +1,58 @@
+"""``harness check``: judge a stored run again."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from harness.host.java import find_java
+from harness.host.workspace import Workspace
+from harness.judge.outcome import RunResult
+from harness.judge.session import session_of
+from harness.report.pictures.ahead import drawing_ahead, write_if_possible
+from harness.run_folder import inventory
+from harness.run_folder.manifest import open_run_folder
+from harness.run_folder.store import COMPLETE, new_run_id
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.judge.outcome import Progress
+    from harness.spark.options import SparkOptions
+
+log = logging.getLogger("harness")
+
+
+def check_folder(path: Path, progress: Progress, spark: SparkOptions, *, partial: bool = False) -> RunResult:
+    """Judge a stored run again; ``verdict.json`` there is replaced.
+
+    ``partial``: also where evidence is not as the run left it; the verdict says so.
+
+    Raises `UsageError` for a damaged folder, and as `session_of` does.
+    """
+    folder, content = open_run_folder(path)
+    run_id = f"check-{new_run_id()}"
+    with ExitStack() as owned:
+        differences = owned.enter_context(inventory.comparing(folder, content, partial=partial))
+        drawn = owned.enter_context(drawing_ahead(folder))
+        session, results = None, None
+        if content["status"] == COMPLETE:
+            progress.stage("start Spark")
+            workspace = owned.enter_context(Workspace(run_id, folder.path))
+            session = owned.enter_context(session_of(workspace, find_java(), spark, [folder.path]))
+        from harness.judge import check  # noqa: PLC0415  (imported with the session)
+
+        if session is not None:
+            sound = inventory.without(folder, differences())
+            progress.stage("check")
+            results = check.check_folders(session, [sound])
+        judgement = check.judge_run(results, folder, content, differences())
+    try:
+        check.store(folder, judgement)
+    except OSError as error:
+        # The folder may be someone else's, or an archive: the verdict is returned all the same.
+        log.warning("the verdict is not stored: %s", error)
+    else:
+        write_if_possible(folder, judgement.verdict, drawn())
+    return RunResult(folder, judgement.verdict, {})

@@ -1,0 +1,172 @@
+"""What keeps cleaners waiting for replicas that are away, as a run sees it: gates in brokers, or a guard beside them.
+
+Both say when they hold a partition and let go of it; the verdict goes by that (`harness.judge.protected`).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from harness.errors import HarnessError
+from harness.escape import to_json
+from harness.host.leftovers import process_marker
+from harness.protect.gate.events import is_held
+from harness.run_folder.guard_events import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from contextlib import ExitStack
+    from pathlib import Path
+
+    from harness.broker_files.side_files.server_logs import ServerLogs
+    from harness.host.clock import Clock
+    from harness.kafka_api.replica import TopicPartition
+
+log = logging.getLogger("harness")
+
+GUARD_INTERVAL_S: Final = 0.5
+"""How often the guard beside a run looks."""
+GUARDED_RETENTION_MS: Final = 6_000
+"""The least that it needs is in `harness.protect.guard.coverage`, above this room."""
+READY_S: Final = 60.0
+END_S: Final = 30.0
+LINES_SHOWN: Final = 10
+
+
+class Protection(Protocol):
+    """What a run asks of it."""
+
+    def begin(self, owned: ExitStack) -> None:
+        """Have it work until ``owned`` closes; brokers are up. Raises `HarnessError` where it does not."""
+        ...
+
+    def raise_if_failed(self) -> None:
+        """Raise `HarnessError` where it works no more."""
+        ...
+
+    def holds(self, broker: int, partition: TopicPartition) -> bool:
+        """Whether the broker's cleaner is kept from the partition, by the last event."""
+        ...
+
+    def stop(self) -> None:
+        """Have what is held stay held from now on, whoever comes back."""
+        ...
+
+    def write(self) -> None:
+        """Have all its events in the run folder."""
+        ...
+
+
+@dataclass(frozen=True)
+class Gates:
+    """The gates in brokers, which begin and end with them, or what an own build has of their rules, if anything.
+
+    ``logs``: of brokers, parsed by `harness.protect.gate.events`. ``path``: where their events are written; nothing is
+    for a build that has none.
+    """
+
+    logs: ServerLogs
+    path: Path
+    is_build: bool = False
+
+    def begin(self, owned: ExitStack) -> None:
+        """Do nothing: every broker has begun with its gate."""
+
+    def raise_if_failed(self) -> None:
+        """Do nothing: a broker whose gate fails does not start."""
+
+    def holds(self, broker: int, partition: TopicPartition) -> bool:
+        """Look into the broker's log."""
+        return is_held(self.logs.events(), broker, partition)
+
+    def stop(self) -> None:
+        """Do nothing: a gate that lets go changes no settings, and topics are frozen by those."""
+
+    def write(self) -> None:
+        """Write ``gate.jsonl``."""
+        events = self.logs.events()
+        if events or not self.is_build:
+            self.path.write_text("".join(to_json(event) + "\n" for event in events))
+
+
+@dataclass
+class GuardBeside:
+    """``harness guard`` in a process of its own, which outlives no run.
+
+    ``path``: the file to which it adds its events; ``log_path``: what it prints. ``command_config``: its login.
+    """
+
+    run_id: str
+    bootstrap: str
+    path: Path
+    log_path: Path
+    clock: Clock
+    command_config: Path | None = None
+    _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
+
+    def begin(self, owned: ExitStack) -> None:
+        """Start it, and wait until it watches."""
+        self._start()
+        owned.callback(self.stop)
+
+        def is_watching() -> bool:
+            self.raise_if_failed()
+            return any(one["event"] == Kind.READY for one in self._events())
+
+        self.clock.wait_until(is_watching, READY_S, "the guard to watch the cluster")
+
+    def raise_if_failed(self) -> None:
+        """Start a guard anew that was killed, as a service manager does.
+
+        Raises `HarnessError` where it has ended otherwise, with the last lines that it printed.
+        """
+        code = None if self._process is None else self._process.poll()
+        if code == -signal.SIGKILL:
+            log.warning("the guard was killed, and is started again")
+            self._start()
+        elif code is not None:
+            lines = self.log_path.read_text(errors="replace").splitlines()[-LINES_SHOWN:]
+            raise HarnessError(f"the guard ended with {code}: {' | '.join(lines)}")
+
+    def holds(self, broker: int, partition: TopicPartition) -> bool:  # noqa: ARG002  (a topic is held on all brokers)
+        """Look at the last event of the topic."""
+        events = [one["event"] for one in self._events() if one["topic"] == partition[0]]
+        return [event for event in events if event in {Kind.PAUSED, Kind.RELEASED}][-1:] == [Kind.PAUSED]
+
+    def stop(self) -> None:
+        """End it; it leaves topics paused whose replicas are away."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(END_S)
+            except subprocess.TimeoutExpired:
+                # What it would put back later is put back never.
+                self._process.kill()
+                self._process.wait(END_S)
+        self._process = None
+
+    def write(self) -> None:
+        """Do nothing: the guard writes its events itself."""
+
+    def _start(self) -> None:
+        arguments = [
+            "guard", "--bootstrap-server", self.bootstrap, "--interval", str(GUARD_INTERVAL_S),
+            "--events", str(self.path), "--port", "0",
+            *(("--command-config", str(self.command_config)) if self.command_config else ()),
+        ]  # fmt: skip
+        # The option that no Python knows is for `harness.host.leftovers`, which finds processes by it.
+        python = [sys.executable, "-P", "-X", process_marker(self.run_id), "-m", "harness.cli.main"]
+        with self.log_path.open("ab") as output:
+            self._process = subprocess.Popen(
+                [*python, *arguments], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+            )
+
+    def _events(self) -> Sequence[dict[str, Any]]:
+        text = self.path.read_text() if self.path.exists() else ""
+        return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]

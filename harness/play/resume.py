@@ -1,0 +1,111 @@
+"""``harness run --resume``: goes on with a run that was cut off while its window was open.
+
+The window is where a run with long timers spends its days: nothing is left to be done but to wait until the
+brokers that stayed have removed what is critical. What goes on is the run folder (history, observations,
+manifest) and the brokers' data, which are kept for that; every process starts anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from harness.errors import UsageError
+from harness.host import leftovers
+from harness.host.clock import RealClock
+from harness.play.lifecycle import conduct
+from harness.play.options import RunOptions
+from harness.play.start import assemble
+from harness.run_folder import inventory
+from harness.run_folder.manifest import HIDDEN, Manifest, open_run
+from harness.run_folder.store import COMPLETE
+from harness.schedules.schedule import schedule_of
+from harness.targets import at_version
+from nemesis import find_nemesis
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from harness.judge.outcome import Progress, RunResult
+    from harness.run_folder.store import RunFolder
+
+AS_IT_BEGAN = (
+    "anomaly", "nemesis", "timers", "topic_settings", "broker_settings", "replication_factor", "partitions", "seed",
+    "client",
+)  # fmt: skip
+"""Options that a manifest has under their names."""
+NEEDED = (*AS_IT_BEGAN, "target", "brokers", "absent_brokers", "runtime")
+"""What has to be in a manifest for its run to go on."""
+GIVEN_ANEW = frozenset({"time_limit_s", "keep", "aftermath", "port_base", "command_config", "spark"})
+"""Options that are not taken from the run folder."""
+
+
+def resume(run_dir: Path, progress: Progress, **given_anew: Any) -> RunResult:
+    """Go on with a run and judge what was collected; ``given_anew``: all options of that name.
+
+    Raises `UsageError` where there is nothing to go on with.
+    """
+    clock = RealClock(time_limit_s=given_anew["time_limit_s"])
+    folder, content = _open_cut_off(run_dir)
+    options = replace(options_of(content), **given_anew)
+    nemesis = find_nemesis(options.nemesis)
+    if nemesis.reinject is None:
+        raise UsageError(
+            f"{folder.path} cannot go on: what the nemesis {nemesis.name} did ended with the harness; run it anew"
+        )
+    if HIDDEN in options.broker_settings.values():
+        raise UsageError(
+            f"{folder.path} cannot go on: secrets among its brokers' settings were not stored; run it anew"
+        )
+    if content.get("security") and options.command_config is None:
+        raise UsageError(f"{folder.path} needs the login that it began with: give --command-config")
+    job = assemble(options, progress)
+
+    def begun() -> Manifest:
+        manifest = Manifest(folder, content)
+        manifest.go_on()
+        return manifest
+
+    return conduct(job, folder, begun, clock, progress, is_resumed=True)
+
+
+def options_of(content: Mapping[str, Any]) -> RunOptions:
+    """Return the options of the run that a manifest describes.
+
+    Settings are all of them, the timers' too: what was in effect stays so, whatever timers this release has.
+    """
+    schedule, image = content.get("schedule"), content["runtime"].get("image")
+    application, gate = content.get("application"), content.get("gate")
+    return RunOptions(
+        **{name: content[name] for name in AS_IT_BEGAN},
+        target=at_version(content["target"]["name"], content["target"]["version"]).name,
+        schedule=schedule_of(schedule, "the manifest") if schedule else None,
+        brokers=len(content["brokers"]),
+        absent=len(content["absent_brokers"]),
+        runtime=content["runtime"]["name"],
+        image=image["reference"] if image else None,
+        application=application["name"] if application else None,
+        gate=gate is not None,
+        gate_options=(gate["options"] or None) if gate else None,
+        guard=content.get("guard") is not None,
+    )
+
+
+def _open_cut_off(run_dir: Path) -> tuple[RunFolder, dict[str, Any]]:
+    """Return a run's folder and manifest where it can go on. Raises `UsageError` with the reason where not."""
+    folder, content, recorded = open_run(run_dir, NEEDED)
+    if content["status"] == COMPLETE:
+        raise UsageError(f"{run_dir} went to its end; `harness check` judges it again")
+    owner = leftovers.read_owner(leftovers.work_root() / folder.run_id)
+    if (owner or recorded).lives():
+        raise UsageError(f"{run_dir} is still going on (process {(owner or recorded).pid})")
+    if owner is None:
+        raise UsageError(f"{run_dir} cannot go on: its brokers' data are gone; run it anew")
+    if owner.kept:
+        raise UsageError(f"{run_dir} cannot go on: its cluster was kept; `harness clean {folder.run_id}` removes it")
+    if not owner.resumable:
+        raise UsageError(f"{run_dir} cannot go on: it was cut off before its window opened; run it anew")
+    with inventory.comparing(folder, content) as differences:
+        differences()
+    return folder, content

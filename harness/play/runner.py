@@ -1,0 +1,366 @@
+"""The one way through a run: write, take brokers away, clean, bring them back, read every broker's history.
+
+Every step ends on a condition that was seen to hold. The runner writes only to the run folder and decides
+nothing about anomalies; that is the checkers' part.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, closing, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from harness.clients.reader import read_committed
+from harness.cluster import snapshot
+from harness.cluster.cluster import Cluster
+from harness.cluster.observe import Observer
+from harness.errors import HarnessError, WaitTimeoutError
+from harness.play import window
+from harness.play.group_workload import GroupWorkload
+from harness.run_folder.history import History
+from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
+from harness.schedules.scenario import CONSUMER_OFFSETS, Phase
+from nemesis.fault import NemesisContext
+from workloads.ballast import write_ballast
+from workloads.filler import Filler
+from workloads.payload import Payload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from harness.clients import Library
+    from harness.host.clock import Clock
+    from harness.kafka_api.replica import TopicPartition
+    from harness.play.protection import Protection
+    from harness.play.test import Test
+    from harness.run_folder.store import RunFolder
+    from harness.runtimes.base import Runtime
+    from harness.schedules.scenario import Scenario
+    from workloads.offsets_filler import OffsetsFiller
+
+FILLER_RECORDS = 4
+"""So many filler records reach every replica after the rejoin."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a run consists of while it goes on."""
+
+    cluster: Cluster
+    history: History
+    fillers: Sequence[Filler | OffsetsFiller]
+    payloads: Sequence[Payload]
+    context: NemesisContext
+    groups: GroupWorkload | None
+
+    @contextmanager
+    def filling(self, phase: Phase) -> Iterator[None]:
+        """Have fillers write throughout the block."""
+        with ExitStack() as running:
+            for filler in self.fillers:
+                running.enter_context(filler.running(phase))
+            yield
+
+
+@dataclass
+class Run:
+    """One run on one cluster: all scenarios, a topic each, in one outage.
+
+    ``on_window`` is called when nothing is left but to wait. ``is_observing``: whether there is anything to judge yet.
+    ``protection``: what keeps cleaners waiting, if anything does. ``cluster``: once there is one.
+    """
+
+    test: Test
+    runtime: Runtime
+    library: Library
+    folder: RunFolder
+    clock: Clock
+    progress: Callable[[str], None]
+    on_window: Callable[[], None] = lambda: None
+    is_observing: bool = False
+    protection: Protection | None = None
+    cluster: Cluster | None = None
+    _is_guarded: bool = False
+
+    def run(self) -> None:
+        """Go through all phases. Raises `HarnessError` where one cannot be completed."""
+        with ExitStack() as owned:
+            parts = self._assemble(owned, resumed=False)
+            self._boot(parts.cluster)
+            self._create_topics(parts)
+            self._start_observing(parts, owned)
+            self._write(parts)
+            self._leave(parts)
+            self.progress("end transactions")
+            with parts.filling(Phase.OUTAGE):
+                for payload in parts.payloads:
+                    payload.run(Phase.OUTAGE)
+                self._clean(parts)
+            self._end(parts)
+
+    def resume(self) -> None:
+        """Go on with a run that was cut off while its window was open. Raises as `run` does."""
+        with ExitStack() as owned:
+            parts = self._assemble(owned, resumed=True)
+            self._boot_again(parts)
+            self._init_producers(parts)
+            self._start_observing(parts, owned)
+            with parts.filling(Phase.OUTAGE):
+                self._clean(parts)
+            self._end(parts)
+
+    def _assemble(self, owned: ExitStack, *, resumed: bool) -> Parts:
+        test, timers = self.test, self.test.timers
+        admin = test.system.admin(self.runtime)
+        control = test.system.control(self.runtime, admin)
+        history = owned.enter_context(closing(History(self.folder.history_path, self.clock, resumed=resumed)))
+        observer = owned.enter_context(
+            closing(
+                Observer(
+                    self.runtime,
+                    test.replicas,
+                    self.folder.observations_path,
+                    self.clock,
+                    period_s=timers.observe_period_s,
+                    reader=control.reader,
+                    resumed=resumed,
+                )
+            )
+        )
+        cluster = self.cluster = Cluster(
+            runtime=self.runtime,
+            admin=admin,
+            control=control,
+            observer=observer,
+            placement=test.placement,
+            replicas=test.replicas,
+            clock=self.clock,
+            settle_s=timers.settle_s,
+            away=frozenset(test.placement.absent if test.nemesis.joins else ()),
+            checks=[self.runtime.raise_if_died],
+        )
+        make, groups = self.library.producer, None
+        of_records = [tp for s in test.scenarios if not s.kind.is_of_groups for tp in test.partitions[s.name]]
+        fillers: list[Filler | OffsetsFiller] = [
+            Filler(of_records, test.seed, timers.filler_period_s, make, history, self.clock)
+        ]
+        if test.has_groups:
+            groups = GroupWorkload(test, cluster, self.library, history)
+            fillers.append(groups.filler())
+
+        def payload(scenario: Scenario) -> Payload:
+            if groups is not None and scenario.kind.is_of_groups:
+                return groups.payload(scenario)
+            return Payload(scenario, test.partitions[scenario.name], make, history)
+
+        def ballast() -> None:
+            exposed = cluster.exposed
+            write_ballast([tp for tp in exposed if tp in of_records], timers, test.seed, make, history)
+            if groups is not None:
+                groups.write_ballast(exposed)
+
+        def note(f: str, **what: Any) -> None:
+            fields = {"process": "nemesis", "part": "nemesis", "phase": Phase.OUTAGE}
+            history.complete("ok", history.invoke(f=f, **fields), **what)
+
+        payloads = [payload(scenario) for scenario in test.scenarios]
+        return Parts(
+            cluster=cluster,
+            history=history,
+            fillers=fillers,
+            payloads=payloads,
+            context=NemesisContext(
+                cluster,
+                timers.copy_bytes_per_s,
+                ballast,
+                payload_ends=lambda: {tp: one.end(tp) for one in payloads for tp in one.partitions},
+                window_s=timers.window_s,
+                note=note,
+            ),
+            groups=groups,
+        )
+
+    def _end(self, parts: Parts) -> None:
+        parts.cluster.wait_replicated("the late transactions to be on every replica that is there")
+        self._expose(parts)
+        self._come_back(parts)
+        self._remove_together(parts)
+        self._observe(parts)
+
+    def _boot(self, cluster: Cluster) -> None:
+        self.progress("boot")
+        self.runtime.start_cluster()
+        cluster.wait_registered()
+
+    def _boot_again(self, parts: Parts) -> None:
+        """Start the brokers on the data that they left; the absent ones as they were."""
+        nemesis, cluster = self.test.nemesis, parts.cluster
+        if nemesis.reinject is None:
+            raise HarnessError(f"a run with the nemesis {nemesis.name} cannot go on: the fault ended with the harness")
+        self.progress("boot again")
+        self.runtime.start_again(cluster.placement.staying)
+        cluster.wait_registered(cluster.placement.staying)
+        nemesis.reinject(parts.context)
+        if nemesis.takes_away:
+            cluster.away = frozenset(cluster.placement.absent)
+
+    def _create_topics(self, parts: Parts) -> None:
+        self.progress("create topics")
+        cluster = parts.cluster
+        cluster.admin.create_topics({tp: cluster.present(tp) for tp in cluster.replicas}, self.test.topic_settings)
+        cluster.wait(lambda: bool(cluster.states()), "the topics to exist")
+        cluster.lead_as_placed()
+        cluster.coordinate_on_staying()
+        self._init_producers(parts)
+        if parts.groups is not None:
+            parts.groups.create_inputs()
+
+    def _init_producers(self, parts: Parts) -> None:
+        for filler in parts.fillers:
+            filler.init()
+        for payload in parts.payloads:
+            payload.init()
+
+    def _start_observing(self, parts: Parts, owned: ExitStack) -> None:
+        parts.cluster.observer.start()
+        self.is_observing = True
+        parts.cluster.checks += [
+            parts.cluster.observer.raise_if_failed,
+            *(filler.raise_if_failed for filler in parts.fillers),
+        ]
+        if self.protection is not None:
+            self.protection.begin(owned)
+            parts.cluster.checks += [self.protection.raise_if_failed]
+
+    def _write(self, parts: Parts) -> None:
+        self.progress("write")
+        # What a joining replica has yet to copy must not be cleaned under it, but for the payload.
+        with nullcontext() if self.test.nemesis.joins else parts.filling(Phase.BEFORE):
+            for payload in parts.payloads:
+                payload.run(Phase.BEFORE)
+        parts.cluster.wait_replicated("everything written to be on every replica")
+
+    def _leave(self, parts: Parts) -> None:
+        nemesis, cluster = self.test.nemesis, parts.cluster
+        self.progress(nemesis.leaving.format(broker=_listed(self.test.placement.absent)))
+        if nemesis.lives_on:
+            cluster.rest_cleaners_of_absent()
+        with self._noted(parts.history, "leave", Phase.OUTAGE):
+            nemesis.inject(parts.context)
+            if nemesis.takes_away:
+                cluster.wait_absent_left()
+                cluster.away = frozenset(self.test.placement.absent)
+
+    @contextmanager
+    def _noted(self, history: History, what: str, phase: Phase) -> Iterator[None]:
+        """Have what the nemesis does in the history, too; where it does not end, whether it did is not known."""
+        brokers = list(self.test.placement.absent)
+        event = history.invoke(f=what, process="nemesis", part="nemesis", phase=phase, brokers=brokers)
+        try:
+            yield
+        except BaseException:
+            history.complete("info", event)
+            raise
+        history.complete("ok", event)
+
+    def _clean(self, parts: Parts) -> None:
+        cluster = parts.cluster
+        self.on_window()
+        self.progress("clean")
+        protection = self.protection
+        is_open = self._wait_removed(parts, is_held=protection.holds if protection else None)
+        cluster.freeze()
+        # A gate or guard that holds partitions ends the wait, too.
+        self._is_guarded = (protection is not None or not is_open) and window.is_kept(cluster, parts.payloads)
+        if protection is not None and not self._is_guarded:
+            # What it holds stays held: evidence must not change at the return.
+            protection.stop()
+        self.progress("late transactions")
+        for payload in parts.payloads:
+            payload.run(Phase.LATE)
+
+    def _expose(self, parts: Parts) -> None:
+        """Let the nemesis act once more where it has yet to expose the replicas to what was removed."""
+        nemesis = self.test.nemesis
+        if nemesis.expose is None:
+            return
+        self.progress(nemesis.exposing.format(broker=_listed(self.test.placement.absent)))
+        with self._noted(parts.history, "expose", Phase.LATE):
+            nemesis.expose(parts.context)
+
+    def _come_back(self, parts: Parts) -> None:
+        nemesis, cluster = self.test.nemesis, parts.cluster
+        snapshot.take(cluster, self.folder, BEFORE_RETURN)
+        self.progress(nemesis.returning.format(broker=_listed(self.test.placement.absent)))
+        with self._noted(parts.history, "come back", Phase.AFTER):
+            nemesis.heal(parts.context)
+            cluster.wait_absent_back()
+            cluster.away = frozenset()
+        if nemesis.lives_on:
+            # Where everything was kept, the guard may have put the settings back by now, and need not have.
+            cluster.wake_cleaners_of_absent(is_frozen=self.protection is None or not self._is_guarded)
+        with parts.filling(Phase.AFTER):
+            cluster.wait_grown(FILLER_RECORDS)
+        cluster.wait_replicated("every replica to have everything")
+
+    def _remove_together(self, parts: Parts) -> None:
+        """Where everything was kept for the replica that was away, see whether it goes now that it is back.
+
+        Nothing was missed then, and so there is nothing that compaction could hide. Where some of it was removed,
+        evidence holds still.
+        """
+        if not self._is_guarded:
+            return
+        self.progress("clean again")
+        if self.protection is not None:
+            holds, exposed = self.protection.holds, parts.cluster.exposed
+            parts.cluster.wait(
+                lambda: not any(holds(broker, tp) for tp in exposed for broker in parts.cluster.present(tp)),
+                "what holds the partitions to let go of them",
+            )
+        parts.cluster.thaw(self.test.topic_settings)
+        with parts.filling(Phase.AFTER):
+            self._wait_removed(parts)
+        parts.cluster.freeze()
+        parts.cluster.wait_replicated("every replica to have everything")
+
+    def _observe(self, parts: Parts) -> None:
+        self.progress("observe")
+        cluster, test = parts.cluster, self.test
+        snapshot.take(cluster, self.folder, AFTER_REJOIN)
+        for absent in test.placement.absent:
+            orders = {
+                tp: (absent, *(other for other in cluster.replicas[tp] if other != absent)) for tp in cluster.exposed
+            }
+            cluster.lead(orders)
+            read_committed(
+                partial(test.system.consumer, self.runtime, absent),
+                [tp for tp in cluster.exposed if tp[0] != CONSUMER_OFFSETS],
+                broker=absent,
+                phase=Phase.AFTER,
+                history=parts.history,
+                clock=self.clock,
+                timeout_s=test.timers.settle_s,
+            )
+        cluster.wait_replicated("the last look at every replica")
+        if parts.groups is not None:
+            # Members that join have the coordinator write, so what was seen last would not be what was stored.
+            cluster.observer.stop()
+            parts.groups.observe()
+        if self.protection is not None:
+            self.protection.write()
+
+    def _wait_removed(self, parts: Parts, is_held: Callable[[int, TopicPartition], bool] | None = None) -> bool:
+        """Wait for the window to open; one that does not ends the wait and not the run: what was seen is judged."""
+        window_s = max(self.test.timers.window_s, self.test.system.least_window_s)
+        try:
+            window.wait_removed(parts.cluster, parts.payloads, window_s, **({"is_held": is_held} if is_held else {}))
+        except WaitTimeoutError as error:
+            self.progress(f"the window does not open: {error}")
+            return False
+        return True
+
+
+def _listed(brokers: Sequence[int]) -> str:
+    return ", ".join(map(str, brokers))

@@ -1,0 +1,1 @@
+"""Protection against divergence, and the cure: the gate, the guard and repair."""

@@ -1,0 +1,197 @@
+"""An agent's jar: compiled here by a compiler that needs no JDK, from parts that are pinned by version and SHA-256.
+
+The compiler (ECJ), the library that changes classes (ASM, in a package of its own, see `harness.protect.gate.shade`)
+and the libraries of Kafka that the gate is compiled against come from Maven Central, as ``locks/gate.lock`` names them.
+The same sources and parts give the same bytes. `GATE` is the gate; `harness.runtimes.power` has an agent of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import importlib.resources
+import io
+import shutil
+import tempfile
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from harness import DISTRIBUTION
+from harness.errors import HarnessError, UsageError
+from harness.host.cache import cache_root
+from harness.protect.gate.jvm import agent_flag, run_java
+from harness.protect.gate.shade import relocated
+from harness.targets.jars import fetch_locked, materialise
+from harness.targets.lock import file_sha256, lock_of_package, read_digests
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from harness.host.java import Java
+    from harness.targets.jars import JarSet, OnProgress
+
+LOCK: Final = "gate.lock"
+PACKAGE: Final = "compaction/gate"
+JAVA_LEVEL: Final = "11"
+"""Kafka 3.9 runs on Java 11, too."""
+_ASM: Final = "org/objectweb/asm/"
+_SAME_TIME: Final = (1980, 1, 1, 0, 0, 0)
+_NOTICE: Final = """{title}.
+Contains ASM (https://asm.ow2.io), BSD 3-Clause Licence, Copyright (c) 2000-2011 INRIA, France Telecom.
+"""
+
+
+@dataclass(frozen=True)
+class AgentSource:
+    """What an agent is made of: the folder ``java/<package>`` of the Python package ``home``.
+
+    Its class ``Agent`` has ``premain``. ``attributes``: others of the manifest.
+    """
+
+    title: str
+    home: str
+    package: str
+    jar_name: str
+    attributes: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def sources(self) -> dict[str, bytes]:
+        """The sources by file name."""
+        folder = importlib.resources.files(self.home).joinpath("java", *self.package.split("/"))
+        return {one.name: one.read_bytes() for one in sorted(folder.iterdir(), key=lambda one: one.name)}
+
+    @property
+    def manifest(self) -> str:
+        """The manifest of the jar."""
+        java_package = self.package.replace("/", ".")
+        lines = {
+            "Manifest-Version": "1.0",
+            "Implementation-Title": f"{DISTRIBUTION} {self.title}",
+            "Implementation-Version": importlib.metadata.version(DISTRIBUTION),
+            "Premain-Class": f"{java_package}.Agent",
+            **dict(self.attributes),
+            "Can-Retransform-Classes": "true",
+        }
+        return "".join(f"{name}: {value}\r\n" for name, value in lines.items()) + "\r\n"
+
+
+GATE: Final = AgentSource(
+    "gate",
+    "harness.protect.gate",
+    PACKAGE,
+    "compaction-gate.jar",
+    attributes=(("Main-Class", "compaction.gate.Verify"),),
+)
+
+
+MAX_UNSYNCED: Final = "max-unsynced-ms"
+MAX_UNSYNCED_MS: Final = 60_000
+"""An option of the gate, and its default (``Options``)."""
+
+
+@dataclass(frozen=True)
+class Agent:
+    """The jar of an agent; ``sha256``: of the file."""
+
+    jar: Path
+    sha256: str
+
+    def flag(self, options: str = "") -> str:
+        """Return what starts a JVM with the agent."""
+        return agent_flag(self.jar, options)
+
+
+def gate_options(given: str | None, topic_settings: Mapping[str, str]) -> str:
+    """Return the options of the gate in a run with such topics.
+
+    Where tombstones go sooner than records have to be on disk, by the gate's default, the last high watermarks count.
+    """
+    asked, retention_ms = given or "", int(topic_settings.get("delete.retention.ms", MAX_UNSYNCED_MS))
+    if MAX_UNSYNCED in asked or retention_ms >= MAX_UNSYNCED_MS:
+        return asked
+    return ",".join([*([asked] if asked else []), f"{MAX_UNSYNCED}=0"])
+
+
+def parts(on_progress: OnProgress) -> JarSet:
+    """Return compiler and libraries, fetching those that are missing. Raises `UsageError` as `jars_for` does."""
+    digests = read_digests(lock_of_package(LOCK))
+    return materialise(digests, cache_root() / "jars" / "gate", fetch_locked, on_progress)
+
+
+def build_agent(java: Java, on_progress: OnProgress, source: AgentSource = GATE) -> Agent:
+    """Return the agent of this release from the user's cache, compiling it where it is not there.
+
+    Raises `UsageError` for parts that cannot be had, `HarnessError` where the compiler fails.
+    """
+    lock = lock_of_package(LOCK).read_bytes()
+    text = b"".join(name.encode() + content for name, content in source.sources.items())
+    digest = hashlib.sha256(lock + text + source.manifest.encode()).hexdigest()
+    jar = cache_root() / "gate" / digest[:16] / source.jar_name
+    if not jar.is_file():
+        jar.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=jar.parent) as folder:
+            draft = Path(folder) / source.jar_name
+            draft.write_bytes(_packed(source, _compiled(java, parts(on_progress), Path(folder), source)))
+            draft.replace(jar)
+    return Agent(jar, file_sha256(jar))
+
+
+def export(agent: Agent, output: Path) -> None:
+    """Copy the jar to ``output``. Raises `UsageError` where that cannot be written."""
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(agent.jar, output)
+    except OSError as error:
+        raise UsageError(f"{output} cannot be written: {error.strerror or error}") from error
+
+
+def _compiled(java: Java, jars: JarSet, folder: Path, source: AgentSource) -> dict[str, bytes]:
+    """Return every class of the agent, and of the library in its package, by path in the jar."""
+    files, classes, our_asm = folder / "source", folder / "classes", f"{source.package}/asm/"
+    files.mkdir()
+    for name, content in source.sources.items():
+        (files / name).write_bytes(content)
+    compile_java(java, jars, sorted(files.iterdir()), classes, jars.classpath)
+    own = {path.relative_to(classes).as_posix(): path.read_bytes() for path in classes.rglob("*.class")}
+    return {
+        name.replace(_ASM, our_asm): relocated(content, _ASM, our_asm)
+        for name, content in {**own, **dict(_library(_part(jars, "asm")))}.items()
+    }
+
+
+def compile_java(
+    java: Java, jars: JarSet, files: Sequence[Path], classes: Path, classpath: str, *, level: str = JAVA_LEVEL
+) -> None:
+    """Compile source files with the compiler among ``jars`` into the folder ``classes``. Raises `HarnessError`."""
+    # Not --release: that takes signatures which only a JDK has.
+    levels = ("-source", level, "-target", level, "-encoding", "UTF-8")
+    failure = f"{files[0].name} cannot be compiled"
+    options = ("-proc:none", "-nowarn", *levels, "-cp", classpath, "-d", classes)
+    done = run_java(java, "-jar", _part(jars, "ecj"), *options, *files, failure=failure)
+    if done.returncode != 0:
+        raise HarnessError(f"{failure}:\n{done.stdout}{done.stderr}")
+
+
+def _part(jars: JarSet, artifact: str) -> Path:
+    """Return the jar of that name among the coordinates ``group:artifact:version``."""
+    paths = {coordinate.split(":")[1]: path for coordinate, path in zip(jars.digests, jars.paths, strict=True)}
+    return paths[artifact]
+
+
+def _library(jar: Path) -> Iterator[tuple[str, bytes]]:
+    with zipfile.ZipFile(jar) as packed:
+        for name in packed.namelist():
+            if name.startswith(_ASM) and name.endswith(".class"):
+                yield name, packed.read(name)
+
+
+def _packed(source: AgentSource, classes: dict[str, bytes]) -> bytes:
+    notice = _NOTICE.format(title=f"{DISTRIBUTION}: the {source.title}")
+    content = {"META-INF/MANIFEST.MF": source.manifest.encode(), "META-INF/NOTICE": notice.encode()}
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as jar:
+        for name, data in (*content.items(), *sorted(classes.items())):
+            jar.writestr(zipfile.ZipInfo(name, _SAME_TIME), data, zipfile.ZIP_DEFLATED)
+    return packed.getvalue()

@@ -1,0 +1,84 @@
+"""What brokers log about compaction that waits for replicas, as ``gate.jsonl`` of a run folder has it.
+
+Schema of ``gate.jsonl``, one event a line, in the order of each broker's log:
+
+    broker     int
+    time_ms    int   when the broker's gate decided, milliseconds since the epoch; a build has none, nor has installed
+    event      str   held | released | gave-up | began-anew; without topic and partition: held-all | released-all |
+                     installed, by a broker that starts
+    topic, partition
+    held, gave-up     reason    not-in-sync | unassigned: why its compaction waits
+    held-all          reason    no-image | old-image | fenced: why compaction of every partition of the broker waits
+    released, gave-up held_ms, grown_bytes   for how long it waited, and by how much its log grew
+    began-anew        leader    from which the replica on this broker is copied from its first record on
+                      dropped_up_to   the log end that it had
+
+``Log.event`` of the agent writes the lines. A build that has its rules (``results/upstream/patch``) says less: that
+compaction waits or goes on (``LogCleanerManager.isWaitingForReplicas`` of the patch), and where a copy begins anew
+(``ReplicaManager.maybeRestartFirstCopy``).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from harness.kafka_api.replica import TopicPartition
+
+HELD, RELEASED, GAVE_UP, BEGAN_ANEW = "held", "released", "gave-up", "began-anew"
+HELD_ALL, RELEASED_ALL, INSTALLED = "held-all", "released-all", "installed"
+
+_LINE: Final = re.compile(
+    rb"compaction-gate: (?P<event>held|released|gave-up|began-anew) topic=(?P<topic>[\w.-]+)"
+    rb" partition=(?P<partition>\d+) time_ms=(?P<time_ms>\d+)(?P<more>.*)"
+)
+_LINE_OF_ALL: Final = re.compile(
+    rb"compaction-gate: (?P<event>held-all|released-all|installed)(?: time_ms=(?P<time_ms>\d+))?(?P<more>[^:]*)"
+)
+_PARTITION: Final = rb"(?P<topic>[\w.-]+)-(?P<partition>\d+)"
+_LINES_OF_THE_PATCH: Final = {
+    HELD: re.compile(rb"Compaction of " + _PARTITION + rb" waits until all of its replicas are in sync"),
+    RELEASED: re.compile(rb"Compaction of " + _PARTITION + rb" goes on, as all of its replicas are in sync"),
+    BEGAN_ANEW: re.compile(
+        rb"Copying " + _PARTITION + rb" anew from leader (?P<leader>\d+), as this replica is being added:"
+        rb" dropping its log up to offset (?P<dropped_up_to>\d+)\."
+    ),
+}
+_FIELD: Final = re.compile(r"(reason|held_ms|grown_bytes|leader|dropped_up_to)=(-?\w[\w-]*)")
+
+
+def parse_line(line: bytes, broker: int) -> dict[str, Any] | None:
+    """Return the event of a line of a broker's log; None for any other line."""
+    match = _LINE.search(line) or _LINE_OF_ALL.search(line)
+    if match is None:
+        return _event_of_the_patch(line, broker)
+    more = {name: value if name == "reason" else int(value) for name, value in _FIELD.findall(match["more"].decode())}
+    event: dict[str, Any] = {"broker": broker, "event": match["event"].decode()}
+    if match["time_ms"] is not None:
+        event["time_ms"] = int(match["time_ms"])
+    if match.re is _LINE:
+        event |= {"topic": match["topic"].decode(), "partition": int(match["partition"])}
+    return {**event, **more}
+
+
+def _event_of_the_patch(line: bytes, broker: int) -> dict[str, Any] | None:
+    for event, pattern in _LINES_OF_THE_PATCH.items():
+        if (match := pattern.search(line)) is not None:
+            numbers = {name: int(value) for name, value in match.groupdict().items() if name != "topic"}
+            return {"broker": broker, "event": event, "topic": match["topic"].decode(), **numbers}
+    return None
+
+
+def is_held(events: Iterable[Mapping[str, Any]], broker: int, partition: TopicPartition) -> bool:
+    """Whether the broker's gate holds the partition, by its last event."""
+    states: list[str] = [
+        event["event"]
+        for event in events
+        if event["broker"] == broker
+        and (event.get("topic"), event.get("partition")) == partition
+        and event["event"] != BEGAN_ANEW
+    ]
+    return bool(states) and states[-1] == HELD

@@ -1,0 +1,75 @@
+"""Aborts transactions that hang, as ``kafka-transactions.sh abort`` does (KIP-664).
+
+Only a transaction that is open on every replica, and whose coordinator is done with it or does not know it, is aborted;
+brokers and coordinators are asked again just before. Any other open transaction may still be committed by its client.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from checkers.finding import HANGING_TRANSACTION
+from harness.audit.explain.knowledge import name_of
+from harness.audit.live.cluster import describe
+from harness.audit.live.connection import ClusterClient
+from harness.audit.live.prefilter import prefilter
+from harness.errors import HarnessError
+from harness.kafka_api.admin import Admin
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from harness.audit.live.prefilter import Suspicion
+    from harness.host.clock import Clock
+    from harness.kafka_api.wire import Address
+    from harness.protect.repair.plan import Abort
+
+
+@dataclass(frozen=True)
+class Aborted:
+    """``why``: the reason why the transaction was not aborted; None where it was, or where it has ended already."""
+
+    abort: Abort
+    why: str | None
+
+
+def confirmed(abort: Abort, suspicions: Sequence[Suspicion]) -> Suspicion | None:
+    """Return the suspicion that says the same now; None where there is none."""
+    return next(
+        (
+            one
+            for one in suspicions
+            if one.anomaly == HANGING_TRANSACTION
+            and (one.topic, one.partition) == abort.partition
+            and one.offset == abort.offset
+            and one.transaction is not None
+            and one.transaction.producer_id == abort.producer_id
+        ),
+        None,
+    )
+
+
+def abort_all(aborts: Sequence[Abort], bootstrap: Sequence[Address], clock: Clock) -> list[Aborted]:
+    """Abort what still hangs. Raises `UsageError` as `describe` and `prefilter` do."""
+    if not aborts:
+        return []
+    client = ClusterClient(describe(bootstrap, sorted({abort.partition[0] for abort in aborts})), clock)
+    suspicions = prefilter(client).suspicions
+    done = []
+    for abort in aborts:
+        suspicion = confirmed(abort, suspicions)
+        why = None if suspicion is None else _abort(abort, suspicion, client)
+        done.append(Aborted(abort, why))
+    return done
+
+
+def _abort(abort: Abort, suspicion: Suspicion, client: ClusterClient) -> str | None:
+    leader = client.cluster.brokers.get(client.cluster.partitions[abort.partition].leader)
+    if leader is None or suspicion.transaction is None:
+        return f"{name_of(abort.partition)} has no leader"
+    try:
+        Admin(lambda: [leader]).abort_transaction(leader, abort.partition, suspicion.transaction)
+    except (HarnessError, OSError) as error:
+        return str(error)
+    return None

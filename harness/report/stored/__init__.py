@@ -1,0 +1,1 @@
+"""What a results folder holds: runs, nights and soaks."""

@@ -1,0 +1,228 @@
+"""The anomalies by name, and every scenario that looks for one, in one table."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from harness.errors import UsageError
+from harness.schedules.groups import CLASSIC, CONSUMER
+from harness.schedules.scenario import Action, Critical, Deletion, Kind, Scenario, Step
+from harness.suggest import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+ALL = "all"
+GROUP = "group"
+"""The key of steps that concern a group as a whole."""
+GROUPS = "groups"
+"""Every scenario about consumer groups, whatever its anomaly."""
+
+
+class Anomaly(StrEnum):
+    """The four ways in which replicas of a compacted partition come to disagree for ever."""
+
+    TOMBSTONE_DIVERGENCE = "tombstone-divergence"
+    ABORTED_TO_COMMITTED = "aborted-to-committed"
+    COMMITTED_TO_ABORTED = "committed-to-aborted"
+    STUCK_LSO = "stuck-lso"
+
+
+def put(process: str, key: str, value: str) -> Step:
+    """Write a value."""
+    return Step(process, Action.PUT, key, value)
+
+
+def delete(process: str, key: str) -> Step:
+    """Write a tombstone."""
+    return Step(process, Action.DELETE, key)
+
+
+def begin(process: str) -> Step:
+    """Begin a transaction."""
+    return Step(process, Action.BEGIN)
+
+
+def commit(process: str) -> Step:
+    """Commit it."""
+    return Step(process, Action.COMMIT)
+
+
+def abort(process: str) -> Step:
+    """Abort it."""
+    return Step(process, Action.ABORT)
+
+
+SCENARIOS = (
+    Scenario(
+        name="tombstone-divergence",
+        anomaly=Anomaly.TOMBSTONE_DIVERGENCE,
+        payload="delete",
+        summary="A key is deleted while a replica is away; it never sees the tombstone and keeps the value.",
+        before=(put("plain", "K", "value-before-delete"),),
+        outage=(delete("plain", "K"),),
+        critical=(Critical.TOMBSTONE,),
+    ),
+    Scenario(
+        name="aborted-to-committed",
+        anomaly=Anomaly.ABORTED_TO_COMMITTED,
+        payload="value",
+        summary="A transaction is aborted while a replica is away; the next COMMIT there covers its data too.",
+        before=(begin("tx"), put("tx", "poison", "SHOULD_NOT_SEE_THIS")),
+        outage=(abort("tx"),),
+        late=(begin("tx"), put("tx", "good", "data"), commit("tx")),
+    ),
+    Scenario(
+        name="aborted-to-committed-delete",
+        anomaly=Anomaly.ABORTED_TO_COMMITTED,
+        payload="delete",
+        summary="A delete is aborted while a replica is away; the next COMMIT there deletes what should have stayed.",
+        before=(put("plain", "K", "never-deleted"), begin("tx"), delete("tx", "K")),
+        outage=(abort("tx"),),
+        late=(begin("tx"), put("tx", "good", "data"), commit("tx")),
+    ),
+    Scenario(
+        name="committed-to-aborted-value",
+        anomaly=Anomaly.COMMITTED_TO_ABORTED,
+        payload="value",
+        summary="A transaction is committed while a replica is away; the next ABORT there hides its data too.",
+        before=(begin("tx"), put("tx", "K", "committed-value")),
+        outage=(commit("tx"), put("plain", "K", "newer-value")),
+        late=(begin("tx"), put("tx", "garbage", "to-be-aborted"), abort("tx")),
+    ),
+    Scenario(
+        name="committed-to-aborted-delete",
+        anomaly=Anomaly.COMMITTED_TO_ABORTED,
+        payload="delete",
+        summary="A delete is committed while a replica is away; the next ABORT there undoes the delete.",
+        before=(put("plain", "K", "v0-deleted-later"), begin("tx"), delete("tx", "K")),
+        outage=(commit("tx"),),
+        late=(begin("tx"), put("tx", "garbage", "to-be-aborted"), abort("tx")),
+    ),
+    Scenario(
+        name="stuck-lso",
+        anomaly=Anomaly.STUCK_LSO,
+        payload="value",
+        summary="A transaction is committed while a replica is away; it stays open there and freezes read_committed.",
+        before=(begin("tx"), put("tx", "K", "V")),
+        outage=(commit("tx"), put("plain", "K", "newer-value")),
+    ),
+)
+
+GROUP_SCENARIOS = (
+    Scenario(
+        name="group-stuck-lso",
+        anomaly=Anomaly.STUCK_LSO,
+        payload="offset",
+        summary="Offsets of a group are committed in a transaction while a replica is away; they stay pending there.",
+        before=(begin("tx"), put("tx", "0", "60")),
+        outage=(commit("tx"), put("plain", "0", "61")),
+        kind=Kind.OFFSETS,
+    ),
+    Scenario(
+        name="group-aborted-to-committed",
+        anomaly=Anomaly.ABORTED_TO_COMMITTED,
+        payload="offset",
+        summary="A transaction with a group's offsets is aborted while a replica is away; the next COMMIT covers them.",
+        before=(put("plain", "0", "10"), begin("tx"), put("tx", "0", "60")),
+        outage=(abort("tx"),),
+        late=(begin("tx"), put("tx", "1", "5"), commit("tx")),
+        kind=Kind.OFFSETS,
+    ),
+    Scenario(
+        name="group-committed-to-aborted",
+        anomaly=Anomaly.COMMITTED_TO_ABORTED,
+        payload="offset",
+        summary="Offsets of a group are committed while a replica is away; the next ABORT there hides them.",
+        before=(begin("tx"), put("tx", "0", "60")),
+        outage=(commit("tx"), put("plain", "0", "61")),
+        late=(begin("tx"), put("tx", "1", "5"), abort("tx")),
+        kind=Kind.OFFSETS,
+    ),
+    Scenario(
+        name="group-deleted",
+        anomaly=Anomaly.TOMBSTONE_DIVERGENCE,
+        payload="group",
+        summary="A group is deleted while a replica is away; it never sees the tombstones and keeps the offsets.",
+        before=(put("plain", "0", "10"),),
+        outage=(delete("plain", "0"),),
+        critical=(Critical.TOMBSTONE,),
+        kind=Kind.OFFSETS,
+    ),
+    Scenario(
+        name="group-input-recreated",
+        anomaly=Anomaly.TOMBSTONE_DIVERGENCE,
+        payload="input",
+        summary="A group's input topic is deleted and created again; the replica that was away keeps the old offset.",
+        before=(put("plain", "0", "40"),),
+        outage=(delete("plain", "0"),),
+        critical=(Critical.TOMBSTONE,),
+        kind=Kind.OFFSETS,
+        deletes=Deletion.INPUT,
+    ),
+    Scenario(
+        name="group-expired",
+        anomaly=Anomaly.TOMBSTONE_DIVERGENCE,
+        payload="expiry",
+        summary="A group's offset expires while a replica is away; it never sees the tombstone and keeps an older one.",
+        before=(put("plain", "0", "10"),),
+        outage=(delete("plain", "0"),),
+        critical=(Critical.TOMBSTONE,),
+        kind=Kind.OFFSETS,
+        deletes=Deletion.EXPIRY,
+    ),
+    Scenario(
+        name="group-upgraded",
+        anomaly=Anomaly.TOMBSTONE_DIVERGENCE,
+        payload="protocol",
+        summary="A group changes to the consumer protocol while a replica is away; it keeps the classic group.",
+        before=(put("member", GROUP, CLASSIC),),
+        outage=(delete("member", GROUP),),
+        critical=(Critical.TOMBSTONE,),
+        kind=Kind.MEMBERS,
+        group_protocols=frozenset({CLASSIC, CONSUMER}),
+    ),
+)
+"""Those of `GROUPS`; what keys and values are depends on the kind, see `Step`."""
+
+CONTROL = Scenario(
+    name="control",
+    anomaly=None,
+    payload="control",
+    summary="The same settings without a replica on the absent broker: shows that cleaning goes on at all.",
+    before=(put("plain", "D", "value-before-delete"), begin("tx"), put("tx", "K", "V")),
+    outage=(delete("plain", "D"), commit("tx"), put("plain", "K", "newer-value")),
+    critical=(Critical.TOMBSTONE, Critical.MARKER),
+)
+
+
+ALL_SCENARIOS = (*SCENARIOS, *GROUP_SCENARIOS)
+BY_NAME = {scenario.name: scenario for scenario in ALL_SCENARIOS}
+"""Those that look for an anomaly."""
+
+
+def scenarios_for(anomaly: str, group_protocols: Collection[str] = (CLASSIC, CONSUMER)) -> tuple[Scenario, ...]:
+    """Return the scenarios of one anomaly, of ``groups``, of several of these (with commas between), or of ``all``.
+
+    An anomaly's scenarios are those on topics of data. ``group_protocols``: those of the target; without any, ``all``
+    is every scenario that is not about groups. Raises `UsageError` with the nearest names.
+    """
+    known = [*Anomaly, GROUPS, ALL]
+    names = anomaly.split(",")
+    for name in names:
+        if name not in known:
+            raise UsageError(nearest("anomaly", name, known))
+    if GROUPS in names and not group_protocols:
+        raise UsageError(
+            f"--anomaly {anomaly}: scenarios about consumer groups need a real Kafka: this target has no group"
+            " coordinator, or none that they were tried on"
+        )
+    return (
+        *(s for s in SCENARIOS if ALL in names or s.anomaly in names),
+        *(
+            s
+            for s in GROUP_SCENARIOS
+            if group_protocols and s.group_protocols <= {*group_protocols} and {ALL, GROUPS} & set(names)
+        ),
+    )

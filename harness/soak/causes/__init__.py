@@ -1,0 +1,1 @@
+"""Causes that give a finding of a round a name."""

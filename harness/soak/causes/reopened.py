@@ -1,0 +1,83 @@
+"""Transactions that a replica takes for open although they have ended and its own log has none that is open.
+
+A broker that truncates its log rebuilds what it knows of producers: it loads the last producer snapshot, and leaves out
+the replay of what follows it if it knew no producer before (``UnifiedLog.rebuildProducerState``). A snapshot from
+between a transaction's records and its marker then opens the transaction again, for good: the last stable offset of
+that replica is stuck. A broker that was killed does the same where its cleaner has removed the marker since the
+snapshot that it loads. See ``docs/explanation/track-record.md``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from harness.soak.evidence.replica_log import OPEN, read_replica, served_replicas
+from harness.soak.judge.expectations import REOPENED, SKIPPED_MARKER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from harness.kafka_api.replica import TopicPartition
+    from harness.run_folder.store import RunFolder
+    from harness.soak.causes.skipped_markers import SkippedMarker
+    from harness.soak.evidence.replica_log import Replica, ReplicaLog
+
+BROKER: Final = "broker"
+"""Who says so: the broker's own answer contradicts its log."""
+
+
+@dataclass(frozen=True)
+class Reopened:
+    """A transaction that a broker lists as open from ``first_offset`` on, and that its log has not open.
+
+    ``marker``: its offset, if the log has it.
+    """
+
+    broker: int
+    partition: TopicPartition
+    producer_id: int
+    first_offset: int
+    marker: int | None
+
+    def explains(self, doubt: Mapping[str, Any]) -> bool:
+        """Whether this is what makes the broker's answers contradict its log."""
+        place = (doubt["broker"], (doubt["topic"], doubt["partition"]))
+        says = f"the broker says that producer {self.producer_id} has an open transaction"
+        return place == (self.broker, self.partition) and doubt["reason"].startswith(says)
+
+    def finding(self, skipped: SkippedMarker | None) -> dict[str, Any]:
+        """Return it as a finding of a round has it. ``skipped``: it never had a marker, and is not open again."""
+        topic, partition = self.partition
+        end = "neither records nor a marker of it" if self.marker is None else f"its marker at offset {self.marker}"
+        cause = f"; {skipped}" if skipped else ""
+        return {
+            "anomaly": SKIPPED_MARKER if skipped else REOPENED,
+            "broker": self.broker,
+            "topic": topic,
+            "partition": partition,
+            "count": 1,
+            "found_by": [BROKER],
+            "explanation": (
+                f"the broker takes the transaction of producer {self.producer_id} for open from offset"
+                f" {self.first_offset} on, and its log has {end}: its last stable offset is stuck{cause}"
+            ),
+            "witness": {"producer_id": self.producer_id, "offset": self.first_offset, "marker": self.marker},
+        }
+
+
+def reopened_of(folder: RunFolder) -> list[Reopened]:
+    """Return the transactions that are open again in a round. Raises `UsageError` for a damaged folder."""
+    found: list[Reopened] = []
+    for replica, path, state in served_replicas(folder):
+        if opened := [(producer_id, first) for producer_id, _epoch, first in state.get("open") or ()]:
+            found += _reopened(replica, opened, read_replica(path, state["log_start"]))
+    return found
+
+
+def _reopened(replica: Replica, opened: Iterable[tuple[int, int]], log: ReplicaLog) -> Iterable[Reopened]:
+    by_log = {one.producer_id for one in log.records if one.belief == OPEN} | {number for _, number in log.open_empty}
+    for producer_id, first in opened:
+        if producer_id not in by_log:
+            markers = [one.marker for one in log.ended if one.producer_id == producer_id and one.marker > first]
+            yield Reopened(*replica, producer_id, first, min(markers, default=None))

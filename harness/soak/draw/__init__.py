@@ -1,0 +1,1 @@
+"""Draw a round from a seed, and reduce it to the operations that matter."""

@@ -1,0 +1,79 @@
+"""Timed offsets of all replicas of a round: where each ends, and what consumers may read of it.
+
+``offsets.jsonl`` has a line for each poll of a broker that saw something change:
+
+    time_ms    when the poll began
+    broker     int
+    replicas   {"<topic>-<partition>": [log end offset, high watermark, last stable offset], …} of those that changed
+
+What the logs contain is not watched: see `harness.cluster.observe`.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import IO, TYPE_CHECKING, Final
+
+from harness.cluster.poller import Poller
+from harness.kafka_api.replica import ReplicaEnds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from harness.host.clock import Clock
+    from harness.kafka_api.replica import Reader, TopicPartition
+    from harness.runtimes.base import Runtime
+
+PERIOD_S: Final = 0.5
+
+
+class OffsetSampler:
+    """Polls every broker that can answer, from `start` to `close`."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        partitions: Iterable[TopicPartition],
+        path: Path,
+        clock: Clock,
+        reader: Callable[[int], Reader],
+    ) -> None:
+        """Open ``path`` for writing; no request is sent yet. ``reader`` opens a broker's reader."""
+        self._poller = Poller(runtime, clock, reader, period_s=PERIOD_S, name="offsets")
+        self._clock = clock
+        self._file: IO[str] = path.open("x", buffering=1)
+        self._writing = threading.Lock()
+        self._ends: dict[int, dict[TopicPartition, ReplicaEnds]] = {broker: {} for broker in runtime.brokers}
+        self._partitions = tuple(partitions)
+
+    def start(self) -> None:
+        """Begin to poll."""
+        self._poller.start(self._poll)
+
+    def close(self) -> None:
+        """End the routines, their connections and the file."""
+        self._poller.close()
+        self._file.close()
+
+    def raise_if_failed(self) -> None:
+        """Raise the error that ended a routine."""
+        self._poller.raise_if_failed()
+
+    def _poll(self, broker: int, reader: Reader) -> None:
+        before, time_ms = self._ends[broker], self._clock.time_ms()
+        # A replica may have been truncated, or its topic created again; then it does not reach its last end any more.
+        answers = reader.ends({tp: before[tp].log_end if tp in before else 0 for tp in self._partitions})
+        changed = {}
+        for tp, answer in answers.items():
+            if isinstance(answer, ReplicaEnds):
+                if before.get(tp) != answer:
+                    before[tp] = answer
+                    changed[f"{tp[0]}-{tp[1]}"] = [answer.log_end, answer.high_watermark, answer.last_stable_offset]
+            else:
+                before.pop(tp, None)
+        if changed:
+            line = json.dumps({"time_ms": time_ms, "broker": broker, "replicas": changed})
+            with self._writing:
+                self._file.write(f"{line}\n")

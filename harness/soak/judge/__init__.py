@@ -1,0 +1,1 @@
+"""From the evidence of a round to its verdict."""

@@ -1,0 +1,1 @@
+"""Play a round on a cluster: clients, administrators and faults."""

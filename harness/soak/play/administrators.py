@@ -1,0 +1,188 @@
+"""What administrators and the nemesis do in a round. What is refused, or not answered, is noted and ends nothing."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from harness.errors import HarnessError, UsageError, WaitTimeoutError
+from harness.run_folder.fault_times import HEAL, INJECT, event_name
+from harness.schedules.scenario import Phase
+from harness.soak.draw.operations import ADMIN, NEMESIS, AlterTopic, DeleteRecords, Heal, Inject, RecreateTopic
+from harness.soak.evidence.client_log import DELETE_RECORDS, RECREATE
+from harness.soak.play.faults import FAULTS, context_for, is_placed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from harness.cluster.cluster import Cluster
+    from harness.kafka_api.replica import TopicPartition
+    from harness.run_folder.history import History
+    from harness.soak.draw.operations import Operation
+    from harness.soak.draw.plan import Plan
+
+EXISTS = "already exists"
+GONE_S, CREATED_S = 10.0, 30.0
+"""A deleted topic is gone from every broker's metadata by then, and a topic created."""
+
+
+@dataclass
+class Administrators:
+    """``settings``: those that each topic has now. ``active``: faults that are not ended, in order."""
+
+    plan: Plan
+    cluster: Cluster
+    history: History
+    copy_bytes_per_s: int
+    settings: dict[str, dict[str, str]] = field(default_factory=dict)
+    active: dict[tuple[str, int], None] = field(default_factory=dict)
+
+    def create_topics(self) -> None:
+        """Create every topic of the plan. Raises `HarnessError`."""
+        for topic in self.plan.topics:
+            self.settings[topic.name] = dict(topic.settings)
+            self._create_soon(topic.name)
+
+    def play(self, operation: Operation) -> None:
+        """Do it."""
+        match operation:
+            case DeleteRecords():
+                self._delete_records(operation)
+            case RecreateTopic():
+                self._noted(lambda: self._recreate(operation.topic), RECREATE, ADMIN, topic=operation.topic)
+            case AlterTopic():
+                changed = {operation.setting: operation.value}
+                self.settings[operation.topic] |= changed
+                self._noted(
+                    lambda: self.cluster.admin.alter_topics([operation.topic], changed),
+                    "alter topic",
+                    ADMIN,
+                    topic=operation.topic,
+                    settings=changed,
+                )
+            case Inject():
+                self.active[operation.fault, operation.broker] = None
+                self._fault(operation, FAULTS[operation.fault].inject, INJECT)
+            case Heal():
+                if self._fault(operation, FAULTS[operation.fault].heal, HEAL):
+                    self.active.pop((operation.fault, operation.broker), None)
+
+    def heal(self) -> None:
+        """End every fault that is active, the last one first. Raises `HarnessError` with those that do not end.
+
+        As one may keep another from ending (no broker answers who is cut off), each is tried before any is tried again,
+        those that cut off before the others. A topic that could not be created again meanwhile is created, as some
+        faults end with a change of every topic.
+        """
+
+        def are_healed() -> bool:
+            last_first = list(self.active)[::-1]
+            for name, broker in sorted(last_first, key=lambda one: not FAULTS[one[0]].cuts_off):
+                if not FAULTS[name].cuts_off:
+                    with suppress(HarnessError):  # that somebody is cut off still: the next time
+                        self._create_missing()
+                self.play(Heal(name, broker))
+            return not self.active
+
+        try:
+            self.cluster.wait(are_healed, "every fault to end")
+        except WaitTimeoutError as error:
+            left = ", ".join(f"{name} on broker {broker}" for name, broker in self.active)
+            raise WaitTimeoutError(f"{error}: {left}") from error
+
+    def is_placed(self) -> bool:
+        """Whether every partition is on the replicas that it began with, all in the ISR; asks for what lacks.
+
+        Again and again until then: what was asked of a broker that was cut off may be done much later.
+        """
+        self._create_missing()
+        states = self.cluster.states()
+        if all(tp in states and is_placed(states[tp], replicas) for tp, replicas in self.cluster.replicas.items()):
+            return True
+        FAULTS["unassign"].heal(context_for(self.cluster, self.plan.brokers[0], self.copy_bytes_per_s))
+        return False
+
+    def delete_topics(self) -> None:
+        """Delete every topic of the plan, as far as it comes to that."""
+        for topic in self.plan.topics:
+            with suppress(HarnessError, OSError, KeyError):
+                self.cluster.admin.delete_topic(topic.name)
+
+    def _fault(self, operation: Inject | Heal, act: Callable[..., None], verb: str) -> bool:
+        context = context_for(self.cluster, operation.broker, self.copy_bytes_per_s, self._note)
+        return self._noted(lambda: act(context), event_name(verb, operation.fault), NEMESIS, brokers=[operation.broker])
+
+    def _note(self, f: str, **what: Any) -> None:
+        """Note what a fault saw or did."""
+        event = self.history.invoke(f=f, process=NEMESIS, part=NEMESIS, phase=Phase.BEFORE)
+        self.history.complete("ok", event, **what)
+
+    def _delete_records(self, operation: DeleteRecords) -> None:
+        """Ask the leader for its high watermark, and have it delete the records but the last few."""
+        tp = (operation.topic, operation.partition)
+        try:
+            leader = self.cluster.states()[tp].leader
+            before = self._high_watermark(leader, tp) - operation.keeps
+        except (HarnessError, OSError, KeyError):
+            return  # nobody leads, or the topic is being deleted: nothing was asked
+        if before > 0:
+            address = self.cluster.runtime.address(leader)
+            self._noted(
+                lambda: self.cluster.admin.delete_records(address, tp, before),
+                DELETE_RECORDS, ADMIN, topic=tp[0], partition=tp[1], before=before,
+            )  # fmt: skip
+
+    def _high_watermark(self, leader: int, tp: TopicPartition) -> int:
+        reader = self.cluster.control.reader(leader)
+        try:
+            answer = reader.read([tp])[tp]
+        finally:
+            reader.close()
+        if isinstance(answer, str):
+            raise HarnessError(f"{tp[0]}-{tp[1]}: {answer}")
+        return answer.high_watermark
+
+    def _recreate(self, topic: str) -> None:
+        cluster = self.cluster
+        # By its id: a broker that was cut off may do it later, or again, and must not delete the topic that comes next.
+        cluster.admin.delete_topic(topic, cluster.admin.topic_id(topic))
+        cluster.wait(lambda: not cluster.control.states([topic]), f"{topic} to be gone", GONE_S)
+        self._create_soon(topic)
+
+    def _create_missing(self) -> None:
+        """Create each topic that is not there. Raises `HarnessError`."""
+        missing = self.cluster.replicas.keys() - self.cluster.control.states(self.cluster.topics).keys()
+        for topic in sorted({topic for topic, _ in missing}):
+            self._create_soon(topic)
+
+    def _create_soon(self, topic: str) -> None:
+        """Create a topic that is not there, as soon as somebody does it. Raises `HarnessError`."""
+        replicas = {tp: brokers for tp, brokers in self.cluster.replicas.items() if tp[0] == topic}
+        failures: list[Exception] = []
+
+        def is_created() -> bool:
+            try:
+                self.cluster.admin.create_topics(replicas, self.settings[topic])
+            except UsageError:
+                raise
+            except (HarnessError, OSError) as error:
+                failures.append(error)
+                # A former request has created it, although its answer was lost.
+                return EXISTS in str(error)
+            return True
+
+        try:
+            self.cluster.wait(is_created, f"{topic} to be created", CREATED_S)
+        except WaitTimeoutError as error:
+            raise HarnessError(str(failures[-1] if failures else error)) from error
+
+    def _noted(self, act: Callable[[], None], f: str, process: str, **more: Any) -> bool:
+        event = self.history.invoke(f=f, process=process, part=process, phase=Phase.BEFORE, **more)
+        try:
+            act()
+        except (HarnessError, OSError) as error:
+            self.history.complete("info", event, error=str(error))
+            return False
+        self.history.complete("ok", event)
+        return True

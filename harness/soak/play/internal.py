@@ -1,0 +1,161 @@
+"""The brokers' own topics in a round: offsets of groups are cleaned as fast as all else, and their logs are taken.
+
+They lie beside the snapshots of the topics that clients write to, which checkers read:
+``internal/<broker>/<topic>-<partition>``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from harness.broker_files.copies.copies import CLUSTER_METADATA
+from harness.broker_files.internal_topics.decode import CONSUMER_OFFSETS
+from harness.errors import WaitTimeoutError
+from harness.schedules.timers import FAST, FREEZE
+from harness.soak.draw.operations import CommitOffset, SendOffset
+from harness.soak.draw.plan import GROUP_OFFSETS
+from harness.soak.evidence.group_views import ANSWERS, answered, ask, errors_of, replayed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from harness.cluster.cluster import Cluster
+    from harness.kafka_api.replica import TopicPartition
+    from harness.run_folder.store import RunFolder
+    from harness.soak.draw.operations import Step
+    from harness.soak.evidence.group_views import GroupView
+    from harness.soak.play.rig import Rig
+
+INTERNAL: Final = "internal"
+OFFSETS: Final = (CONSUMER_OFFSETS, 0)
+METADATA: Final = (CLUSTER_METADATA, 0)
+"""Both have one partition: ``offsets.topic.num.partitions`` is set to 1."""
+ANSWER_S: Final = 30.0
+REFUSAL: Final = re.compile(
+    rf"CoordinatorLoaderImpl - (Replaying record .*) from {CONSUMER_OFFSETS}-0 .* failed\.\n(?:\w+\.)*(\w+: .*)"
+)
+OFFSETS_SETTINGS: Final = {**FAST.topic, "compression.type": "producer"}
+
+
+def create_offsets_topic(rig: Rig) -> None:
+    """Create ``__consumer_offsets`` with fast timers, where groups take part and it is not there.
+
+    Brokers create it with replicas of their choice else, and when a group first asks for its coordinator. Raises
+    `HarnessError`.
+    """
+    if GROUP_OFFSETS in rig.setup.shape.features and not rig.admin.partitions([CONSUMER_OFFSETS]):
+        rig.admin.create_topics({OFFSETS: rig.setup.shape.brokers}, OFFSETS_SETTINGS)
+
+
+def thaw_offsets(rig: Rig) -> None:
+    """Have coordinators' logs compacted again. Raises `HarnessError`."""
+    if GROUP_OFFSETS in rig.setup.shape.features:
+        rig.control.thaw([CONSUMER_OFFSETS], OFFSETS_SETTINGS)
+
+
+def take_internal(rig: Rig, cluster: Cluster, folder: RunFolder, steps: Iterable[Step]) -> None:
+    """Copy the logs of coordinators and controllers, and what coordinators answer about the groups of these steps.
+
+    Clients are closed, and every broker is there. Raises `HarnessError` where a log cannot be copied, or the
+    coordinator does not answer and does not say that it cannot load the partition.
+    """
+    if rig.setup.is_simulated:
+        return
+    partitions: list[TopicPartition] = [METADATA]
+    if GROUP_OFFSETS in rig.setup.shape.features:
+        rig.admin.alter_topics([CONSUMER_OFFSETS], FREEZE)
+        cluster.wait(lambda: _is_level(rig), f"the replicas of {CONSUMER_OFFSETS} to be level")
+        partitions.append(OFFSETS)
+        try:
+            cluster.wait(
+                lambda: _asked(rig, folder, _groups_of(steps)), "the coordinator of groups to answer", ANSWER_S
+            )
+        except WaitTimeoutError:
+            if (refused := _refused(rig)) is None:
+                raise
+            folder.write_json(folder.path / ANSWERS, refused)
+    for broker in cluster.runtime.brokers:
+        for topic, partition in partitions:
+            destination = folder.path / INTERNAL / str(broker) / f"{topic}-{partition}"
+            cluster.runtime.copy_partition(broker, topic, partition, destination)
+
+
+def serves_groups(folder: RunFolder) -> bool:
+    """Whether groups had a coordinator when the logs of a round were taken: else its cluster is of no more use."""
+    path = folder.path / ANSWERS
+    return not path.exists() or not json.loads(path.read_text()).get("refusal")
+
+
+def metadata_folders(folder: RunFolder) -> dict[int, Path]:
+    """Return the copies of the metadata log by broker; none of a simulated cluster."""
+    return {int(path.parent.name): path for path in _copies(folder, METADATA)}
+
+
+def views_of(folder: RunFolder, *, drops_pending: bool) -> list[GroupView]:
+    """Return what every replica and the coordinator of a round have of groups' offsets; nothing without groups."""
+    views = [replayed(path, int(path.parent.name), drops_pending=drops_pending) for path in _copies(folder, OFFSETS)]
+    path = folder.path / ANSWERS
+    return [*views, answered(json.loads(path.read_text()))] if path.exists() else views
+
+
+def _copies(folder: RunFolder, of: TopicPartition) -> Sequence[Path]:
+    return sorted((folder.path / INTERNAL).glob(f"*/{of[0]}-{of[1]}"))
+
+
+def _groups_of(steps: Iterable[Step]) -> Mapping[str, set[TopicPartition]]:
+    groups: dict[str, set[TopicPartition]] = {}
+    for step in steps:
+        match step.operation:
+            case (
+                SendOffset(group=group, topic=topic, partition=at)
+                | CommitOffset(group=group, topic=topic, partition=at)
+            ):
+                groups.setdefault(group, set()).add((topic, at))
+    return groups
+
+
+def _asked(rig: Rig, folder: RunFolder, groups: Mapping[str, set[TopicPartition]]) -> bool:
+    state = rig.admin.partitions([CONSUMER_OFFSETS]).get(OFFSETS)
+    if state is None or state.leader not in rig.runtime.brokers:
+        return False
+    answers = ask(rig.runtime.address(state.leader), groups)
+    if errors_of(answers):
+        return False
+    content = {"broker": state.leader, "partition": OFFSETS[1], "answers": answers}
+    folder.write_json(folder.path / ANSWERS, content)
+    return True
+
+
+def _refused(rig: Rig) -> dict[str, Any] | None:
+    """Return what `ANSWERS` has of a coordinator that cannot load the partition; None if its log has no reason."""
+    broker = rig.admin.partitions([CONSUMER_OFFSETS])[OFFSETS].leader
+    refusal = refusal_in(rig.log_path(broker).read_text(errors="replace"))
+    if refusal is None:
+        return None
+    return {"broker": broker, "partition": OFFSETS[1], "answers": [], "refusal": refusal}
+
+
+def refusal_in(log: str) -> str | None:
+    """Return what made a coordinator fail to load the partition the last time, by its broker's log.
+
+    See ``CoordinatorLoaderImpl``: the record that cannot be replayed, and the exception in the line that follows.
+    """
+    found = REFUSAL.findall(log)
+    return f"{found[-1][1]} ({found[-1][0]})" if found else None
+
+
+def _is_level(rig: Rig) -> bool:
+    ends = set()
+    for broker in rig.runtime.brokers:
+        reader = rig.control.reader(broker)
+        try:
+            answer = reader.read([OFFSETS])[OFFSETS]
+        finally:
+            reader.close()
+        if isinstance(answer, str):
+            return False
+        ends |= {answer.log_end, answer.high_watermark}
+    return len(ends) == 1

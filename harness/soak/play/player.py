@@ -1,0 +1,176 @@
+"""Plays a generator: asks it for operations, gives each to its process in time, and remembers what was begun and when.
+
+Every process is a routine of the clock that does its operations one after another, so that the processes of real
+clients block each for itself, and those of a simulated cluster take turns on its virtual clock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from harness.errors import HarnessError, WaitTimeoutError
+from harness.soak.draw.generators import Context, Nothing
+from harness.soak.draw.operations import Step
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from harness.host.clock import Clock
+    from harness.soak.draw.generators import Generator
+    from harness.soak.draw.operations import Operation
+    from harness.soak.draw.situation import Situation
+
+PERIOD_S: Final = 0.02
+"""How often an idle process looks for an operation."""
+MOST_WAITING: Final = 8
+"""Operations that wait for a process; one with so many is busy."""
+LATEST_S: Final = 0.05
+"""A generator whose next step is later than that is asked again: a client that was busy may have something to do now,
+and faults may have changed what it would draw."""
+BOUND_S: Final = 90.0
+
+
+@dataclass
+class Process:
+    """What waits for one process; ``play`` does one operation."""
+
+    name: str
+    play: Callable[[Operation], None]
+    most_waiting: int = MOST_WAITING
+    _waiting: deque[Operation] = field(default_factory=deque)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it takes no further operation now."""
+        return len(self._waiting) >= self.most_waiting
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has done everything."""
+        return not self._waiting
+
+    @property
+    def at(self) -> str:
+        """What it does, or would do next, in words; nothing where it is idle."""
+        return str(self._waiting[0]) if self._waiting else ""
+
+    def give(self, operation: Operation) -> None:
+        """Have it done after all that it was given before."""
+        self._waiting.append(operation)
+
+    def work(self) -> None:
+        """Do what waits. Called by its routine alone."""
+        while self._waiting:
+            # Off the queue only when it is done: until then the process is not idle.
+            self.play(self._waiting[0])
+            self._waiting.popleft()
+
+
+def at_once(clock: Clock, actions: Mapping[str, Callable[[], None]], bound_s: float, check: Callable[[], None]) -> None:
+    """Do all of these beside each other, each once, by name. Raises what one of them raises, or `WaitTimeoutError`."""
+    left = dict(actions)
+
+    def once(name: str) -> None:
+        if name in left:
+            actions[name]()
+            del left[name]
+
+    routines = [clock.every(PERIOD_S, partial(once, name), name) for name in actions]
+
+    def are_done() -> bool:
+        check()
+        for routine in routines:
+            routine.raise_if_failed()
+        return not left
+
+    try:
+        clock.wait_until(are_done, bound_s, f"{', '.join(actions)} to end")
+    finally:
+        for routine in routines:
+            routine.stop()
+
+
+@dataclass
+class Player:
+    """The processes of a round while they run. ``check`` raises what went wrong in the background.
+
+    ``steps``: what was begun so far, in order, each at the time when it was.
+    """
+
+    clock: Clock
+    processes: Mapping[str, Process]
+    check: Callable[[], None]
+    steps: list[Step] = field(default_factory=list)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Have every process work throughout the block."""
+        routines = [self.clock.every(PERIOD_S, one.work, f"process {one.name}") for one in self.processes.values()]
+        check = self.check
+
+        def checked() -> None:
+            check()
+            for routine in routines:
+                routine.raise_if_failed()
+
+        self.check = checked
+        try:
+            yield
+        except BaseException:
+            for routine in routines:
+                # One that hangs as well is a consequence, and must not hide what went wrong.
+                with suppress(HarnessError):
+                    routine.stop()
+            raise
+        for routine in routines:
+            routine.stop()
+
+    def play(self, generator: Generator, seed: int, situation: Situation, least_s: float = 0.0) -> None:
+        """Play a generator until it is done, for ``least_s`` at least; processes may still have something to do.
+
+        Raises what `check` raises.
+        """
+        began_s = self.clock.now_s()
+        while True:
+            now_s = self.clock.now_s() - began_s
+            busy = frozenset(name for name, one in self.processes.items() if one.is_busy)
+            answer, after = generator.draw(Context(seed, now_s, len(self.steps), busy, situation))
+            if answer is Nothing.DONE:
+                self._wait(began_s + least_s)
+                return
+            if not isinstance(answer, Step):
+                generator = after
+                self._wait(began_s + now_s + PERIOD_S)
+                continue
+            self._wait(began_s + min(answer.at_s, now_s + LATEST_S))
+            if answer.at_s > now_s + LATEST_S:
+                continue
+            step = Step(round(self.clock.now_s() - began_s, 3), answer.operation)
+            generator, situation = after, situation.after(step)
+            self.steps.append(step)
+            self.processes[step.operation.process].give(step.operation)
+
+    def drain(self) -> None:
+        """Wait until every process has done everything. Raises `WaitTimeoutError` after `BOUND_S`, with who has not."""
+
+        def are_idle() -> bool:
+            self.check()
+            return all(one.is_idle for one in self.processes.values())
+
+        try:
+            self.clock.wait_until(are_idle, BOUND_S, "every process to end its operations")
+        except WaitTimeoutError as error:
+            busy = "; ".join(f"{name} is at {one.at}" for name, one in self.processes.items() if not one.is_idle)
+            raise WaitTimeoutError(f"{error}: {busy}") from error
+
+    def _wait(self, until_s: float) -> None:
+        def is_over() -> bool:
+            self.check()
+            return self.clock.now_s() >= until_s
+
+        if self.clock.now_s() < until_s:
+            self.clock.wait_until(is_over, until_s - self.clock.now_s() + BOUND_S, "the next operation")

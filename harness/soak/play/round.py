@@ -1,0 +1,307 @@
+"""A round: play what was drawn, heal whatever is broken, let everything settle, and take the logs of all replicas."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import defaultdict
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from harness.cluster import snapshot
+from harness.errors import HarnessError, UsageError, WaitTimeoutError
+from harness.run_folder.history import History
+from harness.run_folder.store import AFTER_REJOIN, GATE, OFFSETS, ROUND, SKIPPED_MARKERS
+from harness.soak.draw.operations import ADMIN, NEMESIS, Step, step_of
+from harness.soak.draw.plan import OF_GROUPS, Client, plan_of
+from harness.soak.draw.situation import Situation
+from harness.soak.evidence.offsets import OffsetSampler
+from harness.soak.play.administrators import Administrators
+from harness.soak.play.clients import ClientProcess
+from harness.soak.play.internal import create_offsets_topic, take_internal, thaw_offsets
+from harness.soak.play.player import MOST_WAITING, Player, Process, at_once
+from harness.soak.play.rig import FILLER_PERIOD_S, SETTLE_S, TIMERS
+from harness.soak.play.stopwatch import Stopwatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from harness.clients import Library
+    from harness.cluster.cluster import Cluster
+    from harness.run_folder.store import RunFolder
+    from harness.soak.draw.generators import Generator
+    from harness.soak.draw.plan import Plan
+    from harness.soak.play.rig import Rig
+
+SCHEMA: Final = 1
+FILLS_AFTER: Final = 4
+"""So many times the filler writes once everything is healed, so that cleaners pass."""
+PLACED_S: Final = 2 * SETTLE_S
+MARKERS_S: Final = 30.0
+MOST_NAMED: Final = 5
+"""Replicas that a reason names."""
+CLOSE_S: Final = 90.0
+"""A client that closes may first wait for an end, then for a new start, each for as long as its library does."""
+
+
+@dataclass(frozen=True)
+class PlayedRound:
+    """What was played: ``plan`` and ``steps`` are the schedule. ``failure``: why it did not go to its end.
+
+    ``took_s``: real seconds by phase, in order; no part of the schedule, and not compared.
+    """
+
+    plan: Plan
+    steps: tuple[Step, ...]
+    target: str
+    failure: str | None = None
+    finding: str | None = None
+    took_s: Mapping[str, float] = field(default_factory=dict, compare=False)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON takes it."""
+        return {
+            "schema": SCHEMA,
+            "target": self.target,
+            "failure": self.failure,
+            "finding": self.finding,
+            "took_s": dict(self.took_s),
+            "plan": self.plan.as_json(),
+            "steps": [step.as_json() for step in self.steps],
+        }
+
+
+def write_round(path: Path, played: PlayedRound) -> None:
+    """Write a round down, a step a line. Raises OSError."""
+    content = played.as_json()
+    steps = ",\n  ".join(json.dumps(step) for step in content.pop("steps"))
+    head = json.dumps(content, indent=1)[:-2]
+    path.write_text(f'{head},\n "steps": [\n  {steps}\n ]\n}}\n')
+
+
+def read_round(path: Path) -> PlayedRound:
+    """Return a round that was written down: a schedule. Raises `UsageError` with what is wrong with the file."""
+    return _schedule_of(_content(path), path)
+
+
+def read_played(path: Path) -> PlayedRound:
+    """Return a round that was written down, as it was played: to be judged. Raises as `read_round` does."""
+    content = _content(path)
+    schedule = _schedule_of(content, path)
+    try:
+        took_s = {str(phase): float(second) for phase, second in content["took_s"].items()}
+        return replace(schedule, failure=content["failure"], took_s=took_s)
+    except (KeyError, AttributeError, TypeError, ValueError) as error:
+        raise UsageError(f"{path} says not how its round was played: {error!r}") from error
+
+
+def _content(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise UsageError(f"{path} is no JSON: {error}") from error
+    if not isinstance(content, dict) or content.get("schema") != SCHEMA or not isinstance(content.get("steps"), list):
+        raise UsageError(f"{path} is no round of this release: give the {ROUND} of a round of `harness soak`")
+    return content
+
+
+def _schedule_of(content: Mapping[str, Any], path: Path) -> PlayedRound:
+    steps = tuple(step_of(step, f"{path}: step {at}") for at, step in enumerate(content["steps"], 1))
+    plan = plan_of(content.get("plan", {}), str(path))
+    names = {client.name for client in plan.clients} | {ADMIN, NEMESIS}
+    for at, step in enumerate(steps, 1):
+        if step.operation.process not in names:
+            raise UsageError(f"{path}: step {at}: the plan has no client {step.operation.process}")
+    return PlayedRound(plan, steps, str(content.get("target", "")), finding=content.get("finding"))
+
+
+def play_round(
+    rig: Rig, plan: Plan, generator: Generator, folder: RunFolder, progress: Callable[[str], None]
+) -> PlayedRound:
+    """Play a round and take its evidence. What goes wrong in it, or with its cluster, is its ``failure``.
+
+    Raises `UsageError` where a stored round has topics that cannot be.
+    """
+    phases, steps, failure = Stopwatch(progress), list[Step](), None
+    try:
+        _play(rig, plan, generator, folder, phases, steps)
+    except UsageError:
+        raise
+    except (HarnessError, OSError) as error:
+        failure = str(error)
+    return PlayedRound(plan, tuple(steps), rig.setup.target.name, failure, took_s=phases.end())
+
+
+def _play(rig: Rig, plan: Plan, generator: Generator, folder: RunFolder, phases: Stopwatch, steps: list[Step]) -> None:  # noqa: PLR0917
+    """Append each step to ``steps`` as it is begun. Raises what ends the round before its time."""
+    gate_events = len(rig.gates.events()) if rig.gates else 0
+    phases.begin("open clients")
+    with (
+        closing(History(folder.history_path, rig.clock)) as history,
+        closing(rig.observer_for(plan, folder)) as observer,
+        closing(
+            OffsetSampler(rig.runtime, plan.partitions, folder.path / OFFSETS, rig.clock, rig.control.reader)
+        ) as offsets,
+        rig.libraries() as libraries,
+    ):
+        cluster = rig.cluster_for(plan, observer)
+        admins = Administrators(plan, cluster, history, TIMERS.copy_bytes_per_s)
+        phases.begin("create topics")
+        admins.create_topics()
+        create_offsets_topic(rig)
+        thaw_offsets(rig)
+        cluster.wait(lambda: bool(cluster.states()), "the topics to exist")
+        cluster.wait_in_isr(plan.brokers)
+        numbers: dict[str | None, Any] = defaultdict(lambda: itertools.count(1))
+        clients = {
+            one.name: ClientProcess(one, libraries[one.library], history, numbers[one.transactional_id])
+            for one in plan.clients
+        }
+        processes = {name: Process(name, one.play, _most_waiting(one.client)) for name, one in clients.items()}
+        processes |= {name: Process(name, admins.play, most_waiting=1) for name in (ADMIN, NEMESIS)}
+        player = Player(rig.clock, processes, rig.runtime.raise_if_died, steps)
+        filler = _Filler(rig, libraries, plan, history)
+        try:
+            phases.begin("play")
+            offsets.start()
+            writers = frozenset(one.name for one in plan.clients if one.transactional_id)
+            with player.running():
+                player.play(generator, plan.seed, Situation(writers), plan.lasts_s)
+                phases.begin("heal")
+                cluster.wait(lambda: processes[NEMESIS].is_idle, "the nemesis to end what it began")
+                admins.heal()
+                player.drain()
+            phases.begin("settle")
+            _settle(cluster, admins, list(clients.values()), filler, phases)
+            offsets.raise_if_failed()
+            offsets.close()
+            phases.begin("take logs")
+            snapshot.take(cluster, folder, AFTER_REJOIN)
+            take_internal(rig, cluster, folder, steps)
+        except UsageError:
+            raise
+        except (HarnessError, OSError) as error:
+            raise HarnessError(f"{error}{_out_of_isr(cluster)}") from error
+        finally:
+            with suppress(HarnessError):  # a write that hangs: by what ends the round, if anything, it is judged
+                filler.stop()
+            _write_logged(rig, plan, folder, gate_events)
+        phases.begin("delete topics")
+        admins.delete_topics()
+        phases.begin("close clients")
+
+
+def _out_of_isr(cluster: Cluster) -> str:
+    """Return which replicas are out of the ISR, in words; nothing where none is, or nobody answers."""
+    with suppress(HarnessError, OSError):
+        states = cluster.control.states(cluster.topics)
+        out = [
+            f"broker {broker} of {tp[0]}-{tp[1]}"
+            for tp, brokers in cluster.replicas.items()
+            for broker in brokers
+            if tp not in states or broker not in states[tp].isr
+        ]
+        return f"; out of the ISR: {', '.join(out[:MOST_NAMED])} ({len(out)} replicas)" if out else ""
+    return ""
+
+
+def _write_logged(rig: Rig, plan: Plan, folder: RunFolder, gate_events_before: int) -> None:
+    """Write what brokers have logged of a round: skipped markers, and what gates did, as ``gate.jsonl`` of a run."""
+    if rig.gates is not None:
+        folder.write_lines(folder.path / GATE, gate_events_of(plan, rig.gates.events(), gate_events_before))
+    folder.write_lines(folder.path / SKIPPED_MARKERS, skipped_of(plan, rig.skipped.events()))
+
+
+def gate_events_of(plan: Plan, events: Sequence[Mapping[str, Any]], before: int) -> list[Mapping[str, Any]]:
+    """Return the events of the topics of a round, which no other round has, and those of all partitions.
+
+    ``before``: how many events there were when the round began.
+    """
+    topics = {None, *(topic.name for topic in plan.topics)}
+    return [event for event in events[before:] if event.get("topic") in topics]
+
+
+def skipped_of(plan: Plan, events: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the skipped markers of the clients of a round: no other round has their transactional ids."""
+    writers = {client.transactional_id for client in plan.clients}
+    return [event for event in events if event["transactional_id"] in writers]
+
+
+def _most_waiting(client: Client) -> int:
+    """Return how many operations may wait for a client: of one whose operations block, for 20 s each, only one."""
+    is_plain = client.transactional_id is None and not client.name.startswith(OF_GROUPS)
+    return MOST_WAITING if is_plain else 1
+
+
+class _Filler:
+    """Writes to every partition again and again, from its beginning until `stop`."""
+
+    def __init__(self, rig: Rig, libraries: Mapping[str, Library], plan: Plan, history: History) -> None:
+        client = Client("filler", rig.setup.shape.libraries[0])
+        self._process = ClientProcess(client, libraries[client.library], history, itertools.count(1), part="filler")
+        self._partitions = plan.filled or plan.partitions
+        self.fills = 0
+        self._routine = rig.clock.every(FILLER_PERIOD_S, self._fill, "filler")
+
+    def _fill(self) -> None:
+        self._process.fill(self._partitions)
+        self.fills += 1
+
+    def stop(self) -> None:
+        self._routine.stop()
+
+    def raise_if_failed(self) -> None:
+        self._routine.raise_if_failed()
+
+
+def _settle(
+    cluster: Cluster, admins: Administrators, clients: list[ClientProcess], filler: _Filler, phases: Stopwatch
+) -> None:
+    """Wait until everybody is back, every transaction has ended, cleaners have passed, and the replicas are level."""
+    cluster.checks.append(filler.raise_if_failed)
+    cluster.wait_registered(admins.plan.brokers)
+    cluster.wait(admins.is_placed, "every partition to have its replicas, all in the ISR", PLACED_S)
+    phases.begin("close transactions")
+    at_once(
+        cluster.clock,
+        {f"client {client.client.name}": client.close for client in clients},
+        CLOSE_S,
+        cluster.runtime.raise_if_died,
+    )
+    with suppress(WaitTimeoutError):
+        # One that hangs is found in the logs.
+        cluster.wait(lambda: not cluster.admin.ending_transactions(), "the last transaction markers", MARKERS_S)
+    phases.begin("clean")
+    wanted = filler.fills + FILLS_AFTER
+    cluster.wait(lambda: filler.fills >= wanted, "the filler")
+    filler.stop()
+    phases.begin("freeze")
+    cluster.freeze()
+    cluster.wait_in_isr(admins.plan.brokers)
+    try:
+        cluster.wait(lambda: not _unlevel(cluster), "the replicas to be level")
+    except WaitTimeoutError as error:
+        raise HarnessError(f"{error}: {'; '.join(_unlevel(cluster)[:MOST_NAMED])}") from error
+
+
+def _unlevel(cluster: Cluster) -> list[str]:
+    """Return, in words, the partitions whose replicas end, or have their high watermark, at different offsets.
+
+    So is one of which a replica is not served.
+    """
+    seen: dict[tuple[str, int], dict[int, tuple[int, int] | str]] = defaultdict(dict)
+    for broker in cluster.placement.brokers:
+        with closing(cluster.control.reader(broker)) as reader:
+            for tp, state in reader.read(list(cluster.replicas)).items():
+                seen[tp][broker] = state if isinstance(state, str) else (state.log_end, state.high_watermark)
+    return [f"{tp[0]}-{tp[1]}: {of}" for tp, of in seen.items() if not _are_level(of.values())]
+
+
+def _are_level(of: Iterable[tuple[int, int] | str]) -> bool:
+    answers = list(of)
+    ends = {offset for one in answers if not isinstance(one, str) for offset in one}
+    return len(ends) == 1 and not any(isinstance(one, str) for one in answers)

@@ -1,4 +1,0 @@
-"""The state space of a small cluster under faults, and the rules of a gate in the broker (`harness/gate`).
-
-`models.state_space` has the space without these faults; cleaners, replicas and clients are the same.
-"""
