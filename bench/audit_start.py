@@ -24,8 +24,9 @@ from segments_data import TOPIC, Shape, write_replicas
 
 from harness.broker_files.segments.batches import Batch, iter_entries, iter_records
 from harness.host.java import find_java
-from harness.judge import background
-from harness.judge.archive import make_archive
+from harness.judge.sessions import CHECKS
+from harness.spark import background
+from harness.spark.class_archive import make_archive
 from harness.spark.compilation import compile_all
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def reading_s(replicas: Sequence[Path]) -> float:
 @click.option("--rounds", default=3, show_default=True)
 def main(rounds: int) -> None:
     """Time audits of three replicas in three states of cleaning."""
-    make_archive(find_java(), wait_s=background.LIMIT_S)
+    make_archive(find_java(), CHECKS, wait_s=background.LIMIT_S)
     compile_all()
     rows: dict[str, list[tuple[float, float, float]]] = {}
     size_mb: dict[str, float] = {}

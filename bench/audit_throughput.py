@@ -37,10 +37,11 @@ from harness.broker_files.segments.batches import CONTROL
 from harness.broker_files.segments.blocks import iter_blocks
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
-from harness.judge.session import session_of
+from harness.judge.sessions import CHECKS
 from harness.judge.verdict import CLEAN, EXIT_CODES
 from harness.run_folder.store import new_run_id
 from harness.spark.options import SparkOptions
+from harness.spark.workspace_session import session_of
 from harness.targets import find_target
 from harness.targets.jars import jars_for
 
@@ -132,7 +133,7 @@ def warm_s(every: Sequence[Data], rounds: int) -> dict[Data, list[float]]:
     took: dict[Data, list[float]] = {data: [] for data in every}
     with ExitStack() as owned:
         workspace = owned.enter_context(Workspace(f"bench-{new_run_id()}", Path.cwd()))
-        session = owned.enter_context(session_of(workspace, find_java(), SparkOptions(), []))
+        session = owned.enter_context(session_of(workspace, find_java(), SparkOptions(), [], CHECKS))
         for number in range(rounds + 1):
             for data, seconds in took.items():
                 brokers = {broker: [folder.absolute()] for broker, folder in enumerate(data.replicas, 1)}

@@ -35,13 +35,14 @@ from harness.clients import ClientError
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, HarnessError
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
-from harness.judge.session import session_of
+from harness.judge.sessions import CHECKS
 from harness.run_folder.store import new_run_id
 from harness.soak.evidence.client_log import load_client_log
 from harness.soak.evidence.replica_log import final_state, read_replica
 from harness.soak.judge.tally import Tally, tally
 from harness.soak.judge.truth import compare
 from harness.spark.options import SparkOptions
+from harness.spark.workspace_session import session_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -79,7 +80,7 @@ def audit_disk(folders: Sequence[Path]) -> None:
     run_id = f"blame-{new_run_id()}"
     with (
         Workspace(run_id, Path.cwd()) as workspace,
-        session_of(workspace, find_java(), SparkOptions(), [], outlives_jobs=True) as session,
+        session_of(workspace, find_java(), SparkOptions(), [], CHECKS, outlives_jobs=True) as session,
     ):
         rows = judge_copies(session, found)
     for folder, copies in zip(folders, found, strict=True):

@@ -21,8 +21,9 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.host.java import find_java
-from harness.judge import background
-from harness.judge.archive import make_archive
+from harness.judge.sessions import CHECKS
+from harness.spark import background
+from harness.spark.class_archive import make_archive
 
 PLAIN = "PySpark, ten rows counted"
 PROGRAM = """
@@ -38,7 +39,7 @@ spark.stop()
 @click.option("--rounds", default=3, show_default=True)
 def main(run_dir: Path, rounds: int) -> None:
     """Time checks of a run folder."""
-    make_archive(find_java(), wait_s=background.LIMIT_S)
+    make_archive(find_java(), CHECKS, wait_s=background.LIMIT_S)
     with tempfile.TemporaryDirectory() as empty:
         here = {**os.environ, background.SWITCH: "0"}
         check = [sys.executable, "-m", "harness.cli.main", "check", str(run_dir)]

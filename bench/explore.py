@@ -24,7 +24,7 @@ from rich.table import Table
 
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
-from harness.judge.session import session_of
+from harness.judge.sessions import CHECKS
 from harness.model_checking.explore.schedule_generator import Odds, draw
 from harness.model_checking.explore.statistics import RunStatistics
 from harness.model_checking.explore.sweep import check_runs, partitioned_session, rows_of
@@ -33,6 +33,7 @@ from harness.models.world.world import BEGIN_MS, DAY_MS
 from harness.run_folder.store import new_run_id
 from harness.spark.options import SparkOptions
 from harness.spark.spec import MANY_RUNS
+from harness.spark.workspace_session import session_of
 
 ALONE = 300
 """Of how many runs the time of one by itself is taken."""
@@ -96,7 +97,9 @@ def main(runs: int, rounds: int, *, with_: bool) -> None:
     alone: list[Took] = []
     with (
         Workspace(f"bench-{new_run_id()}", Path.cwd()) as workspace,
-        session_of(workspace, find_java(), SparkOptions(), [], settings=MANY_RUNS, outlives_jobs=True) as session,
+        session_of(
+            workspace, find_java(), SparkOptions(), [], CHECKS, settings=MANY_RUNS, outlives_jobs=True
+        ) as session,
     ):
         dealt = partitioned_session(session)
         for number in range(rounds + 1):

@@ -194,7 +194,7 @@ def _archive() -> Check:
     """Return whether Spark starts fast. That it does not yet is information: the first run has the archive made."""
     name = "class archive of Spark"
     try:
-        background = importlib.import_module("harness.judge.background")
+        background = importlib.import_module("harness.spark.background")
         path = background.archive_path(java.find_java())
         if path.exists():
             return Check(name, ok=True, found=f"{path} ({path.stat().st_size >> 20} MiB)")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.judge import background
+from harness.spark import background
 from harness.spark.session import start_session
 from harness.spark.spec import SparkSpec
 

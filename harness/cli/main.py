@@ -154,8 +154,9 @@ def doctor(targets: tuple[str, ...], output: str) -> int:
     """Say what this machine lacks, and how to get it."""
     from harness.doctor import diagnose  # noqa: PLC0415
     from harness.host.java import find_java  # noqa: PLC0415
-    from harness.judge import background  # noqa: PLC0415
-    from harness.judge.archive import make_archive  # noqa: PLC0415
+    from harness.judge.sessions import CHECKS  # noqa: PLC0415
+    from harness.spark import background  # noqa: PLC0415
+    from harness.spark.class_archive import make_archive  # noqa: PLC0415
     from harness.targets import find_target  # noqa: PLC0415
     from harness.targets.jars import jars_for  # noqa: PLC0415
 
@@ -164,7 +165,7 @@ def doctor(targets: tuple[str, ...], output: str) -> int:
         jars = jars_for(target, on_progress=progress.jars, verify=True)
         progress.stage(f"{target.name} ({target.version}): {len(jars.digests)} jars in {jars.directory}")
     if targets:
-        archive = make_archive(find_java(), wait_s=background.LIMIT_S)
+        archive = make_archive(find_java(), CHECKS, wait_s=background.LIMIT_S)
         progress.stage(f"Spark's classes: {archive or 'another process still makes their archive'}")
     # What is missing comes first.
     found = sorted(diagnose(), key=lambda one: one.ok)

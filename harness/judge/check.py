@@ -185,6 +185,11 @@ def read_afterwards(folder: RunFolder, name: str) -> list[dict[str, Any]]:
     return read_lines(path) if folder.has(path) else []
 
 
+def check_without_data(spark: SparkSession, path: Path) -> None:
+    """Run every checker on a run folder that does not exist: loads the classes that a check needs."""
+    run_checkers(prepare(spark, [RunFolder(path)]))
+
+
 def rehearse(spark: SparkSession, scratch_dir: Path) -> None:
     """Read an empty run folder: loads classes and starts Python workers while the cluster is busy elsewhere."""
     folder = RunFolder(scratch_dir / "rehearsal")

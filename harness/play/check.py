@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
 from harness.judge.outcome import RunResult
-from harness.judge.session import session_of
+from harness.judge.sessions import CHECKS
 from harness.report.pictures.ahead import drawing_ahead, write_if_possible
 from harness.run_folder import inventory
 from harness.run_folder.manifest import open_run_folder
 from harness.run_folder.store import COMPLETE, new_run_id
+from harness.spark.workspace_session import session_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +41,7 @@ def check_folder(path: Path, progress: Progress, spark: SparkOptions, *, partial
         if content["status"] == COMPLETE:
             progress.stage("start Spark")
             workspace = owned.enter_context(Workspace(run_id, folder.path))
-            session = owned.enter_context(session_of(workspace, find_java(), spark, [folder.path]))
+            session = owned.enter_context(session_of(workspace, find_java(), spark, [folder.path], CHECKS))
         from harness.judge import check  # noqa: PLC0415  (imported with the session)
 
         if session is not None:

@@ -276,7 +276,7 @@ def _checkers(
     def prepare() -> Prepared:
         # Brokers come first: their timers run on wall-clock time. Spark's JVM inherits this thread's niceness.
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), SPARK_NICENESS)
-        from harness.judge.session import prepare_beside  # noqa: PLC0415  (brokers boot while pyspark is imported)
+        from harness.judge.sessions import prepare_beside  # noqa: PLC0415  (brokers boot while pyspark is imported)
 
         prepared = prepare_beside(workspace, folder, job.java, job.options.spark)
         # What draws the report takes a second to load, which the cluster does not notice now.

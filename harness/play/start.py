@@ -12,7 +12,7 @@ from harness.errors import UsageError
 from harness.host.clock import RealClock
 from harness.host.java import find_java
 from harness.host.ports import free_ports
-from harness.judge.background import find_archive
+from harness.judge.sessions import CHECKS
 from harness.kafka_api.security import read_security
 from harness.models.cluster.settings import raise_if_unknown
 from harness.play import aftermath, applications
@@ -30,6 +30,7 @@ from harness.schedules.catalog import CONTROL, scenarios_for
 from harness.schedules.placement import place
 from harness.schedules.schedule import scenario_of, write_schedule
 from harness.schedules.timers import find_timers
+from harness.spark.background import find_archive
 from harness.systems import find_system
 from harness.targets import SIMULATED, Target, exact_name, find_target
 from harness.targets.applications import RELEASES, jars_of
@@ -94,7 +95,7 @@ def assemble(options: RunOptions, progress: Progress) -> Job:
     if reason is not None:
         progress.stage(f"runtime {runtime} ({reason})")
     if options.spark.is_one_plain_jvm:
-        find_archive(java)  # where it has to be made, that begins before jars are fetched
+        find_archive(java, CHECKS)  # a missing archive is made while jars are fetched
     ready = find_runtime(runtime)(wanted)
     needs_jars = client.needs_jars and not test.system.has_own_clients
     jars = ready.jars or jars_for_client(target, needed=needs_jars, on_progress=progress.jars)

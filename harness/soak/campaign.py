@@ -21,7 +21,7 @@ from harness.console import print_progress
 from harness.errors import HarnessError, UsageError, interruptible
 from harness.host.clock import RealClock
 from harness.host.workspace import Workspace
-from harness.judge.session import session_of
+from harness.judge.sessions import CHECKS
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN, worst
 from harness.run_folder.store import ROUND, SOAK_STATE, RunFolder, create_run_folder, new_run_id
 from harness.runtimes import AUTO
@@ -34,6 +34,7 @@ from harness.soak.judging import Judging
 from harness.soak.play.internal import serves_groups
 from harness.soak.play.rig import booted, find_setup
 from harness.soak.play.round import play_round, read_played, read_round, write_round
+from harness.spark.workspace_session import session_of
 from harness.targets import SIM_KAFKA, find_target
 
 if TYPE_CHECKING:
@@ -231,7 +232,7 @@ def _go_on(of: Soak, setup: Setup, progress: Progress, on_round: Callable[[dict[
         interruptible(kept),
         Workspace(run_id, of.folder.path) as workspace,
         ExitStack() as owned,
-        session_of(workspace, setup.java, of.options.spark, [of.folder.path], outlives_jobs=True) as session,
+        session_of(workspace, setup.java, of.options.spark, [of.folder.path], CHECKS, outlives_jobs=True) as session,
     ):
         clusters = _Clusters(setup, workspace, of.folder.path / "logs" / run_id)
         owned.callback(clusters.drop)

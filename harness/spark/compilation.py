@@ -37,11 +37,11 @@ def start_compilation() -> None:
         start_beside(__name__)
 
 
-def start_beside(module: str, cwd: Path | None = None) -> None:
-    """Run a module in a process that outlives this one, and prints nothing; do nothing where none can be started."""
+def start_beside(module: str, *arguments: str, cwd: Path | None = None) -> None:
+    """Run a module in a process that outlives this one and prints nothing; do nothing if no process can be started."""
     with suppress(OSError):
         subprocess.Popen(
-            [sys.executable, "-P", "-m", module],
+            [sys.executable, "-P", "-m", module, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -6,6 +6,7 @@ import logging
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext, accumulators
 from pyspark.errors.exceptions import captured
 from pyspark.java_gateway import launch_gateway
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable, Sequence
     from pathlib import Path
+
+log = logging.getLogger("harness")
 
 
 def _ignore_broken_connection(*_: object) -> None:
@@ -51,7 +54,7 @@ def start_session(spec: SparkSpec, launched: tuple[subprocess.Popen[bytes], Path
     gateway = _gateway_by_submit(spec, public_conf) if started is None else connect(*started)
     _convert_no_arrays(gateway)
     _convert_only_own_errors(gateway)
-    session = _session(SparkContext(conf=whole, gateway=gateway))
+    session = session_on(SparkContext(conf=whole, gateway=gateway))
     _look_up_once(gateway)
     gateway.gateway_property.enable_memory_management = spec.outlives_jobs
     name_call_sites(session)
@@ -64,10 +67,22 @@ def _gateway_by_submit(spec: SparkSpec, public_conf: SparkConf) -> Any:
         return launch_gateway(public_conf, {"stdout": log, "stderr": log, "cwd": spec.scratch_dir})
 
 
-def _session(context: SparkContext) -> SparkSession:
-    """Return a session without the extensions that lie among Spark's jars.
+def session_on(context: SparkContext) -> SparkSession:
+    """Return the fast session where this PySpark has its private constructors, else the one of `SparkSession.builder`.
 
-    They are MLlib's functions, of no use here, and registering them costs a second of Scala reflection.
+    Both give the same results.
+    """
+    try:
+        return _without_extensions(context)
+    except (AttributeError, TypeError, Py4JError) as error:
+        log.info("PySpark's constructor of sessions has changed; Spark starts a second slower: %s", error)
+        return SparkSession.builder.getOrCreate()
+
+
+def _without_extensions(context: SparkContext) -> SparkSession:
+    """Return a session without the extensions in Spark's jars.
+
+    The extensions are MLlib's functions, which no checker uses; to register them takes a second of Scala reflection.
     """
     jvm: Any = context._jvm  # noqa: SLF001  (there is no other way to it)
     none, nothing = jvm.scala.Option.empty(), jvm.scala.collection.immutable.HashMap()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from harness.host.java import find_java
 from harness.host.leftovers import SPARK_MARKER, process_marker
+from harness.spark.excluded_rules import EXCLUDED_RULES
 from harness.spark.jvm import DRIVER_MEMORY, HEAP_FLAGS, JVM_FLAGS, start_jvm
 from harness.spark.options import SparkOptions
 
@@ -17,34 +18,6 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Mapping
     from pathlib import Path
-
-_OPTIMIZER = "org.apache.spark.sql.catalyst.optimizer"
-_UNUSED_RULES = """
-    BooleanSimplification CheckCartesianProducts CleanUpTempCTEInfo CollapseGroupedSumOfCount CollapseProject
-    CollapseRepartition CollapseWindow ColumnPruning CombineConcats CombineTypedFilters CombineUnions
-    ConstantFolding ConstantPropagation ConvertToLocalRelation CostBasedJoinReorder DecimalAggregates
-    EliminateAggregateFilter EliminateDistinct EliminateLimits EliminateMapObjects EliminateOffsets
-    EliminateOuterJoin EliminateSerialization EliminateSorts EliminateWindowPartitions FoldablePropagation
-    GenerateOptimization InferFiltersFromConstraints InferFiltersFromGenerate InferWindowGroupLimit
-    InjectRuntimeFilter InlineCTE LikeSimplification LimitPushDown LimitPushDownThroughWindow NullDownPropagation
-    NullPropagation ObjectSerializerPruning OptimizeCsvJsonExprs OptimizeExpand OptimizeIn OptimizeJoinCondition
-    OptimizeOneRowPlan OptimizeOneRowRelationSubquery OptimizeRand OptimizeRepartition OptimizeUpdateFields
-    OptimizeWindowFunctions Optimizer$UpdateCTERelationStats PropagateEmptyRelation PruneFilters
-    PullOutNestedDataOuterRefExpressions PullUpProjectAliasThroughWindow PushDownJoinThroughUnion
-    PushDownLeftSemiAntiJoin PushDownPredicates PushExtraPredicateThroughJoin PushFoldableIntoBranches
-    PushLeftSemiLeftAntiThroughJoin PushPredicateThroughJoin PushPredicateThroughNonJoin
-    PushProjectionThroughLimitAndOffset PushProjectionThroughUnion PushdownPredicatesAndPruneColumnsForCTEDef
-    ReassignLambdaVariableID RemoveLiteralFromGroupExpressions RemoveNoopOperators RemoveNoopUnion
-    RemoveRedundantAggregates RemoveRedundantAliases RemoveRedundantSorts RemoveRepetitionFromGroupExpressions
-    ReorderAssociativeOperator ReorderJoin ReplaceNullWithFalseInPredicate RewriteNonCorrelatedExists
-    SimplifyBinaryComparison SimplifyCaseConversionExpressions SimplifyCasts SimplifyConditionals
-    SimplifyDateTimeConversions SimplifyExtractValueOps TransposeWindow UnwrapCastInBinaryComparison
-"""  # fmt: skip
-"""Rules that Spark's optimizer leaves out.
-
-On thousands of rows a rule costs more than it can save: looking for its pattern in some thirty plans, cold, in a
-JVM that lives for seconds. Spark ignores names that a version does not have, and keeps what a plan cannot do without.
-"""
 
 SMALL_DATA = {
     # A run folder holds thousands of records: what costs time is planning and compiling, not data.
@@ -55,7 +28,7 @@ SMALL_DATA = {
     # Otherwise each join and aggregate serializes itself, to clean a closure that need not be cleaned.
     "spark.sql.execution.usePartitionEvaluator": "true",
     "spark.sql.lightweightPlanChangeValidation": "false",
-    "spark.sql.optimizer.excludedRules": ",".join(f"{_OPTIMIZER}.{name}" for name in _UNUSED_RULES.split()),
+    "spark.sql.optimizer.excludedRules": EXCLUDED_RULES,
     # A broadcast would be computed when a check is planned, before there is anything to read.
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     # Otherwise every column expression asks the JVM for a stack trace to go with it.
@@ -108,6 +81,18 @@ class SparkSpec:
     jvm_flags: tuple[str, ...] = ()
     outlives_jobs: bool = False
     workers: str | None = None
+
+
+@dataclass(frozen=True)
+class SparkJobs:
+    """The jobs that a session is started for, by name: they are imported while its JVM starts.
+
+    ``rehearsal``: ``module:function``, which takes a session and a path without files, and runs the jobs on no data.
+    ``workers``: the module that forks the Python workers.
+    """
+
+    rehearsal: str
+    workers: str
 
 
 def launch(spec: SparkSpec) -> tuple[subprocess.Popen[bytes], Path] | None:

@@ -10,7 +10,7 @@ import pytest
 from sandbox import command_line, wait_until
 
 from harness.errors import EXIT_ANOMALY
-from harness.judge import archive, background
+from harness.spark import background, class_archive
 
 if TYPE_CHECKING:
     import psutil
@@ -30,7 +30,7 @@ def cache(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def makers(sandbox: Sandbox) -> list[psutil.Process]:
-    return [one for one in sandbox.processes() if "harness.judge.background" in command_line(one)]
+    return [one for one in sandbox.processes() if "harness.spark.background" in command_line(one)]
 
 
 def archive_opened_by(process: psutil.Process) -> str | None:
@@ -50,7 +50,7 @@ def test_the_second_command_has_what_was_made_beside_the_first(sandbox: Sandbox,
     (made,) = cache.glob("spark-*.jsa")
     wait_until(lambda: not makers(sandbox), MAKING_S, "the maker to end")
     sandbox.wait_until_nothing_is_left()
-    assert list((cache / archive.DRAFTS).iterdir()) == []
+    assert list((cache / class_archive.DRAFTS).iterdir()) == []
 
     going = sandbox.start(*RUN)
     wait_until(lambda: made.name in map(archive_opened_by, sandbox.processes()), MAKING_S, "a JVM with the archive")
@@ -71,4 +71,4 @@ def test_a_maker_that_is_killed_leaves_nothing_but_the_way_free(sandbox: Sandbox
     assert going.end().code == EXIT_ANOMALY
     sandbox.wait_until_nothing_is_left()
     assert list(cache.glob("spark-*.jsa")) == []
-    assert not archive.is_being_made()
+    assert not class_archive.is_being_made()

@@ -16,10 +16,10 @@ from harness.doctor import Check, diagnose
 from harness.errors import UsageError
 from harness.host import engine
 from harness.host.java import find_java
-from harness.judge import background
-from harness.judge.archive import archive_path
 from harness.runtimes import local
 from harness.runtimes.abilities import Need
+from harness.spark import background
+from harness.spark.class_archive import archive_path
 from harness.targets import WITH_JARS
 
 

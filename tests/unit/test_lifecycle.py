@@ -13,7 +13,7 @@ from fakes.progress import FakeManifest, FakeProgress
 
 from harness.errors import EXIT_FAILED, HarnessError, InterruptError, TimeLimitError, interruptible
 from harness.host import leftovers
-from harness.judge import session
+from harness.judge import sessions
 from harness.play import follow_ups, lifecycle
 from harness.run_folder.store import RunFolder, create_run_folder
 
@@ -146,7 +146,7 @@ def checkers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., A
         workspace.times += 1
         return "planned"
 
-    monkeypatch.setattr(session, "prepare_beside", prepare)
+    monkeypatch.setattr(sessions, "prepare_beside", prepare)
 
     def opened(workspace: Any, *, meanwhile: bool) -> Any:
         nothing: Any = None

@@ -8,14 +8,14 @@ import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
 
 from harness.errors import UsageError
 from harness.spark.probe import probe
+from harness.spark.session import session_on
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 
 def test_exceptions_of_another_jvm_are_its_own(spark: SparkSession) -> None:
@@ -51,3 +51,33 @@ def test_arguments_are_not_searched_for_arrays(spark: SparkSession) -> None:
     converters = spark.sparkContext._gateway._gateway_client.converters  # type: ignore[union-attr]
     assert converters
     assert not [one for one in converters if "Numpy" in type(one).__name__]
+
+
+def constructor_without_java_session(constructor: Any) -> Any:
+    """Return a constructor without the parameter for a session of the JVM."""
+
+    def changed(self: SparkSession, context: Any, *, options: Any = None) -> None:
+        constructor(self, context, options=options or {})
+
+    return changed
+
+
+def java_class_of_another_name(_constructor: Any) -> Any:
+    def changed(self: SparkSession, context: Any, *rest: Any, **_: Any) -> None:
+        del self
+        context._jvm.org.apache.spark.sql.moved.SparkSession(*rest)
+
+    return changed
+
+
+def test_a_changed_constructor_of_pyspark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SparkSession, "__init__", constructor_without_java_session(SparkSession.__init__))
+    session = session_on(spark.sparkContext)
+    assert session.range(3).count() == 3
+
+
+def test_a_java_class_that_was_moved(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SparkSession, "__init__", java_class_of_another_name(None))
+    built = object()
+    monkeypatch.setattr(SparkSession, "builder", type("Builder", (), {"getOrCreate": lambda _: built})())
+    assert session_on(spark.sparkContext) is built

@@ -12,11 +12,11 @@ import pytest
 from harness.errors import UsageError
 from harness.host import leftovers
 from harness.host.leftovers import SPARK_MARKER
-from harness.judge import session
+from harness.spark import workspace_session
 from harness.spark.jvm import DRIVER_MEMORY, HEAP_FLAGS
 from harness.spark.options import LOCAL, SparkOptions, parse_spark
 from harness.spark.probe import unseen
-from harness.spark.spec import SparkSpec, options_of, public, set_environment
+from harness.spark.spec import SparkJobs, SparkSpec, options_of, public, set_environment
 
 CLUSTER = "spark://master:7077"
 
@@ -146,9 +146,9 @@ def no_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_end")
 def test_a_cluster_without_room_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "START_LIMIT_S", 0.01)
+    monkeypatch.setattr(workspace_session, "START_LIMIT_S", 0.01)
     with pytest.raises(UsageError, match=r"^Spark does not start on spark://master:7077: not within 0 s; are there"):
-        session._start(spec(CLUSTER), [])
+        workspace_session.start(spec(CLUSTER), SparkJobs("json:loads", workers=""), [])
 
 
 @pytest.mark.parametrize(
@@ -168,4 +168,4 @@ def test_a_cluster_without_room_is_not_waited_for_without_end(monkeypatch: pytes
 def test_the_cause_that_is_reported(error: str, log: str, cause: str, tmp_path: Path) -> None:
     path = tmp_path / "spark.log"
     path.write_text(log)
-    assert session._cause(RuntimeError(error), path) == cause
+    assert workspace_session._cause(RuntimeError(error), path) == cause

@@ -12,9 +12,10 @@ from harness.audit.live.coordination import leaders_of_metadata
 from harness.broker_files.copies.copies import find_copies
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
-from harness.judge.session import session_of
+from harness.judge.sessions import CHECKS
 from harness.run_folder.store import new_run_id
 from harness.spark.compilation import start_compilation
+from harness.spark.workspace_session import session_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,7 +46,7 @@ def audit_disk(
         progress.stage("start Spark")
         # Executors need the local folders at the same path.
         folders = [copy.folder for copy in copies.replicas if isinstance(copy.folder, Path)]
-        with session_of(workspace, java, spark, folders) as session:
+        with session_of(workspace, java, spark, folders, CHECKS) as session:
             progress.stage(f"check {len(copies.replicas)} replicas")
             started_s = time.monotonic()
             rows = judge_copies(session, [copies])

@@ -29,9 +29,10 @@ from harness.errors import UsageError
 from harness.host.clock import RealClock
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
-from harness.judge.session import session_of
+from harness.judge.sessions import CHECKS
 from harness.run_folder.store import RunFolder, new_run_id
 from harness.spark.compilation import start_compilation
+from harness.spark.workspace_session import session_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -102,7 +103,7 @@ def audit_live(request: Request, progress: Progress, spark: SparkOptions) -> dic
             """Start Spark once there is something to judge: reading may take hours."""
             if not sessions:
                 progress.stage("start Spark")
-                sessions.append(stack.enter_context(session_of(workspace, java, spark, [readings_folder])))
+                sessions.append(stack.enter_context(session_of(workspace, java, spark, [readings_folder], CHECKS)))
             return sessions[0]
 
         last_readings = repeated(_Reading(answers, session, progress, readings_folder).read)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from harness.errors import UsageError
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
-from harness.judge.session import session_of
+from harness.judge.sessions import CHECKS
 from harness.model_checking.explore.schedule_generator import Odds, RandomSchedule, draw
 from harness.model_checking.explore.shrink import cost, has_consequence, is_wrong, shrink
 from harness.model_checking.explore.statistics import RunStatistics, found_by_checkers
@@ -18,6 +18,7 @@ from harness.model_checking.explore.sweep import check_runs, partitioned_session
 from harness.run_folder.store import new_run_id
 from harness.schedules.schedule import Schedule, scenario_of
 from harness.spark.spec import MANY_RUNS
+from harness.spark.workspace_session import session_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -47,7 +48,7 @@ def explore_random_runs(
     """Sweep in a Spark session of its own. Raises as `session_of` does."""
     with (
         Workspace(f"explore-{new_run_id()}", Path.cwd()) as workspace,
-        session_of(workspace, find_java(), spark, [], settings=MANY_RUNS, outlives_jobs=True) as session,
+        session_of(workspace, find_java(), spark, [], CHECKS, settings=MANY_RUNS, outlives_jobs=True) as session,
     ):
         return sweep(session, odds, seeds, on_progress)
 

@@ -13,24 +13,25 @@ from __future__ import annotations
 
 import hashlib
 import os
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from harness.errors import HarnessError
 from harness.host.cache import cache_root
 from harness.host.filelock import alone_in
 from harness.host.workspace import Workspace
-from harness.run_folder.store import RunFolder, new_run_id
+from harness.run_folder.store import new_run_id
 from harness.spark.jvm import HEAP_FLAGS, JVM_FLAGS, MODULE_FLAGS, spark_home
+from harness.spark.spec import SparkSpec
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.host.java import Java
+    from harness.spark.spec import SparkJobs
 
 DUMP_TIMEOUT_S = 300.0
 """For a JVM with the lowest priority to write some 150 MB."""
-WORKERS = "checkers.workers"
-"""The module that forks the Python workers of every session with checkers."""
 DRAFTS = "spark-drafts"
 """The folder next to the archives in which they are written; the writer holds a lock on it."""
 
@@ -60,8 +61,8 @@ def is_being_made() -> bool:
         return not is_mine
 
 
-def make_archive(java: Java, *, wait_s: float) -> Path | None:
-    """Run the checkers in a JVM that writes its archive when it ends; return the archive.
+def make_archive(java: Java, jobs: SparkJobs, *, wait_s: float) -> Path | None:
+    """Rehearse the jobs in a JVM that writes its archive when it ends; return the archive.
 
     Returns at once where the archive exists. Where another process is making it, waits for that process, and returns
     None if it is not done within ``wait_s``. Temporary files go to a work directory, except the draft, which has to be
@@ -80,24 +81,22 @@ def make_archive(java: Java, *, wait_s: float) -> Path | None:
         for draft in drafts.iterdir():
             draft.unlink()
         draft = drafts / path.name
-        _rehearse(java, draft)
+        _write_archive(java, jobs, draft)
         draft.replace(path)
         _remove_former(path)
     return path
 
 
-def _rehearse(java: Java, draft: Path) -> None:
-    from harness.judge import check  # noqa: PLC0415  (slow imports, which the path of the archive does not need)
-    from harness.spark.session import start_session  # noqa: PLC0415
-    from harness.spark.spec import SparkSpec  # noqa: PLC0415
+def _write_archive(java: Java, jobs: SparkJobs, draft: Path) -> None:
+    from harness.spark.session import start_session  # noqa: PLC0415  (imports pyspark, which `archive_path` does not need)
 
     run_id, flags = f"archive-{new_run_id()}", (f"-XX:ArchiveClassesAtExit={draft}",)
     with Workspace(run_id, cache_root()) as workspace:
         scratch, log_path = workspace.path, workspace.path / "spark.log"
-        spec = SparkSpec(run_id, scratch / "spark", log_path, java.path, jvm_flags=flags, workers=WORKERS)
+        spec = SparkSpec(run_id, scratch / "spark", log_path, java.path, jvm_flags=flags, workers=jobs.workers)
         session = start_session(spec)
         jvm: Any = session.sparkContext._gateway.proc  # type: ignore[union-attr]  # noqa: SLF001  (it is nowhere else)
-        check.run_checkers(check.prepare(session, [RunFolder(scratch / "empty")]))
+        resolve_name(jobs.rehearsal)(session, scratch / "empty")
         session.stop()
         jvm.stdin.close()  # the JVM ends with its input, and then writes the archive
         jvm.wait(DUMP_TIMEOUT_S)

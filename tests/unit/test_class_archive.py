@@ -14,11 +14,14 @@ import pytest
 from harness.errors import HarnessError
 from harness.host.filelock import alone_in
 from harness.host.java import Java
-from harness.judge import archive, background
+from harness.spark import background, class_archive
+from harness.spark.spec import SparkJobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+JOBS = SparkJobs("no_such_module:rehearse", workers="no_such_module")
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +39,7 @@ def jar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     jars = tmp_path / "pyspark" / "jars"
     jars.mkdir(parents=True)
     (jars / "a.jar").write_bytes(b"a")
-    monkeypatch.setattr(archive, "spark_home", lambda: tmp_path / "pyspark")
+    monkeypatch.setattr(class_archive, "spark_home", lambda: tmp_path / "pyspark")
     return jars / "a.jar"
 
 
@@ -45,34 +48,34 @@ def java(tmp_path: Path) -> Java:
     return Java(tmp_path / "jre" / "bin" / "java", "17.0.1")
 
 
-def writes(_java: Java, draft: Path) -> None:
+def writes(_java: Java, _jobs: SparkJobs, draft: Path) -> None:
     draft.write_bytes(b"classes")
 
 
 def make(java: Java, wait_s: float = 0.0) -> Path | None:
-    return archive.make_archive(java, wait_s=wait_s)
+    return class_archive.make_archive(java, JOBS, wait_s=wait_s)
 
 
 def test_an_archive_is_for_one_java_one_spark_and_its_flags(
     java: Java, jar: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = archive.archive_path(java)
-    assert archive.archive_path(java) == first
-    seen = {first, archive.archive_path(Java(java.path, "17.0.2"))}
-    seen.add(archive.archive_path(Java(tmp_path / "other" / "bin" / "java", "17.0.1")))
-    monkeypatch.setattr(archive, "JVM_FLAGS", ("-XX:+UseParallelGC",))
-    seen.add(archive.archive_path(java))
+    first = class_archive.archive_path(java)
+    assert class_archive.archive_path(java) == first
+    seen = {first, class_archive.archive_path(Java(java.path, "17.0.2"))}
+    seen.add(class_archive.archive_path(Java(tmp_path / "other" / "bin" / "java", "17.0.1")))
+    monkeypatch.setattr(class_archive, "JVM_FLAGS", ("-XX:+UseParallelGC",))
+    seen.add(class_archive.archive_path(java))
     os.utime(jar, ns=(0, 0))
-    seen.add(archive.archive_path(java))
+    seen.add(class_archive.archive_path(java))
     jar.with_name("b.jar").write_bytes(b"b")
-    seen.add(archive.archive_path(java))
+    seen.add(class_archive.archive_path(java))
     assert len(seen) == 6
 
 
 def test_what_was_made_before_an_upgrade_goes(
     java: Java, jar: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(archive, "_rehearse", writes)
+    monkeypatch.setattr(class_archive, "_write_archive", writes)
     old = make(java)
     elsewhere = make(Java(tmp_path / "other" / "bin" / "java", "17.0.1"))
     jar.write_bytes(b"newer")
@@ -87,61 +90,61 @@ def test_what_was_made_before_an_upgrade_goes(
 def test_a_making_that_was_cut_off_leaves_no_archive_and_the_next_one_removes_the_rest(
     java: Java, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def is_cut_off(_java: Java, draft: Path) -> None:
+    def is_cut_off(_java: Java, _jobs: SparkJobs, draft: Path) -> None:
         draft.write_bytes(b"half")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(archive, "_rehearse", is_cut_off)
+    monkeypatch.setattr(class_archive, "_write_archive", is_cut_off)
     with pytest.raises(KeyboardInterrupt):
         make(java)
-    assert not archive.archive_path(java).exists()
-    assert background.why_not_started(archive.archive_path(java)) is None
-    monkeypatch.setattr(archive, "_rehearse", writes)
+    assert not class_archive.archive_path(java).exists()
+    assert background.why_not_started(class_archive.archive_path(java)) is None
+    monkeypatch.setattr(class_archive, "_write_archive", writes)
     made = make(java)
     assert made is not None
     assert made.read_bytes() == b"classes"
-    assert list((cache / archive.DRAFTS).iterdir()) == []
+    assert list((cache / class_archive.DRAFTS).iterdir()) == []
 
 
 @pytest.mark.usefixtures("jar")
 def test_two_at_once_make_one(java: Java, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, go_on, made = threading.Event(), threading.Event(), []
 
-    def slowly(_java: Java, draft: Path) -> None:
+    def slowly(_java: Java, _jobs: SparkJobs, draft: Path) -> None:
         begun.set()
         assert go_on.wait(30)
         draft.write_bytes(b"classes")
 
-    monkeypatch.setattr(archive, "_rehearse", slowly)
+    monkeypatch.setattr(class_archive, "_write_archive", slowly)
     first = threading.Thread(target=lambda: made.append(make(java)))
     first.start()
     assert begun.wait(30)
-    assert archive.is_being_made()
-    assert background.why_not_started(archive.archive_path(java)) == "it is being made"
+    assert class_archive.is_being_made()
+    assert background.why_not_started(class_archive.archive_path(java)) == "it is being made"
     assert make(java) is None
     second = threading.Thread(target=lambda: made.append(make(java, 30.0)))
     second.start()
     go_on.set()
     for thread in (first, second):
         thread.join(30)
-    assert made == [archive.archive_path(java)] * 2
-    assert not archive.is_being_made()
+    assert made == [class_archive.archive_path(java)] * 2
+    assert not class_archive.is_being_made()
 
 
 def test_a_jvm_that_writes_none_is_not_asked_again_and_again(
     java: Java, jar: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(java: Java, _draft: Path) -> None:
-        archive.note_failure(archive.archive_path(java), "no such flag")
+    def fails(java: Java, _jobs: SparkJobs, _draft: Path) -> None:
+        class_archive.note_failure(class_archive.archive_path(java), "no such flag")
 
-    monkeypatch.setattr(archive, "_rehearse", fails)
-    path = archive.archive_path(java)
+    monkeypatch.setattr(class_archive, "_write_archive", fails)
+    path = class_archive.archive_path(java)
     with pytest.raises(HarnessError, match="no such flag"):
         make(java)
     assert "could not be made" in str(background.why_not_started(path))
     # Another Spark may do better.
     jar.write_bytes(b"newer")
-    assert background.why_not_started(archive.archive_path(java)) is None
+    assert background.why_not_started(class_archive.archive_path(java)) is None
 
 
 Hindrance = tuple[str, str, Any]
@@ -157,28 +160,28 @@ HINDRANCES: tuple[Hindrance, ...] = (
 def test_a_machine_without_room_goes_without(
     java: Java, monkeypatch: pytest.MonkeyPatch, why: str, asked: str, answer: Callable[..., Any]
 ) -> None:
-    monkeypatch.setattr(f"harness.judge.background.{asked}", answer)
+    monkeypatch.setattr(f"harness.spark.background.{asked}", answer)
     monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("started all the same"))
-    assert why in str(background.why_not_started(archive.archive_path(java)))
-    assert background.find_archive(java) is None
+    assert why in str(background.why_not_started(class_archive.archive_path(java)))
+    assert background.find_archive(java, JOBS) is None
 
 
 @pytest.mark.usefixtures("jar")
 def test_a_user_may_forbid_it(java: Java, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(background.SWITCH, "0")
     monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("started all the same"))
-    assert background.find_archive(java) is None
+    assert background.find_archive(java, JOBS) is None
 
 
 def test_the_archive_is_made_at_once_the_rest_at_the_lowest_priority_and_all_of_it_has_an_end() -> None:
     """In a session of its own, as it is started: nobody gets back a priority that was given away."""
     code = (
-        "import os, signal; from harness.judge import background; background.find_java = lambda: None\n"
+        "import os, signal; from harness.spark import background; background.find_java = lambda: None\n"
         "def idles(): return os.sched_getscheduler(0) == os.SCHED_IDLE\n"
         "background.make_archive = lambda *_, **__: print(idles(), signal.alarm(9))\n"
         "compiling = staticmethod(lambda: print(idles(), signal.alarm(0) > 0))\n"
         "background.import_module = lambda name: type('Loops', (), {'compile_all': compiling})\n"
-        "background.main(); print(background.AUTOGROUP.exists() and background.AUTOGROUP.read_text())"
+        "background.main(None); print(background.AUTOGROUP.exists() and background.AUTOGROUP.read_text())"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, start_new_session=True

@@ -1,20 +1,18 @@
-"""Spark for one check: during a run, or for an existing run folder."""
+"""Spark sessions that belong to a workspace: their JVM starts within a time limit, and ends with the block."""
 
 from __future__ import annotations
 
-import logging
 import re
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from harness.errors import HarnessError, UsageError
 from harness.host import leftovers
-from harness.judge.archive import WORKERS
-from harness.judge.background import existing_archive, find_archive
+from harness.spark.background import find_archive
 from harness.spark.spec import SMALL_DATA, SparkSpec, launch
 
 if TYPE_CHECKING:
@@ -25,11 +23,8 @@ if TYPE_CHECKING:
 
     from harness.host.java import Java
     from harness.host.workspace import Workspace
-    from harness.judge.check import Prepared
-    from harness.run_folder.store import RunFolder
     from harness.spark.options import SparkOptions
-
-log = logging.getLogger("harness")
+    from harness.spark.spec import SparkJobs
 
 START_LIMIT_S = 300.0
 """For a session to start, and for a first task on each executor: a busy cluster may delay both."""
@@ -41,41 +36,33 @@ _LOGGED = re.compile(r" ERROR \w+: (.+)$", re.MULTILINE)
 _OF_JAVA = re.compile(r"((?:\w+\.)+\w+(?:Error|Exception): .+)$", re.MULTILINE)
 
 
-def prepare_beside(workspace: Workspace, folder: RunFolder, java: Java, spark: SparkOptions) -> Prepared:
-    """Start Spark and plan the checkers of a folder that is still being written. Raises as `session_of` does."""
-    spec = _spark_spec(workspace, folder.path / "spark.log", spark, java, existing_archive)
-    session = _start(spec, [folder.path])
-    from harness.judge import check  # noqa: PLC0415  (imported with the session)
-
-    log.info("Spark is up")
-    with ThreadPoolExecutor(1, thread_name_prefix="rehearse") as pool:
-        rehearsal = pool.submit(check.rehearse, session, spec.scratch_dir)
-        prepared = check.prepare(session, [folder])
-        log.info("the checkers are planned")
-        rehearsal.result()
-        log.info("the workers are rehearsed")
-    return prepared
-
-
 @contextmanager
 def session_of(
     workspace: Workspace,
     java: Java,
     spark: SparkOptions,
     folders: Sequence[Path],
+    jobs: SparkJobs,
     *,
     settings: Mapping[str, str] = SMALL_DATA,
     outlives_jobs: bool = False,
 ) -> Iterator[SparkSession]:
-    """Start a session that writes in the workspace only, and end its JVM.
+    """Start a session that writes to the workspace only, and end its JVM after the block.
 
-    ``outlives_jobs``: for one job after another, and not for one alone (`SparkSpec`).
+    ``outlives_jobs``: whether the session runs many jobs (`SparkSpec`).
 
-    Raises `UsageError` where it does not start within `START_LIMIT_S`, or its executors cannot run it: they
-    lack this project, or do not see the ``folders``.
+    Raises `UsageError` where the session does not start within `START_LIMIT_S`, or its executors cannot run the jobs:
+    they do not have this project, or do not see the ``folders``.
     """
-    spec = _spark_spec(workspace, workspace.path / "spark.log", spark, java, find_archive)
-    session = _start(replace(spec, settings=settings, outlives_jobs=outlives_jobs), folders)
+    spec = spec_for(
+        workspace,
+        java,
+        spark,
+        jobs,
+        log_path=workspace.path / "spark.log",
+        archive_for=partial(find_archive, jobs=jobs),
+    )
+    session = start(replace(spec, settings=settings, outlives_jobs=outlives_jobs), jobs, folders)
     try:
         yield session
     finally:
@@ -86,28 +73,32 @@ def session_of(
         leftovers.end_processes(workspace.run_id, carrying=leftovers.SPARK_MARKER)
 
 
-def _spark_spec(
+def spec_for(
     workspace: Workspace,
-    log_path: Path,
-    spark: SparkOptions,
     java: Java,
+    spark: SparkOptions,
+    jobs: SparkJobs,
+    *,
+    log_path: Path,
     archive_for: Callable[[Java], Path | None],
 ) -> SparkSpec:
+    """Return the specification of a session in the workspace, with the class archive that ``archive_for`` returns."""
     # An archive is valid for the class path of a JVM that is started without spark-submit.
     archive = archive_for(java) if spark.is_one_plain_jvm else None
     flags = (f"-XX:SharedArchiveFile={archive}",) if archive else ()
     return SparkSpec(
-        workspace.run_id, workspace.path / "spark", log_path, java.path, spark, jvm_flags=flags, workers=WORKERS
+        workspace.run_id, workspace.path / "spark", log_path, java.path, spark, jvm_flags=flags, workers=jobs.workers
     )
 
 
-def _start(spec: SparkSpec, folders: Sequence[Path]) -> SparkSession:
+def start(spec: SparkSpec, jobs: SparkJobs, folders: Sequence[Path]) -> SparkSession:
+    """Start a session whose JVM ends with the workspace's processes. Raises `UsageError` as `session_of` does."""
     with _jvm_ends_after(spec.run_id, START_LIMIT_S) as is_late:
         problem = f"Spark does not start on {spec.options.master}"
         try:
             launched = launch(spec)
-            # The checkers, pyspark with them, and what pyspark's first mapInArrow imports: while the JVM starts.
-            for name in ("harness.judge.check", "pandas"):
+            # While the JVM starts, import the jobs, pyspark with them, and what pyspark's first mapInArrow imports.
+            for name in (jobs.rehearsal.partition(":")[0], "pandas"):
                 import_module(name)
             from harness.spark.session import start_session  # noqa: PLC0415
 
@@ -133,7 +124,7 @@ def _start(spec: SparkSpec, folders: Sequence[Path]) -> SparkSession:
 
 @contextmanager
 def _jvm_ends_after(run_id: str, limit_s: float) -> Iterator[threading.Event]:
-    """End the driver's JVM where the block takes longer: waits for it then raise. Yields an event that is set then."""
+    """End the driver's JVM where the block takes longer, so that calls of it raise; yield an event that is set then."""
     is_late = threading.Event()
 
     def end() -> None:

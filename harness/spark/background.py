@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -21,8 +22,9 @@ import psutil
 from harness.errors import HarnessError
 from harness.host.cache import cache_root
 from harness.host.java import find_java
-from harness.judge.archive import archive_path, failure_path, is_being_made, make_archive
+from harness.spark.class_archive import archive_path, failure_path, is_being_made, make_archive
 from harness.spark.compilation import start_beside
+from harness.spark.spec import SparkJobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,11 +45,11 @@ def existing_archive(java: Java) -> Path | None:
     return archive if archive.exists() else None
 
 
-def find_archive(java: Java) -> Path | None:
+def find_archive(java: Java, jobs: SparkJobs) -> Path | None:
     """Return the archive; where there is none, start making it for later commands, if possible."""
     archive = existing_archive(java)
     if archive is None and why_not_started(archive_path(java)) is None:
-        start_beside(__name__, cache_root())
+        start_beside(__name__, jobs.rehearsal, jobs.workers, cwd=cache_root())
     return archive
 
 
@@ -82,16 +84,16 @@ def _give_way() -> None:
             AUTOGROUP.write_text("19")
 
 
-def main() -> None:
-    """Make what is missing, and print nothing: `harness doctor` reports the result."""
+def main(jobs: SparkJobs) -> None:
+    """Make the archive, then compile loops. Prints nothing: `harness doctor` reports the result."""
     signal.alarm(LIMIT_S)
     psutil.Process().ionice(psutil.IOPRIO_CLASS_IDLE)
     with suppress(HarnessError, OSError):
-        make_archive(find_java(), wait_s=0.0)
+        make_archive(find_java(), jobs, wait_s=0.0)
     _give_way()
     # Compiling is slow as well, and the first big audit needs it.
     import_module("harness.spark.compilation").compile_all()
 
 
 if __name__ == "__main__":
-    main()
+    main(SparkJobs(*sys.argv[1:]))
