@@ -14,8 +14,8 @@ sys.path.append(str(Path(__file__).parents[1] / "unit"))
 
 _LEGAL_RUNS = 600
 _PLANTED_RUNS = 60
-_FIRST = 6
-"""What part of all is judged by itself."""
+_SAMPLE = 20
+"""The commit tier judges one case of so many."""
 
 
 def _seeds(config: pytest.Config) -> dict[str, range]:
@@ -25,10 +25,10 @@ def _seeds(config: pytest.Config) -> dict[str, range]:
 
 
 def _parts(seeds: dict[str, range]) -> dict[str, dict[str, range]]:
-    """Divide seeds in two, so that the commit tier can do with the first part; one seed is not divided."""
-    first = {kind: one[: ceil(len(one) / _FIRST)] for kind, one in seeds.items()}
-    rest = {kind: one[len(first[kind]) :] for kind, one in seeds.items()}
-    return {name: part for name, part in {"first": first, "rest": rest}.items() if any(part.values())}
+    """Divide seeds into the sample of the commit tier and the rest; one seed is not divided."""
+    sample = {kind: of_kind[: ceil(len(of_kind) / _SAMPLE)] for kind, of_kind in seeds.items()}
+    rest = {kind: of_kind[len(sample[kind]) :] for kind, of_kind in seeds.items()}
+    return {name: part for name, part in {"sample": sample, "rest": rest}.items() if any(part.values())}
 
 
 @pytest.fixture(scope="session")

@@ -111,11 +111,12 @@ def is_missed_marker(kind: str, found: Found) -> bool:
     return kind == SAME_OUTCOME and found.anomaly == UNEXPLAINED_DIVERGENCE and bool(found.candidates)
 
 
+@pytest.mark.commit("sample-reduced")
 @pytest.mark.parametrize("how", ["whole", "reduced"])
 def test_all_that_was_planted_is_found_and_nothing_else(
-    kind: str, how: str, cases: list[Case], whole: Verdicts, reduced: Verdicts
+    kind: str, how: str, cases: list[Case], request: pytest.FixtureRequest
 ) -> None:
-    judged = {"whole": whole, "reduced": reduced}[how]
+    judged: Verdicts = request.getfixturevalue(how)
     mine = [case for case in cases if case.name.rpartition("-")[0] == kind]
     wrong = [
         line

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from expected import STUCK_LSO
 from generate import LEGAL, PLANTED, Case, generate
 from truth import judge
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from disk import Copy
 
     from harness.broker_files.segments.batches import Batch
+
+pytestmark = pytest.mark.commit
 
 
 def test_what_is_legal_leaves_nothing_to_find_and_what_is_planted_does(kind: str, seeds: range) -> None:

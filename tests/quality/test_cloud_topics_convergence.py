@@ -18,6 +18,8 @@ from harness.models.cloud_topics.rules import ALIGNED_EXTENTS, ALL_ON, BACKWARD_
 if TYPE_CHECKING:
     from harness.models.cloud_topics.cloud import Job
 
+pytestmark = pytest.mark.commit
+
 LOG = "t-0"
 RETENTION_MS = 50
 NEVER_MS = 2**62

@@ -167,12 +167,14 @@ def test_without_a_reader_a_case_ends_and_is_deduplicated_when_it_does() -> None
     assert (found.wrong, found.ends) == ({}, 2)
 
 
+@pytest.mark.commit
 @pytest.mark.parametrize("rule", PREVENTED)
 def test_what_a_rule_prevents(rule: str) -> None:
     case, wrong, way = PREVENTED[rule]
     assert "; ".join(explored(case, rule).wrong[wrong]) == way
 
 
+@pytest.mark.commit
 @pytest.mark.parametrize("rule", PREVENTED)
 def test_the_way_to_it_is_closed_with_the_rule(rule: str) -> None:
     """The same steps with the rule on, as far as they are possible then, lead to nothing wrong."""
@@ -192,6 +194,7 @@ def test_rules_that_another_one_covers(rule: str) -> None:
         assert (found.wrong, found.states) == ({}, states)
 
 
+@pytest.mark.commit
 def test_each_rule_is_tried() -> None:
     assert {*PREVENTED, *REDUNDANT} == set(RULES)
 

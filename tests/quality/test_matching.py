@@ -9,6 +9,8 @@ from expected import COMMITTED_TO_ABORTED, STUCK_LSO, TOMBSTONE_DIVERGENCE, VISI
 from generate import Case
 from matching import Found, complaints
 
+pytestmark = pytest.mark.commit
+
 WRONG = Expected(
     anomaly=TOMBSTONE_DIVERGENCE,
     topic="t",

@@ -18,6 +18,8 @@ from harness.models.log.replica import Replica
 from harness.models.log.replication import Replication
 from harness.models.log.version_rules import rules_of
 
+pytestmark = pytest.mark.commit
+
 RETENTION_MS = 100
 EXPIRATION_MS = 1000
 CLEANING = Cleaning(delete_retention_ms=RETENTION_MS, producer_expiration_ms=EXPIRATION_MS)

@@ -1,8 +1,8 @@
 """Checkers that are wrong on purpose: a test must fail for each mutant that is not listed as equivalent.
 
-A few of each module by default, more of those that have changed since all tests passed, others with another
-``--quality-seed``; all of them with ``--mutants all``, and those whose name has some text in it with
-``--mutants TEXT``, more than once too; ``--log-cli-level=INFO`` tells of each which test fails.
+A few of each module by default, others with another ``--quality-seed``; all of them with ``--mutants all``, and those
+whose name has some text in it with ``--mutants TEXT``, more than once too; ``--log-cli-level=INFO`` tells of each which
+test fails.
 """
 
 from __future__ import annotations
@@ -76,9 +76,6 @@ CASES: Final = ((LEGAL, 0), (SAME_OUTCOME, 1), (ABORTED_DELETE, 0), (ABORTED_TO_
 SAMPLE: Final = 2
 SAMPLE_REDUCING: Final = 1
 """Of each module; fewer of those that reduce, as each mutant takes ten seconds or more."""
-CHANGED: Final = 12
-CHANGED_REDUCING: Final = 3
-"""Of all changed modules together, besides."""
 LOG: Final = logging.getLogger(__name__)
 ALL: Final = "all"
 
@@ -107,14 +104,11 @@ def stand(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Stan
 
 
 @pytest.fixture
-def chosen(checker: str, changed_modules: frozenset[str], request: pytest.FixtureRequest) -> list[Mutant]:
+def chosen(checker: str, request: pytest.FixtureRequest) -> list[Mutant]:
     texts = request.config.getoption("--mutants")
     if texts is not None:
         return asked_for(texts, of(checker))
-    changed = changed_modules & {f"checkers.{name}" for name in CHECKERS}
-    name = f"checkers.{checker}"
-    count, more = (SAMPLE_REDUCING, CHANGED_REDUCING) if name in REDUCING else (SAMPLE, CHANGED)
-    count += more // len(changed) if name in changed else 0
+    count = SAMPLE_REDUCING if f"checkers.{checker}" in REDUCING else SAMPLE
     random = Random(f"{request.config.getoption('--quality-seed')} {checker}")  # noqa: S311
     return random.sample(of(checker), min(count, len(of(checker))))
 
@@ -128,6 +122,9 @@ def test_nothing_fails_for_unchanged_code(stand: Stand) -> None:
     ]
 
 
+@pytest.mark.commit(
+    "anomalies.stuck_lso", "attribution.key_states", "consistency.doubts", "guarantees.order", "replay.judged"
+)
 def test_a_test_fails_for_each_mutant(stand: Stand, chosen: list[Mutant]) -> None:
     assert chosen, "no mutants of this module"
     survivors = set()
@@ -144,10 +141,12 @@ def test_a_test_fails_for_each_mutant(stand: Stand, chosen: list[Mutant]) -> Non
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.commit
 def test_what_is_listed_as_equivalent_is_there() -> None:
     assert sorted(EQUIVALENT.keys() - {mutant.name for name in CHECKERS for mutant in of(name)}) == []
 
 
+@pytest.mark.commit
 def test_modules_are_put_back() -> None:
     before = {name: id(module) for name, module in sys.modules.items()}
     with in_place(unchanged(checkers.replay.truth)):

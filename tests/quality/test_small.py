@@ -71,6 +71,7 @@ def test_leaving_cleaners_alone_leaves_nothing_out(bound: Bound) -> None:
     }
 
 
+@pytest.mark.commit("no change", "remove")
 @pytest.mark.parametrize("change", BY_CHANGE)
 def test_no_deleted_value_comes_back_with_coordination(change: str) -> None:
     assert ways(walked(BY_CHANGE[change]))[Anomaly.TOMBSTONE_DIVERGENCE] == DELETED_AND_GONE
@@ -92,6 +93,7 @@ def test_coordination_helps_deletes_by_flag_too() -> None:
     assert coordinated(replace(bound, tombstones=BY_FLAG)) == coordinated(bound)
 
 
+@pytest.mark.commit
 def test_messages_that_are_late_lead_nowhere_else() -> None:
     found = coordinated(BY_CHANGE[NO_CHANGE], delayed=True)
     assert found.is_whole
@@ -192,6 +194,7 @@ COVERED = [
 """Rules whose loss alone brings no deleted value back with that change, and all was seen."""
 
 
+@pytest.mark.commit("no change", "remove")
 @pytest.mark.parametrize(("rule", "change", "steps"), NEEDED)
 def test_what_a_rule_is_good_for(rule: str, change: str, steps: int) -> None:
     found = coordinated(BY_CHANGE[change], rule, first_only=True)
@@ -211,5 +214,6 @@ def test_without_waiting_markers_transactions_never_end() -> None:
     assert set(found.wrong) == {Anomaly.STUCK_LSO}
 
 
+@pytest.mark.commit
 def test_names_of_rules_are_known() -> None:
     assert {rule for rule, *_ in (*NEEDED, *COVERED)} == set(RULES) - {"markers-wait"}

@@ -153,6 +153,7 @@ def test_a_coordinator_that_missed_tombstones_of_groups_may_not_load_at_all(scri
     assert ways(walked(bound, coordinated=True)) == {}
 
 
+@pytest.mark.commit("no change", "remove")
 @pytest.mark.parametrize("change", [NO_CHANGE, LEADER, ADD, REMOVE])
 def test_no_deleted_offset_comes_back_with_coordination(change: str) -> None:
     bound = Bound(writes=2, transactions=0, change=change, coordinator=NEW)
@@ -160,6 +161,7 @@ def test_no_deleted_offset_comes_back_with_coordination(change: str) -> None:
     assert ways(walked(bound, coordinated=True)) == {}
 
 
+@pytest.mark.commit("no change", "remove")
 @pytest.mark.parametrize("change", [NO_CHANGE, LEADER, REMOVE])
 def test_no_group_freezes_with_coordination(change: str) -> None:
     bound = Bound(writes=0, transactions=1, change=change, coordinator=NEW)

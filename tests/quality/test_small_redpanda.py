@@ -34,6 +34,7 @@ def walked(bound: Bound, *without: str, delayed: bool = False, first_only: bool 
     return fast_walk(small, most_states=500_000, first_only=first_only)
 
 
+@pytest.mark.commit("change='remove'")
 @pytest.mark.parametrize(
     ("bound", "states"),
     [
@@ -81,6 +82,7 @@ COVERED = [
 """Rules whose loss alone changes nothing there, and all was seen."""
 
 
+@pytest.mark.commit("change='no change'")
 @pytest.mark.parametrize(("rule", "bound", "steps"), NEEDED, ids=repr)
 def test_what_a_rule_is_good_for(rule: str, bound: Bound, steps: int) -> None:
     found = walked(bound, rule, first_only=True)
@@ -152,5 +154,6 @@ def reached(bound: Bound, without: frozenset[str], *, reduced: bool) -> Reached:
     return Reached(found, replicas)
 
 
+@pytest.mark.commit
 def test_names_of_rules_are_known() -> None:
     assert {rule for rule, *_ in (*NEEDED, *COVERED)} == {*coordination.RULES, *redpanda.RULES}

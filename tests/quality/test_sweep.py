@@ -78,6 +78,7 @@ def test_what_goes_wrong_for_groups_has_an_anomaly_of_the_same_replica(spark: Sp
         assert len(way.steps) <= 12
 
 
+@pytest.mark.commit
 def test_both_judges_agree_where_they_once_did_not(spark: SparkSession) -> None:
     tally = RunStatistics()
     tally.add(len(ONCE_APART), judged(spark, [draw(seed, Odds()) for seed in ONCE_APART]))
@@ -103,6 +104,7 @@ def test_rules_of_coordination_protect_and_without_them_nothing_does(spark: Spar
     assert {Anomaly.STUCK_LSO, Anomaly.TOMBSTONE_DIVERGENCE} <= set(bare.seeds_by_anomaly)
 
 
+@pytest.mark.commit
 def test_a_deletion_inside_a_span_of_the_index_was_never_there(spark: SparkSession) -> None:
     """Found by a sweep: the checkers took a delete that a replica had never had for one that it hides."""
     way = RandomSchedule(0, Rules(), tuple(SPANNED.split("; ")))
@@ -110,6 +112,7 @@ def test_a_deletion_inside_a_span_of_the_index_was_never_there(spark: SparkSessi
     assert found_by_checkers(found) == {("0", 2, str(Anomaly.TOMBSTONE_DIVERGENCE))}
 
 
+@pytest.mark.commit
 @pytest.mark.parametrize("name", [*Anomaly, ORACLE])
 def test_judges_that_differ_forbid_a_verdict(name: str) -> None:
     row = {"run": "3", "broker": 2, "anomaly": str(Anomaly.STUCK_LSO)}
@@ -123,6 +126,7 @@ def test_judges_that_differ_forbid_a_verdict(name: str) -> None:
     assert where == [f"seed 3, broker 2: {Anomaly.STUCK_LSO if name == ORACLE else name}"]
 
 
+@pytest.mark.commit
 def test_a_checker_that_raises_forbids_a_verdict() -> None:
     tally = RunStatistics()
     tally.add(1, CheckerResults({}, {"doubts": "ValueError: no"}))

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
-from tiers import features
 from verdict_schema import violations
 
 from harness.host.clock import RealClock
@@ -83,7 +82,6 @@ class Going:
 
     def __init__(self, sandbox: Sandbox, arguments: tuple[str, ...]) -> None:
         """Start it, the first of a process group of its own, as a shell does."""
-        self._arguments = arguments
         actual = sandbox.root / f"{arguments[0]}-{os.urandom(4).hex()}"
         self._out, self._err = actual.with_suffix(".out"), actual.with_suffix(".err")
         with self._out.open("wb") as out, self._err.open("wb") as err:
@@ -111,7 +109,6 @@ class Going:
     def end(self) -> Ran:
         """Wait for its end."""
         code = self.process.wait(timeout=RUN_S)
-        features.note_command(self._arguments, code)
         return Ran(code, self._out.read_text(), self._err.read_text())
 
 

@@ -10,6 +10,8 @@ import pytest
 
 import compose.guard
 
+pytestmark = [pytest.mark.needs("promtool"), pytest.mark.commit]
+
 RULES = Path(compose.guard.__file__).parent
 BOUND_S = 120
 

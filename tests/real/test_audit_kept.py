@@ -82,6 +82,7 @@ def wrong_topics(verdict: dict[str, Any]) -> set[str]:
     return {one["topic"] for one in verdict["findings"]}
 
 
+@pytest.mark.commit("kafka-4.4")
 def test_a_stuck_replica_is_found_without_reading_data(kept: Kept, sandbox: Sandbox) -> None:
     client = ClusterClient(describe(parse_bootstrap(kept.bootstrap), ["stuck*"]), RealClock())
     filtered = prefilter(client)
@@ -118,6 +119,7 @@ def test_folders_with_the_metadata_log_decide_who_is_wrong(kept: Kept, sandbox: 
     sandbox.wait_until_nothing_is_left()
 
 
+@pytest.mark.commit("kafka-4.4")
 def test_folders_without_the_metadata_log_accuse_nobody_who_is_right(kept: Kept, sandbox: Sandbox) -> None:
     folders = [f"--broker={broker}={data}" for broker, data in kept.without_metadata(sandbox.root / "copies").items()]
     bare = sandbox.call("audit", "disk", "--topic", "*", *folders, "--format", "json")

@@ -13,6 +13,8 @@ from harness.host import commands, engine
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = [pytest.mark.needs("compose"), pytest.mark.commit]
+
 ADMIN = {f"HARNESS_ADMIN_PORT_{broker}": str(28000 + broker) for broker in range(1, 8)}
 VARIABLES = {
     "HARNESS_RUN_ID": "2026-A-Run",

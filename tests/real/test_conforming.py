@@ -35,6 +35,7 @@ def test_the_model_does_what_real_brokers_do(sandbox: Sandbox, target: str, tran
     sandbox.wait_until_nothing_is_left()
 
 
+@pytest.mark.commit
 def test_what_a_version_does_not_have_is_refused(sandbox: Sandbox) -> None:
     ran = sandbox.call("conform", "--target", "kafka-3.9", "--transactions", "2")
     assert ran.code == EXIT_USAGE

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from docker import DockerClient
     from docker.models.containers import Container
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.needs("engine", "compose")]
 
 TARGETS = ("kafka-3.9", "kafka-4.4")
 TARGET = "kafka-3.9"
@@ -69,7 +69,7 @@ def everything(client: DockerClient) -> list[str]:
         ("kafka-4.4", "kill"),
         ("kafka-3.9", "partition"),
         ("kafka-4.4", "pause"),
-        ("kafka-3.9", "one-way"),
+        pytest.param("kafka-3.9", "one-way", marks=pytest.mark.needs("iptables")),
         ("kafka-4.4", "join"),
     ],
 )
@@ -108,8 +108,10 @@ def test_a_healthy_run_in_containers_is_clean(sandbox: Sandbox) -> None:
     assert manifest["runtime"]["name"] == "docker", "auto takes containers where there is an image"
 
 
+@pytest.mark.commit
 def test_killed_in_mid_outage(sandbox: Sandbox, client: DockerClient) -> None:
-    going = sandbox.run(TARGET, "--runtime", "docker", "--anomaly", "stuck-lso", "--nemesis", "pause")
+    # auto takes containers where the engine has the image.
+    going = sandbox.run(TARGET, "--runtime", "auto", "--anomaly", "stuck-lso", "--nemesis", "pause")
     going.wait_for_stage("clean")
     assert len(everything(client)) >= 7, "three containers, three volumes and a network"
     going.process.kill()
@@ -129,6 +131,7 @@ def test_clean_finds_by_label_what_a_crash_left(sandbox: Sandbox, client: Docker
     assert f"removed {sandbox.latest(TARGET, 'stuck-lso').name}" in ran.stdout
 
 
+@pytest.mark.commit
 def test_a_container_that_is_killed_by_somebody_else(sandbox: Sandbox, client: DockerClient) -> None:
     going = sandbox.run(TARGET, "--runtime", "docker", "--anomaly", "stuck-lso")
     going.wait_for_stage("boot")
@@ -225,6 +228,7 @@ def own_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Dock
         daemon.wait(timeout=GONE_S)
 
 
+@pytest.mark.needs("root", "dockerd")
 def test_an_engine_without_a_free_subnet(sandbox: Sandbox, own_engine: DockerClient) -> None:
     built = sandbox.call("images", "build", TARGET)
     assert built.code == EXIT_CLEAN, built.output
@@ -239,6 +243,7 @@ def test_an_engine_without_a_free_subnet(sandbox: Sandbox, own_engine: DockerCli
     sandbox.wait_until_nothing_is_left()
 
 
+@pytest.mark.commit
 @pytest.mark.parametrize(
     ("variables", "arguments", "expected"),
     [

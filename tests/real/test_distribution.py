@@ -28,7 +28,7 @@ BASE, IMAGE = "compaction-harness-test/base", "compaction-harness-test/harness"
 STAGE: Final = "compaction-harness.stage=build"
 WRITABLE: Final = "/tmp:exec"  # noqa: S108  (in the container)
 
-pytestmark = pytest.mark.timeout(3 * COMMAND_S)
+pytestmark = [pytest.mark.timeout(3 * COMMAND_S), pytest.mark.needs("git")]
 
 
 def call(*command: str, cwd: Path | None = None, environment: Mapping[str, str] | None = None) -> str:
@@ -59,6 +59,7 @@ def wheel(project: Path) -> Path:
     return found
 
 
+@pytest.mark.commit
 def test_distributions_are_fit_to_be_published(project: Path, wheel: Path) -> None:
     files = [str(path) for path in (project / "dist").iterdir()]
     assert len(files) == 2
@@ -66,6 +67,7 @@ def test_distributions_are_fit_to_be_published(project: Path, wheel: Path) -> No
     call(sys.executable, "-m", "check_wheel_contents", str(wheel), cwd=ROOT)
 
 
+@pytest.mark.commit
 def test_the_wheel_has_all_that_is_no_python(project: Path, wheel: Path) -> None:
     packaged = {
         str(path.relative_to(project))
@@ -119,6 +121,7 @@ def image(project: Path, client: DockerClient, tmp_path_factory: pytest.TempPath
         client.images.prune({"dangling": True, "label": STAGE})
 
 
+@pytest.mark.needs("root", "debootstrap", "engine", "docker")
 def test_the_image_audits_mounted_folders_without_rights(image: str, sandbox: Sandbox) -> None:
     ran = sandbox.call("run", "--target", "sim-kafka", "--anomaly", "stuck-lso", "--seed", "1")
     copies = sandbox.latest("sim-kafka", "stuck-lso") / "brokers"

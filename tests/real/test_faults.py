@@ -23,7 +23,7 @@ from nemesis import NEMESES
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.needs("iptables")]
 
 FIVE = ("--brokers", "5", "--replication-factor", "4", "--absent", "2")
 FOUR = ("--brokers", "4")
@@ -75,7 +75,13 @@ def start(sandbox: Sandbox, target: str, nemesis: str, *more: str) -> Going:
     return sandbox.run(target, "--anomaly", DATA, "--nemesis", nemesis, *more, "--format", "json")
 
 
-@pytest.mark.parametrize(("target", "nemesis", "shape", "absent"), AWAY, ids=[row[1] for row in AWAY])
+@pytest.mark.parametrize(
+    ("target", "nemesis", "shape", "absent"),
+    [
+        pytest.param(*row, id=row[1], marks=[pytest.mark.needs("mount")] if row[1] == "disk-full" else [])
+        for row in AWAY
+    ],
+)
 def test_every_payload_is_found_on_who_was_away(
     sandbox: Sandbox, target: str, nemesis: str, shape: tuple[str, ...], absent: set[int]
 ) -> None:
@@ -144,6 +150,7 @@ def test_a_lossy_link_loses_packets(sandbox: Sandbox) -> None:
     assert {finding["broker"] for finding in ran.verdict["findings"]} <= {2}, ran.output
 
 
+@pytest.mark.needs("faketime")
 def test_a_clock_that_is_ahead_for_a_while_harms_nobody(sandbox: Sandbox) -> None:
     ran = start(sandbox, "kafka-3.9", "clock-skew").end()
     assert ran.code == EXIT_CLEAN, ran.output

@@ -32,6 +32,7 @@ def events(folder: Path) -> set[tuple[str, int, str]]:
     return {(one["event"], one["broker"], one["topic"]) for one in lines}
 
 
+@pytest.mark.commit("kafka-3.9-kill")
 @pytest.mark.parametrize("nemesis", ["kill", "pause", "join"])
 @pytest.mark.parametrize("target", ["kafka-3.9", "kafka-4.4"])
 def test_what_is_away_is_waited_for(sandbox: Sandbox, target: str, nemesis: str) -> None:
@@ -115,6 +116,7 @@ def test_a_stored_run_is_judged_by_what_its_gates_did(sandbox: Sandbox) -> None:
     assert partly.code == EXIT_UNKNOWN, partly.output
 
 
+@pytest.mark.commit
 def test_wrong_options_are_refused_before_anything_starts(sandbox: Sandbox) -> None:
     ran = protected_run(sandbox, "--gate", "kafka-4.4", "kill", "--gate-options", "hold=some")
     assert ran.code == EXIT_USAGE, ran.output

@@ -69,6 +69,7 @@ def cleaned_to(brokers: Brokers, broker: int) -> int:
     return offsets.get((CONSUMER_OFFSETS, 0), -1)
 
 
+@pytest.mark.commit
 def test_no_group_of_the_partition_has_a_coordinator(tmp_path: Path) -> None:
     target, java = find_target("kafka-4.4"), find_java()
     ready = find_runtime("local")(Wanted(target, java, ConsoleProgress().jars))

@@ -66,6 +66,7 @@ def test_it_changes_nothing_about_how_replicas_are_copied(sandbox: Sandbox, neme
     assert ran.code == EXIT_ANOMALY, ran.output
 
 
+@pytest.mark.commit
 def test_a_gate_and_a_guard_are_refused_together(sandbox: Sandbox) -> None:
     ran = protected_run(sandbox, "--guard", "kafka-4.4", "kill", "--gate")
     assert ran.code == EXIT_USAGE, ran.output

@@ -16,6 +16,8 @@ from harness.targets.jars import jars_for
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+pytestmark = pytest.mark.commit
+
 FOLDERS = ("common/message/", "common/metadata/")
 NEWEST = 10**6
 OURS = {**KEYS, **VALUES, **{one.name: one for one in SCHEMAS.values()}}

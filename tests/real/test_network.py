@@ -22,6 +22,8 @@ from harness.run_folder.store import new_run_id
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+pytestmark = [pytest.mark.needs("namespaces"), pytest.mark.commit]
+
 PORT = 20_000
 BOUND_S = 20.0
 CONNECT_S = 1.0

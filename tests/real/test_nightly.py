@@ -94,6 +94,7 @@ def test_a_finished_night_runs_nothing_again(night: tuple[Ran, Path, Sandbox]) -
     assert (folder / "attempts.jsonl").read_text() == before
 
 
+@pytest.mark.commit
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

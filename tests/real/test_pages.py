@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Dialog, Page
     from sandbox import Run
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.needs("chromium")]
 
 WIDE, PHONE = (1200, 900), (400, 800)
 TEMPLATES: Final = Path(harness.report.__file__).parent / "templates"
@@ -100,6 +100,7 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return install_axe(tmp_path_factory.mktemp("axe"))
 
 
+@pytest.mark.commit
 @LOOKS
 def test_verdict_timeline_and_logs_can_be_seen(report: Page) -> None:
     assert report.locator("h1").inner_text().startswith("ANOMALY")
@@ -205,6 +206,7 @@ def test_paper_shows_what_is_folded(report: Page) -> None:
     assert not report.get_by_role("navigation").is_visible()
 
 
+@pytest.mark.commit
 @LOOKS
 def test_hostile_text_is_nothing_but_text(look: Page, tmp_path: Path) -> None:
     """A dialog would hang the browser, an unknown address would be asked for, and either fails."""
@@ -227,6 +229,7 @@ def test_hostile_text_is_nothing_but_text(look: Page, tmp_path: Path) -> None:
     assert_no_wider_than_the_window(look)
 
 
+@pytest.mark.commit
 @LOOKS
 def test_the_site_leads_from_versions_to_anomalies_to_runs(look: Page, site: Path, run: Run) -> None:
     look.goto((site / "index.html").as_uri())
@@ -279,6 +282,7 @@ def pages_of(site: Path, run: Run) -> dict[str, Path]:
     }  # fmt: skip
 
 
+@pytest.mark.needs("npm registry")
 @LOOKS
 @pytest.mark.parametrize("kind", ["index", "run", "differences", "anomaly", "night"])
 def test_a_page_breaks_no_rule_of_axe(look: Page, site: Path, run: Run, axe: Path, kind: str) -> None:
@@ -289,6 +293,7 @@ def test_a_page_breaks_no_rule_of_axe(look: Page, site: Path, run: Run, axe: Pat
     assert_no_wider_than_the_window(look)
 
 
+@pytest.mark.needs("npm registry")
 @LOOKS
 def test_axe_finds_what_is_wrong(look: Page, site: Path, run: Run, axe: Path) -> None:
     look.goto(pages_of(site, run)["index"].as_uri())
@@ -296,6 +301,7 @@ def test_axe_finds_what_is_wrong(look: Page, site: Path, run: Run, axe: Path) ->
     assert [one.partition(":")[0] for one in violations(look, axe)] == ["html-has-lang"]
 
 
+@pytest.mark.commit
 @pytest.mark.parametrize("kind", ["index", "run"])
 def test_nothing_is_missing_without_a_script(browser: Browser, site: Path, run: Run, kind: str) -> None:
     context = browser.new_context(java_script_enabled=False)

@@ -223,6 +223,7 @@ def test_nobody_there_is_reported(uri: str, setting: str, expected: str, s3: Mot
     assert re.search(rf"the folder of broker 2 cannot be read: {uri}: .*{expected}", sentence)
 
 
+@pytest.mark.commit
 def test_the_command_says_it_before_spark_is_started(sandbox: Sandbox) -> None:
     setting = f"{HTTP_ADDRESS}=127.0.0.1:1"
     ran = sandbox.call("audit", "disk", "--topic", "t", "--broker", "1=hdfs://nn/x", "--spark-conf", setting)

@@ -56,6 +56,7 @@ def test_a_run_again_by_its_own_command(sandbox: Sandbox) -> None:
     assert places[0] == places[1] == {("stuck-lso", 0, 2)}
 
 
+@pytest.mark.commit
 @pytest.mark.parametrize("name", ["kafka-3.9", "kafka-4.4"])
 def test_a_list_of_settings_is_what_the_jars_have(name: str) -> None:
     target = find_target(name)

@@ -19,6 +19,7 @@ from sandbox import DATA, GONE_S, Ran, Run, Sandbox, long_timers, wait_until
 from harness.broker_files.copies.copies import find_copies
 from harness.broker_files.segments.batches import iter_batches, iter_records
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_FAILED, EXIT_UNKNOWN, EXIT_USAGE, UsageError
+from harness.host import network
 from harness.host.network import NAMESPACES
 from harness.kafka_api.admin import Admin
 from harness.kafka_api.wire import Address
@@ -30,8 +31,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(900)
 
-TARGETS = ("kafka-3.9", "kafka-4.4")
-TARGET = "kafka-3.9"
+TARGET, OTHER_TARGET = "kafka-3.9", "kafka-4.4"
 ABSENT = 2
 OTHER = 1
 SNAPSHOTS = ("before-return", "after-rejoin")
@@ -45,11 +45,10 @@ PAYLOADS = {
 }
 """Topic: what is found there, and its effect."""
 
+NEEDS_NAMESPACES = pytest.mark.needs("namespaces")
 
-NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 
-
-@pytest.fixture(scope="session", params=TARGETS)
+@pytest.fixture(scope="session", params=[pytest.param(TARGET, marks=pytest.mark.commit), OTHER_TARGET])
 def killed(request: pytest.FixtureRequest, run_of: Callable[[str, str], Run]) -> Run:
     return run_of(request.param, "kill")
 
@@ -93,7 +92,7 @@ def test_every_payload_is_found_and_nothing_else(killed: Run) -> None:
         ("kafka-3.9", "join", "java", 1),
         ("kafka-4.4", "kill", "java", 2),
         ("kafka-4.4", "join", "librdkafka", 1),
-        pytest.param("kafka-4.4", "partition", "java", 2, marks=NEEDS_ROOT),
+        pytest.param("kafka-4.4", "partition", "java", 2, marks=NEEDS_NAMESPACES),
     ],
 )
 def test_other_faults_and_clients_show_the_same(
@@ -147,7 +146,7 @@ def test_a_stuck_lso_outlives_the_producers_expiry_and_a_restart(sandbox: Sandbo
 
 
 def test_two_runs_at_once_do_not_disturb_each_other(make_sandbox: Callable[[str], Sandbox]) -> None:
-    faults = {"kafka-3.9": "kill", "kafka-4.4": "join" if os.geteuid() else "partition"}
+    faults = {"kafka-3.9": "kill", "kafka-4.4": "join" if network.why_impossible() else "partition"}
     boxes = {target: make_sandbox(f"{target}-at-once") for target in faults}
     going = {
         target: boxes[target].run(target, "--anomaly", DATA, "--nemesis", nemesis, "--format", "json")
@@ -359,6 +358,7 @@ def delete_answers(folder: Path) -> None:
     shutil.rmtree(folder / "fetched")
 
 
+@pytest.mark.commit
 @pytest.mark.parametrize("damage", [*DAMAGES, delete_answers], ids=lambda damage: damage.__name__)
 def test_lost_evidence_loses_no_verdict(killed_39: Run, sandbox: Sandbox, damage: Callable[[Path], None]) -> None:
     folder = killed_39.copy(sandbox.root)
@@ -402,6 +402,7 @@ def test_a_tombstone_that_stays_earns_nothing(sandbox: Sandbox) -> None:
     sandbox.wait_until_nothing_is_left()
 
 
+@pytest.mark.commit
 def test_the_time_limit_ends_in_unknown(sandbox: Sandbox) -> None:
     started_s = time.monotonic()
     ran = sandbox.run(TARGET, "--anomaly", "stuck-lso", "--time-limit", "3", "--format", "json").end()
@@ -414,6 +415,7 @@ def test_the_time_limit_ends_in_unknown(sandbox: Sandbox) -> None:
     sandbox.wait_until_nothing_is_left()
 
 
+@pytest.mark.commit
 @pytest.mark.parametrize(
     ("setting", "expected"),
     [
@@ -463,7 +465,7 @@ def send_terminate(process: psutil.Process) -> None:
         ("kill", send_kill, -signal.SIGKILL, "running", EXIT_USAGE),
         ("kill", send_interrupt_to_group, EXIT_FAILED, "interrupted", EXIT_UNKNOWN),
         ("pause", send_terminate, EXIT_FAILED, "interrupted", EXIT_UNKNOWN),
-        pytest.param("partition", send_kill, -signal.SIGKILL, "running", EXIT_USAGE, marks=NEEDS_ROOT),
+        pytest.param("partition", send_kill, -signal.SIGKILL, "running", EXIT_USAGE, marks=NEEDS_NAMESPACES),
     ],
     ids=["kill -9", "Ctrl-C", "SIGTERM", "kill -9 in a partition"],
 )
@@ -503,7 +505,7 @@ def namespaces(run_id: str) -> list[str]:
     return [path.name for path in NAMESPACES.glob(f"ch-{run_id}-*")]
 
 
-@pytest.mark.parametrize("nemesis", ["kill", pytest.param("partition", marks=NEEDS_ROOT)])
+@pytest.mark.parametrize("nemesis", ["kill", pytest.param("partition", marks=NEEDS_NAMESPACES)])
 def test_clean_removes_what_a_crash_left_and_spares_a_live_run(sandbox: Sandbox, nemesis: str) -> None:
     dying = sandbox.run(TARGET, "--anomaly", "stuck-lso", "--nemesis", nemesis)
     dying.wait_for_stage("clean")

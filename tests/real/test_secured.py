@@ -48,6 +48,7 @@ def test_every_client_logs_in_and_no_secret_is_stored(
     assert USER_SECRET not in ran.output
 
 
+@pytest.mark.commit
 def test_a_truststore_that_is_missing_is_reported_before_anything_starts(sandbox: Sandbox) -> None:
     settings = broker_settings(sandbox.root)
     path = login_file(sandbox.root, USER, USER_SECRET, SCRAM, is_tls=True)

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
     from harness.broker_files.segments.arrow import Table
 
+pytestmark = pytest.mark.commit
+
 BROKER = 1
 BOUND_S = 60.0
 ALONE = {

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, ViewportSize
     from werkzeug.serving import BaseWSGIServer
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.needs("chromium")]
 
 SMALL: Final[ViewportSize] = {"width": 400, "height": 500}
 CHANGE_MS = 20_000
@@ -103,6 +103,7 @@ def top_px(page: Page) -> float:
     return float(page.evaluate("document.querySelector('#runs').getBoundingClientRect().top"))
 
 
+@pytest.mark.commit
 def test_stages_and_new_runs_come_in_by_themselves(page: Page, results: Path) -> None:
     assert ids(page) == [ID.format(2), ID.format(1)]
     reach(run_of(results, 3), "kill broker 2")
@@ -146,6 +147,7 @@ def test_filters_and_order_are_in_the_address(page: Page) -> None:
     assert ids(page) == [ID.format(1), ID.format(2)]
 
 
+@pytest.mark.commit
 def test_a_server_that_ended_is_reported(page: Page, server: BaseWSGIServer) -> None:
     server.shutdown()
     server.server_close()
@@ -162,6 +164,7 @@ def test_without_a_script_a_link_reloads(browser: Browser, server: BaseWSGIServe
     context.close()
 
 
+@pytest.mark.needs("npm registry")
 def test_it_breaks_no_rule_of_axe(browser: Browser, server: BaseWSGIServer, tmp_path: Path) -> None:
     context = browser.new_context(viewport=SMALL, bypass_csp=True)
     page = context.new_page()

@@ -136,6 +136,7 @@ def codes(done: Done) -> set[int]:
     return {EXIT_CLEAN, EXIT_ANOMALY, EXIT_UNKNOWN, *([EXIT_USAGE] if is_rejected else [])}
 
 
+@pytest.mark.commit("docs/reference/settings.md")
 @pytest.mark.parametrize("page", SESSIONS, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_does_what_it_says(page: Path, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     shown = "".join(f"{one.text}\n{one.output}\n" for one in SESSIONS[page])

@@ -25,10 +25,13 @@ CODES = {CLEAN: EXIT_CLEAN, ANOMALY: EXIT_ANOMALY, UNKNOWN: EXIT_UNKNOWN}
 KNOWN = resources.files("harness.nightly") / "known.toml"
 
 
-def test_a_round_is_judged_with_the_offsets_of_groups(sandbox: Sandbox) -> None:
+@pytest.mark.commit("1")
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_a_round_is_judged_with_the_offsets_of_groups(sandbox: Sandbox, rounds: int) -> None:
     ran = sandbox.call(
-        "soak", "--target", "kafka-4.4", "--runtime", "local", "--rounds", "2", "--seed", "1", "--partitions", "6",
-        "--rate", "60", "--play", "12", "--expect", str(KNOWN), "--results", str(sandbox.results), "--format", "json",
+        "soak", "--target", "kafka-4.4", "--runtime", "local", "--rounds", str(rounds), "--seed", "1",
+        "--partitions", "6", "--rate", "60", "--play", "12", "--expect", str(KNOWN),
+        "--results", str(sandbox.results), "--format", "json",
     )  # fmt: skip
     assert ran.stdout, ran.output
     content = json.loads(ran.stdout)

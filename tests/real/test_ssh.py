@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from harness.host.network import Network
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.needs("sshd", "iptables")]
 
 TARGET = "kafka-3.9"
 SSH_PORT, ANSWER_S = 22, 20
@@ -158,6 +158,7 @@ def test_a_host_that_is_not_known_is_refused_and_can_be_pinned(sandbox: Sandbox,
     assert ran.code == EXIT_ANOMALY, ran.output
 
 
+@pytest.mark.commit
 def test_a_host_that_refuses_the_key(sandbox: Sandbox, rig: Rig) -> None:
     commands.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(sandbox.root / "another"))
     ran = sandbox.run(TARGET, "--anomaly", DATA, *rig.login(), "--ssh-key", str(sandbox.root / "another")).end()
@@ -165,6 +166,7 @@ def test_a_host_that_refuses_the_key(sandbox: Sandbox, rig: Rig) -> None:
     assert "it refuses the key of root" in ran.stderr
 
 
+@pytest.mark.commit
 def test_killed_in_a_partition(sandbox: Sandbox, rig: Rig) -> None:
     going = sandbox.run(TARGET, "--anomaly", "stuck-lso", "--nemesis", "partition", *rig.login())
     going.wait_for_stage("clean")

@@ -71,7 +71,7 @@ def run_ducktape(home: Path, folder: Path) -> subprocess.CompletedProcess[str]:
         "WORK": str(folder / "nodes"),
         "PYTHONPATH": str(tests / "standins"),
     }
-    runner = ["uv", "tool", "run", "--python", sys.executable, "--from", DUCKTAPE, "ducktape"]
+    runner = [sys.executable, "-m", "uv", "tool", "run", "--python", sys.executable, "--from", DUCKTAPE, "ducktape"]
     chosen = ["--cluster", "local_cluster.LocalCluster", "--results-root", str(folder / "results")]
     return subprocess.run(
         [*runner, tests / "compaction_replicas_test.py", *chosen],

@@ -13,8 +13,6 @@ from harness.host import disk
 if TYPE_CHECKING:
     from pathlib import Path
 
-NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
-
 
 def test_mounts_below_a_folder_are_found_the_deepest_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mounts = tmp_path / "mounts"
@@ -30,7 +28,7 @@ def test_where_mounts_cannot_be_read_there_are_none(tmp_path: Path, monkeypatch:
     assert disk.mounted_below(tmp_path) == []
 
 
-@NEEDS_ROOT
+@pytest.mark.needs("mount")
 def test_a_disk_is_full_until_it_is_freed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk, "SIZE_MIB", 2)
     folder = tmp_path / "broker" / "data"
@@ -50,7 +48,7 @@ def test_a_disk_is_full_until_it_is_freed(tmp_path: Path, monkeypatch: pytest.Mo
     assert list(folder.iterdir()) == []
 
 
-@NEEDS_ROOT
+@pytest.mark.needs("mount")
 def test_it_is_possible_here() -> None:
     assert disk.why_impossible() is None
 
