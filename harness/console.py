@@ -83,10 +83,10 @@ class ConsoleProgress:
             self._bar.stop()
             self._bar = None
 
-    def _begin(self, what: str, progress: str) -> Bar:
-        left = TimeRemainingColumn(elapsed_when_finished=True)
-        bar = Bar(TextColumn(what), BarColumn(), TextColumn(progress), left, console=self._terminal.console)
-        bar.add_task(what, total=1.0, amount="")
+    def _begin(self, subject: str, progress: str) -> Bar:
+        remaining = TimeRemainingColumn(elapsed_when_finished=True)
+        bar = Bar(TextColumn(subject), BarColumn(), TextColumn(progress), remaining, console=self._terminal.console)
+        bar.add_task(subject, total=1.0, amount="")
         bar.start()
         self._bar = bar
         return bar
@@ -103,12 +103,12 @@ def show(result: RunResult, output: str) -> None:
         if verdict["guarantees"]:
             out.line(guarantees.summary_line(verdict["guarantees"]))
         for view in verdict.get("applications", ()):
-            # What differs stands beside its finding.
+            # Print each difference next to its finding.
             if not view["differs"]:
                 out.line(f"no consequence: {view['summary']}")
         _show_aftermath(out, verdict["aftermath"])
-        for one in verdict["partial"]:
-            out.line(f"not judged: {one['path']} {one['problem']}")
+        for difference in verdict["partial"]:
+            out.line(f"not judged: {difference['path']} {difference['problem']}")
         for note in verdict["notes"]:
             out.line(f"note: {note}")
         out.line(f"{relative(result.folder.path)}/   (exit code {code})")

@@ -1,4 +1,4 @@
-"""What a machine lacks, and how to get it. Nothing is printed here: the command line renders it."""
+"""Checks of this machine: what is missing for a run, and how to get it. The command line prints the result."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PORTS = 4
 """A client listener for each of three brokers, and one for the controller."""
 
 Found = tuple[str, str]
-"""What was found, and what to do."""
+"""The state of the machine, and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -72,19 +72,19 @@ def _check(name: str, *, ok: bool, found: str, remedy: str) -> Check:
 
 
 def _python() -> Check:
-    wanted = ".".join(map(str, MIN_PYTHON))
+    required = ".".join(map(str, MIN_PYTHON))
     return _check(
-        f"Python {wanted}+",
+        f"Python {required}+",
         ok=sys.version_info >= MIN_PYTHON,
         found=f"{platform.python_version()} ({sys.executable})",
-        remedy=f"apt-get install python3 python3-venv on a system that has Python {wanted} or newer",
+        remedy=f"apt-get install python3 python3-venv on a system that has Python {required} or newer",
     )
 
 
 def _java() -> Check:
-    found = java.inspect_java()
-    ok = isinstance(found, java.Java)
-    text = f"{found.version_text} ({found.path})" if isinstance(found, java.Java) else found
+    runtime = java.inspect_java()
+    ok = isinstance(runtime, java.Java)
+    text = f"{runtime.version_text} ({runtime.path})" if isinstance(runtime, java.Java) else runtime
     return _check(f"Java {java.MIN_VERSION}+", ok=ok, found=text, remedy=java.REMEDY)
 
 
@@ -104,7 +104,7 @@ def _package(distribution: str, modules: Sequence[str]) -> Check:
     name, remedy = f"package {distribution}", f"{sys.executable} -m pip install {distribution}"
     try:
         version = importlib.metadata.version(distribution)
-        # Some bring more than one; the one of that name is what is imported here.
+        # Some distributions have several modules; the harness imports the module of this name.
         importlib.import_module(min(modules, key=lambda module: (_normalized(module) not in distribution, module)))
         return Check(name, ok=True, found=version)
     except Exception as error:  # noqa: BLE001  a broken package may raise anything when it is imported
@@ -122,7 +122,7 @@ def _disk() -> Check:
         "free disk",
         ok=free_bytes >= MIN_DISK_BYTES,
         found=f"{_gib(free_bytes)} in {folder}",
-        remedy=f"make room for {_gib(MIN_DISK_BYTES)}, or set TMPDIR to a folder that has it",
+        remedy=f"make room for {_gib(MIN_DISK_BYTES)}, or set TMPDIR to a folder with enough space",
     )
 
 
@@ -142,15 +142,15 @@ def _ports() -> Check:
             for _ in range(_PORTS):
                 stack.enter_context(socket.socket()).bind(("127.0.0.1", 0))
     except OSError as error:
-        ok, found = False, f"127.0.0.1: {error}"
+        ok, state = False, f"127.0.0.1: {error}"
     else:
-        ok, found = True, f"{_PORTS} ports of 127.0.0.1 are free"
+        ok, state = True, f"{_PORTS} ports of 127.0.0.1 are free"
     remedy = "bring the loopback interface up (ip link set lo up) and let this user bind its ports"
-    return _check("loopback ports", ok=ok, found=found, remedy=remedy)
+    return _check("loopback ports", ok=ok, found=state, remedy=remedy)
 
 
 def _fault(need: str) -> Check:
-    """Return whether brokers can be given it. That they cannot is information: only some nemeses need it."""
+    """Check whether brokers can have the ability. A missing ability is information only: few faults need it."""
     reason = local.WHY_NOT[need]()
     nemeses = ", ".join(nemesis.name for nemesis in NEMESES.values() if need in nemesis.needs)
     remedy = "" if reason is None else f"only --nemesis {nemeses} needs it with --runtime local"
@@ -158,7 +158,7 @@ def _fault(need: str) -> Check:
 
 
 def _containers() -> list[Check]:
-    """Return what of ``--runtime docker`` is there. That nothing is, is information: no other runtime needs it."""
+    """Check the parts of ``--runtime docker``. A missing part is information only: no other runtime needs it."""
     unneeded = "only --runtime docker needs it"
     try:
         from harness.host import engine  # noqa: PLC0415  (a package that is missing is reported above)
@@ -174,24 +174,24 @@ def _containers() -> list[Check]:
 
     def local_images() -> Found:
         client = engine.connect()
-        found = [target.name for target in TARGETS.values() if images.find(client, target)]
-        lacking = [name for name in WITH_JARS if name not in found]
+        names = [target.name for target in TARGETS.values() if images.find(client, target)]
+        lacking = [name for name in WITH_JARS if name not in names]
         remedy = f"harness images build {lacking[0]}, or let a run pull it" if lacking else ""
-        return ", ".join(found) or "none", remedy
+        return ", ".join(names) or "none", remedy
 
     def look(name: str, at: Callable[[], Found]) -> Check:
         try:
             with engine.errors_as("it does not say"):
-                found, remedy = at()
+                state, remedy = at()
         except HarnessError as error:
-            found, remedy = str(error), unneeded
-        return Check(name, ok=True, found=found, remedy=remedy)
+            state, remedy = str(error), unneeded
+        return Check(name, ok=True, found=state, remedy=remedy)
 
     return [look("container engine", version), look("compose", compose), look("images at hand", local_images)]
 
 
 def _archive() -> Check:
-    """Return whether Spark starts fast. That it does not yet is information: the first run has the archive made."""
+    """Check the class archive, which shortens Spark's start. A missing archive is information only."""
     name = "class archive of Spark"
     try:
         background = importlib.import_module("harness.spark.background")
@@ -201,16 +201,16 @@ def _archive() -> Check:
         why = background.why_not_started(path)
     except (HarnessError, ImportError, OSError) as error:
         return Check(name, ok=True, found=f"not known: {error}")
-    found = f"none: {why}" if why else "none: the first run has it made beside itself"
-    return Check(name, ok=True, found=found, remedy=f"harness doctor --fetch {next(iter(WITH_JARS))}")
+    state = f"none: {why}" if why else "none: the first run makes it in the background"
+    return Check(name, ok=True, found=state, remedy=f"harness doctor --fetch {next(iter(WITH_JARS))}")
 
 
 def _jars(target: Target) -> Check:
-    """Return whether the jars are there. That they are not is information: a run fetches them."""
+    """Check whether the jars are cached. Missing jars are information only: a run fetches them."""
     cached = is_cached(target)
     remedy = "" if cached else f"harness doctor --fetch {target.name}"
-    found = "cached" if cached else "not cached: the first run fetches them"
-    return Check(f"jars of {target.name} ({target.version})", ok=True, found=found, remedy=remedy)
+    state = "cached" if cached else "not cached: the first run fetches them"
+    return Check(f"jars of {target.name} ({target.version})", ok=True, found=state, remedy=remedy)
 
 
 def _gib(count_bytes: int) -> str:

@@ -1,6 +1,6 @@
-"""Everything that can go wrong, and the exit code it ends with.
+"""Errors and the exit codes that they end a command with.
 
-Exit codes follow Jepsen: 0 clean, 1 anomaly, 2 unknown, 254 for what is found wrong before the first
+Exit codes follow Jepsen: 0 clean, 1 anomaly, 2 unknown, 254 for a problem before the first
 broker starts, 255 where the harness or the boot failed and there is nothing to judge.
 """
 
@@ -20,13 +20,13 @@ EXIT_FAILED = 255
 
 
 class HarnessError(Exception):
-    """One clear sentence for the user: what is wrong, where, and what to do about it."""
+    """An error in one clear sentence for the user: the problem, its place, and the remedy."""
 
     exit_code = EXIT_FAILED
 
 
 class UsageError(HarnessError):
-    """Found wrong before the first broker starts: arguments, Java, jars, ports, folders."""
+    """A problem before the first broker starts: arguments, Java, jars, ports, folders."""
 
     exit_code = EXIT_USAGE
 
@@ -44,13 +44,13 @@ class TimeLimitError(HarnessError):
 
 
 class InterruptError(HarnessError):
-    """Ctrl-C or SIGTERM; the message says what is kept and where."""
+    """Ctrl-C or SIGTERM; the message names the files that remain."""
 
 
 @contextmanager
-def interruptible(kept: Callable[[], str]) -> Iterator[None]:
-    """Have an interrupt of the block say what is ``kept`` of it, and where. Raises `InterruptError` for one."""
+def interruptible(remaining: Callable[[], str]) -> Iterator[None]:
+    """Turn an interrupt of the block into `InterruptError`; ``remaining`` returns the end of its message."""
     try:
         yield
     except KeyboardInterrupt as error:
-        raise InterruptError(f"interrupted; {kept()}") from error
+        raise InterruptError(f"interrupted; {remaining()}") from error

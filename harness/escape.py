@@ -1,22 +1,22 @@
-r"""Text that comes from brokers, files and clients, made fit to be printed: nothing of it is ever printed raw.
+r"""Text that comes from brokers, files and clients, escaped for printing: no such text is printed raw.
 
 A key, a transactional id or a topic name may hold anything: escape sequences that a terminal obeys, line breaks that
-forge another line of a result, characters that reverse the text after them or that nobody sees. What is escaped is one
-table, `UNSEEN`. There are two functions, because a text is escaped in two places:
+forge another line of a result, characters that reverse the text after them or that are invisible. The escaped
+characters are in one table, `UNSEEN`. There are two functions, because a text is escaped in two places:
 
 - `escape` is for **one value** that becomes part of a sentence. It doubles backslashes, too, so that the text
   identifies the value exactly. `in_sentence` is the same for sentences of checkers, which cut a long value.
 - `visible` is for a **whole text on its way out**: a line of a terminal, a cell of a table, a line of a log, a text in
-  XML, Markdown or HTML. It leaves backslashes alone, so that it changes nothing of what is escaped already.
+  XML, Markdown or HTML. It does not change backslashes, so it does not change escaped text.
 
 | character | is written as |
 |---|---|
 | backslash | ``\\`` (by `escape` only) |
 | ASCII control character, DEL | ``\x1b`` |
 | other character of `UNSEEN` | ``\u202e``, ``\U000e0041`` |
-| byte that is no UTF-8 | ``\xff`` |
+| byte that is not UTF-8 |  ``\xff`` |
 
-JSON for programs keeps every value as it is: `to_json` writes what is not printable ASCII as JSON's own escapes.
+JSON for programs keeps every value: `to_json` writes characters outside printable ASCII as JSON's own escapes.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ UNSEEN: Final = (
     (0x200B, 0x200F),  # no width, and marks of direction
     (0x2028, 0x202E),  # line and paragraph separator; embeddings and overrides of direction
     (0x2060, 0x206F),  # word joiner, invisible operators, isolates of direction
-    (0xD800, 0xDFFF),  # lone surrogates: no text at all; U+DC80 to U+DCFF stand for bytes that are no UTF-8
+    (0xD800, 0xDFFF),  # lone surrogates: not text; U+DC80 to U+DCFF stand for bytes that are not UTF-8
     (0xFEFF, 0xFEFF),  # byte order mark
     (0xFFF9, 0xFFFB),  # annotations
     (0xFFFE, 0xFFFF),  # no characters, and forbidden in XML
     (0xE0000, 0xE007F),  # tags: a hidden copy of ASCII
 )
-"""First and last code point of what is escaped: all that acts on the text around it, or is not seen."""
+"""First and last code points of the escaped ranges: characters that act on the text around them, or are invisible."""
 
 SHOWN_CHARACTERS: Final = 200
 """Of a key or a value where both are shown in full; the rest is counted."""
@@ -50,7 +50,7 @@ CHARACTERS_IN_SENTENCE: Final = 60
 """Of a key in a sentence of a checker; bytes where the key is not text."""
 
 CONTINUED: Final = "\n    "
-"""A line break within a message: what follows it cannot be taken for a message of its own."""
+"""A line break within a message: the next line cannot be mistaken for a separate message."""
 
 _UNSEEN: Final = re.compile("[" + "".join(rf"\U{first:08x}-\U{last:08x}" for first, last in UNSEEN) + "]")
 _DEL: Final = "\x7f"
@@ -63,11 +63,11 @@ def escape(value: str | bytes) -> str:
 
 
 def visible(text: str, *, line_break: str = r"\x0a") -> str:
-    """Return a text with everything escaped that a reader would not see as it is; a text like that is not changed.
+    """Return a text with every misleading or invisible character escaped; escaped text is not changed.
 
-    ``line_break``: what takes the place of line breaks; `CONTINUED` where several lines are one message.
+    ``line_break``: the replacement of line breaks; `CONTINUED` where several lines are one message.
     """
-    return _UNSEEN.sub(lambda found: line_break if found[0] == "\n" else _written(ord(found[0])), text)
+    return _UNSEEN.sub(lambda match: line_break if match[0] == "\n" else _written(ord(match[0])), text)
 
 
 def shortened(value: bytes | None) -> str | None:
@@ -81,7 +81,7 @@ def shortened(value: bytes | None) -> str | None:
 
 
 def in_sentence(value: bytes) -> str:
-    """Return a key as sentences of checkers have it: cut after `CHARACTERS_IN_SENTENCE`, bytes where it is no text."""
+    """Return a key for a sentence of a checker: cut after `CHARACTERS_IN_SENTENCE`, as bytes if it is not text."""
     most = CHARACTERS_IN_SENTENCE
     try:
         text = value.decode()

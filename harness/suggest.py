@@ -1,4 +1,4 @@
-"""What to say of a name that is not known."""
+"""Messages about unknown names, with the nearest known names."""
 
 from __future__ import annotations
 

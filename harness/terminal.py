@@ -1,7 +1,7 @@
-"""The one way to stdout and stderr. Whatever a text is made of, it is escaped here (`harness.escape`), or it is JSON.
+"""The only way to stdout and stderr. Every text is escaped here (`harness.escape`), or it is JSON.
 
-A style is given apart from the text, so that no text is ever read as markup. Off a terminal there is no colour, and a
-table is as wide as its longest cells: nothing is cut off or wrapped.
+A style is passed separately from the text, so that text is never read as markup. Off a terminal there is no colour, and
+a table is as wide as its longest cells: nothing is cut off or wrapped.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ class Terminal:
 
 
 def stdout() -> Terminal:
-    """Return where results go."""
+    """Return the terminal for results."""
     return Terminal(_console())
 
 
 def stderr() -> Terminal:
-    """Return where all else goes."""
+    """Return the terminal for progress and messages."""
     return Terminal(_console(stderr=True))
 
 

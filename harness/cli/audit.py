@@ -73,7 +73,7 @@ topic_option = cloup.option(
     multiple=True,
     type=TOPIC,
     metavar="NAME",
-    help="What to audit: a name or a pattern such as 'orders-*'; repeatable. Internal topics match only patterns that "
+    help="A topic or a pattern such as 'orders-*'; repeatable. Internal topics match only patterns that "
     "begin with __.  [default: every compacted topic, internal ones included]",
 )
 tombstones_option = cloup.option(
@@ -146,7 +146,7 @@ def disk(
     group=READING,
     type=Text(time_ms),
     metavar="TIME",
-    help="Read only records written from then on: ISO 8601 (UTC if it has no offset), or ms since the epoch.",
+    help="Read only records written at or after this time: ISO 8601 (UTC if it has no offset), or ms since the epoch.",
 )
 @cloup.option(
     "--until", group=READING, type=Text(time_ms), metavar="TIME", help="Read only records written before then."
@@ -155,7 +155,7 @@ def disk(
     "--quick",
     group=READING,
     is_flag=True,
-    help="Read no data: compare what brokers and coordinators report, in seconds.",
+    help="Read no data: compare the reports of brokers and coordinators, in seconds.",
 )
 @cloup.option(
     "--save",
@@ -210,7 +210,7 @@ def live(  # noqa: PLR0917
         raise UsageError(f"--since {since} is not before --until {until}")
     progress = ConsoleProgress()
     kept_text = (
-        f"what was read is kept in {save}/" if save else "nothing of what was read is kept (--save DIR keeps it)"
+        f"what was read is kept in {save}/" if save else "nothing that was read is stored (--save DIR stores it)"
     )
     try:
         if not quick:
@@ -234,7 +234,7 @@ def live(  # noqa: PLR0917
 @config_option
 @format_option
 def exposure_(topics: tuple[str, ...], bootstrap: str, config: Path | None, output: str) -> int:
-    """Report which replicas of a running cluster are exposed, before anything goes wrong: which are away, since when.
+    """Report the replicas of a running cluster that are at risk, and since when each is out of the ISR.
 
     Exit codes: 0 every topic is ok, 2 a topic is at risk or something is unknown, 254 arguments that cannot be
     used, 255 failed. This finds no anomaly, so it is never 1: see `harness audit live`.
@@ -274,5 +274,5 @@ def show(verdict: dict[str, Any], output: str) -> int:
     return code
 
 
-for one in (disk, live, exposure_):
-    audit.add_command(one)
+for subcommand in (disk, live, exposure_):
+    audit.add_command(subcommand)

@@ -35,15 +35,16 @@ def compare(before: Path, after: Path, output: str) -> int:
         runs = [stored_run(path) for path in (before, after)]
     except ValueError as error:
         raise UsageError(str(error)) from error
-    found = difference(*runs)
-    kinds = {"verdicts": found.verdicts, "findings": found.findings, "settings": found.settings}
+    differences = difference(*runs)
+    kinds = {"verdicts": differences.verdicts, "findings": differences.findings, "settings": differences.settings}
     if output == JSON:
         names = {"before": str(before), "after": str(after)}
         stdout().json(envelope(**names, **{kind: _as_json(changes) for kind, changes in kinds.items()}))
         return EXIT_CLEAN
     for kind, changes in kinds.items():
         rows = [
-            (one.name, one.before or "none", one.after or "none", "differs" if one.is_change else "") for one in changes
+            (change.name, change.before or "none", change.after or "none", "differs" if change.is_change else "")
+            for change in changes
         ]
         if rows:
             stdout().table(Table((kind, "before", "after", ""), rows))
@@ -54,6 +55,11 @@ def compare(before: Path, after: Path, output: str) -> int:
 
 def _as_json(changes: Sequence[Change]) -> list[dict[str, Any]]:
     return [
-        {"name": one.name, "before": one.before or None, "after": one.after or None, "differs": one.is_change}
-        for one in changes
+        {
+            "name": change.name,
+            "before": change.before or None,
+            "after": change.after or None,
+            "differs": change.is_change,
+        }
+        for change in changes
     ]

@@ -11,7 +11,7 @@
     master = "local[4]"
     conf = { "spark.driver.memory" = "8g" }
 
-The file is `FILE` of the current folder, or the one that the variable `VARIABLE` names. An option on the command line
+The file is `FILE` in the current folder, or the file that the variable `VARIABLE` names. An option on the command line
 precedes the file. ``[cluster]`` is for the commands of `READ_CLUSTERS`: a command that changes a cluster takes its name
 from the command line only.
 """
@@ -48,15 +48,15 @@ def _path(value: Any, folder: Path) -> str:
 
 
 def _texts(value: Any, _folder: Path) -> list[str]:
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
         raise TypeError("a list of texts")
     return value
 
 
 def _pairs(value: Any, _folder: Path) -> list[str]:
-    if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
+    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
         raise TypeError("a table of texts")
-    return [f"{name}={one}" for name, one in value.items()]
+    return [f"{name}={text}" for name, text in value.items()]
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Setting:
     """None: every command that has the option."""
 
     def applies_to(self, command: str, option: click.Option) -> bool:
-        """Whether the file's value is the default of an option of this command."""
+        """Return whether the file's value is the default of an option of this command."""
         return self.option in option.opts and (self.commands is None or command in self.commands)
 
 
@@ -89,7 +89,7 @@ SETTINGS: Final = (
 
 @dataclass(frozen=True)
 class ConfigFile:
-    """The settings of a file, by their names; ``path`` is None where there is no file."""
+    """The settings of a file, by their names; ``path`` is None without a file."""
 
     path: Path | None
     values: Mapping[str, Any]
@@ -112,7 +112,7 @@ def _flat(content: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     tables = {setting.name.partition(".")[0] for setting in SETTINGS if "." in setting.name}
     for name, value in content.items():
         if name in tables and isinstance(value, dict):
-            yield from ((f"{name}.{inner}", one) for inner, one in value.items())
+            yield from ((f"{name}.{inner}", inner_value) for inner, inner_value in value.items())
         else:
             yield name, value
 
@@ -129,16 +129,18 @@ def _value(path: Path, name: str, value: Any) -> Any:
 
 def default_map(group: click.Group, config: ConfigFile) -> dict[str, Any]:
     """Return the settings as Click's default map: by command, then by parameter."""
-    given = [setting for setting in SETTINGS if setting.name in config.values]
+    settings = [setting for setting in SETTINGS if setting.name in config.values]
 
     def defaults(command: click.Command, name: str) -> dict[str, Any]:
         if isinstance(command, click.Group):
-            return {inner: defaults(one, f"{name} {inner}".strip()) for inner, one in command.commands.items()}
+            return {
+                inner: defaults(subcommand, f"{name} {inner}".strip()) for inner, subcommand in command.commands.items()
+            }
         return {
             str(option.name): config.values[setting.name]
             for option in command.params
             if isinstance(option, click.Option)
-            for setting in given
+            for setting in settings
             if setting.applies_to(name, option)
         }
 

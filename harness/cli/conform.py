@@ -40,7 +40,7 @@ SCHEDULES = cloup.OptionGroup("Schedules")
     type=Count(0, MOST_SCHEDULES),
     default=20,
     show_default=True,
-    help="How many random ones.",
+    help="Number of random schedules.",
 )
 @cloup.option(
     "--group-schedules",
@@ -48,7 +48,7 @@ SCHEDULES = cloup.OptionGroup("Schedules")
     type=Count(0, MOST_SCHEDULES),
     default=20,
     show_default=True,
-    help="How many random ones of consumer groups.",
+    help="Number of random schedules of consumer groups.",
 )
 @cloup.option(
     "--seed", group=SCHEDULES, type=Count(0, MOST_SEED), default=0, show_default=True, help="Fixes the random ones."
@@ -96,7 +96,7 @@ def conform(
         )
     finally:
         progress.close()
-    disagreeing = [one.schedule.name for one in outcomes if one.disagreements]
+    disagreeing = [outcome.schedule.name for outcome in outcomes if outcome.disagreements]
     verdict, _ = decide(disagreeing, [failure] if failure else [], "every step agrees")
     if output == JSON:
         stdout().json(envelope(**outcomes_json(verdict, name, outcomes, failure)))
@@ -109,19 +109,22 @@ def _show(outcomes: Sequence[Outcome], failure: str | None, verdict: Any) -> Non
     from harness.model_checking.conform.picture import shown  # noqa: PLC0415  (slow imports, only where needed)
 
     out = stdout()
-    for one in outcomes:
-        style = STYLES[ANOMALY if one.disagreements else CLEAN]
-        out.line(f"{one.schedule.name}: ", styled(f"{one.agreed} of {len(one.schedule.steps)} steps agree", style))
-        if one.disagreements:
-            for number, step in enumerate(one.schedule.steps[: one.agreed + 1], 1):
+    for outcome in outcomes:
+        style = STYLES[ANOMALY if outcome.disagreements else CLEAN]
+        out.line(
+            f"{outcome.schedule.name}: ",
+            styled(f"{outcome.agreed} of {len(outcome.schedule.steps)} steps agree", style),
+        )
+        if outcome.disagreements:
+            for number, step in enumerate(outcome.schedule.steps[: outcome.agreed + 1], 1):
                 out.line(f"  {number}. {step}")
-        for other in one.disagreements:
+        for other in outcome.disagreements:
             out.line(f"  broker {other.broker} after step {other.number}, {other.step}:")
             for line in (*other.differences, "the model:", *shown(other.expected)):
                 out.line(f"    {line}")
             for line in ("the broker:", *shown(other.actual)) if other.actual else ():
                 out.line(f"    {line}")
-    agreed = sum(one.agreed for one in outcomes)
+    agreed = sum(outcome.agreed for outcome in outcomes)
     if failure:
         out.line(f"not completed: {failure}")
     out.line(f"{len(outcomes)} schedules, {agreed} steps agree (exit code {EXIT_CODES[verdict]})")

@@ -84,7 +84,7 @@ _RUN_OPTIONS = {"seed": "--seed", "spark_master": "--spark-master", "spark_conf"
     group=WALK,
     type=Count(1, MOST_PROCESSES),
     default=os.cpu_count() or 1,
-    help="How many cases at once.",
+    help="Number of cases at once.",
 )
 @cloup.option(
     "--out",
@@ -129,7 +129,7 @@ def explore(
     Prints each case with the size of its state graph and the shortest way to each anomaly in it. Exits
     with 1 where there is an anomaly, with 0 where there is none and every state was seen, else with 2.
 
-    With --groups, logs are those of __consumer_offsets, and anomalies are what goes wrong for groups: they freeze,
+    With --groups, logs are logs of __consumer_offsets, and anomalies are the effects on groups: they freeze,
     skip records, or have deleted offsets back.
 
     With --faults, clusters of three and four brokers with late metadata, replicas that lag inside the ISR, unclean
@@ -180,14 +180,14 @@ def explore(
 
 def _refuse_others(context: click.Context, names: Mapping[str, str], why: str) -> None:
     """Raise `UsageError` for an option that was given but does not apply."""
-    given = given_on_command_line(context)
+    options_given = given_on_command_line(context)
     for name, option in names.items():
-        if name in given:
+        if name in options_given:
             raise UsageError(f"{option} {why}")
 
 
-def _print_progress(one: WalkResult) -> None:
-    print_progress(f"{one.explored.states:>12,} states in {one.took_s:.1f} s: {one.case.title}")
+def _print_progress(walked: WalkResult) -> None:
+    print_progress(f"{walked.explored.states:>12,} states in {walked.took_s:.1f} s: {walked.case.title}")
 
 
 def _show(
@@ -209,6 +209,6 @@ def _show(
         out.line(styled(name, STYLES["anomaly"]), f"{title} in {len(steps)} steps: {'; '.join(steps)}")
     for rows in content["proposals"].values():
         out.line()
-        out.line("what deletes a key by KIP-87; who sees a delete is as before:")
+        out.line("records that delete a key by KIP-87; readers see deletes as before:")
         head = [name.replace("_", " ").replace("kip ", "KIP-") for name in rows[0]]
         out.table(Table(head, [list(row.values()) for row in rows]))

@@ -20,13 +20,13 @@ BROKER = cloup.OptionGroup("Broker")
 
 @cloup.group()
 def gate() -> None:
-    """The gate: a Java agent that keeps compaction waiting for replicas that are away."""
+    """The gate: a Java agent that delays compaction while a replica is out of the ISR."""
 
 
 @command("harness gate build", "harness gate build --output compaction-gate.jar")
 @cloup.option(
     "--output", "jar", group=OUTPUT, type=FilePath(dir_okay=False), metavar="JAR",
-    help="Where the jar goes.  [default: it stays in the cache]",
+    help="Write the jar to this file.  [default: it stays in the cache]",
 )  # fmt: skip
 @format_option
 def build(jar: Path | None, output: str) -> int:
@@ -69,7 +69,7 @@ def verify(jar: Path, name: str | None, libs: Path | None, options: str | None, 
     from harness.targets.jars import jars_for  # noqa: PLC0415
 
     if (name is None) == (libs is None):
-        raise UsageError("give --target or --libs: whose classes are to be tried")
+        raise UsageError("give --target or --libs: the classes to try")
     classpath = (
         libraries(libs) if libs else jars_for(find_target(name or ""), on_progress=ConsoleProgress().jars).classpath
     )
@@ -85,5 +85,5 @@ def verify(jar: Path, name: str | None, libs: Path | None, options: str | None, 
     return EXIT_CLEAN if tried.fits else EXIT_ANOMALY
 
 
-for one in (build, verify):
-    gate.add_command(one)
+for subcommand in (build, verify):
+    gate.add_command(subcommand)

@@ -54,7 +54,7 @@ EXAMPLES = (
 
 @cloup.group(
     invoke_without_command=True,
-    epilog="\n".join(["\b", "Examples:", *(f"  $ {one}" for one in EXAMPLES)]),
+    epilog="\n".join(["\b", "Examples:", *(f"  $ {example}" for example in EXAMPLES)]),
 )
 @bootstrap_option(required=False)
 @config_option
@@ -137,15 +137,18 @@ def guard(  # noqa: PLR0917
 ) -> int:
     """Pause compaction of a topic, from outside, while an assigned replica is not caught up.
 
-    Sets min.cleanable.dirty.ratio=1 and max.compaction.lag.ms to its maximum, and puts back what it found. A longer
-    delete.retention.ms is no substitute: it does not apply to tombstones and markers that a cleaner has seen already.
+    Sets min.cleanable.dirty.ratio=1 and max.compaction.lag.ms to its maximum, and restores the previous values. A
+    longer delete.retention.ms does not help: it does not apply to tombstones and markers that a cleaner has already
+    seen.
 
     Exit codes: 0 ended by a signal with everything put back, 2 something is still paused, 254 arguments that cannot be
     used, 255 failed.
     """
     if context.invoked_subcommand is not None:
-        if given := given_on_command_line(context):
-            raise UsageError(f"options of `harness guard` come after `{context.invoked_subcommand}`: {min(given)}")
+        if options_given := given_on_command_line(context):
+            raise UsageError(
+                f"options of `harness guard` come after `{context.invoked_subcommand}`: {min(options_given)}"
+            )
         return EXIT_CLEAN
     from harness.protect.guard.events import EventLog  # noqa: PLC0415
     from harness.protect.guard.run import Request, guard_until_signal, writer  # noqa: PLC0415
@@ -173,7 +176,7 @@ def guard(  # noqa: PLR0917
 @config_option
 @format_option
 def status(bootstrap: str, config: Path | None, output: str) -> int:
-    """Show what guards have paused, what they found, and who holds topics. Exit code 2 where something is paused."""
+    """Show paused topics, their previous settings, and the owners of holds. Exit code 2 if a topic is paused."""
     from harness.protect.guard.run import EXIT_STILL_PAUSED, read_state  # noqa: PLC0415
 
     state = read_state(addresses(bootstrap, config))
@@ -191,13 +194,13 @@ def status(bootstrap: str, config: Path | None, output: str) -> int:
     "--exposed",
     is_flag=True,
     group=PROTECTION,
-    help="Also topics with replicas that are still away: those may miss removals from then on.",
+    help="Also release topics with replicas that are still out of the ISR: those replicas may miss removals.",
 )
 @format_option
 def release(bootstrap: str, config: Path | None, output: str, *, exposed: bool) -> int:
     """Put back what a guard found that is no longer running. Exit code 2 where something is still paused.
 
-    Topics with replicas that are away stay paused, unless --exposed is given; topics that another command holds, too.
+    Topics with replicas out of the ISR stay paused unless --exposed is given; so do topics that another command holds.
     """
     from harness.protect.guard.events import EventLog  # noqa: PLC0415
     from harness.protect.guard.run import Request, writer  # noqa: PLC0415
@@ -237,5 +240,5 @@ def _show(state: State, output: str) -> None:
     stdout().line(f"{len(rows)} topics are paused")
 
 
-for one in (status, release):
-    guard.add_command(one)
+for subcommand in (status, release):
+    guard.add_command(subcommand)

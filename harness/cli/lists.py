@@ -77,9 +77,9 @@ def anomalies(output: str) -> int:
 def settings(output: str) -> int:
     """List the settings of harness.toml and of the environment, and where each value comes from."""
     config = read_config_file()
-    values = [(one.name, one.option, config.values.get(one.name), str(config.path)) for one in SETTINGS]
-    values += [(name, what, os.environ.get(name), "environment") for name, what in VARIABLES]
-    rows = [(name, what, _text(value), "" if value is None else source) for name, what, value, source in values]
+    values = [(setting.name, setting.option, config.values.get(setting.name), str(config.path)) for setting in SETTINGS]
+    values += [(name, purpose, os.environ.get(name), "environment") for name, purpose in VARIABLES]
+    rows = [(name, purpose, _text(value), "" if value is None else source) for name, purpose, value, source in values]
     return _show_list("settings", ("setting", "for", "value", "from"), rows, output)
 
 

@@ -57,14 +57,14 @@ matrix_option = partial(cloup.option, group=cloup.OptionGroup("Matrix, instead o
 @matrix_option("--nemeses", type=Names(NEMESIS), metavar="N,…", help="See `harness nemeses`.")
 @matrix_option("--runtimes", type=Names(RUNTIME), metavar="R,…", help="local, docker.")
 @matrix_option("--protections", type=Names(PROTECTION), metavar="P,…", help="none, gate, guard.")
-@matrix_option("--repeats", type=Count(1, MOST_REPEATS), metavar="N", help="How often each cell is run.")
-@matrix_option("--latest", is_flag=True, help="Also run the newest patch of each line, in a column of its own.")
+@matrix_option("--repeats", type=Count(1, MOST_REPEATS), metavar="N", help="Number of runs of each cell.")
+@matrix_option("--latest", is_flag=True, help="Also run the newest patch of each line, in a separate column.")
 @cloup.option(
     "--expectations",
     group=NIGHT,
     type=file_to_read(),
     metavar="FILE",
-    help="Expectations that precede those of this release.",
+    help="Expectations that take precedence over the built-in ones.",
 )
 @cloup.option(
     "--time-budget",
@@ -108,11 +108,11 @@ def nightly(
     from harness.nightly import night as nights  # noqa: PLC0415
     from harness.nightly.ledger import Ledger  # noqa: PLC0415
 
-    given = {name: value for name, value in axes.items() if value is not None}
+    axes_given = {name: value for name, value in axes.items() if value is not None}
     if night is None:
-        ledger = _new_night(matrix_file, results, expectations, given, latest=latest)
+        ledger = _new_night(matrix_file, results, expectations, axes_given, latest=latest)
     else:
-        if matrix_file or given or expectations or latest:
+        if matrix_file or axes_given or expectations or latest:
             raise UsageError("--resume goes on with the plan that there is: leave out the matrix and what is expected")
         if "results" in given_on_command_line(click.get_current_context()):
             raise UsageError(f"--resume goes on where {night} is: leave out --results")
@@ -121,7 +121,7 @@ def nightly(
     say = print_progress
     say(f"{ledger.path}: {len(ledger.plan.matrix.cells)} cells, {len(ledger.plan.matrix.outages)} runs")
     run_one = partial(nights.run_process, ledger, results.absolute())
-    kept_text = f"what ran is kept in {ledger.path}/; go on with `harness nightly --resume {ledger.path}`"
+    kept_text = f"what ran is kept in {ledger.path}/; continue with `harness nightly --resume {ledger.path}`"
     with interruptible(lambda: kept_text):
         nights.work(ledger, run_one, say, budget_s=budget_s, now_s=time.monotonic)
     attempts = ledger.attempts()
@@ -150,7 +150,7 @@ def nightly(
 
 
 def _new_night(
-    matrix_file: Path | None, results: Path, expectations: Path | None, given: dict[str, Any], *, latest: bool
+    matrix_file: Path | None, results: Path, expectations: Path | None, axes_given: dict[str, Any], *, latest: bool
 ) -> Ledger:
     from harness.nightly.expectations import expected, read_expectations  # noqa: PLC0415
     from harness.nightly.latest import newest_patches  # noqa: PLC0415
@@ -159,7 +159,7 @@ def _new_night(
     from harness.play.begin import commit_of_checkout  # noqa: PLC0415
     from harness.run_folder.store import new_run_id  # noqa: PLC0415
 
-    matrix = read_matrix(matrix_file, given, newest_patches() if latest else lambda _: None)
+    matrix = read_matrix(matrix_file, axes_given, newest_patches() if latest else lambda _: None)
     details = {
         "began_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": commit_of_checkout(),
@@ -177,7 +177,7 @@ def _show(results_of_cells: list[CellResult], strays: list[str]) -> None:
     styles = {status: "bold red" if status in CONTRADICTS else "bold yellow" for status in Status}
     styles[Status.AS_EXPECTED] = "green"
     rows = [
-        (*names, *("" if one is None else styled(cell_text(one), styles[one.status]) for one in results))
+        (*names, *("" if cell is None else styled(cell_text(cell), styles[cell.status]) for cell in results))
         for names, results in shown.rows
     ]
     out.table(Table((*HEAD, *shown.columns), rows))

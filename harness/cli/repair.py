@@ -33,7 +33,7 @@ MAX_INT32 = 2**31 - 1
 REPAIR, DECISION, PACE = map(cloup.OptionGroup, ("Repair", "Undecided partitions", "Pace"))
 _PARTITION = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<number>[0-9]{1,9})")
 _BROKER = re.compile(r"[0-9]{1,10}")
-RESUME = "run the same command again to go on; until then compaction stays paused (`harness guard status`)"
+RESUME = "run the same command again to continue; until then compaction stays paused (`harness guard status`)"
 
 
 def parse_partition(text: str) -> Partition:
@@ -48,22 +48,24 @@ def parse_right(text: str) -> tuple[Partition | None, int]:
     """Return partition and broker of ``TOPIC-PARTITION=BROKER``, or only the broker. Raises `UsageError`."""
     name, equals, broker = text.rpartition("=")
     if not _BROKER.fullmatch(broker) or int(broker) > MAX_INT32:
-        raise UsageError(f"{quoted(text)}: give it as TOPIC-PARTITION=BROKER, or as BROKER beside --partition")
+        raise UsageError(f"{quoted(text)}: give TOPIC-PARTITION=BROKER, or BROKER together with --partition")
     return (parse_partition(name) if equals else None), int(broker)
 
 
 def rights_of(rights: Sequence[str], partitions: Sequence[Partition]) -> dict[Partition, int]:
     """Return the right broker of each partition that ``--right`` is about. Raises `UsageError`."""
-    found: dict[Partition, int] = {}
+    decisions: dict[Partition, int] = {}
     for partition, broker in map(parse_right, rights):
         if partition is None and not partitions:
             raise UsageError(f"--right {broker}: name the partitions by --partition, or give TOPIC-PARTITION={broker}")
         if partition is not None and partitions and partition not in partitions:
             raise UsageError(f"--right {partition[0]}-{partition[1]}={broker}: --partition leaves this partition out")
-        for one in partitions if partition is None else (partition,):
-            if found.setdefault(one, broker) != broker:
-                raise UsageError(f"--right: both broker {found[one]} and broker {broker} for {one[0]}-{one[1]}")
-    return found
+        for place in partitions if partition is None else (partition,):
+            if decisions.setdefault(place, broker) != broker:
+                raise UsageError(
+                    f"--right: both broker {decisions[place]} and broker {broker} for {place[0]}-{place[1]}"
+                )
+    return decisions
 
 
 def read_verdict(path: Path) -> dict[str, Any]:
@@ -103,7 +105,7 @@ def read_verdict(path: Path) -> dict[str, Any]:
 )  # fmt: skip
 @cloup.option(
     "--saved-folders", group=DECISION, type=FilePath(file_okay=False, exists=True), metavar="DIR",
-    help="Where the folders of every replica were saved, as BROKER/TOPIC-PARTITION; needed for --right.",
+    help="The folder with saved copies of every replica, as BROKER/TOPIC-PARTITION; required for --right.",
 )  # fmt: skip
 @cloup.option(
     "--saved-elsewhere",
@@ -160,8 +162,8 @@ def repair(  # noqa: PLR0917
     from harness.protect.repair.run import RepairRequest  # noqa: PLC0415
     from harness.protect.repair.saved import check_saved  # noqa: PLC0415
 
-    given = given_on_command_line(context)
-    if not {"bootstrap", "is_plan"} <= given or is_plan is None:
+    options_given = given_on_command_line(context)
+    if not {"bootstrap", "is_plan"} <= options_given or is_plan is None:
         raise UsageError("give --bootstrap-server, and --plan or --apply, on the command line itself")
     verdict = read_verdict(audit)
     only = [parse_partition(text) for text in partitions]
@@ -169,7 +171,9 @@ def repair(  # noqa: PLR0917
     plan = plan_of(verdict, decisions, only)
     shown = plan_of(verdict, None, only)
     if not is_plan:
-        of_person = {one.partition: one.replicas for one in shown.undecided if one.partition in decisions}
+        of_person = {
+            undecided.partition: undecided.replicas for undecided in shown.undecided if undecided.partition in decisions
+        }
         check_saved(saved_folders, saved_elsewhere, of_person)
     request = RepairRequest(
         addresses(bootstrap, config),
@@ -233,9 +237,9 @@ def _show_decided(shown: Plan, plan: Plan) -> None:
     """Print to stderr what each replica serves of the partitions that a person decides."""
     from harness.audit.explain.knowledge import name_of  # noqa: PLC0415
 
-    left = {one.partition for one in plan.undecided}
-    for one in shown.undecided:
-        if one.partition not in left:
-            stderr().line(f"decided by a person: {name_of(one.partition)}")
-            for text in one.serves or (one.why,):
+    places = {undecided.partition for undecided in plan.undecided}
+    for undecided in shown.undecided:
+        if undecided.partition not in places:
+            stderr().line(f"decided by a person: {name_of(undecided.partition)}")
+            for text in undecided.serves or (undecided.why,):
                 stderr().line(f"  {text}")

@@ -48,7 +48,7 @@ _DRAWN = {"partitions": "--partitions", "rate_hz": "--rate", "play_s": "--play"}
     "harness soak --target sim-kafka --schedule round.json --shrink stuck-lso",
     "harness soak --resume results/kafka-4.4/soak/ID",
 )
-@cloup.option("--target", group=SOAKED, type=TARGET, metavar="NAME", help="What to soak: see `harness targets`.")
+@cloup.option("--target", group=SOAKED, type=TARGET, metavar="NAME", help="The version to soak: see `harness targets`.")
 @cloup.option(
     "--minutes",
     group=SOAKED,
@@ -59,7 +59,7 @@ _DRAWN = {"partitions": "--partitions", "rate_hz": "--rate", "play_s": "--play"}
     help="For how long; the round that is played then is judged, too.",
 )
 @cloup.option(
-    "--rounds", group=SOAKED, type=Count(1, MOST_ROUNDS), metavar="N", help="How many rounds at most.  [default: any]"
+    "--rounds", group=SOAKED, type=Count(1, MOST_ROUNDS), metavar="N", help="Maximum number of rounds.  [default: any]"
 )
 @cloup.option(
     "--seed", group=SOAKED, type=Count(0, MOST_SEED), default=1, show_default=True, help="Of the first round."
@@ -73,7 +73,9 @@ _DRAWN = {"partitions": "--partitions", "rate_hz": "--rate", "play_s": "--play"}
     metavar="NAME",
     help="local (processes), docker, sim (models), or auto, as `harness run` has it; local with --gate.",
 )
-@cloup.option("--gate", group=SOAKED, is_flag=True, help="Start every broker with the gate: whatever is found is news.")
+@cloup.option(
+    "--gate", group=SOAKED, is_flag=True, help="Start every broker with the gate: any finding fails the soak."
+)
 @cloup.option(
     "--expect", group=SOAKED, type=file_to_read(), metavar="FILE", help="Findings to tolerate by name; not with --gate."
 )
@@ -88,7 +90,7 @@ _DRAWN = {"partitions": "--partitions", "rate_hz": "--rate", "play_s": "--play"}
 @cloup.option(
     "--schedule",
     group=ROUNDS,
-    type=file_to_read("a round of a soak has one: round.json"),
+    type=file_to_read("each round of a soak has a round.json"),
     metavar="FILE",
     help="A round to play again, with one seed after the other, instead of drawn rounds.",
 )
@@ -142,15 +144,15 @@ def soak(context: click.Context, /, *, output: str, soak_dir: Path | None, **par
     from harness.soak.campaign import resume  # noqa: PLC0415  (slow imports, only where needed)
     from harness.soak.campaign import soak as go  # noqa: PLC0415
 
-    progress, given = ConsoleProgress(), given_on_command_line(context)
+    progress, options_given = ConsoleProgress(), given_on_command_line(context)
     if parameters["shrink"] and soak_dir is None:
         return _shrink(parameters, progress, output)
     del parameters["shrink"]
     try:
         if soak_dir is None:
-            result = go(_options(parameters, given), progress, _print_round)
+            result = go(_options(parameters, options_given), progress, _print_round)
         else:
-            repeated = given - GIVEN_ANEW - PARAMETERS
+            repeated = options_given - GIVEN_ANEW - PARAMETERS
             refused = [parameter.opts[0] for parameter in context.command.params if parameter.name in repeated]
             if refused:
                 raise UsageError(f"--resume takes all else from the soak's folder; leave out {', '.join(refused)}")
@@ -162,7 +164,7 @@ def soak(context: click.Context, /, *, output: str, soak_dir: Path | None, **par
 
 
 def _shrink(parameters: Mapping[str, Any], progress: ConsoleProgress, output: str) -> int:
-    """Shrink the schedule, print what is left, and write it beside it: exits with 1, as it shows a finding."""
+    """Shrink the schedule, print the result, and write it next to the schedule; exits with 1."""
     from harness.soak.campaign import shrink_file  # noqa: PLC0415
 
     if parameters["schedule"] is None or parameters["target"] is None:
@@ -183,7 +185,7 @@ def _shrink(parameters: Mapping[str, Any], progress: ConsoleProgress, output: st
     return EXIT_ANOMALY
 
 
-def _options(parameters: Mapping[str, Any], given: frozenset[str]) -> Any:
+def _options(parameters: Mapping[str, Any], options_given: frozenset[str]) -> Any:
     from harness.soak.campaign import SoakOptions  # noqa: PLC0415
     from harness.soak.draw.plan import Shape  # noqa: PLC0415
     from harness.soak.judge.expectations import read_expected  # noqa: PLC0415
@@ -192,8 +194,8 @@ def _options(parameters: Mapping[str, Any], given: frozenset[str]) -> Any:
     if parameters["target"] is None:
         raise UsageError("give --target: see `harness targets`")
     if parameters["gate"] and parameters["expect"]:
-        raise UsageError("leave out --expect: with --gate nothing is known, and whatever is found is news")
-    if parameters["schedule"] and (drawn := [option for name, option in _DRAWN.items() if name in given]):
+        raise UsageError("leave out --expect: with --gate, any finding fails the soak")
+    if parameters["schedule"] and (drawn := [option for name, option in _DRAWN.items() if name in options_given]):
         raise UsageError(f"--schedule has the whole round: leave out {', '.join(drawn)}")
     spark: SparkOptions = parameters["spark"]
     return SoakOptions(
@@ -212,9 +214,9 @@ def _options(parameters: Mapping[str, Any], given: frozenset[str]) -> Any:
 
 
 def _print_round(line: Mapping[str, Any]) -> None:
-    found = ", ".join(f"{count} {name}" for name, count in line["findings"].items()) or "nothing"
+    counts = ", ".join(f"{count} {name}" for name, count in line["findings"].items()) or "nothing"
     more = f", {line['unexplained']} unexplained" if line["unexplained"] else ""
-    print_progress(f"{line['name']} (seed {line['seed']}): {line['verdict']}: found {found}{more}")
+    print_progress(f"{line['name']} (seed {line['seed']}): {line['verdict']}: found {counts}{more}")
 
 
 def _show(result: Soak, output: str) -> None:
@@ -225,15 +227,15 @@ def _show(result: Soak, output: str) -> None:
     out = stdout()
     rows = [
         (
-            one["name"],
-            str(one["seed"]),
-            styled(one["verdict"], STYLES[one["verdict"]]),
-            str(one["operations"]),
-            str(len(one["faults"])),
-            ", ".join(f"{count} {name}" for name, count in one["findings"].items()),
-            str(one["unexplained"]),
+            row["name"],
+            str(row["seed"]),
+            styled(row["verdict"], STYLES[row["verdict"]]),
+            str(row["operations"]),
+            str(len(row["faults"])),
+            ", ".join(f"{count} {name}" for name, count in row["findings"].items()),
+            str(row["unexplained"]),
         )
-        for one in content["rounds"]
+        for row in content["rounds"]
     ]
     out.table(Table(("round", "seed", "verdict", "operations", "faults", "found", "unexplained"), rows))
     if content["audit"]:

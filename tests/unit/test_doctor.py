@@ -63,7 +63,7 @@ def test_a_class_archive_that_is_not_there_is_no_failure(monkeypatch: pytest.Mon
     assert (archive.ok, archive.found) == (True, f"none: {background.SWITCH} is 0")
     assert archive.remedy == "harness doctor --fetch kafka-3.9"
     monkeypatch.delenv(background.SWITCH)
-    assert check("class archive").found == "none: the first run has it made beside itself"
+    assert check("class archive").found == "none: the first run makes it in the background"
     path = archive_path(find_java())
     path.write_bytes(b"x" * (3 << 20))
     assert check("class archive") == Check("class archive of Spark", ok=True, found=f"{path} (3 MiB)", remedy="")

@@ -143,7 +143,7 @@ def test_who_only_looks_ends_with_0_and_joins_no_group(cluster: FakeCluster, mod
         ((*SERVER, "status", *SERVER), "options of `harness guard` come after `status`"),
         ((*SERVER, "--events", "/nowhere/x"), "--events /nowhere/x: No such file"),
         ((*RUNNING, "--topic", "typo"), "topic typo does not exist"),
-        ((*RUNNING, "--interval", "0"), "is no number in the range 0.2<=x<=3600"),
+        ((*RUNNING, "--interval", "0"), "is not a number in the range 0.2<=x<=3600"),
         ((*SERVER, "--listen", "256.0.0.1"), "--listen 256.0.0.1:9464: it cannot listen there"),
     ],
 )

@@ -354,7 +354,7 @@ def test_bootstrap_servers_that_are_asked(capsys: pytest.CaptureFixture[str], se
 def test_two_topics_in_one_option(capsys: pytest.CaptureFixture[str]) -> None:
     output = answer(capsys, "audit", "live", "--bootstrap-server", "h:1", "--topic", "a,b")
     assert output is not None
-    assert "'a,b' is no topic: give every topic an option of its own: --topic a --topic b" in output
+    assert "'a,b' is not a topic: give each topic with a separate option: --topic a --topic b" in output
 
 
 def test_the_table_of_a_run_has_every_option_but_those_of_output() -> None:

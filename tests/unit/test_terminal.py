@@ -99,7 +99,7 @@ LIVE = ("audit", "live", "--topic", "t", "--bootstrap-server", "h:1")
 @pytest.mark.parametrize(
     ("place", "arguments", "words"),
     [
-        ("audit.live.audit_live", LIVE, "nothing of what was read is kept (--save DIR keeps it)"),
+        ("audit.live.audit_live", LIVE, "nothing that was read is stored (--save DIR stores it)"),
         ("audit.live.audit_live", (*LIVE, "--save", "kept"), "what was read is kept in kept/"),
         ("audit.live.audit_quickly", (*LIVE, "--quick"), "there is no result"),
         ("audit.disk.audit_disk", ("audit", "disk", "--topic", "t", "--broker", "1=."), "there is no result"),

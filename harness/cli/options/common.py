@@ -1,4 +1,4 @@
-"""How every command is declared: with examples, options in groups, the same words for the same thing."""
+"""Declaration of commands: examples, option groups, and the options that most commands have."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def command(*examples: str, name: str | None = None) -> Callable[[Callable[..., 
     epilog = "\n".join(["\b", "Examples:", *(f"  $ {example}" for example in examples)])
 
     def made(callback: Callable[..., int]) -> cloup.Command:
-        # Cloup keeps the options of a command in its groups: each command has groups of its own.
+        # Cloup stores the options of a command in its groups: each command needs separate groups.
         groups: dict[str, cloup.OptionGroup] = {}
         for option in getattr(callback, "__click_params__", ()):
             if getattr(option, "group", None) is not None:
@@ -72,14 +72,14 @@ def format_option(callback: Callback) -> Callback:
     """Add ``--format``, of which a command gets ``output``, ``-v`` and ``-q``."""
     option = cloup.option(
         "--format", "output", type=click.Choice([TEXT, JSON]), default=TEXT, show_default=True, group=OUTPUT,
-        help="What goes to stdout.",
+        help="Output format.",
     )  # fmt: skip
     return option(verbosity_options(callback))
 
 
 results_option = cloup.option(
     "--results", type=FilePath(file_okay=False), default=Path("results"), show_default=True, group=OUTPUT,
-    help="Where run folders are.",
+    help="The folder of run folders.",
 )  # fmt: skip
 
 
@@ -91,7 +91,7 @@ def given_on_command_line(context: click.Context) -> frozenset[str]:
 
 
 def envelope(**content: Any) -> dict[str, Any]:
-    """Return the JSON of every command but those that print ``verdict.json``: ``content`` after three fields.
+    """Return the JSON of a command that does not print ``verdict.json``: ``content`` after three fields.
 
     ``schema``: 1. ``version``: the version of the harness. ``time``: when it was printed, UTC, ISO 8601.
     """

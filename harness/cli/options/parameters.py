@@ -58,7 +58,7 @@ class Text(click.ParamType[Any]):
         self.known = tuple(known)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
-        """Return the known names that begin with what is typed."""
+        """Return the known names that begin with the typed text."""
         return [CompletionItem(name) for name in self.known if name.startswith(incomplete)]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -85,14 +85,14 @@ class Text(click.ParamType[Any]):
 class Names(Text):
     """Names separated by commas, each of which is checked; a command gets a list."""
 
-    def __init__(self, one: Text) -> None:
+    def __init__(self, name_type: Text) -> None:
         """Take the check and the known names of a type of one name."""
-        super().__init__(one.check, one.known)
+        super().__init__(name_type.check, name_type.known)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Return the known names for what is typed after the last comma."""
+        """Return the known names for the text after the last comma."""
         before, comma, last = incomplete.rpartition(",")
-        return [CompletionItem(f"{before}{comma}{one.value}") for one in super().shell_complete(ctx, param, last)]
+        return [CompletionItem(f"{before}{comma}{item.value}") for item in super().shell_complete(ctx, param, last)]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
         """Return the names."""
@@ -120,7 +120,7 @@ class Count(click.IntRange):
 
 
 class Number(click.FloatRange):
-    """A finite number within bounds: Click's own range accepts NaN, and infinity where there is no bound."""
+    """A finite number within bounds: Click's own range accepts NaN, and infinity without a bound."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the number."""
@@ -129,7 +129,7 @@ class Number(click.FloatRange):
         try:
             number = super().convert(value, param, ctx)
         except click.BadParameter:
-            return self.fail(f"{quoted(value)} is no number in the range {self._describe_range()}.", param, ctx)
+            return self.fail(f"{quoted(value)} is not a number in the range {self._describe_range()}.", param, ctx)
         return number if math.isfinite(number) else self.fail(f"{quoted(value)} is not a finite number.", param, ctx)
 
 
@@ -176,10 +176,10 @@ def topic_pattern(text: str) -> None:
     """Raise `UsageError` for a text that is neither a topic's name nor a pattern of names."""
     if "," in text:
         each = " ".join(f"--topic {name}" for name in text.split(",") if name)
-        raise UsageError(f"{quoted(text)} is no topic: give every topic an option of its own: {each}")
+        raise UsageError(f"{quoted(text)} is not a topic: give each topic with a separate option: {each}")
     if not _TOPIC_PATTERN.fullmatch(text) or len(text) > LONGEST_TOPIC:
         raise UsageError(
-            f"{quoted(text)} is no topic: a name has letters, digits, '.', '_' and '-', {LONGEST_TOPIC} at most;"
+            f"{quoted(text)} is not a topic: a name has letters, digits, '.', '_' and '-', {LONGEST_TOPIC} at most;"
             " a pattern has '*', '?' or '[…]', too"
         )
 

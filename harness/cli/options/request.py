@@ -71,7 +71,11 @@ class RunOption:
             return []
         if value is True:
             return [self.flag]
-        return [word for one in (value if isinstance(value, tuple) else (value,)) for word in (self.flag, str(one))]
+        return [
+            word
+            for argument in (value if isinstance(value, tuple) else (value,))
+            for word in (self.flag, str(argument))
+        ]
 
 
 def _option(
@@ -88,11 +92,11 @@ def _option(
 
 
 def _is_of_nodes(_: RunOptions) -> None:
-    """The argument of ``--nodes`` has it."""
+    """Return None: the argument of ``--nodes`` contains the value."""
 
 
 def _is_of_target(_: RunOptions) -> None:
-    """The name of a patched target has it."""
+    """Return None: the name of a patched target contains the value."""
 
 
 def _pairs(options: RunOptions) -> tuple[str, ...]:
@@ -108,7 +112,7 @@ def _hosts(text: str) -> None:
 
 def _image(text: str) -> None:
     if not _REFERENCE.fullmatch(text):
-        raise UsageError(f"{quoted(text)} is no reference of an image: give NAME:TAG or NAME@sha256:…")
+        raise UsageError(f"{quoted(text)} is not an image reference: give NAME:TAG or NAME@sha256:…")
 
 
 def _pin(text: str) -> None:
@@ -121,16 +125,16 @@ TEST, WHERE, CLUSTER, RUN = map(cloup.OptionGroup, ("Test", "Where brokers run",
 # fmt: off
 OPTIONS = (
     _option(TEST, "--target", type=TARGET, metavar="NAME|PATH",
-            help="What to test: see `harness targets`, or the path of a Kafka of your own.  [required]"),
+            help="The version to test: see `harness targets`, or the path of your own Kafka.  [required]"),
     _option(TEST, "--patch", value=_is_of_target, type=PATCH, metavar="DIR|JAR",
             help="Classes in front of the class path of the target's brokers."),
     _option(TEST, "--anomaly", value=lambda o: None if o.schedule else o.anomaly, type=ANOMALIES, metavar="NAME",
-            help="What to look for, or `all`: see `harness anomalies`.  [required]"),
+            help="The anomaly to look for, or `all`: see `harness anomalies`.  [required]"),
     _option(TEST, "--schedule", value=lambda o: o.schedule_path, metavar="FILE",
             type=file_to_read("`harness explore --out` writes schedules"),
-            help="What to replay, as `harness explore --out` writes it; takes the place of --anomaly."),
+            help="A schedule to play, as `harness explore --out` writes it; replaces --anomaly."),
     _option(TEST, "--nemesis", type=NEMESIS, default="kill", show_default=True, metavar="NAME",
-            help="How brokers are away, or what else breaks: see `harness nemeses`; none is the healthy control."),
+            help="The fault to inject: see `harness nemeses`; none is the healthy control."),
     _option(TEST, "--client", type=CLIENT, default="librdkafka", show_default=True, metavar="NAME",
             help="librdkafka or java."),
     _option(WHERE, "--runtime", type=RUNTIME, default=AUTO, show_default=True, metavar="NAME",
@@ -141,9 +145,9 @@ OPTIONS = (
     _option(WHERE, "--nodes-file", value=_is_of_nodes, type=file_to_read(), metavar="FILE",
             help="The same, one a line."),
     _option(WHERE, "--ssh-user", value=_is_of_nodes, type=Text(), metavar="NAME",
-            help="Where a host names none.  [default: yours]"),
+            help="User for hosts without USER@.  [default: yours]"),
     _option(WHERE, "--ssh-port", value=_is_of_nodes, type=Count(1, 65_535), default=22, metavar="PORT",
-            help="Where a host names none."),
+            help="Port for hosts without :PORT."),
     _option(WHERE, "--ssh-key", value=lambda o: o.access.key if o.access else None, type=file_to_read(), metavar="FILE",
             help="A private key.  [default: the agent's, and the usual ones]"),
     _option(WHERE, "--ssh-known-hosts", value=lambda o: o.access.known_hosts if o.access else None, type=file_to_read(),
@@ -157,13 +161,13 @@ OPTIONS = (
     _option(CLUSTER, "--timers", type=TIMERS, default="fast", show_default=True, metavar="NAME",
             help="fast, 10m, or default (days)."),
     _option(CLUSTER, "--brokers", type=Count(FEWEST_BROKERS, MOST_BROKERS), default=3, show_default=True, metavar="N",
-            help="How many brokers, 3 to 7."),
+            help="Number of brokers, 3 to 7."),
     _option(CLUSTER, "--replication-factor", type=Count(2, MOST_BROKERS), default=3, show_default=True, metavar="N",
             help="Replicas a partition."),
     _option(CLUSTER, "--partitions", type=Count(1, MOST_PARTITIONS), default=1, show_default=True, metavar="N",
             help="Partitions a topic."),
     _option(CLUSTER, "--absent", type=Count(1, MOST_BROKERS - 1), default=1, show_default=True, metavar="N",
-            help="Brokers that go away together."),
+            help="Number of brokers that go down together."),
     _option(RUN, "--seed", type=Count(0, MOST_SEED), help="Fixes every choice the harness makes.  [default: random]"),
     _option(CLUSTER, "--set", "settings", value=_pairs, type=Text(parse_setting), multiple=True,
             metavar="SCOPE.NAME=VALUE",
@@ -173,11 +177,11 @@ OPTIONS = (
     _option(TEST, "--application", type=APPLICATION, metavar="NAME",
             help="Then show what an application on top sees: streams or connect."),
     _option(CLUSTER, "--gate", is_flag=True,
-            help="Start every broker with the gate, which keeps cleaners waiting for replicas that are away."),
+            help="Start every broker with the gate, which delays cleaning while a replica is out of the ISR."),
     _option(CLUSTER, "--gate-options", type=Text(), metavar="NAME=VALUE,…",
             help="Options of the gate: see `harness gate build --help`."),
     _option(CLUSTER, "--guard", is_flag=True,
-            help="Have `harness guard` beside the cluster, which pauses compaction for replicas that are away."),
+            help="Run `harness guard` next to the cluster: it pauses compaction while a replica is out of the ISR."),
     _option(RUN, "--aftermath", is_flag=True, help="Then show how long a stuck LSO lasts, and what ends it."),
 )
 # fmt: on
@@ -196,19 +200,19 @@ def command_line(options: RunOptions) -> str:
     return shlex.join(["harness", "run", *(argument for option in OPTIONS for argument in option.arguments(options))])
 
 
-def request_of(parameters: Mapping[str, Any], given: AbstractSet[str]) -> RunOptions:
+def request_of(parameters: Mapping[str, Any], options_given: AbstractSet[str]) -> RunOptions:
     """Return the options of Click's parameters; ``given``: the names of those on the command line.
 
-    Raises `UsageError` for what is missing, and for options that contradict each other.
+    Raises `UsageError` for missing options, and for options that contradict each other.
     """
     from harness.schedules.schedule import read_schedule  # noqa: PLC0415  (only where needed)
 
-    if {"schedule", "anomaly"} <= given:
-        raise UsageError("give --anomaly or --schedule: a schedule says what it leads to")
-    wanted = ("target",) if "schedule" in given else ("target", "anomaly")
-    if missing := [f"--{name}" for name in wanted if name not in given]:
+    if {"schedule", "anomaly"} <= options_given:
+        raise UsageError("give --anomaly or --schedule: a schedule names its anomaly")
+    required = ("target",) if "schedule" in options_given else ("target", "anomaly")
+    if missing := [f"--{name}" for name in required if name not in options_given]:
         raise UsageError(f"give {' and '.join(missing)}: see `harness targets` and `harness anomalies`")
-    access = _access(parameters, given)
+    access = _access(parameters, options_given)
     topic_settings, broker_settings = parse_settings(parameters["settings"])
     names = RunOptions.__dataclass_fields__
     return RunOptions(
@@ -217,7 +221,7 @@ def request_of(parameters: Mapping[str, Any], given: AbstractSet[str]) -> RunOpt
         anomaly=parameters["anomaly"] or "",
         schedule=read_schedule(parameters["schedule"]) if parameters["schedule"] else None,
         schedule_path=parameters["schedule"],
-        brokers=_brokers(parameters, given, access),
+        brokers=_brokers(parameters, options_given, access),
         topic_settings=topic_settings,
         broker_settings=broker_settings,
         access=access,
@@ -227,12 +231,12 @@ def request_of(parameters: Mapping[str, Any], given: AbstractSet[str]) -> RunOpt
 _DERIVED = frozenset({"target", "anomaly", "schedule", "brokers"})
 
 
-def _access(parameters: Mapping[str, Any], given: AbstractSet[str]) -> Access | None:
+def _access(parameters: Mapping[str, Any], options_given: AbstractSet[str]) -> Access | None:
     """Return the login to the given hosts; None where none are given."""
-    if {"nodes", "nodes_file"} <= given:
+    if {"nodes", "nodes_file"} <= options_given:
         raise UsageError("give --nodes or --nodes-file: both name the hosts")
-    if not given & {"nodes", "nodes_file"}:
-        if lonely := [option.flag for option in OPTIONS if option.parameter in given & set(OF_HOSTS)]:
+    if not options_given & {"nodes", "nodes_file"}:
+        if lonely := [option.flag for option in OPTIONS if option.parameter in options_given & set(OF_HOSTS)]:
             raise UsageError(f"{lonely[0]} is for --runtime ssh: give its hosts with --nodes or --nodes-file")
         return None
     from harness.host.nodes import Access, parse_nodes, read_hosts_file  # noqa: PLC0415
@@ -248,15 +252,15 @@ def _access(parameters: Mapping[str, Any], given: AbstractSet[str]) -> Access | 
     )
 
 
-def _brokers(parameters: Mapping[str, Any], given: AbstractSet[str], access: Access | None) -> int:
+def _brokers(parameters: Mapping[str, Any], options_given: AbstractSet[str], access: Access | None) -> int:
     """Return the number of brokers: one a host, where hosts are given."""
     brokers: int = parameters["brokers"]
     if access is None:
         return brokers
     count = len(access.nodes)
-    source = "--nodes" if "nodes" in given else f"--nodes-file {parameters['nodes_file']}"
-    if "brokers" in given and brokers != count:
-        raise UsageError(f"--brokers {brokers}: {source} names {count} hosts, and every broker needs one of its own")
+    source = "--nodes" if "nodes" in options_given else f"--nodes-file {parameters['nodes_file']}"
+    if "brokers" in options_given and brokers != count:
+        raise UsageError(f"--brokers {brokers}: {source} names {count} hosts, and every broker needs a separate host")
     if not FEWEST_BROKERS <= count <= MOST_BROKERS:
         raise UsageError(
             f"{source} names {count} host{'s' * (count > 1)}: give {FEWEST_BROKERS} to {MOST_BROKERS}, one a broker"

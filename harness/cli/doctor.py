@@ -1,0 +1,56 @@
+"""``harness doctor``: what this machine is missing, and how to get it."""
+
+from __future__ import annotations
+
+import cloup
+
+from harness.cli.options.common import (
+    command,
+    envelope,
+    format_option,
+)
+from harness.cli.options.parameters import TARGET
+from harness.console import JSON, ConsoleProgress
+from harness.errors import EXIT_CLEAN, EXIT_USAGE
+from harness.terminal import Table, stdout, styled
+
+CACHE = cloup.OptionGroup("Cache")
+
+
+@command("harness doctor", "harness doctor --fetch kafka-3.9 --fetch kafka-4.4")
+@cloup.option(
+    "--fetch",
+    "targets",
+    group=CACHE,
+    multiple=True,
+    type=TARGET,
+    metavar="TARGET",
+    help="Warm the cache with this target's jars; repeatable.",
+)
+@format_option
+def doctor(targets: tuple[str, ...], output: str) -> int:
+    """Say what this machine lacks, and how to get it."""
+    from harness.doctor import diagnose  # noqa: PLC0415
+    from harness.host.java import find_java  # noqa: PLC0415
+    from harness.judge.sessions import CHECKS  # noqa: PLC0415
+    from harness.spark import background  # noqa: PLC0415
+    from harness.spark.class_archive import make_archive  # noqa: PLC0415
+    from harness.targets import find_target  # noqa: PLC0415
+    from harness.targets.jars import jars_for  # noqa: PLC0415
+
+    progress = ConsoleProgress()
+    for target in [find_target(name) for name in targets]:
+        jars = jars_for(target, on_progress=progress.jars, verify=True)
+        progress.stage(f"{target.name} ({target.version}): {len(jars.digests)} jars in {jars.directory}")
+    if targets:
+        archive = make_archive(find_java(), CHECKS, wait_s=background.LIMIT_S)
+        progress.stage(f"Spark's classes: {archive or 'another process still makes their archive'}")
+    # What is missing comes first.
+    found = sorted(diagnose(), key=lambda one: one.ok)
+    if output == JSON:
+        stdout().json(envelope(checks=[vars(one) for one in found]))
+    else:
+        signs = {True: styled("ok", "green"), False: styled("lacks", "red")}
+        rows = [(signs[one.ok], one.name, one.found, one.remedy) for one in found]
+        stdout().table(Table(("", "what", "found", "to do"), rows))
+    return EXIT_CLEAN if all(one.ok for one in found) else EXIT_USAGE
