@@ -27,7 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--mutants", action="append", help="all, or texts in their names; else a few of each module")
 
 
-pytest_plugins = ["tiers", "needs", "pytester"]
+pytest_plugins = ["tiers", "needs", "failure_reports", "pytester"]
 
 
 @pytest.fixture(scope="session")

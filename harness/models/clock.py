@@ -6,6 +6,7 @@ as soon as all of its actions are done. Every run begins at the same moment.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
@@ -90,6 +91,16 @@ class VirtualClock:
         self._turns.add(turn)
         turn.switch()
         self._turns = {one for one in self._turns if not one.dead}
+
+    @contextmanager
+    def taking_turns(self) -> Iterator[None]:
+        """Let routines take turns. Routines that still wait when the block ends are ended where they wait."""
+        self.takes_turns = True
+        try:
+            yield
+        finally:
+            for turn in self._turns:
+                turn.throw()
 
     def _advance(self, until_s: float) -> None:
         """Do the next due action, and those that are due soon after."""

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 Verdicts = dict[str, dict[str, Any]]
 
-pytestmark = pytest.mark.timeout(900)
-
 
 @pytest.fixture(scope="module")
 def cases(all_seeds: dict[str, range]) -> list[Case]:

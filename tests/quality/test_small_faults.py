@@ -30,7 +30,6 @@ def walked(proposal: str, *without: str) -> list[tuple[frozenset[str], Explored]
     return [(case.bound.faults, case.walk(most_states=PLENTY, first_only=False)) for case in cases]
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("proposal", "states", "more"),
     [(ISR_GATE, 3_395_665, set()), (ISR_GATE_MARKERS, 7_134_807, {frozenset({OUTAGE, UNCLEAN})})],
@@ -44,7 +43,6 @@ def test_what_goes_wrong_where_a_log_that_is_lost_or_truncated_goes_on(
     assert sum(one.states for _, one in found) == states
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(("proposal", "states"), [(ISR_GATE, 3_375_054), (ISR_GATE_MARKERS, 7_196_857)])
 def test_nothing_goes_wrong_with_the_gate(proposal: str, states: int) -> None:
     found = walked(proposal)

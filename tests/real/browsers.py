@@ -21,12 +21,12 @@ AXE: Final = "axe-core@4.14.1"
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """Run the browser of this machine."""
-    found = shutil.which("chromium")
-    assert found is not None, "missing: chromium (apt-get install chromium)"
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        yield launched
-        launched.close()
+    program = shutil.which("chromium")
+    with (
+        sync_playwright() as playwright,
+        playwright.chromium.launch(executable_path=program, args=["--no-sandbox"]) as browser,
+    ):
+        yield browser
 
 
 def install_axe(folder: Path) -> Path:

@@ -21,10 +21,10 @@ from harness.run_folder.history import read_lines
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-RUN_S = 180
-"""Bound on any one command; a run takes some 30 s on a machine that does nothing else."""
-STAGE_S = 90
-GONE_S = 15
+RUN_S = 600
+"""Bound on any one command; a run takes some 15 s on a machine that does nothing else."""
+STAGE_S = 300
+GONE_S = 60
 DATA = "tombstone-divergence,aborted-to-committed,committed-to-aborted,stuck-lso"
 """All that runs look for in topics of data; ``all`` has consumer groups, too, and takes longer."""
 ALL_TOPICS = {

@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from sandbox import DATA
 
 from harness.errors import EXIT_ANOMALY
 
 if TYPE_CHECKING:
     from sandbox import Sandbox
-
-pytestmark = pytest.mark.timeout(900)
 
 TARGET = "kafka-4.4"
 BACK_IN_STORES = {

@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import pytest
 from audited import BOUND_S, LOGIN, SECOND, TOPIC, everything, wait_for_replication
 from confluent_kafka import Producer
 
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 
     from audited import Audited
     from sandbox import Ran, Sandbox
-
-pytestmark = pytest.mark.timeout(900)
 
 BUSY = ("audited-busy", 0)
 KEYS = 30

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from sandbox import Sandbox
 
-pytestmark = pytest.mark.timeout(900)
-
 OFFSETS = "__consumer_offsets"
 SHOWN: dict[str, dict[tuple[int, ...], Any]] = {
     "group-stuck-lso": {(2,): "pending"},

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from sandbox import Sandbox
 
 
-pytestmark = pytest.mark.timeout(900)
-
-
 @dataclass(frozen=True)
 class Kept:
     """A cluster that goes on, by its bootstrap servers; and the verdict of its run."""

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from harness.audit.live.connection import ClusterClient
 
-pytestmark = pytest.mark.timeout(900)
-
 COPIED = ("audited-copy", 0)
 THROTTLED_REPLICAS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 THROTTLES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")

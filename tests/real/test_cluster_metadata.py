@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
     from harness.broker_files.metadata_log.history import PartitionState
 
-pytestmark = pytest.mark.timeout(900)
-
 BOUND_S = 120.0
 BROKERS = (1, 2, 3)
 T = ("moved", 0)

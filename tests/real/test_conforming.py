@@ -12,8 +12,6 @@ from harness.model_checking.conform.schedules import GROUP_WAYS, WAYS
 if TYPE_CHECKING:
     from sandbox import Sandbox
 
-pytestmark = pytest.mark.timeout(300)
-
 RANDOM = 6
 FEWEST_STEPS = 20
 SEED = "1"

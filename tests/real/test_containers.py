@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from docker import DockerClient
     from docker.models.containers import Container
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.needs("engine", "compose")]
+pytestmark = pytest.mark.needs("engine", "compose")
 
 TARGETS = ("kafka-3.9", "kafka-4.4")
 TARGET = "kafka-3.9"

@@ -23,7 +23,7 @@ from nemesis import NEMESES
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.needs("iptables")]
+pytestmark = pytest.mark.needs("iptables")
 
 FIVE = ("--brokers", "5", "--replication-factor", "4", "--absent", "2")
 FOUR = ("--brokers", "4")

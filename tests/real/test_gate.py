@@ -19,17 +19,15 @@ if TYPE_CHECKING:
 
     import click
 
-pytestmark = pytest.mark.timeout(300)
-
 HELD = "the gate held it while the replica was away, cleaners passed others, and every replica removed it afterwards"
 REMOVED = "the others removed it while the replica was away"
 RELAYED = "the copy began from a replica that still held it, and went on from a leader that had removed it"
 
 
 def events(folder: Path) -> set[tuple[str, int, str]]:
-    """Return what each gate did to which topic."""
+    """Return what each gate did to which topic, without the events of whole brokers, which name no topic."""
     lines = [json.loads(line) for line in (folder / "gate.jsonl").read_text().splitlines()]
-    return {(one["event"], one["broker"], one["topic"]) for one in lines}
+    return {(one["event"], one["broker"], one["topic"]) for one in lines if "topic" in one}
 
 
 @pytest.mark.commit("kafka-3.9-kill")

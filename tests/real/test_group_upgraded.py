@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from harness.model_checking.conform.brokers import Brokers
 
-pytestmark = pytest.mark.timeout(300)
 PASSES = 5
 """Enough for a tombstone to get its delete horizon, and to be removed."""
 FAILS = "Group upgraded is not a consumer group"

@@ -14,8 +14,6 @@ from harness.run_folder.guard_events import Kind
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.timeout(300)
-
 HELD = "the guard held it while the replica was away, cleaners passed others, and every replica removed it afterwards"
 
 

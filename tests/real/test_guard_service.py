@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from sandbox import Going, Ran, Sandbox
 
-pytestmark = pytest.mark.timeout(600)
-
 USER = "guard"
 OPERATIONS = {
     "Describe": DESCRIBE, "Read": READ, "AlterConfigs": ALTER_CONFIGS, "Create": CREATE, "Write": WRITE,

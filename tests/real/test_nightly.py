@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-pytestmark = pytest.mark.timeout(600)
-
 CELLS = {nemesis: f"kafka-3.9 stuck-lso librdkafka {nemesis} local" for nemesis in ("kill", "none")}
 WRONG = """
 [[expect]]

@@ -23,8 +23,6 @@ from harness.targets.lock import run_ivy
 if TYPE_CHECKING:
     from sandbox import Sandbox
 
-pytestmark = pytest.mark.timeout(300)
-
 PACKAGE = "org/apache/kafka/storage/internals/log"
 MARK = "a build of one's own: "
 JAVA_LEVEL = "17"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Dialog, Page
     from sandbox import Run
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.needs("chromium")]
+pytestmark = pytest.mark.needs("chromium")
 
 WIDE, PHONE = (1200, 900), (400, 800)
 TEMPLATES: Final = Path(harness.report.__file__).parent / "templates"

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 import recovered_transaction
 from click.testing import CliRunner
 
 from harness.errors import EXIT_ANOMALY
-
-pytestmark = pytest.mark.timeout(300)
 
 
 def test_a_broker_that_recovers_opens_a_transaction_again() -> None:

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from harness.broker_files.copies.copies import Copies
 
-pytestmark = pytest.mark.timeout(900)
-
 CASES = ((STUCK_LSO, 0), (TOMBSTONE_DIVERGENCE, 0), (LEGAL, 1))
 """Two whose replicas have diverged, and a sound one."""
 HERE, IN_S3, IN_HDFS, MIXED = "here", "s3", "hdfs", "mixed"

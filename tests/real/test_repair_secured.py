@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     from harness.broker_files.segments.batches import Batch
     from harness.kafka_api.replica import TopicPartition
 
-pytestmark = pytest.mark.timeout(600)
-
 USER = "repairer"
 DIVERGED, HANGING = ("diverged", 0), ("hanging", 0)
 AWAY = 2

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from sandbox import Sandbox
 
-pytestmark = pytest.mark.timeout(900)
-
 DECIDES = (
     "anomaly", "nemesis", "client", "timers", "seed", "topic_settings", "broker_settings", "brokers", "absent_brokers",
     "replication_factor", "partitions", "scenarios", "command",

@@ -29,8 +29,6 @@ from harness.run_folder.store import RunFolder
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-pytestmark = pytest.mark.timeout(900)
-
 TARGET, OTHER_TARGET = "kafka-3.9", "kafka-4.4"
 ABSENT = 2
 OTHER = 1

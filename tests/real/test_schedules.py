@@ -6,14 +6,10 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 from harness.errors import EXIT_ANOMALY
 
 if TYPE_CHECKING:
     from sandbox import Sandbox
-
-pytestmark = pytest.mark.timeout(300)
 
 SCHEDULES = Path(__file__).parents[2] / "results" / "schedules"
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from sandbox import Sandbox
 
-pytestmark = pytest.mark.timeout(300)
-
 USER, USER_SECRET = "ann", "the-password-of-ann"
 
 

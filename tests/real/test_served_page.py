@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, ViewportSize
     from werkzeug.serving import BaseWSGIServer
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.needs("chromium")]
+pytestmark = pytest.mark.needs("chromium")
 
 SMALL: Final[ViewportSize] = {"width": 400, "height": 500}
 CHANGE_MS = 20_000

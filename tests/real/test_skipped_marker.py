@@ -8,8 +8,6 @@ from click.testing import CliRunner
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN
 
-pytestmark = pytest.mark.timeout(300)
-
 
 @pytest.mark.parametrize(
     ("given", "code", "skipped", "served"),

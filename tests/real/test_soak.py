@@ -19,8 +19,6 @@ from harness.soak.play.internal import INTERNAL
 if TYPE_CHECKING:
     from sandbox import Sandbox
 
-pytestmark = pytest.mark.timeout(300)
-
 CODES = {CLEAN: EXIT_CLEAN, ANOMALY: EXIT_ANOMALY, UNKNOWN: EXIT_UNKNOWN}
 KNOWN = resources.files("harness.nightly") / "known.toml"
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     import psutil
     from sandbox import Going
 
-pytestmark = pytest.mark.timeout(900)
-
 EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 EXECUTORS = 2
 EXECUTORS_S = 120

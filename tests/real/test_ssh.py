@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from harness.host.network import Network
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.needs("sshd", "iptables")]
+pytestmark = pytest.mark.needs("sshd", "iptables")
 
 TARGET = "kafka-3.9"
 SSH_PORT, ANSWER_S = 22, 20

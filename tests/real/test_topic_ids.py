@@ -7,7 +7,6 @@ from known_bugs_rig import booted
 
 from harness.errors import HarnessError
 
-pytestmark = pytest.mark.timeout(300)
 TOPIC = "t"
 
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from sandbox import Sandbox
 
-pytestmark = pytest.mark.timeout(400)
-
 TESTS_OF_THE_PATCH = 9
 DUCKTAPE = "ducktape==0.17.0"
 DIVERGED = "The returned replica serves the deleted value"

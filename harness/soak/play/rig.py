@@ -228,7 +228,7 @@ def booted(setup: Setup, run_id: str, work_dir: Path, logs_dir: Path, clock: Rea
         run_clock = setup.ready.clock(clock)
         if isinstance(run_clock, VirtualClock):
             # Clients block each for itself.
-            run_clock.takes_turns = True
+            owned.enter_context(run_clock.taking_turns())
         spec = ClusterSpec(
             run_id=run_id,
             work_dir=work_dir,
