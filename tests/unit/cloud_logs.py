@@ -108,7 +108,7 @@ def log_of(cloud: Cloud) -> Log:
 
 
 def shown(cloud: Cloud) -> list[str]:
-    """Return the log's objects in words: first offset, end, what is in it."""
+    """Describe the log's objects: first offset, end, content."""
     return [_shown(piece) for piece in log_of(cloud).objects]
 
 

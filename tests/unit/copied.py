@@ -1,12 +1,12 @@
-"""Literal logs as copies of brokers' log directories: what an audit is given.
+"""Literal logs as copies of brokers' log directories: the input of an audit.
 
-A case is a few replicas of one partition, ``t-0``, each on a broker of its own::
+A case is a few replicas of one partition, ``t-0``, each on a separate broker::
 
     write_copies(top, copy(1, put(0, "K"), END), copy(2, END))
 
-Whatever is not given agrees with the log: the high watermark is replicated to the shortest log's end, ``.txnindex``
+Omitted values agree with the log: the high watermark is replicated to the shortest log's end, ``.txnindex``
 files have what the log aborts, and the ids of nodes, cluster and topic fit. Producer snapshots and a checkpoint of
-leader epochs are there where they are given.
+leader epochs exist where they are given.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ A log is a tuple of entries, a replica is a log and what its broker says of it::
         ),
     )
 
-Whatever is not given agrees with the log: high watermark, last stable offset, open transactions, aborted
+Omitted values agree with the log: high watermark, last stable offset, open transactions, aborted
 transactions (``.txnindex``), served batches, the last observation, and what a reader of broker 2 is
 delivered. So a test says only what its case is about.
 """
@@ -72,7 +72,7 @@ class Entry:
 
     @property
     def records(self) -> tuple[Entry, ...]:
-        """Itself, and those that follow it in its batch."""
+        """The record, and the records that follow it in its batch."""
         return (self, *self.following)
 
 
@@ -109,7 +109,7 @@ class Replica:
 
 @dataclass(frozen=True)
 class Seen:
-    """A line of the observer: what appeared, or what was removed.
+    """A line of the observer: the record that appeared or was removed.
 
     ``log_start``, ``high_watermark`` and ``log_end`` are those of the replica then.
     """

@@ -1,11 +1,12 @@
 """Metadata logs as brokers write them: records, segments and snapshots of ``__cluster_metadata-0``.
 
-A log is a list of records in order; each becomes a batch of its own at the next offset::
+A log is a list of records in order; each becomes a separate batch at the next offset::
 
     log = [topic("t"), partition("t", 0, replicas=(1, 2, 3)), change("t", 0, leader=2, isr=(2, 3))]
     write_metadata_log(log_dir, log)
 
-What is not given is as a controller of Kafka 4.4 would write it. A topic's id follows from its name and a generation.
+Omitted values are those that a controller of Kafka 4.4 would write. A topic's id follows from its name and a
+generation.
 """
 
 from __future__ import annotations

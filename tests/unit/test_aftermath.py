@@ -1,4 +1,4 @@
-"""The aftermath: when it is refused, and what it gives back to the cluster that a run has frozen."""
+"""The aftermath: when it is rejected, and the settings that it restores in a cluster that a run has frozen."""
 
 from __future__ import annotations
 

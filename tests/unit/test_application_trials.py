@@ -1,4 +1,4 @@
-"""Applications on top: what is refused, the steps that one goes through, and the records of Connect's own topics."""
+"""Applications on top: rejected options, the steps of a trial, and the records of Connect's own topics."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class FakeControl:
 
 
 class FakeReading:
-    """Delivers a value, a deleted one, and a value that was written anew."""
+    """Delivers a value, a deleted value, and a value that was written again."""
 
     def __init__(self, partitions: list[tuple[str, int]]) -> None:
         records = [("K", "1"), ("D", "2"), ("D", None), ("K", "3")]
@@ -173,7 +173,7 @@ def test_the_last_values() -> None:
 
 
 def test_the_answers_of_a_worker() -> None:
-    """As Connect 4.3.1 gave them."""
+    """Answers of Connect 4.3.1."""
     status = {
         "name": "reader",
         "connector": {"state": "RUNNING", "worker_id": "127.0.0.1:28083", "version": "4.3.1"},

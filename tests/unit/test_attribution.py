@@ -1,4 +1,4 @@
-"""What becomes of literal disagreements: an accusation where a replica is shown to be wrong, else what each serves."""
+"""Literal disagreements: an accusation where a replica is shown to be wrong, else what each replica serves."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def accused(findings: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 
 
 ABORTED_DELETE = [disagreement(DIVERGED, 1, removed_by_broker=2), disagreement(DIVERGED, 3, removed_by_broker=2)]
-"""Brokers 1 and 3 serve a value that broker 2 has removed; a checker describes those that have it."""
+"""Brokers 1 and 3 serve a value that broker 2 has removed; a checker describes brokers 1 and 3."""
 VALUE_ON_1_AND_3 = (serves(1, 5), serves(3, 5))
 
 

@@ -1,4 +1,4 @@
-"""What audits say of hand-written logs without any client: what must be found, and what is legal or cannot be decided.
+"""Audits of hand-written logs without client histories: expected findings, legal differences, and undecided cases.
 
 One case a set of copied log directories, and all of them judged in one Spark job, twice: by all that they hold, and by
 what is left of them after the reduction. Both have to say the same, and each case states all of it.

@@ -1,4 +1,4 @@
-"""What is given to the audit commands: one clear sentence for what cannot be used."""
+"""Arguments of the audit commands: one clear sentence for each unusable argument."""
 
 from __future__ import annotations
 

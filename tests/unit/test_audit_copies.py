@@ -248,7 +248,7 @@ def test_a_leftover_that_cannot_be_read(tmp_path: Path) -> None:
     swap.write_bytes(b"no batch at all, and longer than a header of one is: sixty-one bytes")
     with pytest.raises(UsageError, match=rf"broker 1 cannot be distinguished from its leftovers: {swap} at byte 0: "):
         find({1: [tmp_path]}, "t")
-    # What was not asked for does not matter.
+    # A topic that was not requested does not matter.
     make(tmp_path, "u-0", "t-1.AAAAAAAAAAAAAAAAAAAAAQ-stray")
     assert find({1: [tmp_path]}, "u").notes == ()
 

@@ -1,4 +1,4 @@
-"""What a cluster is exposed to: who is away since when, what is being copied how fast, against the retention."""
+"""Exposure of a cluster: replicas out of the ISR and the pace of first copies, compared with the retention."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def written(offset: int, time_ms: int, *, is_append_time: bool = False) -> bytes
 
 
 def header(offset: int, **fields: Any) -> Batch:
-    """Return a batch as its header has it: attributes 0x20 control, 0x40 delete horizon."""
+    """Return a batch by its header: attributes 0x20 control, 0x40 delete horizon."""
     (batch,) = iter_batches(written(offset, 0), source="literal")
     return replace(batch, **fields)
 

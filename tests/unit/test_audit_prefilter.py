@@ -1,4 +1,4 @@
-"""What is suspicious before anything is read, and what is not: replicas that lag, transactions that go on."""
+"""Suspicious replicas before any data is read, and healthy ones: replicas that lag, transactions that are open."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_a_user_who_sees_no_transactional_ids_suspects_nobody_for_it() -> None:
 
 
 def test_what_is_open_on_a_follower_alone_is_reported_by_the_coordinator() -> None:
-    """Where retention has taken its offset from the leader, nobody else is left to compare with."""
+    """Once retention has removed the offset from the leader, no other replica can be compared."""
     leader = Held(20, 20, log_start=15)
     (found,) = filtered({1: [leader], 2: [HOLDS]}, (replace(WORD, state="CompleteCommit"),)).suspicions
     assert (found.anomaly, found.broker, found.decided_on) == (STUCK_LSO, 2, ())

@@ -1,4 +1,4 @@
-"""What the reduction leaves of logs: all that is in doubt, and no more; of too many keys, those that differ first."""
+"""The reduction keeps every doubtful record and no other; of too many keys, it keeps those that differ first."""
 
 from __future__ import annotations
 

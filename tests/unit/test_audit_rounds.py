@@ -25,7 +25,7 @@ def reading(*found: dict[str, Any], **more: Any) -> Round:
 
 
 class Script:
-    """Gives one reading after the other, and remembers what was asked for."""
+    """Returns one reading after the other, and records the requests."""
 
     def __init__(self, *readings: Round) -> None:
         self.readings = list(readings)

@@ -1,4 +1,4 @@
-"""What was read from brokers is judged with what they and the coordinators say, each case a run of one job."""
+"""Spooled replicas are judged with the answers of brokers and coordinators, each case as a run of one job."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def walk(data: bytes, *, verify_crc: bool = True) -> tuple[list[Batch], CorruptL
     try:
         batches.extend(iter_batches(data, source=SOURCE, verify_crc=verify_crc))
     except CorruptLogError as error:
-        # extend() keeps what it took before the generator raised.
+        # extend() keeps the batches that it got before the generator raised.
         return batches, error
     return batches, None
 

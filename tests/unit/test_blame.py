@@ -1,4 +1,4 @@
-"""Who is wrong about a disputed record: literal states of replicas 1, 2 and 3, of which some received everything."""
+"""Blame for a disputed record: literal states of replicas 1, 2 and 3, some of which received everything."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_what_replicas_serve_in_words() -> None:
     about = [value(1, 5), transactional(2, ABORTED), transactional(3, OPEN), nothing(4), nothing(5, log_start=7)]
     assert states_served(5, about) == {
         "the value of offset 5": [1],
-        "nothing, with offset 5 taken for aborted": [2],
+        "nothing, with offset 5 treated as aborted": [2],
         "nothing, with offset 5 in an open transaction": [3],
         "nothing": [4],
         "nothing (its log starts at 7)": [5],

@@ -1,4 +1,4 @@
-"""The compiled reader against the reference: on what brokers write it says the same, and on anything else too."""
+"""The compiled reader gives the same results as the reference, on logs of brokers and on any other bytes."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ RESIDENT_BYTES = 1 << 30
 
 
 def sealed(entry: bytes) -> bytes:
-    """Return a batch with the length and the CRC of what is in it."""
+    """Return a batch with the length and the CRC of its content."""
     covered = entry[21:]
     return entry[:8] + struct.pack(">i", len(entry) - 12) + entry[12:17] + struct.pack(">I", crc32c(covered)) + covered
 
@@ -148,7 +148,7 @@ print(json.dumps([errors, int(peak.split()[1]) * 1024]))
 
 
 def test_bombs_and_huge_numbers_take_no_memory(tmp_path: Path) -> None:
-    """In a process of its own, which may have so much address space and no more."""
+    """Read in a separate process with a limited address space."""
     small = encode_batch(base_offset=0, records=[Record(0, 0, b"k", b"v")])
     counts = small[:23] + struct.pack(">i", 2**31 - 1) + small[27:57] + struct.pack(">i", 2**31 - 1) + small[61:]
     long_log = b"".join(

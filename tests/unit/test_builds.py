@@ -1,4 +1,4 @@
-"""A Kafka of the user's own as a target: what is read from each form, and one clear sentence for everything else."""
+"""The user's own Kafka as a target: the facts read from each form, and one clear sentence for everything else."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def packed(contents: Mapping[str, str]) -> bytes:
-    """Return a jar; its members have no time of their own, so that the same contents are the same bytes."""
+    """Return a jar; its members have a fixed time, so that the same contents are the same bytes."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as jar:
         for name, content in contents.items():
@@ -135,7 +135,8 @@ def test_what_is_read_from_each_form(tmp_path: Path, cache: Path, form: str) -> 
         "slf4j-api-1.7.36.jar",
         *(f"{name}-{VERSION}.jar" for name in ("kafka_2.13", "kafka-clients", "kafka-storage")),
     }
-    # The build's own binding of slf4j is replaced by one that logs to the output; what brokers do not run is left out.
+    # The build's own slf4j binding is replaced by a binding that logs to the output; jars that brokers do not run are
+    # omitted.
     assert {jar.name for jar in found.paths} == {*names, jar_name(BINDING)}
     assert all(jar.is_file() and jar.is_relative_to(cache) for jar in found.paths)
     assert (found.directory / f"kafka-storage-{VERSION}.jar").read_bytes() == distribution()[

@@ -130,7 +130,7 @@ def test_exposure_names_the_payload_and_what_must_vanish(results: Results) -> No
 
 
 def test_the_payload_is_the_last_of_its_key_before_the_outage(results: Results) -> None:
-    facts = _exposure(results, "its key was written once more while it was away", "payload_offset", "had_payload")
+    facts = _exposure(results, "its key was written again during the outage", "payload_offset", "had_payload")
     assert facts == {(TOMBSTONE, 1): (1, False), (TOMBSTONE, 2): (1, True)}
 
 
@@ -190,7 +190,7 @@ def test_exposure_without_a_fault(results: Results, kind: str) -> None:
 def test_exposure_of_what_was_kept(results: Results, kind: str) -> None:
     facts = _exposure(
         results,
-        "kept while it was away",
+        "kept during the outage",
         "had_payload",
         "held_critical",
         "held_after",
@@ -232,7 +232,7 @@ def test_exposure_of_a_marker_that_was_never_seen(results: Results) -> None:
 
 
 def test_exposure_of_a_marker_that_was_emptied_before_it_was_removed(results: Results) -> None:
-    run = "only what was left of the marker was seen on one of two"
+    run = "only the remnant of the marker was seen on one of two"
     assert _exposure(results, run, "critical_offset", "seen_there", "removed_at_ms") == {
         (MARKER, 1): (1, True, 4),
         (MARKER, 2): (1, False, 4),
@@ -241,7 +241,7 @@ def test_exposure_of_a_marker_that_was_emptied_before_it_was_removed(results: Re
 
 def test_exposure_is_to_what_the_payload_deleted_and_ended_while_it_was_away(results: Results) -> None:
     facts = _exposure(
-        results, "what else was written", "payload_offset", "critical_offset", "was_served", "same_directory"
+        results, "other records were written", "payload_offset", "critical_offset", "was_served", "same_directory"
     )
     assert facts == {
         (TOMBSTONE, 1): (2, 10, True, False),

@@ -1,4 +1,4 @@
-"""Spark's class archive: which one, who makes it, and what is left where that goes wrong."""
+"""Spark's class archive: its name, the process that makes it, and the files that remain after a failure."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_a_user_may_forbid_it(java: Java, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_archive_is_made_at_once_the_rest_at_the_lowest_priority_and_all_of_it_has_an_end() -> None:
-    """In a session of its own, as it is started: nobody gets back a priority that was given away."""
+    """Run in a separate session, as the background process does: a lowered priority cannot be raised again."""
     code = (
         "import os, signal; from harness.spark import background; background.find_java = lambda: None\n"
         "def idles(): return os.sched_getscheduler(0) == os.SCHED_IDLE\n"

@@ -43,7 +43,7 @@ COMMAND_S = 120
 
 
 class Machine:
-    """A place to run commands in: own folders, a Java 17 that only says so, jars that seem to be there."""
+    """A place to run commands in: separate folders, a fake Java 17 that only prints its version, and fake jars."""
 
     def __init__(self, root: Path) -> None:
         """Make the folders."""
@@ -62,7 +62,7 @@ class Machine:
             self.has_jars(name)
 
     def has_java(self, version: str) -> None:
-        """Put a ``java`` on the PATH that knows how to tell its version, and nothing else."""
+        """Put a ``java`` on the PATH that prints its version and can do nothing more."""
         write_java(self.root / "bin", version)
 
     def has_real_java(self) -> None:

@@ -1,4 +1,4 @@
-"""One pass of Cloud Topics compaction: what it indexes, what it rewrites, what is recorded as clean."""
+"""One pass of Cloud Topics compaction: the index, the rewritten objects, and the ranges recorded as clean."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_cleaned_ranges_are_not_indexed_again_but_rewritten() -> None:
 
 
 def test_dirty_ranges_on_both_sides_of_a_clean_one() -> None:
-    """The newest range comes first; the clean one between is left out, and loses what is superseded."""
+    """The newest range comes first; the clean range between is skipped, and loses its superseded records."""
     cloud = cloud_of("D=1 C=1", "B=1", entries=1)
     compact(cloud)
     assert log_of(cloud).cleaned == ((2, 3),)

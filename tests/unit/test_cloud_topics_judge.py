@@ -1,4 +1,4 @@
-"""Each name of what is wrong with a log of Cloud Topics, on logs made by hand."""
+"""The name of each error in a log of Cloud Topics, on logs made by hand."""
 
 from __future__ import annotations
 

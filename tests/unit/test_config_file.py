@@ -1,4 +1,4 @@
-"""``harness.toml``: which option gets which default, and what is wrong with a file."""
+"""``harness.toml``: the default of each option, and errors in the file."""
 
 from __future__ import annotations
 

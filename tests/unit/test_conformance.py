@@ -307,7 +307,7 @@ def test_a_difference_in_any_field_of_a_batch_is_reported(number: int) -> None:
     other = StoredBatch._make("another" if at == number else value for at, value in enumerate(first))
     (differing,) = differences(picture, replace(picture, batches=(other, *rest)))
     assert "another" in differing
-    assert str(rest[-1]) not in differing, "what both have is left out"
+    assert str(rest[-1]) not in differing, "entries of both are omitted"
 
 
 def test_a_picture_is_shown() -> None:
@@ -390,7 +390,7 @@ TAKEN = {
 
 
 class Asked:
-    """A producer that notes what it is asked for."""
+    """A producer that records its calls."""
 
     def __init__(self, *_: object, **__: object) -> None:
         self.producer_id = 5

@@ -1,4 +1,4 @@
-"""What an application on top showed, in sentences; and what is said where nothing came of it."""
+"""The observations of an application on top, in sentences; also when the application showed nothing wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Brokers as containers, before a made-up engine: what is copied out of them, and how their ends are reported."""
+"""Brokers as containers of a fake engine: the files that are copied out of them, and the reports of their ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the doctor finds on a machine that lacks something."""
+"""The checks of `harness doctor` on a machine with missing parts."""
 
 import importlib
 import importlib.metadata
@@ -30,7 +30,7 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _own_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make no namespace and ask no engine each time that somebody is to be diagnosed."""
+    """Avoid creating a namespace and asking an engine in every diagnosis."""
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/engine.sock")
     for need in Need:
         monkeypatch.setitem(local.WHY_NOT, need, lambda: None)

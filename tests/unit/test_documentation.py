@@ -28,7 +28,7 @@ def arguments(text: str) -> list[str]:
 
 
 def names_a_build(parameter: click.Parameter, value: object) -> bool:
-    """Whether an option has the path of a Kafka of the user's own, which need not exist either."""
+    """Return whether an option has the path of the user's own Kafka, which need not exist."""
     of_targets = isinstance(parameter.type, Text) and parameter.type.check is find_target
     return of_targets and any(map(is_of_build, str(value).split(",")))
 
@@ -115,7 +115,7 @@ def test_pages_are_those_of_the_checkout() -> None:
 
 @pytest.mark.parametrize("page", [*PAGES, *sorted((ROOT / "results").rglob("*.md"))], ids=lambda page: page.name)
 def test_a_row_of_a_table_is_one_line(page: Path) -> None:
-    """A row that goes on in the next line is cut off there: what follows is a row with one cell."""
+    """A row that continues in the next line is cut off there: the next line is a row with one cell."""
     blocks = page.read_text(encoding="utf-8").split("```")[::2]
     rows = [line for text in blocks for line in text.splitlines() if line.startswith("|")]
     assert [row for row in rows if not row.rstrip().endswith("|")] == []

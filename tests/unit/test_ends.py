@@ -1,4 +1,4 @@
-"""Where a segment ends, by its headers: whatever stands at the end of the file."""
+"""The end of a segment, by its headers, for any bytes at the end of the file."""
 
 from __future__ import annotations
 

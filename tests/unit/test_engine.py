@@ -44,7 +44,7 @@ def test_an_engine_that_is_not_there(
 
 
 def test_a_socket_that_is_not_ours_to_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    # As the client puts it; root may use any socket, so that this cannot be had for real in a test.
+    # The client's error; root may use any socket, so a test cannot cause it.
     message = (
         "Error while fetching server API version: ('Connection aborted.', PermissionError(13, 'Permission denied'))"
     )
@@ -115,7 +115,7 @@ def test_what_the_engine_says_becomes_one_sentence(error: Exception, kind: type[
 
 
 def furnish(monkeypatch: pytest.MonkeyPatch, refusal: Exception | None = None) -> list[str]:
-    """Connect to an engine with a container, a network and a volume for each of two runs; return what is removed."""
+    """Connect to an engine with a container, a network and a volume for each of two runs; return the removed names."""
     removed: list[str] = []
     fake = FakeEngine()
     for run_id in (RUN_ID, "other"):

@@ -1,4 +1,4 @@
-"""What is escaped, in sentences of checkers too, and that values can be distinguished afterwards."""
+"""Escaping, also in sentences of checkers; different values stay different."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ IN_SENTENCE = {
     b"a\\b" * 30: r"a\\b" * 20 + "…",
     "ü\U0001f600".encode() * 40: "ü\U0001f600" * 30 + "…",
 }
-"""Bytes that are no text, and what is cut, as `in_sentence` writes them."""
+"""Bytes that are not text, and cut values, as `in_sentence` writes them."""
 
 
 @pytest.mark.parametrize(("value", "written"), BY_NAME.values(), ids=BY_NAME)
@@ -64,7 +64,7 @@ def test_keys_in_a_sentence_of_spark(spark: SparkSession) -> None:
 
 
 def test_spark_hands_on_every_code_point(spark: SparkSession) -> None:
-    # Around every border of the table; surrogates are no text in Spark.
+    # Code points around every border of the table; surrogates are not text in Spark.
     near = {code for span in UNSEEN for end in span for code in (end - 1, end, end + 1) if code >= 0}
     texts = [chr(code) for code in sorted(near | {0x5C}) if not 0xD800 <= code <= 0xDFFF]
     texts += [value for value, _ in BY_NAME.values()]

@@ -1,4 +1,4 @@
-"""`harness explore`: what is asked for, what is printed, and how it ends."""
+"""`harness explore`: options, output and exit codes."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def test_the_result_is_that_of_the_walk_state_by_state(bound: Bound) -> None:
 @pytest.mark.parametrize("system", ["kafka", "redpanda"])
 @pytest.mark.parametrize("change", [LEADER, ADD, REMOVE, REASSIGN])
 def test_so_it_is_with_coordination(change: str, system: str, *, delayed: bool) -> None:
-    """But for the order of messages in flight, which is that of a set: of the shortest ways it may be another one."""
+    """The order of messages in flight is the order of a set, so the walks may report different shortest ways."""
     bound = Bound(writes=1, transactions=0, change=change)
     how: dict[str, Any] = {"coordinated": True, "delayed": delayed, "without": frozenset({"mtro-includes-offline"})}
     how |= {"system": REDPANDA} if system == "redpanda" else {}
@@ -124,7 +124,7 @@ def test_symmetry_and_cleaners_left_alone_leave_nothing_out_together(bound: Boun
 
 @pytest.mark.parametrize("bound", [TWO_KEYS, replace(TWO_KEYS, coordinator=NEW)], ids=repr)
 def test_keys_that_may_change_places_count_once(bound: Bound) -> None:
-    """Each state with a record has one other in which the keys have changed names."""
+    """Each state with a record has a counterpart in which the keys have changed names."""
     space = StateSpace(bound)
     unwritten: set[State] = set()
 

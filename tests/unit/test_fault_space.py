@@ -159,7 +159,7 @@ def test_nothing_goes_wrong_with_every_rule(faults: tuple[str, ...], brokers: in
 
 
 def test_coordination_needs_no_synced_tail_and_lets_an_old_log_in() -> None:
-    """What every replica's cleaner has passed is on every disk (``Cleaner.cleanSegments``)."""
+    """Every record that every replica's cleaner has passed is on every disk (``Cleaner.cleanSegments``)."""
     of = bound(by.POWER, rules=KAFKAS, waits=by.COORDINATED)
     assert walked(of).wrong == {}
     assert walked(replace(of, faults=frozenset({by.RELAY}), elections=1)).wrong == {}
@@ -168,7 +168,7 @@ def test_coordination_needs_no_synced_tail_and_lets_an_old_log_in() -> None:
 
 LIVENESS = {by.NOTHING_WAITS: (True, True), by.ALL_WAITS: (False, False), by.REMOVALS_WAIT: (True, False),
             by.COORDINATED: (True, False)}  # fmt: skip
-"""By what waits: whether a value that is superseded while a replica is away ever goes, and whether a tombstone does."""
+"""By the records that wait: whether superseded values and tombstones of an outage are ever removed."""
 
 
 @pytest.mark.parametrize("waits", LIVENESS)

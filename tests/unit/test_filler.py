@@ -1,4 +1,4 @@
-"""The filler goes on where one of its transactions is refused, and gives up where that does not end."""
+"""The filler continues after a rejected transaction, and gives up when rejections do not end."""
 
 from __future__ import annotations
 

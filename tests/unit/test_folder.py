@@ -81,7 +81,7 @@ def test_swap_files_of_an_interrupted_split_are_left_out() -> None:
     live = choose(name(0), name(10), name(10, "index.cleaned"), swap, at_15=20)
     assert bases(live) == [0, 10]
     assert why(live) == {swap: "part of a split that was interrupted"}
-    # One before what is still being written stays.
+    # A segment before the file that is still being written stays.
     assert bases(choose(name(0), name(5, "log.swap"), name(10, "log.cleaned"), at_5=9)) == [0, 5]
 
 

@@ -1,4 +1,4 @@
-"""What gates write to brokers' logs, and what a run makes of it."""
+"""The lines of gates in brokers' logs, and the events that a run reads from them."""
 
 from __future__ import annotations
 

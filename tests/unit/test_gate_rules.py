@@ -1,4 +1,4 @@
-"""The rules of the gate, on brokers' own images of their metadata: what waits, and which copy begins anew.
+"""The rules of the gate, on brokers' own metadata images: records that wait, and copies that start again.
 
 ``gate_cases/GateCases.java`` is compiled with the agent and applies its rules to a table of cases, by the classes of
 the oldest and of the newest version: all cases of a version in one JVM.
@@ -21,7 +21,7 @@ WAITS = "true an assigned replica is out of the ISR"
 
 # fmt: off
 TABLE: dict[str, str] = {
-    # What waits: decides OPTIONS what the image shows, of orders-0 on broker 2
+    # Records that wait: decides OPTIONS what the image shows, of orders-0 on broker 2
     "decides - isr=1,3,2": "false",
     "decides - isr=2,1,3": "false",
     "decides - isr=1,2": f"{WAITS} [3]",
@@ -114,7 +114,7 @@ TABLE: dict[str, str] = {
     "gate leader=1/end=200/hw=201/kept=1": "kept",
     "gate leader=1/end=200/hw=201/then=200/kept=2": "emptied",
     "gate leader=1/end=200/hw=200/then=300/kept=2": "kept",
-    # A log that lacks records between two segments, which were not synced yet, nor cleaned.
+    # A log with missing records between two segments, which were neither synced nor cleaned.
     "gate leader=1/end=200/segments=0-100,100-200": "kept",
     "gate leader=1/end=200/segments=0-90,100-200": "emptied",
     "gate leader=1/end=200/segments=0-0,100-200": "emptied",
@@ -130,7 +130,7 @@ TABLE: dict[str, str] = {
     "gate leader=1/end=200/segments=0-90,100-200 leader=3/end=150": "emptied emptied",
     "gate leader=1/end=200/segments=0-90,100-200 leader=1/end=150": "emptied kept",
     "gate leader=1/end=200/hw=300/then=200/kept=3": "kept",
-    # A truncation below the high watermark, or below what was cleaned; the copy that follows is a first one.
+    # A truncation below the high watermark, or below the cleaned offset; the following copy is a first copy.
     "gate leader=1/end=200 leader=3/end=200/hw=150/truncate=150": "kept 150",
     "gate leader=1/end=200 leader=3/end=200/hw=150/truncate=149": "kept 0",
     "gate leader=1/end=200 leader=3/end=200/truncate=149/cleaned=150": "kept 0",

@@ -1,4 +1,4 @@
-"""What a run has of its gates, and of an own build that has their rules, or none of them."""
+"""The gates of a run, and builds of the user's own with the rules of the gate, with some of them, or without them."""
 
 from __future__ import annotations
 

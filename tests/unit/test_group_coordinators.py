@@ -1,4 +1,4 @@
-"""What a group coordinator answers from literal logs, and what goes wrong for groups on a diverged replica."""
+"""Answers of a group coordinator from literal logs, and the effects of a diverged replica on groups."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_an_emptied_batch_is_nothing_to_load() -> None:
     assert load(world.replicas[1], drops_pending=True).answer("K") == Answer(None)
 
 
-# A replica that was away, as the model has it.
+# A replica that was down, in the model.
 
 
 WAYS = {

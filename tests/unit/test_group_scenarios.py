@@ -1,4 +1,4 @@
-"""Groups of a run: who coordinates them, what their clients do, and what they are seen to suffer."""
+"""Groups of a run: their coordinators, the operations of their clients, and the observed consequences."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OFFSETS: TopicPartition = ("__consumer_offsets", 0)
         ("", 50, 0),
         ("a", 50, 97 % 50),
         ("group-stuck-lso-2", 5, 0),
-        ("polygenelubricants", 50, 0),  # the smallest integer, of which there is no absolute value
+        ("polygenelubricants", 50, 0),  # the smallest integer, whose absolute value is out of range
         ("\U0001f600", 1000, 772_899 % 1000),  # two UTF-16 units, as in Java
     ],
 )
@@ -80,7 +80,7 @@ def test_other_keys_are_none_of_committed_offsets(content: bytes) -> None:
     assert decode_offset_key(content) is None
 
 
-# What clients do
+# Operations of clients
 
 
 @dataclass
@@ -179,7 +179,7 @@ def test_a_commit_that_no_log_shows_ends_the_wait(groups: FakeGroups) -> None:
         sent(groups, "10")
 
 
-# What groups suffer
+# Consequences for groups
 
 
 def seen(broker: int, *, first: dict[str, int], offsets: dict[str, int], protocol: str = "classic", **more: Any) -> Any:

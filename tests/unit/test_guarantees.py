@@ -1,4 +1,4 @@
-"""Each guarantee on hand-written histories: what breaks it, and what looks alike and is legal.
+"""Each guarantee on hand-written histories: violations, and similar histories that are legal.
 
 A case states of every guarantee that it is about how much was compared and what is broken; all cases are checked in
 one job. Times are of the harness's clock: a record is begun at its ``at_ms``, and the observer looks when a line says.
@@ -50,7 +50,7 @@ END = put(9, "end", at_ms=60)
 
 @dataclass(frozen=True)
 class Broken:
-    """What a guarantee must say is broken: the first of a replica; None is of none."""
+    """The expected violations of a guarantee: the first of each replica; None without any."""
 
     broker: int | None
     offset: int
@@ -60,7 +60,7 @@ class Broken:
 
 @dataclass(frozen=True)
 class Case:
-    """A history, a guarantee, what it compares of each replica, and what of it is broken."""
+    """A history, a guarantee, the number of values that it compares for each replica, and the violations."""
 
     guarantee: str
     history: History
@@ -187,7 +187,7 @@ ORDER_CASES = [
     Case(
         ORDER,
         History(
-            "gaps are no disorder",
+            "gaps are not disorder",
             wrote=(put(0, "a"), put(4, "a"), END),
             after=everywhere(put(4, "a"), END),
         ),
@@ -385,7 +385,7 @@ TOMBSTONE_CASES = [
     Case(
         TOMBSTONES,
         History(
-            "nobody knows what was written after it",
+            "the records after it are unknown",
             settings=RETAINED,
             wrote=(D, put(3, "x", at_ms=60)),
             after=everywhere(put(3, "x")),
@@ -679,7 +679,7 @@ CONTROL_CASES = [
     Case(
         CONTROL,
         History(
-            "what was emptied is full again",
+            "an emptied batch is full again",
             settings=RETAINED,
             wrote=(BEGUN, C, END),
             before=(replica(1, emptied_marker(1, T1), END), replica(2, emptied_marker(1, T1), END)),

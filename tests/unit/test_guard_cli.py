@@ -1,4 +1,4 @@
-"""`harness guard` from its start to a signal, on a simulated cluster; what it prints, and its exit codes."""
+"""`harness guard` from its start to a signal, on a simulated cluster; its output and exit codes."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ def test_a_broker_that_has_just_stopped_answering_is_an_alarm_for_a_while(how: s
         cluster.view()
         alarms.append(cluster.is_alarmed)
         setattr(brokers, how, {2})
-    assert alarms == [False, True, True, False], "a broker that has long been away is no news"
+    assert alarms == [False, True, True, False], "a broker that has been down for long is not reported again"
 
 
 def test_a_connection_that_a_broker_closed_is_opened_anew() -> None:

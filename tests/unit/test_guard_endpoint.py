@@ -1,4 +1,4 @@
-"""Metrics and health: what a scrape gets, and when a guard is unhealthy."""
+"""Metrics and health: the result of a scrape, and the conditions of an unhealthy guard."""
 
 from __future__ import annotations
 

@@ -45,4 +45,4 @@ def test_the_command_of_the_service_can_be_parsed() -> None:
     content: Any = yaml.safe_load((FILES / "guard.yaml").read_text())
     words = [word if "BOOTSTRAP" not in word else "kafka-1:9092" for word in content["services"]["guard"]["command"]]
     parse(words)
-    assert content["services"]["guard"]["ports"] == ["127.0.0.1:9464:9464"], "on loopback unless told otherwise"
+    assert content["services"]["guard"]["ports"] == ["127.0.0.1:9464:9464"], "on loopback by default"

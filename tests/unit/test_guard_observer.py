@@ -1,4 +1,4 @@
-"""What the guard looks at once a minute: sums over replicas, topics that may not be read, looks that fail."""
+"""Observations of the guard, once a minute: sums over replicas, unreadable topics, failed observations."""
 
 from __future__ import annotations
 

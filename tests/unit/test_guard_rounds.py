@@ -402,7 +402,7 @@ class Outages:
                 self.guards.remove(one)
 
     def assert_protected(self, one: Started) -> None:
-        """After a round that succeeded, every exposed topic waits, but for those that somebody changed."""
+        """After a successful round, every exposed topic waits, except topics that somebody changed."""
         for topic in self.cluster.exposed() - self.touched:
             assert self.cluster.is_paused(topic), (topic, one.events)
 

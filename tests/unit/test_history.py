@@ -1,4 +1,4 @@
-"""The history of a run that goes on after it was cut off: one history, as if nothing had happened."""
+"""The history of a run that continues after it was cut off: a single history, as if nothing had happened."""
 
 from __future__ import annotations
 

@@ -262,7 +262,7 @@ def test_a_site_over_runs_whose_manifests_and_logs_are_hostile(tmp_path: Path, c
         tmp_path, History("other", wrote=(put(0, HOSTILE, T1),), after=(replica(1, put(0, HOSTILE, T1)),))
     )
     lines = [json.loads(line) for line in other.history_path.read_text().splitlines()]
-    # What is TeX's must not be set as a formula.
+    # TeX markup must not become a formula.
     events = [{**line, "process": HOSTILE.replace(".", ""), "topic": "t"} for line in lines]
     folder.write_lines(folder.history_path, events)
     second = stored(results, 2, CLEAN)

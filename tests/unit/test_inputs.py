@@ -45,7 +45,7 @@ SHOWN = 30
 
 
 class Began(BaseException):
-    """Something was about to be started: what was given was accepted."""
+    """Something was about to be started: the arguments were accepted."""
 
 
 def began(*_: Any, **__: Any) -> NoReturn:
@@ -108,7 +108,7 @@ NEEDED = {
     ("repair", "is_plan"): ("--plan",),
     ("verify", "name"): ("--target", "kafka-3.9"),
 }
-"""What a command needs beside the option that is tried: by command and parameter, or by parameter."""
+"""Arguments that a command needs together with the option under test: by command and parameter, or by parameter."""
 
 
 def needed(path: tuple[str, ...], but: str) -> list[str]:
@@ -146,7 +146,7 @@ def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> str | None:
 
 
 def is_illegal(type_: click.ParamType[Any], value: str) -> bool:
-    """Whether no command may take the value for an option of the type; of others a command decides."""
+    """Return whether every command must reject the value for an option of the type."""
     if isinstance(type_, click.Choice):
         return value not in type_.choices
     if isinstance(type_, (Count, Number)):
@@ -178,7 +178,7 @@ def test_every_value(path: tuple[str, ...], parameter: click.Parameter, capsys: 
     arguments = [one for one in COMMANDS[path].params if isinstance(one, click.Argument)]
     is_first_of_two = len(arguments) > 1 and parameter is arguments[0]
     assert not is_option or not isinstance(parameter.type, click.types.StringParamType), "any text: give it a type"
-    # What is legal by itself may not be there, or not go with the rest: then any option is named, or the folder.
+    # A legal value may not exist, or may contradict other options: then any option is named, or the folder.
     names = {name.strip("[]."), *(word for word in rest if word.startswith("--")), "run/manifest.json", " in copy"}
     for value in VALUES:
         tried = [name, value] if is_option else ["--", value]
@@ -358,7 +358,7 @@ def test_two_topics_in_one_option(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_table_of_a_run_has_every_option_but_those_of_output() -> None:
-    """What is not in the table decides nothing but where files go and how results are shown."""
+    """Options outside the table only choose output files and formats."""
     of_run = {str(p.name) for p in COMMANDS["run",].params}
     elsewhere = {"results", "port_base", "run_dir", "keep", "spark_master", "spark_conf", "output", "verbose", "quiet"}
     assert {option.parameter for option in OPTIONS} == of_run - elsewhere

@@ -248,7 +248,7 @@ def test_hostile_values_are_escaped() -> None:
 
 
 def test_no_damage_ends_in_another_error() -> None:
-    """Every cut of a record, and many changed bytes, give a text: what was read from a disk may be anything."""
+    """Every truncated record, and many changed bytes, give a text: records from a disk may hold any bytes."""
     rng = random.Random(22)  # noqa: S311
     for message, value, *_ in VALUES:
         topic, key = topic_of(message), KEY_BYTES[message]

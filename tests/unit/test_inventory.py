@@ -1,4 +1,4 @@
-"""The evidence of a run folder against the list in its manifest: what differs is named, and is not judged silently."""
+"""The evidence of a run folder against the list in its manifest: each difference is reported."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_the_manifest_lists_what_checkers_read(begun: Manifest) -> None:
 
 
 def test_what_comes_later_is_no_difference(ended: Manifest, tmp_path: Path) -> None:
-    """What is derived may change, logs grow, folders are moved, file systems and desktops add files of their own."""
+    """Derived files may change, logs grow, folders move, and file systems and desktops add files."""
     path = ended.folder.path
     for name in ("harness.log", "verdict.json", "outcomes.jsonl", "report.html", "aftermath.jsonl"):
         (path / name).write_text("later")
@@ -259,7 +259,7 @@ def test_a_run_that_goes_on_lists_its_evidence_anew(ended: Manifest) -> None:
     ],
 )
 def test_what_is_left_out_and_whom_it_concerns(path: str, left_out: str, concerned: list[str]) -> None:
-    """A replica of which a file is missing is left out as a whole: it would seem to lack what was in the file."""
+    """A replica with a missing file is omitted: otherwise the records of the file would seem to be missing."""
     difference = Difference(path, "is missing")
     assert difference.left_out == left_out
     assert [topic for topic in ("t", "u") if difference.concerns(topic, ("t", "u", "control"))] == concerned
@@ -280,7 +280,7 @@ def test_an_aftermath_that_differs_is_not_reported(begun: Manifest) -> None:
 
 
 def split(folder: RunFolder) -> Path:
-    """Have broker 2 hold K's last record in a segment of its own, and return that."""
+    """Put K's last record on broker 2 into a separate segment, and return the segment."""
     path = folder.path / SEGMENT
     path.write_bytes(encode(DELETED[:1]))
     rest = path.with_name(f"{1:020}.log")

@@ -1,4 +1,4 @@
-"""The cache of jars: what is fetched when, and the message when it cannot be."""
+"""The cache of jars: when jars are fetched, and the message of a failed download."""
 
 import hashlib
 import os
@@ -34,7 +34,7 @@ UNREACHABLE_LOG = """\
 
 
 class Repository:
-    """Stands for Ivy: copies what it has, and counts how often it is asked."""
+    """A fake Ivy: copies its jars, and counts the requests."""
 
     def __init__(self, contents: dict[str, bytes]) -> None:
         self.contents, self.fetches = contents, 0

@@ -1,4 +1,4 @@
-"""What is told of batches beside the findings."""
+"""The facts about batches that are reported next to findings."""
 
 from __future__ import annotations
 

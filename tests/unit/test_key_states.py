@@ -1,4 +1,4 @@
-"""What each replica holds of the keys that replicas disagree about, on literal rows."""
+"""The state of each disputed key on each replica, on literal rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an audit knows of leaders: by a running cluster's word, and by the brokers' metadata log."""
+"""An audit's knowledge of leaders: from a running cluster, and from the brokers' metadata log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long it lasted: what the lines of an aftermath show."""
+"""Durations of stuck replicas, from the lines of an aftermath."""
 
 from __future__ import annotations
 

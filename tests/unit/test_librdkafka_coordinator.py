@@ -1,4 +1,4 @@
-"""Offsets of a transaction while the group's coordinator is away, against librdkafka's own mock cluster."""
+"""Offsets of a transaction while the group's coordinator is unavailable, with librdkafka's own mock cluster."""
 
 from __future__ import annotations
 
@@ -66,10 +66,10 @@ def test_offsets_of_a_transaction_follow_a_coordinator_that_moves_while_they_wai
             producer.send_offsets(GROUP.decode(), {(TOPIC.decode(), 0): 2})
             is_sent.set()
 
-        # Where it fails the thread never ends.
+        # If the test fails, the thread never ends.
         thread = threading.Thread(target=send, daemon=True)
         thread.start()
-        assert not is_sent.wait(1.0), "its coordinator is away"
+        assert not is_sent.wait(1.0), "its coordinator is unavailable"
         cluster.coordinate(b"group", GROUP, SECOND)
         assert is_sent.wait(BOUND_S), "nothing made the library look for the coordinator again"
         thread.join()

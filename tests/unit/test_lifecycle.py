@@ -1,4 +1,4 @@
-"""How a run ends: what is written down of it, and what leaves nothing to judge."""
+"""The end of a run: its records, and ends that leave nothing to judge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Brokers as processes: what they are started with."""
+"""Brokers as processes: their command lines and environments."""
 
 from __future__ import annotations
 

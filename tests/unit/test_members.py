@@ -1,4 +1,4 @@
-"""Records of groups of the consumer protocol: what a coordinator loads, and what it fails at."""
+"""Records of groups of the consumer protocol: records that a coordinator loads, and records that stop it."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def test_scenarios_need_the_group_protocols_of_the_target(target: str, missing: 
 class FakeMembers:
     """A coordinator and its log. As brokers do, it writes an empty group before the first member has joined.
 
-    As librdkafka, a member that is closed before its join is answered does not leave.
+    Like librdkafka: a member that is closed before the answer to its join does not leave.
     """
 
     log: list[tuple[bytes, bytes | None]] = field(default_factory=list)
@@ -198,7 +198,7 @@ def test_the_offset_that_expires_is_committed_once_the_coordinator_takes_it(monk
 
 
 def test_groups_are_observed_with_brokers_that_have_their_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of five brokers none has every partition, but for those that were away."""
+    """Of five brokers, only brokers that were down have every partition."""
     asked: list[dict[TopicPartition, int]] = []
     needed: list[dict[str, float]] = []
 
@@ -248,7 +248,7 @@ class FakeReader:
 
 @dataclass
 class FakeHistory:
-    """Keeps what was completed."""
+    """Records the completed events."""
 
     completed: list[dict[str, Any]] = field(default_factory=list)
 

@@ -1,4 +1,4 @@
-"""Several brokers' copies of a metadata log, and those that an audit finds beside the replicas."""
+"""Several brokers' copies of a metadata log, and the copies that an audit finds next to the replicas."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def make(tmp_path: Path) -> Callable[..., dict[int, list[Path]]]:
 
 
 def of_metadata(found: Copies) -> list[str]:
-    """Return the notes but for those of identities, which these folders do not have."""
+    """Return the notes, without notes about identities, which these folders do not have."""
     return [note for note in found.notes if "its identity could not be checked" not in note]
 
 

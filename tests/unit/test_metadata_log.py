@@ -1,4 +1,4 @@
-"""What metadata records tell of partitions and brokers: literal logs, replayed."""
+"""The history of partitions and brokers from metadata records: literal logs, replayed."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_partition_from_its_creation_on(tmp_path: Path) -> None:
 
 
 def test_a_leader_that_is_set_again_raises_the_leader_epoch(tmp_path: Path) -> None:
-    """As a shrink of the ISR does before metadata version 3.6, and a reassignment that removes a replica."""
+    """Like a shrink of the ISR before metadata version 3.6, and a reassignment that removes a replica."""
     metadata = read(tmp_path, *CREATED, change("t", 0, leader=1, isr=(1, 2)), change("t", 0, isr=(1,)))
     assert [(state.leader, state.leader_epoch) for state in states(metadata)] == [(1, 0), (1, 1), (1, 1)]
 

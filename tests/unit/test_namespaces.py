@@ -1,4 +1,4 @@
-"""Networks of namespaces on a host that is made up: what is made, what is removed, and the message where that fails."""
+"""Networks of namespaces on a fake host: creation, removal, and the messages of failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each nemesis does to the brokers, in which order, and that it takes everything back."""
+"""The actions of each nemesis on the brokers, in order; every action is undone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The matrix of `harness nightly`, and what is expected of its cells."""
+"""The matrix of `harness nightly`, and the expectations of its cells."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def test_a_run_that_was_left_is_ended(ledger: Ledger) -> None:
 
 
 def result_of(verdict: str, *attempts: Attempt, repeats: int = 1) -> CellResult:
-    """Return what one cell comes to that is expected to say so; attempts are for the outages of its repeats."""
+    """Return the status of a cell with an expectation; attempts are for the outages of its repeats."""
     plan = plan_of(repeats=repeats)
     (cell,) = plan.matrix.cells
     actual = replace(plan, expected={cell: Expectation({}, verdict, "so it is")})

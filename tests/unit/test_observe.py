@@ -1,4 +1,4 @@
-"""The observer of a run that goes on after it was cut off: it knows what was seen, and notices what has changed."""
+"""The observer of a resumed run: it knows the earlier observations, and notices changes."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ OBSERVER = FakeObserver(TickingClock())
 
 @dataclass
 class Subject:
-    """A payload of three partitions that begin at different offsets, and what it acts on."""
+    """A payload of three partitions that begin at different offsets, and its history."""
 
     history: History
     library: FakeLibrary

@@ -1,4 +1,4 @@
-"""Where replicas live: everybody who is to be away holds each partition, and leads none."""
+"""Placement of replicas: every absent broker has a replica of each partition, and leads none."""
 
 from __future__ import annotations
 

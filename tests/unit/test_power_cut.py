@@ -1,4 +1,4 @@
-"""What a power failure takes from a broker's files: literal notes of syncs, and files that are cut to them."""
+"""The effect of a power failure on a broker's files: literal notes of syncs, and files that are cut to them."""
 
 from __future__ import annotations
 

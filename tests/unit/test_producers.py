@@ -1,4 +1,4 @@
-"""librdkafka's producer: answers come one poll at a time, and a fatal error takes none of them away."""
+"""librdkafka's producer: each poll returns a single answer, and a fatal error loses no answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``clean`` of a run with gates or a guard: earned by what they were seen to do, for every replica that stayed."""
+"""``clean`` of a run with gates or a guard: earned by observed holds, for every replica that stayed."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_a_copy_that_began_anew_serves_what_its_leader_serves() -> None:
 
 
 DROPPED = {"had_payload": False, "log_end_before": 8, "has_payload": False, "served_digest": 1}
-"""A copy that a gate dropped when its leader changed: what it has now came from the second leader."""
+"""A copy that a gate dropped when its leader changed: all its records came from the second leader."""
 RELAYED = "the copy began from a replica that still held it, and went on from a leader that had removed it"
 
 

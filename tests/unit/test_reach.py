@@ -1,4 +1,4 @@
-"""Who is part of the cluster still: whoever some controller hears and is heard by."""
+"""Members of the cluster: brokers that a controller hears and that hear the controller."""
 
 from __future__ import annotations
 

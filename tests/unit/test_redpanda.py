@@ -47,7 +47,7 @@ class Subject:
             admin.answers[path] = (status, body)
 
     def asked(self, method: str) -> list[tuple[int, str, Any]]:
-        """Return what was asked by a method: broker, path, body."""
+        """Return the requests of a method: broker, path, body."""
         return [
             (broker, path, body)
             for broker, admin in self.admins.items()

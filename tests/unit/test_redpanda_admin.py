@@ -55,7 +55,7 @@ def test_leadership_is_asked_of_who_has_it(admin: RedpandaAdmin, brokers: dict[i
     admin.transfer_leadership(TOPIC, 1)
     assert brokers[2].asked == [("POST", f"{path}/transfer_leadership?target=1", None)]
     admin.transfer_leadership(TOPIC, 2)
-    assert len(brokers[2].asked) == 1, "who leads already is not asked to"
+    assert len(brokers[2].asked) == 1, "a broker that leads already gets no request"
 
 
 def test_without_a_leader_there_is_nothing_to_transfer(admin: RedpandaAdmin, brokers: dict[int, FakeServer]) -> None:

@@ -1,4 +1,4 @@
-"""Redpanda's segments, made by hand: what is in them comes out as the Kafka batches that clients wrote."""
+"""Redpanda's segments, made by hand, are read as the Kafka batches that clients wrote."""
 
 from __future__ import annotations
 

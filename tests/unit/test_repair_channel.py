@@ -182,7 +182,7 @@ def test_a_throttle_names_the_copies_and_is_put_back() -> None:
     throttle.limit([ENTRY])
     assert settings.values[TOPIC, "t-1"] == {REPLICAS[0]: "3:1,3:2,3:3", REPLICAS[1]: "3:2"}
     assert settings.values[BROKER, "2"] == dict.fromkeys(RATES, str(RATE))
-    # A repair that was killed: what was found stays what it was.
+    # A repair that was killed: the recorded settings do not change.
     again = ChannelThrottle(notes_of(cluster), settings, RATE)
     again.limit([ENTRY])
     again.lift()

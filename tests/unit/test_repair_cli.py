@@ -1,4 +1,4 @@
-"""The command line of repairs: what is refused in one sentence, what is shown, and the exit codes."""
+"""The command line of repairs: rejected arguments, output, and exit codes."""
 
 from __future__ import annotations
 

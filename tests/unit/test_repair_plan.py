@@ -1,4 +1,4 @@
-"""What an audit's findings allow: literal verdicts of small partitions."""
+"""Repairs that an audit's findings allow: literal verdicts of small partitions."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def repair(
     rules: Mapping[Rule, Callable[[Entry, Seen], bool]] = RULES,
     journal: DurableJournal | None = None,
 ) -> list[Outcome]:
-    """Repair, and go on after each kill."""
+    """Repair, and continue after each kill."""
     journal, kill = journal or DurableJournal(), kills or KillAt()
     clock = SimulatedTime(cluster)
     journal.point = cluster.point = kill
@@ -92,7 +92,7 @@ def orders(cluster: DivergedCluster) -> dict[Partition, tuple[int, ...]]:
 
 
 def failures(cluster: DivergedCluster, before: Mapping[Partition, tuple[int, ...]]) -> list[str]:
-    """Return what is not as it has to be after a repair."""
+    """Return the deviations from the required state after a repair."""
     cluster.settle()
     found = [text for partition in cluster.partitions for text in cluster.wrongs(partition)]
     found += cluster.violations

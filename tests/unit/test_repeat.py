@@ -1,4 +1,4 @@
-"""The command that runs the same again: the command line takes it for the very options that the run was made of."""
+"""The command that repeats a run: the command line parses it into the options of that run."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def drawn(random_: random.Random, folder: Path) -> RunOptions:
 
 
 class Asked(BaseException):
-    """What a run was asked for is written down."""
+    """The manifest contains the options of a run."""
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def test_every_field_that_decides_is_drawn_and_rendered(folder: Path) -> None:
         values = {repr(getattr(options, field.name)) for options in many}
         assert (len(values) == 1) == (field.name in ELSEWHERE), field.name
     texts = [command_line(options) for options in many]
-    # `--nodes` has what they say, and the name of the target has the patch.
+    # `--nodes` contains their values, and the name of the target contains the patch.
     others = {"--nodes-file", "--ssh-user", "--ssh-port", "--patch"}
     assert [one.flag for one in OPTIONS if not any(f"{one.flag} " in f"{text} " for text in texts)] == sorted(
         others, key=[one.flag for one in OPTIONS].index
@@ -141,7 +141,7 @@ def test_every_field_that_decides_is_drawn_and_rendered(folder: Path) -> None:
 
 
 def assembled(options: RunOptions, **more: Any) -> Job:
-    """Return a run that is about to begin: a stand-in for what was found on the machine."""
+    """Return a run that is about to begin, with fake facts about the machine."""
     nothing: Any = SimpleNamespace()
     ready = Ready({"name": "local"}, lambda _: nothing)
     test = start.test_of(options)

@@ -1,4 +1,4 @@
-"""A run's page: the logs side by side, what is shown of them, and that no content is ever markup."""
+"""A run's page: the logs side by side, and content that never becomes markup."""
 
 from __future__ import annotations
 

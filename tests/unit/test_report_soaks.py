@@ -1,4 +1,4 @@
-"""Pages of soaks: what is read of a round, and what its pictures show."""
+"""Pages of soaks: the stored facts of a round, and its pictures."""
 
 from __future__ import annotations
 

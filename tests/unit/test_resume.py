@@ -1,4 +1,4 @@
-"""``harness run --resume``: what can go on, and one clear sentence for everything else."""
+"""``harness run --resume``: runs that can continue, and one clear sentence for every other run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 RUN_ID = "2026-11-21T18-06-51Z-548a"
 WANTED: list[Wanted] = []
-"""What runtimes were asked to be ready for, the newest last."""
+"""Requirements that runtimes were asked for, the newest last."""
 LONG = {"timers": "10m", "seed": 7}
 
 
@@ -45,7 +45,7 @@ def made(**options: Any) -> Test:
 
 
 class GoingOn(NamedTuple):
-    """A run that is about to go on."""
+    """A run that is about to continue."""
 
     job: Job
     folder: RunFolder
@@ -97,7 +97,7 @@ def subject(tmp_path: Path) -> CutOff:
 
 
 def refusal(path: Path, *more: str) -> str:
-    """Ask the command line to go on, and return why it does not."""
+    """Ask the command line to continue, and return its refusal."""
     with pytest.raises(UsageError) as refused:
         cli.cli.main(["run", "--resume", str(path), *more], standalone_mode=False)
     assert refused.value.exit_code == EXIT_USAGE == 254

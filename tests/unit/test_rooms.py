@@ -1,4 +1,4 @@
-"""Folders of the project: few entries, each says what it is for, and no import runs back up."""
+"""Folders of the project: few entries, a docstring for each, and imports in one direction."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOMS = sorted(path.parent for top in ("harness", "checkers") for path in (ROOT 
 
 
 def layers() -> list[str]:
-    """Return what is named in the layers of pyproject.toml."""
+    """Return the modules in the layers of pyproject.toml."""
     contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]
     return re.findall(r"[\w.]+", " ".join(contract["layers"]))
 

@@ -1,4 +1,4 @@
-"""The window: it is open when everything critical is gone from everybody who is there."""
+"""The window: it is open when every critical record is gone from every broker that is up."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_nothing_was_missed_only_where_everything_is_kept_everywhere(gone: tuple
     assert window.is_kept(cluster_of(set()), payloads)
     assert not window.is_kept(cluster_of({gone}), payloads)
     assert window.is_kept(cluster_of({gone}, replicas=(1, 3)), payloads), "nobody could have missed that"
-    assert not window.is_kept(cluster_of(set()), [FakePayload(Critical.MARKER)]), "what nobody saw may be gone"
+    assert not window.is_kept(cluster_of(set()), [FakePayload(Critical.MARKER)]), "unobserved records may be gone"
 
 
 def test_a_window_is_open_where_everything_is_gone() -> None:

@@ -22,7 +22,7 @@ def schedule(*steps: str, anomaly: str = "stuck-lso") -> Schedule:
 
 
 def shape(scenario: Scenario) -> tuple[list[tuple[Any, ...]], ...]:
-    """Return what is done in each phase, without values."""
+    """Return the operations of each phase, without values."""
     phases: tuple[tuple[Step, ...], ...] = (scenario.before, scenario.outage, scenario.late)
     return tuple([(step.process, step.action, step.key) for step in steps] for steps in phases)
 

@@ -1,4 +1,4 @@
-"""How clients log in: one properties file, in the terms of each client, and never in anybody else's hands."""
+"""Logins of clients: one properties file, translated for each client, and readable by nobody else."""
 
 from __future__ import annotations
 

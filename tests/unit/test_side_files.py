@@ -1,4 +1,4 @@
-"""The files beside a log: against bytes written by Kafka's own classes, and cut or broken ones."""
+"""The files next to a log: bytes written by Kafka's own classes, and truncated or corrupt bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simulated brokers: who leads, who is in sync, what is stored, and when cleaners begin."""
+"""Simulated brokers: leaders, the ISR, stored batches, and the start of cleaning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The site over many runs: what is counted, what is left out, and what it does not write over."""
+"""The site over many runs: counts, omissions, and files that it does not overwrite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What coordinators say that they left out, and the lines of it that a round has."""
+"""Markers that coordinators report as skipped, and the lines about them in a round."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What administrators of a round do on a fake cluster: faults end whatever keeps them from it, and topics are there."""
+"""Administrators of a round on a fake cluster: failed requests are retried until topics exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `harness soak`: what it refuses, how it exits, and what it keeps."""
+"""The command `harness soak`: rejected arguments, exit codes, and stored files."""
 
 from __future__ import annotations
 

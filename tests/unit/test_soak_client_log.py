@@ -1,4 +1,4 @@
-"""What the clients of a history know, on histories of a few events."""
+"""The knowledge of clients, from histories of a few events."""
 
 from __future__ import annotations
 
@@ -93,7 +93,8 @@ def test_where_nobody_knows_whether_a_topic_was_created_again_nothing_is_certain
         (INVOKE, RECREATE, 4, again), (INFO, RECREATE, 4, again), put(5), put(5, OK),
     )  # fmt: skip
     log = client_log_of(events)
-    # What the first topic had is gone. The second one may be there still: nobody may have answered the deletion.
+    # The records of the first topic are gone. The second topic may still exist: its deletion may not have been
+    # answered.
     assert {op: write.offset for op, write in log.writes.items()} == {3: None, 5: None}
     assert not [event for event in events_for_checkers(events) if event["f"] == "produce"]
 

@@ -1,4 +1,4 @@
-"""A client of a soak on a fake library: what it writes down, and what it does after a failure."""
+"""A client of a soak on a fake library: its history, and its actions after a failure."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def test_what_clients_do_with_groups(tmp_path: Path) -> None:
     ]  # fmt: skip
     events = [one for one in read_lines(tmp_path / "history.jsonl") if one["f"].endswith("offset")]
     assert {(one["group"], one["input"], one["committed"]) for one in events} == {("g", "t-0", 7), ("g", "t-1", 8)}
-    assert not any("offset" in one for one in events), "checkers take that for the offset of a record"
+    assert not any("offset" in one for one in events), "checkers treat it as the offset of a record"
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_what_clients_do_with_groups(tmp_path: Path) -> None:
     [(Client("c", "fake"), True), (Client("c", "fake", "id"), False), (Client("c", "fake", is_idempotent=True), False)],
 )
 def test_who_may_send_a_record_again(tmp_path: Path, client: Client, *, sends_once: bool) -> None:
-    """Copies of what is not idempotent are appended whenever a broker gets to them: after later values, too."""
+    """Copies of records of a producer that is not idempotent may be appended at any time: after later values, too."""
     library = FakeLibrary()
     with closing(History(tmp_path / "history.jsonl", RealClock())) as history:
         ClientProcess(client, library.opened(), history, itertools.count(1)).play(PUT)

@@ -1,4 +1,4 @@
-"""Rounds of one kind of brokers on another: what those lack is left out, and nothing else."""
+"""Rounds of one kind of brokers on another kind: only unsupported operations are left out."""
 
 from __future__ import annotations
 

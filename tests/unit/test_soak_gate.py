@@ -1,4 +1,4 @@
-"""What gates held of what a round exposed: outages by the controllers' log against the gates' own lines."""
+"""Partitions that gates held during the outages of a round, by the controllers' log and the gates' own lines."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def of(broker: int, since: int = 12_000, until: int = 20_100) -> list[tuple[int,
             "the gate of broker 2 has held t-0 while",
         ),
         ([*of(1), (2, HELD, 12_000), (2, GAVE_UP, 13_000)], "the gate of broker 2 gave up holding t-0"),
-        # Its process ended, and with it what it held.
+        # Its process ended, and so did its holds.
         ([*of(1), (2, HELD, 12_000), (2, INSTALLED, 0)], None),
         ([*of(1), (2, HELD, 12_000), (1, INSTALLED, 0)], "the gate of broker 2 has held t-0 while"),
         ([*of(1), (2, INSTALLED, 0)], "the gate of broker 2 is not seen to have held"),
@@ -122,7 +122,7 @@ AHEAD_MS = 3_600_000
     ],
 )
 def test_times_of_a_clock_that_was_ahead_are_put_right(out: Outage, some: list[tuple[int, str, int]]) -> None:
-    """That of a broker with a gate, or of the controller that wrote the outage down."""
+    """The clock of a broker with a gate, or of the controller that recorded the outage."""
     assert judge_gates([out], DELETED, events(*some), ended_ms=30_000).lack is None
     assert judge_gates([out], DELETED, events(*some), ended_ms=30_000 + AHEAD_MS).lack is not None
 

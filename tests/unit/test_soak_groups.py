@@ -1,4 +1,4 @@
-"""Offsets of groups: what clients know of them, and which views are wrong, on histories and logs of few lines."""
+"""Offsets of groups: the knowledge of clients, and wrong views, on histories and logs of few lines."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ABORTED_SERVED, HIDDEN, BACK, STUCK = (
 
 
 def log(*lines: tuple[str, str, int] | tuple[str, str, int, dict[str, Any]]) -> GroupLog:
-    """Return what is known of events of (type, f, op, more)."""
+    """Return the knowledge from events of (type, f, op, more)."""
     return group_log_of(
         [
             {"index": at, "type": kind, "f": f, "op": op, "time_ms": at, **(more[0] if more else {})}
@@ -144,7 +144,7 @@ __consumer_offsets-0 at offset 256 with producer id -1 and producer epoch -1 fai
 java.lang.IllegalStateException: Group g is not a consumer group
 \tat org.apache.kafka.coordinator.group.GroupMetadataManager.replay(GroupMetadataManager.java:6152)
 """
-"""What a broker of 4.4.0 logged in a soak: it had missed the tombstones of a classic group."""
+"""The log of a broker of 4.4.0 in a soak: it had missed the tombstones of a classic group."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The verdict on a round: findings of either judge, what has no name, and what an audit did beside them."""
+"""The verdict on a round: findings of either judge, findings without a name, and the comparison with an audit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What power failures make wrong: what a cluster lost by contract is no anomaly, and a hole in one replica is one."""
+"""Effects of power failures: a loss that Kafka's contract allows is not an anomaly; a hole in a replica is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Timed offsets of a round's replicas: what is polled, and what is written of it."""
+"""Timed offsets of a round's replicas: polls, and stored samples."""
 
 from __future__ import annotations
 

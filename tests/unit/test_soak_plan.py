@@ -1,4 +1,4 @@
-"""What a round is drawn: the same plan from the same seed, and only what its target has."""
+"""The plan of a round: the same plan from the same seed, with features of the target only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps are left out for as long as what they show stays."""
+"""Steps are removed as long as the remaining steps show the same finding."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_only_what_is_needed_is_left(needed: set[int]) -> None:
 
 
 def test_what_can_go_only_after_something_else_goes() -> None:
-    """An item that is needed while a later one is there."""
+    """An item that is needed while a later item is present."""
 
     def shows(some: Sequence[int]) -> bool:
         return 3 in some and (1 in some or 6 not in some)

@@ -19,7 +19,7 @@ BROKER = 2
 
 
 def round_folder(path: Path, *batches: bytes, **state: Any) -> RunFolder:
-    """A round with one replica, on broker 2, and what that broker says of it."""
+    """A round with one replica, on broker 2, and that broker's answers about it."""
     folder = RunFolder(path)
     copied = folder.broker_snapshot(BROKER, AFTER_REJOIN)
     copied.mkdir(parents=True)
@@ -37,7 +37,7 @@ WRITTEN, ENDED = data(1, 0, "k", transactional=True), end(1, commit=True)
     ("batches", "state", "marker"),
     [
         ((WRITTEN, ENDED), {"open": [[PRODUCER, 0, 0]]}, 1),
-        # What it had is gone: below the log start, or by its own cleaner.
+        # Its records are gone: below the log start, or removed by its own cleaner.
         ((data(2, 5, "k"),), {"open": [[PRODUCER, 0, 0]], "log_start": 5}, None),
     ],
 )

@@ -1,4 +1,4 @@
-"""Rounds on simulated brokers: they end healed, are repeated exactly, and show what they are made to show."""
+"""Rounds on simulated brokers: they end healed, are repeated exactly, and show the planted findings."""
 
 from __future__ import annotations
 

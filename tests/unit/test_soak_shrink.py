@@ -1,4 +1,4 @@
-"""Rounds that are made smaller: no step is left that is not needed, and a schedule of `harness run` comes of it."""
+"""Shrunk rounds: every remaining step is needed, and a schedule of `harness run` comes of it."""
 
 from __future__ import annotations
 

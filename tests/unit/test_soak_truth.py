@@ -240,7 +240,7 @@ def test_a_transaction_that_a_stale_marker_ended_has_its_name(tmp_path: Path) ->
 
 
 def test_a_transaction_that_another_marker_ended_as_its_own_was_left_out_has_its_name(tmp_path: Path) -> None:
-    """Found by a soak on 4.4.0: an ABORT was left out, and the next COMMIT served what it should have hidden."""
+    """Found by a soak on 4.4.0: an ABORT was skipped, and the next COMMIT served records that it should have hidden."""
     later = data(3, 2, "l", transactional=True)
     held = read_replica(replica(tmp_path / "1", VALUE, DELETE, later, end(3, commit=True)))
     own = read_replica(replica(tmp_path / "2", VALUE, DELETE, end(2, commit=False), aborted=((1, 2),)))
@@ -346,7 +346,7 @@ def test_a_diverged_partition_without_a_finding_is_missed(tmp_path: Path) -> Non
 
 
 def test_a_key_that_is_deleted_in_any_case_is_known(tmp_path: Path) -> None:
-    """Whether a transaction of unknown outcome deleted it once more makes no difference."""
+    """A further delete by a transaction of unknown outcome makes no difference."""
     log = clients(UNKNOWN)
     log.writes[3] = WrittenRecord(3, *TP, "k", is_delete=True, transaction=None, offset=2)
     log.writes[2].offset = 3

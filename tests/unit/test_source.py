@@ -1,4 +1,4 @@
-"""The Spark data source: folders, columns, filters, and what it refuses."""
+"""The Spark data source: folders, columns, filters, and rejected options."""
 
 from __future__ import annotations
 

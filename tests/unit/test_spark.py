@@ -1,4 +1,4 @@
-"""Spark's session beside other JVMs."""
+"""Spark's session next to other JVMs."""
 
 from __future__ import annotations
 

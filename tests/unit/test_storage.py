@@ -1,4 +1,4 @@
-"""Paths elsewhere: what they make of a storage, and how a storage is derived from a URI and from settings."""
+"""Remote paths, and the storage that a URI and settings describe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent in a JVM notes of the files that are synced there: the notes give what is on disk, and nothing else."""
+"""Notes of an agent in a JVM about synced files: the notes give exactly the content of the disk."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EMPTY = "t-9/0.log"
 JAVAS = sorted(
     {path.resolve() for path in (find_java().path, *Path("/usr/lib/jvm").glob("*/bin/java")) if path.exists()}
 )
-"""Those of this machine: before JDK 21, files are synced by another class."""
+"""The classes of this JDK: before JDK 21, another class syncs files."""
 
 
 def sync_notes() -> Agent:
@@ -62,7 +62,7 @@ def test_what_was_synced_is_noted(java: Path, target: str, tmp_path: Path) -> No
 
 
 def test_a_broker_whose_syncs_cannot_be_noted_does_not_start(tmp_path: Path) -> None:
-    """Here because nothing of Kafka is there, whose calls would be noted."""
+    """Kafka's classes are absent here, so their calls are not noted."""
     compile_java(tmp_path, CASES / "Writes.java")
     done = run(
         find_java().path,

@@ -1,4 +1,4 @@
-"""What goes to a file instead of a terminal: no bars, no colours, nothing cut; and what an interrupt says."""
+"""Output to a file instead of a terminal: no bars, no colours, nothing cut; and messages of interrupts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_cell_on_a_narrow_terminal_is_folded() -> None:
 
 def test_jars_in_a_file_are_one_line(capsys: Capture) -> None:
     progress = ConsoleProgress()
-    # Ivy goes on writing when all are there: each line is reported.
+    # Ivy continues to write when every jar is present: each line is reported.
     for done in (*range(STEPS + 1), STEPS, STEPS):
         progress.jars(done, STEPS)
     progress.close()

@@ -1,4 +1,4 @@
-"""The table of timers: what each scale has to keep so that there is a window, and that it is seen."""
+"""The table of timers: the conditions of each scale for a window that opens and is observed."""
 
 from __future__ import annotations
 

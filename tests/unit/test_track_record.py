@@ -1,4 +1,4 @@
-"""The track record: its table against the bugs that can be shown, and against what was recorded."""
+"""The track record: its table against the bugs that can be shown, and against the recorded results."""
 
 from __future__ import annotations
 

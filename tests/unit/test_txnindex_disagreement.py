@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 PLACE = "run string, topic string, partition int, broker int"
 LONG, SHORT = 10, 14
-"""Where broker 1 and broker 2 have producer 7's transaction begin; an ABORT at 20 ends it."""
+"""The first offsets of producer 7's transaction on broker 1 and broker 2; an ABORT at 20 ends it."""
 END, BOUND = 20, 30
 
 

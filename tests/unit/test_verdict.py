@@ -38,7 +38,7 @@ def fact(broker: int, **changes: Any) -> dict[str, Any]:
 
 
 def returned(**changes: Any) -> dict[str, Any]:
-    """The replica that was away: it has the payload and is behind the marker."""
+    """The replica that was down: it has the payload and is behind the marker."""
     away = {"had_payload": True, "has_payload": True, "seen_there": False, "removed_at_ms": None, "log_end_before": 15}
     return fact(2, **{**away, **changes})
 

@@ -1,4 +1,4 @@
-"""A clock that stands still but for what is due."""
+"""A clock that advances only to the next due action."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_the_limit_on_the_whole_run_is_asked_at_every_look() -> None:
 
 
 def test_routines_that_take_turns_do_not_wait_for_each_other() -> None:
-    """Two routines wait, the second one for longer: the first one goes on when its own time has come."""
+    """Two routines wait, the second one for longer: the first one continues at its own time."""
     clock, ended_s = VirtualClock(takes_turns=True), dict[str, float]()
 
     def wait_until_s(until_s: float, name: str) -> None:

@@ -1,4 +1,4 @@
-"""What is written down of a simulated run: the same as parsers and observers of real ones make of its bytes."""
+"""The stored evidence of a simulated run equals the result of the parsers and observers of real runs."""
 
 from __future__ import annotations
 

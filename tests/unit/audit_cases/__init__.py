@@ -1,4 +1,4 @@
-"""Hand-written copies of log directories for the audits, by what is wrong with them."""
+"""Hand-written copies of log directories for the audits, by kind of difference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an audit of copied log directories must say, and the names that the cases share."""
+"""The expected result of an audit of copied log directories, and the names that the cases share."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ END = put(9, "end")
 
 @dataclass(frozen=True)
 class Finding:
-    """What a finding must say; ``says`` is in the explanation, ``witness`` among the witness's fields."""
+    """The expected content of a finding; ``says`` is in the explanation, ``witness`` among the witness's fields."""
 
     anomaly: str
     broker: int
@@ -46,7 +46,7 @@ class Finding:
 
 
 def undecided(*place: Any, **more: Any) -> Finding:
-    """Return a finding that accuses nobody; its broker is the one that is described."""
+    """Return a finding that accuses nobody; its broker is the described broker."""
     return replace(Finding(*place, **more), decided=False)
 
 

@@ -25,7 +25,7 @@ CONTRADICTION, UNEXPLAINED = "contradiction", "unexplained"
 
 @dataclass(frozen=True)
 class Finding:
-    """What a finding must say; ``says`` is in the explanation, ``witness`` among the witness's fields.
+    """The expected content of a finding; ``says`` is in the explanation, ``witness`` among the witness's fields.
 
     ``producer_id`` is None where the record is known from the client alone, and -1 for plain producers.
     """
@@ -43,7 +43,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Doubt:
-    """What a doubt must say; ``says`` is in its reason."""
+    """The expected content of a doubt; ``says`` is in its reason."""
 
     kind: str
     broker: int

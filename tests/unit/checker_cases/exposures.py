@@ -1,4 +1,4 @@
-"""Outages, and whether each exposes the broker that was away. Nothing is wrong in any of them."""
+"""Outages, and whether each exposes the broker that was down. No replica is wrong in any of them."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ EXPOSURES = [
         ),
     ),
     History(
-        # As of an offset that expires: it is committed once more, so that it can.
-        "its key was written once more while it was away",
+        # The key of an offset that expires: the offset is committed again, so that it can expire.
+        "its key was written again during the outage",
         wrote=(put(0, "D"), put(1, "D"), by_filler(put(2, "D"))),
         outage=(put(3, "D"), by_filler(put(4, "D")), delete(5, "D"), END),
         before=(replica(1, END), absent(2, put(0, "D"), put(1, "D"), put(2, "D"))),
@@ -65,7 +65,7 @@ EXPOSURES = [
         ),
     ),
     History(
-        "kept while it was away",
+        "kept during the outage",
         wrote=WROTE,
         outage=OUTAGE,
         before=(
@@ -138,7 +138,7 @@ EXPOSURES = [
         for what, led_before in (("leader", (2, 4)), ("leader epoch", (1, 3)))
     ),
     History(
-        "only what was left of the marker was seen on one of two",
+        "only the remnant of the marker was seen on one of two",
         wrote=(put(0, "K", V1),),
         outage=(commit(1, V1), put(2, "K"), END),
         after=(replica(1, put(2, "K"), END), replica(2, put(2, "K"), END)),
@@ -157,7 +157,7 @@ EXPOSURES = [
         after=(replica(1, put(2, "K"), END), replica(2, put(2, "K"), END)),
     ),
     History(
-        "what else was written",
+        "other records were written",
         wrote=(
             put(0, "A"),
             put(1, "D"),

@@ -1,4 +1,4 @@
-"""Replicas of Redpanda, which are judged by what they serve."""
+"""Replicas of Redpanda, which are judged by the records that they serve."""
 
 from __future__ import annotations
 

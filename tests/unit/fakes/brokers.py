@@ -1,4 +1,4 @@
-"""Stand-ins for brokers that are asked read-only things: what their replicas hold is literal, and changes by script."""
+"""Fake brokers for read-only requests: the content of their replicas is literal, and changes by script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Client libraries: what a producer is asked to send, and how it is answered."""
+"""Fake client libraries: the records that a producer sends, and the answers to them."""
 
 from __future__ import annotations
 

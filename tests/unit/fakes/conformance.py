@@ -1,4 +1,4 @@
-"""The brokers that schedules go through beside the model."""
+"""Fake brokers that play the same schedules as the model."""
 
 from __future__ import annotations
 

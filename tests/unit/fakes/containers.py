@@ -1,4 +1,4 @@
-"""A container engine: the containers of a run, the networks and volumes beside them, and images."""
+"""A fake container engine: the containers of a run, their networks and volumes, and images."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class FakeImages:
 
 @dataclass
 class FakeEngine:
-    """What a client shows of its engine."""
+    """The parts of an engine that a client shows."""
 
     containers: FakeCollection = field(default_factory=FakeCollection)
     networks: FakeCollection = field(default_factory=FakeCollection)

@@ -45,7 +45,7 @@ class Log:
     end: int = 0
 
     def clean(self, until: int) -> None:
-        """Remove what is superseded below an offset, and tombstones."""
+        """Remove superseded records below an offset, and tombstones."""
         below = {offset: record for offset, record in self.records.items() if offset < until}
         last = {key: offset for offset, (key, _) in sorted(below.items())}
         for offset, (key, value) in below.items():
@@ -131,7 +131,7 @@ class DivergedCluster:
         enough_before = len(one.isr) >= one.min_insync
         for broker in set(replicas) - set(one.replicas):
             one.copying.add(broker)
-            # A broker that has not deleted its folder yet goes on with it, and so does one that starts later.
+            # A broker that has not deleted its folder yet continues with it, and so does a broker that starts later.
             one.deleting.pop(broker, None)
             one.logs.setdefault(broker, Log())
         one.replicas = tuple(replicas)
@@ -192,7 +192,7 @@ class DivergedCluster:
         if self.faults and self.random.random() < 0.05:
             raise HarnessError("the controller does not answer")
 
-    # What happens by itself.
+    # Let pass what happens without a request: copying, deletion and elections.
 
     @property
     def online(self) -> frozenset[int]:
@@ -337,7 +337,7 @@ class DurableJournal:
 
 @dataclass
 class SimulatedTime:
-    """A clock whose waits let the cluster go on."""
+    """A clock whose waits let the cluster continue."""
 
     cluster: DivergedCluster
     now: float = 0.0

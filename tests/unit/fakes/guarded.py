@@ -33,7 +33,7 @@ BROKERS = (1, 2, 3)
 
 
 class BoundedClock(JumpingClock):
-    """A wait that is in vain ends as a real one does."""
+    """A wait for a condition that never holds ends as a real wait does."""
 
     def wait_until(self, condition: Callable[[], Any], timeout_s: float, what: str) -> Any:
         deadline = self.now + timeout_s
@@ -175,7 +175,7 @@ class FakeLeadership:
 
 @dataclass
 class Started:
-    """A guard on a simulated cluster, with what it reported."""
+    """A guard on a simulated cluster, with its reports."""
 
     guard: Guard
     leadership: FakeLeadership

@@ -37,7 +37,7 @@ class FakeHost:
             case ("netns", "delete", name):
                 (self.namespaces / name).unlink()
             case ("-4", "-json", "address"):
-                # As ip prints interfaces that it leaves out, and the others.
+                # The output of ip for interfaces that it omits, and for the others.
                 return json.dumps([{}, {"addr_info": [{"local": "192.0.2.2", "prefixlen": 24}]}])
             case ("-4", "-json", "route", *_):
                 return json.dumps(self.routes)
@@ -45,7 +45,7 @@ class FakeHost:
 
     @property
     def state(self) -> tuple[set[str], set[str]]:
-        """Links and namespaces beside the host's own."""
+        """Links and namespaces next to the host's."""
         return self.links - {"lo", "eth0"}, {path.name for path in self.namespaces.iterdir()}
 
 

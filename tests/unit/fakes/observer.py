@@ -1,4 +1,4 @@
-"""What was seen of replicas."""
+"""A fake observer of replicas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where runs, audits and nights report what they are doing, and a run how it ended."""
+"""Fake progress displays of runs, audits and nights, and the end of a run."""
 
 from __future__ import annotations
 

@@ -109,10 +109,10 @@ class FakeRuntime:
         """No broker dies by itself."""
 
     def copy_partition(self, broker: int, topic: str, partition: int, destination: Path) -> None:
-        """There are no files."""
+        """Return nothing: the runtime has no files."""
 
     def copy_checkpoints(self, broker: int, destination: Path) -> None:
-        """There are no files."""
+        """Return nothing: the runtime has no files."""
 
     def close(self, *, keep: bool = False) -> None:
         """There is nothing to end, and nothing to ``keep``."""
