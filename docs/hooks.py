@@ -20,7 +20,7 @@ from harness.models.world import coordination
 from harness.runtimes.abilities import Need
 from harness.schedules import catalog
 from harness.targets import TARGETS
-from nemesis import NEMESES
+from nemesis import FAULTS, SCRIPTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,12 +40,27 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
+def _needs(needs: Iterable[str]) -> str:
+    return "; ".join(sorted(needs)) or "nothing"
+
+
 def _faults() -> str:
     return table(
-        ("nemesis", "what happens", "takes a broker away", "needs"),
+        ("nemesis", "what happens", "outage", "needs"),
         [
-            (f"`{one.name}`", one.summary, "yes" if one.takes_away else "no", "; ".join(sorted(one.needs)) or "nothing")
-            for one in NEMESES.values()
+            (f"`{name}`", script.summary, "yes" if script.is_outage else "no", _needs(script.needs))
+            for name, script in SCRIPTS.items()
+        ],
+    )
+
+
+def _soak_faults() -> str:
+    return table(
+        ("fault", "what happens", "needs"),
+        [
+            (f"`{name}`", fault.summary, _needs(fault.needs))
+            for name, fault in FAULTS.items()
+            if not fault.soak_excluded
         ],
     )
 
@@ -146,6 +161,7 @@ def _type(value: Mapping[str, Any]) -> str:
 
 TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "faults": _faults,
+    "soak-faults": _soak_faults,
     "anomalies": _anomalies,
     "targets": _targets,
     "needs": _needs,

@@ -22,7 +22,7 @@ from harness.host import java
 from harness.runtimes import local
 from harness.targets import TARGETS, WITH_JARS, Target
 from harness.targets.jars import is_cached
-from nemesis import NEMESES
+from nemesis import SCRIPTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -152,7 +152,7 @@ def _ports() -> Check:
 def _fault(need: str) -> Check:
     """Check whether brokers can have the ability. A missing ability is information only: few faults need it."""
     reason = local.WHY_NOT[need]()
-    nemeses = ", ".join(nemesis.name for nemesis in NEMESES.values() if need in nemesis.needs)
+    nemeses = ", ".join(script.name for script in SCRIPTS.values() if need in script.needs)
     remedy = "" if reason is None else f"only --nemesis {nemeses} needs it with --runtime local"
     return Check(need, ok=True, found=reason or "available", remedy=remedy)
 

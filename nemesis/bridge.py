@@ -1,7 +1,7 @@
 """Two halves that a single broker connects: it hears both, they do not hear each other.
 
 Jepsen's *bridge*. The absent brokers are the half without the controller. The bridge leads nothing: a follower that
-still hears its leader is not away, whatever the controller thinks of it.
+still hears its leader misses nothing, whatever the controller takes it for.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ def why_unfit(placement: Placement) -> str | None:
     return None
 
 
-NEMESIS = topology.fault(
+FAULT, SCRIPT = topology.declared(
     name="bridge",
     summary="two halves that one broker connects (needs root; five brokers or more)",
     leaving="leave broker {broker} the bridge",
-    returning="let broker {broker} hear everybody again",
+    rejoining="let broker {broker} hear all brokers again",
     shape=shape,
     why_unfit=why_unfit,
+    soak_excluded="takes five brokers",
 )

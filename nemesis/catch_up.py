@@ -1,43 +1,37 @@
-"""Away for a moment only, and back within the retention; but its catch-up takes longer than that.
+"""A short outage, within the retention, and a catch-up that takes longer than the retention.
 
-An in-sync replica is never throttled, so the throttle alone does nothing: it takes a short outage, in which so
-much is written that the broker has to catch up.
+A replica that is in the ISR is never throttled, so a throttle alone has no effect: it takes a short outage with so many
+writes that the broker has to catch up.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from nemesis import throttle
-from nemesis.fault import Nemesis, kill, start
-
-if TYPE_CHECKING:
-    from nemesis.fault import NemesisContext
+from nemesis import kill, throttle
+from nemesis.script import Act, Script, ScriptContext
 
 
-def inject(context: NemesisContext) -> None:
+def leave(context: ScriptContext) -> None:
     """Kill the brokers, write until they are behind, and start them again under a throttle."""
     cluster = context.cluster
-    kill(context)
+    kill.FAULT.inject(context.absent)
     cluster.wait_absent_left()
     context.write_ballast()
-    throttle.throttle(context)
-    start(context)
+    throttle.FAULT.inject(context.absent)
+    kill.FAULT.heal(context.absent)
     cluster.wait_registered()
     since_s = cluster.clock.now_s()
     cluster.wait(
-        lambda: all(cluster.observer.looked_since(broker, since_s) for broker in context.absent),
+        lambda: all(cluster.observer.looked_since(broker, since_s) for broker in context.absent.brokers),
         "the restarted brokers to serve their replicas",
     )
 
 
-NEMESIS = Nemesis(
+SCRIPT = Script(
     name="catch-up",
     summary="SIGKILL and a restart at once, and a catch-up that is throttled past the window",
-    leaving="kill broker {broker}, restart it, throttled",
-    returning="lift the throttle on broker {broker}",
-    inject=inject,
-    heal=throttle.lift,
-    reinject=throttle.reinject,
-    broker_settings=throttle.BROKER_SETTINGS,
+    faults=(kill.FAULT, throttle.FAULT),
+    leave=Act("kill broker {broker}, restart it, throttled", leave),
+    rejoin=Act("lift the throttle on broker {broker}", lambda context: throttle.FAULT.heal(context.absent)),
+    resume=throttle.resume,
+    soak_excluded="a script: soak draws kill under throttle",
 )

@@ -1,4 +1,4 @@
-"""A crash in the middle of a cleaner's pass: SIGKILL while files lie there that the cleaner is writing or swapping in.
+"""A crash in the middle of a cleaner's pass: SIGKILL while there are files that the cleaner is writing or swapping in.
 
 A cleaner writes ``.cleaned`` files, renames them to ``.swap`` when they are complete, and then to their final names
 (``Cleaner.cleanSegments``, ``UnifiedLog.replaceSegments``); a broker that starts removes the former and completes the
@@ -10,61 +10,62 @@ begins, before there are such files.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from harness.runtimes.abilities import DataFiles, Need
-from nemesis.fault import Nemesis, each, nothing
-
-if TYPE_CHECKING:
-    from nemesis.fault import NemesisContext
+from nemesis.fault import BrokerState, Fault, FaultContext, each
+from nemesis.script import Act, ScriptContext, script_of
 
 SUFFIXES: Final = (".cleaned", ".swap")
 WRITES_A_WINDOW: Final = 20
 
 
-def _crash(context: NemesisContext, broker: int) -> None:
-    """Kill the broker as soon as such files lie there. Raises `WaitTimeoutError` where none appear in the window."""
+def crash(context: FaultContext, broker: int) -> None:
+    """Kill the broker as soon as there are such files. Raises `WaitTimeoutError` if none appear in the window."""
     files = context.ability(DataFiles)
-    lying: dict[str, int] = {}
+    sizes: dict[str, int] = {}
 
     def is_killed() -> bool:
-        lying.update(files.kill_with_files(broker, SUFFIXES))
-        return bool(lying)
+        sizes.update(files.kill_with_files(broker, SUFFIXES))
+        return bool(sizes)
 
-    what = f"a cleaner's files ({' or '.join(SUFFIXES)}) on broker {broker}, to kill it in mid-pass"
-    context.cluster.wait(is_killed, what, context.window_s)
-    found = [{"file": file, "bytes": size} for file, size in sorted(lying.items())]
-    context.note("crash in cleaning", broker=broker, files=found)
+    waits_for = f"a cleaner's files ({' or '.join(SUFFIXES)}) on broker {broker}, to kill it in mid-pass"
+    context.cluster.wait(is_killed, waits_for, context.window_s)
+    context.note(
+        "crash in cleaning",
+        broker=broker,
+        files=[{"file": file, "bytes": size} for file, size in sorted(sizes.items())],
+    )
 
 
-crash = each(_crash)
-"""Kill the brokers in mid-pass, where clients write anyway."""
+def restart(context: FaultContext, broker: int) -> None:
+    """Start the broker, unless it was never killed because no such file appeared."""
+    if not context.cluster.runtime.is_up(broker):
+        context.cluster.runtime.start(broker)
 
 
-def inject(context: NemesisContext) -> None:
-    """Have the brokers' cleaners be busy, and kill the brokers in the middle of it."""
+def leave(context: ScriptContext) -> None:
+    """Keep the brokers' cleaners busy, and kill the brokers in mid-pass."""
     context.write_ballast()
-    ballast = context.cluster.clock.every(context.window_s / WRITES_A_WINDOW, context.write_ballast, "the ballast")
+    period_s = context.absent.window_s / WRITES_A_WINDOW
+    ballast = context.cluster.clock.every(period_s, context.write_ballast, "the ballast")
     try:
-        crash(context)
+        FAULT.inject(context.absent)
     finally:
         ballast.stop()
     ballast.raise_if_failed()
 
 
-def _start(context: NemesisContext, broker: int) -> None:
-    # It runs where no such file appeared.
-    if not context.cluster.runtime.is_up(broker):
-        context.cluster.runtime.start(broker)
-
-
-NEMESIS = Nemesis(
+FAULT = Fault(
     name="crash-in-cleaning",
-    summary="SIGKILL in the middle of a cleaner's pass, and a restart once the window is over",
-    leaving="kill broker {broker} in the middle of a cleaner's pass",
-    returning="restart broker {broker}",
-    inject=inject,
-    heal=each(_start),
-    reinject=nothing,
+    summary="SIGKILL in the middle of a cleaner's pass, and a restart at the end",
+    inject=each(crash),
+    heal=each(restart),
     needs=frozenset({Need.FILES}),
+    broker_state=BrokerState.DOWN,
+)
+SCRIPT = script_of(
+    FAULT,
+    leave=Act("kill broker {broker} in the middle of a cleaner's pass", leave),
+    rejoining="restart broker {broker}",
 )

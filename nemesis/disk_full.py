@@ -1,44 +1,43 @@
 """A full disk: the broker cannot write any more, gives its log directory up and ends. Once there is room it is started.
 
-As Kafka does it when its only log directory fails (KIP-112). What it wrote before is there when it comes back.
+As Kafka does when its only log directory fails (KIP-112). Records that it wrote before are there when it returns.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from harness.runtimes.abilities import Disks, Need
-from nemesis.fault import Nemesis, each, nothing
-
-if TYPE_CHECKING:
-    from nemesis.fault import NemesisContext
+from nemesis.fault import BrokerState, Fault, FaultContext, each
+from nemesis.script import Act, ScriptContext, script_of
 
 
-def inject(context: NemesisContext) -> None:
-    """Fill the brokers' disks, and write until they have noticed."""
-    runtime = context.cluster.runtime
-    for broker in context.absent:
-        context.ability(Disks).fill_disk(broker)
-    context.write_ballast()
-    context.cluster.wait(
-        lambda: not any(runtime.is_up(broker) for broker in context.absent),
-        "the brokers without disk space to end",
-    )
-
-
-def make_room(context: NemesisContext, broker: int) -> None:
+def make_room(context: FaultContext, broker: int) -> None:
     """Make room on the broker's disk, and start it."""
     context.ability(Disks).free_disk(broker)
     context.cluster.runtime.start(broker)
 
 
-NEMESIS = Nemesis(
+def leave(context: ScriptContext) -> None:
+    """Fill the brokers' disks, and write until they have ended."""
+    FAULT.inject(context.absent)
+    context.write_ballast()
+    runtime = context.cluster.runtime
+    context.cluster.wait(
+        lambda: not any(runtime.is_up(broker) for broker in context.absent.brokers),
+        "the brokers without disk space to end",
+    )
+
+
+FAULT = Fault(
     name="disk-full",
-    summary="the disk is full, the broker ends, and is started once the window is over (needs root)",
-    leaving="fill the disk of broker {broker}",
-    returning="make room for broker {broker} and start it",
-    inject=inject,
+    summary="the disk is full, the broker ends, and is started at the end (needs root)",
+    inject=each(lambda context, broker: context.ability(Disks).fill_disk(broker)),
     heal=each(make_room),
-    reinject=nothing,
     needs=frozenset({Need.DISK}),
+    broker_state=BrokerState.DOWN,
+    soak_excluded="the broker ends by itself, some time after the fault",
+)
+SCRIPT = script_of(
+    FAULT,
+    leave=Act("fill the disk of broker {broker}", leave),
+    rejoining="make room for broker {broker} and start it",
 )

@@ -1,8 +1,9 @@
-"""What a fault is: how it begins and ends, what it needs, and the words for it."""
+"""Faults: what happens to brokers, how it ends, and what it takes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import TYPE_CHECKING, TypeVar
 
 from harness.runtimes.abilities import Need, ability
@@ -12,91 +13,89 @@ if TYPE_CHECKING:
 
     from harness.cluster.cluster import Cluster
     from harness.kafka_api.replica import TopicPartition
-    from harness.schedules.placement import Placement
-    from nemesis import topology
 
 Ability = TypeVar("Ability")
 
 LINK, FIREWALL = frozenset({Need.LINK}), frozenset({Need.FIREWALL})
+ON_LINKS, ON_ASSIGNMENT = "links", "assignment"
+"""Groups of faults for `Fault.alone_in`."""
 
 
 @dataclass(frozen=True)
-class NemesisContext:
-    """What a nemesis acts on. ``copy_bytes_per_s``: the pace per partition for one that slows copying down.
+class FaultContext:
+    """The cluster, and the ``brokers`` that a fault acts on.
 
-    ``write_ballast`` gives a copying replica something to be busy with. ``payload_ends`` returns, for each partition,
-    the offset after the payload that was written before the nemesis acts. ``window_s`` bounds the time in which brokers
-    that stay remove what is critical. ``note`` writes what a nemesis saw or did to the history, by its name and fields.
+    ``copy_bytes_per_s``: the pace per partition for a fault that throttles copying. ``window_s`` bounds the time that a
+    fault waits for its moment. ``note(f, **fields)`` writes an observation of the fault to the history.
     """
 
     cluster: Cluster
+    brokers: tuple[int, ...]
     copy_bytes_per_s: int
-    write_ballast: Callable[[], None]
-    payload_ends: Callable[[], Mapping[TopicPartition, int]]
     window_s: float
     note: Callable[..., None]
 
     def ability(self, protocol: Callable[..., Ability]) -> Ability:
-        """Return the runtime as one that has the ability. Raises `HarnessError` for a runtime that lacks it."""
+        """Return the runtime as an implementation of the protocol. Raises `HarnessError` for a runtime without it."""
         return ability(self.cluster.runtime, protocol)
 
     @property
-    def absent(self) -> tuple[int, ...]:
-        """The brokers to be taken away."""
-        return self.cluster.placement.absent
+    def exposed(self) -> list[TopicPartition]:
+        """The partitions with replicas on these brokers."""
+        return [tp for tp, replicas in self.cluster.replicas.items() if set(self.brokers) & set(replicas)]
 
 
-def each(act: Callable[[NemesisContext, int], None]) -> Callable[[NemesisContext], None]:
-    """Return what does this to every absent broker, one after the other."""
+class BrokerState(Enum):
+    """The state of a broker during a fault."""
 
-    def do(context: NemesisContext) -> None:
-        for broker in context.absent:
+    IN_SYNC = auto()
+    OUT_OF_SYNC = auto()
+    """The broker's process runs, and the broker leaves the ISR."""
+    DOWN = auto()
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault on one broker or several.
+
+    ``needs``: abilities that the runtime must have. ``broker_settings``: settings without which it has no effect.
+    ``broker_state``: the state of its brokers until it is healed. ``needs_broker_up``: brokers must be running when the
+    fault is injected and healed. ``alone_in``: a group of faults of which at most one is active in the cluster.
+    ``soak_excluded``: the reason why soak cannot draw it, empty if soak can.
+    """
+
+    name: str
+    summary: str
+    inject: Callable[[FaultContext], None]
+    heal: Callable[[FaultContext], None]
+    needs: frozenset[str] = frozenset()
+    broker_settings: Mapping[str, str] = field(default_factory=dict)
+    broker_state: BrokerState = BrokerState.IN_SYNC
+    needs_broker_up: bool = False
+    alone_in: str = ""
+    soak_excluded: str = ""
+
+    @property
+    def leaves_isr(self) -> bool:
+        """Whether its brokers leave the ISR."""
+        return self.broker_state is not BrokerState.IN_SYNC
+
+    @property
+    def cuts_off(self) -> bool:
+        """Whether administrators may get no answer until it is healed."""
+        return self.leaves_isr or self.alone_in == ON_LINKS
+
+
+def each(act: Callable[[FaultContext, int], None]) -> Callable[[FaultContext], None]:
+    """Return a function that applies ``act`` to each broker of its context in turn."""
+
+    def apply(context: FaultContext) -> None:
+        for broker in context.brokers:
             act(context, broker)
 
-    return do
-
-
-def nothing(_context: NemesisContext) -> None:
-    """Do nothing. As `Nemesis.reinject`: leave the absent brokers down."""
+    return apply
 
 
 kill = each(lambda context, broker: context.cluster.runtime.kill(broker))
 stop = each(lambda context, broker: context.cluster.runtime.stop(broker))
 start = each(lambda context, broker: context.cluster.runtime.start(broker))
-
-
-@dataclass(frozen=True)
-class Nemesis:
-    """A fault that takes the absent brokers away and gives them back.
-
-    It acts up to three times: `inject` before the critical records are written, `expose` (where there is one) once the
-    brokers that stay have removed them, and `heal` after the snapshot that shows what every replica holds then.
-
-    ``takes_away`` is False where everybody is there all the time, as in the healthy control. ``joins``: the absent
-    brokers hold no replica before it acts. ``lives_on``: their processes are there all the time, out of reach.
-    ``reinject`` puts the absent brokers, all down, back to where `inject` had left them, for a run that is resumed;
-    None where that cannot be had. ``needs``: what a runtime must have for it. ``quorum``: how many controllers.
-    ``broker_settings``: what brokers need so that it can act. ``shape``: the topology that it leaves. ``why_unfit``
-    says why it cannot be with brokers placed like that. ``hands_over``: each copy on an absent broker has two
-    leaders in turn, so that it counts what each of them held. ``leaving``, ``exposing`` and ``returning`` are the
-    words for the progress display, to be formatted with ``broker``.
-    """
-
-    name: str
-    summary: str
-    leaving: str
-    returning: str
-    inject: Callable[[NemesisContext], None]
-    heal: Callable[[NemesisContext], None]
-    takes_away: bool = True
-    joins: bool = False
-    hands_over: bool = False
-    lives_on: bool = False
-    needs: frozenset[str] = frozenset()
-    quorum: int = 1
-    reinject: Callable[[NemesisContext], None] | None = None
-    expose: Callable[[NemesisContext], None] | None = None
-    exposing: str = ""
-    broker_settings: Mapping[str, str] = field(default_factory=dict)
-    shape: Callable[[Placement], topology.Graph] | None = None
-    why_unfit: Callable[[Placement], str | None] = lambda _: None

@@ -1,13 +1,9 @@
-"""SIGKILL: the broker is gone at once, and comes back on the data it left."""
+"""SIGKILL: the broker ends at once, and is started again on the data on its disk."""
 
-from nemesis.fault import Nemesis, kill, nothing, start
+from nemesis.fault import BrokerState, Fault, kill, start
+from nemesis.script import script_of
 
-NEMESIS = Nemesis(
-    name="kill",
-    summary="SIGKILL, and a restart once the window is over",
-    leaving="kill broker {broker}",
-    returning="restart broker {broker}",
-    inject=kill,
-    heal=start,
-    reinject=nothing,
+FAULT = Fault(
+    name="kill", summary="SIGKILL, and a restart at the end", inject=kill, heal=start, broker_state=BrokerState.DOWN
 )
+SCRIPT = script_of(FAULT, leaving="kill broker {broker}", rejoining="restart broker {broker}")

@@ -1,28 +1,20 @@
-"""No fault: the healthy control, in which every replica sees everything."""
+"""No fault: the healthy control, in which every replica reads every record."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from nemesis.fault import Nemesis, nothing, start
-
-if TYPE_CHECKING:
-    from nemesis.fault import NemesisContext
+from nemesis.fault import start
+from nemesis.script import Act, Script, ScriptContext, nothing
 
 
-def reinject(context: NemesisContext) -> None:
-    """Start them, as nobody is away."""
-    start(context)
+def resume(context: ScriptContext) -> None:
+    """Start the absent brokers, as they never left."""
+    start(context.absent)
     context.cluster.wait_absent_back()
 
 
-NEMESIS = Nemesis(
+SCRIPT = Script(
     name="none",
     summary="no fault: the healthy control",
-    leaving="no fault",
-    returning="no fault",
-    inject=nothing,
-    heal=nothing,
-    takes_away=False,
-    reinject=reinject,
+    leave=Act("no fault", nothing),
+    rejoin=Act("no fault", nothing),
+    resume=resume,
+    soak_excluded="no fault",
 )

@@ -1,6 +1,6 @@
-"""A link that works in one direction: the absent brokers hear everybody, and nobody hears them.
+"""A link that works in one direction: the absent brokers hear all brokers, and no broker hears them.
 
-No connection survives that, as acknowledgements are lost too; but what was sent to a broker before is still
+No connection survives that, as acknowledgements are lost too; but packets that were sent to a broker before are still
 delivered, and it keeps trying.
 """
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def shape(placement: Placement) -> topology.Graph:
-    """Return everybody's graph without the links that lead away from the absent brokers."""
+    """Return the complete graph without the links from the absent brokers."""
     graph = topology.everybody(placement.brokers)
     graph.remove_edges_from(
         [link for link in topology.everybody(placement.brokers).edges if link[0] in placement.absent]
@@ -23,10 +23,10 @@ def shape(placement: Placement) -> topology.Graph:
     return graph
 
 
-NEMESIS = topology.fault(
+FAULT, SCRIPT = topology.declared(
     name="one-way",
-    summary="the broker hears everybody, and nobody hears it (needs root)",
+    summary="the broker hears all brokers, and no broker hears it (needs root)",
     leaving="silence broker {broker}",
-    returning="let broker {broker} be heard",
+    rejoining="let broker {broker} be heard",
     shape=shape,
 )

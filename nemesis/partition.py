@@ -1,28 +1,28 @@
-"""A network partition: the broker runs on, and reaches nobody.
+"""A network partition: the broker keeps running, and reaches no other process.
 
-Its link is down, as an unplugged cable: connections stay open on both sides until somebody gives them up. As
-with `pause`, a fetch that was on its way may still be answered, with what is written within
-``replica.fetch.wait.max.ms``: nothing may be written before that is over. The runner waits until the broker has
+Its link is down, as if the cable were unplugged: connections stay open on both sides until one side closes them. As
+with `pause`, a fetch that was in flight may still be answered, with everything that is written within
+``replica.fetch.wait.max.ms``: nothing may be written before that time is over. The runner waits until the broker has
 left every ISR, which takes longer.
 """
 
 from harness.runtimes.abilities import Links
-from nemesis.fault import LINK, Nemesis, each
+from nemesis.fault import LINK, BrokerState, Fault, each
+from nemesis.script import script_of
 
 BROKER_SETTINGS = {
-    # A follower that is cut off waits this long (30 s by default) for an answer to the Fetch it has sent, then
-    # connects anew. Before, it goes on only when the leader's TCP tries again: after as long as it was away.
+    # A follower that is cut off waits this long (30 s by default) for an answer to its last Fetch, then connects again.
+    # Until then it continues only when the leader's TCP retransmits: after as long as the partition lasted.
     "request.timeout.ms": "2000",
 }
 
-NEMESIS = Nemesis(
+FAULT = Fault(
     name="partition",
-    summary="a link that is down until the window is over: the broker runs on alone (needs root)",
-    leaving="cut broker {broker} off",
-    returning="connect broker {broker} again",
+    summary="a link that is down until the end: the broker runs on alone (needs root)",
     inject=each(lambda context, broker: context.ability(Links).cut(broker)),
     heal=each(lambda context, broker: context.ability(Links).heal(broker)),
-    lives_on=True,
     needs=LINK,
     broker_settings=BROKER_SETTINGS,
+    broker_state=BrokerState.OUT_OF_SYNC,
 )
+SCRIPT = script_of(FAULT, leaving="cut broker {broker} off", rejoining="connect broker {broker} again")

@@ -1,18 +1,18 @@
-"""SIGSTOP: the broker is frozen with everything in its memory, and goes on where it was.
+"""SIGSTOP: the broker is frozen with everything in its memory, and continues where it was.
 
-As a long garbage collection or a suspended virtual machine does it. A fetch that is on its way when the
-broker freezes may still be answered, with what is written within ``replica.fetch.wait.max.ms``: nothing may be
-written before that is over. The runner waits until the broker has left every ISR, which takes longer.
+As in a long garbage collection or a suspended virtual machine. A fetch that is in flight when the broker freezes may
+still be answered, with everything that is written within ``replica.fetch.wait.max.ms``: nothing may be written before
+that time is over. The runner waits until the broker has left every ISR, which takes longer.
 """
 
-from nemesis.fault import Nemesis, each
+from nemesis.fault import BrokerState, Fault, each
+from nemesis.script import script_of
 
-NEMESIS = Nemesis(
+FAULT = Fault(
     name="pause",
-    summary="SIGSTOP, and SIGCONT once the window is over",
-    leaving="pause broker {broker}",
-    returning="resume broker {broker}",
+    summary="SIGSTOP, and SIGCONT at the end",
     inject=each(lambda context, broker: context.cluster.runtime.pause(broker)),
     heal=each(lambda context, broker: context.cluster.runtime.resume(broker)),
-    lives_on=True,
+    broker_state=BrokerState.OUT_OF_SYNC,
 )
+SCRIPT = script_of(FAULT, leaving="pause broker {broker}", rejoining="resume broker {broker}")

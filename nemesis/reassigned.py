@@ -1,31 +1,28 @@
-"""A dead broker's replicas are unassigned, and assigned again before the broker starts: it comes back on its old log.
+"""An outage in which the broker's replicas are unassigned and assigned again, so that it returns on its old log.
 
-As when operators give up a dead broker, move its replicas away, and it comes back after all, and gets them back. While
-they are unassigned every ISR is full. A broker that starts deletes only logs of replicas that are not assigned to it
-(``LogManager.isStrayReplica``), so the old log stays and the replica copies what follows it.
+As when operators give up a dead broker and move its replicas to other brokers, and the broker returns after all, and
+gets its replicas again. While they are unassigned every ISR is complete. A broker that starts deletes only logs of
+replicas that are not assigned to it (``LogManager.isStrayReplica``), so the old log stays and the replica copies the
+records that follow it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from nemesis.fault import Nemesis, kill, nothing, start
-
-if TYPE_CHECKING:
-    from nemesis.fault import NemesisContext
+from nemesis import kill
+from nemesis.script import Act, Script, ScriptContext, nothing
 
 
-def inject(context: NemesisContext) -> None:
+def leave(context: ScriptContext) -> None:
     """Kill the brokers, and unassign their replicas."""
     cluster = context.cluster
-    kill(context)
+    kill.FAULT.inject(context.absent)
     cluster.wait_absent_left()
-    staying = {tp: [b for b in cluster.replicas[tp] if b not in context.absent] for tp in cluster.exposed}
+    staying = {tp: [b for b in cluster.replicas[tp] if b not in context.absent.brokers] for tp in cluster.exposed}
     cluster.admin.reassign(staying)
     cluster.wait_assigned(staying)
 
 
-def assign_again(context: NemesisContext) -> None:
+def assign_again(context: ScriptContext) -> None:
     """Assign the replicas again, while the brokers are still down."""
     cluster = context.cluster
     replicas = {tp: cluster.replicas[tp] for tp in cluster.exposed}
@@ -33,14 +30,13 @@ def assign_again(context: NemesisContext) -> None:
     cluster.wait_assigned(replicas)
 
 
-NEMESIS = Nemesis(
+SCRIPT = Script(
     name="reassigned",
     summary="SIGKILL, the replica is unassigned, and assigned again before the restart",
-    leaving="kill broker {broker}, and unassign its replicas",
-    exposing="assign the replicas of broker {broker} again",
-    returning="restart broker {broker}",
-    inject=inject,
-    expose=assign_again,
-    heal=start,
-    reinject=nothing,
+    faults=(kill.FAULT,),
+    leave=Act("kill broker {broker}, and unassign its replicas", leave),
+    expose=Act("assign the replicas of broker {broker} again", assign_again),
+    rejoin=Act("restart broker {broker}", lambda context: kill.FAULT.heal(context.absent)),
+    resume=nothing,
+    soak_excluded="a script: soak draws unassign, and ends it while the broker is killed",
 )

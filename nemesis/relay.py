@@ -1,30 +1,28 @@
-"""No fault at all: a replica is added, and leadership moves in the middle of its first copy.
+"""No fault: a replica is added, and leadership moves in the middle of its first copy.
 
 The leaders have cleaned the partition to different extents, as the cleaner of one broker is late: that broker has a
-longer ``log.cleaner.backoff.ms``. The copy gets the payload from that broker, which also still holds the tombstone or
+longer ``log.cleaner.backoff.ms``. The copy gets the payload from that broker, which also still has the tombstone or
 marker. Before the copy reaches that offset, leadership moves to a replica that removed it long ago.
-No broker is away, and nothing is removed while the copy is under way. Any move of replicas and leaders can do this,
-whatever the retention.
+No broker is down, and nothing is removed during the copy. Any move of replicas and leaders can do this, whatever the
+retention.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nemesis import throttle
-from nemesis.fault import Nemesis, start
+from nemesis import late_cleaner, throttle
+from nemesis.script import Act, Script, ScriptContext
 
 if TYPE_CHECKING:
     from harness.schedules.placement import Placement
-    from nemesis.fault import NemesisContext
-
 
 LEADERS = 2
-"""Of each copy, in turn."""
+"""The leaders of each copy, in turn."""
 
 
 def late_broker(placement: Placement) -> int:
-    """Return the broker whose cleaner is late: the last one that stays."""
+    """Return the broker whose cleaner is late: the last of those that stay."""
     return placement.staying[-1]
 
 
@@ -38,60 +36,54 @@ def why_unfit(placement: Placement) -> str | None:
     return None
 
 
-def inject(context: NemesisContext) -> None:
-    """Make one broker's cleaner late, and write what the copies will have to get through."""
+def leave(context: ScriptContext) -> None:
+    """Make one broker's cleaner late, and write the records that the copies have to pass."""
     _delay_cleaner(context)
     context.write_ballast()
 
 
-def reinject(context: NemesisContext) -> None:
-    """Start the brokers, which hold no replica yet, and make the cleaner late again."""
-    start(context)
-    context.cluster.wait_registered()
+def resume(context: ScriptContext) -> None:
+    """Start the absent brokers, which have no replica yet, and make the cleaner late again."""
+    throttle.resume(context)
     _delay_cleaner(context)
 
 
-def _delay_cleaner(context: NemesisContext) -> None:
+def _delay_cleaner(context: ScriptContext) -> None:
     cluster = context.cluster
-    cluster.delay_cleaners([late_broker(cluster.placement)], context.window_s + cluster.settle_s)
+    cluster.delay_cleaners([late_broker(cluster.placement)], context.absent.window_s + cluster.settle_s)
 
 
-def hand_over(context: NemesisContext) -> None:
+def hand_over(context: ScriptContext) -> None:
     """Add the replicas, throttled, while the late broker leads; once each has the payload, let another broker lead."""
-    cluster, ends = context.cluster, context.payload_ends()
+    cluster, absent = context.cluster, context.absent
     late = late_broker(cluster.placement)
-    staying = {tp: [b for b in cluster.replicas[tp] if b not in context.absent] for tp in cluster.exposed}
-    throttle.throttle(context)
+    staying = {tp: [b for b in cluster.replicas[tp] if b not in absent.brokers] for tp in cluster.exposed}
+    throttle.FAULT.inject(absent)
     cluster.lead({tp: sorted(brokers, key=lambda b: b != late) for tp, brokers in staying.items()})
     cleaned_first = {
-        tp: [*sorted(brokers, key=lambda b: b == late), *context.absent] for tp, brokers in staying.items()
+        tp: [*sorted(brokers, key=lambda b: b == late), *absent.brokers] for tp, brokers in staying.items()
     }
     cluster.admin.reassign(cleaned_first)
-    cluster.wait(
-        lambda: all(cluster.reaches(b, tp, ends[tp]) for tp in cluster.exposed for b in context.absent),
-        "the new replicas to have copied the payload",
-    )
+    cluster.wait(context.have_copied_payload, "the new replicas to have copied the payload")
     cluster.elect(cleaned_first)
 
 
-def heal(context: NemesisContext) -> None:
-    """Lift the throttle, and let every cleaner go on as the others do."""
-    throttle.lift(context)
+def rejoin(context: ScriptContext) -> None:
+    """Lift the throttle, and restore the back-off of the cleaner."""
+    throttle.FAULT.heal(context.absent)
     context.cluster.restore_cleaners()
 
 
-NEMESIS = Nemesis(
+SCRIPT = Script(
     name="relay",
     summary="no fault: a replica is added, and its leader changes in mid-copy to one that was cleaned earlier",
-    leaving="delay one cleaner, before replicas are added on broker {broker}",
-    exposing="add replicas on broker {broker}, throttled, and move leadership in mid-copy",
-    returning="lift the throttle on broker {broker}",
-    inject=inject,
-    expose=hand_over,
-    heal=heal,
+    faults=(late_cleaner.FAULT, throttle.FAULT),
+    leave=Act("delay one cleaner, before replicas are added on broker {broker}", leave),
+    expose=Act("add replicas on broker {broker}, throttled, and move leadership in mid-copy", hand_over),
+    rejoin=Act("lift the throttle on broker {broker}", rejoin),
     joins=True,
     hands_over=True,
-    reinject=reinject,
-    broker_settings=throttle.BROKER_SETTINGS,
+    resume=resume,
     why_unfit=why_unfit,
+    soak_excluded="a script: soak draws unassign, throttle, late-cleaner and lead",
 )

@@ -1,7 +1,7 @@
-"""A ring: every broker hears its two neighbours, so that no two brokers agree on who is there.
+"""A ring: every broker hears its two neighbours, so that no two brokers agree on which brokers are up.
 
-Jepsen's *majorities ring* with five brokers. The leader, which is the controller too, has two brokers that stay for
-neighbours; the absent ones lie opposite. Followers that stay do not hear each other either: only the leader's own
+Jepsen's *majorities ring* with five brokers. The leader, which is the controller too, has two brokers that stay as
+neighbours; the absent brokers are opposite. Followers that stay do not hear each other either: only the leader's
 neighbours follow it.
 """
 
@@ -32,11 +32,12 @@ def why_unfit(placement: Placement) -> str | None:
     return None
 
 
-NEMESIS = topology.fault(
+FAULT, SCRIPT = topology.declared(
     name="ring",
     summary="every broker hears its two neighbours only (needs root; five brokers or more)",
     leaving="close the ring, broker {broker} opposite",
-    returning="open the ring to broker {broker}",
+    rejoining="open the ring to broker {broker}",
     shape=shape,
     why_unfit=why_unfit,
+    soak_excluded="takes five brokers",
 )

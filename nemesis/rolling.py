@@ -1,23 +1,19 @@
 """A rolling restart in which the first brokers take longer than the retention: an upgrade that hangs.
 
-Every broker is shut down in an orderly way and started again, one after the other; but the absent ones stay down until
-the window is over. The others follow once those are back.
+Every broker is shut down in an orderly way and started again, one after the other; but the absent brokers stay down
+until the window is over. The others follow once the absent brokers are back.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from nemesis.fault import Nemesis, nothing, start, stop
-
-if TYPE_CHECKING:
-    from nemesis.fault import NemesisContext
+from nemesis import stop
+from nemesis.script import Act, ScriptContext, script_of
 
 
-def heal(context: NemesisContext) -> None:
-    """Start them, then restart every other broker in turn."""
+def rejoin(context: ScriptContext) -> None:
+    """Start the absent brokers, then restart every other broker in turn."""
     cluster = context.cluster
-    start(context)
+    stop.FAULT.heal(context.absent)
     cluster.wait_absent_back()
     for broker in cluster.placement.staying:
         cluster.runtime.stop(broker)
@@ -26,12 +22,11 @@ def heal(context: NemesisContext) -> None:
         cluster.wait_absent_back()
 
 
-NEMESIS = Nemesis(
+SCRIPT = script_of(
+    stop.FAULT,
     name="rolling",
     summary="a rolling restart in which the broker stays down until the window is over",
     leaving="shut broker {broker} down",
-    returning="start broker {broker}, and restart the others in turn",
-    inject=stop,
-    heal=heal,
-    reinject=nothing,
+    rejoin=Act("start broker {broker}, and restart the others in turn", rejoin),
+    soak_excluded="a script: soak draws stop",
 )

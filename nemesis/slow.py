@@ -1,21 +1,23 @@
-"""A slow link: whatever the brokers send arrives late, and nobody is away.
+"""A slow link: all packets from the brokers arrive late, and no broker leaves the ISR.
 
-As a replica on another continent. What a run shows under it is judged as a run in which everybody was there.
+As with a replica on another continent. A run under this fault is judged as a run without an outage.
 """
 
 from harness.runtimes.abilities import Need, SlowLinks
-from nemesis.fault import Nemesis, each
+from nemesis.fault import ON_LINKS, Fault, each
+from nemesis.script import script_of
 
 DELAY_MS = 150
 """Shorter than the fast timers' session, so that heartbeats arrive in time."""
 
-NEMESIS = Nemesis(
+FAULT = Fault(
     name="slow",
-    summary="nobody is away: the broker's link is slow (needs root, and a kernel with netem)",
-    leaving="slow the link of broker {broker}",
-    returning="let the link of broker {broker} be fast",
+    summary="the broker's link is slow, and no broker leaves the ISR (needs root, and a kernel with netem)",
     inject=each(lambda context, broker: context.ability(SlowLinks).delay(broker, DELAY_MS)),
     heal=lambda context: context.ability(SlowLinks).clear_links(),
-    takes_away=False,
     needs=frozenset({Need.DELAY}),
+    alone_in=ON_LINKS,
+)
+SCRIPT = script_of(
+    FAULT, leaving="slow the link of broker {broker}", rejoining="let the link of broker {broker} be fast"
 )

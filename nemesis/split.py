@@ -1,4 +1,4 @@
-"""A minority and a majority: the absent brokers still hear each other, and nobody else."""
+"""A minority and a majority: the absent brokers still hear each other, and no other broker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def shape(placement: Placement) -> topology.Graph:
 
 
 def why_unfit(placement: Placement) -> str | None:
-    """Return why these brokers cannot be split so."""
+    """Return why these brokers cannot be split in this way."""
     if len(placement.absent) < 2:  # noqa: PLR2004  (one alone hears nobody)
         return "a minority of one is what --nemesis partition makes: give --absent 2 or more"
     if len(placement.absent) >= len(placement.staying):
@@ -24,11 +24,12 @@ def why_unfit(placement: Placement) -> str | None:
     return None
 
 
-NEMESIS = topology.fault(
+FAULT, SCRIPT = topology.declared(
     name="split",
     summary="a minority that hears itself, and a majority (needs root; two absent brokers or more)",
     leaving="split off broker {broker}",
-    returning="join broker {broker} to the others",
+    rejoining="join broker {broker} to the others",
     shape=shape,
     why_unfit=why_unfit,
+    soak_excluded="takes two brokers out at once",
 )

@@ -1,18 +1,20 @@
-"""Network topologies: who still hears whom while brokers are away.
+"""Network topologies: which brokers still hear each other during a fault.
 
-A topology is a directed graph of the brokers: an edge from u to v says that what u sends reaches v. The absent
-brokers are those without a controller that hears them and is heard by them, whatever else they still hear.
+A topology is a directed graph of the brokers: an edge from u to v says that messages of u reach v. The absent brokers
+are those without a controller that hears them and is heard by them, whatever other brokers they still hear.
 """
 
 # ruff: noqa: PLC0415  (importing networkx takes a fifth of a second, and most runs need no topology)
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from harness.runtimes.abilities import Firewalls
 from nemesis import partition
-from nemesis.fault import FIREWALL, Nemesis
+from nemesis.fault import FIREWALL, ON_LINKS, BrokerState, Fault, FaultContext
+from nemesis.script import Script, script_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -20,13 +22,12 @@ if TYPE_CHECKING:
     import networkx as nx
 
     from harness.schedules.placement import Placement
-    from nemesis.fault import NemesisContext
 
     Graph: TypeAlias = nx.DiGraph[int]
 
 
 def everybody(brokers: Iterable[int]) -> Graph:
-    """Return the graph in which all of these hear each other."""
+    """Return the graph in which all of these brokers hear each other."""
     import networkx as nx
 
     graph: Graph = nx.complete_graph(list(brokers), create_using=nx.DiGraph)
@@ -34,7 +35,7 @@ def everybody(brokers: Iterable[int]) -> Graph:
 
 
 def groups(*members: Iterable[int]) -> Graph:
-    """Return the graph in which a broker hears those that share a group with it."""
+    """Return the graph in which a broker hears the brokers that share a group with it."""
     import networkx as nx
 
     graph: Graph = nx.compose_all([everybody(group) for group in members])
@@ -42,7 +43,7 @@ def groups(*members: Iterable[int]) -> Graph:
 
 
 def circle(brokers: Iterable[int]) -> Graph:
-    """Return the graph in which a broker hears the one before it and the one after it."""
+    """Return the graph in which a broker hears the broker before it and the broker after it."""
     import networkx as nx
 
     graph: Graph = nx.cycle_graph(list(brokers), create_using=nx.Graph).to_directed()
@@ -50,36 +51,37 @@ def circle(brokers: Iterable[int]) -> Graph:
 
 
 def lost(topology: Graph) -> list[tuple[int, int]]:
-    """Return the links (from, to) that a topology lacks."""
+    """Return the links (from, to) that a topology does not have."""
     import networkx as nx
 
     return sorted(nx.complement(topology).edges)
 
 
-def fault(
+def declared(
     *,
     name: str,
     summary: str,
     leaving: str,
-    returning: str,
+    rejoining: str,
     shape: Callable[[Placement], Graph],
     why_unfit: Callable[[Placement], str | None] = lambda _: None,
-) -> Nemesis:
-    """Return the fault that leaves the links of a topology, and no other, while brokers are away."""
+    soak_excluded: str = "",
+) -> tuple[Fault, Script]:
+    """Return the fault that leaves the links of a topology, and no other, around its brokers, and its script."""
 
-    def inject(context: NemesisContext) -> None:
-        context.ability(Firewalls).block(lost(shape(context.cluster.placement)))
+    def inject(context: FaultContext) -> None:
+        placement = replace(context.cluster.placement, absent=context.brokers)
+        context.ability(Firewalls).block(lost(shape(placement)))
 
-    return Nemesis(
+    fault = Fault(
         name=name,
         summary=summary,
-        leaving=leaving,
-        returning=returning,
         inject=inject,
         heal=lambda context: context.ability(Firewalls).clear_links(),
-        lives_on=True,
         needs=FIREWALL,
         broker_settings=partition.BROKER_SETTINGS,
-        shape=shape,
-        why_unfit=why_unfit,
+        broker_state=BrokerState.OUT_OF_SYNC,
+        alone_in=ON_LINKS,
+        soak_excluded=soak_excluded,
     )
+    return fault, script_of(fault, leaving=leaving, rejoining=rejoining, shape=shape, why_unfit=why_unfit)

@@ -57,10 +57,10 @@ def targets(output: str) -> int:
 @command("harness nemeses", "harness nemeses --format json")
 @format_option
 def nemeses(output: str) -> int:
-    """List how a broker can be away."""
-    from nemesis import NEMESES  # noqa: PLC0415
+    """List the faults that a run can have."""
+    from nemesis import SCRIPTS  # noqa: PLC0415
 
-    rows = [(nemesis.name, nemesis.summary) for nemesis in NEMESES.values()]
+    rows = [(script.name, script.summary) for script in SCRIPTS.values()]
     return _show_list("nemeses", ("nemesis", "what it does"), rows, output)
 
 

@@ -207,7 +207,7 @@ def raise_if_pointless(test: Test) -> None:
     """Raise `UsageError` where nothing can be stuck, or a remedy has no partition."""
     if test.system_name != KAFKA:
         raise UsageError("--aftermath: how long a stuck LSO lasts, and what ends it, is known of Kafka alone")
-    if not _stuck(test) or not test.nemesis.takes_away:
+    if not _stuck(test) or not test.nemesis.is_outage:
         raise UsageError(
             "--aftermath shows how long a stuck LSO lasts: give --anomaly stuck-lso or all, and a nemesis that"
             " takes a broker away"

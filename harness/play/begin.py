@@ -56,7 +56,7 @@ def begin(folder: RunFolder, job: Job, command: str | None = None) -> Manifest:
             "anomaly": job.options.anomaly or SCHEDULE,
             "schedule": vars(schedule) if schedule else None,
             "nemesis": test.nemesis.name,
-            "takes_away": test.nemesis.takes_away,
+            "takes_away": test.nemesis.is_outage,
             "hands_over": test.nemesis.hands_over,
             "topology": links,
             "client": test.client,

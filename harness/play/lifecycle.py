@@ -131,7 +131,7 @@ def conduct(
         prepared = owned.enter_context(_checkers(workspace, folder, job, meanwhile=meanwhile))
 
         def on_window() -> None:
-            if test.timers.is_resumable and job.ready.is_resumable and test.nemesis.reinject is not None:
+            if test.timers.is_resumable and job.ready.is_resumable and test.nemesis.resume is not None:
                 workspace.let_resume(resumable=True)
 
         protection = _protection(job, folder, spec, clock, client.bootstrap)

@@ -21,7 +21,7 @@ from harness.run_folder.manifest import HIDDEN, Manifest, open_run
 from harness.run_folder.store import COMPLETE
 from harness.schedules.schedule import schedule_of
 from harness.targets import at_version
-from nemesis import find_nemesis
+from nemesis import find_script
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,8 +49,8 @@ def resume(run_dir: Path, progress: Progress, **given_anew: Any) -> RunResult:
     clock = RealClock(time_limit_s=given_anew["time_limit_s"])
     folder, content = _open_cut_off(run_dir)
     options = replace(options_of(content), **given_anew)
-    nemesis = find_nemesis(options.nemesis)
-    if nemesis.reinject is None:
+    nemesis = find_script(options.nemesis)
+    if nemesis.resume is None:
         raise UsageError(
             f"{folder.path} cannot go on: what the nemesis {nemesis.name} did ended with the harness; run it anew"
         )

@@ -21,7 +21,8 @@ from harness.play.group_workload import GroupWorkload
 from harness.run_folder.history import History
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
 from harness.schedules.scenario import CONSUMER_OFFSETS, Phase
-from nemesis.fault import NemesisContext
+from nemesis.fault import FaultContext
+from nemesis.script import ScriptContext
 from workloads.ballast import write_ballast
 from workloads.filler import Filler
 from workloads.payload import Payload
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from harness.run_folder.store import RunFolder
     from harness.runtimes.base import Runtime
     from harness.schedules.scenario import Scenario
+    from nemesis.script import Act
     from workloads.offsets_filler import OffsetsFiller
 
 FILLER_RECORDS = 4
@@ -51,7 +53,7 @@ class Parts:
     history: History
     fillers: Sequence[Filler | OffsetsFiller]
     payloads: Sequence[Payload]
-    context: NemesisContext
+    context: ScriptContext
     groups: GroupWorkload | None
 
     @contextmanager
@@ -170,13 +172,10 @@ class Run:
             history=history,
             fillers=fillers,
             payloads=payloads,
-            context=NemesisContext(
-                cluster,
-                timers.copy_bytes_per_s,
+            context=ScriptContext(
+                FaultContext(cluster, test.placement.absent, timers.copy_bytes_per_s, timers.window_s, note),
                 ballast,
-                payload_ends=lambda: {tp: one.end(tp) for one in payloads for tp in one.partitions},
-                window_s=timers.window_s,
-                note=note,
+                payload_ends=lambda: {tp: payload.end(tp) for payload in payloads for tp in payload.partitions},
             ),
             groups=groups,
         )
@@ -196,13 +195,13 @@ class Run:
     def _boot_again(self, parts: Parts) -> None:
         """Start the brokers on the data that they left; the absent ones as they were."""
         nemesis, cluster = self.test.nemesis, parts.cluster
-        if nemesis.reinject is None:
+        if nemesis.resume is None:
             raise HarnessError(f"a run with the nemesis {nemesis.name} cannot go on: the fault ended with the harness")
         self.progress("boot again")
         self.runtime.start_again(cluster.placement.staying)
         cluster.wait_registered(cluster.placement.staying)
-        nemesis.reinject(parts.context)
-        if nemesis.takes_away:
+        nemesis.resume(parts.context)
+        if nemesis.is_outage:
             cluster.away = frozenset(cluster.placement.absent)
 
     def _create_topics(self, parts: Parts) -> None:
@@ -243,26 +242,26 @@ class Run:
 
     def _leave(self, parts: Parts) -> None:
         nemesis, cluster = self.test.nemesis, parts.cluster
-        self.progress(nemesis.leaving.format(broker=_listed(self.test.placement.absent)))
-        if nemesis.lives_on:
+        if nemesis.keeps_processes:
             cluster.rest_cleaners_of_absent()
-        with self._noted(parts.history, "leave", Phase.OUTAGE):
-            nemesis.inject(parts.context)
-            if nemesis.takes_away:
+        with self._acting(nemesis.leave, parts, "leave", Phase.OUTAGE):
+            if nemesis.is_outage:
                 cluster.wait_absent_left()
                 cluster.away = frozenset(self.test.placement.absent)
 
     @contextmanager
-    def _noted(self, history: History, what: str, phase: Phase) -> Iterator[None]:
-        """Have what the nemesis does in the history, too; where it does not end, whether it did is not known."""
+    def _acting(self, act: Act, parts: Parts, f: str, phase: Phase) -> Iterator[None]:
+        """Perform an act, and write it to the history; its event ends with the block, as ``info`` if that raises."""
         brokers = list(self.test.placement.absent)
-        event = history.invoke(f=what, process="nemesis", part="nemesis", phase=phase, brokers=brokers)
+        self.progress(act.words.format(broker=_listed(brokers)))
+        event = parts.history.invoke(f=f, process="nemesis", part="nemesis", phase=phase, brokers=brokers)
         try:
+            act.perform(parts.context)
             yield
         except BaseException:
-            history.complete("info", event)
+            parts.history.complete("info", event)
             raise
-        history.complete("ok", event)
+        parts.history.complete("ok", event)
 
     def _clean(self, parts: Parts) -> None:
         cluster = parts.cluster
@@ -281,23 +280,18 @@ class Run:
             payload.run(Phase.LATE)
 
     def _expose(self, parts: Parts) -> None:
-        """Let the nemesis act once more where it has yet to expose the replicas to what was removed."""
-        nemesis = self.test.nemesis
-        if nemesis.expose is None:
-            return
-        self.progress(nemesis.exposing.format(broker=_listed(self.test.placement.absent)))
-        with self._noted(parts.history, "expose", Phase.LATE):
-            nemesis.expose(parts.context)
+        """Perform the act that exposes the replicas to what was removed, if the script has one."""
+        if self.test.nemesis.expose is not None:
+            with self._acting(self.test.nemesis.expose, parts, "expose", Phase.LATE):
+                pass
 
     def _come_back(self, parts: Parts) -> None:
         nemesis, cluster = self.test.nemesis, parts.cluster
         snapshot.take(cluster, self.folder, BEFORE_RETURN)
-        self.progress(nemesis.returning.format(broker=_listed(self.test.placement.absent)))
-        with self._noted(parts.history, "come back", Phase.AFTER):
-            nemesis.heal(parts.context)
+        with self._acting(nemesis.rejoin, parts, "come back", Phase.AFTER):
             cluster.wait_absent_back()
             cluster.away = frozenset()
-        if nemesis.lives_on:
+        if nemesis.keeps_processes:
             # Where everything was kept, the guard may have put the settings back by now, and need not have.
             cluster.wake_cleaners_of_absent(is_frozen=self.protection is None or not self._is_guarded)
         with parts.filling(Phase.AFTER):

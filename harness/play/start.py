@@ -36,7 +36,7 @@ from harness.targets import SIMULATED, Target, exact_name, find_target
 from harness.targets.applications import RELEASES, jars_of
 from harness.targets.jars import jars_for_client
 from harness.targets.settings import note_on
-from nemesis import NEMESES, find_nemesis
+from nemesis import SCRIPTS, find_script
 from workloads.applications import find_application
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def _absolute(path: str | None) -> str | None:
 
 def test_of(options: RunOptions) -> Test:
     """Return the test that the options ask for. Raises `UsageError` for names and numbers that do not fit."""
-    target, timers, nemesis = find_target(options.target), find_timers(options.timers), find_nemesis(options.nemesis)
+    target, timers, nemesis = find_target(options.target), find_timers(options.timers), find_script(options.nemesis)
     system = find_system(target.system)
     placement = place(
         brokers=options.brokers,
@@ -171,7 +171,7 @@ def test_of(options: RunOptions) -> Test:
         has_odd_replicas=system.has_odd_replicas,
     )
     if nemesis.name in system.unsupported_nemeses:
-        supported = ", ".join(name for name in NEMESES if name not in system.unsupported_nemeses)
+        supported = ", ".join(name for name in SCRIPTS if name not in system.unsupported_nemeses)
         raise UsageError(f"--nemesis {nemesis.name}: {system.name} cannot be put through it; choose {supported}")
     if reason := system.why_unfit(placement):
         raise UsageError(reason)

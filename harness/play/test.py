@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from harness.schedules.scenario import Scenario
     from harness.schedules.timers import Timers
     from harness.systems import System
-    from nemesis.fault import Nemesis
+    from nemesis.script import Script
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Test:
     __test__ = False  # pytest collects classes of this name
 
     scenarios: tuple[Scenario, ...]
-    nemesis: Nemesis
+    nemesis: Script
     timers: Timers
     topic_settings: Mapping[str, str]
     broker_settings: Mapping[str, str]

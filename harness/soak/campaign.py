@@ -38,7 +38,7 @@ from harness.spark.workspace_session import session_of
 from harness.targets import SIM_KAFKA, find_target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from pathlib import Path
 
     from harness.judge.outcome import Progress
@@ -73,10 +73,14 @@ class SoakOptions:
 
 @dataclass
 class Soak:
-    """A soak that goes on. ``rounds``: a line each, in order; ``took_s``: of all processes that it went on in."""
+    """A soak. ``drawn`` and ``left_out``: faults, with the reason for the latter. ``rounds``: a line each, in order.
+
+    ``took_s``: of all processes of the soak.
+    """
 
     folder: RunFolder
     options: SoakOptions
+    drawn: Collection[str] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
     rounds: list[dict[str, Any]] = field(default_factory=list)
     took_s: float = 0.0
@@ -101,6 +105,7 @@ class Soak:
             "gate": options.gate,
             "shape": {name: getattr(options.shape, name) for name in ("partitions", "clients", "play_s", "rate_hz")},
             "expected": dict(options.expected),
+            "drawn": sorted(self.drawn),
             "not_drawn": dict(self.left_out),
             "took_s": round(self.took_s, 1),
             "findings": self._by_name(),
@@ -150,7 +155,7 @@ def soak(options: SoakOptions, progress: Progress, on_round: Callable[[dict[str,
     schedule = options.schedule and fitted(options.schedule, setup)
     options = replace(options, shape=setup.shape, schedule=schedule)
     folder = create_run_folder(options.results, setup.target.name, SOAK, new_run_id())
-    return _go_on(Soak(folder, options, setup.left_out), setup, progress, on_round)
+    return _go_on(Soak(folder, options, setup.faults, setup.left_out), setup, progress, on_round)
 
 
 def resume(path: Path, spark: SparkOptions, progress: Progress, on_round: Callable[[dict[str, Any]], None]) -> Soak:
@@ -167,7 +172,9 @@ def resume(path: Path, spark: SparkOptions, progress: Progress, on_round: Callab
         raise UsageError(f"--resume {path} is no folder of a soak that can go on: {SOAK_STATE}: {error}") from error
     setup = find_setup(options.target, options.shape, progress, gate=options.gate, runtime=options.runtime)
     options = replace(options, shape=setup.shape)
-    return _go_on(Soak(RunFolder(path), options, setup.left_out, rounds, took_s), setup, progress, on_round)
+    return _go_on(
+        Soak(RunFolder(path), options, setup.faults, setup.left_out, rounds, took_s), setup, progress, on_round
+    )
 
 
 def shrink_file(target: str, path: Path, name: str, minutes: float, progress: Progress) -> dict[str, Any]:

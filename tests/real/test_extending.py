@@ -47,7 +47,7 @@ def insert(source: Path, path: str, before: str, text: str) -> None:
 
 def commands(name: str) -> list[list[str]]:
     """Return the commands of the harness on a page."""
-    return [line.split()[1:] for line in re.findall(r"^ +(harness run .*)$", page(name), re.MULTILINE)]
+    return [line.split()[1:] for line in re.findall(r"^ +(harness (?:run|soak) .*)$", page(name), re.MULTILINE)]
 
 
 def run(source: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -67,11 +67,12 @@ def verdict(source: Path, arguments: list[str]) -> dict[str, Any]:
 
 
 def test_a_fault_is_one_file(source: Path) -> None:
-    (command,) = commands("fault.md")
-    assert "there is no nemesis 'stop'" in run(source, *command).stderr
-    add(source, "stop.py", "nemesis/stop.py")
-    assert verdict(source, command)["verdict"] == "anomaly"
-    assert "an orderly shutdown" in run(source, "nemeses").stdout
+    of_run, of_soak = commands("fault.md")
+    assert "there is no nemesis 'crash-loop'" in run(source, *of_run).stderr
+    add(source, "crash_loop.py", "nemesis/crash_loop.py")
+    assert verdict(source, of_run)["verdict"] == "anomaly"
+    assert "again while the broker starts" in run(source, "nemeses").stdout
+    assert "crash-loop" in verdict(source, of_soak)["drawn"]
 
 
 def test_an_anomaly_is_one_file_and_its_entries_in_the_catalog(source: Path) -> None:

@@ -18,7 +18,7 @@ from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE
 from harness.host import network
 from harness.host.leftovers import processes_of
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
-from nemesis import NEMESES
+from nemesis import SCRIPTS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,7 +87,7 @@ def test_every_payload_is_found_on_who_was_away(
 ) -> None:
     ran = start(sandbox, target, nemesis, *shape).end()
     assert ran.code == EXIT_ANOMALY, ran.output
-    has_shape = NEMESES[nemesis].shape is not None
+    has_shape = SCRIPTS[nemesis].shape is not None
     assert any(sandbox.results.glob(f"*/{DATA}/2*/topology.svg")) is has_shape
     found = {(finding["broker"], finding["topic"]) for finding in ran.verdict["findings"]}
     assert found == {(broker, topic) for broker in absent for topic in ALL_TOPICS}, ran.output

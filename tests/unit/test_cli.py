@@ -29,7 +29,7 @@ from harness.run_folder.store import AFTER_REJOIN, RunFolder
 from harness.targets import TARGETS, WITH_JARS, find_target
 from harness.targets.jars import _lock_digest
 from harness.targets.lock import read_lock
-from nemesis import NEMESES
+from nemesis import SCRIPTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -251,7 +251,7 @@ def test_jars_that_are_not_to_be_had(machine: Machine) -> None:
 def test_what_there_is_is_listed_with_every_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.cli.main(["nemeses"], standalone_mode=False) == EXIT_CLEAN
     rows = capsys.readouterr().out.splitlines()
-    for name, nemesis in NEMESES.items():
+    for name, nemesis in SCRIPTS.items():
         assert [row for row in rows if row.split()[0] == name and nemesis.summary[:30] in row] != []
 
 

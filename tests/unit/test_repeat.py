@@ -27,7 +27,7 @@ from harness.runtimes.base import Ready, Wanted
 from harness.schedules.schedule import Schedule, write_schedule
 from harness.schedules.timers import TIMERS
 from harness.targets import TARGETS, WITH_JARS, find_target
-from nemesis import NEMESES
+from nemesis import SCRIPTS
 
 SCHEDULE = Schedule("stuck-lso", "sim-kafka", "c", ("t puts K", "2 leaves", "t commits", "p puts K", "2 returns"))
 VALUES = ("1", "a b", "it's", 'say "so"', "$HOME", "a;b", "größe", "--x", "*", "", "a=b,c", "\\")
@@ -57,7 +57,7 @@ def drawn(random_: random.Random, folder: Path) -> RunOptions:
         anomaly="" if schedule else random_.choice(["all", "stuck-lso", "stuck-lso,aborted-to-committed"]),
         schedule=schedule,
         schedule_path=folder / "the schedule.json" if schedule else None,
-        nemesis=random_.choice(list(NEMESES)),
+        nemesis=random_.choice(list(SCRIPTS)),
         client=random_.choice(["librdkafka", "java"]),
         timers=random_.choice(list(TIMERS)),
         brokers=hosts if given else random_.randint(3, 7),

@@ -12,7 +12,7 @@ from harness.play.options import RunOptions
 from harness.schedules.catalog import ALL_SCENARIOS, CONTROL
 from harness.schedules.timers import FAST
 from harness.targets.settings import parse_settings
-from nemesis import NEMESES
+from nemesis import SCRIPTS
 
 
 def options(anomaly: str = "stuck-lso", **more: Any) -> RunOptions:
@@ -53,9 +53,9 @@ def test_the_nemesis_adds_what_it_needs_to_the_timers() -> None:
     assert made.broker_settings == {**FAST.broker, "replica.fetch.max.bytes": "32768"}
 
 
-@pytest.mark.parametrize("nemesis", NEMESES)
+@pytest.mark.parametrize("nemesis", SCRIPTS)
 def test_the_user_wins(nemesis: str) -> None:
-    of_nemesis = dict.fromkeys(NEMESES[nemesis].broker_settings, "1")
+    of_nemesis = dict.fromkeys(SCRIPTS[nemesis].broker_settings, "1")
     chosen = {"replica.lag.time.max.ms": "2000", **of_nemesis}
     shape: dict[str, Any] = {"brokers": 5, "replication_factor": 5, "absent": 2}  # every nemesis fits there
     made = start.test_of(options(nemesis=nemesis, topic_settings={"segment.ms": "9"}, broker_settings=chosen, **shape))

@@ -11,7 +11,7 @@ from harness.targets import WITH_JARS, find_target
 from harness.targets.kafka import SET_BY_HARNESS, SMALL_CLUSTER, Listener, server_properties
 from harness.targets.lock import read_lock
 from harness.targets.settings import BROKER, TOPIC, list_for, note_on, raise_if_unfit
-from nemesis import NEMESES
+from nemesis import SCRIPTS
 
 
 @pytest.mark.parametrize("name", WITH_JARS)
@@ -23,7 +23,7 @@ def test_every_line_has_a_list_and_the_harness_keeps_to_it(name: str) -> None:
     assert note_on(target) is None
     for timers in TIMERS.values():
         raise_if_unfit(target, {TOPIC: {**timers.topic, **FREEZE}, BROKER: {**SMALL_CLUSTER, **timers.broker}})
-    for nemesis in NEMESES.values():
+    for nemesis in SCRIPTS.values():
         raise_if_unfit(target, {BROKER: nemesis.broker_settings})
 
 

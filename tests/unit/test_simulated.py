@@ -17,7 +17,7 @@ from harness.play.start import run
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
 from harness.systems.simulated import UNSUPPORTED_NEMESES
 from harness.targets import SIMULATED
-from nemesis import NEMESES
+from nemesis import SCRIPTS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,14 +63,14 @@ def test_another_seed_gives_others(tmp_path: Path) -> None:
     assert simulate(tmp_path / "run", "sim-kafka", seed=2).digest() != DIGESTS["sim-kafka"]
 
 
-@pytest.mark.parametrize("nemesis", sorted(NEMESES.keys() - UNSUPPORTED_NEMESES))
+@pytest.mark.parametrize("nemesis", sorted(SCRIPTS.keys() - UNSUPPORTED_NEMESES))
 def test_every_fault_goes_to_its_end(nemesis: str, tmp_path: Path) -> None:
     run = simulate(tmp_path / "run", "sim-kafka", "stuck-lso", nemesis=nemesis)
     assert not any(CLOSED in stage for stage in run.stages)
     lso = [json.loads((run.folder.fetched_snapshot(b, AFTER_REJOIN) / "stuck-lso-0" / "state.json").read_text())
            for b in (1, 2, 3)]  # fmt: skip
     stuck = [state["last_stable_offset"] < state["high_watermark"] for state in lso]
-    assert stuck == [False, run.test.nemesis.takes_away, False]
+    assert stuck == [False, run.test.nemesis.is_outage, False]
 
 
 def test_two_days_of_kafkas_own_timers_pass(tmp_path: Path) -> None:

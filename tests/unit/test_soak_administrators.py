@@ -22,8 +22,8 @@ from harness.soak.draw.operations import Inject, RecreateTopic
 from harness.soak.draw.plan import Plan, Topic
 from harness.soak.play import administrators
 from harness.soak.play.administrators import Administrators
-from harness.soak.play.faults import FAULTS
 from harness.systems.kafka import KafkaControl
+from nemesis import FAULTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from harness.kafka_api.replica import TopicPartition
     from harness.kafka_api.wire import Address
-    from nemesis.fault import NemesisContext
+    from nemesis.fault import FaultContext
 
 PLACED = {("a", 0): (1, 2, 3), ("b", 0): (2, 3, 1)}
 PLAN = Plan(1, (Topic("a", 1, {}), Topic("b", 1, {})), ())
@@ -103,12 +103,12 @@ def test_a_fault_that_cuts_off_ends_before_one_that_waits_for_an_answer(
 ) -> None:
     ended: list[str] = []
 
-    def lift(_: NemesisContext) -> None:
+    def lift(_: FaultContext) -> None:
         if "one-way" not in ended:
             raise HarnessError("no broker answers IncrementalAlterConfigsRequest: timed out")
         ended.append("throttle")
 
-    def reconnect(_: NemesisContext) -> None:
+    def reconnect(_: FaultContext) -> None:
         ended.append("one-way")
 
     faults = {
@@ -133,7 +133,7 @@ def test_a_fault_that_ends_with_a_change_of_every_topic_finds_them_all(admins: A
 
 
 def test_what_does_not_end_is_named(admins: Administrators, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: NemesisContext) -> None:
+    def refuse(_: FaultContext) -> None:
         raise HarnessError("it stays")
 
     stays = replace(FAULTS["pause"], inject=lambda _: None, heal=refuse)

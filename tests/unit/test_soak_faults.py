@@ -6,27 +6,20 @@ from dataclasses import replace
 
 import pytest
 
+from harness.soak.draw.composition import MOST_AT_ONCE, available, choose_fault, why_not
 from harness.soak.draw.generators import Context
 from harness.soak.draw.operations import Heal, Inject, Step
-from harness.soak.play.faults import (
-    ASSIGNMENT,
-    FAULTS,
-    LINKS,
-    MOST_AT_ONCE,
-    NOT_DRAWN,
-    available,
-    choose_fault,
-    why_not,
-)
-from nemesis import NEMESES
+from nemesis import FAULTS, SCRIPTS
+from nemesis.fault import ON_ASSIGNMENT, ON_LINKS
 
 BROKERS = (1, 2, 3)
+DRAWN, LEFT_OUT = available((), lambda _: None)
 
 
 def test_every_fault_is_drawn_or_listed_with_the_reason() -> None:
-    assert NEMESES.keys() <= FAULTS.keys() | NOT_DRAWN.keys()
-    assert not FAULTS.keys() & NOT_DRAWN.keys()
-    assert all(NOT_DRAWN.values())
+    assert FAULTS.keys() | SCRIPTS.keys() == DRAWN.keys() | LEFT_OUT.keys()
+    assert not DRAWN.keys() & LEFT_OUT.keys()
+    assert all(LEFT_OUT.values())
 
 
 @pytest.mark.parametrize(
@@ -34,13 +27,13 @@ def test_every_fault_is_drawn_or_listed_with_the_reason() -> None:
     [
         ("kill", 2, [], None),
         ("kill", 2, [("kill", 2)], "it is active"),
-        ("kill", 2, [("pause", 2)], "broker 2 is away"),
+        ("kill", 2, [("pause", 2)], "broker 2 is out of the ISR"),
         ("kill", 3, [("pause", 2)], "a quorum of controllers has to stay"),
         ("lossy", 3, [("kill", 2)], None),
         ("slow", 3, [("lossy", 2)], "there is one of links at a time"),
         ("lead", 1, [("unassign", 3)], "there is one of assignment at a time"),
         ("unassign", 2, [("kill", 2)], None),
-        ("late-cleaner", 2, [("kill", 2)], "broker 2 is away"),
+        ("late-cleaner", 2, [("kill", 2)], "broker 2 is out of the ISR"),
         ("clock-skew", 1, [("kill", 2), ("lossy", 1), ("unassign", 3), ("throttle", 3)], "4 faults are active"),
     ],
 )
@@ -49,7 +42,7 @@ def test_what_cannot_be_combined(fault: str, broker: int, active: list[tuple[str
 
 
 def test_faults_overlap_and_a_quorum_stays_whatever_is_drawn() -> None:
-    choose, context = choose_fault(FAULTS, BROKERS), Context(seed=3)
+    choose, context = choose_fault(DRAWN, BROKERS), Context(seed=3)
     most, names = 0, set[str]()
     for number in range(3000):
         context = replace(context, drawn=number, now_s=float(number))
@@ -60,16 +53,16 @@ def test_faults_overlap_and_a_quorum_stays_whatever_is_drawn() -> None:
         names.add(operation.fault)
         context = replace(context, situation=context.situation.after(Step(context.now_s, operation)))
         active = context.situation.faults
-        assert sum(FAULTS[name].takes_away for name, _ in active) <= 1
-        for group in (LINKS, ASSIGNMENT):
+        assert sum(FAULTS[name].leaves_isr for name, _ in active) <= 1
+        for group in (ON_LINKS, ON_ASSIGNMENT):
             assert sum(FAULTS[name].alone_in == group for name, _ in active) <= 1
         most = max(most, len(active))
     assert most == MOST_AT_ONCE
-    assert names == FAULTS.keys()
+    assert names == DRAWN.keys()
 
 
 def test_a_fault_lasts_for_a_while() -> None:
-    choose, context = choose_fault(FAULTS, BROKERS, hold_s=4.0), Context(seed=1)
+    choose, context = choose_fault(DRAWN, BROKERS, hold_s=4.0), Context(seed=1)
     began = context.situation.after(Step(10.0, Inject("kill", 2)))
     early, late = (
         [choose(replace(context, drawn=n, now_s=now_s, situation=began)) for n in range(200)] for now_s in (13.9, 14.0)
@@ -85,5 +78,5 @@ def test_what_a_target_or_a_host_lacks_is_listed() -> None:
     assert "kill" not in drawn
     assert left_out["kill"] == "not supported by this target"
     assert left_out["clock-skew"].startswith("no a clock")
-    assert drawn.keys() | left_out.keys() == FAULTS.keys() | NOT_DRAWN.keys()
+    assert drawn.keys() | left_out.keys() == FAULTS.keys() | SCRIPTS.keys()
     assert "pause" in drawn

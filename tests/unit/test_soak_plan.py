@@ -10,6 +10,7 @@ import pytest
 from test_soak_generators import drawn
 
 from harness.errors import UsageError
+from harness.soak.draw.composition import available
 from harness.soak.draw.generators import Context
 from harness.soak.draw.operations import (
     CommitOffset,
@@ -35,7 +36,6 @@ from harness.soak.draw.plan import (
 )
 from harness.soak.draw.situation import Situation
 from harness.soak.draw.workload import generator_of
-from harness.soak.play.faults import FAULTS
 
 SHAPE = Shape(partitions=12, rate_hz=60.0, features=FEATURES, group_protocols=("classic",))
 
@@ -43,7 +43,9 @@ SHAPE = Shape(partitions=12, rate_hz=60.0, features=FEATURES, group_protocols=("
 def steps_of(shape: Shape, seed: int = 1) -> list[Step]:
     plan = draw_plan(seed, "soak-1", shape)
     writers = frozenset(one.name for one in plan.clients if one.transactional_id)
-    return drawn(generator_of(plan, shape, FAULTS), context=Context(seed, situation=Situation(writers)))[0]
+    return drawn(
+        generator_of(plan, shape, available((), lambda _: None)[0]), context=Context(seed, situation=Situation(writers))
+    )[0]
 
 
 def test_the_least_and_the_greatest_lag_never_contradict_each_other() -> None:

@@ -27,7 +27,7 @@ from harness.schedules.timers import TIMERS as ALL_TIMERS
 from harness.schedules.timers import find_timers
 from harness.suggest import quoted
 from harness.targets import TARGETS, find_target
-from nemesis import NEMESES, find_nemesis
+from nemesis import SCRIPTS, find_script
 from workloads.applications import APPLICATIONS, find_application
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ RUN_FOLDER = FilePath(
 TARGET = Text(find_target, TARGETS)
 PATCH = FilePath("give a folder of classes or a jar", exists=True)
 ANOMALIES = Text(scenarios_for, (*Anomaly, GROUPS, ALL))
-NEMESIS = Text(find_nemesis, NEMESES)
+NEMESIS = Text(find_script, SCRIPTS)
 CLIENT = Text(find_client, CLIENTS)
 APPLICATION = Text(find_application, APPLICATIONS)
 PROTECTION = Text(find_protection, PROTECTIONS)

@@ -1,7 +1,7 @@
 """What a round consists of: operations of clients, of an administrator and of the nemesis, as frozen dataclasses.
 
 Each is one JSON object, ``{"do": "write", "process": "t1", …}``, and the other way round. Nothing here acts:
-`harness.soak.play.clients`, `harness.soak.admin` and `harness.soak.play.faults` do.
+`harness.soak.play.clients`, `harness.soak.play.administrators` and `nemesis` do.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class AlterTopic:
 
 @dataclass(frozen=True)
 class Inject:
-    """A fault of `harness.soak.play.faults` begins on a broker."""
+    """A fault of `nemesis` begins on a broker."""
 
     fault: str
     broker: int

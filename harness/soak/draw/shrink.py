@@ -19,9 +19,9 @@ from harness.soak.draw.operations import ADMIN, COMMIT, NEMESIS, End, Heal, Inje
 from harness.soak.draw.reduction import reduced
 from harness.soak.judge.judges import truth_of
 from harness.soak.judge.naming import named
-from harness.soak.play.faults import FAULTS
 from harness.soak.play.rig import booted
 from harness.soak.play.round import play_round
+from nemesis import FAULTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -202,10 +202,10 @@ def run_schedule(played: PlayedRound) -> Schedule | None:
                 steps.append(f"{name} {'deletes' if deletes else 'puts'} {letter}")
             case End(outcome=outcome):
                 steps.append(f"{name} {'commits' if outcome == COMMIT else 'aborts'}")
-            case Inject(fault=fault) if FAULTS[fault].takes_away and not away:
+            case Inject(fault=fault) if FAULTS[fault].leaves_isr and not away:
                 away = True
                 steps.append(LEAVES)
-            case Heal(fault=fault) if FAULTS[fault].takes_away and away:
+            case Heal(fault=fault) if FAULTS[fault].leaves_isr and away:
                 steps.append(RETURNS)
             case _:
                 return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from harness.soak.draw.composition import choose_fault
 from harness.soak.draw.generators import Each, Generator, Mix, Phases, Stagger, Together, Until
 from harness.soak.draw.operations import (
     ABORT,
@@ -20,7 +21,6 @@ from harness.soak.draw.operations import (
     Write,
 )
 from harness.soak.draw.plan import ALTERATION, DELETE_RECORDS, GROUP_OFFSETS, OF_GROUPS, RECREATION, RETENTION, SETTINGS
-from harness.soak.play.faults import choose_fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from harness.soak.draw.generators import Context
     from harness.soak.draw.operations import Operation
     from harness.soak.draw.plan import Client, Plan, Shape
-    from harness.soak.play.faults import Fault
+    from nemesis.fault import Fault
 
 MOST_RECORDS: Final = 5
 """Of a transaction."""

@@ -23,7 +23,7 @@ from harness.broker_files.segments.folder import live_segments
 from harness.protect.gate.events import GAVE_UP, HELD, HELD_ALL, INSTALLED, RELEASED, RELEASED_ALL
 from harness.run_folder.fault_times import fault_times
 from harness.soak.evidence.client_log import INVOKE, OK, recreations
-from harness.soak.play.faults import LATE_CLEANER
+from nemesis import late_cleaner
 from nemesis.clock_skew import AHEAD_S
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def late_cleaners(events: Iterable[Mapping[str, Any]]) -> list[LateCleaner]:
     return [
         LateCleaner(one.broker, one.active_ms, one.heal_ms)
         for one in fault_times(events)
-        if one.fault == LATE_CLEANER and one.active_ms is not None and one.heal_ms is not None
+        if one.fault == late_cleaner.FAULT.name and one.active_ms is not None and one.heal_ms is not None
     ]
 
 

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 from harness.errors import HarnessError, UsageError, WaitTimeoutError
 from harness.run_folder.fault_times import HEAL, INJECT, event_name
 from harness.schedules.scenario import Phase
+from harness.soak.draw.composition import HOLD_S
 from harness.soak.draw.operations import ADMIN, NEMESIS, AlterTopic, DeleteRecords, Heal, Inject, RecreateTopic
 from harness.soak.evidence.client_log import DELETE_RECORDS, RECREATE
-from harness.soak.play.faults import FAULTS, context_for, is_placed
+from nemesis import FAULTS
+from nemesis.fault import FaultContext
+from nemesis.unassign import assign_again, is_placed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,7 +103,7 @@ class Administrators:
         states = self.cluster.states()
         if all(tp in states and is_placed(states[tp], replicas) for tp, replicas in self.cluster.replicas.items()):
             return True
-        FAULTS["unassign"].heal(context_for(self.cluster, self.plan.brokers[0], self.copy_bytes_per_s))
+        assign_again(self.cluster)
         return False
 
     def delete_topics(self) -> None:
@@ -110,11 +113,11 @@ class Administrators:
                 self.cluster.admin.delete_topic(topic.name)
 
     def _fault(self, operation: Inject | Heal, act: Callable[..., None], verb: str) -> bool:
-        context = context_for(self.cluster, operation.broker, self.copy_bytes_per_s, self._note)
+        context = FaultContext(self.cluster, (operation.broker,), self.copy_bytes_per_s, HOLD_S, self._note)
         return self._noted(lambda: act(context), event_name(verb, operation.fault), NEMESIS, brokers=[operation.broker])
 
     def _note(self, f: str, **what: Any) -> None:
-        """Note what a fault saw or did."""
+        """Note an observation of a fault."""
         event = self.history.invoke(f=f, process=NEMESIS, part=NEMESIS, phase=Phase.BEFORE)
         self.history.complete("ok", event, **what)
 

@@ -26,7 +26,7 @@ from harness.schedules.placement import Placement
 from harness.schedules.timers import FAST
 from harness.soak.causes import skipped_markers
 from harness.soak.draw import plan
-from harness.soak.play.faults import available
+from harness.soak.draw.composition import available
 from harness.systems import find_system
 from harness.targets import KAFKA, SIM_KAFKA, SIMULATED, find_target
 from harness.targets.jars import jars_for_client
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from harness.run_folder.store import RunFolder
     from harness.runtimes.base import Ready, Runtime
     from harness.soak.draw.plan import Plan, Shape
-    from harness.soak.play.faults import Fault
     from harness.systems import Control, System
     from harness.targets import Target
     from harness.targets.jars import JarSet
+    from nemesis.fault import Fault
 
 BROKERS: Final = (1, 2, 3)
 SETTLE_S: Final = 60.0
