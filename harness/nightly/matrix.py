@@ -30,7 +30,7 @@ from harness.errors import UsageError
 from harness.judge.protected import GATES, THE_GUARD, UNPROTECTED
 from harness.nightly.fields import raise_if_no_list, read_toml, with_known_keys
 from harness.nightly.outages import SOAK, Cell, Outage, SoakCell
-from harness.nightly.soaks import soak_outages
+from harness.nightly.soaks import soak_outages, targets_of
 from harness.play.contradictions import raise_if_contradictory
 from harness.play.options import RunOptions, find_protection
 from harness.play.start import test_of
@@ -103,10 +103,7 @@ def read_matrix(path: Path | None, given: Mapping[str, Any], newest: Callable[[s
             raise UsageError(f"{where} names no targets: see `harness targets`")
         for axis in AXES:
             raise_if_no_list(axis, axes[axis], where)
-        # By its name, a build of the user's own is found again, wherever the night is resumed.
-        names = [find_target(name).name for name in axes["targets"]]
-        targets = [name for target in names for name in (target, newest(target)) if name]
-        for target in targets:
+        for target in targets_of(axes["targets"], newest):
             row = find_target(target)
             scenarios = dict.fromkeys(
                 s.name for name in axes["anomalies"] for s in scenarios_for(name, row.group_protocols)

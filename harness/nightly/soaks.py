@@ -12,6 +12,7 @@ The verdict is clean where nothing was found but what is tolerated by name: so `
 
 from __future__ import annotations
 
+import fnmatch
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
@@ -22,10 +23,10 @@ from harness.judge.protected import GATES, UNPROTECTED
 from harness.nightly.fields import raise_if_no_list, with_known_keys
 from harness.nightly.outages import ANY, SOAK, Outage, SoakCell
 from harness.runtimes import LOCAL, SIM
-from harness.targets import KAFKA, SIM_KAFKA, SIMULATED, find_target
+from harness.targets import KAFKA, SIM_KAFKA, SIMULATED, TARGETS, find_target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 KEYS: Final = ("targets", "protections", "minutes", "seed", "expect")
 DEFAULT_MINUTES: Final = 10
@@ -53,15 +54,21 @@ def soak_outages(
         for axis in ("targets", "protections"):
             raise_if_no_list(axis, own[axis], f"[[soak]] of {where}")
         soak = _soak_of(own, f"[[soak]] of {where}")
-        names = [find_target(name).name for name in own["targets"]]
         outages += [
             _outage(target, protection, soak, f"[[soak]] of {where}")
-            for name in names
-            for target in (name, newest(name))
-            if target
+            for target in targets_of(own["targets"], newest)
             for protection in own["protections"]
         ]
     return _numbered(outages)
+
+
+def targets_of(names: Iterable[str], newest: Callable[[str], str | None]) -> list[str]:
+    """Return the names of targets, each with its newest patch, if any. Raises `UsageError` as `find_target` does.
+
+    ``kafka-*`` stands for every line of Kafka. A user's own build has a name by which a resumed night finds it again.
+    """
+    every = [name for pattern in names for name in fnmatch.filter(TARGETS, pattern) or [find_target(pattern).name]]
+    return [target for name in every for target in (name, newest(name)) if target]
 
 
 def soak_command(outage: Outage, soak: SoakCell, results: Path) -> list[str]:

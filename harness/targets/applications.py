@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from harness.errors import UsageError
 from harness.host.cache import cache_root
-from harness.targets import KAFKA, line_of
+from harness.targets import KAFKA, TARGETS, WITH_JARS, line_of
 from harness.targets.jars import fetch_locked, materialise
 from harness.targets.lock import lock_of_package, lock_text, read_digests, resolve_modules
 from harness.terminal import stderr
@@ -32,42 +32,37 @@ if TYPE_CHECKING:
 class Release:
     """What an application consists of, and which release goes with which line of Kafka.
 
-    ``modules``: ``group:artifact`` names, all of one version. ``versions``: by the name of a target's line.
+    ``modules``: ``group:artifact`` names, all of one version. ``exceptions``: its version for lines of Kafka where that
+    differs from the version of the line, by the name of the line.
     """
 
     name: str
     title: str
     modules: tuple[str, ...]
-    versions: Mapping[str, str]
+    exceptions: Mapping[str, str]
 
     def version_for(self, target: Target) -> str:
         """Return the release that goes with a target. Raises `UsageError` for a target without one."""
         if target.system != KAFKA:
             raise UsageError(f"{self.title} was not tried on {target.name}: give a target of Kafka, such as kafka-4.4")
-        return self.versions[line_of(target.name)]
+        line = line_of(target.name)
+        return self.exceptions.get(line, TARGETS[line].version)
 
 
-_STREAMS_VERSIONS: Final = {
-    "kafka-3.9": "3.9.2",
-    "kafka-4.0": "4.0.2",
-    "kafka-4.1": "4.1.2",
-    "kafka-4.2": "4.2.2",
-    "kafka-4.3": "4.3.1",
-    "kafka-4.4": "4.3.1",
-}
+_STREAMS_EXCEPTIONS: Final = {"kafka-4.4": "4.3.1"}
 """Maven Central has no kafka-streams 4.4.0."""
-_CONNECT_VERSIONS: Final = {**_STREAMS_VERSIONS, "kafka-4.2": "4.2.0"}
-"""It has no connect-runtime 4.4.0, and of 4.2 only 4.2.0 with all that it asks for."""
+_CONNECT_EXCEPTIONS: Final = {**_STREAMS_EXCEPTIONS, "kafka-4.2": "4.2.0"}
+"""Maven Central has no connect-runtime 4.4.0, and of 4.2 only 4.2.0 with all its dependencies."""
 
 RELEASES: Final = {
     one.name: one
     for one in (
-        Release("streams", "Kafka Streams", ("org.apache.kafka:kafka-streams",), _STREAMS_VERSIONS),
+        Release("streams", "Kafka Streams", ("org.apache.kafka:kafka-streams",), _STREAMS_EXCEPTIONS),
         Release(
             "connect",
             "Kafka Connect",
             ("org.apache.kafka:connect-runtime", "org.apache.kafka:connect-file"),
-            _CONNECT_VERSIONS,
+            _CONNECT_EXCEPTIONS,
         ),
     )
 }
@@ -88,7 +83,7 @@ def main() -> int:
     """Write the lock of every release; return the exit code."""
     try:
         for release in RELEASES.values():
-            for version in dict.fromkeys(release.versions.values()):
+            for version in dict.fromkeys(map(release.version_for, WITH_JARS.values())):
                 with tempfile.TemporaryDirectory() as staging:
                     modules = [f"{module}:{version}" for module in release.modules]
                     digests = resolve_modules(modules, Path(staging), stderr().line)

@@ -279,6 +279,17 @@ def test_soaks_come_last_and_the_second_one_of_a_cell_is_a_repeat(tmp_path: Path
     assert Matrix.of_json(json.loads(json.dumps(asdict(found)))) == found
 
 
+def test_a_pattern_stands_for_every_line(tmp_path: Path) -> None:
+    every = [f"kafka-{line}" for line in ("3.9", "4.0", "4.1", "4.2", "4.3", "4.4")]
+    path = written(tmp_path, 'targets = ["kafka-*"]\n[[matrix]]\n[[soak]]\ntargets = ["kafka-4.[34]"]')
+    assert [one.target for one in matrix(path).outages] == [*every, "kafka-4.3", "kafka-4.4"]
+
+
+def test_a_new_line_is_expected_to_diverge_as_every_line_does() -> None:
+    new = [cell("kafka-5.0", nemesis) for nemesis in ("kill", "none", "relay")]
+    assert [one.verdict for one in expected(new, STANDARD).values()] == ["anomaly", "clean", "anomaly"]
+
+
 def test_a_file_may_have_nothing_but_soaks(tmp_path: Path) -> None:
     assert [one.soak is None for one in matrix(written(tmp_path, "targets = ['kafka-4.4']\n[[soak]]")).outages] == [
         False
