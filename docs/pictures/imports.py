@@ -19,7 +19,7 @@ from typing import Final, TypeAlias
 import grimp
 import networkx as nx
 
-PACKAGES: Final = ("harness", "checkers", "workloads", "nemesis", "models", "compose")
+PACKAGES: Final = ("harness", "checkers", "workloads", "nemesis", "compose")
 BOX_WIDTH, BOX_HEIGHT, GAP, LAYER_GAP, MARGIN = 118, 26, 14, 44, 24
 """Pixels."""
 BOXES_PER_ROW: Final = 9
