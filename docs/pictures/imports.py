@@ -51,9 +51,10 @@ Frame: TypeAlias = tuple[float, float, float, float]
 
 
 def entry_of(module: str) -> str:
-    """Return the folder or module directly in `harness/`, else the package."""
+    """Return the folder or module directly in `harness/`, or in `harness/protect/`, else the package."""
     first, *rest = module.split(".")
-    return rest[0] if first == "harness" and rest else first
+    depth = 1 if rest[:1] == ["protect"] and len(rest) > 1 else 0
+    return rest[depth] if first == "harness" and rest else first
 
 
 def imports() -> nx.DiGraph[str]:

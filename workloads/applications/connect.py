@@ -46,7 +46,7 @@ EVERYTHING: Final = len(CONTENT)
 TWO_LINES: Final = len("line 1\nline 2\n")
 READY_S = 60.0
 """So long a worker may take to answer; where nothing is wrong it took 6 to 7 s on 2 cores."""
-SETTLE_S = 10.0
+SETTLE_S = 60.0
 """So long connectors may take to run."""
 STOP_S = 5.0
 ANSWER_S = 10
