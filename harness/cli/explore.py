@@ -143,7 +143,7 @@ def explore(
     """
     from harness.model_checking.explore.cases import FRESH_COPIES, UNDER_FAULTS, cases  # noqa: PLC0415  (slow imports, only where needed)
     from harness.model_checking.explore.walk import shortest, summary, walk  # noqa: PLC0415
-    from harness.schedules.schedule import Schedule, write_schedule  # noqa: PLC0415
+    from harness.schedules.sentences import Schedule, write_schedule  # noqa: PLC0415
 
     _refuse_others(
         context, *((_WALK_OPTIONS, "is for walks: leave out --runs") if runs else (_RUN_OPTIONS, "takes --runs"))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from harness.host.nodes import Access
-    from harness.schedules.schedule import Schedule
+    from harness.schedules.sentences import Schedule
 
 PROTECTIONS = (UNPROTECTED, *FILES)
 """What keeps cleaners waiting for replicas that are away: nothing, ``--gate`` or ``--guard``."""

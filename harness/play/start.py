@@ -28,7 +28,7 @@ from harness.runtimes import AUTO, LOCAL, choose, find_runtime
 from harness.runtimes.base import Wanted
 from harness.schedules.catalog import CONTROL, scenarios_for
 from harness.schedules.placement import place
-from harness.schedules.schedule import scenario_of, write_schedule
+from harness.schedules.sentences import scenario_of, write_schedule
 from harness.schedules.timers import find_timers
 from harness.spark.background import find_archive
 from harness.systems import find_system

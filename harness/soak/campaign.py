@@ -25,9 +25,10 @@ from harness.judge.sessions import CHECKS
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN, worst
 from harness.run_folder.store import ROUND, SOAK_STATE, RunFolder, create_run_folder, new_run_id
 from harness.runtimes import AUTO
+from harness.schedules import sentences
+from harness.schedules.generators import Fixed
 from harness.schedules.schedule import write_schedule
 from harness.soak.draw.fit import fitted
-from harness.soak.draw.generators import Fixed
 from harness.soak.draw.plan import Shape, draw_plan
 from harness.soak.draw.workload import generator_of
 from harness.soak.judging import Judging
@@ -42,8 +43,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.judge.outcome import Progress
-    from harness.soak.draw.generators import Generator
-    from harness.soak.draw.plan import Plan
+    from harness.schedules.generators import Generator
+    from harness.schedules.plan import RoundPlan
+    from harness.schedules.schedule import Schedule
     from harness.soak.play.rig import Rig, Setup
     from harness.soak.play.round import PlayedRound
     from harness.spark.options import SparkOptions
@@ -68,7 +70,7 @@ class SoakOptions:
     gate: bool = False
     shape: Shape = field(default_factory=Shape)
     expected: Mapping[str, str] = field(default_factory=dict)
-    schedule: PlayedRound | None = None
+    schedule: Schedule | None = None
 
 
 @dataclass
@@ -120,7 +122,7 @@ class Soak:
     def _shown(self) -> dict[str, Any] | None:
         """Return in how many rounds the finding of a shrunk round was found; None for any other schedule."""
         schedule = self.options.schedule
-        if schedule is None or schedule.finding is None:
+        if schedule is None or not schedule.finding:
             return None
         found = sum(schedule.finding in one["findings"] for one in self.rounds)
         return {"finding": schedule.finding, "in": found, "of": len(self.rounds)}
@@ -189,21 +191,21 @@ def shrink_file(target: str, path: Path, name: str, minutes: float, progress: Pr
     if find_target(target).system != SIM_KAFKA:
         raise UsageError(f"--target {target}: rounds are shrunk on simulated brokers: give --target {SIM_KAFKA}")
     setup = find_setup(target, Shape(), progress)
-    played = fitted(read_round(path), setup)
+    schedule = fitted(read_round(path), setup)
     began_s = time.monotonic()
     with Workspace(f"shrink-{new_run_id()}", path.parent) as workspace:
         shrunk = shrink(
             Stage(setup, workspace.path / "round"),
-            played,
+            schedule,
             name,
             lambda steps, tried: progress.stage(f"{steps} steps after {tried} rounds"),
             lambda: time.monotonic() - began_s >= minutes * 60,
         )
     smallest = path.with_name(f"{path.stem}-{name}.json")
-    write_round(smallest, shrunk.smallest)
-    schedule, run_path = run_schedule(shrunk.smallest), path.with_name(f"run-{path.stem}-{name}.json")
-    if schedule is not None:
-        write_schedule(run_path, schedule)
+    write_schedule(smallest, shrunk.smallest)
+    replayed, run_path = run_schedule(shrunk.smallest), path.with_name(f"run-{path.stem}-{name}.json")
+    if replayed is not None:
+        sentences.write_schedule(run_path, replayed)
     return {
         "schema": SCHEMA,
         "finding": name,
@@ -214,7 +216,7 @@ def shrink_file(target: str, path: Path, name: str, minutes: float, progress: Pr
         "of": shrunk.of,
         "took_s": round(time.monotonic() - began_s, 1),
         "schedule": str(smallest),
-        "run_schedule": None if schedule is None else str(run_path),
+        "run_schedule": None if replayed is None else str(run_path),
     }
 
 
@@ -267,7 +269,7 @@ def _go_on(of: Soak, setup: Setup, progress: Progress, on_round: Callable[[dict[
     return of
 
 
-def _unjudged(folder: RunFolder, plan: Plan) -> PlayedRound | None:
+def _unjudged(folder: RunFolder, plan: RoundPlan) -> PlayedRound | None:
     """Return the round if it was played before the soak was cut off, and not judged; None if it is to be played."""
     with suppress(UsageError):
         played = read_played(folder.path / ROUND)
@@ -284,7 +286,7 @@ def _emptied(folder: RunFolder) -> RunFolder:
     return folder
 
 
-def _play(clusters: _Clusters, plan: Plan, generator: Generator, folder: RunFolder) -> PlayedRound:
+def _play(clusters: _Clusters, plan: RoundPlan, generator: Generator, folder: RunFolder) -> PlayedRound:
     """Play and store a round; a cluster that it leaves in doubt ends with it."""
     played = play_round(clusters.for_round(plan.seed), plan, generator, folder, lambda _: None)
     write_round(folder.path / ROUND, played)
@@ -293,7 +295,7 @@ def _play(clusters: _Clusters, plan: Plan, generator: Generator, folder: RunFold
     return played
 
 
-def _rounds(of: Soak, setup: Setup) -> Iterator[tuple[str, Plan, Generator]]:
+def _rounds(of: Soak, setup: Setup) -> Iterator[tuple[str, RoundPlan, Generator]]:
     """Yield name, plan and generator of each round that is to be played, without an end where no number is given."""
     options = of.options
     number = len(of.rounds)

@@ -114,8 +114,8 @@ def _verdicts(
 def _line(name: str, played: PlayedRound, verdict: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is said of a round: findings by name, and what it took to get there."""
     names = [one["anomaly"] for one in verdict["findings"]]
-    operations = [type(step.operation).__name__ for step in played.steps]
-    faults = [str(step.operation) for step in played.steps if type(step.operation).__name__ == "Inject"]
+    operations = [type(step.operation).__name__ for step in played.schedule.steps]
+    faults = [str(step.operation) for step in played.schedule.steps if type(step.operation).__name__ == "Inject"]
     return {
         "name": name,
         "seed": played.plan.seed,

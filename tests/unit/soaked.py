@@ -9,9 +9,12 @@ from fakes.progress import FakeProgress
 
 from harness.host.clock import RealClock
 from harness.run_folder.store import RunFolder
-from harness.soak.draw.generators import Fixed
-from harness.soak.draw.operations import ABORT, COMMIT, Die, End, Heal, Inject, Operation, Step, Write
-from harness.soak.draw.plan import Client, Plan, Shape, Topic, draw_plan
+from harness.schedules.generators import Fixed
+from harness.schedules.operations.clients import ABORT, COMMIT, Die, End, Write
+from harness.schedules.operations.faults import Heal, Inject
+from harness.schedules.plan import RoundClient, RoundPlan, RoundTopic
+from harness.schedules.schedule import Step
+from harness.soak.draw.plan import Shape, draw_plan
 from harness.soak.draw.workload import generator_of
 from harness.soak.play.rig import booted, find_setup
 from harness.soak.play.round import PlayedRound, play_round
@@ -19,19 +22,24 @@ from harness.soak.play.round import PlayedRound, play_round
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.soak.draw.generators import Generator
+    from harness.schedules.generators import Generator
+    from harness.schedules.operations.operation import Operation
 
 TOPIC = "soak-1-0"
 SETTINGS = {
     "segment.ms": "100", "delete.retention.ms": "300", "max.compaction.lag.ms": "200",
     "min.cleanable.dirty.ratio": "0.0001",
 }  # fmt: skip
-T, TWIN, P = Client("t", "librdkafka", "id"), Client("t-twin", "librdkafka", "id"), Client("p", "librdkafka")
-SMALL = Plan(1, (Topic(TOPIC, 1, SETTINGS),), (T, TWIN, P), lasts_s=20.0)
+T, TWIN, P = (
+    RoundClient("t", "librdkafka", "id"),
+    RoundClient("t-twin", "librdkafka", "id"),
+    RoundClient("p", "librdkafka"),
+)
+SMALL = RoundPlan(1, (RoundTopic(TOPIC, 1, SETTINGS),), (T, TWIN, P), lasts_s=20.0)
 
 
-def put(client: Client, key: str = "k", *, deletes: bool = False) -> Write:
-    return Write(client.name, TOPIC, 0, key, deletes)
+def put(client: RoundClient, key: str = "k", *, deletes: bool = False) -> Write:
+    return Write(client.name, key, deletes, TOPIC, 0)
 
 
 KILL, START = Inject("kill", 2), Heal("kill", 2)
@@ -39,7 +47,7 @@ PAUSE, RESUME = Inject("pause", 2), Heal("pause", 2)
 COMMITS, ABORTS, DIES = End(T.name, COMMIT), End(T.name, ABORT), Die(T.name)
 
 
-def play(folder: Path, generator: Generator, plan: Plan = SMALL, seed: int = 1) -> PlayedRound:
+def play(folder: Path, generator: Generator, plan: RoundPlan = SMALL, seed: int = 1) -> PlayedRound:
     folder.mkdir(parents=True)
     setup = find_setup("sim-kafka", Shape(), FakeProgress())
     with booted(setup, "a test", folder, folder / "logs", RealClock(), seed) as rig:

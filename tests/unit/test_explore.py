@@ -34,7 +34,7 @@ from harness.models.walk.state_space import ADD, Bound
 from harness.models.world import coordination
 from harness.models.world.groups import NEW, OLD
 from harness.models.world.world import Rules
-from harness.schedules.schedule import read_schedule
+from harness.schedules.sentences import read_schedule
 from harness.targets import SIM_CLOUD_TOPICS, SIM_KAFKA, SIM_REDPANDA
 
 BOUND_S = 30

@@ -24,7 +24,7 @@ from harness.run_folder.manifest import HIDDEN
 from harness.run_folder.store import RunFolder
 from harness.runtimes import choose, docker
 from harness.runtimes.base import Ready, Wanted
-from harness.schedules.schedule import Schedule, write_schedule
+from harness.schedules.sentences import Schedule, write_schedule
 from harness.schedules.timers import TIMERS
 from harness.targets import TARGETS, WITH_JARS, find_target
 from nemesis import SCRIPTS

@@ -12,7 +12,7 @@ from harness.errors import UsageError
 from harness.report.pictures.soak_round import draw_round, lags, unstable
 from harness.report.site import write_site
 from harness.report.soak_pages import replay_command, write_pages
-from harness.report.stored.soaks import FaultSpan, Operation, read_round, read_soak, stored_soaks
+from harness.report.stored.soaks import ClientOperation, FaultSpan, read_round, read_soak, stored_soaks
 from harness.run_folder.store import HISTORY, OFFSETS, REPORT, ROUND, SOAK_STATE, VERDICT, WHOLE_HISTORY
 from harness.soak.play.round import write_round
 
@@ -82,7 +82,7 @@ SAMPLES = [
 
 def test_operations_have_their_latency_and_faults_last_until_their_end_is_done(tmp_path: Path) -> None:
     one = read_round(written_round(tmp_path, EVENTS, SAMPLES))
-    assert one.operations == [Operation("produce", "ok", 0.25, 0.25), Operation("commit", "info", 4.2, 3.0)]
+    assert one.operations == [ClientOperation("produce", "ok", 0.25, 0.25), ClientOperation("commit", "info", 4.2, 3.0)]
     assert one.faults == [FaultSpan("kill", 2, 1.0, 5.4), FaultSpan("slow", 1, 1.5, None)]
     assert one.ends_s == pytest.approx(5.4)
 

@@ -11,7 +11,7 @@ import pytest
 from harness.errors import UsageError
 from harness.schedules.catalog import BY_NAME
 from harness.schedules.scenario import Critical, Scenario, Step
-from harness.schedules.schedule import Schedule, read_schedule, scenario_of, write_schedule
+from harness.schedules.sentences import Schedule, read_schedule, scenario_of, write_schedule
 
 PUBLISHED = Path(__file__).parents[2] / "results" / "schedules"
 PASSES = ("1 cleans", "time passes", "1 cleans", "2 returns")

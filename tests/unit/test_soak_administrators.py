@@ -17,9 +17,10 @@ from harness.cluster.cluster import Cluster
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.kafka_api.admin import PartitionState
 from harness.run_folder.history import History
+from harness.schedules.operations.administrators import RecreateTopic
+from harness.schedules.operations.faults import Inject
 from harness.schedules.placement import Placement
-from harness.soak.draw.operations import Inject, RecreateTopic
-from harness.soak.draw.plan import Plan, Topic
+from harness.schedules.plan import RoundPlan, RoundTopic
 from harness.soak.play import administrators
 from harness.soak.play.administrators import Administrators
 from harness.systems.kafka import KafkaControl
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from nemesis.fault import FaultContext
 
 PLACED = {("a", 0): (1, 2, 3), ("b", 0): (2, 3, 1)}
-PLAN = Plan(1, (Topic("a", 1, {}), Topic("b", 1, {})), ())
+PLAN = RoundPlan(1, (RoundTopic("a", 1, {}), RoundTopic("b", 1, {})), ())
 
 
 @dataclass

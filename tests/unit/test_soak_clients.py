@@ -14,8 +14,8 @@ from harness.clients import NO_OFFSET, ClientError, Library
 from harness.errors import HarnessError
 from harness.host.clock import RealClock
 from harness.run_folder.history import History, read_lines
-from harness.soak.draw.operations import CommitOffset, DeleteGroup, Die, End, Operation, SendOffset, VisitGroup, Write
-from harness.soak.draw.plan import Client
+from harness.schedules.operations.clients import CommitOffset, DeleteGroup, Die, End, SendOffset, VisitGroup, Write
+from harness.schedules.plan import RoundClient
 from harness.soak.play.clients import MOST_UNANSWERED, ClientProcess
 
 if TYPE_CHECKING:
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
     from harness.clients import Answered
     from harness.kafka_api.replica import TopicPartition
+    from harness.schedules.operations.operation import Operation
 
-PUT, COMMIT, ABORT = Write("c", "t", 0, "k"), End("c", "commit"), End("c", "abort")
+PUT, COMMIT, ABORT = Write("c", "k", topic="t"), End("c", "commit"), End("c", "abort")
 
 
 @dataclass
@@ -125,7 +126,7 @@ def play(
     folder: Path, library: FakeLibrary, *operations: Operation, transactional_id: str | None = "id", **more: Any
 ) -> list[tuple[str, str, int | None]]:
     """Have a client do these and close; return type, operation and transaction of each event."""
-    client = Client("c", "fake", transactional_id, **more)
+    client = RoundClient("c", "fake", transactional_id, **more)
     with closing(History(folder / "history.jsonl", RealClock())) as history:
         process = ClientProcess(client, library.opened(), history, itertools.count(1))
         for operation in operations:
@@ -206,9 +207,13 @@ def test_what_clients_do_with_groups(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("client", "sends_once"),
-    [(Client("c", "fake"), True), (Client("c", "fake", "id"), False), (Client("c", "fake", is_idempotent=True), False)],
+    [
+        (RoundClient("c", "fake"), True),
+        (RoundClient("c", "fake", "id"), False),
+        (RoundClient("c", "fake", is_idempotent=True), False),
+    ],
 )
-def test_who_may_send_a_record_again(tmp_path: Path, client: Client, *, sends_once: bool) -> None:
+def test_who_may_send_a_record_again(tmp_path: Path, client: RoundClient, *, sends_once: bool) -> None:
     """Copies of records of a producer that is not idempotent may be appended at any time: after later values, too."""
     library = FakeLibrary()
     with closing(History(tmp_path / "history.jsonl", RealClock())) as history:
@@ -220,9 +225,9 @@ def test_what_a_library_lacks_ends_the_round(tmp_path: Path) -> None:
     bare = Library(lambda _: FakeProducer(FakeLibrary()))
     with closing(History(tmp_path / "history.jsonl", RealClock())) as history:
         for client, operation in (
-            (Client("c", "fake"), DeleteGroup("c", "g")),
-            (Client("c", "fake", is_idempotent=True), PUT),
-            (Client("c", "fake", "id"), SendOffset("c", "g", "t", 0, 1)),
+            (RoundClient("c", "fake"), DeleteGroup("c", "g")),
+            (RoundClient("c", "fake", is_idempotent=True), PUT),
+            (RoundClient("c", "fake", "id"), SendOffset("c", "g", "t", 0, 1)),
         ):
             with pytest.raises(HarnessError, match=r"here$"):
                 ClientProcess(client, bare, history, itertools.count(1)).play(operation)
@@ -239,7 +244,7 @@ def test_a_client_that_is_closed_lets_go_of_its_producer(tmp_path: Path) -> None
 
     given = replace(library.opened(), producer=producer)
     with closing(History(tmp_path / "history.jsonl", RealClock())) as history:
-        process = ClientProcess(Client("c", "fake", "id"), given, history, itertools.count(1))
+        process = ClientProcess(RoundClient("c", "fake", "id"), given, history, itertools.count(1))
         process.play(PUT)
         never = [*library.answers]
         process.play(Die("c"))

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from harness.schedules.generators import Context
+from harness.schedules.operations.faults import Heal, Inject
+from harness.schedules.schedule import Step
 from harness.soak.draw.composition import MOST_AT_ONCE, available, choose_fault, why_not
-from harness.soak.draw.generators import Context
-from harness.soak.draw.operations import Heal, Inject, Step
 from nemesis import FAULTS, SCRIPTS
 from nemesis.fault import ON_ASSIGNMENT, ON_LINKS
 

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 from fakes.progress import FakeProgress
 from soaked import KILL, SMALL, START, TOPIC, P, put
 
+from harness.schedules.operations.administrators import AlterTopic, DeleteRecords, RecreateTopic
+from harness.schedules.operations.clients import CommitOffset
+from harness.schedules.operations.faults import Inject
+from harness.schedules.plan import RoundClient, RoundTopic
+from harness.schedules.schedule import Schedule, in_order
 from harness.soak.draw.fit import fitted
-from harness.soak.draw.operations import AlterTopic, CommitOffset, DeleteRecords, Inject, Operation, RecreateTopic, Step
-from harness.soak.draw.plan import FEATURES, SETTINGS, Client, Shape, Topic
+from harness.soak.draw.plan import FEATURES, SETTINGS, Shape
 from harness.soak.play.rig import IMAGE_SETTINGS, MAX_IMAGE_AGE_MS, Setup, find_setup
-from harness.soak.play.round import PlayedRound
+
+if TYPE_CHECKING:
+    from harness.schedules.operations.operation import Operation
 
 OF_REAL_ONES = {"cleanup.policy": "compact,delete", "compression.type": "lz4", "segment.ms": "100"}
 
@@ -22,11 +29,11 @@ def simulated() -> Setup:
     return find_setup("sim-kafka", Shape(), FakeProgress())
 
 
-def played(*operations: Operation, settings: dict[str, str] | None = None) -> PlayedRound:
+def played(*operations: Operation, settings: dict[str, str] | None = None) -> Schedule:
     plan = replace(
-        SMALL, topics=(Topic(TOPIC, 1, settings or {}),), clients=(P, Client("i", "java", is_idempotent=True))
+        SMALL, topics=(RoundTopic(TOPIC, 1, settings or {}),), clients=(P, RoundClient("i", "java", is_idempotent=True))
     )
-    return PlayedRound(plan, tuple(Step(1.0, one) for one in operations), "kafka-4.4")
+    return Schedule(in_order(*operations), target="kafka-4.4", plan=plan)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +42,7 @@ def played(*operations: Operation, settings: dict[str, str] | None = None) -> Pl
         (put(P), True),
         (KILL, True),
         (START, True),
-        (DeleteRecords(TOPIC, 0, 1), True),
+        (DeleteRecords(1, TOPIC), True),
         (RecreateTopic(TOPIC), True),
         (AlterTopic(TOPIC, "segment.ms", "300"), True),
         (AlterTopic(TOPIC, "compression.type", "gzip"), False),

@@ -10,6 +10,7 @@ from soaked import ABORTS, DIES, KILL, SMALL, START, P, T, play_steps, put
 
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 from harness.run_folder.store import RunFolder
+from harness.schedules.schedule import Schedule
 from harness.soak.causes.reopened import Reopened
 from harness.soak.judge.expectations import HANGING, REOPENED
 from harness.soak.judge.judges import judge_rounds
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from harness.soak.draw.operations import Operation
+    from harness.schedules.operations.operation import Operation
 
 TP = ("t", 0)
-PLAYED = PlayedRound(SMALL, (), "sim-kafka")
+PLAYED = PlayedRound(Schedule((), target="sim-kafka", plan=SMALL))
 AUDITED: dict[str, Any] = {"findings": [], "scenarios": [{"topic": "t", "partition": 0, "verdict": "clean"}]}
 UNDELETED = Wrong(STATE, "k", None, None, None, "the value of write 1", "no value", due=0)
 LOST = Wrong(STATE, "k", None, None, None, "no value", "the value of write 1", due=0)

@@ -10,6 +10,7 @@ from metadata_logs import change, partition, read_metadata_log, topic, write_met
 from soaked import SMALL
 
 from harness.judge.verdict import ANOMALY, CLEAN
+from harness.schedules.schedule import Schedule
 from harness.soak.causes.causes import named_offsets
 from harness.soak.causes.losses import LOST, Loss, losses_of, unclean_leaders
 from harness.soak.evidence.client_log import WrittenRecord
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TP, OTHER = ("t", 0), ("u", 0)
-PLAYED = PlayedRound(SMALL, (), "kafka-4.4")
+PLAYED = PlayedRound(Schedule((), target="kafka-4.4", plan=SMALL))
 AUDITED: dict[str, Any] = {
     "findings": [],
     "scenarios": [{"topic": topic, "partition": 0, "verdict": "clean"} for topic in ("t", "u")],

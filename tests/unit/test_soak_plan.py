@@ -5,37 +5,25 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
-from test_soak_generators import drawn
+from test_generators import drawn
 
 from harness.errors import UsageError
+from harness.schedules.generators import Context
+from harness.schedules.operations.administrators import DeleteRecords, RecreateTopic
+from harness.schedules.operations.clients import CommitOffset, DeleteGroup, End, SendOffset, Write
+from harness.schedules.operations.faults import Heal, Inject
+from harness.schedules.plan import RoundPlan, plan_of
+from harness.schedules.schedule import Step
+from harness.schedules.situation import Situation
 from harness.soak.draw.composition import available
-from harness.soak.draw.generators import Context
-from harness.soak.draw.operations import (
-    CommitOffset,
-    DeleteGroup,
-    DeleteRecords,
-    End,
-    Heal,
-    Inject,
-    RecreateTopic,
-    SendOffset,
-    Step,
-    Write,
-)
-from harness.soak.draw.plan import (
-    DELETE_RECORDS,
-    FEATURES,
-    RECREATION,
-    SETTINGS,
-    Plan,
-    Shape,
-    draw_plan,
-    plan_of,
-)
-from harness.soak.draw.situation import Situation
+from harness.soak.draw.plan import DELETE_RECORDS, FEATURES, RECREATION, SETTINGS, Shape, draw_plan
 from harness.soak.draw.workload import generator_of
+
+if TYPE_CHECKING:
+    from harness.schedules.schedule import Step
 
 SHAPE = Shape(partitions=12, rate_hz=60.0, features=FEATURES, group_protocols=("classic",))
 
@@ -116,8 +104,8 @@ def test_a_transaction_has_a_few_records_at_most_and_ends_only_where_there_is_on
 
 @pytest.mark.parametrize("missing", ["seed", "topics", "clients", "brokers", "lasts_s", "filled"])
 def test_a_plan_that_lacks_something_is_refused(missing: str) -> None:
-    content = {name: value for name, value in Plan(1, (), ()).as_json().items() if name != missing}
-    with pytest.raises(UsageError, match="has no plan of a round"):
+    content = {name: value for name, value in RoundPlan(1, (), ()).as_json().items() if name != missing}
+    with pytest.raises(UsageError, match="the plan is wrong"):
         plan_of(content, "a test")
 
 

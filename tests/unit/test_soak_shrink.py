@@ -10,30 +10,34 @@ from fakes.progress import FakeProgress
 from soaked import ABORTS, COMMITS, KILL, SMALL, START, TOPIC, TWIN, P, T, put
 
 from harness.errors import HarnessError
+from harness.schedules.operations.administrators import DeleteRecords
+from harness.schedules.operations.faults import Inject
+from harness.schedules.plan import RoundTopic
 from harness.schedules.scenario import Critical
-from harness.schedules.schedule import scenario_of
-from harness.soak.draw.operations import DeleteRecords, Inject, Operation, Step
-from harness.soak.draw.plan import Shape, Topic
+from harness.schedules.schedule import Schedule, Step
+from harness.schedules.sentences import scenario_of
+from harness.soak.draw.plan import Shape
 from harness.soak.draw.shrink import APART_S, ROOM_S, Stage, run_schedule, shrink, trimmed
 from harness.soak.play.rig import find_setup
-from harness.soak.play.round import PlayedRound
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from harness.schedules.operations.operation import Operation
 
 
 def steps(*timed: tuple[float, Operation]) -> tuple[Step, ...]:
     return tuple(Step(at_s, operation) for at_s, operation in timed)
 
 
-def a_round(*timed: tuple[float, Operation], finding: str | None = None) -> PlayedRound:
-    return PlayedRound(SMALL, steps(*timed), "sim-kafka", finding=finding)
+def a_round(*timed: tuple[float, Operation], finding: str = "") -> Schedule:
+    return Schedule(steps(*timed), finding, "sim-kafka", plan=SMALL)
 
 
 def test_a_round_with_a_finding_shrinks_to_the_steps_that_make_it(tmp_path: Path) -> None:
     played = a_round(
         (1, put(P)), (1.2, put(P, "a")), (1.4, put(T, "b")), (1.8, COMMITS), (2, Inject("lossy", 3)), (3, KILL),
-        (8, put(P, deletes=True)), (8.2, put(T, "c")), (8.4, ABORTS), (9, DeleteRecords(TOPIC, 0, keeps=500)),
+        (8, put(P, deletes=True)), (8.2, put(T, "c")), (8.4, ABORTS), (9, DeleteRecords(500, TOPIC)),
         (15, START),
     )  # fmt: skip
     progress: list[tuple[int, int]] = []
@@ -73,7 +77,7 @@ def test_what_runs_can_replay() -> None:
     "timed",
     [
         [(1, put(T)), (3, Inject("lossy", 2)), (8, ABORTS)],
-        [(1, put(T)), (3, KILL), (8, ABORTS), (9, DeleteRecords(TOPIC, 0, 1))],
+        [(1, put(T)), (3, KILL), (8, ABORTS), (9, DeleteRecords(1, TOPIC))],
         [(1, put(T)), (2, put(TWIN)), (3, KILL), (8, ABORTS)],
         [(1, put(T)), (3, KILL), (8, START), (9, KILL), (12, ABORTS)],
         [(1, put(T)), (2, ABORTS), (3, KILL)],
@@ -90,7 +94,7 @@ def test_clients_and_partitions_without_steps_rest() -> None:
 
 def test_topics_behind_the_last_one_of_the_steps_are_left_out() -> None:
     """Those before it stay: which broker leads a partition goes by their number."""
-    topics = tuple(Topic(name, 1, {}) for name in ("first", TOPIC, "last"))
+    topics = tuple(RoundTopic(name, 1, {}) for name in ("first", TOPIC, "last"))
     played = a_round((1, put(T)))
     smaller = trimmed(replace(played, plan=replace(SMALL, topics=topics)))
     assert smaller.plan.topics == topics[:2]

@@ -16,7 +16,7 @@ from harness.model_checking.explore.shrink import cost, has_consequence, is_wron
 from harness.model_checking.explore.statistics import RunStatistics, found_by_checkers
 from harness.model_checking.explore.sweep import check_runs, partitioned_session
 from harness.run_folder.store import new_run_id
-from harness.schedules.schedule import Schedule, scenario_of
+from harness.schedules.sentences import Schedule, scenario_of
 from harness.spark.spec import MANY_RUNS
 from harness.spark.workspace_session import session_of
 

@@ -12,7 +12,7 @@ from harness.model_checking.explore.cases import COORDINATED, FRESH_COPIES, GATE
 from harness.model_checking.explore.random_runs import explore_random_runs, is_replayable
 from harness.model_checking.explore.schedule_generator import Odds
 from harness.models.world.groups import NEW, OLD
-from harness.schedules.schedule import Schedule, write_schedule
+from harness.schedules.sentences import Schedule, write_schedule
 from harness.targets import SIM_CLOUD_TOPICS, SIM_REDPANDA
 from harness.terminal import Table, stdout, styled
 

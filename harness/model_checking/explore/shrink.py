@@ -1,7 +1,7 @@
 """The smallest schedule: steps are removed, and texts simplified, for as long as the same anomaly occurs.
 
 Among equally small schedules, those are preferred that real brokers can replay
-(`harness.schedules.schedule.scenario_of`): without a change of leader, lag or hours, with one transactional client,
+(`harness.schedules.sentences.scenario_of`): without a change of leader, lag or hours, with one transactional client,
 whose later steps come after the cleaners'.
 """
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from harness.report.stored.soaks import Operation, StoredRound
+    from harness.report.stored.soaks import ClientOperation, StoredRound
 
 Points: TypeAlias = "tuple[list[float], list[float]]"
 """Times in seconds, and a value at each, up to the next time."""
@@ -53,7 +53,7 @@ class RoundPictures:
 
 def draw_round(one: StoredRound) -> RoundPictures:
     """Draw a round."""
-    by_name: dict[str, list[Operation]] = defaultdict(list)
+    by_name: dict[str, list[ClientOperation]] = defaultdict(list)
     for operation in one.operations:
         by_name[operation.name].append(operation)
     return RoundPictures(
@@ -115,7 +115,7 @@ def _curves(replicas: Sequence[Points]) -> list[Curve]:
     return [(points, *REPLICA) for points in replicas]
 
 
-def _rates(operations: Sequence[Operation], ends_s: float) -> list[Curve]:
+def _rates(operations: Sequence[ClientOperation], ends_s: float) -> list[Curve]:
     bins = range(math.floor(ends_s / BIN_S) + 2)
     counts = {kind: Counter(int(one.ended_s // BIN_S) for one in operations if one.kind == kind) for kind, *_ in KINDS}
     return [
@@ -125,7 +125,7 @@ def _rates(operations: Sequence[Operation], ends_s: float) -> list[Curve]:
     ]
 
 
-def _latencies(operations: Sequence[Operation]) -> list[Curve]:
+def _latencies(operations: Sequence[ClientOperation]) -> list[Curve]:
     took_s: dict[int, list[float]] = defaultdict(list)
     for one in operations:
         took_s[int(one.ended_s // BIN_S)].append(max(one.took_s, SHORTEST_S))

@@ -12,6 +12,8 @@ from harness.report.stored.runs import paths_below
 from harness.run_folder.fault_times import fault_times
 from harness.run_folder.history import read_lines
 from harness.run_folder.store import BROKERS, HISTORY, OFFSETS, ROUND, SOAK_STATE, VERDICT, WHOLE_HISTORY
+from harness.schedules.operations.administrators import ADMIN
+from harness.schedules.operations.faults import NEMESIS
 from harness.targets import title_of
 
 if TYPE_CHECKING:
@@ -21,8 +23,6 @@ if TYPE_CHECKING:
 _SOAKS: Final = f"*/soak/*/{SOAK_STATE}"
 """results/<target>/soak/<id>/soak.json"""
 INVOKE: Final = "invoke"
-ADMIN, NEMESIS = "admin", "nemesis"
-"""The processes that are no clients (`harness.soak.draw.operations`)."""
 MS: Final = 1000.0
 
 
@@ -43,7 +43,7 @@ class StoredSoak:
 
 
 @dataclass(frozen=True)
-class Operation:
+class ClientOperation:
     """An operation of a client that has ended. ``kind``: ok, fail or info, as in the history."""
 
     name: str
@@ -69,7 +69,7 @@ class StoredRound:
     name: str
     played: Mapping[str, Any]
     verdict: Mapping[str, Any]
-    operations: Sequence[Operation]
+    operations: Sequence[ClientOperation]
     faults: Sequence[FaultSpan]
     replicas: Mapping[int, Mapping[str, ReplicaOffsets]]
     ends_s: float
@@ -117,7 +117,7 @@ def read_round(path: Path) -> StoredRound:
     )
 
 
-def _operations(events: Sequence[Mapping[str, Any]], began_ms: int) -> list[Operation]:
+def _operations(events: Sequence[Mapping[str, Any]], began_ms: int) -> list[ClientOperation]:
     """Return the operations of clients, in the order in which they ended."""
     invoked: dict[int, int] = {}
     ended = []
@@ -128,7 +128,7 @@ def _operations(events: Sequence[Mapping[str, Any]], began_ms: int) -> list[Oper
             invoked[event["op"]] = event["time_ms"]
         elif event["op"] in invoked:
             took_s = (event["time_ms"] - invoked.pop(event["op"])) / MS
-            ended.append(Operation(event["f"], event["type"], (event["time_ms"] - began_ms) / MS, took_s))
+            ended.append(ClientOperation(event["f"], event["type"], (event["time_ms"] - began_ms) / MS, took_s))
     return ended
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from harness.soak.draw.operations import Heal, Inject
+from harness.schedules.operations.faults import Heal, Inject
 from nemesis import FAULTS, SCRIPTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from harness.soak.draw.generators import Context
-    from harness.soak.draw.operations import Operation
+    from harness.schedules.generators import Context
+    from harness.schedules.operations.operation import Operation
     from nemesis.fault import Fault
 
 HOLD_S: Final = 4.0

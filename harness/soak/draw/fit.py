@@ -9,26 +9,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from harness.soak.draw.operations import (
-    AlterTopic,
-    CommitOffset,
-    DeleteGroup,
-    DeleteRecords,
-    Heal,
-    Inject,
-    RecreateTopic,
-    SendOffset,
-    VisitGroup,
-)
+from harness.schedules.operations.administrators import AlterTopic, DeleteRecords, RecreateTopic
+from harness.schedules.operations.clients import CommitOffset, DeleteGroup, SendOffset, VisitGroup
+from harness.schedules.operations.faults import Heal, Inject
 from harness.soak.draw.plan import ALTERATION, DELETE_RECORDS, GROUP_OFFSETS, IDEMPOTENCE, RECREATION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from harness.soak.draw.operations import Operation
-    from harness.soak.draw.plan import Topic
+    from harness.schedules.operations.operation import Operation
+    from harness.schedules.plan import RoundTopic
+    from harness.schedules.schedule import Schedule
     from harness.soak.play.rig import Setup
-    from harness.soak.play.round import PlayedRound
 
 NEEDED: Final[Mapping[type, str]] = {
     **dict.fromkeys((SendOffset, CommitOffset, VisitGroup, DeleteGroup), GROUP_OFFSETS),
@@ -40,7 +32,7 @@ NEEDED: Final[Mapping[type, str]] = {
 COMPACTED: Final = {"cleanup.policy": "compact"}
 
 
-def fitted(played: PlayedRound, setup: Setup) -> PlayedRound:
+def fitted(schedule: Schedule, setup: Setup) -> Schedule:
     """Return the round as these brokers can play it."""
     features = setup.shape.features
 
@@ -52,14 +44,14 @@ def fitted(played: PlayedRound, setup: Setup) -> PlayedRound:
                 return False
         return NEEDED.get(type(operation)) in {None, *features}
 
-    def topic(one: Topic) -> Topic:
+    def topic(one: RoundTopic) -> RoundTopic:
         if not setup.is_simulated:
             return replace(one, settings={**COMPACTED, **one.settings})
         known = {name: value for name, value in one.settings.items() if name in setup.shape.settings}
         return replace(one, settings=known)
 
     clients = tuple(
-        replace(one, is_idempotent=one.is_idempotent and IDEMPOTENCE in features) for one in played.plan.clients
+        replace(one, is_idempotent=one.is_idempotent and IDEMPOTENCE in features) for one in schedule.plan.clients
     )
-    plan = replace(played.plan, topics=tuple(map(topic, played.plan.topics)), clients=clients)
-    return replace(played, plan=plan, steps=tuple(step for step in played.steps if fits(step.operation)))
+    plan = replace(schedule.plan, topics=tuple(map(topic, schedule.plan.topics)), clients=clients)
+    return replace(schedule, plan=plan, steps=tuple(step for step in schedule.steps if fits(step.operation)))

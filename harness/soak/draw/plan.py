@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from harness.errors import UsageError
+from harness.schedules.plan import RoundClient, RoundPlan, RoundTopic
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
-
-    from harness.kafka_api.replica import TopicPartition
 
 TOPICS: Final = 5
 HOME_PARTITIONS: Final = 4
@@ -42,31 +40,6 @@ RETENTION: Final = {"compact,delete": {"retention.ms": "20000"}}
 
 
 @dataclass(frozen=True)
-class Topic:
-    """A topic of a round."""
-
-    name: str
-    partitions: int
-    settings: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class Client:
-    """A client process. Two of them may have the same ``transactional_id``.
-
-    ``library``: what it writes with. ``home``: the partitions that it writes to; empty for all. ``patience_s``: how
-    long its transactions stay open at least.
-    """
-
-    name: str
-    library: str
-    transactional_id: str | None = None
-    is_idempotent: bool = False
-    home: tuple[TopicPartition, ...] = ()
-    patience_s: float = 0.0
-
-
-@dataclass(frozen=True)
 class Shape:
     """How big rounds are, and what their target has: the same for all rounds of a soak.
 
@@ -91,73 +64,23 @@ FEATURES: Final = frozenset({GROUP_OFFSETS, IDEMPOTENCE, DELETE_RECORDS, RECREAT
 """What rounds draw only where a target has it."""
 
 
-@dataclass(frozen=True)
-class Plan:
-    """A round before it is played. ``seed``: also of what the cluster leaves to chance, where it is simulated.
-
-    ``lasts_s``: faults are healed no sooner than that after its beginning. ``filled``: the partitions that the filler
-    writes to; empty for all.
-    """
-
-    seed: int
-    topics: tuple[Topic, ...]
-    clients: tuple[Client, ...]
-    brokers: tuple[int, ...] = (1, 2, 3)
-    lasts_s: float = 0.0
-    filled: tuple[TopicPartition, ...] = ()
-
-    @property
-    def partitions(self) -> list[TopicPartition]:
-        """Every partition."""
-        return [(topic.name, number) for topic in self.topics for number in range(topic.partitions)]
-
-    @property
-    def replicas(self) -> dict[TopicPartition, tuple[int, ...]]:
-        """Every partition with its brokers, another leader each."""
-        count = len(self.brokers)
-        return {tp: self.brokers[at % count :] + self.brokers[: at % count] for at, tp in enumerate(self.partitions)}
-
-    def as_json(self) -> dict[str, Any]:
-        """Return it as JSON takes it."""
-        return asdict(self)
-
-
-def plan_of(content: Mapping[str, Any], source: str) -> Plan:
-    """Return the plan that `Plan.as_json` gave. Raises `UsageError` for anything else."""
-    try:
-        return Plan(
-            int(content["seed"]),
-            tuple(Topic(one["name"], int(one["partitions"]), dict(one["settings"])) for one in content["topics"]),
-            tuple(Client(**{**one, "home": _partitions(one["home"])}) for one in content["clients"]),
-            tuple(map(int, content["brokers"])),
-            float(content["lasts_s"]),
-            _partitions(content["filled"]),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise UsageError(f"{source} has no plan of a round: {type(error).__name__}: {error}") from error
-
-
-def _partitions(content: Any) -> tuple[TopicPartition, ...]:
-    return tuple((str(topic), int(number)) for topic, number in content)
-
-
-def draw_plan(seed: int, name: str, shape: Shape) -> Plan:
+def draw_plan(seed: int, name: str, shape: Shape) -> RoundPlan:
     """Return the plan of a seed; topics are called after ``name``."""
     random = Random(f"soak plan {seed}")  # noqa: S311  (to be repeated, nothing secret)
     count = min(TOPICS, shape.partitions)
     topics = tuple(
-        Topic(f"{name}-{number}", len(range(number, shape.partitions, count)), _settings(random, shape.settings))
+        RoundTopic(f"{name}-{number}", len(range(number, shape.partitions, count)), _settings(random, shape.settings))
         for number in range(count)
     )
     partitions = [(topic.name, number) for topic in topics for number in range(topic.partitions)]
     library = shape.libraries[0]
-    clients = [Client(f"{PLAIN}-{number}", library) for number in range(PLAIN_CLIENTS)]
+    clients = [RoundClient(f"{PLAIN}-{number}", library) for number in range(PLAIN_CLIENTS)]
     if IDEMPOTENCE in shape.features:
-        clients.append(Client(IDEMPOTENT, library, is_idempotent=True))
+        clients.append(RoundClient(IDEMPOTENT, library, is_idempotent=True))
     if GROUP_OFFSETS in shape.features:
-        clients += [Client(f"{OF_GROUPS}-{number}", library) for number in range(GROUP_CLIENTS)]
+        clients += [RoundClient(f"{OF_GROUPS}-{number}", library) for number in range(GROUP_CLIENTS)]
     for number in range(shape.clients):
-        one = Client(
+        one = RoundClient(
             f"t{number}",
             shape.libraries[number * len(shape.libraries) // shape.clients],
             transactional_id=f"{name}-t{number}",
@@ -166,8 +89,8 @@ def draw_plan(seed: int, name: str, shape: Shape) -> Plan:
         )
         clients.append(one)
     twin = random.choice([one for one in clients if one.transactional_id])
-    clients.append(Client(f"{twin.name}-twin", twin.library, twin.transactional_id, home=twin.home))
-    return Plan(seed, topics, tuple(clients), shape.brokers, shape.play_s)
+    clients.append(RoundClient(f"{twin.name}-twin", twin.library, twin.transactional_id, home=twin.home))
+    return RoundPlan(seed, topics, tuple(clients), shape.brokers, shape.play_s)
 
 
 def _settings(random: Random, known: Collection[str]) -> dict[str, str]:

@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Final
 from harness.errors import HarnessError
 from harness.host.clock import RealClock
 from harness.run_folder.store import RunFolder
-from harness.schedules.schedule import LEAVES, RETURNS, Schedule, scenario_of
-from harness.soak.draw.generators import Fixed
-from harness.soak.draw.operations import ADMIN, COMMIT, NEMESIS, End, Heal, Inject, Write
-from harness.soak.draw.reduction import reduced
+from harness.schedules import sentences
+from harness.schedules.generators import Fixed
+from harness.schedules.operations.administrators import ADMIN
+from harness.schedules.operations.clients import COMMIT, End, Write
+from harness.schedules.operations.faults import NEMESIS, Heal, Inject
+from harness.schedules.sentences import LEAVES, RETURNS
+from harness.schedules.shrink import reduced
 from harness.soak.judge.judges import truth_of
 from harness.soak.judge.naming import named
 from harness.soak.play.rig import booted
@@ -28,9 +31,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.kafka_api.replica import TopicPartition
-    from harness.soak.draw.operations import Step
+    from harness.schedules.schedule import Schedule, Step
     from harness.soak.play.rig import Setup
-    from harness.soak.play.round import PlayedRound
 
 ROOM_S: Final = 15.0
 """How long a witness goes on after its last step: real brokers elect leaders, and their cleaners pass, meanwhile."""
@@ -48,7 +50,7 @@ CONFIRMATIONS: Final = 10
 class Shrunk:
     """The smallest round that was found, how many were tried, and with how many of how many seeds it shows it."""
 
-    smallest: PlayedRound
+    smallest: Schedule
     tried: int
     shown: int
     of: int = CONFIRMATIONS
@@ -62,7 +64,7 @@ class Stage:
     work_dir: Path
     plays: int = 0
 
-    def places(self, round_: PlayedRound, seed: int) -> dict[str, set[TopicPartition]]:
+    def places(self, round_: Schedule, seed: int) -> dict[str, set[TopicPartition]]:
         """Play a round, and return the partitions of each finding by name; none where it does not go to its end."""
         self.plays += 1
         shutil.rmtree(self.work_dir, ignore_errors=True)
@@ -83,7 +85,7 @@ class Stage:
 
 def shrink(
     stage: Stage,
-    played: PlayedRound,
+    schedule: Schedule,
     name: str,
     on_progress: Callable[[int, int], None],
     is_over: Callable[[], bool] = lambda: False,
@@ -93,26 +95,26 @@ def shrink(
     ``on_progress`` is called with the number of steps and of tries, each time that there is a smaller one. Raises
     `HarnessError` where the round itself does not show it.
     """
-    seeds = range(played.plan.seed, played.plan.seed + SEEDS)
+    seeds = range(schedule.plan.seed, schedule.plan.seed + SEEDS)
 
     def shows(steps: Sequence[Step]) -> bool:
-        candidate = trimmed(replace(played, steps=tuple(steps)))
+        candidate = trimmed(replace(schedule, steps=tuple(steps)))
         return any(name in stage.places(candidate, seed) for seed in seeds)
 
-    steps = list(played.steps)
-    places = next((found[name] for seed in seeds if name in (found := stage.places(played, seed))), None)
+    steps = list(schedule.steps)
+    places = next((found[name] for seed in seeds if name in (found := stage.places(schedule, seed))), None)
     if places is None:
         raise HarnessError(f"{name} is not found again when this round is played on {stage.setup.target.name}")
-    transactional = {one.name for one in played.plan.clients if one.transactional_id}
+    transactional = schedule.plan.transactional
     for tp in sorted(places):
         if shows(alone := _of_partition(steps, tp, transactional)):
             steps = alone
             break
     on_progress(len(steps), stage.plays)
     smallest = reduced(steps, lambda one: not is_over() and shows(one), lambda one: on_progress(len(one), stage.plays))
-    again = range(played.plan.seed, played.plan.seed + CONFIRMATIONS)
+    again = range(schedule.plan.seed, schedule.plan.seed + CONFIRMATIONS)
     finals = [
-        _with_room(replace(trimmed(replace(played, steps=tuple(steps))), finding=name))
+        _with_room(replace(trimmed(replace(schedule, steps=tuple(steps))), finding=name))
         for steps in (*_apart(smallest), smallest)
     ]
     shown = 0
@@ -138,10 +140,10 @@ def _apart(steps: Sequence[Step]) -> Iterator[list[Step]]:
         yield [replace(step, at_s=APART_S * number) for number, step in enumerate(order, 1)]
 
 
-def _with_room(played: PlayedRound) -> PlayedRound:
+def _with_room(schedule: Schedule) -> Schedule:
     """Return a round that goes on long enough after its last step for elections and cleaners of real brokers."""
-    last_s = max((step.at_s for step in played.steps), default=0.0)
-    return replace(played, plan=replace(played.plan, lasts_s=max(played.plan.lasts_s, last_s + ROOM_S)))
+    last_s = max((step.at_s for step in schedule.steps), default=0.0)
+    return replace(schedule, plan=replace(schedule.plan, lasts_s=max(schedule.plan.lasts_s, last_s + ROOM_S)))
 
 
 def _of_partition(steps: Sequence[Step], tp: TopicPartition, transactional: Collection[str]) -> list[Step]:
@@ -168,32 +170,34 @@ def _of_partition(steps: Sequence[Step], tp: TopicPartition, transactional: Coll
     return [step for step in steps if concerns(step)]
 
 
-def trimmed(played: PlayedRound) -> PlayedRound:
+def trimmed(schedule: Schedule) -> Schedule:
     """Return a round without clients that have nothing to do; its filler writes only to partitions of its steps.
 
     Topics behind the last one of its steps go, too; the others keep their leaders.
     """
-    operations = [step.operation for step in played.steps]
+    operations = [step.operation for step in schedule.steps]
     processes = {one.process for one in operations}
     written = {(one.topic, one.partition) for one in operations if isinstance(one, Write)}
-    clients = tuple(one for one in played.plan.clients if one.name in processes)
+    clients = tuple(one for one in schedule.plan.clients if one.name in processes)
     concerned = {getattr(one, "topic", None) for one in operations}
-    last = max((at for at, topic in enumerate(played.plan.topics) if topic.name in concerned), default=0)
-    plan = replace(played.plan, topics=played.plan.topics[: last + 1], clients=clients, filled=tuple(sorted(written)))
-    return replace(played, plan=plan)
+    last = max((at for at, topic in enumerate(schedule.plan.topics) if topic.name in concerned), default=0)
+    plan = replace(
+        schedule.plan, topics=schedule.plan.topics[: last + 1], clients=clients, filled=tuple(sorted(written))
+    )
+    return replace(schedule, plan=plan)
 
 
-def run_schedule(played: PlayedRound) -> Schedule | None:
+def run_schedule(schedule: Schedule) -> sentences.Schedule | None:
     """Return a round as a schedule of ``harness run``; None where it has more than that can have.
 
-    That is one partition and one outage, a transactional client and a plain one; see `harness.schedules.schedule`.
+    That is one partition and one outage, a transactional client and a plain one; see `harness.schedules.sentences`.
     """
     steps: list[str] = []
     keys: dict[str, str] = {}
     names: dict[str, str] = {}
     places, away = set(), False
-    transactional = {one.name for one in played.plan.clients if one.transactional_id}
-    for operation in (step.operation for step in played.steps):
+    transactional = schedule.plan.transactional
+    for operation in (step.operation for step in schedule.steps):
         name = names.setdefault(operation.process, "t" if operation.process in transactional else "p")
         match operation:
             case Write(topic=topic, partition=partition, key=key, deletes=deletes):
@@ -214,9 +218,9 @@ def run_schedule(played: PlayedRound) -> Schedule | None:
         return None
     if away and RETURNS not in steps:
         steps.append(RETURNS)
-    schedule = Schedule(played.finding or "", played.target, f"soak, seed {played.plan.seed}", tuple(steps))
+    replayed = sentences.Schedule(schedule.finding, schedule.target, f"soak, seed {schedule.plan.seed}", tuple(steps))
     try:
-        scenario_of(schedule)
+        sentences.scenario_of(replayed)
     except HarnessError:
         return None
-    return schedule
+    return replayed

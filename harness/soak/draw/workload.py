@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from harness.soak.draw.composition import choose_fault
-from harness.soak.draw.generators import Each, Generator, Mix, Phases, Stagger, Together, Until
-from harness.soak.draw.operations import (
+from harness.schedules.generators import Each, Generator, Mix, Phases, Stagger, Together, Until
+from harness.schedules.operations.clients import (
     ABORT,
     COMMIT,
-    AlterTopic,
     CommitOffset,
     DeleteGroup,
-    DeleteRecords,
     Die,
     End,
-    RecreateTopic,
     SendOffset,
     VisitGroup,
     Write,
 )
+from harness.soak.draw.composition import choose_fault
 from harness.soak.draw.plan import ALTERATION, DELETE_RECORDS, GROUP_OFFSETS, OF_GROUPS, RECREATION, RETENTION, SETTINGS
 
 if TYPE_CHECKING:
@@ -27,9 +24,10 @@ if TYPE_CHECKING:
     from random import Random
 
     from harness.kafka_api.replica import TopicPartition
-    from harness.soak.draw.generators import Context
-    from harness.soak.draw.operations import Operation
-    from harness.soak.draw.plan import Client, Plan, Shape
+    from harness.schedules.generators import Context
+    from harness.schedules.operations.operation import Operation
+    from harness.schedules.plan import RoundClient, RoundPlan
+    from harness.soak.draw.plan import Shape
     from nemesis.fault import Fault
 
 MOST_RECORDS: Final = 5
@@ -40,7 +38,7 @@ CHANGED: Final = ("segment.ms", "delete.retention.ms", "min.compaction.lag.ms", 
 """Settings that are changed in mid-round, too."""
 
 
-def generator_of(plan: Plan, shape: Shape, faults: Mapping[str, Fault]) -> Generator:
+def generator_of(plan: RoundPlan, shape: Shape, faults: Mapping[str, Fault]) -> Generator:
     """Return the generator of a round: clients alone at first, then beside them administrators and faults."""
     warm_s = shape.play_s / 6
     clients = Stagger(1 / shape.rate_hz, Mix(_client_operations(plan, shape)))
@@ -53,7 +51,7 @@ def generator_of(plan: Plan, shape: Shape, faults: Mapping[str, Fault]) -> Gener
     return Phases((Until(warm_s, clients), Until(shape.play_s, Together(tuple(parts)))))
 
 
-def _client_operations(plan: Plan, shape: Shape) -> tuple[tuple[float, Generator], ...]:
+def _client_operations(plan: RoundPlan, shape: Shape) -> tuple[tuple[float, Generator], ...]:
     # About two writes of a key in a round: what is written in an outage is often the last of its key.
     keys = max(4, round(shape.rate_hz * shape.play_s / (2 * shape.partitions)))
     of_groups = [one for one in plan.clients if one.name.startswith(OF_GROUPS)]
@@ -75,7 +73,7 @@ def _client_operations(plan: Plan, shape: Shape) -> tuple[tuple[float, Generator
     return tuple((weight, Each(choose)) for weight, choose in weighted)
 
 
-def _admin_operations(plan: Plan, shape: Shape) -> tuple[tuple[float, Generator], ...]:
+def _admin_operations(plan: RoundPlan, shape: Shape) -> tuple[tuple[float, Generator], ...]:
     by_feature: Mapping[str, Callable[[Context], Operation | None]] = {
         DELETE_RECORDS: _deletes_records(plan, shape.settings),
         ALTERATION: _alters(plan, shape.settings),
@@ -85,7 +83,7 @@ def _admin_operations(plan: Plan, shape: Shape) -> tuple[tuple[float, Generator]
 
 
 def _writes(
-    clients: Sequence[Client], partitions: Sequence[TopicPartition], keys: int
+    clients: Sequence[RoundClient], partitions: Sequence[TopicPartition], keys: int
 ) -> Callable[[Context], Operation | None]:
     def choose(context: Context) -> Operation | None:
         random = context.random("write")
@@ -99,12 +97,12 @@ def _writes(
         client = random.choice(idle)
         topic, partition = random.choice(client.home or partitions)
         deletes = random.random() < DELETE_SHARE
-        return Write(client.name, topic, partition, f"k{random.randrange(keys)}", deletes)
+        return Write(client.name, f"k{random.randrange(keys)}", deletes, topic, partition)
 
     return choose
 
 
-def _ends(clients: Sequence[Client]) -> Callable[[Context], Operation | None]:
+def _ends(clients: Sequence[RoundClient]) -> Callable[[Context], Operation | None]:
     def choose(context: Context) -> Operation | None:
         random, situation = context.random("end"), context.situation
         due = [
@@ -121,7 +119,7 @@ def _ends(clients: Sequence[Client]) -> Callable[[Context], Operation | None]:
     return choose
 
 
-def _deaths(clients: Sequence[Client]) -> Callable[[Context], Operation | None]:
+def _deaths(clients: Sequence[RoundClient]) -> Callable[[Context], Operation | None]:
     def choose(context: Context) -> Operation | None:
         alive = [one.name for one in clients if one.name in context.situation.open and one.name not in context.busy]
         return Die(context.random("die").choice(alive)) if alive else None
@@ -129,7 +127,7 @@ def _deaths(clients: Sequence[Client]) -> Callable[[Context], Operation | None]:
     return choose
 
 
-def _sends_offset(clients: Sequence[Client], plan: Plan) -> Callable[[Context], Operation | None]:
+def _sends_offset(clients: Sequence[RoundClient], plan: RoundPlan) -> Callable[[Context], Operation | None]:
     def choose(context: Context) -> Operation | None:
         random = context.random("send offset")
         begun = [one.name for one in clients if one.name in context.situation.open and one.name not in context.busy]
@@ -138,24 +136,26 @@ def _sends_offset(clients: Sequence[Client], plan: Plan) -> Callable[[Context], 
     return choose
 
 
-def _commits_offset(clients: Sequence[Client], plan: Plan) -> Callable[[Context], Operation | None]:
+def _commits_offset(clients: Sequence[RoundClient], plan: RoundPlan) -> Callable[[Context], Operation | None]:
     return lambda context: CommitOffset(
         context.random("committer").choice(clients).name, *_offset(context, "commit offset", plan)
     )
 
 
-def _offset(context: Context, purpose: str, plan: Plan) -> tuple[str, str, int, int]:
+def _offset(context: Context, purpose: str, plan: RoundPlan) -> tuple[str, str, int, int]:
     """Return group, topic, partition and an offset that no other operation commits: it tells which one it was."""
     random = context.random(purpose)
     topic, partition = random.choice(plan.partitions[: len(GROUPS)])
     return _group(random, plan), topic, partition, context.drawn
 
 
-def _group(random: Random, plan: Plan) -> str:
+def _group(random: Random, plan: RoundPlan) -> str:
     return f"{plan.topics[0].name}-{random.choice(GROUPS)}"
 
 
-def _visits(clients: Sequence[Client], plan: Plan, protocols: Sequence[str]) -> Callable[[Context], Operation | None]:
+def _visits(
+    clients: Sequence[RoundClient], plan: RoundPlan, protocols: Sequence[str]
+) -> Callable[[Context], Operation | None]:
     def choose(context: Context) -> Operation | None:
         random = context.random("visit")
         if not protocols:
@@ -166,13 +166,13 @@ def _visits(clients: Sequence[Client], plan: Plan, protocols: Sequence[str]) -> 
     return choose
 
 
-def _deletes_group(clients: Sequence[Client], plan: Plan) -> Callable[[Context], Operation | None]:
+def _deletes_group(clients: Sequence[RoundClient], plan: RoundPlan) -> Callable[[Context], Operation | None]:
     return lambda context: DeleteGroup(
         context.random("deleter").choice(clients).name, _group(context.random("delete group"), plan)
     )
 
 
-def _deletes_records(plan: Plan, known: Collection[str]) -> Callable[[Context], Operation | None]:
+def _deletes_records(plan: RoundPlan, known: Collection[str]) -> Callable[[Context], Operation | None]:
     """Return a function that deletes records where that is allowed.
 
     Of topics that are only compacted no record can be deleted (``Partition.deleteRecordsOnLeader``); simulated brokers
@@ -187,12 +187,15 @@ def _deletes_records(plan: Plan, known: Collection[str]) -> Callable[[Context], 
 
     def choose(context: Context) -> Operation | None:
         random = context.random("delete records")
-        return DeleteRecords(*random.choice(partitions), keeps=random.randrange(40)) if partitions else None
+        if not partitions:
+            return None
+        topic, partition = random.choice(partitions)
+        return DeleteRecords(random.randrange(40), topic, partition)
 
     return choose
 
 
-def _alters(plan: Plan, known: Collection[str]) -> Callable[[Context], Operation | None]:
+def _alters(plan: RoundPlan, known: Collection[str]) -> Callable[[Context], Operation | None]:
     def choose(context: Context) -> Operation | None:
         random = context.random("alter")
         topic, setting = random.choice(plan.topics).name, random.choice([one for one in CHANGED if one in known])
@@ -201,6 +204,6 @@ def _alters(plan: Plan, known: Collection[str]) -> Callable[[Context], Operation
     return choose
 
 
-def _recreates(plan: Plan) -> Callable[[Context], Operation | None]:
+def _recreates(plan: RoundPlan) -> Callable[[Context], Operation | None]:
     # The last topic alone: clients that have it open fail, and the other topics are to be written meanwhile.
     return lambda _: RecreateTopic(plan.topics[-1].name)

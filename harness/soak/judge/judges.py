@@ -137,7 +137,7 @@ def _copied(folder: RunFolder, brokers: Iterable[int]) -> dict[int, list[Path]]:
 def groups_of(folder: RunFolder, played: PlayedRound, events: Sequence[dict[str, Any]]) -> GroupTruth:
     """Return which brokers are wrong about groups' offsets. Raises `UsageError` for a damaged folder."""
     log = group_log_of(events)
-    drops_pending = CONSUMER in find_target(played.target).group_protocols
+    drops_pending = CONSUMER in find_target(played.schedule.target).group_protocols
     views = views_of(folder, drops_pending=DROPS_PENDING[NEW if drops_pending else OLD])
     return compare_groups(log, views)
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from harness.errors import HarnessError, UsageError, WaitTimeoutError
 from harness.run_folder.fault_times import HEAL, INJECT, event_name
+from harness.schedules.operations.administrators import ADMIN, AlterTopic, DeleteRecords, RecreateTopic
+from harness.schedules.operations.faults import NEMESIS, Heal, Inject
 from harness.schedules.scenario import Phase
 from harness.soak.draw.composition import HOLD_S
-from harness.soak.draw.operations import ADMIN, NEMESIS, AlterTopic, DeleteRecords, Heal, Inject, RecreateTopic
 from harness.soak.evidence.client_log import DELETE_RECORDS, RECREATE
 from nemesis import FAULTS
 from nemesis.fault import FaultContext
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from harness.cluster.cluster import Cluster
     from harness.kafka_api.replica import TopicPartition
     from harness.run_folder.history import History
-    from harness.soak.draw.operations import Operation
-    from harness.soak.draw.plan import Plan
+    from harness.schedules.operations.operation import Operation
+    from harness.schedules.plan import RoundPlan
 
 EXISTS = "already exists"
 GONE_S, CREATED_S = 10.0, 30.0
@@ -34,7 +35,7 @@ GONE_S, CREATED_S = 10.0, 30.0
 class Administrators:
     """``settings``: those that each topic has now. ``active``: faults that are not ended, in order."""
 
-    plan: Plan
+    plan: RoundPlan
     cluster: Cluster
     history: History
     copy_bytes_per_s: int

@@ -13,8 +13,17 @@ from typing import TYPE_CHECKING, Any
 from harness.clients import NO_OFFSET, ClientError
 from harness.errors import HarnessError
 from harness.run_folder.history import HEADER_OP, HEADER_TXN
+from harness.schedules.operations.clients import (
+    COMMIT,
+    CommitOffset,
+    DeleteGroup,
+    Die,
+    End,
+    SendOffset,
+    VisitGroup,
+    Write,
+)
 from harness.schedules.scenario import Phase
-from harness.soak.draw.operations import COMMIT, CommitOffset, DeleteGroup, Die, End, SendOffset, VisitGroup, Write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -22,8 +31,8 @@ if TYPE_CHECKING:
     from harness.clients import Library, LibraryProducer
     from harness.kafka_api.replica import TopicPartition
     from harness.run_folder.history import History
-    from harness.soak.draw.operations import Operation
-    from harness.soak.draw.plan import Client
+    from harness.schedules.operations.operation import Operation
+    from harness.schedules.plan import RoundClient
 
 MOST_UNANSWERED = 5_000
 """A client outside of transactions waits for its answers only where so many are due, which is more than it writes in a
@@ -36,7 +45,7 @@ FILLER_KEY = "filler"
 class ClientProcess:
     """One client. ``numbers``: counts the transactions of an id, over all clients that share it."""
 
-    client: Client
+    client: RoundClient
     library: Library
     history: History
     numbers: Iterator[int]

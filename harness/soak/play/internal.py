@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from harness.broker_files.copies.copies import CLUSTER_METADATA
 from harness.broker_files.internal_topics.decode import CONSUMER_OFFSETS
 from harness.errors import WaitTimeoutError
+from harness.schedules.operations.clients import CommitOffset, SendOffset
 from harness.schedules.timers import FAST, FREEZE
-from harness.soak.draw.operations import CommitOffset, SendOffset
 from harness.soak.draw.plan import GROUP_OFFSETS
 from harness.soak.evidence.group_views import ANSWERS, answered, ask, errors_of, replayed
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from harness.cluster.cluster import Cluster
     from harness.kafka_api.replica import TopicPartition
     from harness.run_folder.store import RunFolder
-    from harness.soak.draw.operations import Step
+    from harness.schedules.schedule import Step
     from harness.soak.evidence.group_views import GroupView
     from harness.soak.play.rig import Rig
 

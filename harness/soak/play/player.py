@@ -13,16 +13,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from harness.errors import HarnessError, WaitTimeoutError
-from harness.soak.draw.generators import Context, Nothing
-from harness.soak.draw.operations import Step
+from harness.schedules.generators import Context, Nothing
+from harness.schedules.schedule import Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from harness.host.clock import Clock
-    from harness.soak.draw.generators import Generator
-    from harness.soak.draw.operations import Operation
-    from harness.soak.draw.situation import Situation
+    from harness.schedules.generators import Generator
+    from harness.schedules.operations.operation import Operation
+    from harness.schedules.situation import Situation
 
 PERIOD_S: Final = 0.02
 """How often an idle process looks for an operation."""

@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from harness.protect.gate.build import Agent
     from harness.run_folder.store import RunFolder
     from harness.runtimes.base import Ready, Runtime
-    from harness.soak.draw.plan import Plan, Shape
+    from harness.schedules.plan import RoundPlan
+    from harness.soak.draw.plan import Shape
     from harness.systems import Control, System
     from harness.targets import Target
     from harness.targets.jars import JarSet
@@ -195,7 +196,7 @@ class Rig:
                 for name in self.setup.shape.libraries
             }
 
-    def cluster_for(self, of: Plan, observer: Observer) -> Cluster:
+    def cluster_for(self, of: RoundPlan, observer: Observer) -> Cluster:
         """Return the cluster as a round with this plan, and its faults, see it."""
         return Cluster(
             runtime=self.runtime,
@@ -209,7 +210,7 @@ class Rig:
             checks=[self.runtime.raise_if_died],
         )
 
-    def observer_for(self, of: Plan, folder: RunFolder) -> Observer:
+    def observer_for(self, of: RoundPlan, folder: RunFolder) -> Observer:
         """Return the observer of a round, which is not started: a round is judged by its end."""
         return Observer(
             self.runtime,

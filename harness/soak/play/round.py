@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections import defaultdict
 from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.cluster import snapshot
 from harness.errors import HarnessError, UsageError, WaitTimeoutError
 from harness.run_folder.history import History
-from harness.run_folder.store import AFTER_REJOIN, GATE, OFFSETS, ROUND, SKIPPED_MARKERS
-from harness.soak.draw.operations import ADMIN, NEMESIS, Step, step_of
-from harness.soak.draw.plan import OF_GROUPS, Client, plan_of
-from harness.soak.draw.situation import Situation
+from harness.run_folder.store import AFTER_REJOIN, GATE, OFFSETS, SKIPPED_MARKERS
+from harness.schedules.operations.administrators import ADMIN
+from harness.schedules.operations.faults import NEMESIS
+from harness.schedules.plan import RoundClient
+from harness.schedules.schedule import Schedule, Step, read_content, read_schedule, write_schedule
+from harness.schedules.situation import Situation
+from harness.soak.draw.plan import OF_GROUPS
 from harness.soak.evidence.offsets import OffsetSampler
 from harness.soak.play.administrators import Administrators
 from harness.soak.play.clients import ClientProcess
@@ -31,11 +33,10 @@ if TYPE_CHECKING:
     from harness.clients import Library
     from harness.cluster.cluster import Cluster
     from harness.run_folder.store import RunFolder
-    from harness.soak.draw.generators import Generator
-    from harness.soak.draw.plan import Plan
+    from harness.schedules.generators import Generator
+    from harness.schedules.plan import RoundPlan
     from harness.soak.play.rig import Rig
 
-SCHEMA: Final = 1
 FILLS_AFTER: Final = 4
 """So many times the filler writes once everything is healed, so that cleaners pass."""
 PLACED_S: Final = 2 * SETTLE_S
@@ -48,79 +49,48 @@ CLOSE_S: Final = 90.0
 
 @dataclass(frozen=True)
 class PlayedRound:
-    """What was played: ``plan`` and ``steps`` are the schedule. ``failure``: why it did not go to its end.
+    """A round that was played: its ``schedule``, with the times at which operations began.
 
-    ``took_s``: real seconds by phase, in order; no part of the schedule, and not compared.
+    ``failure``: why it ended early. ``took_s``: real seconds by phase, in order; not compared.
     """
 
-    plan: Plan
-    steps: tuple[Step, ...]
-    target: str
+    schedule: Schedule
     failure: str | None = None
-    finding: str | None = None
     took_s: Mapping[str, float] = field(default_factory=dict, compare=False)
 
-    def as_json(self) -> dict[str, Any]:
-        """Return it as JSON takes it."""
-        return {
-            "schema": SCHEMA,
-            "target": self.target,
-            "failure": self.failure,
-            "finding": self.finding,
-            "took_s": dict(self.took_s),
-            "plan": self.plan.as_json(),
-            "steps": [step.as_json() for step in self.steps],
-        }
+    @property
+    def plan(self) -> RoundPlan:
+        """The topics and clients of the round."""
+        return self.schedule.plan
 
 
 def write_round(path: Path, played: PlayedRound) -> None:
-    """Write a round down, a step a line. Raises OSError."""
-    content = played.as_json()
-    steps = ",\n  ".join(json.dumps(step) for step in content.pop("steps"))
-    head = json.dumps(content, indent=1)[:-2]
-    path.write_text(f'{head},\n "steps": [\n  {steps}\n ]\n}}\n')
+    """Write the schedule of a round, and how it was played. Raises `UsageError` where that cannot be."""
+    write_schedule(path, played.schedule, {"failure": played.failure, "took_s": dict(played.took_s)})
 
 
-def read_round(path: Path) -> PlayedRound:
-    """Return a round that was written down: a schedule. Raises `UsageError` with what is wrong with the file."""
-    return _schedule_of(_content(path), path)
+def read_round(path: Path) -> Schedule:
+    """Return the schedule of a round. Raises `UsageError` with what is wrong with the file."""
+    schedule = read_schedule(path)
+    names = {client.name for client in schedule.plan.clients} | {ADMIN, NEMESIS}
+    for at, operation in enumerate(schedule.operations, 1):
+        if operation.process not in names:
+            raise UsageError(f"{path}: step {at}: the plan has no client {operation.process}")
+    return schedule
 
 
 def read_played(path: Path) -> PlayedRound:
-    """Return a round that was written down, as it was played: to be judged. Raises as `read_round` does."""
-    content = _content(path)
-    schedule = _schedule_of(content, path)
+    """Return a round as it was played: to be judged. Raises `UsageError` with what is wrong with the file."""
+    content = read_content(path)
     try:
         took_s = {str(phase): float(second) for phase, second in content["took_s"].items()}
-        return replace(schedule, failure=content["failure"], took_s=took_s)
+        return PlayedRound(read_round(path), content["failure"], took_s)
     except (KeyError, AttributeError, TypeError, ValueError) as error:
-        raise UsageError(f"{path} says not how its round was played: {error!r}") from error
-
-
-def _content(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise UsageError(f"{path} is no JSON: {error}") from error
-    if not isinstance(content, dict) or content.get("schema") != SCHEMA or not isinstance(content.get("steps"), list):
-        raise UsageError(f"{path} is no round of this release: give the {ROUND} of a round of `harness soak`")
-    return content
-
-
-def _schedule_of(content: Mapping[str, Any], path: Path) -> PlayedRound:
-    steps = tuple(step_of(step, f"{path}: step {at}") for at, step in enumerate(content["steps"], 1))
-    plan = plan_of(content.get("plan", {}), str(path))
-    names = {client.name for client in plan.clients} | {ADMIN, NEMESIS}
-    for at, step in enumerate(steps, 1):
-        if step.operation.process not in names:
-            raise UsageError(f"{path}: step {at}: the plan has no client {step.operation.process}")
-    return PlayedRound(plan, steps, str(content.get("target", "")), finding=content.get("finding"))
+        raise UsageError(f"{path} does not say how its round was played: {error!r}") from error
 
 
 def play_round(
-    rig: Rig, plan: Plan, generator: Generator, folder: RunFolder, progress: Callable[[str], None]
+    rig: Rig, plan: RoundPlan, generator: Generator, folder: RunFolder, progress: Callable[[str], None]
 ) -> PlayedRound:
     """Play a round and take its evidence. What goes wrong in it, or with its cluster, is its ``failure``.
 
@@ -133,10 +103,12 @@ def play_round(
         raise
     except (HarnessError, OSError) as error:
         failure = str(error)
-    return PlayedRound(plan, tuple(steps), rig.setup.target.name, failure, took_s=phases.end())
+    return PlayedRound(Schedule(tuple(steps), target=rig.setup.target.name, plan=plan), failure, phases.end())
 
 
-def _play(rig: Rig, plan: Plan, generator: Generator, folder: RunFolder, phases: Stopwatch, steps: list[Step]) -> None:  # noqa: PLR0917
+def _play(  # noqa: PLR0917
+    rig: Rig, plan: RoundPlan, generator: Generator, folder: RunFolder, phases: Stopwatch, steps: list[Step]
+) -> None:
     """Append each step to ``steps`` as it is begun. Raises what ends the round before its time."""
     gate_events = len(rig.gates.events()) if rig.gates else 0
     phases.begin("open clients")
@@ -168,9 +140,8 @@ def _play(rig: Rig, plan: Plan, generator: Generator, folder: RunFolder, phases:
         try:
             phases.begin("play")
             offsets.start()
-            writers = frozenset(one.name for one in plan.clients if one.transactional_id)
             with player.running():
-                player.play(generator, plan.seed, Situation(writers), plan.lasts_s)
+                player.play(generator, plan.seed, Situation(plan.transactional), plan.lasts_s)
                 phases.begin("heal")
                 cluster.wait(lambda: processes[NEMESIS].is_idle, "the nemesis to end what it began")
                 admins.heal()
@@ -209,14 +180,14 @@ def _out_of_isr(cluster: Cluster) -> str:
     return ""
 
 
-def _write_logged(rig: Rig, plan: Plan, folder: RunFolder, gate_events_before: int) -> None:
+def _write_logged(rig: Rig, plan: RoundPlan, folder: RunFolder, gate_events_before: int) -> None:
     """Write what brokers have logged of a round: skipped markers, and what gates did, as ``gate.jsonl`` of a run."""
     if rig.gates is not None:
         folder.write_lines(folder.path / GATE, gate_events_of(plan, rig.gates.events(), gate_events_before))
     folder.write_lines(folder.path / SKIPPED_MARKERS, skipped_of(plan, rig.skipped.events()))
 
 
-def gate_events_of(plan: Plan, events: Sequence[Mapping[str, Any]], before: int) -> list[Mapping[str, Any]]:
+def gate_events_of(plan: RoundPlan, events: Sequence[Mapping[str, Any]], before: int) -> list[Mapping[str, Any]]:
     """Return the events of the topics of a round, which no other round has, and those of all partitions.
 
     ``before``: how many events there were when the round began.
@@ -225,13 +196,13 @@ def gate_events_of(plan: Plan, events: Sequence[Mapping[str, Any]], before: int)
     return [event for event in events[before:] if event.get("topic") in topics]
 
 
-def skipped_of(plan: Plan, events: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def skipped_of(plan: RoundPlan, events: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the skipped markers of the clients of a round: no other round has their transactional ids."""
     writers = {client.transactional_id for client in plan.clients}
     return [event for event in events if event["transactional_id"] in writers]
 
 
-def _most_waiting(client: Client) -> int:
+def _most_waiting(client: RoundClient) -> int:
     """Return how many operations may wait for a client: of one whose operations block, for 20 s each, only one."""
     is_plain = client.transactional_id is None and not client.name.startswith(OF_GROUPS)
     return MOST_WAITING if is_plain else 1
@@ -240,8 +211,8 @@ def _most_waiting(client: Client) -> int:
 class _Filler:
     """Writes to every partition again and again, from its beginning until `stop`."""
 
-    def __init__(self, rig: Rig, libraries: Mapping[str, Library], plan: Plan, history: History) -> None:
-        client = Client("filler", rig.setup.shape.libraries[0])
+    def __init__(self, rig: Rig, libraries: Mapping[str, Library], plan: RoundPlan, history: History) -> None:
+        client = RoundClient("filler", rig.setup.shape.libraries[0])
         self._process = ClientProcess(client, libraries[client.library], history, itertools.count(1), part="filler")
         self._partitions = plan.filled or plan.partitions
         self.fills = 0

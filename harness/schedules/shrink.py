@@ -10,12 +10,14 @@ import itertools
 from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from harness.soak.draw.operations import CommitOffset, DeleteRecords, Die, End, Heal, Inject, SendOffset, Write
+from harness.schedules.operations.administrators import DeleteRecords
+from harness.schedules.operations.clients import CommitOffset, Die, End, SendOffset, Write
+from harness.schedules.operations.faults import Heal, Inject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
-    from harness.soak.draw.operations import Step
+    from harness.schedules.schedule import Step
 
 T = TypeVar("T")
 

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 from soaked import KILL, PAUSE, RESUME, START
 
-from harness.soak.draw.operations import ABORT, COMMIT, Die, End, Operation, Step, Write
-from harness.soak.draw.reduction import ddmin, reduced
+from harness.schedules.operations.clients import ABORT, COMMIT, Die, End, Write
+from harness.schedules.schedule import Step
+from harness.schedules.shrink import ddmin, reduced
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from harness.schedules.operations.operation import Operation
 
 
 @pytest.mark.parametrize("needed", [{3}, {0, 99}, {10, 11, 12}, {7, 20, 33, 61, 80}])
@@ -40,7 +43,7 @@ def in_steps(*operations: Operation) -> list[Step]:
 
 
 def transaction(process: str, partition: int, outcome: str) -> tuple[Operation, ...]:
-    return (*(Write(process, "t", partition, key) for key in "abcdef"), End(process, outcome))
+    return (*(Write(process, key, topic="t", partition=partition) for key in "abcdef"), End(process, outcome))
 
 
 OPERATIONS = (

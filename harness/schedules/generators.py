@@ -12,13 +12,13 @@ from enum import Enum
 from random import Random
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
-from harness.soak.draw.operations import Step
-from harness.soak.draw.situation import Situation
+from harness.schedules.schedule import Step
+from harness.schedules.situation import Situation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from harness.soak.draw.operations import Operation
+    from harness.schedules.operations.operation import Operation
 
 
 MOST_BEHIND_S: Final = 1.0

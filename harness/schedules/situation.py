@@ -6,16 +6,17 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from harness.soak.draw.operations import Die, End, Heal, Inject, SendOffset, Write
+from harness.schedules.operations.clients import Die, End, SendOffset, Write
+from harness.schedules.operations.faults import Heal, Inject
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from harness.soak.draw.operations import Step
+    from harness.schedules.schedule import Step
 
 
 @dataclass(frozen=True)
-class Open:
+class OpenTransaction:
     """An open transaction: how many records it has, and when it began."""
 
     records: int
@@ -31,14 +32,14 @@ class Situation:
     """
 
     writers: frozenset[str] = frozenset()
-    open: Mapping[str, Open] = field(default_factory=lambda: MappingProxyType({}))
+    open: Mapping[str, OpenTransaction] = field(default_factory=lambda: MappingProxyType({}))
     faults: Mapping[tuple[str, int], float] = field(default_factory=lambda: MappingProxyType({}))
 
     def after(self, step: Step) -> Situation:
         """Return the situation once a step was taken."""
         match step.operation:
             case Write(process=process) | SendOffset(process=process) if process in self.writers:
-                before = self.open.get(process, Open(0, step.at_s))
+                before = self.open.get(process, OpenTransaction(0, step.at_s))
                 return replace(self, open={**self.open, process: replace(before, records=before.records + 1)})
             case End(process=process) | Die(process=process):
                 return replace(self, open={name: one for name, one in self.open.items() if name != process})

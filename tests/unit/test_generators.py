@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.soak.draw.generators import (
+from harness.schedules.generators import (
     Answer,
     Context,
     Each,
@@ -22,13 +22,15 @@ from harness.soak.draw.generators import (
     Together,
     Until,
 )
-from harness.soak.draw.operations import Die, Inject, Step, Write
-from harness.soak.draw.situation import Situation
+from harness.schedules.operations.clients import Die, Write
+from harness.schedules.operations.faults import Inject
+from harness.schedules.schedule import Step
+from harness.schedules.situation import Situation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from harness.soak.draw.operations import Operation
+    from harness.schedules.operations.operation import Operation
 
 
 def by(process: str) -> Each:
@@ -136,7 +138,7 @@ def test_the_same_seed_draws_the_same(made: Callable[[], Generator]) -> None:
 
 def test_a_situation_follows_from_what_was_drawn() -> None:
     situation = Situation(frozenset({"t"}))
-    operations: list[Operation] = [Write("t", "x", 0, "k"), Write("p", "x", 0, "k"), Inject("kill", 2)]
+    operations: list[Operation] = [Write("t", "k"), Write("p", "k"), Inject("kill", 2)]
     for at_s, operation in enumerate(operations):
         situation = situation.after(Step(float(at_s), operation))
     assert (situation.records_of("t"), situation.records_of("p")) == (1, 0)

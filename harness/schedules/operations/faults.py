@@ -1,0 +1,69 @@
+"""The beginning and the end of faults, by their names: those of `nemesis`, and those of models."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from harness.schedules.operations.operation import operation
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NEMESIS = "nemesis"
+"""The process of faults."""
+OUTAGE, LAG, LOST_DISK, RESTARTED = "outage", "lag", "lost-disk", "restart"
+UNCLEAN_ELECTION, LATE_METADATA, ISOLATED = "unclean-election", "late-metadata", "isolated"
+"""Faults of models. An outage is any in which a broker is down and comes back with its log: kill, pause, partition …"""
+BEGINNINGS: Final[Mapping[str, str]] = {
+    OUTAGE: "{broker} leaves",
+    LAG: "{broker} lags",
+    LOST_DISK: "{broker} loses its disk",
+    RESTARTED: "{broker} restarts",
+    UNCLEAN_ELECTION: "{broker} leads uncleanly",
+    LATE_METADATA: "{broker}'s image is late",
+    ISOLATED: "{broker} is cut off from the controller",
+}
+ENDINGS: Final[Mapping[str, str]] = {
+    OUTAGE: "{broker} returns",
+    LAG: "{broker} catches up",
+    LATE_METADATA: "{broker}'s image arrives",
+    ISOLATED: "{broker} is reconnected",
+}
+"""Templates for faults by name, where their names alone would not say enough."""
+
+
+@operation("{event}")
+class Inject:
+    """A fault begins on a broker."""
+
+    fault: str
+    broker: int
+    process: str = NEMESIS
+
+    @property
+    def event(self) -> str:
+        """The description of the event."""
+        return BEGINNINGS.get(self.fault, f"{self.fault} begins on broker {{broker}}").format(broker=self.broker)
+
+
+@operation("{event}")
+class Heal:
+    """A fault ends on a broker."""
+
+    fault: str
+    broker: int
+    process: str = NEMESIS
+
+    @property
+    def event(self) -> str:
+        """The description of the event."""
+        return ENDINGS.get(self.fault, f"{self.fault} ends on broker {{broker}}").format(broker=self.broker)
+
+
+@operation("{broker} loses power, and its log from {offset} on")
+class LosePower:
+    """A broker loses power, and the end of its log that is not on disk yet."""
+
+    broker: int
+    offset: int
+    process: str = NEMESIS

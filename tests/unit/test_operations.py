@@ -1,0 +1,222 @@
+"""Operations and steps as JSON objects, and back; the line that describes each."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.errors import UsageError
+from harness.schedules.operations.administrators import (
+    ADMIN,
+    AddReplica,
+    AlterTopic,
+    AssignAgain,
+    DeleteRecords,
+    ElectLeader,
+    RecreateTopic,
+    Unassign,
+)
+from harness.schedules.operations.clients import (
+    Begin,
+    BeginReading,
+    CommitOffset,
+    DeleteGroup,
+    Die,
+    End,
+    EndElsewhere,
+    JoinGroup,
+    LeaveGroup,
+    ReadOn,
+    Restart,
+    SendOffset,
+    VisitGroup,
+    Write,
+    WriteBatch,
+)
+from harness.schedules.operations.codec import CLASSES, decode, encode
+from harness.schedules.operations.coordination import (
+    BoundsArrive,
+    CompactorCommit,
+    CompactorCrash,
+    CompactorPass,
+    MessageArrives,
+    MessageIsLost,
+    MessagesArrive,
+    SendReport,
+)
+from harness.schedules.operations.environment import (
+    ENVIRONMENT,
+    CleanerPass,
+    CopyBatch,
+    JoinIsr,
+    LeaveIsr,
+    ProducersExpire,
+    Rest,
+    TimePasses,
+)
+from harness.schedules.operations.faults import NEMESIS, Heal, Inject, LosePower
+from harness.schedules.operations.waits import PLAYER, TakeSnapshot, UntilInSync, UntilRemoved
+from harness.schedules.schedule import Step, step_of
+
+if TYPE_CHECKING:
+    from harness.schedules.operations.operation import Operation
+
+EVERY: dict[str, tuple[Operation, dict[str, Any]]] = {
+    "p puts k in t-0": (Write("p", "k", topic="t"), {"do": "write", "process": "p", "key": "k", "topic": "t"}),
+    "p deletes k in t-1": (
+        Write("p", "k", True, "t", 1),
+        {"do": "write", "process": "p", "key": "k", "deletes": True, "topic": "t", "partition": 1},
+    ),
+    "p puts K": (Write("p", "K", value="v"), {"do": "write", "process": "p", "key": "K", "value": "v"}),
+    "i writes K -L": (
+        WriteBatch("i", ("K", "L"), (1,)),
+        {"do": "write-batch", "process": "i", "keys": ["K", "L"], "tombstones": [1]},
+    ),
+    "t0 begins": (Begin("t0"), {"do": "begin", "process": "t0"}),
+    "t0 commits": (End("t0", "commit"), {"do": "end", "process": "t0", "outcome": "commit"}),
+    "t0 aborts, having written nothing here": (
+        EndElsewhere("t0", "abort"),
+        {"do": "end-elsewhere", "process": "t0", "outcome": "abort"},
+    ),
+    "t0 begins again, which aborts its transaction": (Restart("t0"), {"do": "restart", "process": "t0"}),
+    "t0 dies": (Die("t0"), {"do": "die", "process": "t0"}),
+    "t0 sends offset 7 of t-0 for g": (
+        SendOffset("t0", "g", "t", 0, 7),
+        {"do": "send-offset", "process": "t0", "group": "g", "topic": "t", "partition": 0, "offset": 7},
+    ),
+    "p commits offset 7 of t-0 for g": (
+        CommitOffset("p", "g", "t", 0, 7),
+        {"do": "commit-offset", "process": "p", "group": "g", "topic": "t", "partition": 0, "offset": 7},
+    ),
+    "m joins g (classic)": (
+        JoinGroup("m", "g", "classic"),
+        {"do": "join-group", "process": "m", "group": "g", "protocol": "classic"},
+    ),
+    "m leaves g": (LeaveGroup("m", "g"), {"do": "leave-group", "process": "m", "group": "g"}),
+    "p visits g of t (classic)": (
+        VisitGroup("p", "g", "t", "classic"),
+        {"do": "visit-group", "process": "p", "group": "g", "topic": "t", "protocol": "classic"},
+    ),
+    "p deletes group g": (DeleteGroup("p", "g"), {"do": "delete-group", "process": "p", "group": "g"}),
+    "reader begins": (BeginReading(), {"do": "begin-reading"}),
+    "reader reads on": (ReadOn(), {"do": "read-on"}),
+    "records in t-0 are deleted but the last 3": (
+        DeleteRecords(3, "t"),
+        {"do": "delete-records", "keeps": 3, "topic": "t"},
+    ),
+    "t is deleted and created again": (RecreateTopic("t"), {"do": "recreate-topic", "topic": "t"}),
+    "t gets segment.ms=100": (
+        AlterTopic("t", "segment.ms", "100"),
+        {"do": "alter-topic", "topic": "t", "setting": "segment.ms", "value": "100"},
+    ),
+    "3 leads": (ElectLeader(3), {"do": "elect-leader", "broker": 3}),
+    "4 is added": (AddReplica(4), {"do": "add-replica", "broker": 4}),
+    "2 is unassigned": (Unassign(2), {"do": "unassign", "broker": 2}),
+    "2 is assigned again": (AssignAgain(2), {"do": "assign-again", "broker": 2}),
+    "kill begins on broker 2": (Inject("kill", 2), {"do": "inject", "fault": "kill", "broker": 2}),
+    "kill ends on broker 2": (Heal("kill", 2), {"do": "heal", "fault": "kill", "broker": 2}),
+    "2 leaves": (Inject("outage", 2), {"do": "inject", "fault": "outage", "broker": 2}),
+    "2 returns": (Heal("outage", 2), {"do": "heal", "fault": "outage", "broker": 2}),
+    "3's image is late": (Inject("late-metadata", 3), {"do": "inject", "fault": "late-metadata", "broker": 3}),
+    "2 loses power, and its log from 5 on": (LosePower(2, 5), {"do": "lose-power", "broker": 2, "offset": 5}),
+    "1 cleans": (CleanerPass((1,)), {"do": "cleaner-pass", "brokers": [1]}),
+    "1 cleans and keeps": (CleanerPass((1,), True), {"do": "cleaner-pass", "brokers": [1], "keeps": True}),
+    "1, 3 clean and keep": (CleanerPass((1, 3), True), {"do": "cleaner-pass", "brokers": [1, 3], "keeps": True}),
+    "time passes": (TimePasses(), {"do": "time-passes"}),
+    "an hour passes": (TimePasses(1), {"do": "time-passes", "hours": 1}),
+    "rest": (Rest(), {"do": "rest"}),
+    "producers expire": (ProducersExpire(), {"do": "producers-expire"}),
+    "4 copies a batch": (CopyBatch(4), {"do": "copy-batch", "broker": 4}),
+    "4 joins": (JoinIsr(4), {"do": "join-isr", "broker": 4}),
+    "2 falls out of the ISR": (LeaveIsr(2), {"do": "leave-isr", "broker": 2}),
+    "3 reports": (SendReport(3), {"do": "send-report", "broker": 3}),
+    "message 2 arrives": (MessageArrives(2), {"do": "message-arrives", "number": 2}),
+    "message 2 is lost": (MessageIsLost(2), {"do": "message-is-lost", "number": 2}),
+    "messages arrive": (MessagesArrive(), {"do": "messages-arrive"}),
+    "bounds 1/2 arrive": (BoundsArrive(1, 2), {"do": "bounds-arrive", "tombstones": 1, "markers": 2}),
+    "compactor 1 makes a pass": (CompactorPass(1), {"do": "compactor-pass", "compactor": 1}),
+    "compactor 1 commits": (CompactorCommit(1), {"do": "compactor-commit", "compactor": 1}),
+    "compactor 1 replaces offsets 0 to 3": (
+        CompactorCommit(1, 0, 3),
+        {"do": "compactor-commit", "compactor": 1, "first": 0, "end": 3},
+    ),
+    "compactor 1 records what is clean": (
+        CompactorCommit(1, records_clean=True),
+        {"do": "compactor-commit", "compactor": 1, "records_clean": True},
+    ),
+    "compactor 1 crashes": (CompactorCrash(1), {"do": "compactor-crash", "compactor": 1}),
+    "wait until missed records are removed on every replica that stays up": (UntilRemoved(), {"do": "until-removed"}),
+    "wait until every replica is in sync": (UntilInSync(), {"do": "until-in-sync"}),
+    "snapshot after-rejoin": (TakeSnapshot("after-rejoin"), {"do": "take-snapshot", "name": "after-rejoin"}),
+}
+"""Operations and their JSON objects by the line that describes each."""
+
+
+@pytest.mark.parametrize("text", EVERY)
+def test_an_operation_is_described_in_one_line_and_is_the_same_after_json(text: str) -> None:
+    operation, content = EVERY[text]
+    assert str(operation) == text
+    assert json.loads(json.dumps(encode(operation))) == content
+    assert decode(content, "a test") == operation
+
+
+def test_every_class_of_operations_is_tried() -> None:
+    assert {type(operation) for operation, _ in EVERY.values()} == set(CLASSES.values())
+
+
+def test_who_does_what_clients_do_not() -> None:
+    processes = {operation.process for operation, _ in EVERY.values()}
+    assert processes - {"p", "t0", "i", "m"} == {"reader", ADMIN, NEMESIS, ENVIRONMENT, PLAYER}
+
+
+def test_fields_with_their_default_values_may_be_written_too() -> None:
+    written = {"do": "write", "process": "p", "topic": "t", "partition": 0, "key": "k", "deletes": False}
+    assert decode(written, "a test") == Write("p", "k", topic="t")
+
+
+def test_a_step_has_a_time_unless_it_begins_at_once() -> None:
+    content = {"do": "die", "process": "t0"}
+    assert step_of({"at_s": 1.5, **content}, "a test") == Step(1.5, Die("t0"))
+    assert step_of(content, "a test") == Step(0.0, Die("t0"))
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"do": "wipe"}, "is not an operation; give one of add-replica, alter-topic"),
+        ({"do": None}, "is not an operation"),
+        ({"partition": "0"}, "write: missing, unknown or of a wrong type: partition"),
+        ({"partition": True}, "partition"),
+        ({"key": None}, "key"),
+        ({"more": 1}, "more"),
+        ({"at_s": -1.0}, "at_s is not a time: -1.0"),
+        ({"at_s": float("nan")}, "at_s is not a time"),
+        ({"at_s": "now"}, "at_s is not a time"),
+    ],
+)
+def test_a_wrong_step_is_refused(changed: dict[str, Any], says: str) -> None:
+    with pytest.raises(UsageError, match=f"^step 3: .*{says}"):
+        step_of({"at_s": 1.0, **encode(Write("p", "k")), **changed}, "step 3")
+
+
+@pytest.mark.parametrize(
+    ("content", "missing"),
+    [
+        ({"do": "write", "key": "k"}, "process"),
+        ({"do": "write-batch", "process": "i", "keys": "K"}, "keys"),
+        ({"do": "write-batch", "process": "i", "keys": ["K", 1]}, "keys"),
+        ({"do": "cleaner-pass", "brokers": [True]}, "brokers"),
+        ({"do": "cleaner-pass"}, "brokers"),
+    ],
+)
+def test_a_missing_or_wrong_field_is_named(content: dict[str, Any], missing: str) -> None:
+    with pytest.raises(UsageError, match=f"wrong type: {missing}$"):
+        decode(content, "a test")
+
+
+@pytest.mark.parametrize("content", [None, [], "write"])
+def test_what_is_no_object_is_refused(content: object) -> None:
+    with pytest.raises(UsageError, match="is not an operation"):
+        step_of(content, "a test")
