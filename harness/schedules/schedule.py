@@ -37,7 +37,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Schedule:
-    """``finding``: the name of what it leads to, on ``target``, in one of a model's cases, if any.
+    """Operations that lead to a ``finding`` on a ``target``, if any; ``case``: of a model.
 
     ``plan``: its topics and clients; empty for a schedule of one partition that names neither.
     """

@@ -48,7 +48,7 @@ class WriteBatch:
 
     @property
     def records(self) -> str:
-        """The keys; those of tombstones with a minus."""
+        """The keys, with a minus before the key of a tombstone."""
         return " ".join(f"{'-' * (at in self.tombstones)}{key}" for at, key in enumerate(self.keys))
 
 

@@ -1,6 +1,6 @@
 """Operations as JSON objects, ``{"do": "write", "process": "t", "key": "K"}``, and the other way round.
 
-The name and the fields are those of the class. A field that has its default value is left out.
+The name and the fields come from the class. A field that has its default value is left out.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def decode(content: Any, source: str) -> Operation:
 
 
 def _has_type(value: Any, expected: Any) -> bool:
-    """Whether a value has exactly the type of its field: a type, or a tuple of values of a type."""
+    """Return whether a value has exactly the type of its field."""
     of_items = getattr(expected, "__args__", ())
     if of_items:
         return isinstance(value, tuple) and all(type(item) is of_items[0] for item in value)

@@ -1,4 +1,4 @@
-"""What compaction does that replicas or compactors coordinate: in models alone."""
+"""Steps of compaction that replicas or compactors coordinate; models alone perform them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class MessageIsLost:
 
 @operation("messages arrive")
 class MessagesArrive:
-    """All messages arrive, and those that are sent in turn."""
+    """All messages arrive, and the messages that are sent in turn arrive, too."""
 
     process: str = ENVIRONMENT
 

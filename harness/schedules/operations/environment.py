@@ -1,4 +1,4 @@
-"""What brokers and clocks do by themselves: simulated clusters perform it, real clusters are waited for."""
+"""Operations of brokers and clocks by themselves: simulated clusters perform them, real clusters are waited for."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class JoinIsr:
 
 @operation("{broker} falls out of the ISR")
 class LeaveIsr:
-    """A replica that lags leaves the ISR, and goes on copying."""
+    """A replica that lags leaves the ISR, and continues to copy."""
 
     broker: int
     process: str = ENVIRONMENT

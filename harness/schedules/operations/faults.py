@@ -1,4 +1,4 @@
-"""The beginning and the end of faults, by their names: those of `nemesis`, and those of models."""
+"""The beginning and the end of faults, by the names of `nemesis` and of models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operation is: a frozen dataclass with its process, and a template that describes it in one line."""
+"""An operation: a frozen dataclass with its process, and a template that describes it in one line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Operation(Protocol):
 
     @property
     def process(self) -> str:
-        """The name of a client, or of what else acts."""
+        """The name of a client, of administrators, of faults, of the environment or of the player."""
 
 
 @dataclass_transform(frozen_default=True)
