@@ -195,22 +195,22 @@ def test_a_jvm_that_ended_is_noticed(spark: SparkSession) -> None:
 
 @pytest.mark.usefixtures("one_session")
 def test_a_stored_round_is_played_again_with_one_seed_after_the_other(tmp_path: Path) -> None:
-    played = play_steps(tmp_path / "round", (1, put(P)), (3, KILL), (8, put(P, deletes=True)), (15, START))
+    schedule = play_steps(tmp_path / "round", (1, put(P)), (3, KILL), (8, put(P, deletes=True)), (15, START)).schedule
     lines: list[dict[str, Any]] = []
-    result = soak(options(tmp_path / "results", schedule=played), FakeProgress(), lines.append)
+    result = soak(options(tmp_path / "results", schedule=schedule), FakeProgress(), lines.append)
     assert [(line["seed"], line["findings"]) for line in lines] == [
         (1, {"tombstone-divergence": 1}), (2, {"tombstone-divergence": 1}),
     ]  # fmt: skip
     assert (result.verdict, EXIT_CODES[result.verdict]) == (ANOMALY, EXIT_ANOMALY)
     assert result.as_json()["shown"] is None, "of a round that was not shrunk"
     tolerated = soak(
-        options(tmp_path / "more", schedule=played, rounds=1, expected={"tombstone-divergence": "known"}),
+        options(tmp_path / "more", schedule=schedule, rounds=1, expected={"tombstone-divergence": "known"}),
         FakeProgress(),
         lines.append,
     )
     assert EXIT_CODES[tolerated.verdict] == EXIT_CLEAN
     for finding, shown in (("tombstone-divergence", 1), ("stuck-lso", 0)):
-        again = options(tmp_path / finding, schedule=replace(played, finding=finding), rounds=1)
+        again = options(tmp_path / finding, schedule=replace(schedule, finding=finding), rounds=1)
         assert soak(again, FakeProgress(), lines.append).as_json()["shown"] == {
             "finding": finding,
             "in": shown,

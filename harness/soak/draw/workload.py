@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from harness.schedules.generators import Each, Generator, Mix, Phases, Stagger, Together, Until
+from harness.schedules.operations.administrators import AlterTopic, DeleteRecords, RecreateTopic
 from harness.schedules.operations.clients import (
     ABORT,
     COMMIT,
