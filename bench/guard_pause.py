@@ -16,33 +16,32 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.request import urlopen
 
 import click
 
+from harness.cluster.boot import booted_cluster, equip
 from harness.errors import HarnessError
-from harness.host.clock import RealClock
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
-from harness.kafka_api.admin import Admin
 from harness.run_folder.guard_events import Kind
 from harness.run_folder.store import new_run_id
-from harness.runtimes.base import ClusterSpec, bootstrap_servers
-from harness.runtimes.local import LocalRuntime
+from harness.runtimes import LOCAL
+from harness.runtimes.base import ClusterSpec, Wanted, bootstrap_servers
 from harness.targets import find_target
-from harness.targets.jars import jars_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
+
+    from harness.cluster.cluster import Cluster
+    from harness.kafka_api.admin import Admin
 
 BROKERS = (1, 2, 3)
 BOUND_S = 180.0
 AT_ONCE = 100
 IDLE_S = 20.0
-CLOCK = RealClock()
 
 
 def isr_of(admin: Admin, topics: Sequence[str]) -> set[frozenset[int]]:
@@ -51,14 +50,6 @@ def isr_of(admin: Admin, topics: Sequence[str]) -> set[frozenset[int]]:
         return {frozenset(state.isr) for state in admin.partitions(topics).values()}
     except HarnessError:
         return set()
-
-
-def are_registered(admin: Admin) -> bool:
-    """Whether every broker is up."""
-    try:
-        return admin.brokers() == set(BROKERS)
-    except HarnessError:
-        return False  # nobody listens yet
 
 
 def events(path: Path, kind: Kind) -> list[dict[str, Any]]:
@@ -79,23 +70,20 @@ def requests(path: Path) -> float:
     return float(found[1])
 
 
-def wait(condition: Callable[[], bool], what: str) -> None:
-    """Wait for a condition, at most `BOUND_S`."""
-    CLOCK.wait_until(condition, BOUND_S, what)
-
-
-def one_round(runtime: LocalRuntime, admin: Admin, names: Sequence[str], path: Path, number: int) -> None:
+def one_round(cluster: Cluster, names: Sequence[str], path: Path, number: int) -> None:
     """Kill broker 2 and start it again; print how long pausing and releasing took."""
     before = {kind: len(events(path, kind)) for kind in (Kind.PAUSED, Kind.RELEASED)}
-    runtime.kill(2)
-    wait(lambda: frozenset(BROKERS) not in isr_of(admin, names), "the replica to leave every ISR")
-    left_ms = CLOCK.time_ms()
-    wait(lambda: len(events(path, Kind.PAUSED)) >= before[Kind.PAUSED] + len(names), "every topic to be paused")
+    cluster.runtime.kill(2)
+    cluster.wait(lambda: frozenset(BROKERS) not in isr_of(cluster.admin, names), "the replica to leave every ISR")
+    left_ms = cluster.clock.time_ms()
+    cluster.wait(lambda: len(events(path, Kind.PAUSED)) >= before[Kind.PAUSED] + len(names), "every topic to be paused")
     paused_ms = max(one["time_ms"] for one in events(path, Kind.PAUSED))
-    runtime.start(2)
-    wait(lambda: isr_of(admin, names) == {frozenset(BROKERS)}, "the replica to be in every ISR")
-    back_ms = CLOCK.time_ms()
-    wait(lambda: len(events(path, Kind.RELEASED)) >= before[Kind.RELEASED] + len(names), "every topic to be released")
+    cluster.runtime.start(2)
+    cluster.wait(lambda: isr_of(cluster.admin, names) == {frozenset(BROKERS)}, "the replica to be in every ISR")
+    back_ms = cluster.clock.time_ms()
+    cluster.wait(
+        lambda: len(events(path, Kind.RELEASED)) >= before[Kind.RELEASED] + len(names), "every topic to be released"
+    )
     released_ms = max(one["time_ms"] for one in events(path, Kind.RELEASED))
     paused_s, released_s = (paused_ms - left_ms) / 1000, (released_ms - back_ms) / 1000
     print(f"{number}: last of {len(names)} topics paused after {paused_s:.1f} s, released after {released_s:.1f} s")
@@ -116,26 +104,26 @@ def main(target: str, topics: int, rounds: int, interval_s: float, results: Path
         settings = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
         # The runtime gives brokers of a run so little memory that a thousand topics exhaust it.
         spec = ClusterSpec(workspace.run_id, workspace.path, results, settings, BROKERS, jvm_flags=("-Xmx2g",))
-        with closing(LocalRuntime(spec, find_java().path, jars_for(find_target(target)).classpath)) as runtime:
-            admin = Admin(lambda: [runtime.address(b) for b in BROKERS if runtime.is_up(b)])
-            runtime.start_cluster()
-            wait(lambda: are_registered(admin), "the brokers to register")
+        equipment = equip(Wanted(find_target(target), find_java(), lambda *_: None), LOCAL)
+        with booted_cluster(equipment, spec, settle_s=BOUND_S) as cluster:
+            admin = cluster.admin
             for begin in range(0, topics, AT_ONCE):
                 new = {(name, 0): BROKERS for name in names[begin : begin + AT_ONCE]}
                 admin.create_topics(new, {"cleanup.policy": "compact"})
-            wait(lambda: isr_of(admin, names) == {frozenset(BROKERS)}, "every replica to be in sync")
+            cluster.wait(lambda: isr_of(admin, names) == {frozenset(BROKERS)}, "every replica to be in sync")
             guard = subprocess.Popen(
-                [sys.executable, "-m", "harness.cli.main", "guard", "--bootstrap-server", bootstrap_servers(runtime),
+                [sys.executable, "-m", "harness.cli.main", "guard",
+                 "--bootstrap-server", bootstrap_servers(cluster.runtime),
                  "--interval", str(interval_s), "--port", "0", "--events", str(path), "--quiet"],
             )  # fmt: skip
             try:
-                wait(lambda: bool(events(path, Kind.READY)), "the guard to be ready")
-                asked, began_s = requests(path), CLOCK.now_s()
+                cluster.wait(lambda: bool(events(path, Kind.READY)), "the guard to be ready")
+                asked, began_s = requests(path), cluster.clock.now_s()
                 time.sleep(IDLE_S)
-                per_second = (requests(path) - asked) / (CLOCK.now_s() - began_s)
+                per_second = (requests(path) - asked) / (cluster.clock.now_s() - began_s)
                 print(f"{target}, {topics} topics, an interval of {interval_s:g} s: {per_second:.1f} idle requests/s")
                 for number in range(1, rounds + 1):
-                    one_round(runtime, admin, names, path, number)
+                    one_round(cluster, names, path, number)
             finally:
                 guard.send_signal(signal.SIGTERM)
                 code = guard.wait(BOUND_S)

@@ -31,11 +31,11 @@ def uncommitted_supersedes_committed(version: str) -> tuple[bool, str]:
         first = bed.producer(acks="all")
         for topic in ("replicated", "control"):
             first.send(bed.record(topic, "k", "committed")).get()
-        bed.wait(lambda: bed.read(1, ("replicated", 0)).high_watermark == 1, "the high watermark")
-        bed.runtime.pause(2)
+        bed.cluster.wait(lambda: bed.read(1, ("replicated", 0)).high_watermark == 1, "the high watermark")
+        bed.cluster.runtime.pause(2)
         # The follower's last Fetch still waits at the leader, and would bring the next record over.
-        frozen_s = bed.clock.now_s()
-        bed.wait(lambda: bed.clock.now_s() - frozen_s > 1, "the follower's Fetch to be answered")
+        frozen_s = bed.cluster.clock.now_s()
+        bed.cluster.wait(lambda: bed.cluster.clock.now_s() - frozen_s > 1, "the follower's Fetch to be answered")
         later = bed.producer(acks="1", enable_idempotence="false")
         for topic in ("replicated", "control"):
             later.send(bed.record(topic, "k", "not committed")).get()
@@ -45,21 +45,21 @@ def uncommitted_supersedes_committed(version: str) -> tuple[bool, str]:
                 later.send(bed.record(topic, "filler", "x")).get()
             return "committed" not in _values(bed, "control")
 
-        bed.wait(passed, "the cleaner to pass the control partition", FILLER_BOUND_S)
+        bed.cluster.wait(passed, "the cleaner to pass the control partition", FILLER_BOUND_S)
         # Another two segments, so that a cleaner that does clean this partition has had its turn.
         for _ in range(2):
             _wait_longer(bed, passed)
         state = bed.read(1, ("replicated", 0))
         offsets = [r.offset for r in bed.records(1, ("replicated", 0)) if r.key == b"k"]
-        bed.runtime.resume(2)
+        bed.cluster.runtime.resume(2)
         seen = state.high_watermark == 1 and 0 not in offsets
         return seen, f"high watermark {state.high_watermark}, key k at offsets {offsets} of the leader"
 
 
 def _wait_longer(bed: Bed, passed: Callable[[], bool]) -> None:
     """Write on for a second, in which a cleaner passes several times."""
-    ends_s = bed.clock.now_s() + 1
-    bed.wait(lambda: passed() and bed.clock.now_s() > ends_s, "another pass")
+    ends_s = bed.cluster.clock.now_s() + 1
+    bed.cluster.wait(lambda: passed() and bed.cluster.clock.now_s() > ends_s, "another pass")
 
 
 def _values(bed: Bed, topic: str) -> set[str]:
@@ -80,7 +80,7 @@ def partial_pass_loses_aborts(version: str) -> tuple[bool, str]:
             many.produce("big", key=f"k{number}", value="v")
         if many.flush(60):
             raise HarnessError("not every record was acknowledged")
-        bed.wait(lambda: bed.admin.has_coordinator("writer"), "a transaction coordinator")
+        bed.cluster.wait(lambda: bed.cluster.admin.has_coordinator("writer"), "a transaction coordinator")
         aborting = bed.producer(transactional_id="writer")
         aborting.initTransactions()
         aborting.beginTransaction()
@@ -90,7 +90,7 @@ def partial_pass_loses_aborts(version: str) -> tuple[bool, str]:
         served = bed.served(("big", 0), KEYS_OF_A_PASS)
         if "poison" in served:
             return False, "the aborted record was served before any cleaning"
-        bed.admin.alter_topics(["big"], {"segment.ms": "100", "max.compaction.lag.ms": "200"})
+        bed.cluster.admin.alter_topics(["big"], {"segment.ms": "100", "max.compaction.lag.ms": "200"})
 
         plain = bed.producer(acks="1", enable_idempotence="false")
 
@@ -98,6 +98,6 @@ def partial_pass_loses_aborts(version: str) -> tuple[bool, str]:
             plain.send(bed.record("big", "k0", "newer")).get()
             return all(record.offset != 0 for record in bed.records(1, ("big", 0)))
 
-        bed.wait(passed, "the cleaner to remove the first value of k0", FILLER_BOUND_S)
+        bed.cluster.wait(passed, "the cleaner to remove the first value of k0", FILLER_BOUND_S)
         seen = "poison" in bed.served(("big", 0), KEYS_OF_A_PASS)
         return seen, f"the aborted record at offset {poison} is {'' if seen else 'not '}delivered to read_committed"

@@ -59,7 +59,7 @@ def offsets_before_streams_group(version: str) -> tuple[bool, str]:
         _join_and_leave(bed, enable_auto_commit="false", commits=True)
         application = _streams(bed)
         application.start()
-        bed.wait(lambda: application.state().name() == "RUNNING", "the application to be RUNNING")
+        bed.cluster.wait(lambda: application.state().name() == "RUNNING", "the application to be RUNNING")
         _compact(bed, lambda records: not _repeated(records) and not any(map(_is_classic_group, records)))
         seen, evidence = _reload(bed)
         application.close(bed.jvm.java.time.Duration.ofSeconds(5))
@@ -75,7 +75,7 @@ def _join_and_leave(bed: Bed, *, commits: bool = False, **config: str) -> None:
         consumer.poll(short)
         return int(consumer.assignment().size()) > 0
 
-    bed.wait(has_assignment, "the consumer to get its partition")
+    bed.cluster.wait(has_assignment, "the consumer to get its partition")
     if commits:
         consumer.commitSync()
     consumer.close()
@@ -99,14 +99,14 @@ def _streams(bed: Bed) -> Any:
 
 def _compact(bed: Bed, is_enough: Callable[[list[Record]], bool]) -> None:
     """Have ``__consumer_offsets`` compacted until what it has of the group is enough. Raises `WaitTimeoutError`."""
-    bed.admin.alter_topics([OFFSETS[0]], COMPACTED)
-    with closing(Connection(bed.runtime.address(1))) as connection:
+    bed.cluster.admin.alter_topics([OFFSETS[0]], COMPACTED)
+    with closing(Connection(bed.cluster.runtime.address(1))) as connection:
 
         def fill() -> bool:
             commit_offsets(connection, "filler", {("input", 0): 1})
             return is_enough([one for one in bed.records(1, OFFSETS) if _group_of(one) == GROUP])
 
-        bed.wait(fill, "__consumer_offsets to be compacted")
+        bed.cluster.wait(fill, "__consumer_offsets to be compacted")
 
 
 def _group_of(record: Record) -> str:
@@ -136,7 +136,7 @@ def _reload(bed: Bed) -> tuple[bool, str]:
         if _group_of(one) == GROUP
     ]
     bed.restart(1)
-    with closing(Connection(bed.runtime.address(1))) as connection:
+    with closing(Connection(bed.cluster.runtime.address(1))) as connection:
         errors: list[str | None] = []
 
         def answers() -> bool:
@@ -144,7 +144,7 @@ def _reload(bed: Bed) -> tuple[bool, str]:
             return errors[-1] is None
 
         try:
-            bed.wait(answers, "the coordinator to answer", LOAD_S)
+            bed.cluster.wait(answers, "the coordinator to answer", LOAD_S)
         except WaitTimeoutError:
             lines = [line for line in bed.log_text(1).splitlines() if FAILURE in line]
             said = lines[-1][lines[-1].index(FAILURE) :] if lines else "its log does not say why"

@@ -9,27 +9,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.broker_files.segments.batches import iter_records
-from harness.clients import ClientSpec
 from harness.clients.java import virtual_machine
+from harness.cluster.boot import booted_cluster, client_spec, equip
 from harness.errors import HarnessError, UsageError
-from harness.host.clock import RealClock
 from harness.host.java import find_java
-from harness.host.network import create_network
 from harness.host.workspace import Workspace
-from harness.kafka_api.admin import Admin
 from harness.kafka_api.replica import CONSUMER_REPLICA_ID, DEBUG_REPLICA_ID, ReplicaState
 from harness.kafka_api.wire import Connection
 from harness.kafka_api.wire_reader import WireReader
 from harness.run_folder.store import new_run_id
-from harness.runtimes.base import ClusterSpec, bootstrap_servers, live_addresses
-from harness.runtimes.local import LocalRuntime
+from harness.runtimes import LOCAL
+from harness.runtimes.base import ClusterSpec, Wanted
 from harness.targets import TARGETS, find_target
-from harness.targets.jars import jars_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from harness.broker_files.segments.batches import Record
+    from harness.clients import ClientSpec
+    from harness.cluster.cluster import Cluster
     from harness.kafka_api.replica import TopicPartition
     from harness.runtimes.abilities import Need
     from harness.targets import Target
@@ -61,38 +59,24 @@ COMPACTED = {
 class Bed:
     """A cluster that runs. ``jvm``: py4j's view of a JVM that has the clients of the brokers' version."""
 
-    runtime: LocalRuntime
-    admin: Admin
-    clock: RealClock
+    cluster: Cluster
     client: ClientSpec
     jvm: Any
     logs_dir: Path
     work_dir: Path
 
-    def wait(self, condition: Callable[[], bool], what: str, bound_s: float = BOUND_S) -> None:
-        """Wait until a condition holds; brokers may be silent meanwhile. Raises `WaitTimeoutError`."""
-
-        def holds() -> bool:
-            self.runtime.raise_if_died()
-            try:
-                return condition()
-            except (OSError, HarnessError):
-                return False
-
-        self.clock.wait_until(holds, bound_s, what)
-
     def create_topic(self, name: str, replicas: tuple[int, ...], settings: Mapping[str, str] = COMPACTED) -> None:
         """Create a topic with one partition, and wait for its leader."""
-        self.admin.create_topics({(name, 0): replicas}, settings)
+        self.cluster.admin.create_topics({(name, 0): replicas}, settings)
 
         def has_leader() -> bool:  # the broker that answers may not know of the topic yet
-            return any(one.leader in replicas for one in self.admin.partitions([name]).values())
+            return any(one.leader in replicas for one in self.cluster.admin.partitions([name]).values())
 
-        self.wait(has_leader, f"a leader of {name}")
+        self.cluster.wait(has_leader, f"a leader of {name}")
 
     def read(self, broker: int, tp: TopicPartition, *, committed: bool = False) -> ReplicaState:
         """Return a replica as its broker serves it; with ``committed`` to a read_committed consumer."""
-        with closing(WireReader(Connection(self.runtime.address(broker)))) as reader:
+        with closing(WireReader(Connection(self.cluster.runtime.address(broker)))) as reader:
             answer = reader.read([tp], replica_id=CONSUMER_REPLICA_ID if committed else DEBUG_REPLICA_ID)[tp]
         if isinstance(answer, str):
             raise HarnessError(f"{tp[0]}-{tp[1]} on broker {broker}: {answer}")
@@ -113,16 +97,16 @@ class Bed:
 
     def isr(self, tp: TopicPartition) -> set[int]:
         """Return the members of a partition's ISR."""
-        return set(self.admin.partitions([tp[0]])[tp].isr)
+        return set(self.cluster.admin.partitions([tp[0]])[tp].isr)
 
     def elect(self, tp: TopicPartition, leader: int) -> None:
         """Ask for the preferred leader until it leads. Raises `WaitTimeoutError`."""
 
         def leads() -> bool:
-            self.admin.elect_preferred([tp])
-            return self.admin.partitions([tp[0]])[tp].leader == leader
+            self.cluster.admin.elect_preferred([tp])
+            return self.cluster.admin.partitions([tp[0]])[tp].leader == leader
 
-        self.wait(leads, f"broker {leader} to lead")
+        self.cluster.wait(leads, f"broker {leader} to lead")
 
     def partition_folder(self, broker: int, tp: TopicPartition) -> Path:
         """Return where the broker has the files of a replica."""
@@ -134,9 +118,9 @@ class Bed:
 
     def restart(self, broker: int) -> None:
         """Stop and start a broker, and wait until it answers."""
-        self.runtime.stop(broker)
-        self.runtime.start(broker)
-        self.wait(lambda: broker in self.admin.brokers(), f"broker {broker} to be back")
+        self.cluster.runtime.stop(broker)
+        self.cluster.runtime.start(broker)
+        self.cluster.wait(lambda: broker in self.cluster.admin.brokers(), f"broker {broker} to be back")
 
     def producer(self, **config: str) -> Any:
         """Return a KafkaProducer of strings."""
@@ -166,12 +150,12 @@ class Bed:
             consumer.seek(partition, offset)
             keys: list[str] = []
             end = consumer.endOffsets(self.jvm.java.util.List.of(partition)).get(partition)
-            until_s = self.clock.now_s() + SILENCE_S
-            while consumer.position(partition) < end and self.clock.now_s() < until_s:
+            until_s = self.cluster.clock.now_s() + SILENCE_S
+            while consumer.position(partition) < end and self.cluster.clock.now_s() < until_s:
                 records = consumer.poll(self.jvm.java.time.Duration.ofMillis(500)).iterator()
                 while records.hasNext():
                     keys.append(records.next().key())
-                    until_s = self.clock.now_s() + SILENCE_S
+                    until_s = self.cluster.clock.now_s() + SILENCE_S
             return keys
         finally:
             consumer.close()
@@ -217,11 +201,11 @@ def booted(
     ``with_jars``: a class path of the clients' JVM in place of the brokers'. ``jvm_flags``: of every broker.
     ``needs``: of links; then brokers have a network of their own, which takes root.
     """
-    target, java, clock = target_of(version), find_java(), RealClock()
-    jars = jars_for(target)
+    target, java = target_of(version), find_java()
     run_id = f"known-bug-{new_run_id()}"
     count = str(len(brokers))
     factors = {f"{topic}.replication.factor": count for topic in ("offsets.topic", "transaction.state.log")}
+    equipment = equip(Wanted(target, java, lambda *_: None, needs=needs), LOCAL)
     with ExitStack() as owned:
         folder = Path(owned.enter_context(tempfile.TemporaryDirectory(prefix="known-bug-")))
         workspace = owned.enter_context(Workspace(run_id, folder))
@@ -235,14 +219,11 @@ def booted(
             needs=needs,
             jvm_flags=jvm_flags,
         )
-        links = create_network(run_id, brokers) if needs else None  # removed with the workspace
-        runtime = owned.enter_context(closing(LocalRuntime(spec, java.path, jars.classpath, links)))
-        admin = Admin(lambda: live_addresses(runtime))
-        runtime.start_cluster()
-        client = ClientSpec(
-            run_id, bootstrap_servers(runtime), java, with_jars or jars.classpath, workspace.path, folder / "java.log"
-        )
+        cluster = owned.enter_context(booted_cluster(equipment, spec, settle_s=BOUND_S))
+        # Also where no broker answers: some scenarios have one broker, and stop it.
+        cluster.tolerated = (OSError, HarnessError)
+        client = client_spec(equipment, spec, cluster.runtime, folder / "java.log")
+        if with_jars:
+            client = replace(client, classpath=with_jars)
         jvm = owned.enter_context(virtual_machine(client, heap="256m"))
-        bed = Bed(runtime, admin, clock, client, jvm, folder / "logs", workspace.path)
-        bed.wait(lambda: admin.brokers() == set(brokers), "the brokers to register")
-        yield bed
+        yield Bed(cluster, client, jvm, folder / "logs", workspace.path)

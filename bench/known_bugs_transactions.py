@@ -25,8 +25,8 @@ def epoch_bumped_twice(version: str) -> tuple[bool, str]:
     """
     with booted(version, settings={"transaction.state.log.num.partitions": "1"}) as bed:
         bed.create_topic("topic", (1,), {})
-        bed.wait(lambda: bed.admin.has_coordinator(WRITER), "a transaction coordinator")
-        with closing(Connection(bed.runtime.address(1))) as connection:
+        bed.cluster.wait(lambda: bed.cluster.admin.has_coordinator(WRITER), "a transaction coordinator")
+        with closing(Connection(bed.cluster.runtime.address(1))) as connection:
             while (epoch := _start(connection)) < LAST_EPOCH - 1:
                 pass
         first = bed.producer(transactional_id=WRITER)

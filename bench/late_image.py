@@ -42,35 +42,41 @@ def values_after_return(bed: Bed) -> dict[int, list[str]]:
     """Go the whole way, and return the values of K by broker."""
     replicas = (LEADS, LEAVES, LATE)
     bed.create_topic(TP[0], replicas, TOPIC)
-    producer, links = bed.producer(acks="all"), ability(bed.runtime, Firewalls)
+    producer, links = bed.producer(acks="all"), ability(bed.cluster.runtime, Firewalls)
 
     def write(key: str, value: str | None) -> None:
         producer.send(bed.record(TP[0], key, value)).get()
 
-    bed.wait(lambda: bed.isr(TP) == set(replicas), "the ISR to be full")
+    bed.cluster.wait(lambda: bed.isr(TP) == set(replicas), "the ISR to be full")
     write("K", "value")
-    bed.wait(lambda: bed.values(LEAVES, TP) == ["value"], "broker 2 to have the value")
+    bed.cluster.wait(lambda: bed.values(LEAVES, TP) == ["value"], "broker 2 to have the value")
     links.block([(CONTROLLER, LATE)])
-    bed.runtime.pause(LEAVES)
+    bed.cluster.runtime.pause(LEAVES)
     # Who has all that the leader has is not behind.
     producer.send(bed.record(TP[0], "filler", "x"))
-    bed.wait(lambda: bed.isr(TP) == {LEADS, LATE}, "broker 2 to be out of the ISR")
+    bed.cluster.wait(lambda: bed.isr(TP) == {LEADS, LATE}, "broker 2 to be out of the ISR")
     write("K", None)
-    since_s = bed.clock.now_s()
+    since_s = bed.cluster.clock.now_s()
 
     def is_removed() -> bool:
         write("filler", "x")
         return bed.values(LATE, TP) == []
 
-    bed.wait(lambda: is_removed() or bed.clock.now_s() > since_s + WAITS_S, "broker 3 to have cleaned", CLEANER_BOUND_S)
+    bed.cluster.wait(
+        lambda: is_removed() or bed.cluster.clock.now_s() > since_s + WAITS_S,
+        "broker 3 to have cleaned",
+        CLEANER_BOUND_S,
+    )
     click.echo(f"K while broker 2 is away: { ({one: bed.values(one, TP) for one in (LEADS, LATE)}) }")
     links.clear_links()
-    address = bed.runtime.address(LATE)
-    bed.wait(lambda: set(bed.admin.partitions([TP[0]], at=address)[TP].isr) == {LEADS, LATE}, "broker 3's image")
-    bed.admin.reassign({TP: (LATE, LEADS, LEAVES)})
+    address = bed.cluster.runtime.address(LATE)
+    bed.cluster.wait(
+        lambda: set(bed.cluster.admin.partitions([TP[0]], at=address)[TP].isr) == {LEADS, LATE}, "broker 3's image"
+    )
+    bed.cluster.admin.reassign({TP: (LATE, LEADS, LEAVES)})
     bed.elect(TP, LATE)
-    bed.runtime.resume(LEAVES)
-    bed.wait(lambda: bed.isr(TP) == set(replicas), "broker 2 to be in the ISR")
+    bed.cluster.runtime.resume(LEAVES)
+    bed.cluster.wait(lambda: bed.isr(TP) == set(replicas), "broker 2 to be in the ISR")
     return {one: bed.values(one, TP) for one in replicas}
 
 

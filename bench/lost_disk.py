@@ -33,7 +33,7 @@ SETTINGS = {
     "broker.session.timeout.ms": "2000",
     "broker.heartbeat.interval.ms": "300",
     "replica.lag.time.max.ms": "2000",
-    **throttle.BROKER_SETTINGS,
+    **throttle.FAULT.broker_settings,
 }
 BALLAST, BALLAST_BYTES, BYTES_PER_S = 60, 100_000, 200_000
 """What lies between the value and its tombstone: the copy takes half a minute for it."""
@@ -44,13 +44,13 @@ THROTTLES = [f"{side}.replication.throttled" for side in (throttle.LEADER, throt
 def values_after_copy(bed: Bed, *, restart: bool) -> dict[int, list[str]]:
     """Go the whole way, and return the values of K by broker."""
     bed.create_topic(MOVED[0], (LATE, CLEANED, LOSES), COMPACTED)
-    bed.admin.alter_broker(LATE, bed.runtime.address(LATE), {"log.cleaner.backoff.ms": "3600000"})
+    bed.cluster.admin.alter_broker(LATE, bed.cluster.runtime.address(LATE), {"log.cleaner.backoff.ms": "3600000"})
     producer = bed.producer(acks="all", compression_type="none")
 
     def write(key: str, value: str | None) -> None:
         producer.send(bed.record(MOVED[0], key, value)).get()
 
-    bed.wait(lambda: bed.isr(MOVED) == {LATE, LOSES, CLEANED}, "the ISR to be full")
+    bed.cluster.wait(lambda: bed.isr(MOVED) == {LATE, LOSES, CLEANED}, "the ISR to be full")
     write("K", "value")
     for number in range(BALLAST):
         write(f"ballast-{number}", "x" * BALLAST_BYTES)
@@ -61,25 +61,25 @@ def values_after_copy(bed: Bed, *, restart: bool) -> dict[int, list[str]]:
         write("filler", "x")
         return bed.values(CLEANED, MOVED) == []
 
-    bed.wait(cleaned, "broker 3 to remove value and tombstone", CLEANER_BOUND_S)
+    bed.cluster.wait(cleaned, "broker 3 to remove value and tombstone", CLEANER_BOUND_S)
     click.echo(f"K before: broker 1 {bed.values(LATE, MOVED)}, broker 3 {bed.values(CLEANED, MOVED)}")
-    bed.runtime.kill(LOSES)
-    bed.wait(lambda: bed.isr(MOVED) == {LATE, CLEANED}, "broker 2 to be out of the ISR")
+    bed.cluster.runtime.kill(LOSES)
+    bed.cluster.wait(lambda: bed.isr(MOVED) == {LATE, CLEANED}, "broker 2 to be out of the ISR")
     shutil.rmtree(bed.partition_folder(LOSES, MOVED))
-    bed.admin.alter_topics([MOVED[0]], {f"{one}.replicas": "*" for one in THROTTLES})
-    bed.admin.alter_brokers({f"{one}.rate": str(BYTES_PER_S) for one in THROTTLES})
-    bed.runtime.start(LOSES)
-    bed.wait(lambda: 0 < bed.read(LOSES, MOVED).log_end <= tombstone, "broker 2 to have copied the value")
+    bed.cluster.admin.alter_topics([MOVED[0]], {f"{one}.replicas": "*" for one in THROTTLES})
+    bed.cluster.admin.alter_brokers({f"{one}.rate": str(BYTES_PER_S) for one in THROTTLES})
+    bed.cluster.runtime.start(LOSES)
+    bed.cluster.wait(lambda: 0 < bed.read(LOSES, MOVED).log_end <= tombstone, "broker 2 to have copied the value")
     if restart:
-        bed.runtime.stop(LOSES)
-        bed.runtime.start(LOSES)
-        bed.wait(lambda: 0 < bed.read(LOSES, MOVED).log_end <= tombstone, "broker 2 to be back in mid-copy")
-    bed.admin.reassign({MOVED: (CLEANED, LATE, LOSES)})
+        bed.cluster.runtime.stop(LOSES)
+        bed.cluster.runtime.start(LOSES)
+        bed.cluster.wait(lambda: 0 < bed.read(LOSES, MOVED).log_end <= tombstone, "broker 2 to be back in mid-copy")
+    bed.cluster.admin.reassign({MOVED: (CLEANED, LATE, LOSES)})
     bed.elect(MOVED, CLEANED)
     click.echo(f"broker 2 has copied up to {bed.read(LOSES, MOVED).log_end}; the tombstone is at {tombstone}")
-    bed.admin.alter_brokers({f"{one}.rate": None for one in THROTTLES})
-    bed.admin.alter_topics([MOVED[0]], {f"{one}.replicas": None for one in THROTTLES})
-    bed.wait(lambda: LOSES in bed.isr(MOVED), "broker 2 to be in the ISR")
+    bed.cluster.admin.alter_brokers({f"{one}.rate": None for one in THROTTLES})
+    bed.cluster.admin.alter_topics([MOVED[0]], {f"{one}.replicas": None for one in THROTTLES})
+    bed.cluster.wait(lambda: LOSES in bed.isr(MOVED), "broker 2 to be in the ISR")
     return {broker: bed.values(broker, MOVED) for broker in (LATE, LOSES, CLEANED)}
 
 

@@ -39,7 +39,7 @@ def offsets_after_loss(bed: Bed) -> dict[int, list[int]]:
     """Go the whole way, and return the offsets that each replica serves in the end."""
     bed.create_topic(TP[0], (LEADS, LOSES), TOPIC)
     producer, folder = bed.producer(acks="all"), bed.partition_folder(LOSES, TP)
-    bed.wait(lambda: bed.isr(TP) == {LEADS, LOSES}, "the ISR to be full")
+    bed.cluster.wait(lambda: bed.isr(TP) == {LEADS, LOSES}, "the ISR to be full")
 
     def segments() -> Sequence[int]:
         return sorted(int(path.stem) for path in folder.glob("*.log"))
@@ -48,21 +48,21 @@ def offsets_after_loss(bed: Bed) -> dict[int, list[int]]:
         producer.send(bed.record(TP[0], "K", "value")).get()
         return len(segments()) >= SEGMENTS
 
-    bed.wait(has_rolled, "broker 2 to roll segments")
+    bed.cluster.wait(has_rolled, "broker 2 to roll segments")
     *_, lost, following = segments()
-    bed.runtime.kill(LOSES)
-    bed.wait(lambda: bed.isr(TP) == {LEADS}, "broker 2 to be out of the ISR")
+    bed.cluster.runtime.kill(LOSES)
+    bed.cluster.wait(lambda: bed.isr(TP) == {LEADS}, "broker 2 to be out of the ISR")
     click.echo(f"acknowledged: offsets 0 to {bed.read(LEADS, TP).log_end - 1}; lost: {lost} to {following - 1}")
     (folder / f"{lost:020}.log").write_bytes(b"")
-    bed.runtime.start(LOSES)
-    bed.wait(lambda: LOSES in bed.isr(TP), "broker 2 to be in the ISR")
+    bed.cluster.runtime.start(LOSES)
+    bed.cluster.wait(lambda: LOSES in bed.isr(TP), "broker 2 to be in the ISR")
     return {broker: [one.offset for one in bed.records(broker, TP)] for broker in (LEADS, LOSES)}
 
 
 def delivered(bed: Bed) -> int:
     """Return how many records a consumer gets once broker 2 leads."""
-    bed.runtime.kill(LEADS)
-    bed.wait(lambda: bed.admin.partitions([TP[0]])[TP].leader == LOSES, "broker 2 to lead")
+    bed.cluster.runtime.kill(LEADS)
+    bed.cluster.wait(lambda: bed.cluster.admin.partitions([TP[0]])[TP].leader == LOSES, "broker 2 to lead")
     return len(bed.read(LOSES, TP, committed=True).batches)
 
 

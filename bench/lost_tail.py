@@ -55,13 +55,13 @@ def cut(folder: Path, offset: int) -> None:
 def values_after_loss(bed: Bed, kept_in: str) -> dict[int, list[str]]:
     """Go the whole way, and return the values of K by broker. ``kept_in``: the file of high watermarks that counts."""
     bed.create_topic(TP[0], (CLEANS, LOSES), COMPACTED)
-    bed.admin.alter_broker(LOSES, bed.runtime.address(LOSES), {"log.cleaner.backoff.ms": "3600000"})
+    bed.cluster.admin.alter_broker(LOSES, bed.cluster.runtime.address(LOSES), {"log.cleaner.backoff.ms": "3600000"})
     producer = bed.producer(acks="all")
 
     def write(key: str, value: str | None) -> None:
         producer.send(bed.record(TP[0], key, value)).get()
 
-    bed.wait(lambda: bed.isr(TP) == {CLEANS, LOSES}, "the ISR to be full")
+    bed.cluster.wait(lambda: bed.isr(TP) == {CLEANS, LOSES}, "the ISR to be full")
     write("K", "value")
     write("K", None)
 
@@ -69,7 +69,7 @@ def values_after_loss(bed: Bed, kept_in: str) -> dict[int, list[str]]:
         write("filler", "x")
         return bed.values(CLEANS, TP) == []
 
-    bed.wait(cleaned, "broker 1 to remove value and tombstone", CLEANER_BOUND_S)
+    bed.cluster.wait(cleaned, "broker 1 to remove value and tombstone", CLEANER_BOUND_S)
     click.echo(f"K before: broker 1 {bed.values(CLEANS, TP)}, broker 2 {bed.values(LOSES, TP)}")
     end, offsets = bed.read(LOSES, TP).log_end, bed.partition_folder(LOSES, TP).parent / kept_in
 
@@ -77,12 +77,12 @@ def values_after_loss(bed: Bed, kept_in: str) -> dict[int, list[str]]:
         lines = offsets.read_text().splitlines() if offsets.exists() else []
         return any(line.startswith(f"{TP[0]} 0 ") and int(line.split()[2]) >= end for line in lines)
 
-    bed.wait(is_kept, "the high watermark to be on disk")
-    bed.runtime.kill(LOSES)
-    bed.wait(lambda: bed.isr(TP) == {CLEANS}, "broker 2 to be out of the ISR")
+    bed.cluster.wait(is_kept, "the high watermark to be on disk")
+    bed.cluster.runtime.kill(LOSES)
+    bed.cluster.wait(lambda: bed.isr(TP) == {CLEANS}, "broker 2 to be out of the ISR")
     cut(bed.partition_folder(LOSES, TP), offset=1)
-    bed.runtime.start(LOSES)
-    bed.wait(lambda: LOSES in bed.isr(TP), "broker 2 to be in the ISR")
+    bed.cluster.runtime.start(LOSES)
+    bed.cluster.wait(lambda: LOSES in bed.isr(TP), "broker 2 to be in the ISR")
     return {broker: bed.values(broker, TP) for broker in (CLEANS, LOSES)}
 
 

@@ -16,30 +16,29 @@ from random_traffic import Traffic
 from served_states import read_served
 
 from harness.broker_files.segments.batches import iter_batches, iter_records, marker
-from harness.clients import ClientSpec, find_client
+from harness.clients import find_client
+from harness.cluster.boot import booted_cluster, client_spec, equip
 from harness.errors import HarnessError, WaitTimeoutError
-from harness.host.clock import RealClock
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
-from harness.kafka_api.admin import Admin
 from harness.kafka_api.replica import ReplicaState
 from harness.kafka_api.wire import Connection
 from harness.kafka_api.wire_reader import WireReader
 from harness.protect.gate.build import build_agent
 from harness.run_folder.store import new_run_id
-from harness.runtimes.base import ClusterSpec, bootstrap_servers, live_addresses, live_brokers
-from harness.runtimes.local import LocalRuntime
+from harness.runtimes import LOCAL
+from harness.runtimes.base import ClusterSpec, Wanted, live_addresses, live_brokers
 from harness.schedules.timers import FAST, FREEZE
 from harness.targets import find_target
-from harness.targets.jars import jars_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from served_states import Served
 
     from harness.broker_files.segments.batches import Batch
+    from harness.cluster.cluster import Cluster
     from harness.kafka_api.replica import TopicPartition
     from harness.soak.evidence.replica_log import Replica
 
@@ -92,9 +91,7 @@ class Played:
 class _Rig:
     """The cluster and its clients while a round goes on; ``steps`` is what happened, in words."""
 
-    runtime: LocalRuntime
-    admin: Admin
-    clock: RealClock
+    cluster: Cluster
     chance: random.Random
     places: dict[TopicPartition, tuple[int, ...]]
     traffic: Traffic
@@ -105,38 +102,26 @@ class _Rig:
     def topics(self) -> list[str]:
         return sorted({topic for topic, _ in self.places})
 
-    def wait(self, condition: Callable[[], bool], what: str, bound_s: float = BOUND_S) -> None:
-        """Wait until a condition holds, which may fail to be asked meanwhile. Raises `WaitTimeoutError`."""
-
-        def checked() -> bool:
-            self.runtime.raise_if_died()
-            try:
-                return condition()
-            except (OSError, HarnessError):
-                return False
-
-        self.clock.wait_until(checked, bound_s, what)
-
     def wait_in_sync(self) -> None:
         """Wait until every replica is in its ISR, on the word of every broker."""
-        self.wait(
+        self.cluster.wait(
             lambda: (
                 all(
-                    len(states := self.admin.partitions(self.topics, at=address)) == len(self.places)
+                    len(states := self.cluster.admin.partitions(self.topics, at=address)) == len(self.places)
                     and all(set(state.isr) == set(BROKERS) and state.leader > 0 for state in states.values())
-                    for address in live_addresses(self.runtime)
+                    for address in live_addresses(self.cluster.runtime)
                 )
-                and len(live_brokers(self.runtime)) == len(BROKERS)
+                and len(live_brokers(self.cluster.runtime)) == len(BROKERS)
             ),
             "every replica to be in its ISR",
         )
 
     def wait_gone(self, broker: int) -> None:
         """Wait until a broker that was taken away leads nothing and is in no ISR."""
-        self.wait(
+        self.cluster.wait(
             lambda: all(
                 broker not in state.isr and state.leader not in {broker, -1}
-                for state in self.admin.partitions([*self.topics, "__transaction_state"]).values()
+                for state in self.cluster.admin.partitions([*self.topics, "__transaction_state"]).values()
             ),
             f"broker {broker} to leave every ISR",
         )
@@ -144,7 +129,7 @@ class _Rig:
     def wait_filled(self, times: int) -> None:
         """Wait until each partition was given so many filler records more."""
         wanted = self.traffic.fills + times
-        self.wait(lambda: self.traffic.fills >= wanted, "the filler")
+        self.cluster.wait(lambda: self.traffic.fills >= wanted, "the filler")
 
 
 @contextmanager
@@ -154,8 +139,8 @@ def played(round_: Round, folder: Path) -> Iterator[Played]:
     Writes ``clients.json`` to the folder, which must not be there yet, and moves the brokers' log directories to
     ``brokers/<id>`` at the end. Raises `HarnessError` where a bounded wait ends in vain.
     """
-    target, java, clock = find_target(round_.target), find_java(), RealClock()
-    jars = jars_for(target)
+    target, java = find_target(round_.target), find_java()
+    equipment = equip(Wanted(target, java, lambda *_: None), LOCAL)
     folder.mkdir(parents=True)
     run_id = f"blame-{new_run_id()}"
     with Workspace(run_id, folder) as workspace, ExitStack() as owned:
@@ -163,21 +148,21 @@ def played(round_: Round, folder: Path) -> Iterator[Played]:
         spec = ClusterSpec(
             run_id, workspace.path, folder / "logs", BROKER_SETTINGS, BROKERS, controllers=BROKERS, jvm_flags=flags
         )
-        runtime = owned.enter_context(closing(LocalRuntime(spec, java.path, jars.classpath)))
-        admin = Admin(lambda: live_addresses(runtime))
-        runtime.start_cluster()
+        cluster = owned.enter_context(booted_cluster(equipment, spec, settle_s=BOUND_S))
+        # Also where no broker answers.
+        cluster.tolerated = (OSError, HarnessError)
         places = {
             (f"blame-{number % TOPIC_COUNT}", number // TOPIC_COUNT): _rotated(number)
             for number in range(round_.partitions)
         }
-        _create_topics(runtime, admin, clock, places)
-        bootstrap = bootstrap_servers(runtime)
-        clients = ClientSpec(run_id, bootstrap, java, jars.classpath, workspace.path, folder / "java-client.log")
+        cluster.admin.create_topics(places, TOPIC_SETTINGS)
+        cluster.wait_coordinator()
+        clients = client_spec(equipment, spec, cluster.runtime, folder / "java-client.log")
         makers = {name: owned.enter_context(find_client(name).opened(clients)).producer for name in set(CLIENTS)}
         chance = random.Random(round_.seed)  # noqa: S311  (it decides what is written, and is to be repeated)
-        traffic = Traffic(chance, bootstrap, list(places), [makers[name] for name in CLIENTS])
-        rig = _Rig(runtime, admin, clock, chance, places, traffic, [], round_.is_gated)
-        filler = clock.every(FILLER_PERIOD_S, traffic.fill, "filler")
+        traffic = Traffic(chance, clients.bootstrap, list(places), [makers[name] for name in CLIENTS])
+        rig = _Rig(cluster, chance, places, traffic, [], round_.is_gated)
+        filler = cluster.clock.every(FILLER_PERIOD_S, traffic.fill, "filler")
         try:
             _play(rig)
         finally:
@@ -188,15 +173,15 @@ def played(round_: Round, folder: Path) -> Iterator[Played]:
         yield Played(
             target.version,
             tuple(rig.steps),
-            bootstrap,
+            clients.bootstrap,
             {
                 (broker, tp): one
                 for broker in BROKERS
-                for tp, one in read_served(runtime.address(broker), places).items()
+                for tp, one in read_served(cluster.runtime.address(broker), places).items()
             },
         )
         for broker in BROKERS:
-            runtime.kill(broker)
+            cluster.runtime.kill(broker)
             (folder / "brokers").mkdir(exist_ok=True)
             (workspace.path / f"broker-{broker}" / "data").rename(folder / "brokers" / str(broker))
 
@@ -204,21 +189,6 @@ def played(round_: Round, folder: Path) -> Iterator[Played]:
 def _rotated(number: int) -> tuple[int, ...]:
     first = number % len(BROKERS)
     return BROKERS[first:] + BROKERS[:first]
-
-
-def _create_topics(
-    runtime: LocalRuntime, admin: Admin, clock: RealClock, places: dict[TopicPartition, tuple[int, ...]]
-) -> None:
-    def registered() -> bool:
-        runtime.raise_if_died()
-        try:
-            return admin.brokers() == set(BROKERS)
-        except HarnessError:
-            return False  # nobody listens yet
-
-    clock.wait_until(registered, BOUND_S, "the brokers to register")
-    admin.create_topics(places, TOPIC_SETTINGS)
-    clock.wait_until(lambda: admin.has_coordinator("any"), BOUND_S, "a transaction coordinator")
 
 
 def _play(rig: _Rig) -> None:
@@ -236,7 +206,7 @@ def _play(rig: _Rig) -> None:
     rig.traffic.end(1)
     if rig.chance.random() < 0.5:  # noqa: PLR2004
         rig.steps.append("preferred leaders elected")
-        rig.admin.elect_preferred(list(rig.places))
+        rig.cluster.admin.elect_preferred(list(rig.places))
         rig.traffic.write(len(rig.places) // 4, deletes=0.3)
         rig.traffic.begin(0.3)
         rig.traffic.end(1)
@@ -248,9 +218,9 @@ def _outage(rig: _Rig, broker: int, how: str) -> None:
     rig.wait_in_sync()
     traffic.begin(0.8)
     rig.wait_in_sync()
-    led = sum(state.leader == broker for state in rig.admin.partitions(rig.topics).values())
+    led = sum(state.leader == broker for state in rig.cluster.admin.partitions(rig.topics).values())
     rig.steps.append(f"{how} broker {broker}, the leader of {led} partitions")
-    {"kill": rig.runtime.kill, "pause": rig.runtime.pause}[how](broker)
+    {"kill": rig.cluster.runtime.kill, "pause": rig.cluster.runtime.pause}[how](broker)
     rig.wait_gone(broker)
     traffic.end(0.85)
     traffic.write(len(rig.places), deletes=0.6)
@@ -259,7 +229,7 @@ def _outage(rig: _Rig, broker: int, how: str) -> None:
     _wait_removed(rig)
     traffic.begin(0.7)
     traffic.end(0.6)
-    {"kill": rig.runtime.start, "pause": rig.runtime.resume}[how](broker)
+    {"kill": rig.cluster.runtime.start, "pause": rig.cluster.runtime.resume}[how](broker)
     rig.steps.append(f"broker {broker} is back")
     rig.wait_in_sync()
     traffic.end(0.7)
@@ -273,7 +243,7 @@ def _wait_removed(rig: _Rig) -> None:
         rig.steps.append(f"{_removers(rig)} of {written} deletes and ABORT markers are left on the brokers that stayed")
         return
     try:
-        rig.wait(lambda: 3 * _removers(rig) <= written, "deletes and ABORT markers to go", REMOVAL_BOUND_S)
+        rig.cluster.wait(lambda: 3 * _removers(rig) <= written, "deletes and ABORT markers to go", REMOVAL_BOUND_S)
         rig.steps.append(f"two thirds of {written} deletes and ABORT markers are gone from the brokers that stayed")
     except WaitTimeoutError as error:
         rig.steps.append(str(error))
@@ -283,7 +253,7 @@ def _removers(rig: _Rig) -> int:
     """Return how many deletes and ABORT markers the brokers that are there still have."""
     return sum(
         result.type == "abort" if (result := marker(batch, source=SOURCE)) else _deletes(batch)
-        for broker in live_brokers(rig.runtime)
+        for broker in live_brokers(rig.cluster.runtime)
         for state in _read(rig, broker).values()
         for batch in iter_batches(state.records, source=SOURCE)
     )
@@ -294,7 +264,7 @@ def _deletes(batch: Batch) -> int:
 
 
 def _read(rig: _Rig, broker: int) -> dict[TopicPartition, ReplicaState]:
-    with closing(WireReader(Connection(rig.runtime.address(broker)))) as reader:
+    with closing(WireReader(Connection(rig.cluster.runtime.address(broker)))) as reader:
         answers = reader.read(rig.places)
     missing = [f"{tp}: {answer}" for tp, answer in answers.items() if isinstance(answer, str)]
     if missing:
@@ -306,13 +276,13 @@ def _hold_still(rig: _Rig) -> None:
     """Stop compaction, and wait until every replica is level."""
     rig.wait_in_sync()
     with suppress(WaitTimeoutError):
-        rig.wait(lambda: not rig.admin.ending_transactions(), "the last transaction markers")
-    rig.admin.alter_topics(rig.topics, FREEZE)
-    rig.wait(
+        rig.cluster.wait(lambda: not rig.cluster.admin.ending_transactions(), "the last transaction markers")
+    rig.cluster.admin.alter_topics(rig.topics, FREEZE)
+    rig.cluster.wait(
         lambda: all(
             FREEZE.items() <= settings.items()
-            for address in live_addresses(rig.runtime)
-            for settings in rig.admin.topic_settings(address, rig.topics).values()
+            for address in live_addresses(rig.cluster.runtime)
+            for settings in rig.cluster.admin.topic_settings(address, rig.topics).values()
         ),
         "every broker to stop compaction",
     )
@@ -324,4 +294,4 @@ def _hold_still(rig: _Rig) -> None:
                 ends[tp] |= {state.log_end, state.high_watermark}
         return all(len(seen) == 1 for seen in ends.values())
 
-    rig.wait(is_level, "the replicas to be level")
+    rig.cluster.wait(is_level, "the replicas to be level")

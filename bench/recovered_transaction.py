@@ -69,7 +69,7 @@ def make_log(bed: Bed) -> None:
         read = bed.read(BROKER, TP)
         if not any(batch.is_transactional for batch in read.batches):
             return
-        bed.wait(lambda: cleaned_to(bed) == read.log_end - 1, "a pass up to the active segment")  # noqa: B023  # now
+        bed.cluster.wait(lambda: cleaned_to(bed) == read.log_end - 1, "a pass up to the active segment")  # noqa: B023  # now
     raise HarnessError(f"{MOST_PASSES} passes of the cleaner have left batches of the transaction")
 
 
@@ -85,9 +85,9 @@ def main(version: str) -> None:
     with booted(version, (BROKER,), SETTINGS) as bed:
         make_log(bed)
         before = bed.read(BROKER, TP)
-        bed.runtime.kill(BROKER)
-        bed.runtime.start(BROKER)
-        bed.wait(lambda: bed.read(BROKER, TP).high_watermark == before.log_end, "the broker to be back")
+        bed.cluster.runtime.kill(BROKER)
+        bed.cluster.runtime.start(BROKER)
+        bed.cluster.wait(lambda: bed.read(BROKER, TP).high_watermark == before.log_end, "the broker to be back")
         after = bed.read(BROKER, TP)
         served = bed.served(TP)
     for when, one in (("before", before), ("after", after)):

@@ -50,26 +50,34 @@ def stable_offsets(bed: Bed) -> dict[int, tuple[int, int]]:
     producer.initTransactions()
     producer.beginTransaction()
     producer.send(bed.record(TP[0], COMMITTED, "v")).get()
-    began_s = bed.clock.now_s()
-    bed.wait(lambda: bed.clock.now_s() > began_s + 2 * ROLL_MS / 1000, "the segment to be old enough to roll")
+    began_s = bed.cluster.clock.now_s()
+    bed.cluster.wait(
+        lambda: bed.cluster.clock.now_s() > began_s + 2 * ROLL_MS / 1000, "the segment to be old enough to roll"
+    )
     producer.commitTransaction()
-    bed.admin.alter_topics([TP[0]], {"segment.ms": str(LONG_MS)})
+    bed.cluster.admin.alter_topics([TP[0]], {"segment.ms": str(LONG_MS)})
     producer.close()
-    bed.wait(lambda: bed.read(FOLLOWS, TP).high_watermark == bed.read(LEADS, TP).log_end, "the marker to be replicated")
-    bed.wait(lambda: not producers(bed), "the producer to expire")
+    bed.cluster.wait(
+        lambda: bed.read(FOLLOWS, TP).high_watermark == bed.read(LEADS, TP).log_end, "the marker to be replicated"
+    )
+    bed.cluster.wait(lambda: not producers(bed), "the producer to expire")
     plain = bed.producer(acks="1", enable_idempotence="false")
     plain.send(bed.record(TP[0], "replicated", "v")).get()
-    bed.wait(lambda: bed.read(FOLLOWS, TP).high_watermark == bed.read(LEADS, TP).log_end, "that to be replicated")
-    bed.runtime.pause(FOLLOWS)
-    paused_s = bed.clock.now_s()
-    bed.wait(lambda: bed.clock.now_s() > paused_s + FETCH_WAIT_S, "the follower's last fetch to be answered")
+    bed.cluster.wait(
+        lambda: bed.read(FOLLOWS, TP).high_watermark == bed.read(LEADS, TP).log_end, "that to be replicated"
+    )
+    bed.cluster.runtime.pause(FOLLOWS)
+    paused_s = bed.cluster.clock.now_s()
+    bed.cluster.wait(
+        lambda: bed.cluster.clock.now_s() > paused_s + FETCH_WAIT_S, "the follower's last fetch to be answered"
+    )
     plain.send(bed.record(TP[0], "not replicated", "v")).get()
-    bed.runtime.pause(LEADS)
-    bed.runtime.resume(FOLLOWS)
+    bed.cluster.runtime.pause(LEADS)
+    bed.cluster.runtime.resume(FOLLOWS)
     # Until it knows that itself, a fetch of its own may be answered as soon as broker 2 goes on.
-    bed.wait(lambda: f"Leader {TP[0]}-{TP[1]} " in bed.log_text(FOLLOWS), "broker 1 to lead")
-    bed.runtime.resume(LEADS)
-    bed.wait(lambda: bed.isr(TP) == {FOLLOWS, LEADS}, "broker 2 to be in the ISR again")
+    bed.cluster.wait(lambda: f"Leader {TP[0]}-{TP[1]} " in bed.log_text(FOLLOWS), "broker 1 to lead")
+    bed.cluster.runtime.resume(LEADS)
+    bed.cluster.wait(lambda: bed.isr(TP) == {FOLLOWS, LEADS}, "broker 2 to be in the ISR again")
     plain.send(bed.record(TP[0], "after", "v")).get()
 
     read: dict[int, Any] = {}
@@ -78,7 +86,7 @@ def stable_offsets(bed: Bed) -> dict[int, tuple[int, int]]:
         read.update({broker: bed.read(broker, TP) for broker in (FOLLOWS, LEADS)})
         return len({offset for one in read.values() for offset in (one.log_end, one.high_watermark)}) == 1
 
-    bed.wait(is_level, "the replicas to be level")
+    bed.cluster.wait(is_level, "the replicas to be level")
     return {broker: (one.last_stable_offset, one.high_watermark) for broker, one in read.items()}
 
 

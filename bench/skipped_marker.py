@@ -60,23 +60,25 @@ def seen(bed: Bed, *, aborts: bool) -> Seen:
     producer.initTransactions()
     producer.beginTransaction()
     producer.send(bed.record(TP[0], "first", "v")).get()
-    bed.runtime.kill(LEADS)
-    bed.wait(lambda: bed.admin.partitions([TP[0]])[TP].leader not in {COORDINATES, LEADS}, "nobody to lead")
+    bed.cluster.runtime.kill(LEADS)
+    bed.cluster.wait(
+        lambda: bed.cluster.admin.partitions([TP[0]])[TP].leader not in {COORDINATES, LEADS}, "nobody to lead"
+    )
     _end(producer, aborts=aborts)
-    bed.runtime.start(LEADS)
-    bed.wait(lambda: bed.admin.partitions([TP[0]])[TP].leader == LEADS, "broker 2 to lead again")
+    bed.cluster.runtime.start(LEADS)
+    bed.cluster.wait(lambda: bed.cluster.admin.partitions([TP[0]])[TP].leader == LEADS, "broker 2 to lead again")
 
     def has_ended() -> bool:
         state = bed.read(LEADS, TP)
         return state.last_stable_offset == state.high_watermark > 1
 
     with suppress(WaitTimeoutError):
-        bed.wait(has_ended, "the marker", MARKER_S)
+        bed.cluster.wait(has_ended, "the marker", MARKER_S)
     state = bed.read(LEADS, TP)
     producer.beginTransaction()
     producer.send(bed.record(TP[0], "second", "v")).get()
     _end(producer, aborts=not aborts)
-    bed.wait(lambda: bed.read(LEADS, TP).last_stable_offset > state.high_watermark, "the second marker")
+    bed.cluster.wait(lambda: bed.read(LEADS, TP).last_stable_offset > state.high_watermark, "the second marker")
     committed = "second" if aborts else "first"
     return Seen(state.last_stable_offset, state.high_watermark, [committed], bed.served(TP))
 

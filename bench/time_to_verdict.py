@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -26,14 +26,14 @@ from peak import Peak
 from rich.console import Console
 from rich.table import Table
 
-from harness.errors import EXIT_ANOMALY, HarnessError
+from harness.cluster.boot import booted_cluster, equip
+from harness.errors import EXIT_ANOMALY
 from harness.host.clock import RealClock
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
-from harness.kafka_api.admin import Admin
 from harness.run_folder.store import new_run_id
-from harness.runtimes.base import ClusterSpec, live_addresses
-from harness.runtimes.local import LocalRuntime
+from harness.runtimes import LOCAL
+from harness.runtimes.base import ClusterSpec, Wanted
 from harness.schedules.timers import FAST
 from harness.targets import find_target
 from harness.targets.jars import jars_for
@@ -45,34 +45,23 @@ TOPIC = ("floor", 0)
 
 def floor_s(target_name: str) -> float:
     """Return the seconds from nothing to a killed broker back in the ISR."""
-    target = find_target(target_name)
-    jars = jars_for(target)
-    java = find_java()
+    equipment = equip(Wanted(find_target(target_name), find_java(), lambda *_: None), LOCAL)
     run_id = f"floor-{new_run_id()}"
     clock = RealClock()
     with tempfile.TemporaryDirectory() as logs, Workspace(run_id, Path(logs)) as workspace:
-        spec = ClusterSpec(run_id, workspace.path, Path(logs), FAST.broker)
-        with closing(LocalRuntime(spec, java.path, jars.classpath)) as runtime:
-            admin = Admin(lambda: live_addresses(runtime))
-
-            def registered() -> bool:
-                try:
-                    return len(admin.brokers()) == len(runtime.brokers)
-                except HarnessError:
-                    return False
+        spec = ClusterSpec(run_id, workspace.path, Path(logs), FAST.broker, clock=clock)
+        with booted_cluster(equipment, spec, settle_s=BOUND_S) as cluster:
 
             def isr() -> tuple[int, ...]:
-                state = admin.partitions([TOPIC[0]]).get(TOPIC)
+                state = cluster.admin.partitions([TOPIC[0]]).get(TOPIC)
                 return state.isr if state else ()
 
-            runtime.start_cluster()
-            clock.wait_until(registered, BOUND_S, "brokers to register")
-            admin.create_topics({TOPIC: (1, 3, 2)}, FAST.topic)
-            clock.wait_until(lambda: len(isr()) == len(runtime.brokers), BOUND_S, "the topic")
-            runtime.kill(ABSENT)
-            clock.wait_until(lambda: ABSENT not in isr(), BOUND_S, "the broker to leave the ISR")
-            runtime.start(ABSENT)
-            clock.wait_until(lambda: ABSENT in isr(), BOUND_S, "the broker to rejoin the ISR")
+            cluster.admin.create_topics({TOPIC: (1, 3, 2)}, FAST.topic)
+            cluster.wait(lambda: len(isr()) == len(cluster.brokers), "the topic")
+            cluster.runtime.kill(ABSENT)
+            cluster.wait(lambda: ABSENT not in isr(), "the broker to leave the ISR")
+            cluster.runtime.start(ABSENT)
+            cluster.wait(lambda: ABSENT in isr(), "the broker to rejoin the ISR")
             return clock.now_s()
 
 

@@ -42,26 +42,28 @@ def values_after_election(bed: Bed) -> dict[int, list[str]]:
         for topic, _ in (LOGS, CONTROL):
             producer.send(bed.record(topic, key, value)).get()
 
-    bed.wait(lambda: bed.isr(LOGS) == {STAYS, LEAVES}, "the ISR to be full")
+    bed.cluster.wait(lambda: bed.isr(LOGS) == {STAYS, LEAVES}, "the ISR to be full")
     write("K", "first")
-    bed.wait(lambda: bed.values(LEAVES, LOGS) == ["first"], "broker 2 to have the first value")
-    bed.runtime.kill(LEAVES)
-    bed.wait(lambda: bed.isr(LOGS) == {STAYS}, "broker 2 to be out of the ISR")
+    bed.cluster.wait(lambda: bed.values(LEAVES, LOGS) == ["first"], "broker 2 to have the first value")
+    bed.cluster.runtime.kill(LEAVES)
+    bed.cluster.wait(lambda: bed.isr(LOGS) == {STAYS}, "broker 2 to be out of the ISR")
     write("K", "second")
 
     def cleaned() -> bool:
         write("filler", "x")
         return bed.values(STAYS, CONTROL) == ["second"]
 
-    bed.wait(cleaned, "the cleaner to pass the control partition", CLEANER_BOUND_S)
-    passed_s = bed.clock.now_s()
-    bed.wait(lambda: cleaned() and bed.clock.now_s() > passed_s + LONGER_S, "further passes")
+    bed.cluster.wait(cleaned, "the cleaner to pass the control partition", CLEANER_BOUND_S)
+    passed_s = bed.cluster.clock.now_s()
+    bed.cluster.wait(lambda: cleaned() and bed.cluster.clock.now_s() > passed_s + LONGER_S, "further passes")
     click.echo(f"broker 1 before the election: {bed.values(STAYS, LOGS)}")
-    bed.runtime.kill(STAYS)
-    bed.runtime.start(LEAVES)
-    bed.wait(lambda: bed.admin.partitions([LOGS[0]])[LOGS].leader == LEAVES, "broker 2 to lead uncleanly")
-    bed.runtime.start(STAYS)
-    bed.wait(lambda: bed.isr(LOGS) == {STAYS, LEAVES}, "broker 1 to be in the ISR")
+    bed.cluster.runtime.kill(STAYS)
+    bed.cluster.runtime.start(LEAVES)
+    bed.cluster.wait(
+        lambda: bed.cluster.admin.partitions([LOGS[0]])[LOGS].leader == LEAVES, "broker 2 to lead uncleanly"
+    )
+    bed.cluster.runtime.start(STAYS)
+    bed.cluster.wait(lambda: bed.isr(LOGS) == {STAYS, LEAVES}, "broker 1 to be in the ISR")
     return {broker: bed.values(broker, LOGS) for broker in (STAYS, LEAVES)}
 
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from nemesis import topology
 
 if TYPE_CHECKING:
-    from harness.schedules.placement import Placement
+    from harness.schedules.placement import Members, Placement
 
 FEWEST = 5
 
 
-def shape(placement: Placement) -> topology.Graph:
+def shape(placement: Members) -> topology.Graph:
     """Return two graphs that share the bridge, the last of the brokers that stay."""
     *half, bridge = placement.staying
     return topology.groups((*placement.absent, bridge), (*half, bridge))

@@ -21,7 +21,7 @@ def leave(context: ScriptContext) -> None:
     cluster.wait_registered()
     since_s = cluster.clock.now_s()
     cluster.wait(
-        lambda: all(cluster.observer.looked_since(broker, since_s) for broker in context.absent.brokers),
+        lambda: all(cluster.observed.looked_since(broker, since_s) for broker in context.absent.brokers),
         "the restarted brokers to serve their replicas",
     )
 

@@ -38,8 +38,8 @@ def leave(context: ScriptContext) -> None:
         # ISR, so that nobody could see it return.
         cluster.wait(lambda: active not in cluster.registered(), f"the killed controller {active} to be given up")
         cluster.runtime.start(active)
-        cluster.wait_registered(cluster.placement.staying)
-    cluster.wait_in_isr(cluster.placement.staying)
+        cluster.wait_registered(cluster.staying)
+    cluster.wait_in_isr(cluster.staying)
 
 
 SCRIPT = script_of(

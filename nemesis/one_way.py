@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from nemesis import topology
 
 if TYPE_CHECKING:
-    from harness.schedules.placement import Placement
+    from harness.schedules.placement import Members
 
 
-def shape(placement: Placement) -> topology.Graph:
+def shape(placement: Members) -> topology.Graph:
     """Return the complete graph without the links from the absent brokers."""
     graph = topology.everybody(placement.brokers)
     graph.remove_edges_from(

@@ -15,15 +15,15 @@ from nemesis import late_cleaner, throttle
 from nemesis.script import Act, Script, ScriptContext
 
 if TYPE_CHECKING:
-    from harness.schedules.placement import Placement
+    from harness.schedules.placement import Members, Placement
 
 LEADERS = 2
 """The leaders of each copy, in turn."""
 
 
-def late_broker(placement: Placement) -> int:
+def late_broker(members: Members) -> int:
     """Return the broker whose cleaner is late: the last of those that stay."""
-    return placement.staying[-1]
+    return members.staying[-1]
 
 
 def why_unfit(placement: Placement) -> str | None:
@@ -50,13 +50,13 @@ def resume(context: ScriptContext) -> None:
 
 def _delay_cleaner(context: ScriptContext) -> None:
     cluster = context.cluster
-    cluster.delay_cleaners([late_broker(cluster.placement)], context.absent.window_s + cluster.settle_s)
+    cluster.delay_cleaners([late_broker(cluster)], context.absent.window_s + cluster.settle_s)
 
 
 def hand_over(context: ScriptContext) -> None:
     """Add the replicas, throttled, while the late broker leads; once each has the payload, let another broker lead."""
     cluster, absent = context.cluster, context.absent
-    late = late_broker(cluster.placement)
+    late = late_broker(cluster)
     staying = {tp: [b for b in cluster.replicas[tp] if b not in absent.brokers] for tp in cluster.exposed}
     throttle.FAULT.inject(absent)
     cluster.lead({tp: sorted(brokers, key=lambda b: b != late) for tp, brokers in staying.items()})

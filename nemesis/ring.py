@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from nemesis import topology
 
 if TYPE_CHECKING:
-    from harness.schedules.placement import Placement
+    from harness.schedules.placement import Members, Placement
 
 FEWEST, STAYING = 5, 3
 
 
-def shape(placement: Placement) -> topology.Graph:
+def shape(placement: Members) -> topology.Graph:
     """Return the ring: leader, a neighbour, the absent brokers, the other neighbour."""
     leader, left, right = placement.staying
     return topology.circle([leader, left, *placement.absent, right])

@@ -15,7 +15,7 @@ def rejoin(context: ScriptContext) -> None:
     cluster = context.cluster
     stop.FAULT.heal(context.absent)
     cluster.wait_absent_back()
-    for broker in cluster.placement.staying:
+    for broker in cluster.staying:
         cluster.runtime.stop(broker)
         cluster.runtime.start(broker)
         cluster.wait_registered()

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from nemesis import topology
 
 if TYPE_CHECKING:
-    from harness.schedules.placement import Placement
+    from harness.schedules.placement import Members, Placement
 
 
-def shape(placement: Placement) -> topology.Graph:
+def shape(placement: Members) -> topology.Graph:
     """Return two graphs without a link between them."""
     return topology.groups(placement.absent, placement.staying)
 

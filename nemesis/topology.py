@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import networkx as nx
 
-    from harness.schedules.placement import Placement
+    from harness.schedules.placement import Members, Placement
 
     Graph: TypeAlias = nx.DiGraph[int]
 
@@ -63,15 +63,14 @@ def declared(
     summary: str,
     leaving: str,
     rejoining: str,
-    shape: Callable[[Placement], Graph],
+    shape: Callable[[Members], Graph],
     why_unfit: Callable[[Placement], str | None] = lambda _: None,
     soak_excluded: str = "",
 ) -> tuple[Fault, Script]:
     """Return the fault that leaves the links of a topology, and no other, around its brokers, and its script."""
 
     def inject(context: FaultContext) -> None:
-        placement = replace(context.cluster.placement, absent=context.brokers)
-        context.ability(Firewalls).block(lost(shape(placement)))
+        context.ability(Firewalls).block(lost(shape(replace(context.cluster, absent=context.brokers))))
 
     fault = Fault(
         name=name,

@@ -1,7 +1,6 @@
-"""The cluster under test for the runner and the nemeses: absent brokers, conditions to wait for, and changes.
+"""The cluster under test: its brokers, conditions to wait for, and changes. `harness.cluster.boot` makes it.
 
-Every wait polls a condition until it holds or its bound ends; a failure in the
-background ends each wait at once.
+Every wait polls a condition until it holds or its bound ends; a failure in the background ends each wait at once.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from harness.kafka_api.admin import Admin, PartitionState
     from harness.kafka_api.replica import TopicPartition
     from harness.runtimes.base import Runtime
-    from harness.schedules.placement import Placement
     from harness.systems import Control
 
 INTERNAL_REPLICATION_FACTOR = 3
@@ -29,25 +27,44 @@ START_S = 120.0
 
 @dataclass
 class Cluster:
-    """Acts on the brokers. ``replicas``: the brokers of each partition once all brokers are there.
+    """Acts on the brokers. ``replicas``: the brokers of each partition once all brokers are up.
 
     ``admin`` sends requests that every system understands, ``control`` those that differ between systems.
+    ``observer``: of the replicas, where they are observed. ``absent``: the brokers that a run takes down.
     ``away``: brokers that miss the current writes; they may be down, or up and behind. ``late``: brokers whose cleaners
     are late on purpose. ``checks`` raise failures of the background. ``settle_s`` bounds each wait that has no bound of
-    its own.
+    its own. An error of the types ``tolerated``, raised by a condition, means that it does not hold yet.
     """
 
     runtime: Runtime
     admin: Admin
     control: Control
-    observer: Observer
-    placement: Placement
-    replicas: Mapping[TopicPartition, tuple[int, ...]]
     clock: Clock
     settle_s: float
+    observer: Observer | None = None
+    replicas: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
+    absent: tuple[int, ...] = ()
     away: frozenset[int] = frozenset()
     late: frozenset[int] = frozenset()
     checks: list[Callable[[], None]] = field(default_factory=list)
+    tolerated: tuple[type[Exception], ...] = (OSError,)
+
+    @property
+    def brokers(self) -> tuple[int, ...]:
+        """Every broker, in order."""
+        return tuple(self.runtime.brokers)
+
+    @property
+    def staying(self) -> tuple[int, ...]:
+        """The brokers that are up all the time, in order."""
+        return tuple(broker for broker in self.runtime.brokers if broker not in self.absent)
+
+    @property
+    def observed(self) -> Observer:
+        """The observer. Raises ValueError where replicas are not observed."""
+        if self.observer is None:
+            raise ValueError("the replicas of this cluster are not observed")
+        return self.observer
 
     @property
     def topics(self) -> list[str]:
@@ -57,7 +74,7 @@ class Cluster:
     @property
     def exposed(self) -> list[TopicPartition]:
         """The partitions that have replicas on absent brokers: all but the control's."""
-        absent = set(self.placement.absent)
+        absent = set(self.absent)
         return [tp for tp, brokers in self.replicas.items() if absent & set(brokers)]
 
     def present(self, partition: TopicPartition) -> list[int]:
@@ -95,7 +112,7 @@ class Cluster:
                 check()
             try:
                 return condition()
-            except OSError:
+            except self.tolerated:
                 # A broker without an answer now may answer the next time; the wait is bounded.
                 return False
 
@@ -109,14 +126,14 @@ class Cluster:
 
     def wait_absent_left(self) -> None:
         """Wait until no absent broker is in any ISR."""
-        absent = set(self.placement.absent)
-        self._wait_each(lambda _, p: not absent & set(p.isr), f"{_brokers(self.placement.absent)} to leave every ISR")
+        absent = set(self.absent)
+        self._wait_each(lambda _, p: not absent & set(p.isr), f"{_brokers(self.absent)} to leave every ISR")
 
     def wait_absent_back(self) -> None:
         """Wait until every replica is in its ISR."""
         self._wait_each(
             lambda tp, p: set(p.isr) == set(p.replicas) == set(self.replicas[tp]),
-            f"{_brokers(self.placement.absent)} to rejoin every ISR",
+            f"{_brokers(self.absent)} to rejoin every ISR",
         )
 
     def wait_assigned(self, orders: Mapping[TopicPartition, Sequence[int]]) -> None:
@@ -149,8 +166,8 @@ class Cluster:
         def replicated() -> bool:
             for tp, wanted in self.acknowledged_ends().items():
                 for broker in self.present(tp):
-                    view = self.observer.view(broker, tp)
-                    if view is None or not self.observer.looked_since(broker, since_s):
+                    view = self.observed.view(broker, tp)
+                    if view is None or not self.observed.looked_since(broker, since_s):
                         return False
                     if view.log_end < wanted or view.high_watermark < view.log_end:
                         return False
@@ -168,12 +185,12 @@ class Cluster:
 
     def reaches(self, broker: int, partition: TopicPartition, offset: int) -> bool:
         """Whether the broker's replica was seen with everything below ``offset``."""
-        view = self.observer.view(broker, partition)
+        view = self.observed.view(broker, partition)
         return view is not None and view.log_end >= offset
 
     def acknowledged_ends(self) -> dict[TopicPartition, int]:
         """Per partition, the highest log end offset that any replica showed."""
-        return {tp: max(self.observer.seen(tp), default=-1) + 1 for tp in self.replicas}
+        return {tp: max(self.observed.seen(tp), default=-1) + 1 for tp in self.replicas}
 
     def freeze(self) -> None:
         """Stop compaction, so that the evidence does not change from here on.
@@ -194,7 +211,7 @@ class Cluster:
         A broker that is up but unreachable learns of the freeze only once it is back, and by then it
         may have compacted.
         """
-        absent = self.placement.absent
+        absent = self.absent
         self.control.rest(absent)
         self.wait(lambda: self.control.is_resting(absent), f"the cleaners of {_brokers(absent)} to rest")
 
@@ -202,7 +219,7 @@ class Cluster:
         """Undo that; where topics are frozen, once the returned brokers know of it."""
         if is_frozen:
             self.wait(lambda: self.control.is_frozen(self.topics), "the returned brokers to stop compaction")
-        self.control.wake(self.placement.absent)
+        self.control.wake(self.absent)
 
     def delay_cleaners(self, brokers: Sequence[int], backoff_s: float) -> None:
         """Make the cleaners of these brokers late: between two looks for work they pause for so long."""
@@ -234,10 +251,14 @@ class Cluster:
         if late:
             self.lead(late)
 
-    def coordinate_on_staying(self) -> None:
-        """Move the transaction coordinator's log to staying brokers alone: an absent broker would delay commits."""
+    def wait_coordinator(self) -> None:
+        """Wait until there is a transaction coordinator."""
         self.wait(lambda: self.admin.has_coordinator("any"), "a transaction coordinator")
-        self.lead({self.control.coordinator: self.placement.staying[:INTERNAL_REPLICATION_FACTOR]})
+
+    def coordinate_on(self, brokers: Sequence[int]) -> None:
+        """Move the transaction coordinator's log to these brokers alone: a broker that is down would delay commits."""
+        self.wait_coordinator()
+        self.lead({self.control.coordinator: brokers[:INTERNAL_REPLICATION_FACTOR]})
 
 
 def _brokers(brokers: Sequence[int]) -> str:

@@ -185,7 +185,7 @@ def _re_replicate(aftermath: Aftermath, stuck: Stuck) -> None:
     """Take the replica away from the broker and have it copied anew from those that stayed."""
     cluster, partition = aftermath.cluster, stuck.partition
     whole = cluster.replicas[partition]
-    staying = tuple(broker for broker in whole if broker not in cluster.placement.absent)
+    staying = tuple(broker for broker in whole if broker not in cluster.absent)
     cluster.lead({partition: staying})
     cluster.wait(lambda: set(cluster.states()[partition].replicas) == set(staying), "the replica to be gone")
     cluster.admin.reassign({partition: whole})

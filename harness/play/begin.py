@@ -33,7 +33,8 @@ SECRET = re.compile(r"password|secret|jaas\.config|keystore\.key$|certificate\.c
 
 def begin(folder: RunFolder, job: Job, command: str | None = None) -> Manifest:
     """Write the manifest of a run that starts now. ``command``: the command line that runs the same again."""
-    test, target, jars, security = job.test, job.target, job.jars, job.security
+    test, equipment, security = job.test, job.equipment, job.security
+    target, jars = equipment.target, equipment.jars
     schedule = job.options.schedule
     me = leftovers.owner_of_this_process(folder.run_id, folder.path)
     groups = groups_of(test)
@@ -86,11 +87,11 @@ def begin(folder: RunFolder, job: Job, command: str | None = None) -> Manifest:
                 "harness": _version(DISTRIBUTION),
                 "commit": commit_of_checkout(),
                 "python": platform.python_version(),
-                "java": job.java.version_text,
+                "java": equipment.java.version_text,
                 "platform": platform.platform(),
                 **{name: _version(name) for name in PACKAGES},
             },
-            "runtime": dict(job.ready.facts),
+            "runtime": dict(equipment.ready.facts),
             "security": {"protocol": security.protocol, "mechanism": security.mechanism} if security else None,
             "jars": jars.digests if jars else {},
             "jars_pinned": jars.pinned if jars else None,
@@ -110,9 +111,9 @@ def begin(folder: RunFolder, job: Job, command: str | None = None) -> Manifest:
 
 
 def _gate(job: Job) -> dict[str, Any] | None:
-    if job.agent is None:
+    if job.equipment.agent is None:
         return None
-    return {"sha256": job.agent.sha256, "options": job.options.gate_options or ""}
+    return {"sha256": job.equipment.agent.sha256, "options": job.options.gate_options or ""}
 
 
 def _application(installed: Installed) -> dict[str, Any]:

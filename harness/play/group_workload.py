@@ -111,7 +111,7 @@ class GroupWorkload:
 
         Offsets are fetched from all of them first: members that join, and leave, have coordinators write and delete.
         """
-        cluster, absent, groups = self.cluster, self.cluster.placement.absent, self.groups
+        cluster, absent, groups = self.cluster, self.cluster.absent, self.groups
         reader = GroupReader(
             self._client, self.history, cluster.clock, Phase.AFTER, cluster.runtime.address, cluster.settle_s
         )
@@ -125,7 +125,7 @@ class GroupWorkload:
                 needed_s = needed_s or took_s
 
     def _create(self, topic: str) -> None:
-        admin, placement = self.cluster.admin, self.cluster.placement
+        admin, placement = self.cluster.admin, self.test.placement
         brokers = placement.staying[: placement.replication_factor]
         partitions = [(topic, number) for number in range(INPUT_PARTITIONS)]
 

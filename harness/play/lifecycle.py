@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from harness.broker_files.side_files.server_logs import ServerLogs
-from harness.clients import ClientSpec
+from harness.cluster.boot import client_spec, cluster_on
 from harness.errors import HarnessError, TimeLimitError, interruptible
 from harness.escape import LogFormatter
 from harness.host import leftovers
@@ -22,18 +22,17 @@ from harness.judge.outcome import RunResult
 from harness.play import follow_ups
 from harness.play.protection import Gates, GuardBeside
 from harness.play.runner import Run
-from harness.protect.gate.build import gate_options
 from harness.protect.gate.events import parse_line
 from harness.report.pictures.ahead import drawing_ahead, write_if_possible
 from harness.run_folder.store import COMPLETE, GATE, GUARD, GUARD_LOG, HARNESS_LOG, LATEST, LOGS, RUNNING
-from harness.runtimes.base import ClusterSpec, bootstrap_servers
+from harness.runtimes.base import ClusterSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from harness.cluster.boot import Equipment
     from harness.host.clock import Clock
-    from harness.host.java import Java
     from harness.judge.check import Prepared
     from harness.judge.outcome import Progress
     from harness.kafka_api.security import Security
@@ -41,12 +40,8 @@ if TYPE_CHECKING:
     from harness.play.options import RunOptions
     from harness.play.protection import Protection
     from harness.play.test import Test
-    from harness.protect.gate.build import Agent
     from harness.run_folder.manifest import Manifest
     from harness.run_folder.store import RunFolder
-    from harness.runtimes.base import Ready, Runtime
-    from harness.targets import Target
-    from harness.targets.jars import JarSet
 
 log = logging.getLogger("harness")
 
@@ -60,22 +55,16 @@ FAILED, TIME_LIMIT, INTERRUPTED = "failed", "time-limit", "interrupted"
 class Job:
     """All that a run takes, found and fit, before anything of it is started.
 
-    ``jars`` are those that brokers or clients of this host run on. ``ports`` are one a broker, then one a controller.
-    ``security``: how clients log in, where brokers ask for that. ``installed``: the application on top, if any.
-    ``agent``: the gate that brokers run with, if any.
+    ``ports`` are one a broker, then one a controller. ``security``: how clients log in, where brokers ask for that.
+    ``installed``: the application on top, if any.
     """
 
     options: RunOptions
-    target: Target
     test: Test
-    java: Java
-    runtime_name: str
-    ready: Ready
-    jars: JarSet | None = None
+    equipment: Equipment
     ports: Sequence[int] = ()
     security: Security | None = None
     installed: Installed | None = None
-    agent: Agent | None = None
 
 
 def conduct(
@@ -92,7 +81,7 @@ def conduct(
     Raises `UsageError` for anything found wrong before the first broker starts, `HarnessError` where the
     cluster did not come up. Later failures end in the verdict ``unknown``, with what was collected kept.
     """
-    test, options = job.test, job.options
+    test, options, equipment = job.test, job.options, job.equipment
     with interruptible(lambda: _interruption_message(folder)), ExitStack() as owned:
         owned.enter_context(_logging_to(folder.path / HARNESS_LOG))
         workspace = owned.enter_context(Workspace(folder.run_id, folder.path, again=is_resumed))
@@ -111,40 +100,30 @@ def conduct(
             security=job.security,
             clock=clock,
             seed=test.seed,
-            jvm_flags=_gate_flags(job, test.topic_settings),
+            jvm_flags=equipment.gate_flags(options.gate_options, test.topic_settings),
         )
-        runtime = job.ready.make(spec)
-        owned.callback(_close, runtime, keep=options.keep)
+        running = owned.enter_context(ExitStack())
+        cluster = running.enter_context(cluster_on(equipment, spec, settle_s=test.timers.settle_s, keep=options.keep))
         # Before Spark, which changes the environment that a new process inherits.
-        client = ClientSpec(
-            run_id=folder.run_id,
-            bootstrap=bootstrap_servers(runtime),
-            java=job.java,
-            classpath=job.jars.client_classpath if job.jars else "",
-            work_dir=workspace.path,
-            log_path=folder.path / "client.log",
-            security=job.security,
-        )
-        library = owned.enter_context(test.system.client(runtime, test.client).opened(client))
+        client = client_spec(equipment, spec, cluster.runtime, folder.path / "client.log")
+        library = running.enter_context(test.system.client(cluster.runtime, test.client).opened(client))
         stages = _Stages(clock, progress)
         meanwhile = not test.timers.is_resumable
         prepared = owned.enter_context(_checkers(workspace, folder, job, meanwhile=meanwhile))
 
         def on_window() -> None:
-            if test.timers.is_resumable and job.ready.is_resumable and test.nemesis.resume is not None:
+            if test.timers.is_resumable and equipment.ready.is_resumable and test.nemesis.resume is not None:
                 workspace.let_resume(resumable=True)
 
         protection = _protection(job, folder, spec, clock, client.bootstrap)
-        run = Run(test, runtime, library, folder, clock, stages.begin, on_window, protection=protection)
+        run = Run(test, cluster, library, folder, stages.begin, on_window, protection=protection)
 
         _carry_out(run.resume if is_resumed else run.run, run, manifest, stages)
         if manifest.content["status"] == COMPLETE:
             workspace.let_resume(resumable=False)
-            if run.cluster is not None:
-                manifest.content["coordination"] = run.cluster.control.coordination()
-                follow_ups.observe(job, run.cluster, client, library, manifest, stages.begin)
-        if not options.keep:
-            _close(runtime)
+            manifest.content["coordination"] = cluster.control.coordination()
+            follow_ups.observe(job, run.cluster, client, library, manifest, stages.begin)
+        running.close()
         stages.begin("check")
         from harness.judge.check import judge_run, run_checkers, store  # noqa: PLC0415  (loaded by now)
 
@@ -161,7 +140,7 @@ def conduct(
         kept = {}
         if options.keep:
             workspace.keep()
-            kept = {broker: str(runtime.address(broker)) for broker in runtime.brokers}
+            kept = {broker: str(cluster.runtime.address(broker)) for broker in cluster.brokers}
         return RunResult(folder, verdict, kept)
 
 
@@ -175,25 +154,13 @@ def _protection(job: Job, folder: RunFolder, spec: ClusterSpec, clock: Clock, bo
             clock=clock,
             command_config=job.options.command_config,
         )
-    if job.agent or job.target.build is not None:
-        return Gates(ServerLogs(_logs(spec), parse_line), folder.path / GATE, is_build=not job.agent)
+    if job.equipment.agent or job.equipment.target.build is not None:
+        return Gates(ServerLogs(_logs(spec), parse_line), folder.path / GATE, is_build=not job.equipment.agent)
     return None
-
-
-def _gate_flags(job: Job, topic_settings: Mapping[str, str]) -> tuple[str, ...]:
-    return (job.agent.flag(gate_options(job.options.gate_options, topic_settings)),) if job.agent else ()
 
 
 def _logs(spec: ClusterSpec) -> dict[int, Path]:
     return {broker: spec.log_path(broker) for broker in spec.brokers}
-
-
-def _close(runtime: Runtime, *, keep: bool = False) -> None:
-    """Let go of the brokers. A failure here is logged, and takes nothing from the verdict."""
-    try:
-        runtime.close(keep=keep)
-    except (HarnessError, OSError) as error:
-        log.warning("the brokers were not let go of as they should be: %s", error)
 
 
 def _interruption_message(folder: RunFolder) -> str:
@@ -278,7 +245,7 @@ def _checkers(
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), SPARK_NICENESS)
         from harness.judge.sessions import prepare_beside  # noqa: PLC0415  (brokers boot while pyspark is imported)
 
-        prepared = prepare_beside(workspace, folder, job.java, job.options.spark)
+        prepared = prepare_beside(workspace, folder, job.equipment.java, job.options.spark)
         # What draws the report takes a second to load, which the cluster does not notice now.
         import_module(REPORT_MODULE)
         return prepared

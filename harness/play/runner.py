@@ -7,13 +7,12 @@ nothing about anomalies; that is the checkers' part.
 from __future__ import annotations
 
 from contextlib import ExitStack, closing, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from harness.clients.reader import read_committed
 from harness.cluster import snapshot
-from harness.cluster.cluster import Cluster
 from harness.cluster.observe import Observer
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.play import window
@@ -31,12 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from harness.clients import Library
-    from harness.host.clock import Clock
+    from harness.cluster.cluster import Cluster
     from harness.kafka_api.replica import TopicPartition
     from harness.play.protection import Protection
     from harness.play.test import Test
     from harness.run_folder.store import RunFolder
-    from harness.runtimes.base import Runtime
     from harness.schedules.scenario import Scenario
     from nemesis.script import Act
     from workloads.offsets_filler import OffsetsFiller
@@ -69,20 +67,19 @@ class Parts:
 class Run:
     """One run on one cluster: all scenarios, a topic each, in one outage.
 
-    ``on_window`` is called when nothing is left but to wait. ``is_observing``: whether there is anything to judge yet.
-    ``protection``: what keeps cleaners waiting, if anything does. ``cluster``: once there is one.
+    ``cluster``: its brokers are not started yet. ``on_window`` is called when nothing is left but to wait.
+    ``is_observing``: whether there is anything to judge yet. ``protection``: what keeps cleaners waiting, if anything
+    does.
     """
 
     test: Test
-    runtime: Runtime
+    cluster: Cluster
     library: Library
     folder: RunFolder
-    clock: Clock
     progress: Callable[[str], None]
     on_window: Callable[[], None] = lambda: None
     is_observing: bool = False
     protection: Protection | None = None
-    cluster: Cluster | None = None
     _is_guarded: bool = False
 
     def run(self) -> None:
@@ -114,38 +111,33 @@ class Run:
 
     def _assemble(self, owned: ExitStack, *, resumed: bool) -> Parts:
         test, timers = self.test, self.test.timers
-        admin = test.system.admin(self.runtime)
-        control = test.system.control(self.runtime, admin)
-        history = owned.enter_context(closing(History(self.folder.history_path, self.clock, resumed=resumed)))
+        clock = self.cluster.clock
+        history = owned.enter_context(closing(History(self.folder.history_path, clock, resumed=resumed)))
         observer = owned.enter_context(
             closing(
                 Observer(
-                    self.runtime,
+                    self.cluster.runtime,
                     test.replicas,
                     self.folder.observations_path,
-                    self.clock,
+                    clock,
                     period_s=timers.observe_period_s,
-                    reader=control.reader,
+                    reader=self.cluster.control.reader,
                     resumed=resumed,
                 )
             )
         )
-        cluster = self.cluster = Cluster(
-            runtime=self.runtime,
-            admin=admin,
-            control=control,
+        absent = test.placement.absent
+        cluster = self.cluster = replace(
+            self.cluster,
             observer=observer,
-            placement=test.placement,
             replicas=test.replicas,
-            clock=self.clock,
-            settle_s=timers.settle_s,
-            away=frozenset(test.placement.absent if test.nemesis.joins else ()),
-            checks=[self.runtime.raise_if_died],
+            absent=absent,
+            away=frozenset(absent if test.nemesis.joins else ()),
         )
         make, groups = self.library.producer, None
         of_records = [tp for s in test.scenarios if not s.kind.is_of_groups for tp in test.partitions[s.name]]
         fillers: list[Filler | OffsetsFiller] = [
-            Filler(of_records, test.seed, timers.filler_period_s, make, history, self.clock)
+            Filler(of_records, test.seed, timers.filler_period_s, make, history, clock)
         ]
         if test.has_groups:
             groups = GroupWorkload(test, cluster, self.library, history)
@@ -189,7 +181,7 @@ class Run:
 
     def _boot(self, cluster: Cluster) -> None:
         self.progress("boot")
-        self.runtime.start_cluster()
+        cluster.runtime.start_cluster()
         cluster.wait_registered()
 
     def _boot_again(self, parts: Parts) -> None:
@@ -198,11 +190,11 @@ class Run:
         if nemesis.resume is None:
             raise HarnessError(f"a run with the nemesis {nemesis.name} cannot go on: the fault ended with the harness")
         self.progress("boot again")
-        self.runtime.start_again(cluster.placement.staying)
-        cluster.wait_registered(cluster.placement.staying)
+        cluster.runtime.start_again(cluster.staying)
+        cluster.wait_registered(cluster.staying)
         nemesis.resume(parts.context)
         if nemesis.is_outage:
-            cluster.away = frozenset(cluster.placement.absent)
+            cluster.away = frozenset(cluster.absent)
 
     def _create_topics(self, parts: Parts) -> None:
         self.progress("create topics")
@@ -210,7 +202,7 @@ class Run:
         cluster.admin.create_topics({tp: cluster.present(tp) for tp in cluster.replicas}, self.test.topic_settings)
         cluster.wait(lambda: bool(cluster.states()), "the topics to exist")
         cluster.lead_as_placed()
-        cluster.coordinate_on_staying()
+        cluster.coordinate_on(cluster.staying)
         self._init_producers(parts)
         if parts.groups is not None:
             parts.groups.create_inputs()
@@ -222,10 +214,10 @@ class Run:
             payload.init()
 
     def _start_observing(self, parts: Parts, owned: ExitStack) -> None:
-        parts.cluster.observer.start()
+        parts.cluster.observed.start()
         self.is_observing = True
         parts.cluster.checks += [
-            parts.cluster.observer.raise_if_failed,
+            parts.cluster.observed.raise_if_failed,
             *(filler.raise_if_failed for filler in parts.fillers),
         ]
         if self.protection is not None:
@@ -329,18 +321,18 @@ class Run:
             }
             cluster.lead(orders)
             read_committed(
-                partial(test.system.consumer, self.runtime, absent),
+                partial(test.system.consumer, cluster.runtime, absent),
                 [tp for tp in cluster.exposed if tp[0] != CONSUMER_OFFSETS],
                 broker=absent,
                 phase=Phase.AFTER,
                 history=parts.history,
-                clock=self.clock,
+                clock=cluster.clock,
                 timeout_s=test.timers.settle_s,
             )
         cluster.wait_replicated("the last look at every replica")
         if parts.groups is not None:
             # Members that join have the coordinator write, so what was seen last would not be what was stored.
-            cluster.observer.stop()
+            cluster.observed.stop()
             parts.groups.observe()
         if self.protection is not None:
             self.protection.write()

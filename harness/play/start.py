@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.clients import find_client
+from harness.cluster.boot import equip
 from harness.errors import UsageError
 from harness.host.clock import RealClock
 from harness.host.java import find_java
@@ -21,10 +22,8 @@ from harness.play.contradictions import raise_if_contradictory
 from harness.play.lifecycle import Job, conduct
 from harness.play.protection import GUARDED_RETENTION_MS
 from harness.play.test import Test
-from harness.protect.gate.build import build_agent
-from harness.protect.gate.verify import verify_agent
 from harness.run_folder import store
-from harness.runtimes import AUTO, LOCAL, choose, find_runtime
+from harness.runtimes import AUTO, LOCAL, choose
 from harness.runtimes.base import Wanted
 from harness.schedules.catalog import CONTROL, scenarios_for
 from harness.schedules.placement import place
@@ -34,7 +33,6 @@ from harness.spark.background import find_archive
 from harness.systems import find_system
 from harness.targets import SIMULATED, Target, exact_name, find_target
 from harness.targets.applications import RELEASES, jars_of
-from harness.targets.jars import jars_for_client
 from harness.targets.settings import note_on
 from nemesis import SCRIPTS, find_script
 from workloads.applications import find_application
@@ -42,13 +40,10 @@ from workloads.applications import find_application
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from harness.host.java import Java
     from harness.judge.outcome import Progress, RunResult
     from harness.play.options import RunOptions
-    from harness.protect.gate.build import Agent
     from harness.run_folder.manifest import Manifest
     from harness.run_folder.store import RunFolder
-    from harness.targets.jars import JarSet
 
 RETENTION = "delete.retention.ms"
 EXPIRY_CHECK_MS = "1000"
@@ -63,18 +58,20 @@ def run(options: RunOptions, progress: Progress, command_line: Callable[[RunOpti
     clock = RealClock(time_limit_s=options.time_limit_s)
     raise_if_contradictory(options)
     job = assemble(options, progress)
-    if job.target.build is not None:
-        progress.stage(f"{job.target.name}: {job.target.note}")
-    if note := (options.topic_settings or options.broker_settings) and note_on(job.target):
+    if job.equipment.target.build is not None:
+        progress.stage(f"{job.equipment.target.name}: {job.equipment.target.note}")
+    if note := (options.topic_settings or options.broker_settings) and note_on(job.equipment.target):
         progress.stage(note)
-    folder = store.create_run_folder(options.results, job.target.name, options.anomaly or SCHEDULE, store.new_run_id())
+    folder = store.create_run_folder(
+        options.results, job.equipment.target.name, options.anomaly or SCHEDULE, store.new_run_id()
+    )
     if options.schedule is not None:
         write_schedule(folder.path / store.SCHEDULE, options.schedule)
 
     def begun() -> Manifest:
         return begin(folder, job, command_line(repeatable(job, folder)))
 
-    return conduct(job, folder, begun, job.ready.clock(clock), progress)
+    return conduct(job, folder, begun, job.equipment.ready.clock(clock), progress)
 
 
 def assemble(options: RunOptions, progress: Progress) -> Job:
@@ -96,29 +93,20 @@ def assemble(options: RunOptions, progress: Progress) -> Job:
         progress.stage(f"runtime {runtime} ({reason})")
     if options.spark.is_one_plain_jvm:
         find_archive(java, CHECKS)  # a missing archive is made while jars are fetched
-    ready = find_runtime(runtime)(wanted)
-    needs_jars = client.needs_jars and not test.system.has_own_clients
-    jars = ready.jars or jars_for_client(target, needed=needs_jars, on_progress=progress.jars)
+    equipment = equip(
+        wanted,
+        runtime,
+        has_jvm_clients=client.needs_jars and not test.system.has_own_clients,
+        gate=(options.gate_options or "") if options.gate else None,
+    )
     ports = free_ports(len(test.placement.brokers) + len(test.placement.controllers), base=options.port_base)
     installed = _install(options.application, target, progress) if options.application else None
-    agent = agent_for(options, java, jars, progress) if options.gate else None
-    return Job(options, target, test, java, runtime, ready, jars, ports, security, installed, agent)
+    return Job(options, test, equipment, ports, security, installed)
 
 
 def runtime_of(options: RunOptions) -> str:
     """Return the name of the runtime that is asked for: brokers with the gate are local ones, unless one is named."""
     return LOCAL if options.gate and options.runtime == AUTO else options.runtime
-
-
-def agent_for(options: RunOptions, java: Java, jars: JarSet | None, progress: Progress) -> Agent:
-    """Return the gate's agent. Raises `UsageError` where it does not fit the target, or its options are wrong."""
-    if jars is None:
-        raise UsageError(f"--gate is for brokers of this host, and {options.target} has none")
-    agent = build_agent(java, progress.jars)
-    tried = verify_agent(java, agent.jar, jars.classpath, options.gate_options or "")
-    if not tried.fits:
-        raise UsageError(f"--gate: {tried.reason}")
-    return agent
 
 
 def _for_guard(topic_settings: Mapping[str, str]) -> dict[str, str]:
@@ -142,9 +130,9 @@ def repeatable(job: Job, folder: RunFolder) -> RunOptions:
     access = options.access
     return replace(
         options,
-        target=exact_name(job.target),
+        target=exact_name(job.equipment.target),
         seed=job.test.seed,
-        runtime=job.runtime_name,
+        runtime=job.equipment.runtime_name,
         broker_settings=without_secrets(options.broker_settings),
         schedule_path=(folder.path / store.SCHEDULE).absolute() if options.schedule else None,
         command_config=options.command_config.absolute() if options.command_config else None,

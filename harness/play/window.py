@@ -29,7 +29,7 @@ def wait_removed(
         return all(
             offset is not None
             and all(
-                cluster.observer.is_removed(broker, partition, offset)
+                cluster.observed.is_removed(broker, partition, offset)
                 or (partition in exposed and is_held(broker, partition))
                 for broker in cluster.cleaning(partition)
             )
@@ -43,7 +43,7 @@ def is_kept(cluster: Cluster, payloads: Sequence[Payload]) -> bool:
     """Whether all that an absent broker could miss is on every replica that is there."""
     return all(
         offset is not None
-        and not any(cluster.observer.is_removed(broker, partition, offset) for broker in cluster.present(partition))
+        and not any(cluster.observed.is_removed(broker, partition, offset) for broker in cluster.present(partition))
         for partition, offset in _critical(cluster, payloads)
         if partition in cluster.exposed
     )
@@ -54,4 +54,4 @@ def _critical(cluster: Cluster, payloads: Sequence[Payload]) -> Iterator[tuple[T
     for payload in payloads:
         for partition in payload.partitions:
             for kind in payload.scenario.critical:
-                yield partition, payload.critical_offset(kind, partition, cluster.observer)
+                yield partition, payload.critical_offset(kind, partition, cluster.observed)

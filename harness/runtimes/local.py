@@ -59,7 +59,6 @@ def prepare(wanted: Wanted) -> Ready:
     agent = sync_notes.build(wanted.java, wanted.on_progress) if Need.SYNCS in wanted.needs else None
 
     def make(spec: ClusterSpec) -> LocalRuntime:
-        # Removed with the workspace, once no process is left in it.
         links = network.create_network(spec.run_id, spec.brokers) if wanted.needs & ON_LINKS else None
         return LocalRuntime(spec, wanted.java.path, jars.classpath, links, agent)
 
@@ -240,7 +239,7 @@ class LocalRuntime:
                 shutil.copyfile(self._log_dir(broker) / name, destination / name)
 
     def close(self, *, keep: bool = False) -> None:
-        """End every broker with SIGKILL, or leave them all running."""
+        """End every broker with SIGKILL, and remove their network; or leave all as it is."""
         if keep:
             return
         for process in self._processes.values():
@@ -248,6 +247,8 @@ class LocalRuntime:
         for process in self._processes.values():
             process.wait(timeout=STOP_TIMEOUT_S)
         self._processes.clear()
+        if self._network is not None:
+            network.remove_network(self._spec.run_id)
 
     def _clock(self, broker: int) -> dict[str, str]:
         if Need.CLOCK not in self._spec.needs:

@@ -241,7 +241,9 @@ def _go_on(of: Soak, setup: Setup, progress: Progress, on_round: Callable[[dict[
         interruptible(kept),
         Workspace(run_id, of.folder.path) as workspace,
         ExitStack() as owned,
-        session_of(workspace, setup.java, of.options.spark, [of.folder.path], CHECKS, outlives_jobs=True) as session,
+        session_of(
+            workspace, setup.equipment.java, of.options.spark, [of.folder.path], CHECKS, outlives_jobs=True
+        ) as session,
     ):
         clusters = _Clusters(setup, workspace, of.folder.path / "logs" / run_id)
         owned.callback(clusters.drop)

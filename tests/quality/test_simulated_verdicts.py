@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from simulated import simulate
 
+from harness.cluster.boot import Equipment
 from harness.host.java import find_java
 from harness.judge import verdict
 from harness.judge.check import prepare, run_checkers
@@ -80,7 +81,7 @@ def verdicts(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> d
 
 def _run(path: Path, target: str, options: Mapping[str, Any]) -> tuple[RunFolder, dict[str, Any]]:
     run = simulate(path, target, **options)
-    job = Job(RunOptions(target, "all"), find_target(target), run.test, find_java(), "sim", NOT_MADE)
+    job = Job(RunOptions(target, "all"), run.test, Equipment(find_target(target), find_java(), "sim", NOT_MADE))
     begun = begin(run.folder, job)
     begun.finish(COMPLETE, {})
     proof = dict.fromkeys(run.test.system.proof, True)

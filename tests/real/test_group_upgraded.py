@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import Consumer
 
 from harness.broker_files.side_files.checkpoints import read_checkpoint
+from harness.cluster.boot import equip
 from harness.console import ConsoleProgress
-from harness.host.clock import RealClock
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
 from harness.kafka_api.wire import Connection
@@ -19,7 +19,7 @@ from harness.model_checking.conform.offsets import fetch_offsets
 from harness.model_checking.conform.replicas import CLEANED
 from harness.model_checking.conform.schedules import FILLER, PUT, STAYING, Schedule
 from harness.run_folder.store import new_run_id
-from harness.runtimes import find_runtime
+from harness.runtimes import LOCAL
 from harness.runtimes.base import Wanted
 from harness.schedules.scenario import CONSUMER_OFFSETS
 from harness.targets import find_target
@@ -38,7 +38,7 @@ FAILS = "Group upgraded is not a consumer group"
 @contextmanager
 def member(brokers: Brokers, protocol: str) -> Iterator[Consumer]:
     """Join the group ``upgraded``, until the block ends."""
-    addresses = ",".join(str(brokers.runtime.address(broker)) for broker in (1, 3))
+    addresses = ",".join(str(brokers.cluster.runtime.address(broker)) for broker in (1, 3))
     consumer = Consumer({"bootstrap.servers": addresses, "group.id": "upgraded", "group.protocol": protocol})
     assigned: list[object] = []
     consumer.subscribe(["K"], on_assign=lambda _, partitions: assigned.extend(partitions))
@@ -48,7 +48,7 @@ def member(brokers: Brokers, protocol: str) -> Iterator[Consumer]:
         return bool(assigned)
 
     try:
-        brokers.wait(joined, f"a member by the {protocol} protocol")
+        brokers.cluster.wait(joined, f"a member by the {protocol} protocol")
         yield consumer
     finally:
         consumer.close()
@@ -56,13 +56,13 @@ def member(brokers: Brokers, protocol: str) -> Iterator[Consumer]:
 
 def answers(brokers: Brokers, broker: int, group: str) -> bool:
     """Whether a broker answers about a group of the partition that it leads."""
-    with closing(Connection(brokers.runtime.address(broker))) as connection:
+    with closing(Connection(brokers.cluster.runtime.address(broker))) as connection:
         return group in fetch_offsets(connection, [group])
 
 
 def cleaned_to(brokers: Brokers, broker: int) -> int:
     """Return the checkpoint of a broker's cleaner; -1 before its first pass."""
-    brokers.runtime.copy_checkpoints(broker, brokers.scratch)
+    brokers.cluster.runtime.copy_checkpoints(broker, brokers.scratch)
     path = brokers.scratch / CLEANED
     offsets = read_checkpoint(path.read_bytes(), source=CLEANED) if path.exists() else {}
     return offsets.get((CONSUMER_OFFSETS, 0), -1)
@@ -70,12 +70,11 @@ def cleaned_to(brokers: Brokers, broker: int) -> int:
 
 @pytest.mark.commit
 def test_no_group_of_the_partition_has_a_coordinator(tmp_path: Path) -> None:
-    target, java = find_target("kafka-4.4"), find_java()
-    ready = find_runtime("local")(Wanted(target, java, ConsoleProgress().jars))
+    equipment = equip(Wanted(find_target("kafka-4.4"), find_java(), ConsoleProgress().jars), LOCAL)
     logs = tmp_path / "logs"
     with (
         Workspace(f"upgraded-{new_run_id()}", tmp_path) as workspace,
-        running(ready, workspace, logs, RealClock(), groups=1) as brokers,
+        running(equipment, workspace, logs, groups=1) as brokers,
     ):
         brokers.create([Schedule("other", (), of_group=True)])
         other = brokers.topics["other"]
@@ -91,7 +90,7 @@ def test_no_group_of_the_partition_has_a_coordinator(tmp_path: Path) -> None:
                 other.take(FILLER)
                 before = {broker: cleaned_to(brokers, broker) for broker in STAYING}
                 with brokers.during("1, 3 clean"):
-                    brokers.wait(
+                    brokers.cluster.wait(
                         lambda before=before: all(cleaned_to(brokers, one) > at for one, at in before.items()),  # type: ignore[misc]
                         "a pass of both cleaners",
                     )
@@ -99,7 +98,9 @@ def test_no_group_of_the_partition_has_a_coordinator(tmp_path: Path) -> None:
                 pass
             other.take("2 leads")
             log = next(path for path in logs.rglob("*.log") if path.parent.name == "2")
-            brokers.wait(lambda: FAILS in log.read_text(encoding="utf-8"), "broker 2 to fail to load the partition")
+            brokers.cluster.wait(
+                lambda: FAILS in log.read_text(encoding="utf-8"), "broker 2 to fail to load the partition"
+            )
             assert not answers(brokers, 2, other.group)
             other.take("3 leads")
-            brokers.wait(lambda: answers(brokers, 3, str(other.group)), "broker 3 to coordinate the groups")
+            brokers.cluster.wait(lambda: answers(brokers, 3, str(other.group)), "broker 3 to coordinate the groups")

@@ -14,14 +14,14 @@ TOPIC = "t"
 def test_a_deletion_by_id_spares_the_topic_that_comes_next(version: str) -> None:
     with booted(version) as bed:
         bed.create_topic(TOPIC, (1,))
-        former = bed.admin.topic_id(TOPIC)
-        bed.admin.delete_topic(TOPIC, former)
-        bed.wait(lambda: not bed.admin.partitions([TOPIC]), "the topic to be gone")
+        former = bed.cluster.admin.topic_id(TOPIC)
+        bed.cluster.admin.delete_topic(TOPIC, former)
+        bed.cluster.wait(lambda: not bed.cluster.admin.partitions([TOPIC]), "the topic to be gone")
         bed.create_topic(TOPIC, (1,))
         with pytest.raises(HarnessError, match="topic t cannot be deleted: This server does not host this topic ID"):
-            bed.admin.delete_topic(TOPIC, former)
-        assert bed.admin.topic_id(TOPIC) != former
-        bed.admin.delete_topic(TOPIC)
-        bed.wait(lambda: not bed.admin.partitions([TOPIC]), "the topic to be gone again")
+            bed.cluster.admin.delete_topic(TOPIC, former)
+        assert bed.cluster.admin.topic_id(TOPIC) != former
+        bed.cluster.admin.delete_topic(TOPIC)
+        bed.cluster.wait(lambda: not bed.cluster.admin.partitions([TOPIC]), "the topic to be gone again")
         with pytest.raises(HarnessError, match="topic t has no id"):
-            bed.admin.topic_id(TOPIC)
+            bed.cluster.admin.topic_id(TOPIC)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from harness.cluster.boot import cluster_on, equip
 from harness.host.clock import RealClock
 from harness.play.options import RunOptions
 from harness.play.runner import Run
 from harness.play.start import test_of
 from harness.run_folder.store import RunFolder
-from harness.runtimes.base import ClusterSpec
-from harness.runtimes.sim import SimRuntime, rules_for, virtual_clock
+from harness.runtimes import SIM
+from harness.runtimes.base import ClusterSpec, Wanted
+from harness.runtimes.sim import virtual_clock
 from harness.targets import find_target
 
 if TYPE_CHECKING:
@@ -54,7 +55,10 @@ def simulate(path: Path, target: str, anomaly: str = "all", **options: Any) -> S
         "run", path, path / "logs", test.broker_settings, brokers=test.placement.brokers, clock=clock, seed=test.seed
     )
     messages: list[str] = []
-    runtime = SimRuntime(spec, rules_for(find_target(target)))
-    with closing(runtime), test.system.client(runtime, test.client).opened(NOBODY) as make:
-        Run(test, runtime, make, RunFolder(path), clock=clock, progress=messages.append).run()
+    equipment = equip(Wanted(find_target(target), NOBODY, NOBODY), SIM, has_jvm_clients=False)
+    with (
+        cluster_on(equipment, spec, settle_s=test.timers.settle_s) as cluster,
+        test.system.client(cluster.runtime, test.client).opened(NOBODY) as library,
+    ):
+        Run(test, cluster, library, RunFolder(path), messages.append).run()
     return Simulated(RunFolder(path), test, messages, clock.now_s())

@@ -15,6 +15,7 @@ import pytest
 
 from harness.cli.main import cli
 from harness.cli.options.request import command_line
+from harness.cluster.boot import Equipment
 from harness.errors import EXIT_USAGE, UsageError
 from harness.nightly.expectations import expected, read_expectations
 from harness.nightly.matrix import Matrix, read_matrix
@@ -401,7 +402,8 @@ def test_a_run_is_repeated_and_resumed_by_the_name(tmp_path: Path) -> None:
     options = RunOptions(str(of_form("distribution", tmp_path)), "stuck-lso", seed=7, runtime="local")
     target, java = find_target(options.target), SimpleNamespace(version_text="17")
     ready = Ready({"name": "local"}, lambda _: pytest.fail("no run is conducted"))
-    job = Job(options, target, start.test_of(options), java, "local", ready, jars_for(target))  # type: ignore[arg-type]
+    equipment = Equipment(target, java, "local", ready, jars_for(target))  # type: ignore[arg-type]
+    job = Job(options, start.test_of(options), equipment)
     command = command_line(start.repeatable(job, RunFolder(tmp_path)))
     assert f"--target {target.name} " in command
     content = json.loads(json.dumps(begin(RunFolder(tmp_path), job, command).content, default=vars))

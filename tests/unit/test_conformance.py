@@ -404,9 +404,8 @@ class Asked:
 def on_brokers(monkeypatch: pytest.MonkeyPatch) -> Brokers:
     """A cluster on which nothing happens."""
     monkeypatch.setattr(topic, "Producer", Asked)
-    brokers = Brokers(*(MagicMock() for _ in range(5)))
-    brokers.clock.time_ms = lambda: 7  # type: ignore[method-assign]
-    monkeypatch.setattr(brokers, "wait", lambda *_: None)
+    brokers = Brokers(MagicMock(), MagicMock())
+    brokers.cluster.clock.time_ms = lambda: 7  # type: ignore[method-assign]
     monkeypatch.setattr(topic.Topic, "ask", lambda *_: None)
     return brokers
 
@@ -449,7 +448,7 @@ def test_how_a_broker_goes_away_and_comes_back(step: str, back: str, on_brokers:
     for one in (step, "2 returns"):
         with on_brokers.during(one):
             pass
-    names = [name for name, *_ in on_brokers.runtime.method_calls]  # type: ignore[attr-defined]
+    names = [name for name, *_ in on_brokers.cluster.runtime.method_calls]  # type: ignore[attr-defined]
     assert names == [{"killed": "kill", "stopped": "stop", "paused": "pause"}[step.rsplit(maxsplit=1)[-1]], back]
 
 

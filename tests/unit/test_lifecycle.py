@@ -150,7 +150,7 @@ def checkers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., A
 
     def opened(workspace: Any, *, meanwhile: bool) -> Any:
         nothing: Any = None
-        job: Any = SimpleNamespace(java=None, options=SimpleNamespace(spark=None))
+        job: Any = SimpleNamespace(equipment=SimpleNamespace(java=None), options=SimpleNamespace(spark=None))
         return lifecycle._checkers(workspace, nothing, job, meanwhile=meanwhile)
 
     return opened

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from fakes.cluster import RecordedCluster
+from fakes.cluster import RecordedCluster, recorded_cluster
 from fakes.observer import BALLAST_END, PAYLOAD_END
 
 from harness.errors import UsageError, WaitTimeoutError
@@ -42,13 +42,13 @@ def on_brokers(leader: str | None, follower: str | None) -> str:
 
 
 def context_of(placement: Placement | None = None) -> tuple[RecordedCluster, ScriptContext]:
-    cluster = RecordedCluster(placement or Placement())
+    cluster = recorded_cluster(placement or Placement())
 
     def note(f: str, **fields: Any) -> None:
         cluster.actions.append(f"note {f}: {fields}")
 
     return cluster, ScriptContext(
-        FaultContext(cluster, cluster.placement.absent, PACE, WINDOW_S, note),
+        FaultContext(cluster, cluster.absent, PACE, WINDOW_S, note),
         lambda: cluster.actions.append("ballast"),
         payload_ends=lambda: dict.fromkeys(cluster.exposed, PAYLOAD_END),
     )

@@ -14,6 +14,7 @@ from fakes.progress import FakeProgress
 
 from harness.cli import main as cli
 from harness.cli.options.request import OPTIONS, command_line
+from harness.cluster.boot import Equipment
 from harness.host.nodes import Access, Node
 from harness.play import start
 from harness.play.begin import begin
@@ -145,7 +146,7 @@ def assembled(options: RunOptions, **more: Any) -> Job:
     nothing: Any = SimpleNamespace()
     ready = Ready({"name": "local"}, lambda _: nothing)
     test = start.test_of(options)
-    return replace(Job(options, find_target(options.target), test, nothing, "local", ready), **more)
+    return Job(options, test, replace(Equipment(find_target(options.target), nothing, "local", ready), **more))
 
 
 def test_what_was_left_open_is_written_as_it_was_decided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,9 +226,9 @@ def test_auto_says_what_it_chose_and_why(
 def test_the_choice_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     ready = Ready({"name": "local"}, lambda _: pytest.fail("nothing is made"), None)
     monkeypatch.setattr(start, "find_java", lambda: None)
-    monkeypatch.setattr(start, "find_archive", lambda _: None)
+    monkeypatch.setattr(start, "find_archive", lambda *_: None)
     monkeypatch.setattr(start, "choose", lambda *_: ("local", "there is no engine"))
-    monkeypatch.setattr(start, "find_runtime", lambda _: lambda _: ready)
+    monkeypatch.setattr("harness.cluster.boot.find_runtime", lambda _: lambda _: ready)
     progress = FakeProgress()
     start.assemble(RunOptions("kafka-4.4", "stuck-lso"), progress)
     assert progress.stages == ["runtime local (there is no engine)"]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from harness.cli import main as cli
+from harness.cluster.boot import Equipment
 from harness.errors import EXIT_USAGE, UsageError
 from harness.host import leftovers
 from harness.play import resume, start
@@ -65,7 +66,7 @@ class CutOff:
         jars: Any = SimpleNamespace(digests={}, pinned=True)
         ready = Ready({"name": "local"}, lambda _: pytest.fail("no run is conducted"))
         run = RunOptions("kafka-4.4", "stuck-lso")
-        begin(self.folder, Job(run, find_target(run.target), self.test, java, "local", ready, jars))
+        begin(self.folder, Job(run, self.test, Equipment(find_target(run.target), java, "local", ready, jars)))
         self.work_dir = leftovers.claim_work_dir(RUN_ID, self.folder.path)
         self.own(resumable=True, started_s=0.0)
         self.tell(owner={**self.manifest["owner"], "started_s": 0.0})
@@ -130,14 +131,14 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[GoingOn]:
 
     monkeypatch.setattr(resume, "conduct", conduct)
     monkeypatch.setattr(start, "find_java", lambda: None)
-    monkeypatch.setattr(start, "find_archive", lambda _: None)
-    monkeypatch.setattr(start, "find_runtime", lambda _: prepare)
+    monkeypatch.setattr(start, "find_archive", lambda *_: None)
+    monkeypatch.setattr("harness.cluster.boot.find_runtime", lambda _: prepare)
     return found
 
 
 def classpath(going_on: GoingOn) -> str:
-    assert going_on.job.jars is not None
-    return going_on.job.jars.classpath
+    assert going_on.job.equipment.jars is not None
+    return going_on.job.equipment.jars.classpath
 
 
 def go_on(path: Path, *more: str) -> None:

@@ -32,7 +32,7 @@ def waited(cluster: FakeCluster, *unseen: Critical) -> list[str]:
     messages: list[str] = []
     nothing: Any = None
     test = start.test_of(RunOptions("kafka-4.4", "stuck-lso"))
-    run = Run(test, nothing, nothing, nothing, cluster.clock, messages.append)
+    run = Run(test, cluster, nothing, nothing, messages.append)
     parts: Any = SimpleNamespace(cluster=cluster, payloads=[FakePayload(*unseen)])
     run._wait_removed(parts)
     return messages

@@ -10,7 +10,6 @@ from uuid import UUID
 import pytest
 from fakes.admin import DelayedAdmin
 from fakes.clock import TickingClock
-from fakes.observer import FakeObserver
 from fakes.runtime import FakeRuntime
 
 from harness.cluster.cluster import Cluster
@@ -19,7 +18,6 @@ from harness.kafka_api.admin import PartitionState
 from harness.run_folder.history import History
 from harness.schedules.operations.administrators import RecreateTopic
 from harness.schedules.operations.faults import Inject
-from harness.schedules.placement import Placement
 from harness.schedules.plan import RoundPlan, RoundTopic
 from harness.soak.play import administrators
 from harness.soak.play.administrators import Administrators
@@ -90,8 +88,8 @@ class TopicAdmin(DelayedAdmin):
 @pytest.fixture
 def admins(tmp_path: Path) -> Iterator[Administrators]:
     admin, runtime = TopicAdmin(), FakeRuntime()
-    control, observer = KafkaControl(runtime, admin), FakeObserver(admin.clock)
-    cluster = Cluster(runtime, admin, control, observer, Placement(), PLACED, admin.clock, settle_s=30)
+    control = KafkaControl(runtime, admin)
+    cluster = Cluster(runtime, admin, control, admin.clock, settle_s=30, replicas=PLACED)
     with closing(History(tmp_path / "history.jsonl", TickingClock())) as history:
         made = Administrators(PLAN, cluster, history, copy_bytes_per_s=1)
         made.create_topics()

@@ -64,7 +64,8 @@ def test_settings_and_producers_that_they_lack_are_left_out(simulated: Setup) ->
 
 def test_real_topics_are_compacted_as_simulated_ones_always_are(simulated: Setup) -> None:
     shape = replace(simulated.shape, settings=frozenset(SETTINGS), features=FEATURES)
-    real = replace(simulated, target=replace(simulated.target, system="kafka"), shape=shape)
+    equipment = replace(simulated.equipment, target=replace(simulated.target, system="kafka"))
+    real = replace(simulated, equipment=equipment, shape=shape)
     assert not real.is_simulated
     for settings, policy in (({}, "compact"), (OF_REAL_ONES, "compact,delete")):
         (topic,) = fitted(played(settings=settings), real).plan.topics

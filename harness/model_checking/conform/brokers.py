@@ -12,8 +12,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from harness.cluster.boot import booted_cluster
 from harness.errors import HarnessError
-from harness.kafka_api.admin import Admin
 from harness.kafka_api.wire import Connection
 from harness.model_checking.conform.offsets import fetch_offsets
 from harness.model_checking.conform.replicas import read_replicas
@@ -22,23 +22,21 @@ from harness.model_checking.conform.simulated import ALL_KEYS
 from harness.model_checking.conform.topic import Topic
 from harness.models.world.steps import brokers_of
 from harness.models.world.world import ABSENT, BROKERS, KILL, PAUSE, STOP
-from harness.runtimes.base import ClusterSpec, live_addresses, live_brokers
+from harness.runtimes.base import ClusterSpec, live_brokers
 from harness.schedules.groups import group_in
 from harness.schedules.scenario import CONSUMER_OFFSETS
 from harness.schedules.timers import DAY_MS
-from harness.systems import find_system
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from harness.host.clock import Clock
+    from harness.cluster.boot import Equipment
+    from harness.cluster.cluster import Cluster
     from harness.host.workspace import Workspace
     from harness.kafka_api.admin import PartitionState
     from harness.model_checking.conform.picture import FetchedOffset, Picture
     from harness.model_checking.conform.schedules import Schedule
-    from harness.runtimes.base import Ready, Runtime
-    from harness.systems import Control
 
 SETTLE_S: Final = 60.0
 BETWEEN_WRITES_MS: Final = 5
@@ -83,10 +81,7 @@ class Brokers:
     ``groups``: how many schedules are of groups, so many partitions ``__consumer_offsets`` gets.
     """
 
-    runtime: Runtime
-    admin: Admin
-    control: Control
-    clock: Clock
+    cluster: Cluster
     scratch: Path
     groups: int = 0
     will_age: bool = False
@@ -96,38 +91,27 @@ class Brokers:
     _how: str = KILL
     _groups_begun: int = 0
 
-    def wait(self, condition: Callable[[], bool], what: str, timeout_s: float = SETTLE_S) -> None:
-        """Wait until a condition holds. Raises `HarnessError` when it does not, or a broker ended by itself."""
-
-        def checked() -> bool:
-            self.runtime.raise_if_died()
-            try:
-                return condition()
-            except OSError:
-                # A broker that does not answer now may answer the next time; the wait is bounded.
-                return False
-
-        self.clock.wait_until(checked, timeout_s, what)
-
     def create(self, schedules: Sequence[Schedule]) -> None:
         """Make a topic for each schedule, or give it a group; producers are made at their first use."""
         topics = [self._of_group(one) if one.of_group else Topic(self, one, (one.name, 0)) for one in schedules]
         orders = {topic.partition: one.replicas for topic, one in zip(topics, schedules, strict=True)}
         data = {tp: order for tp, order in orders.items() if tp[0] != CONSUMER_OFFSETS}
         if data:
-            self.admin.create_topics(data, TOPIC_SETTINGS)
+            self.cluster.admin.create_topics(data, TOPIC_SETTINGS)
         self.topics = {one.name: one for one in topics}
         # Those of schedules that are over: time need not pass them.
         self.kept_until_ms.clear()
-        self.wait(lambda: set(self.control.states(self._names())) >= set(orders), "the topics to exist")
-        self.wait(lambda: self.control.leads(orders), "every topic's first replica to lead")
+        self.cluster.wait(lambda: set(self.cluster.control.states(self._names())) >= set(orders), "the topics to exist")
+        self.cluster.wait(lambda: self.cluster.control.leads(orders), "every topic's first replica to lead")
 
     def _of_group(self, schedule: Schedule) -> Topic:
         """Return the partition of a schedule that is about a group, the first of which makes the topics."""
         if not self._groups_begun:
             numbers = range(self.groups)
-            self.admin.create_topics({(CONSUMER_OFFSETS, n): schedule.replicas for n in numbers}, OFFSETS_SETTINGS)
-            self.admin.create_topics({(key, 0): STAYING for key in ALL_KEYS}, {})
+            self.cluster.admin.create_topics(
+                {(CONSUMER_OFFSETS, n): schedule.replicas for n in numbers}, OFFSETS_SETTINGS
+            )
+            self.cluster.admin.create_topics({(key, 0): STAYING for key in ALL_KEYS}, {})
         number = self._groups_begun
         self._groups_begun += 1
         return Topic(self, schedule, (CONSUMER_OFFSETS, number), group_in(schedule.name, number, self.groups))
@@ -145,7 +129,7 @@ class Brokers:
         pictures = {}
         for broker, starts in log_starts.items():
             offsets = {self.topics[name].partition: start for name, start in starts.items()}
-            read = read_replicas(self.runtime, broker, offsets, named, self.scratch)
+            read = read_replicas(self.cluster.runtime, broker, offsets, named, self.scratch)
             of_groups = self._fetch_offsets(broker, starts)
             for name in starts:
                 topic = self.topics[name]
@@ -161,13 +145,13 @@ class Brokers:
         groups = [one.group for one in topics if one.group is not None and one.leader_id == broker]
         if not groups:
             return {}
-        with closing(Connection(self.runtime.address(broker))) as connection:
+        with closing(Connection(self.cluster.runtime.address(broker))) as connection:
             return fetch_offsets(connection, groups)
 
     def move_on(self) -> None:
         """Wait until the clock is later than any batch."""
-        since_ms = self.clock.time_ms()
-        self.wait(lambda: self.clock.time_ms() > since_ms + BETWEEN_WRITES_MS, "the clock to move on")
+        since_ms = self.cluster.clock.time_ms()
+        self.cluster.wait(lambda: self.cluster.clock.time_ms() > since_ms + BETWEEN_WRITES_MS, "the clock to move on")
 
     @contextmanager
     def during(self, step: str) -> Iterator[None]:
@@ -188,10 +172,12 @@ class Brokers:
                 return self._clean(brokers_of(brokers), is_kept="keep" in words)
             case ["time", "passes"]:
                 until_ms = max(self.kept_until_ms, default=0)
-                self.wait(lambda: self.clock.time_ms() > until_ms, "every delete horizon", KEPT_MS / 1000 + SETTLE_S)
+                self.cluster.wait(
+                    lambda: self.cluster.clock.time_ms() > until_ms, "every delete horizon", KEPT_MS / 1000 + SETTLE_S
+                )
                 self.kept_until_ms.clear()
             case ["producers", "expire"]:
-                live = live_brokers(self.runtime)
+                live = live_brokers(self.cluster.runtime)
                 self._set(live, {EXPIRATION: "1"})
                 return lambda: self._set(live, {EXPIRATION: A_DAY})
             case _:
@@ -200,46 +186,48 @@ class Brokers:
 
     def _leave(self, how: str) -> None:
         self._how = how
-        {KILL: self.runtime.kill, STOP: self.runtime.stop, PAUSE: self.runtime.pause}[how](ABSENT)
-        self.wait(lambda: not any(ABSENT in one.isr for one in self._states()), f"{ABSENT} to leave every ISR")
+        {KILL: self.cluster.runtime.kill, STOP: self.cluster.runtime.stop, PAUSE: self.cluster.runtime.pause}[how](
+            ABSENT
+        )
+        self.cluster.wait(lambda: not any(ABSENT in one.isr for one in self._states()), f"{ABSENT} to leave every ISR")
 
     def _return(self) -> None:
-        (self.runtime.resume if self._how == PAUSE else self.runtime.start)(ABSENT)
-        self.wait(lambda: ABSENT in self.control.registered(), f"{ABSENT} to register")
-        self.wait(
+        (self.cluster.runtime.resume if self._how == PAUSE else self.cluster.runtime.start)(ABSENT)
+        self.cluster.wait_registered([ABSENT])
+        self.cluster.wait(
             lambda: all(set(one.isr) == set(one.replicas) for one in self._states()), "every replica to be in its ISR"
         )
 
     def _clean(self, brokers: Sequence[int], *, is_kept: bool) -> Callable[[], None]:
-        live = [broker for broker in brokers if self.runtime.is_up(broker)]
+        live = [broker for broker in brokers if self.cluster.runtime.is_up(broker)]
         retention_ms = (KEPT_MS if self.will_age else DAY_MS) if is_kept else AT_ONCE_MS
         self._set(live, {RATIO: ALWAYS_PASSES, RETENTION: str(retention_ms)})
 
         def rest() -> None:
             self._set(live, {RATIO: NEVER_PASSES, RETENTION: A_DAY})
-            if min(self.kept_until_ms, default=math.inf) <= self.clock.time_ms():
+            if min(self.kept_until_ms, default=math.inf) <= self.cluster.clock.time_ms():
                 raise HarnessError("brokers took too long: a delete horizon has come that the schedule wants kept")
 
         return rest
 
     def _set(self, brokers: Sequence[int], settings: dict[str, str]) -> None:
         for broker in brokers:
-            self.admin.alter_broker(broker, self.runtime.address(broker), settings)
+            self.cluster.admin.alter_broker(broker, self.cluster.runtime.address(broker), settings)
 
         def is_known() -> bool:
             settings_by_broker = [
-                self.admin.broker_settings(broker, self.runtime.address(broker)) for broker in brokers
+                self.cluster.admin.broker_settings(broker, self.cluster.runtime.address(broker)) for broker in brokers
             ]
             return all(settings.items() <= one.items() for one in settings_by_broker)
 
-        self.wait(is_known, "brokers to know their settings")
+        self.cluster.wait(is_known, "brokers to know their settings")
 
     def _states(self) -> Collection[PartitionState]:
-        return self.control.states(self._names()).values()
+        return self.cluster.control.states(self._names()).values()
 
 
 @contextmanager
-def running(ready: Ready, workspace: Workspace, logs: Path, clock: Clock, groups: int) -> Iterator[Brokers]:
+def running(equipment: Equipment, workspace: Workspace, logs: Path, groups: int) -> Iterator[Brokers]:
     """Boot three brokers, with the transaction coordinator on those that stay, and end them with the block.
 
     ``groups``: see `Brokers`.
@@ -247,24 +235,6 @@ def running(ready: Ready, workspace: Workspace, logs: Path, clock: Clock, groups
     # Coordinators count the partitions once, as they start (``partitionFor``).
     settings = {**BROKER_SETTINGS, "offsets.topic.num.partitions": str(max(groups, 1))}
     spec = ClusterSpec(workspace.run_id, workspace.path, logs, settings, BROKERS)
-    runtime = ready.make(spec)
-    try:
-        runtime.start_cluster()
-        admin = Admin(lambda: live_addresses(runtime))
-        control = find_system("kafka").control(runtime, admin)
-        brokers = Brokers(runtime, admin, control, clock, workspace.path / "copied", groups)
-
-        def registered() -> bool:
-            try:
-                return control.registered() >= set(BROKERS)
-            except HarnessError:
-                return False
-
-        brokers.wait(registered, "every broker to register")
-        brokers.wait(lambda: admin.has_coordinator("any"), "a transaction coordinator")
-        orders = {control.coordinator: STAYING}
-        control.lead(orders)
-        brokers.wait(lambda: control.leads(orders), f"{STAYING[0]} to coordinate transactions")
-        yield brokers
-    finally:
-        runtime.close()
+    with booted_cluster(equipment, spec, settle_s=SETTLE_S) as cluster:
+        cluster.coordinate_on(STAYING)
+        yield Brokers(cluster, workspace.path / "copied", groups)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from harness.cluster.boot import equip
 from harness.errors import BootError, HarnessError, UsageError
-from harness.host.clock import RealClock
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
 from harness.model_checking.conform.brokers import running
@@ -13,7 +13,7 @@ from harness.model_checking.conform.lockstep import go
 from harness.model_checking.conform.schedules import at_random, written, written_of_groups
 from harness.models.log.version_rules import rules_of
 from harness.run_folder.store import new_run_id
-from harness.runtimes import find_runtime
+from harness.runtimes import LOCAL
 from harness.runtimes.base import Wanted
 from harness.targets import KAFKA, find_target
 
@@ -44,9 +44,7 @@ def conform(
     """
     target = _target(name, transactions)
     rules = rules_of(target.version)
-    java = find_java()
-    ready = find_runtime("local")(Wanted(target, java, progress.jars))
-    clock = RealClock()
+    equipment = equip(Wanted(target, find_java(), progress.jars), LOCAL)
     outcomes: list[Outcome] = []
     with Workspace(f"conform-{new_run_id()}", folder) as workspace:
         progress.stage(f"boot {target.name}")
@@ -54,7 +52,7 @@ def conform(
         try:
             lists = list(all_schedules(schedules, group_schedules, seed, transactions, rules))
             of_groups = sum(one.of_group for some in lists for one in some)
-            with running(ready, workspace, logs, clock, of_groups) as brokers:
+            with running(equipment, workspace, logs, of_groups) as brokers:
                 for group in lists:
                     go(brokers, group, rules, progress.stage, outcomes.append)
         except BootError:

@@ -150,7 +150,7 @@ def _compare(brokers: Brokers, active: dict[str, Simulated]) -> dict[Key, Mismat
         return not pending
 
     try:
-        brokers.wait(agreed, "brokers to reach the model's state", AGREE_S)
+        brokers.cluster.wait(agreed, "brokers to reach the model's state", AGREE_S)
     except WaitTimeoutError:
         # One slow comparison may have taken all the time.
         if agreed():

@@ -65,11 +65,11 @@ class Topic:
 
     def leader(self) -> wire.Address:
         """Return the address of the partition's leader."""
-        return self._brokers.runtime.address(self._leader)
+        return self._brokers.cluster.runtime.address(self._leader)
 
     def anyone(self) -> wire.Address:
         """Return the address of a broker that never goes away."""
-        return self._brokers.runtime.address(STAYING[0])
+        return self._brokers.cluster.runtime.address(STAYING[0])
 
     def ask(self, what: str, where: Callable[[], wire.Address], request: ApiMessage, codes: Codes) -> Any:
         """Send until there is an answer; retriable errors are retried. Raises `RefusedError` for a permanent error."""
@@ -82,7 +82,7 @@ class Topic:
                 raise RefusedError(f"{what} is refused with {', '.join(final)}")
             return [] if errors else [answer]
 
-        return self._brokers.clock.wait_until(answered, REQUEST_S, f"{what} in {self.name}")[0]
+        return self._brokers.cluster.clock.wait_until(answered, REQUEST_S, f"{what} in {self.name}")[0]
 
     @property
     def named(self) -> Named:
@@ -102,7 +102,7 @@ class Topic:
         """Take a step of this partition (`harness.models.world.steps`). Raises `HarnessError`."""
         match step.split():
             case [producer, "writes", *records]:
-                self._producer(producer).write(self._contents(records), self._brokers.clock.time_ms())
+                self._producer(producer).write(self._contents(records), self._brokers.cluster.clock.time_ms())
                 self._log_end += len(records)
             case [producer, verb] if verb in OUTCOMES:
                 self._producer(producer).end(OUTCOMES[verb])
@@ -138,9 +138,9 @@ class Topic:
     def _lead(self, broker: int) -> None:
         self._replicas = (broker, *(one for one in self._replicas if one != broker))
         orders = {self.partition: self._replicas}
-        control = self._brokers.control
+        control = self._brokers.cluster.control
         control.lead(orders)
-        self._brokers.wait(lambda: control.leads(orders), f"{broker} to lead {self.name}")
+        self._brokers.cluster.wait(lambda: control.leads(orders), f"{broker} to lead {self.name}")
         self._leader = broker
 
     def _delete_records(self, before: int) -> None:
@@ -157,11 +157,11 @@ class Topic:
 
     def _join(self) -> None:
         self._replicas = (*self._replicas, ABSENT)
-        self._brokers.control.lead({self.partition: self._replicas})
-        self._brokers.wait(
+        self._brokers.cluster.control.lead({self.partition: self._replicas})
+        self._brokers.cluster.wait(
             lambda: all(
                 set(one.isr) == set(one.replicas) == set(self._replicas)
-                for one in self._brokers.control.states([self.partition[0]]).values()
+                for one in self._brokers.cluster.control.states([self.partition[0]]).values()
             ),
             f"{ABSENT} to join {self.name}",
         )

@@ -46,14 +46,14 @@ def create_offsets_topic(rig: Rig) -> None:
     Brokers create it with replicas of their choice else, and when a group first asks for its coordinator. Raises
     `HarnessError`.
     """
-    if GROUP_OFFSETS in rig.setup.shape.features and not rig.admin.partitions([CONSUMER_OFFSETS]):
-        rig.admin.create_topics({OFFSETS: rig.setup.shape.brokers}, OFFSETS_SETTINGS)
+    if GROUP_OFFSETS in rig.setup.shape.features and not rig.cluster.admin.partitions([CONSUMER_OFFSETS]):
+        rig.cluster.admin.create_topics({OFFSETS: rig.setup.shape.brokers}, OFFSETS_SETTINGS)
 
 
 def thaw_offsets(rig: Rig) -> None:
     """Have coordinators' logs compacted again. Raises `HarnessError`."""
     if GROUP_OFFSETS in rig.setup.shape.features:
-        rig.control.thaw([CONSUMER_OFFSETS], OFFSETS_SETTINGS)
+        rig.cluster.control.thaw([CONSUMER_OFFSETS], OFFSETS_SETTINGS)
 
 
 def take_internal(rig: Rig, cluster: Cluster, folder: RunFolder, steps: Iterable[Step]) -> None:
@@ -66,7 +66,7 @@ def take_internal(rig: Rig, cluster: Cluster, folder: RunFolder, steps: Iterable
         return
     partitions: list[TopicPartition] = [METADATA]
     if GROUP_OFFSETS in rig.setup.shape.features:
-        rig.admin.alter_topics([CONSUMER_OFFSETS], FREEZE)
+        rig.cluster.admin.alter_topics([CONSUMER_OFFSETS], FREEZE)
         cluster.wait(lambda: _is_level(rig), f"the replicas of {CONSUMER_OFFSETS} to be level")
         partitions.append(OFFSETS)
         try:
@@ -118,10 +118,10 @@ def _groups_of(steps: Iterable[Step]) -> Mapping[str, set[TopicPartition]]:
 
 
 def _asked(rig: Rig, folder: RunFolder, groups: Mapping[str, set[TopicPartition]]) -> bool:
-    state = rig.admin.partitions([CONSUMER_OFFSETS]).get(OFFSETS)
-    if state is None or state.leader not in rig.runtime.brokers:
+    state = rig.cluster.admin.partitions([CONSUMER_OFFSETS]).get(OFFSETS)
+    if state is None or state.leader not in rig.cluster.runtime.brokers:
         return False
-    answers = ask(rig.runtime.address(state.leader), groups)
+    answers = ask(rig.cluster.runtime.address(state.leader), groups)
     if errors_of(answers):
         return False
     content = {"broker": state.leader, "partition": OFFSETS[1], "answers": answers}
@@ -131,8 +131,8 @@ def _asked(rig: Rig, folder: RunFolder, groups: Mapping[str, set[TopicPartition]
 
 def _refused(rig: Rig) -> dict[str, Any] | None:
     """Return what `ANSWERS` has of a coordinator that cannot load the partition; None if its log has no reason."""
-    broker = rig.admin.partitions([CONSUMER_OFFSETS])[OFFSETS].leader
-    refusal = refusal_in(rig.log_path(broker).read_text(errors="replace"))
+    broker = rig.cluster.admin.partitions([CONSUMER_OFFSETS])[OFFSETS].leader
+    refusal = refusal_in(rig.spec.log_path(broker).read_text(errors="replace"))
     if refusal is None:
         return None
     return {"broker": broker, "partition": OFFSETS[1], "answers": [], "refusal": refusal}
@@ -149,8 +149,8 @@ def refusal_in(log: str) -> str | None:
 
 def _is_level(rig: Rig) -> bool:
     ends = set()
-    for broker in rig.runtime.brokers:
-        reader = rig.control.reader(broker)
+    for broker in rig.cluster.runtime.brokers:
+        reader = rig.cluster.control.reader(broker)
         try:
             answer = reader.read([OFFSETS])[OFFSETS]
         finally:

@@ -111,16 +111,18 @@ def _play(  # noqa: PLR0917
 ) -> None:
     """Append each step to ``steps`` as it is begun. Raises what ends the round before its time."""
     gate_events = len(rig.gates.events()) if rig.gates else 0
+    cluster = rig.cluster_for(plan)
     phases.begin("open clients")
+    folder.observations_path.touch()  # empty: a round is judged by its end
     with (
-        closing(History(folder.history_path, rig.clock)) as history,
-        closing(rig.observer_for(plan, folder)) as observer,
+        closing(History(folder.history_path, cluster.clock)) as history,
         closing(
-            OffsetSampler(rig.runtime, plan.partitions, folder.path / OFFSETS, rig.clock, rig.control.reader)
+            OffsetSampler(
+                cluster.runtime, plan.partitions, folder.path / OFFSETS, cluster.clock, cluster.control.reader
+            )
         ) as offsets,
         rig.libraries() as libraries,
     ):
-        cluster = rig.cluster_for(plan, observer)
         admins = Administrators(plan, cluster, history, TIMERS.copy_bytes_per_s)
         phases.begin("create topics")
         admins.create_topics()
@@ -135,7 +137,7 @@ def _play(  # noqa: PLR0917
         }
         processes = {name: Process(name, one.play, _most_waiting(one.client)) for name, one in clients.items()}
         processes |= {name: Process(name, admins.play, most_waiting=1) for name in (ADMIN, NEMESIS)}
-        player = Player(rig.clock, processes, rig.runtime.raise_if_died, steps)
+        player = Player(cluster.clock, processes, cluster.runtime.raise_if_died, steps)
         filler = _Filler(rig, libraries, plan, history)
         try:
             phases.begin("play")
@@ -216,7 +218,7 @@ class _Filler:
         self._process = ClientProcess(client, libraries[client.library], history, itertools.count(1), part="filler")
         self._partitions = plan.filled or plan.partitions
         self.fills = 0
-        self._routine = rig.clock.every(FILLER_PERIOD_S, self._fill, "filler")
+        self._routine = rig.cluster.clock.every(FILLER_PERIOD_S, self._fill, "filler")
 
     def _fill(self) -> None:
         self._process.fill(self._partitions)
@@ -265,7 +267,7 @@ def _unlevel(cluster: Cluster) -> list[str]:
     So is one of which a replica is not served.
     """
     seen: dict[tuple[str, int], dict[int, tuple[int, int] | str]] = defaultdict(dict)
-    for broker in cluster.placement.brokers:
+    for broker in cluster.brokers:
         with closing(cluster.control.reader(broker)) as reader:
             for tp, state in reader.read(list(cluster.replicas)).items():
                 seen[tp][broker] = state if isinstance(state, str) else (state.log_end, state.high_watermark)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fakes.admin import DelayedAdmin, RecordingAdmin
@@ -10,7 +11,6 @@ from fakes.observer import CopyingObserver, FakeObserver
 from fakes.runtime import FakeRuntime
 from harness.cluster.cluster import Cluster
 from harness.schedules.catalog import CONTROL
-from harness.schedules.placement import Placement
 from harness.schedules.scenario import Critical
 from harness.systems.kafka import KafkaControl
 from workloads.payload import Payload
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from harness.cluster.observe import Observer
     from harness.kafka_api.replica import TopicPartition
+    from harness.schedules.placement import Placement
 
 SETTLE_S = 30
 TOPICS = ("aborted-to-committed", "stuck-lso")
@@ -44,26 +45,40 @@ class FakeCluster(Cluster):
     ) -> None:
         runtime, admin = FakeRuntime(), admin or DelayedAdmin()
         control, observer = KafkaControl(runtime, admin), FakeObserver(admin.clock)
-        super().__init__(runtime, admin, control, observer, Placement(), replicas, admin.clock, SETTLE_S, away)
+        super().__init__(
+            runtime, admin, control, admin.clock, SETTLE_S, observer=observer, replicas=replicas, absent=(2,), away=away
+        )
 
 
+@dataclass
 class RecordedCluster(Cluster):
     """A cluster with two topics and a control; ``actions`` has what was done and what was waited for, in order."""
 
     runtime: FakeRuntime
     observer: CopyingObserver
+    actions: list[str] = field(default_factory=list)
 
-    def __init__(self, placement: Placement) -> None:
-        self.actions: list[str] = []
-        replicas = {
-            (topic, partition): placement.replicas(partition, control=topic == "control")
-            for topic in (*TOPICS, "control")
-            for partition in range(placement.partitions)
-        }
-        clock, runtime = TickingClock(actions=self.actions), FakeRuntime(placement.brokers, self.actions)
-        admin = RecordingAdmin(runtime, placement.controllers, replicas, self.actions)
-        control, observer = KafkaControl(runtime, admin), CopyingObserver(clock, runtime, self.actions)
-        super().__init__(runtime, admin, control, observer, placement, replicas, clock, SETTLE_S)
+
+def recorded_cluster(placement: Placement) -> RecordedCluster:
+    actions: list[str] = []
+    replicas = {
+        (topic, partition): placement.replicas(partition, control=topic == "control")
+        for topic in (*TOPICS, "control")
+        for partition in range(placement.partitions)
+    }
+    clock, runtime = TickingClock(actions=actions), FakeRuntime(placement.brokers, actions)
+    admin = RecordingAdmin(runtime, placement.controllers, replicas, actions)
+    return RecordedCluster(
+        runtime,
+        admin,
+        KafkaControl(runtime, admin),
+        clock,
+        SETTLE_S,
+        observer=CopyingObserver(clock, runtime, actions),
+        replicas=replicas,
+        absent=placement.absent,
+        actions=actions,
+    )
 
 
 class FakePayload(Payload):

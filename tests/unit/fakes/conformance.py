@@ -62,6 +62,10 @@ class ModelBrokers:
         is_wrong = from_step is not None and self.topics[name].steps >= from_step
         return replace(picture, log_start=99) if is_wrong else picture
 
+    @property
+    def cluster(self) -> ModelBrokers:
+        return self
+
     def wait(self, condition: Callable[[], bool], what: str, timeout_s: float) -> None:
         if not condition():
             raise WaitTimeoutError(f"waited {timeout_s} s in vain for {what}")

@@ -1,0 +1,127 @@
+"""Boots the cluster under test: what a target's brokers run on, and the one owner of everything that is started.
+
+`equip` finds the runtime, the jars and the gate before anything starts. `cluster_on` makes a cluster that ends with its
+block, and `booted_cluster` one whose brokers are up.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from harness.clients import ClientSpec
+from harness.cluster.cluster import Cluster
+from harness.errors import HarnessError, UsageError
+from harness.host.clock import RealClock
+from harness.protect.gate.build import build_agent, gate_options
+from harness.protect.gate.verify import verify_agent
+from harness.runtimes import find_runtime
+from harness.runtimes.base import bootstrap_servers
+from harness.systems import find_system
+from harness.targets.jars import jars_for_client
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from harness.host.java import Java
+    from harness.protect.gate.build import Agent
+    from harness.runtimes.base import ClusterSpec, Ready, Runtime, Wanted
+    from harness.systems import System
+    from harness.targets import Target
+    from harness.targets.jars import JarSet
+
+log = logging.getLogger("harness")
+
+
+@dataclass(frozen=True)
+class Equipment:
+    """What the brokers of a target run on, ready before anything starts.
+
+    ``jars``: those of brokers or clients of this host. ``agent``: the gate that brokers run with, if any.
+    """
+
+    target: Target
+    java: Java
+    runtime_name: str
+    ready: Ready
+    jars: JarSet | None = None
+    agent: Agent | None = None
+
+    @property
+    def system(self) -> System:
+        """The kind of the brokers."""
+        return find_system(self.target.system)
+
+    def gate_flags(self, options: str | None, topic_settings: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the flags that start brokers with the gate; none without it."""
+        return (self.agent.flag(gate_options(options, topic_settings)),) if self.agent else ()
+
+
+def equip(wanted: Wanted, runtime: str, *, has_jvm_clients: bool = True, gate: str | None = None) -> Equipment:
+    """Return the equipment of a target's brokers. Raises `UsageError` for what is missing, or does not fit.
+
+    ``gate``: options of the gate that brokers run with; None for no gate.
+    """
+    ready = find_runtime(runtime)(wanted)
+    jars = ready.jars or jars_for_client(wanted.target, needed=has_jvm_clients, on_progress=wanted.on_progress)
+    agent = None if gate is None else _fitting_agent(wanted, jars, gate)
+    return Equipment(wanted.target, wanted.java, runtime, ready, jars, agent)
+
+
+def _fitting_agent(wanted: Wanted, jars: JarSet | None, options: str) -> Agent:
+    if jars is None:
+        raise UsageError(f"--gate is for brokers of this host, and {wanted.target.name} has none")
+    agent = build_agent(wanted.java, wanted.on_progress)
+    verification = verify_agent(wanted.java, agent.jar, jars.classpath, options)
+    if not verification.fits:
+        raise UsageError(f"--gate: {verification.reason}")
+    return agent
+
+
+def client_spec(equipment: Equipment, spec: ClusterSpec, runtime: Runtime, log_path: Path) -> ClientSpec:
+    """Return what client libraries need to reach the brokers. ``log_path``: of libraries that run in a JVM."""
+    return ClientSpec(
+        run_id=spec.run_id,
+        bootstrap=bootstrap_servers(runtime),
+        java=equipment.java,
+        classpath=equipment.jars.client_classpath if equipment.jars else "",
+        work_dir=spec.work_dir,
+        log_path=log_path,
+        security=spec.security,
+    )
+
+
+@contextmanager
+def cluster_on(equipment: Equipment, spec: ClusterSpec, *, settle_s: float, keep: bool = False) -> Iterator[Cluster]:
+    """Make a cluster whose brokers are not started yet; with the block they end, or are left to the user to ``keep``.
+
+    ``settle_s``: see `Cluster`. A failure to end the brokers is logged.
+    """
+    runtime = equipment.ready.make(spec)
+    try:
+        admin = equipment.system.admin(runtime)
+        yield Cluster(
+            runtime=runtime,
+            admin=admin,
+            control=equipment.system.control(runtime, admin),
+            clock=spec.clock or RealClock(),
+            settle_s=settle_s,
+            checks=[runtime.raise_if_died],
+        )
+    finally:
+        try:
+            runtime.close(keep=keep)
+        except (HarnessError, OSError) as error:
+            log.warning("the brokers did not end as they should: %s", error)
+
+
+@contextmanager
+def booted_cluster(equipment: Equipment, spec: ClusterSpec, *, settle_s: float) -> Iterator[Cluster]:
+    """Boot a cluster; its brokers end with the block. Raises `HarnessError` where a broker does not come up."""
+    with cluster_on(equipment, spec, settle_s=settle_s) as cluster:
+        cluster.runtime.start_cluster()
+        cluster.wait_registered()
+        yield cluster
