@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from known_bugs_rig import COMPACTED, booted, target_of
 
 from harness.errors import WaitTimeoutError
+from harness.kafka_api.connection import Connection
 from harness.kafka_api.groups import commit_offsets, fetch_offsets
-from harness.kafka_api.wire import Connection
 from harness.targets.applications import jars_of
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _compact(bed: Bed, is_enough: Callable[[list[Record]], bool]) -> None:
     with closing(Connection(bed.cluster.runtime.address(1))) as connection:
 
         def fill() -> bool:
-            commit_offsets(connection, "filler", {("input", 0): 1})
+            connection.ask(commit_offsets("filler", {("input", 0): 1}))
             return is_enough([one for one in bed.records(1, OFFSETS) if _group_of(one) == GROUP])
 
         bed.cluster.wait(fill, "__consumer_offsets to be compacted")
@@ -140,7 +140,7 @@ def _reload(bed: Bed) -> tuple[bool, str]:
         errors: list[str | None] = []
 
         def answers() -> bool:
-            errors.append(fetch_offsets(connection, GROUP, [("input", 0)], require_stable=False).error)
+            errors.append(connection.ask(fetch_offsets(GROUP, [("input", 0)], require_stable=False)).error)
             return errors[-1] is None
 
         try:

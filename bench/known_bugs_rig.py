@@ -14,9 +14,9 @@ from harness.cluster.boot import booted_cluster, client_spec, equip
 from harness.errors import HarnessError, UsageError
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
-from harness.kafka_api.replica import CONSUMER_REPLICA_ID, DEBUG_REPLICA_ID, ReplicaState
-from harness.kafka_api.wire import Connection
-from harness.kafka_api.wire_reader import WireReader
+from harness.kafka_api.connection import Connection
+from harness.kafka_api.fetch import CONSUMER_REPLICA_ID, DEBUG_REPLICA_ID, ReplicaState
+from harness.kafka_api.replica import WireReader
 from harness.run_folder.store import new_run_id
 from harness.runtimes import LOCAL
 from harness.runtimes.base import ClusterSpec, Wanted
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from harness.broker_files.segments.batches import Record
     from harness.clients import ClientSpec
     from harness.cluster.cluster import Cluster
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.messages import TopicPartition
     from harness.runtimes.abilities import Need
     from harness.targets import Target
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from kafka.protocol.producer import InitProducerIdRequest
 from known_bugs_rig import booted
 from py4j.protocol import Py4JJavaError
 
-from harness.errors import HarnessError
-from harness.kafka_api.wire import Connection, error_name
+from harness.kafka_api.connection import Connection
+from harness.kafka_api.messages import RetriableError
+from harness.kafka_api.producing import init_producer_id
 
 LAST_EPOCH = 32_766
 """The highest epoch that a producer is given; the next one has another producer id (TransactionMetadata)."""
@@ -45,14 +45,7 @@ def epoch_bumped_twice(version: str) -> tuple[bool, str]:
 
 def _start(connection: Connection) -> int:
     """Have the coordinator start a producer; return its epoch."""
-    answer = connection.call(
-        InitProducerIdRequest[4](
-            transactional_id=WRITER, transaction_timeout_ms=600_000, producer_id=-1, producer_epoch=-1
-        )
-    )
-    if answer.error_code:
-        name = error_name(answer.error_code)
-        if name in {"CoordinatorLoadInProgressError", "NotCoordinatorError", "ConcurrentTransactionsError"}:
-            return 0
-        raise HarnessError(f"no producer could be started: {name}")
-    return int(answer.producer_epoch)
+    try:
+        return connection.ask(init_producer_id(WRITER, 600_000)).producer_epoch
+    except RetriableError:
+        return 0

@@ -21,9 +21,9 @@ from harness.cluster.boot import booted_cluster, client_spec, equip
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
-from harness.kafka_api.replica import ReplicaState
-from harness.kafka_api.wire import Connection
-from harness.kafka_api.wire_reader import WireReader
+from harness.kafka_api.connection import Connection
+from harness.kafka_api.fetch import ReplicaState
+from harness.kafka_api.replica import WireReader
 from harness.protect.gate.build import build_agent
 from harness.run_folder.store import new_run_id
 from harness.runtimes import LOCAL
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from harness.broker_files.segments.batches import Batch
     from harness.cluster.cluster import Cluster
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.messages import TopicPartition
     from harness.soak.evidence.replica_log import Replica
 
 BROKERS = (1, 2, 3)

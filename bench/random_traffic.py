@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from harness.clients import LibraryProducer, MakeProducer
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.messages import TopicPartition
 
 RESTARTED = "restarted"
 """How a transaction may end, too: its client dies, and its next start aborts what was open (KIP-98)."""

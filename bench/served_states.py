@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING
 
 from harness.broker_files.segments.batches import iter_batches, iter_records, marker, until_cut
 from harness.errors import HarnessError
-from harness.kafka_api.replica import fetch
-from harness.kafka_api.wire import Connection
+from harness.kafka_api.connection import Connection
+from harness.kafka_api.fetch import fetch
 from harness.run_folder.history import HEADER_OP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from harness.kafka_api.replica import ReplicaState, TopicPartition
-    from harness.kafka_api.wire import Address
+    from harness.kafka_api.address import Address
+    from harness.kafka_api.fetch import ReplicaState
+    from harness.kafka_api.messages import TopicPartition
 
 SOURCE = "a Fetch answer"
 
@@ -64,7 +65,7 @@ def read_served(address: Address, partitions: Iterable[TopicPartition]) -> dict[
     going = set(served)
     with closing(Connection(address)) as connection:
         while going:
-            for tp, answer in fetch(connection, {tp: served[tp].position for tp in going}).items():
+            for tp, answer in connection.ask(fetch({tp: served[tp].position for tp in going})).items():
                 if isinstance(answer, str):
                     raise HarnessError(f"{tp[0]}-{tp[1]} at {address}: {answer}")
                 if not served[tp].consume(answer):

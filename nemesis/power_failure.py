@@ -18,7 +18,7 @@ from nemesis.fault import BrokerState, Fault, FaultContext, each, start
 from nemesis.script import Act, ScriptContext, script_of
 
 if TYPE_CHECKING:
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.messages import TopicPartition
 
 FLUSH_MESSAGES: Final = "flush.messages"
 INTERNAL_TOPICS: Final = ("__transaction_state", "__consumer_offsets")

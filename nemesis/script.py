@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from harness.cluster.cluster import Cluster
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.messages import TopicPartition
     from harness.schedules.placement import Placement
     from nemesis import topology
     from nemesis.fault import Fault, FaultContext

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from harness.cluster.cluster import Cluster
-    from harness.kafka_api.admin import PartitionState
+    from harness.kafka_api.metadata import PartitionState
 
 
 def unassign(context: FaultContext) -> None:

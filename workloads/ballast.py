@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from harness.clients import MakeProducer
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.messages import TopicPartition
     from harness.run_folder.history import History
     from harness.schedules.timers import Timers
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from harness.clients import MakeProducer
     from harness.host.clock import Clock, Routine
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.messages import TopicPartition
     from harness.run_folder.history import History
     from harness.schedules.scenario import Phase
 

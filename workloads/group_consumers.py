@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from harness.errors import HarnessError, WaitTimeoutError
-from harness.kafka_api.coordinators import NO_COORDINATOR_YET
+from harness.kafka_api import connection
+from harness.kafka_api.error_names import NO_COORDINATOR_YET
 from harness.kafka_api.groups import CommittedOffsets, fetch_offsets
-from harness.kafka_api.wire import Connection
 from harness.run_folder.history import CONSUME, FETCH_OFFSETS
 from harness.schedules.groups import INPUT_PARTITIONS
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from harness.clients import GroupConsumer, LibraryGroups
     from harness.host.clock import Clock
-    from harness.kafka_api.replica import TopicPartition
-    from harness.kafka_api.wire import Address
+    from harness.kafka_api.address import Address
+    from harness.kafka_api.messages import TopicPartition
     from harness.run_folder.history import History
 
 PART: Final = "reader"
@@ -93,12 +93,12 @@ class GroupReader:
         A broker that cannot load the group's partition says for ever that it does not coordinate the group.
         """
         event = self.history.invoke(f=FETCH_OFFSETS, **self._who(group, broker), stable=stable)
+        request = fetch_offsets(group.name, group.inputs, require_stable=stable)
         last: list[CommittedOffsets] = []
 
         def is_answered() -> bool:
             try:
-                with closing(Connection(self.address(broker))) as connection:
-                    last[:] = [fetch_offsets(connection, group.name, group.inputs, require_stable=stable)]
+                last[:] = [connection.ask(self.address(broker), request)]
             except OSError:
                 return False
             return last[0].error not in NO_COORDINATOR_YET

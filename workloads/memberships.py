@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from harness.clients import Answered, GroupConsumer, LibraryGroups
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.messages import TopicPartition
     from workloads.group_consumers import Group
     from workloads.offsets import Coordinators
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from harness.broker_files.segments.batches import Batch
     from harness.clients import Answered, LibraryGroups
     from harness.host.clock import Clock
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.messages import TopicPartition
 
 SOURCE: Final = "the coordinator's log"
 

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import random
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from harness.kafka_api.connection import ask
 from harness.kafka_api.groups import commit_offsets
-from harness.kafka_api.wire import Connection
 from harness.schedules.groups import group_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from harness.host.clock import Clock, Routine
-    from harness.kafka_api.replica import TopicPartition
-    from harness.kafka_api.wire import Address
+    from harness.kafka_api.address import Address
+    from harness.kafka_api.messages import TopicPartition
     from harness.schedules.scenario import Phase
     from harness.schedules.timers import Timers
 
@@ -88,8 +88,7 @@ class OffsetsFiller:
     ) -> bool:
         """Commit once; whether the coordinator has taken it."""
         try:
-            with closing(Connection(self.leader(partition))) as connection:
-                commit_offsets(connection, group, offsets, metadata)
+            ask(self.leader(partition), commit_offsets(group, offsets, metadata))
         except OSError:
             return False
         return True

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from harness.clients import MakeProducer
     from harness.cluster.observe import Observer
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.messages import TopicPartition
     from harness.run_folder.history import History
 
 PART = "payload"

@@ -240,14 +240,12 @@ def exposure_(topics: tuple[str, ...], bootstrap: str, config: Path | None, outp
     used, 255 failed. This finds no anomaly, so it is never 1: see `harness audit live`.
     """
     from harness.audit.explain.show import exposure_json, exposure_table  # noqa: PLC0415
-    from harness.audit.live.cluster import describe  # noqa: PLC0415
-    from harness.audit.live.connection import ClusterClient  # noqa: PLC0415
+    from harness.audit.live.cluster import client_of, describe  # noqa: PLC0415
     from harness.audit.live.exposure import Level, exposure  # noqa: PLC0415
-    from harness.host.clock import RealClock  # noqa: PLC0415
 
     ConsoleProgress().stage("ask the cluster")
-    cluster = describe(addresses(bootstrap, config), topics)
-    result = exposure(ClusterClient(cluster, RealClock()))
+    cluster = describe(client_of(addresses(bootstrap, config)), topics)
+    result = exposure(cluster)
     if output == JSON:
         stdout().json(envelope(**exposure_json(result)))
     else:

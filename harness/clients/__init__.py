@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.host.java import Java
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.messages import TopicPartition
     from harness.kafka_api.security import Security
 
 OPERATION_TIMEOUT_S = 20.0

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.clients import Answered, ClientSpec
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.messages import TopicPartition
 
 CONNECTION = {
     "socket.timeout.ms": 5_000,

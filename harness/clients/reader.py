@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
 from typing import TYPE_CHECKING, Any, Protocol
 
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError
 
 from harness.errors import HarnessError, WaitTimeoutError
-from harness.kafka_api.replica import partitions_at_end
-from harness.kafka_api.wire import Connection
+from harness.kafka_api.connection import ask
+from harness.kafka_api.fetch import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from harness.host.clock import Clock
-    from harness.kafka_api.replica import TopicPartition
-    from harness.kafka_api.wire import Address
+    from harness.kafka_api.address import Address
+    from harness.kafka_api.messages import TopicPartition
     from harness.run_folder.history import History
 
 PART = "reader"
@@ -134,8 +133,10 @@ class LibrdkafkaReading:
             self._take(message)
         late = {tp: self._next[tp] for tp in self.delivered if tp not in self.ends and tp in self._next}
         if late and not messages:
-            with closing(Connection(self._leader)) as connection:
-                self.ends |= {tp: late[tp] for tp in partitions_at_end(connection, late)}
+            answers = ask(self._leader, fetch(late))
+            self.ends |= {
+                tp: late[tp] for tp, answer in answers.items() if not isinstance(answer, str) and not answer.records
+            }
         return len(self.ends) == len(self.delivered)
 
     def _take(self, message: Any) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from harness.clients import Answered, ClientSpec
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.messages import TopicPartition
     from harness.models.cluster.cluster import SimCluster
     from harness.models.cluster.partition import SimPartition
     from harness.models.cluster.transactions import Coordinator, Transactional

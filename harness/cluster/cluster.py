@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
     from harness.cluster.observe import Observer
     from harness.host.clock import Clock
-    from harness.kafka_api.admin import Admin, PartitionState
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.admin import Admin
+    from harness.kafka_api.messages import TopicPartition
+    from harness.kafka_api.metadata import PartitionState
     from harness.runtimes.base import Runtime
     from harness.systems import Control
 

@@ -23,7 +23,7 @@ from harness.broker_files.segments.batches import Batch, batch_digest, iter_reco
 from harness.broker_files.segments.markers import MARKERS
 from harness.cluster.poller import Poller
 from harness.errors import HarnessError
-from harness.kafka_api.replica import OpenTransaction, OpenTransactions, Reader, ReplicaState
+from harness.kafka_api.fetch import ReplicaState
 from harness.run_folder.history import read_lines
 
 if TYPE_CHECKING:
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.host.clock import Clock
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.messages import TopicPartition
+    from harness.kafka_api.replica import ReplicaReader
+    from harness.kafka_api.transactions import OpenTransaction, OpenTransactions
     from harness.runtimes.base import Runtime
 
 Content = tuple[tuple[int, str], ...]
@@ -63,7 +65,7 @@ class Observer:
         clock: Clock,
         *,
         period_s: float,
-        reader: Callable[[int], Reader],
+        reader: Callable[[int], ReplicaReader],
         resumed: bool = False,
     ) -> None:
         """Open ``path`` for writing; no request is sent yet. ``period_s``: the pause between two polls.
@@ -143,7 +145,7 @@ class Observer:
         self._views[broker, tp] = View(**offsets, present=present)
         self._seen[tp] |= {o: what for o, what in appeared.items() if what[0] != "empty"}
 
-    def _poll(self, broker: int, reader: Reader) -> None:
+    def _poll(self, broker: int, reader: ReplicaReader) -> None:
         began_s = self._clock.now_s()
         answers = reader.read(self._partitions[broker])
         states = {tp: state for tp, state in answers.items() if isinstance(state, ReplicaState)}

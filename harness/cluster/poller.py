@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from harness.host.clock import Clock, Routine
-    from harness.kafka_api.replica import Reader
+    from harness.kafka_api.replica import ReplicaReader
     from harness.runtimes.base import Runtime
 
 
@@ -17,7 +17,7 @@ class Poller:
     """One routine and one connection for each broker, from `start` to `close`."""
 
     def __init__(
-        self, runtime: Runtime, clock: Clock, reader: Callable[[int], Reader], *, period_s: float, name: str
+        self, runtime: Runtime, clock: Clock, reader: Callable[[int], ReplicaReader], *, period_s: float, name: str
     ) -> None:
         """Send nothing yet. ``reader`` opens a broker's reader, ``period_s`` is the pause between two polls.
 
@@ -28,10 +28,10 @@ class Poller:
         self._reader = reader
         self._period_s = period_s
         self._name = name
-        self._readers: dict[int, Reader] = {}
+        self._readers: dict[int, ReplicaReader] = {}
         self._routines: list[Routine] = []
 
-    def start(self, poll: Callable[[int, Reader], None]) -> None:
+    def start(self, poll: Callable[[int, ReplicaReader], None]) -> None:
         """Call ``poll`` for every live broker, again and again, in that broker's routine.
 
         An OSError that it raises ends the connection; the next poll connects again.
@@ -57,7 +57,7 @@ class Poller:
         for routine in self._routines:
             routine.raise_if_failed()
 
-    def _poll(self, poll: Callable[[int, Reader], None], broker: int) -> None:
+    def _poll(self, poll: Callable[[int, ReplicaReader], None], broker: int) -> None:
         if not self._runtime.is_up(broker):
             return
         try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from harness.cluster.observe import as_lists
 from harness.errors import HarnessError
-from harness.kafka_api.replica import CONSUMER_REPLICA_ID, ReplicaState
+from harness.kafka_api.fetch import CONSUMER_REPLICA_ID, ReplicaState
 from harness.run_folder.store import BATCHES, BROKER_UUID, STATE
 
 if TYPE_CHECKING:
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.cluster.cluster import Cluster
-    from harness.kafka_api.replica import OpenTransaction, Reader, TopicPartition
+    from harness.kafka_api.messages import TopicPartition
+    from harness.kafka_api.replica import ReplicaReader
+    from harness.kafka_api.transactions import OpenTransaction
     from harness.run_folder.store import RunFolder
 
 FETCH_ATTEMPTS = 5
@@ -72,7 +74,7 @@ def _fetch(cluster: Cluster, fetched: Path, broker: int, partitions: list[TopicP
     return fetch()
 
 
-def _store(reader: Reader, fetched: Path, broker: int, partitions: list[TopicPartition], more: More) -> None:
+def _store(reader: ReplicaReader, fetched: Path, broker: int, partitions: list[TopicPartition], more: More) -> None:
     opened = reader.open_transactions(partitions)
     whole = states_of(reader.read(partitions), broker)
     consumed = states_of(reader.read(partitions, replica_id=CONSUMER_REPLICA_ID), broker)

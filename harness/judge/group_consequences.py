@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from harness.broker_files.internal_topics.phrases import offsets_text
-from harness.kafka_api.coordinators import NO_COORDINATOR_YET
+from harness.kafka_api.error_names import NO_COORDINATOR_YET
 from harness.run_folder.history import CONSUME, FETCH_OFFSETS
 
 if TYPE_CHECKING:

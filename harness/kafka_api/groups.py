@@ -1,4 +1,4 @@
-"""Requests about consumer groups, sent straight to the broker that coordinates them.
+"""Committed offsets of consumer groups, for the broker that coordinates the group.
 
 A coordinator is the leader of the group's partition of ``__consumer_offsets``. Commits are those of a consumer that
 manages its partitions itself: no member id, generation -1.
@@ -7,25 +7,31 @@ manages its partitions itself: no member id, generation -1.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
+from kafka.protocol.consumer import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
 
-from harness.errors import HarnessError
-from harness.kafka_api.coordinators import NO_COORDINATOR_YET
-from harness.kafka_api.wire import error_name
+from harness.kafka_api.messages import (
+    Request,
+    error_name,
+    numbers_per_topic,
+    partitions_in,
+    per_topic,
+    raise_for_codes,
+    request,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
-    from kafka.protocol.api_message import ApiMessage
-
-    from harness.kafka_api.replica import Caller, TopicPartition
+    from harness.kafka_api.messages import TopicPartition
 
 NO_GENERATION, NO_MEMBER, NO_EPOCH = -1, "", -1
 NO_OFFSET: Final = -1
 VERSION: Final = 7
 """Of both requests: OffsetFetch asks for stable offsets from here on (KIP-447)."""
+FIRST_WITH_GROUPS: Final = 8
+"""Of OffsetFetch: several groups in a request (KIP-709)."""
 LAST_WITH_RETENTION: Final = 4
 """Of OffsetCommit: from version 5 on a commit has no retention of its own (KIP-211)."""
 
@@ -42,75 +48,87 @@ class CommittedOffsets:
     error: str | None = None
 
 
-def commit_request(
-    group: str, offsets: Mapping[TopicPartition, int], metadata: str = "", retention_ms: int | None = None
-) -> ApiMessage:
-    """Return the request by which a group without members commits offsets; see `commit_offsets`."""
-    Topic = OffsetCommitRequest.OffsetCommitRequestTopic  # noqa: N806
-    topics = [
-        Topic(
-            name=topic,
-            partitions=[
-                Topic.OffsetCommitRequestPartition(
-                    partition_index=partition,
-                    committed_offset=offset,
-                    committed_leader_epoch=NO_EPOCH,
-                    committed_metadata=metadata,
-                )
-            ],
-        )
-        for (topic, partition), offset in offsets.items()
-    ]
-    member = {"group_id": group, "generation_id_or_member_epoch": NO_GENERATION, "member_id": NO_MEMBER}
-    if retention_ms is None:
-        return OffsetCommitRequest[VERSION](**member, group_instance_id=None, topics=topics)
-    return OffsetCommitRequest[LAST_WITH_RETENTION](**member, retention_time_ms=retention_ms, topics=topics)
+def committed_topics(offsets: Mapping[TopicPartition, int], metadata: str = "") -> list[dict[str, Any]]:
+    """Return offsets as requests have them that commit."""
+    fields = {"committed_leader_epoch": NO_EPOCH, "committed_metadata": metadata}
+    return per_topic(
+        (tp, {**fields, "partition_index": tp[1], "committed_offset": offset}) for tp, offset in offsets.items()
+    )
 
 
 def commit_offsets(
-    coordinator: Caller,
-    group: str,
-    offsets: Mapping[TopicPartition, int],
-    metadata: str = "",
-    retention_ms: int | None = None,
-) -> None:
-    """Commit offsets of a group without members. Raises `HarnessError` where the coordinator refuses.
+    group: str, offsets: Mapping[TopicPartition, int], metadata: str = "", retention_ms: int | None = None
+) -> Request[None]:
+    """Commit offsets of a group without members. Raises `RetriableError` where the broker does not coordinate it yet.
 
     ``retention_ms``: after so long the coordinator's next check deletes the offsets; None for the brokers'
-    ``offsets.retention.minutes``. Raises OSError where the broker goes away, or does not coordinate the group yet.
+    ``offsets.retention.minutes``.
     """
-    answer = coordinator.call(commit_request(group, offsets, metadata, retention_ms))
-    for topic in answer.topics:
-        for partition in topic.partitions:
-            if partition.error_code:
-                name = error_name(partition.error_code)
-                if name in NO_COORDINATOR_YET:
-                    raise ConnectionError(f"group {group} has no coordinator yet: {name}")
-                raise HarnessError(f"offsets of group {group} cannot be committed: {name}")
+
+    def decode(answer: Any) -> None:
+        codes = (partition.error_code for _, partition in partitions_in(answer.topics))
+        raise_for_codes(codes, f"offsets of group {group} cannot be committed")
+
+    version = VERSION if retention_ms is None else LAST_WITH_RETENTION
+    retention = {} if retention_ms is None else {"retention_time_ms": retention_ms}
+    return request(
+        OffsetCommitRequest,
+        version,
+        decode,
+        group_id=group,
+        generation_id_or_member_epoch=NO_GENERATION,
+        member_id=NO_MEMBER,
+        topics=committed_topics(offsets, metadata),
+        **retention,
+    )
 
 
 def fetch_offsets(
-    coordinator: Caller, group: str, partitions: Sequence[TopicPartition], *, require_stable: bool
-) -> CommittedOffsets:
-    """Return the offsets that a group would continue at. Raises OSError."""
-    Topic = OffsetFetchRequest.OffsetFetchRequestTopic  # noqa: N806
-    numbers: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        numbers.setdefault(topic, []).append(partition)
-    answer = coordinator.call(
-        OffsetFetchRequest[VERSION](
-            group_id=group,
-            topics=[Topic(name=topic, partition_indexes=indexes) for topic, indexes in numbers.items()],
-            require_stable=require_stable,
+    group: str, partitions: Iterable[TopicPartition], *, require_stable: bool
+) -> Request[CommittedOffsets]:
+    """Return the offsets that a group would continue at."""
+
+    def decode(answer: Any) -> CommittedOffsets:
+        answers = dict(partitions_in(answer.topics))
+        errors = [error_name(one.error_code) for one in (answer, *answers.values()) if one.error_code]
+        committed = {tp: p.committed_offset for tp, p in answers.items() if not p.error_code}
+        return CommittedOffsets(
+            {tp: offset for tp, offset in committed.items() if offset != NO_OFFSET}, next(iter(errors), None)
         )
-    )
-    codes = [answer.error_code, *(p.error_code for topic in answer.topics for p in topic.partitions)]
-    return CommittedOffsets(
-        {
-            (topic.name, p.partition_index): p.committed_offset
-            for topic in answer.topics
-            for p in topic.partitions
-            if not p.error_code and p.committed_offset != NO_OFFSET
+
+    topics = numbers_per_topic(partitions)
+    return request(OffsetFetchRequest, VERSION, decode, group_id=group, topics=topics, require_stable=require_stable)
+
+
+def fetch_offsets_of_groups(
+    groups: Mapping[str, Iterable[TopicPartition]], *, require_stable: bool
+) -> Request[dict[str, dict[TopicPartition, int | str]]]:
+    """Return the committed offsets by group, `NO_OFFSET` where there is none, or an error's name.
+
+    A group that the broker does not coordinate, or not yet, is left out.
+    """
+    return request(
+        OffsetFetchRequest,
+        FIRST_WITH_GROUPS,
+        lambda answer: {
+            group.group_id: {
+                tp: error_name(p.error_code) if p.error_code else p.committed_offset
+                for tp, p in partitions_in(group.topics)
+            }
+            for group in answer.groups
+            if not group.error_code
         },
-        next((error_name(code) for code in codes if code), None),
+        groups=[{"group_id": group, "topics": numbers_per_topic(tps)} for group, tps in groups.items()],
+        require_stable=require_stable,
     )
+
+
+def delete_offset(group: str, partition: TopicPartition) -> Request[None]:
+    """Delete the committed offset of a partition."""
+
+    def decode(answer: Any) -> None:
+        results = (answer, *(p for _, p in partitions_in(answer.topics)))
+        raise_for_codes((result.error_code for result in results), f"the offset of group {group} cannot be deleted")
+
+    topics = per_topic([(partition, {"partition_index": partition[1]})])
+    return request(OffsetDeleteRequest, 0, decode, group_id=group, topics=topics)

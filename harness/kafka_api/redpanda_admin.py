@@ -14,8 +14,8 @@ from harness.errors import HarnessError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from harness.kafka_api.replica import TopicPartition
-    from harness.kafka_api.wire import Address
+    from harness.kafka_api.address import Address
+    from harness.kafka_api.messages import TopicPartition
 
 TIMEOUT_S = 5.0
 KAFKA, INTERNAL = "kafka", "kafka_internal"

@@ -26,7 +26,7 @@ from harness.clients.recorded import Producer
 from harness.cluster.observe import as_lists
 from harness.cluster.snapshot import states_of
 from harness.errors import UsageError
-from harness.kafka_api.replica import CONSUMER_REPLICA_ID, OpenTransaction, ReplicaState
+from harness.kafka_api.fetch import CONSUMER_REPLICA_ID, ReplicaState
 from harness.run_folder.history import History
 from harness.run_folder.store import AFTERMATH, AFTERMATH_HISTORY
 from harness.schedules.catalog import Anomaly
@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
     from harness.clients import MakeProducer
     from harness.cluster.cluster import Cluster
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.messages import TopicPartition
+    from harness.kafka_api.transactions import OpenTransaction
     from harness.play.test import Test
     from harness.run_folder.store import RunFolder
     from harness.schedules.scenario import Scenario

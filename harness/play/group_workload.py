@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from harness.broker_files.internal_topics.offset_key import encode_group_key
 from harness.errors import HarnessError
+from harness.kafka_api.connection import ask
+from harness.kafka_api.fetch import ReplicaState
 from harness.kafka_api.groups import commit_offsets
-from harness.kafka_api.replica import ReplicaState
-from harness.kafka_api.wire import Connection
 from harness.schedules.groups import INPUT_PARTITIONS, INPUT_RECORDS, group_in, input_topic
 from harness.schedules.scenario import Kind, Phase, Scenario
 from workloads.group_consumers import Group, GroupReader
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from harness.broker_files.segments.batches import Batch
     from harness.clients import Library, LibraryGroups
     from harness.cluster.cluster import Cluster
-    from harness.kafka_api.replica import TopicPartition
-    from harness.kafka_api.wire import Address
+    from harness.kafka_api.address import Address
+    from harness.kafka_api.messages import TopicPartition
     from harness.play.test import Test
     from harness.run_folder.history import History
 
@@ -157,8 +157,7 @@ class GroupWorkload:
         (of_group,) = [one for one in self.groups.values() if one.name == group]
 
         def is_committed() -> bool:
-            with closing(Connection(self._address(of_group.partition))) as connection:
-                commit_offsets(connection, group, {partition: 0}, retention_ms=1)
+            ask(self._address(of_group.partition), commit_offsets(group, {partition: 0}, retention_ms=1))
             return True
 
         self.cluster.wait(is_committed, f"the coordinator of {group} to take an offset that expires")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from harness.broker_files.side_files.server_logs import ServerLogs
     from harness.host.clock import Clock
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.messages import TopicPartition
 
 log = logging.getLogger("harness")
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from harness.clients import Library
     from harness.cluster.cluster import Cluster
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.messages import TopicPartition
     from harness.play.protection import Protection
     from harness.play.test import Test
     from harness.run_folder.store import RunFolder

@@ -13,7 +13,7 @@ from harness.targets import KAFKA
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.messages import TopicPartition
     from harness.schedules.placement import Placement
     from harness.schedules.scenario import Scenario
     from harness.schedules.timers import Timers

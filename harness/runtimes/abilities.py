@@ -15,7 +15,7 @@ from harness.errors import HarnessError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from harness.kafka_api.wire import Address
+    from harness.kafka_api.address import Address
     from harness.runtimes.base import Runtime, Wanted
     from harness.runtimes.power.cut import Cut
 

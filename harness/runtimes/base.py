@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from harness.host.ports import free_ports
-from harness.kafka_api.wire import Address
+from harness.kafka_api.address import Address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

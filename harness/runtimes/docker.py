@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from harness.errors import BootError, HarnessError
 from harness.host import commands, engine, leftovers, ports
 from harness.host.elsewhere import COMPOSE_FILE
-from harness.kafka_api.wire import Address
+from harness.kafka_api.address import Address
 from harness.runtimes import namespaces
 from harness.runtimes.abilities import Need, raise_if_lacking
 from harness.runtimes.base import Ready, listeners

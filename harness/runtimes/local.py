@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from harness.errors import BootError, HarnessError
 from harness.host import disk, leftovers, network, ports
-from harness.kafka_api.wire import Address
+from harness.kafka_api.address import Address
 from harness.runtimes import faketime, namespaces
 from harness.runtimes.abilities import Need, raise_if_lacking
 from harness.runtimes.base import Ready, listeners

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from harness.broker_files.segments.redpanda import is_segment
 from harness.errors import UsageError
+from harness.kafka_api.address import Address
 from harness.kafka_api.security import PLAINTEXT
-from harness.kafka_api.wire import Address
 from harness.runtimes.log_dir import LOG_DIR_FILES, is_live
 from harness.targets import KAFKA, REDPANDA, images, kafka
 

@@ -8,7 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from harness.errors import HarnessError
-from harness.kafka_api.wire import Address
+from harness.kafka_api.address import Address
 from harness.models.clock import VirtualClock
 from harness.models.cluster.cleaning import REDPANDA
 from harness.models.cluster.cluster import ClusterRules, SimCluster

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.host.nodes import Access, Connection
-    from harness.kafka_api.wire import Address
+    from harness.kafka_api.address import Address
     from harness.runtimes.base import ClusterSpec, Wanted
     from harness.targets.jars import JarSet
 

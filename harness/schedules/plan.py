@@ -10,7 +10,7 @@ from harness.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.messages import TopicPartition
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
     from harness.clients import Client
     from harness.clients.reader import Reading
-    from harness.kafka_api.admin import PartitionState
-    from harness.kafka_api.replica import Reader, TopicPartition
+    from harness.kafka_api.messages import TopicPartition
+    from harness.kafka_api.metadata import PartitionState
+    from harness.kafka_api.replica import ReplicaReader
     from harness.runtimes.base import Runtime
     from harness.schedules.placement import Placement
     from harness.schedules.timers import Timers
@@ -86,7 +87,7 @@ class Control(Protocol):
         """Take that back."""
         ...
 
-    def reader(self, broker: int) -> Reader:
+    def reader(self, broker: int) -> ReplicaReader:
         """Return what reads this broker's replicas; whoever asks closes it. Raises OSError."""
         ...
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from harness.kafka_api.wire import Connection
-from harness.kafka_api.wire_reader import WireReader
+from harness.kafka_api.connection import Connection
+from harness.kafka_api.replica import WireReader
 from harness.runtimes.base import live_addresses
 from harness.schedules.timers import DAY_MS, FREEZE
 from harness.systems import System
@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from harness.kafka_api.admin import Admin, PartitionState
-    from harness.kafka_api.replica import Reader, TopicPartition
+    from harness.kafka_api.admin import Admin
+    from harness.kafka_api.messages import TopicPartition
+    from harness.kafka_api.metadata import PartitionState
+    from harness.kafka_api.replica import ReplicaReader
     from harness.runtimes.base import Runtime
     from harness.schedules.timers import Timers
     from harness.targets import Target
@@ -90,7 +92,7 @@ class KafkaControl:
         for broker in brokers:
             self.admin.alter_broker(broker, self.runtime.address(broker), {CLEANER_BACKOFF: None})
 
-    def reader(self, broker: int) -> Reader:
+    def reader(self, broker: int) -> ReplicaReader:
         """Connect to the broker."""
         return WireReader(Connection(self.runtime.address(broker)))
 

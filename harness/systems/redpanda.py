@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from harness.broker_files.segments.redpanda import is_segment, to_kafka
 from harness.errors import HarnessError
+from harness.kafka_api.connection import Connection
 from harness.kafka_api.redpanda_admin import (
     COORDINATED_COMPACTION,
     INTERNAL,
@@ -20,8 +21,7 @@ from harness.kafka_api.redpanda_admin import (
     TX_BATCH_REMOVAL,
     RedpandaAdmin,
 )
-from harness.kafka_api.wire import Connection
-from harness.kafka_api.wire_reader import WireReader
+from harness.kafka_api.replica import WireReader
 from harness.runtimes.abilities import AdminApi, ability
 from harness.runtimes.base import live_addresses, live_brokers
 from harness.schedules.timers import DAY_MS
@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from harness.kafka_api.admin import Admin, PartitionState
-    from harness.kafka_api.replica import Reader, TopicPartition
+    from harness.kafka_api.admin import Admin
+    from harness.kafka_api.messages import TopicPartition
+    from harness.kafka_api.metadata import PartitionState
+    from harness.kafka_api.replica import ReplicaReader
     from harness.runtimes.base import Runtime
     from harness.schedules.placement import Placement
     from harness.schedules.timers import Timers
@@ -157,7 +159,7 @@ class RedpandaControl:
     def wake(self, _brokers: Sequence[int]) -> None:
         """Do nothing."""
 
-    def reader(self, broker: int) -> Reader:
+    def reader(self, broker: int) -> ReplicaReader:
         """Connect to the broker.
 
         It does not list open transactions: only leaders do, and their answers were not compared with their logs yet.

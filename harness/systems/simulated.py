@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, cast
 from harness.clients import Client
 from harness.clients.simulated import SimulatedClient
 from harness.errors import HarnessError, UsageError
-from harness.kafka_api.admin import PartitionState
+from harness.kafka_api.metadata import PartitionState
 from harness.kafka_api.redpanda_admin import COORDINATED_COMPACTION
 from harness.schedules.scenario import ONE_COPY
 from harness.schedules.timers import FREEZE
@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.clients.reader import Reading
+    from harness.kafka_api.address import Address
     from harness.kafka_api.admin import Admin
-    from harness.kafka_api.replica import Reader, TopicPartition
-    from harness.kafka_api.wire import Address
+    from harness.kafka_api.messages import TopicPartition
+    from harness.kafka_api.replica import ReplicaReader
     from harness.models.cluster.cluster import SimCluster
     from harness.models.cluster.transactions import Coordinator
     from harness.runtimes.base import Runtime
@@ -170,7 +171,7 @@ class SimulatedControl:
         """Take the backoff back."""
         self._cluster.alter_brokers(brokers, {CLEANER_BACKOFF: None})
 
-    def reader(self, broker: int) -> Reader:
+    def reader(self, broker: int) -> ReplicaReader:
         """Return what reads the broker's replicas."""
         return SimulatedReader(self._cluster, broker)
 

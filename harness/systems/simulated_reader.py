@@ -6,14 +6,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.broker_files.segments.batches import iter_batches
-from harness.kafka_api.replica import DEBUG_REPLICA_ID, OpenTransaction, ReplicaEnds, ReplicaState
+from harness.kafka_api.fetch import DEBUG_REPLICA_ID, ReplicaState
+from harness.kafka_api.replica import ReplicaEnds
+from harness.kafka_api.transactions import OpenTransaction
 from harness.models.log.batch import encoded
 from harness.models.log.delivery import batches_up_to, delivered, listed_aborts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from harness.kafka_api.replica import OpenTransactions, TopicPartition
+    from harness.kafka_api.messages import TopicPartition
+    from harness.kafka_api.transactions import OpenTransactions
     from harness.models.cluster.cluster import SimCluster
     from harness.models.log.replica import Replica
 
@@ -28,7 +31,7 @@ def _ends(replica: Replica) -> ReplicaEnds:
 
 @dataclass(frozen=True)
 class SimulatedReader:
-    """Implements `harness.kafka_api.replica.Reader`."""
+    """Implements `harness.kafka_api.replica.ReplicaReader`."""
 
     cluster: SimCluster
     broker: int

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from harness.kafka_api.wire import Address
+    from harness.kafka_api.address import Address
 
 BROKER_CLASS = "kafka.Kafka"
 STORAGE_CLASS = "kafka.tools.StorageTool"

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Producer
 from kafka.protocol.admin import CreateAclsRequest, ListGroupsRequest
-from kafka.protocol.metadata import MetadataRequest
 
-from harness.audit.live.cluster import Cluster, describe
-from harness.audit.live.connection import ClusterClient, ReconnectingConnection
+from harness.audit.live.cluster import AuditedCluster, client_of, describe
 from harness.audit.live.replica_status import replica_statuses
 from harness.clients.librdkafka import CONFIG
 from harness.errors import HarnessError, UsageError
 from harness.host.clock import RealClock
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
-from harness.kafka_api import wire
 from harness.kafka_api.admin import Admin
-from harness.kafka_api.offsets import log_ends
+from harness.kafka_api.connection import ask
+from harness.kafka_api.messages import request
+from harness.kafka_api.metadata import describe_cluster
+from harness.kafka_api.offsets import list_log_ends
 from harness.kafka_api.security import read_security
 from harness.run_folder.store import new_run_id
 from harness.runtimes.base import ClusterSpec
@@ -34,8 +34,10 @@ from harness.targets import find_target
 from harness.targets.jars import jars_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
+
+    from harness.kafka_api.address import Address
 
 BOUND_S = 60.0
 BROKERS = (1, 2, 3)
@@ -59,10 +61,10 @@ READ, DESCRIBE, DESCRIBE_CONFIGS = 3, 8, 10
 PREFIXED, ALLOW = 4, 3
 LITERAL = 3
 MAY = (
-    (TOPICS, "audited", READ),
-    (TOPICS, "audited", DESCRIBE_CONFIGS),
-    (CLUSTER, "kafka-cluster", DESCRIBE),
-    (TRANSACTIONAL_IDS, "*", DESCRIBE),
+    (TOPICS, "audited", PREFIXED, READ),
+    (TOPICS, "audited", PREFIXED, DESCRIBE_CONFIGS),
+    (CLUSTER, "kafka-cluster", LITERAL, DESCRIBE),
+    (TRANSACTIONAL_IDS, "*", LITERAL, DESCRIBE),
 )
 """All that the auditor may do; who may read may describe."""
 
@@ -73,16 +75,13 @@ class Audited:
 
     runtime: LocalRuntime
     admin: Admin
-    auditor: list[wire.Address]
+    auditor: list[Address]
     open_producer: Producer
-    inside: tuple[wire.Address, ...]
+    inside: tuple[Address, ...]
     work: Path
 
-    def describe(self, *patterns: str) -> Cluster:
-        return describe(self.auditor, patterns or ("audited",))
-
-    def client(self, *patterns: str) -> ClusterClient:
-        return ClusterClient(self.describe(*patterns), RealClock())
+    def describe(self, *patterns: str) -> AuditedCluster:
+        return describe(client_of(self.auditor), patterns or ("audited",))
 
 
 @contextmanager
@@ -121,21 +120,7 @@ def fill(runtime: LocalRuntime, admin: Admin, bootstrap: str) -> None:
     clock.wait_until(is_up, BOUND_S, "the brokers to register")
     admin.create_topics({TOPIC: (1, 2, 3), SECOND: (2, 3, 1)}, KEPT)
     admin.create_topics({HIDDEN: (1, 2, 3)}, {})
-    Creation = CreateAclsRequest.AclCreation  # noqa: N806
-    creations = [
-        Creation(
-            resource_type=kind,
-            resource_name=name,
-            resource_pattern_type=PREFIXED if kind == TOPICS else LITERAL,
-            principal="User:auditor",
-            host="*",
-            operation=operation,
-            permission_type=ALLOW,
-        )
-        for kind, name, operation in MAY
-    ]
-    answer = wire.call(runtime._inner[1], CreateAclsRequest[3](creations=creations))
-    assert [result.error_code for result in answer.results] == [0] * len(MAY)
+    may(runtime._inner[1], "auditor", MAY)
     producer = Producer({**CONFIG, "bootstrap.servers": bootstrap, "transactional.id": "filler"})
     producer.init_transactions(BOUND_S)
     for number in range(6):
@@ -145,6 +130,17 @@ def fill(runtime: LocalRuntime, admin: Admin, bootstrap: str) -> None:
             producer.produce(topic, f"{number}-{record}", b"v" * 2000, partition)
         producer.flush(BOUND_S)
         (producer.abort_transaction if number % 3 == 1 else producer.commit_transaction)(BOUND_S)
+
+
+def may(broker: Address, user: str, rights: Iterable[tuple[int, str, int, int]]) -> None:
+    """Let a user do what is listed: type of the resource, its name, type of the pattern, operation."""
+    creations = [
+        {"resource_type": kind, "resource_name": name, "resource_pattern_type": pattern, "principal": f"User:{user}",
+         "host": "*", "operation": operation, "permission_type": ALLOW}
+        for kind, name, pattern, operation in rights
+    ]  # fmt: skip
+    creating = request(CreateAclsRequest, 3, lambda answer: [r.error_code for r in answer.results], creations=creations)
+    assert ask(broker, creating) == [0] * len(creations)
 
 
 def write_plainly(audited: Audited, partition: tuple[str, int]) -> None:
@@ -164,18 +160,18 @@ def hold_open(bootstrap: str) -> Producer:
     return producer
 
 
-def wait_for_replication(auditor: list[wire.Address]) -> None:
+def wait_for_replication(auditor: list[Address]) -> None:
     """Wait until every replica knows that all is replicated."""
     clock = RealClock()
 
     def is_level() -> bool:
         try:
-            clusters = [describe([address], ("audited",)) for address in auditor]
+            clusters = [describe(client_of([address], clock), ("audited",)) for address in auditor]
         except UsageError:
             return False  # ACLs reach brokers one after the other
         if any(cluster.notes for cluster in clusters):
             return False  # and one ACL after the other
-        looks = replica_statuses(ClusterClient(clusters[0], clock))
+        looks = replica_statuses(clusters[0])
         ends = {tp: {(one.log_end, one.high_watermark) for one in looks.of(tp).values()} for tp in (TOPIC, SECOND)}
         seen = all(len(looks.of(tp)) == len(BROKERS) for tp in ends)
         return seen and all(len(positions) == 1 and len(set(*positions)) == 1 for positions in ends.values())
@@ -186,14 +182,13 @@ def wait_for_replication(auditor: list[wire.Address]) -> None:
 def everything(audited: Audited) -> dict[str, Any]:
     """Return what an audit could have changed, as an administrator sees it on every broker."""
     broker = audited.inside[0]
-    groups = wire.call(broker, ListGroupsRequest[3]())
-    every = wire.call(broker, MetadataRequest[8](topics=None, allow_auto_topic_creation=False))
-    topics = [topic.name for topic in every.topics]
+    groups = ask(broker, request(ListGroupsRequest, 3, lambda answer: [group.group_id for group in answer.groups]))
+    topics = list(ask(broker, describe_cluster(None)).topics)
     return {
         "topics": sorted(topics),
         "states": [audited.admin.partitions(topics, at=address) for address in audited.inside],
         "settings": [audited.admin.topic_settings(address, topics) for address in audited.inside],
         "brokers": [audited.admin.broker_settings(b, a) for b, a in zip(BROKERS, audited.inside, strict=True)],
-        "groups": [group.group_id for group in groups.groups],
-        "ends": [log_ends(ReconnectingConnection(a, RealClock()), [TOPIC, SECOND]) for a in audited.inside],
+        "groups": groups,
+        "ends": [ask(address, list_log_ends([TOPIC, SECOND])) for address in audited.inside],
     }

@@ -12,20 +12,18 @@ from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address
 from typing import TYPE_CHECKING
 
-from audited import ALLOW, AUTHORIZED, BROKERS, LITERAL
+from audited import AUTHORIZED, BROKERS, LITERAL, may
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding
 from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
 from cryptography.x509.oid import NameOID
-from kafka.protocol.admin import CreateAclsRequest
 from sandbox import wait_until
 
 from harness.errors import HarnessError
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
-from harness.kafka_api import wire
 from harness.kafka_api.admin import Admin
 from harness.kafka_api.security import read_security
 from harness.run_folder.store import new_run_id
@@ -38,7 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.address import Address
+    from harness.kafka_api.messages import TopicPartition
 
 BOUND_S, STORE_SECRET = 60.0, "the-password-of-the-store"
 GROUPS = 3
@@ -53,7 +52,7 @@ class Secured:
 
     runtime: LocalRuntime
     admin: Admin
-    inside: tuple[wire.Address, ...]
+    inside: tuple[Address, ...]
     login: Path
 
     @property
@@ -64,14 +63,7 @@ class Secured:
 
     def allow(self, user: str, rights: Iterable[tuple[int, str, int]]) -> None:
         """Let a user do what is listed: type of the resource, its name, operation."""
-        Creation = CreateAclsRequest.AclCreation  # noqa: N806
-        creations = [
-            Creation(resource_type=kind, resource_name=name, resource_pattern_type=LITERAL, principal=f"User:{user}",
-                     host="*", operation=operation, permission_type=ALLOW)
-            for kind, name, operation in rights
-        ]  # fmt: skip
-        answer = wire.call(self.inside[0], CreateAclsRequest[3](creations=creations))
-        assert [result.error_code for result in answer.results] == [0] * len(creations)
+        may(self.inside[0], user, ((kind, name, LITERAL, operation) for kind, name, operation in rights))
 
     def is_whole(self, *topics: str) -> bool:
         """Whether every replica of the topics is in sync."""

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from sandbox import DATA
 
-from harness.audit.live.cluster import describe, parse_bootstrap
-from harness.audit.live.connection import ClusterClient
+from harness.audit.live.cluster import client_of, describe
 from harness.audit.live.exposure import Kind, Level, exposure
 from harness.audit.live.prefilter import prefilter
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
-from harness.host.clock import RealClock
+from harness.kafka_api.address import parse_bootstrap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -81,8 +80,8 @@ def wrong_topics(verdict: dict[str, Any]) -> set[str]:
 
 @pytest.mark.commit("kafka-4.4")
 def test_a_stuck_replica_is_found_without_reading_data(kept: Kept, sandbox: Sandbox) -> None:
-    client = ClusterClient(describe(parse_bootstrap(kept.bootstrap), ["stuck*"]), RealClock())
-    filtered = prefilter(client)
+    cluster = describe(client_of(parse_bootstrap(kept.bootstrap)), ["stuck*"])
+    filtered = prefilter(cluster)
     (found,) = filtered.suspicions
     judged = [
         (one["anomaly"], one["broker"], one["offset"])
@@ -94,7 +93,7 @@ def test_a_stuck_replica_is_found_without_reading_data(kept: Kept, sandbox: Sand
     assert found.coordinator is not None
     assert found.coordinator.state == "CompleteCommit"
     assert filtered.notes == ()
-    exposed = exposure(client, prefiltered=filtered)
+    exposed = exposure(cluster, prefiltered=filtered)
     assert exposed.level == Level.TOO_LATE
     ((frozen,),) = (topic.replicas for topic in exposed.topics)
     assert (frozen.kind, frozen.broker) == (Kind.FROZEN, 2)

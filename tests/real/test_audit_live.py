@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from audited import BOUND_S, BROKERS, KEPT, SECOND, TOPIC, everything, wait_for_replication, write_plainly
 
-from harness.audit.live.connection import ReconnectingConnection
 from harness.audit.live.exposure import Level, exposure
 from harness.audit.live.prefilter import prefilter
 from harness.audit.live.reading import spans_between
@@ -21,7 +20,8 @@ from harness.broker_files.segments.batches import iter_batches
 from harness.errors import HarnessError, UsageError
 from harness.host.clock import RealClock
 from harness.kafka_api.admin import Admin
-from harness.kafka_api.offsets import log_ends
+from harness.kafka_api.connection import ask
+from harness.kafka_api.offsets import list_log_ends
 from harness.run_folder.store import RunFolder
 
 if TYPE_CHECKING:
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
 
     from audited import Audited
 
-    from harness.audit.live.connection import ClusterClient
+    from harness.audit.live.cluster import AuditedCluster
 
 COPIED = ("audited-copy", 0)
 THROTTLED_REPLICAS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 THROTTLES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 
 
-def spooled(audited: Audited, folder: RunFolder, **how: Any) -> tuple[ClusterClient, ReplicaStatuses]:
-    client = audited.client()
-    looks = replica_statuses(client)
-    result = spool(client, looks, folder, SpoolOptions(**how))
+def spooled(audited: Audited, folder: RunFolder, **how: Any) -> tuple[AuditedCluster, ReplicaStatuses]:
+    cluster = audited.describe()
+    looks = replica_statuses(cluster)
+    result = spool(cluster, looks, folder, SpoolOptions(**how))
     assert result.failures == {}
     assert result.readings.keys() == {(broker, tp) for broker in BROKERS for tp in (TOPIC, SECOND)}
     assert all(reading.is_settled for reading in result.readings.values())
-    return client, looks
+    return cluster, looks
 
 
 def logs(folder: Path) -> bytes:
@@ -52,13 +52,11 @@ def logs(folder: Path) -> bytes:
 
 def test_the_cluster_is_described(audited: Audited) -> None:
     cluster = audited.describe("aud*")
-    assert list(cluster.topics) == ["audited"]
-    assert cluster.partitions[TOPIC].replicas == (1, 2, 3)
-    settings = cluster.topics["audited"].settings
-    assert settings is not None
-    assert settings["delete.retention.ms"] == "600000"
+    assert list(cluster.state.topics) == ["audited"]
+    assert cluster.state.partitions[TOPIC].replicas == (1, 2, 3)
+    assert cluster.settings["audited"]["delete.retention.ms"] == "600000"
     assert cluster.notes == ()
-    assert [str(cluster.brokers[b]) for b in BROKERS] == [str(a) for a in audited.auditor]
+    assert [str(cluster.state.brokers[b]) for b in BROKERS] == [str(a) for a in audited.auditor]
 
 
 @pytest.mark.parametrize(
@@ -93,16 +91,16 @@ def test_a_spool_is_what_is_on_disk(audited: Audited, tmp_path: Path) -> None:
 
 
 def test_a_span_of_time_is_read_alone(audited: Audited, tmp_path: Path) -> None:
-    client = audited.client()
-    looks = replica_statuses(client)
+    cluster = audited.describe()
+    looks = replica_statuses(cluster)
     copied = tmp_path / "disk"
     audited.runtime.copy_partition(1, *TOPIC, copied)
     batches = list(iter_batches(logs(copied), source="disk"))
     since = batches[len(batches) // 3].max_timestamp_ms
     until = batches[len(batches) * 2 // 3].max_timestamp_ms
-    spans = spans_between(client, since, until)
+    spans = spans_between(cluster, since, until)
     folder = RunFolder(tmp_path / "audit")
-    result = spool(client, looks, folder, SpoolOptions(spans=spans), [(3, TOPIC)])
+    result = spool(cluster, looks, folder, SpoolOptions(spans=spans), [(3, TOPIC)])
     assert result.readings.keys() == {(3, TOPIC)}
     served = list(iter_batches(logs(folder.fetched_snapshot(3, "after-rejoin") / "audited-0"), source="served"))
     start, stop = spans[TOPIC].start, spans[TOPIC].stop
@@ -113,7 +111,7 @@ def test_a_span_of_time_is_read_alone(audited: Audited, tmp_path: Path) -> None:
 
 
 def test_a_transaction_that_goes_on_is_seen_and_not_suspected(audited: Audited) -> None:
-    filtered = prefilter(audited.client())
+    filtered = prefilter(audited.describe())
     assert (filtered.suspicions, filtered.notes) == ((), ())
     held = {look.open for (_, tp), look in filtered.statuses.replicas.items() if tp == TOPIC}
     (same,) = held
@@ -128,10 +126,10 @@ def test_a_transaction_that_goes_on_is_seen_and_not_suspected(audited: Audited) 
 def test_nothing_is_changed_by_a_user_who_may_change_nothing(audited: Audited, tmp_path: Path) -> None:
     """What the auditor may do is in `MAY`, and everything works with that alone."""
     before = everything(audited)
-    client, _ = spooled(audited, RunFolder(tmp_path / "audit"))
-    filtered = prefilter(client)
+    cluster, _ = spooled(audited, RunFolder(tmp_path / "audit"))
+    filtered = prefilter(cluster)
     assert filtered.notes == ()
-    result = exposure(client, prefiltered=filtered)
+    result = exposure(cluster, prefiltered=filtered)
     assert (result.level, result.notes) == (Level.OK, ())
     assert everything(audited) == before
     with pytest.raises(HarnessError, match="Authorization failed"):
@@ -148,11 +146,11 @@ def test_a_copy_that_is_slower_than_the_retention_is_seen(audited: Audited) -> N
         admin.alter_broker(broker, address, dict.fromkeys(THROTTLES, "200000"))
     admin.reassign({COPIED: (1, 2, 3)})
     clock.wait_until(
-        lambda: isinstance(log_ends(ReconnectingConnection(audited.inside[2], clock), [COPIED])[COPIED], int),
+        lambda: isinstance(ask(audited.inside[2], list_log_ends([COPIED]))[COPIED], int),
         BOUND_S,
         "the third replica",
     )
-    result = exposure(audited.client("audited-copy"))
+    result = exposure(audited.describe("audited-copy"))
     ((copy,),) = (topic.replicas for topic in result.topics)
     assert copy.broker == 3
     assert copy.level > Level.OK
@@ -168,11 +166,11 @@ def test_a_broker_that_is_away_is_named_and_the_others_are_read(audited: Audited
     audited.runtime.kill(3)
     try:
         clock.wait_until(lambda: 3 not in audited.admin.brokers(), BOUND_S, "the broker to be fenced")
-        client = audited.client()
-        result = spool(client, replica_statuses(client), RunFolder(tmp_path / "audit"), SpoolOptions())
+        cluster = audited.describe()
+        result = spool(cluster, replica_statuses(cluster), RunFolder(tmp_path / "audit"), SpoolOptions())
         assert result.readings.keys() == {(broker, tp) for broker in (1, 2) for tp in (TOPIC, SECOND)}
         assert result.failures.keys() == {(3, TOPIC), (3, SECOND)}
-        exposed = exposure(client)
+        exposed = exposure(cluster)
         assert exposed.level == Level.AT_RISK
         assert [(one.broker, one.partition) for topic in exposed.topics for one in topic.replicas] == [(3, 0), (3, 1)]
     finally:

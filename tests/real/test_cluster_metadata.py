@@ -20,8 +20,7 @@ from harness.errors import HarnessError
 from harness.host.clock import RealClock
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
-from harness.kafka_api import wire
-from harness.kafka_api.admin import Admin, metadata_request
+from harness.kafka_api.admin import Admin
 from harness.run_folder.store import new_run_id
 from harness.runtimes.base import ClusterSpec
 from harness.runtimes.local import LocalRuntime
@@ -107,9 +106,9 @@ class Mover:
 
     def _see(self) -> Seen:
         """Ask the controller's broker, whose metadata is the newest."""
-        (topic,) = wire.call(self._runtime.address(1), metadata_request([T[0]])).topics
-        (found,) = topic.partitions
-        return Seen(found.leader_id, found.leader_epoch, tuple(found.replica_nodes), frozenset(found.isr_nodes))
+        state = self._admin.partitions([T[0]], at=self._runtime.address(1))[T]
+        assert state.leader_epoch is not None
+        return Seen(state.leader, state.leader_epoch, state.replicas, frozenset(state.isr))
 
     def _until(self, condition: Callable[[], bool], what: str) -> None:
         def holds() -> bool:

@@ -13,7 +13,7 @@ from harness.cluster.boot import equip
 from harness.console import ConsoleProgress
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
-from harness.kafka_api.wire import Connection
+from harness.kafka_api.connection import Connection
 from harness.model_checking.conform.brokers import running
 from harness.model_checking.conform.offsets import fetch_offsets
 from harness.model_checking.conform.replicas import CLEANED

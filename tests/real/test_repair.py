@@ -14,9 +14,10 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from sandbox import Sandbox, wait_until
 
-from harness.audit.live.cluster import describe, parse_bootstrap
+from harness.audit.live.cluster import client_of, describe
 from harness.clients.librdkafka import CONFIG
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE
+from harness.kafka_api.address import parse_bootstrap
 from harness.kafka_api.admin import Admin
 from harness.protect.guard.settings import PAUSE
 
@@ -257,7 +258,7 @@ def test_every_diverged_partition_is_repaired_under_traffic_also_after_a_kill(di
     patterns = [word for topic in sorted(topics) for word in ("--topic", topic)]
     live = sandbox.call("audit", "live", "--bootstrap-server", diverged.bootstrap, *patterns, "--format", "json")
     assert live.code == EXIT_CLEAN, live.output
-    states = describe(parse_bootstrap(diverged.bootstrap), sorted(topics)).partitions
+    states = describe(client_of(parse_bootstrap(diverged.bootstrap)), sorted(topics)).state.partitions
     assert all(set(state.isr) == set(state.replicas) for state in states.values())
 
 

@@ -16,7 +16,6 @@ import pytest
 from audited import BROKERS, CLUSTER, DESCRIBE, DESCRIBE_CONFIGS, READ, TOPICS, TRANSACTIONAL_IDS
 from confluent_kafka import Producer
 from documentation import ROOT
-from kafka.protocol.producer import ProduceRequest
 from sandbox import wait_until
 from secured import (
     ALTER,
@@ -36,9 +35,10 @@ from harness.broker_files.segments.encode import encode_batch
 from harness.broker_files.segments.records import Record
 from harness.clients.librdkafka import CONFIG
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, HarnessError
-from harness.kafka_api import wire
-from harness.kafka_api.replica import ReplicaState
-from harness.kafka_api.wire_reader import WireReader
+from harness.kafka_api.connection import Connection, ask
+from harness.kafka_api.fetch import ReplicaState
+from harness.kafka_api.producing import produce
+from harness.kafka_api.replica import WireReader
 from harness.protect.guard.channel import TOPIC as CHANNEL
 from harness.schedules.timers import FAST
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from sandbox import Ran, Sandbox
 
     from harness.broker_files.segments.batches import Batch
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.messages import TopicPartition
 
 USER = "repairer"
 DIVERGED, HANGING = ("diverged", 0), ("hanging", 0)
@@ -94,7 +94,7 @@ def secured(request: pytest.FixtureRequest, sandbox: Sandbox) -> Iterator[Secure
 
 
 def batches(cluster: Secured, broker: int, partition: TopicPartition) -> list[Batch]:
-    with closing(WireReader(wire.Connection(cluster.inside[broker - 1]))) as reader:
+    with closing(WireReader(Connection(cluster.inside[broker - 1]))) as reader:
         state = reader.read([partition])[partition]
     assert isinstance(state, ReplicaState), state
     return list(iter_batches(state.records, source="a Fetch answer"))
@@ -156,16 +156,7 @@ def hang(cluster: Secured) -> None:
         base_sequence=1,
         is_transactional=True,
     )
-    Topic = ProduceRequest.TopicProduceData  # noqa: N806
-    partition = Topic.PartitionProduceData(index=HANGING[1], records=late)
-    request = ProduceRequest[8](
-        transactional_id="late",
-        acks=-1,
-        timeout_ms=int(BOUND_S * 1000),
-        topic_data=[Topic(name=HANGING[0], partition_data=[partition])],
-    )
-    answer = wire.call(cluster.inside[leader - 1], request)
-    assert [p.error_code for topic in answer.responses for p in topic.partition_responses] == [0]
+    ask(cluster.inside[leader - 1], produce(HANGING, late, "late"))
 
 
 def markers(cluster: Secured, broker: int) -> list[str]:

@@ -21,8 +21,8 @@ from harness.broker_files.segments.batches import iter_batches, iter_records
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_FAILED, EXIT_UNKNOWN, EXIT_USAGE, UsageError
 from harness.host import network
 from harness.host.network import NAMESPACES
+from harness.kafka_api.address import Address
 from harness.kafka_api.admin import Admin
-from harness.kafka_api.wire import Address
 from harness.run_folder.manifest import Manifest
 from harness.run_folder.store import RunFolder
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner
-from fakes.brokers import TP, FakeBroker, Held, client_of
+from fakes.brokers import TP, FakeBroker, Held, audited
 from fakes.progress import FakeProgress
 
 from harness.audit.explain.show import replica_table
@@ -17,7 +17,7 @@ from harness.audit.live.prefilter import Prefiltered, prefilter
 from harness.cli.audit import audit, show, time_ms
 from harness.console import JSON, TEXT
 from harness.errors import EXIT_ANOMALY, EXIT_UNKNOWN, UsageError
-from harness.kafka_api.replica import OpenTransaction
+from harness.kafka_api.transactions import OpenTransaction
 
 LIVE = ("live", "--topic", "t", "--bootstrap-server", "127.0.0.1:1")
 
@@ -66,9 +66,9 @@ def test_times(text: str, expected_ms: int) -> None:
 def asked(monkeypatch: pytest.MonkeyPatch) -> Prefiltered:
     """Replace the cluster by two brokers, of which the second holds open what the first has decided."""
     stuck = Held(3, 0, open=(OpenTransaction(7, 0, 0),))
-    client = client_of({1: FakeBroker({TP: [Held(3, 3)]}), 2: FakeBroker({TP: [stuck]})})
-    filtered = prefilter(client)
-    monkeypatch.setattr(live, "describe", lambda *_: client.cluster)
+    cluster = audited({1: FakeBroker({TP: [Held(3, 3)]}), 2: FakeBroker({TP: [stuck]})})
+    filtered = prefilter(cluster)
+    monkeypatch.setattr(live, "describe", lambda *_: cluster)
     monkeypatch.setattr(live, "prefilter", lambda *_: filtered)
     return filtered
 
@@ -93,9 +93,9 @@ def test_what_brokers_say_is_a_finding_with_advice(asked: Prefiltered, capsys: p
 
 
 def test_nothing_suspicious_is_unknown_until_data_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    client = client_of({broker: FakeBroker({TP: [Held(3, 3)]}) for broker in (1, 2)})
-    filtered = prefilter(client)
-    monkeypatch.setattr(live, "describe", lambda *_: client.cluster)
+    cluster = audited({broker: FakeBroker({TP: [Held(3, 3)]}) for broker in (1, 2)})
+    filtered = prefilter(cluster)
+    monkeypatch.setattr(live, "describe", lambda *_: cluster)
     monkeypatch.setattr(live, "prefilter", lambda *_: filtered)
     actual: dict[str, Any] = live.audit_quickly(live.Request([], ["t"]), FakeProgress())[0]
     assert (actual["verdict"], actual["reason"]) == ("unknown", "t-0: no replica was read")

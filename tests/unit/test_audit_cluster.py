@@ -2,64 +2,66 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import kafka.errors
 import pytest
+from fakes.connections import AnsweringStream
+from kafka.protocol.admin import DescribeConfigsResponse
+from kafka.protocol.metadata import MetadataResponse
 
-from harness.audit.live.cluster import Cluster, describe, parse_bootstrap
+from harness.audit.live.cluster import AuditedCluster, describe
 from harness.errors import UsageError
-from harness.kafka_api import wire
-from harness.kafka_api.admin import PartitionState
-from harness.kafka_api.wire import Address
+from harness.kafka_api.address import Address, parse_bootstrap
+from harness.kafka_api.cluster_client import ClusterClient
+from harness.kafka_api.messages import message
+from harness.kafka_api.metadata import PartitionState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 TOPICS = ("orders", "orders-eu", "users", "__consumer_offsets", "__transaction_state")
 UNKNOWN = kafka.errors.UnknownTopicOrPartitionError.errno
 NOT_ALLOWED = kafka.errors.TopicAuthorizationFailedError.errno
-POLICIES: dict[str, str] = {}
-"""Cleanup policies of topics that are not ``compact``."""
 BOOTSTRAP = [Address("away", 1), Address("here", 2)]
 
 
-@pytest.fixture
-def refused(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """Answer for a cluster of two brokers; error codes by topic, or by ``settings of`` a topic, go in here."""
-    errors: dict[str, int] = {}
+@dataclass
+class Brokers:
+    """Two brokers, of which one is down. ``refused``: error codes by topic, or by ``settings of`` a topic."""
 
-    def call(address: Address, request: Any, **_: float) -> Any:
-        if address.host == "away":
+    refused: dict[str, int] = field(default_factory=dict)
+    policies: dict[str, str] = field(default_factory=dict)
+    """Cleanup policies of topics that are not ``compact``."""
+
+    def describe(self, *patterns: str, bootstrap: Sequence[Address] = BOOTSTRAP) -> AuditedCluster:
+        return describe(ClusterClient(lambda: bootstrap, dial=self._dial), patterns)
+
+    def _dial(self, address: Address, *, timeout_s: float) -> AnsweringStream:
+        assert timeout_s > 0
+        if address.host != "here":
             raise ConnectionRefusedError("refused")
+        return AnsweringStream(self._answer)
+
+    def _answer(self, request: Any) -> Any:
         if type(request).__name__ == "DescribeConfigsRequest":
-            return SimpleNamespace(results=[_configs(one.resource_name, errors) for one in request.resources])
+            results = [self._configs(one.resource_name) for one in request.resources]
+            return message(DescribeConfigsResponse, 4, results=results)
         assert request.allow_auto_topic_creation is False
         names = TOPICS if request.topics is None else [topic.name for topic in request.topics]
-        return SimpleNamespace(
-            cluster_id="id",
-            brokers=[SimpleNamespace(node_id=n, host=f"b{n}", port=9092) for n in (2, 1)],
-            topics=[_topic(name, errors) for name in names],
-        )
+        brokers = [{"node_id": n, "host": f"b{n}", "port": 9092} for n in (2, 1)]
+        topics = [self._topic(name) for name in names]
+        return message(MetadataResponse, 8, cluster_id="id", brokers=brokers, topics=topics)
 
-    monkeypatch.setattr(wire, "call", call)
-    return errors
+    def _configs(self, name: str) -> dict[str, Any]:
+        configs = [{"name": "cleanup.policy", "value": self.policies.get(name, "compact")}]
+        return {"resource_name": name, "error_code": self.refused.get(f"settings of {name}", 0), "configs": configs}
 
-
-def _configs(name: str, errors: dict[str, int]) -> Any:
-    configs = [SimpleNamespace(name="cleanup.policy", value=POLICIES.get(name, "compact"))]
-    return SimpleNamespace(resource_name=name, error_code=errors.get(f"settings of {name}", 0), configs=configs)
-
-
-def _topic(name: str, errors: dict[str, int]) -> Any:
-    partitions = [
-        SimpleNamespace(partition_index=n, leader_id=1, replica_nodes=[1, 2, 3], isr_nodes=[1, 2], leader_epoch=5)
-        for n in (1, 0)
-    ]
-    code = errors.get(name, 0 if name in TOPICS else UNKNOWN)
-    return SimpleNamespace(name=name, error_code=code, partitions=partitions)
-
-
-def described(*patterns: str) -> Cluster:
-    return describe(BOOTSTRAP, patterns)
+    def _topic(self, name: str) -> dict[str, Any]:
+        partition = {"leader_id": 1, "replica_nodes": [1, 2, 3], "isr_nodes": [2, 1], "leader_epoch": 5}
+        code = self.refused.get(name, 0 if name in TOPICS else UNKNOWN)
+        return {"name": name, "error_code": code, "partitions": [{**partition, "partition_index": n} for n in (1, 0)]}
 
 
 @pytest.mark.parametrize(
@@ -72,21 +74,15 @@ def described(*patterns: str) -> Cluster:
         (("__transaction_state",), ["__transaction_state"]),
     ],
 )
-@pytest.mark.usefixtures("refused")
 def test_names_and_globs_match_internal_topics_only_where_they_name_them(
     patterns: tuple[str, ...], topics: list[str]
 ) -> None:
-    assert list(described(*patterns).topics) == topics
+    assert list(Brokers().describe(*patterns).state.topics) == topics
 
 
-def test_without_a_pattern_every_compacted_topic_is_read_and_said(refused: dict[str, int]) -> None:
-    refused["settings of users"] = NOT_ALLOWED
-    POLICIES["orders-eu"] = "delete"
-    try:
-        cluster = described()
-    finally:
-        del POLICIES["orders-eu"]
-    assert list(cluster.topics) == ["__consumer_offsets", "__transaction_state", "orders"]
+def test_without_a_pattern_every_compacted_topic_is_read_and_said() -> None:
+    cluster = Brokers({"settings of users": NOT_ALLOWED}, {"orders-eu": "delete"}).describe()
+    assert list(cluster.state.topics) == ["__consumer_offsets", "__transaction_state", "orders"]
     (note,) = cluster.selection
     assert note == (
         "every compacted topic is audited, by the topics' settings: __consumer_offsets, __transaction_state, orders; 1 "
@@ -95,21 +91,18 @@ def test_without_a_pattern_every_compacted_topic_is_read_and_said(refused: dict[
     assert cluster.notes[1:] == ("left out, as it is not known whether they are compacted: users",)
 
 
-def test_kafkas_own_topics_are_compacted_whoever_may_see_their_settings(refused: dict[str, int]) -> None:
-    refused |= {f"settings of {topic}": NOT_ALLOWED for topic in TOPICS}
-    assert list(described().topics) == ["__consumer_offsets", "__transaction_state"]
+def test_kafkas_own_topics_are_compacted_whoever_may_see_their_settings() -> None:
+    cluster = Brokers({f"settings of {topic}": NOT_ALLOWED for topic in TOPICS}).describe()
+    assert list(cluster.state.topics) == ["__consumer_offsets", "__transaction_state"]
 
 
-@pytest.mark.usefixtures("refused")
-def test_a_cluster_without_a_compacted_topic_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    for topic in TOPICS:
-        monkeypatch.setitem(POLICIES, topic, "delete")
+def test_a_cluster_without_a_compacted_topic_is_one_sentence() -> None:
     with pytest.raises(UsageError, match=r"no topic is compacted, .* name topics by --topic$"):
-        described()
+        Brokers(policies=dict.fromkeys(TOPICS, "delete")).describe()
 
 
-@pytest.mark.usefixtures("refused")
 def test_what_a_pattern_leaves_out_is_said() -> None:
+    described = Brokers().describe
     (note,) = described("*").selection
     assert note == (
         "internal topics are left out: __consumer_offsets, __transaction_state; name them, or leave out --topic for "
@@ -118,15 +111,14 @@ def test_what_a_pattern_leaves_out_is_said() -> None:
     assert described("orders*").selection == described("orders").selection == described("*", "__*").selection == ()
 
 
-@pytest.mark.usefixtures("refused")
 def test_who_holds_what_is_reported_of_brokers_that_are_down_too() -> None:
-    cluster = described("users")
-    assert cluster.brokers == {1: Address("b1", 9092), 2: Address("b2", 9092)}
-    assert cluster.partitions == dict.fromkeys(
+    cluster = Brokers().describe("users")
+    assert cluster.state.brokers == {1: Address("b1", 9092), 2: Address("b2", 9092)}
+    assert cluster.state.partitions == dict.fromkeys(
         (("users", 0), ("users", 1)), PartitionState(leader=1, replicas=(1, 2, 3), isr=(1, 2), leader_epoch=5)
     )
-    assert cluster.replicas_by_broker == {broker: [("users", 0), ("users", 1)] for broker in (1, 2, 3)}
-    assert cluster.topics["users"].settings == {"cleanup.policy": "compact"}
+    assert cluster.state.replicas_by_broker == {broker: [("users", 0), ("users", 1)] for broker in (1, 2, 3)}
+    assert cluster.settings["users"] == {"cleanup.policy": "compact"}
 
 
 @pytest.mark.parametrize(
@@ -138,33 +130,29 @@ def test_who_holds_what_is_reported_of_brokers_that_are_down_too() -> None:
         ("orders", "topic orders: LeaderNotAvailableError"),
     ],
 )
-def test_what_cannot_be_had_is_one_sentence(refused: dict[str, int], pattern: str, words: str) -> None:
-    refused["users"] = NOT_ALLOWED
-    refused["orders"] = kafka.errors.LeaderNotAvailableError.errno
+def test_what_cannot_be_had_is_one_sentence(pattern: str, words: str) -> None:
+    refused = {"users": NOT_ALLOWED, "orders": kafka.errors.LeaderNotAvailableError.errno}
     with pytest.raises(UsageError) as raised:
-        described(pattern)
+        Brokers(refused).describe(pattern)
     assert words in str(raised.value)
 
 
-def test_settings_that_may_not_be_seen_are_a_note(refused: dict[str, int]) -> None:
-    refused["settings of users"] = NOT_ALLOWED
-    cluster = described("users", "orders")
-    assert cluster.topics["users"].settings is None
-    assert cluster.topics["orders"].settings is not None
+def test_settings_that_may_not_be_seen_are_a_note() -> None:
+    cluster = Brokers({"settings of users": NOT_ALLOWED}).describe("users", "orders")
+    assert cluster.settings.keys() == {"orders"}
     (note,) = cluster.notes
     assert note.startswith("settings of users could not be read (TopicAuthorizationFailedError")
 
 
-def test_settings_of_several_topics_are_one_note_that_names_them(refused: dict[str, int]) -> None:
-    refused |= {"settings of users": NOT_ALLOWED, "settings of orders": NOT_ALLOWED}
-    (note,) = described("users", "orders").notes
+def test_settings_of_several_topics_are_one_note_that_names_them() -> None:
+    brokers = Brokers({"settings of users": NOT_ALLOWED, "settings of orders": NOT_ALLOWED})
+    (note,) = brokers.describe("users", "orders").notes
     assert note.startswith("settings of orders, users could not be read (TopicAuthorizationFailedError")
 
 
-@pytest.mark.usefixtures("refused")
 def test_a_cluster_that_does_not_answer_is_one_sentence() -> None:
-    with pytest.raises(UsageError, match="no broker answers \\(away:1: refused\\)"):
-        describe(BOOTSTRAP[:1], ["users"])
+    with pytest.raises(UsageError, match="--bootstrap-server: no broker answers \\(away:1: refused\\)"):
+        Brokers().describe("users", bootstrap=BOOTSTRAP[:1])
 
 
 def test_bootstrap_servers_are_host_and_port() -> None:
@@ -181,9 +169,10 @@ def test_what_is_no_host_and_port_is_refused(text: str) -> None:
         parse_bootstrap(text)
 
 
-def test_a_cluster_without_a_transaction_log_never_had_a_transaction(refused: dict[str, int]) -> None:
-    assert described("orders").may_have_transactions
-    refused["__transaction_state"] = kafka.errors.TopicAuthorizationFailedError.errno
-    assert described("orders").may_have_transactions
-    refused["__transaction_state"] = UNKNOWN
-    assert not described("orders").may_have_transactions
+def test_a_cluster_without_a_transaction_log_never_had_a_transaction() -> None:
+    brokers = Brokers()
+    assert brokers.describe("orders").may_have_transactions
+    brokers.refused["__transaction_state"] = kafka.errors.TopicAuthorizationFailedError.errno
+    assert brokers.describe("orders").may_have_transactions
+    brokers.refused["__transaction_state"] = UNKNOWN
+    assert not brokers.describe("orders").may_have_transactions

@@ -8,11 +8,11 @@ from typing import Any
 
 import kafka.errors
 import pytest
-from fakes.brokers import TP, FakeBroker, Held, client_of
+from fakes.brokers import TP, FakeBroker, Held, audited
 from fakes.clock import NOW_MS
 
 from harness.audit.explain.show import exposure_json, exposure_table, prefiltered_json, replica_table
-from harness.audit.live.coordinators import NOTHING_SEEN, TransactionDescription
+from harness.audit.live.coordinators import NOTHING_SEEN
 from harness.audit.live.exposure import (
     FROM_THE_FIRST_MINUTE,
     ON_ITS_OLD_LOG,
@@ -31,7 +31,7 @@ from harness.audit.live.prefilter import prefilter
 from harness.audit.live.reassignments import BYTES, OFFSETS, Copy
 from harness.broker_files.segments.batches import Batch, Record, iter_batches
 from harness.broker_files.segments.encode import encode_batch
-from harness.kafka_api.replica import OpenTransaction
+from harness.kafka_api.transactions import OpenTransaction, TransactionDescription
 from harness.terminal import Table, stdout
 
 DAY_MS = 86_400_000
@@ -181,7 +181,7 @@ class TestStake:
 
 
 def exposed(brokers: dict[int, FakeBroker], **cluster: object) -> Exposure:
-    return exposure(client_of(brokers, settings=COMPACTED, **cluster))  # type: ignore[arg-type]
+    return exposure(audited(brokers, settings=COMPACTED, **cluster))  # type: ignore[arg-type]
 
 
 LEADER = Held(10, 10, batches=tuple(written(n, NOW_MS - 130_000 + n * 1000) for n in range(10)))
@@ -238,15 +238,15 @@ class TestClusters:
 
     def test_what_may_not_be_asked_is_a_note(self) -> None:
         brokers = {1: FakeBroker({TP: [LEADER]})}
-        client = client_of(brokers, settings=COMPACTED)
-        seen = prefilter(client)
+        cluster = audited(brokers, settings=COMPACTED)
+        seen = prefilter(cluster)
         brokers[1].error = kafka.errors.ClusterAuthorizationFailedError.errno
-        result = exposure(client, prefiltered=seen)
+        result = exposure(cluster, prefiltered=seen)
         assert result.notes == ("reassignments are unknown: ClusterAuthorizationFailedError",)
 
     def test_a_topic_that_is_not_compacted_loses_no_tombstones(self) -> None:
-        client = client_of({1: FakeBroker({TP: [LEADER]})}, settings={"cleanup.policy": "delete"}, absent=(2,))
-        (topic,) = exposure(client).topics
+        cluster = audited({1: FakeBroker({TP: [LEADER]})}, settings={"cleanup.policy": "delete"}, absent=(2,))
+        (topic,) = exposure(cluster).topics
         assert (topic.level, topic.replicas, topic.sentence) == (Level.OK, (), "t: not compacted")
 
 
@@ -261,8 +261,8 @@ def frozen(
 ) -> Exposure:
     brokers = {number: FakeBroker({TP: [one]}) for number, one in enumerate(held, 1)}
     brokers[1].words = list(words)
-    client = client_of(brokers, settings=COMPACTED if settings is None else settings)
-    return exposure(client)
+    cluster = audited(brokers, settings=COMPACTED if settings is None else settings)
+    return exposure(cluster)
 
 
 class TestFrozen:
@@ -334,8 +334,8 @@ def test_it_can_be_printed_and_is_json(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_so_can_what_the_prefilter_says(capsys: pytest.CaptureFixture[str]) -> None:
     held = Held(20, 10, open=(OpenTransaction(7, 3, 10),))
-    client = client_of({1: FakeBroker({TP: [Held(20, 20)]}), 2: FakeBroker({TP: [held]})})
-    filtered = prefilter(client)
+    cluster = audited({1: FakeBroker({TP: [Held(20, 20)]}), 2: FakeBroker({TP: [held]})})
+    filtered = prefilter(cluster)
     assert "producer 7 from 10" in printed(replica_table(filtered.statuses), capsys)
     parsed = json.loads(json.dumps(prefiltered_json(filtered)))
     assert [one["broker"] for one in parsed["suspicions"]] == [2]

@@ -7,12 +7,12 @@ from typing import Any
 
 import kafka.errors
 import pytest
-from fakes.brokers import TP, FakeBroker, Held, client_of
+from fakes.brokers import TP, FakeBroker, Held, audited
 
-from harness.audit.live.coordinators import NOTHING_SEEN, TransactionDescription
+from harness.audit.live.coordinators import NOTHING_SEEN
 from harness.audit.live.prefilter import HANGING_TRANSACTION, STUCK_LSO, Prefiltered, prefilter
 from harness.errors import UsageError
-from harness.kafka_api.replica import OpenTransaction
+from harness.kafka_api.transactions import OpenTransaction, TransactionDescription
 
 PRODUCER, EPOCH, FIRST = 7, 3, 10
 OPEN = (OpenTransaction(PRODUCER, EPOCH, FIRST),)
@@ -37,7 +37,7 @@ def filtered(
 
 
 def filtered_of(brokers: dict[int, FakeBroker], absent: tuple[int, ...] = ()) -> Prefiltered:
-    return prefilter(client_of(brokers, absent=absent))
+    return prefilter(audited(brokers, absent=absent))
 
 
 def test_a_quiet_cluster_is_looked_at_and_nothing_is_reported() -> None:

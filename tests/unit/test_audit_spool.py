@@ -10,12 +10,9 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from fakes.brokers import NOT_LEADER, TP, FakeBroker, Held, client_of
-from fakes.clock import JumpingClock, TickingClock
-from fakes.connections import FailingConnection
-from kafka.protocol.metadata import ApiVersionsRequest
+from fakes.brokers import NOT_LEADER, TP, FakeBroker, Held, audited
+from fakes.clock import JumpingClock
 
-from harness.audit.live.connection import ReconnectingConnection, fetch_version
 from harness.audit.live.pieces import Entry, Pieces, SpoolDiskError, whole_entries
 from harness.audit.live.rate import RateLimit
 from harness.audit.live.reading import TURNS, Span, spans_between
@@ -24,8 +21,9 @@ from harness.audit.live.spool import SpoolOptions, SpoolResult, spool
 from harness.broker_files.segments.batches import CorruptLogError, Record, iter_entries
 from harness.broker_files.segments.encode import encode_batch
 from harness.errors import HarnessError
-from harness.kafka_api.replica import OpenTransaction
-from harness.kafka_api.wire import Address
+from harness.kafka_api.address import Address
+from harness.kafka_api.fetch import choose_fetch_version
+from harness.kafka_api.transactions import OpenTransaction
 from harness.run_folder.store import RunFolder
 
 if TYPE_CHECKING:
@@ -42,8 +40,8 @@ BROKER = Address("broker", 9092)
 
 
 def read(tmp_path: Path, brokers: dict[int, FakeBroker], **how: Any) -> SpoolResult:
-    client = client_of(brokers, clock=how.pop("clock", None))
-    return spool(client, replica_statuses(client), RunFolder(tmp_path), SpoolOptions(**how))
+    cluster = audited(brokers, clock=how.pop("clock", None))
+    return spool(cluster, replica_statuses(cluster), RunFolder(tmp_path), SpoolOptions(**how))
 
 
 def stored(tmp_path: Path, broker: int = 1) -> dict[str, bytes]:
@@ -120,22 +118,22 @@ def test_gaps_are_passed(tmp_path: Path) -> None:
 def test_retention_may_take_what_was_to_be_read_next(tmp_path: Path) -> None:
     moved = Held(10, 10, log_start=6, batches=BATCHES[6:])
     broker = FakeBroker({TP: [WHOLE]})
-    client = client_of({1: broker})
-    looks = replica_statuses(client)
+    cluster = audited({1: broker})
+    looks = replica_statuses(cluster)
     broker.now[TP] = moved
     broker.states[TP] = [moved]
-    result = spool(client, looks, RunFolder(tmp_path), SpoolOptions())
+    result = spool(cluster, looks, RunFolder(tmp_path), SpoolOptions())
     assert result.failures == {}
     assert list(stored(tmp_path)) == [f"{6:020}.log"]
 
 
 def test_a_replica_that_was_cut_back_is_a_failure_and_leaves_nothing(tmp_path: Path) -> None:
     broker = FakeBroker({TP: [WHOLE]})
-    client = client_of({1: broker})
-    looks = replica_statuses(client)
+    cluster = audited({1: broker})
+    looks = replica_statuses(cluster)
     broker.now[TP] = Held(4, 4, batches=BATCHES[:4])
     broker.states[TP] = [broker.now[TP]]
-    result = spool(client, looks, RunFolder(tmp_path), SpoolOptions(spans={TP: Span(6)}))
+    result = spool(cluster, looks, RunFolder(tmp_path), SpoolOptions(spans={TP: Span(6)}))
     assert result.failures == {(1, TP): "t-0 was truncated below offset 6 while it was read"}
     assert stored(tmp_path) == {}
 
@@ -149,39 +147,39 @@ def test_a_span_is_read_in_whole_batches(tmp_path: Path) -> None:
 
 def test_spans_are_what_the_leader_says_of_times() -> None:
     broker = FakeBroker({TP: [WHOLE]}, by_time={100: 3, 200: 8})
-    client = client_of({1: broker})
-    assert spans_between(client, 100, 200) == {TP: Span(3, 8)}
-    assert spans_between(client, None, 200) == {TP: Span(0, 8)}
-    assert spans_between(client, 100, 999) == {TP: Span(3)}
-    assert spans_between(client, 999, None) == {TP: Span(10)}
+    cluster = audited({1: broker})
+    assert spans_between(cluster, 100, 200) == {TP: Span(3, 8)}
+    assert spans_between(cluster, None, 200) == {TP: Span(0, 8)}
+    assert spans_between(cluster, 100, 999) == {TP: Span(3)}
+    assert spans_between(cluster, 999, None) == {TP: Span(10)}
 
 
 def test_a_leader_that_does_not_tell_times_is_an_error() -> None:
-    client = client_of({1: FakeBroker({TP: [WHOLE]}, is_redpanda_follower=True)})
+    cluster = audited({1: FakeBroker({TP: [WHOLE]}, is_redpanda_follower=True)})
     with pytest.raises(HarnessError, match="leader of t-0 does not return offsets by time: NotLeader"):
-        spans_between(client, 1, None)
+        spans_between(cluster, 1, None)
 
 
 def test_a_broker_that_goes_away_is_named_and_the_others_are_read(tmp_path: Path) -> None:
     brokers = {1: FakeBroker({TP: [WHOLE]}), 2: FakeBroker({TP: [WHOLE]}, dies_after=7)}
     result = read(tmp_path, brokers)
     assert result.readings.keys() == {(1, TP)}
-    assert result.failures == {(2, TP): "gone"}
+    assert result.failures == {(2, TP): "127.0.0.1:9002 does not answer: gone"}
     assert stored(tmp_path, 2) == {}
 
 
 def test_brokers_that_were_not_seen_are_failures(tmp_path: Path) -> None:
-    client = client_of({1: FakeBroker({TP: [WHOLE]})}, absent=(3,))
-    looks = replica_statuses(client)
-    result = spool(client, looks, RunFolder(tmp_path), SpoolOptions())
+    cluster = audited({1: FakeBroker({TP: [WHOLE]})}, absent=(3,))
+    looks = replica_statuses(cluster)
+    result = spool(cluster, looks, RunFolder(tmp_path), SpoolOptions())
     assert result.failures == {(3, TP): "it is not registered with the cluster"}
 
 
 def test_single_replicas_are_read_again_elsewhere(tmp_path: Path) -> None:
     brokers = {number: FakeBroker({TP: [WHOLE]}) for number in (1, 2)}
-    client = client_of(brokers)
-    looks = replica_statuses(client)
-    result = spool(client, looks, RunFolder(tmp_path / "again"), SpoolOptions(), [(2, TP)])
+    cluster = audited(brokers)
+    looks = replica_statuses(cluster)
+    result = spool(cluster, looks, RunFolder(tmp_path / "again"), SpoolOptions(), [(2, TP)])
     assert result.readings.keys() == {(2, TP)}
     assert stored(tmp_path / "again") == {}
     with pytest.raises(HarnessError, match="holds a replica already"):
@@ -278,22 +276,9 @@ def test_a_bucket_fills_up_to_one_second() -> None:
     assert clock.now == pytest.approx(52, abs=0.2)
 
 
-def test_a_line_outlives_its_connections() -> None:
-    dialled = FailingConnection(failures=2)
-    line = ReconnectingConnection(BROKER, TickingClock(), dial=dialled)
-    assert line.call(ApiVersionsRequest[0]()) == "answer"
-    assert dialled.dials == 3
-
-
-def test_a_broker_that_stays_silent_is_given_up() -> None:
-    line = ReconnectingConnection(BROKER, TickingClock(), dial=FailingConnection(failures=1000))
-    with pytest.raises(ConnectionError, match="broker:9092 does not answer: timed out"):
-        line.call(ApiVersionsRequest[0]())
-
-
-@pytest.mark.parametrize(("spoken", "wanted"), [((4, 17), 11), ((12, 17), 12), ((0, 11), 11)])
-def test_fetch_is_asked_for_in_a_version_that_names_topics(spoken: tuple[int, int], wanted: int) -> None:
-    assert fetch_version(FakeBroker({}, fetch_versions=spoken)) == wanted
+@pytest.mark.parametrize(("spoken", "version"), [((4, 17), 11), ((12, 17), 12), ((0, 11), 11)])
+def test_fetch_is_asked_for_in_a_version_that_names_topics(spoken: tuple[int, int], version: int) -> None:
+    assert FakeBroker({}, fetch_versions=spoken).ask(choose_fetch_version()) == version
 
 
 def test_a_broker_without_such_a_version_is_refused(tmp_path: Path) -> None:

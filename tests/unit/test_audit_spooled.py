@@ -6,19 +6,19 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from fakes.brokers import TP, FakeBroker, Held, client_of
+from fakes.brokers import TP, FakeBroker, Held, audited
 from stored_markers import encode_marker
 
 from checkers.evidence.tables import load_copies
 from checkers.reduction.reduce import reduce_copies
 from harness.audit.judge import assemble, judge_reduced, judge_whole
-from harness.audit.live.coordinators import TransactionDescription, TransactionDescriptions
+from harness.audit.live.coordinators import TransactionDescriptions
 from harness.audit.live.reading import Span
 from harness.audit.live.replica_status import replica_statuses
 from harness.audit.live.spool import SpoolOptions, copies_of, spool, store_transactions
 from harness.broker_files.segments.batches import Record
 from harness.broker_files.segments.encode import encode_batch
-from harness.kafka_api.replica import OpenTransaction
+from harness.kafka_api.transactions import OpenTransaction, TransactionDescription
 from harness.run_folder.store import RunFolder
 
 if TYPE_CHECKING:
@@ -166,8 +166,8 @@ def spooled(name: str, case: Case, folder: RunFolder) -> Copies:
         number: FakeBroker({TP: list(states) if isinstance(states, list) else [states]})
         for number, states in ((1, case.one), (2, case.two))
     }
-    client = client_of(brokers)
-    read = spool(client, replica_statuses(client), folder, SpoolOptions(spans=case.spans))
+    cluster = audited(brokers)
+    read = spool(cluster, replica_statuses(cluster), folder, SpoolOptions(spans=case.spans))
     assert read.failures == {}
     words = store_transactions(folder, TransactionDescriptions({word.producer_id: word for word in case.words}))
     return copies_of(folder, name, read, words)

@@ -12,7 +12,7 @@ from fakes.cluster import FakeCluster
 from fakes.observer import WHOLE
 
 from harness.errors import HarnessError, WaitTimeoutError
-from harness.kafka_api.admin import PartitionState
+from harness.kafka_api.metadata import PartitionState
 from harness.schedules.placement import Placement
 from harness.systems.kafka import KafkaControl
 

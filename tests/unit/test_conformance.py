@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields, replace
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from unittest.mock import MagicMock
 
 import click
 import pytest
 from click.testing import CliRunner
 from fakes.conformance import ModelBrokers
+from kafka.protocol.consumer import OffsetFetchResponse
 
 from harness.broker_files.segments.markers import ABORT, COMMIT
 from harness.broker_files.side_files.producer_snapshot import encode_producer_snapshot
@@ -19,11 +19,13 @@ from harness.broker_files.side_files.txnindex import encode_txnindex
 from harness.cli.conform import conform as command
 from harness.errors import UsageError
 from harness.judge.verdict import ANOMALY
+from harness.kafka_api.messages import message
+from harness.kafka_api.producing import ProducerIdentity
 from harness.model_checking.conform import topic
 from harness.model_checking.conform.brokers import Brokers
 from harness.model_checking.conform.conform import all_schedules, outcomes_json
 from harness.model_checking.conform.lockstep import Outcome, go
-from harness.model_checking.conform.offsets import OffsetRequests, fetch_offsets
+from harness.model_checking.conform.offsets import fetch_offsets
 from harness.model_checking.conform.picture import (
     UNSTABLE,
     Entry,
@@ -35,7 +37,7 @@ from harness.model_checking.conform.picture import (
     of_replica,
     shown,
 )
-from harness.model_checking.conform.producer import Identity
+from harness.model_checking.conform.producer import OffsetRequests
 from harness.model_checking.conform.replicas import CLEANED, read_folder
 from harness.model_checking.conform.schedules import (
     CLUSTER_WIDE,
@@ -58,6 +60,8 @@ from harness.models.world.world import ABSENT
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    from harness.kafka_api.messages import Request
 
 OLD, NEW = rules_of("3.9.2"), rules_of("4.4.0")
 BEGIN = "t writes K"
@@ -483,21 +487,32 @@ def test_groups_of_schedules() -> None:
     assert len(set(names)) == len(names)
 
 
+T = TypeVar("T")
+
+
 class Coordinator:
     """Answers about groups as a broker that coordinates group ``g`` and loads ``later``."""
 
-    def call(self, request: Any) -> Any:
+    def ask(self, request: Request[T]) -> T:
+        asked: Any = request.message
         partitions = [
-            MagicMock(error_code=88 if key == "K" and request.require_stable else 0, committed_offset=-(key != "K"))
+            {
+                "name": key,
+                "partitions": [
+                    {
+                        "partition_index": 0,
+                        "error_code": 88 if key == "K" and asked.require_stable else 0,
+                        "committed_offset": 0 if key == "K" else -1,
+                    }
+                ],
+            }
             for key in ALL_KEYS
         ]
-        topics = [SimpleNamespace(name=key, partitions=[one]) for key, one in zip(ALL_KEYS, partitions, strict=True)]
-        return MagicMock(
-            groups=[
-                MagicMock(group_id=one.group_id, error_code=14 * (one.group_id == "later"), topics=topics)
-                for one in request.groups
-            ]
-        )
+        groups = [
+            {"group_id": one.group_id, "error_code": 14 * (one.group_id == "later"), "topics": partitions}
+            for one in asked.groups
+        ]
+        return request.decode(message(OffsetFetchResponse, 8, groups=groups))
 
 
 def test_what_a_coordinator_answers() -> None:
@@ -509,21 +524,21 @@ def test_what_a_coordinator_answers() -> None:
     }
 
 
-IDENTITY = Identity("tx", 5, 2, 0, 1)
+IDENTITY = ProducerIdentity("tx", 5, 2)
 
 
 @pytest.mark.parametrize(
-    ("identity", "record", "name"),
+    ("producer", "record", "name"),
     [
-        (IDENTITY._replace(transactional_id=None), (b"K", b"7"), "OffsetCommitRequest"),
+        (ProducerIdentity(None, 5, 2), (b"K", b"7"), "OffsetCommitRequest"),
         (IDENTITY, (b"K", b"7"), "TxnOffsetCommitRequest"),
-        (IDENTITY._replace(transactional_id=None), (b"K", None), "OffsetDeleteRequest"),
+        (ProducerIdentity(None, 5, 2), (b"K", None), "OffsetDeleteRequest"),
     ],
 )
 def test_a_record_of_a_group_is_written_by_its_coordinator(
-    identity: Identity, record: tuple[bytes, bytes | None], name: str
+    producer: ProducerIdentity, record: tuple[bytes, bytes | None], name: str
 ) -> None:
-    request, _ = OffsetRequests("g").write(identity, [record], 0)
+    request: Any = OffsetRequests("g").write(producer, 0, 1, [record], 0).message
     (topic,) = request.topics
     (partition,) = topic.partitions
     assert (type(request).__name__.split("_")[0], request.group_id, topic.name) == (name, "g", "K")

@@ -24,7 +24,7 @@ from workloads.offsets import Coordinators, OffsetsProducer, offset_key
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.messages import TopicPartition
 
 WRITTEN_BY_A_COORDINATOR = "AAEAEWdyb3VwLXN0dWNrLWxzby0yABVncm91cC1zdHVjay1sc28taW5wdXQAAAAA"
 OFFSETS: TopicPartition = ("__consumer_offsets", 0)

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, Producer
 
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.host.clock import RealClock
-from harness.kafka_api.wire import Address
+from harness.kafka_api.address import Address
 from harness.protect.guard.channel import TOPIC, KafkaChannel, librdkafka_config
 from harness.protect.guard.journal import Pause, Phase, State, entry_of
 from harness.protect.guard.leadership import CONFIG, GroupLeadership

@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from fakes.connections import AnsweringStream
 from fakes.guarded import BoundedClock
+from kafka.protocol import admin
+from kafka.protocol.metadata import MetadataResponse
 
 from harness.errors import HarnessError, UsageError
-from harness.kafka_api.wire import Address
+from harness.kafka_api.address import Address
+from harness.kafka_api.messages import message
 from harness.protect.guard.cluster import LiveCluster
 from harness.protect.guard.leadership import GroupLeadership
 from harness.protect.guard.run import check_names
@@ -33,11 +37,11 @@ class Brokers:
         self.isr = [1, 2, 3]
         self.asked: list[tuple[int, Any]] = []
 
-    def dial(self, address: Address, *, timeout_s: float) -> Any:
+    def dial(self, address: Address, *, timeout_s: float) -> AnsweringStream:
         assert timeout_s > 0
         if address.port in self.down:
             raise ConnectionRefusedError(f"{address} refuses")
-        return SimpleNamespace(call=lambda request: self.answer(address.port, request), close=list, address=address)
+        return AnsweringStream(lambda request: self.answer(address.port, request))
 
     def answer(self, broker: int, request: Any) -> Any:
         self.asked.append((broker, request))
@@ -59,40 +63,30 @@ class Brokers:
 
     def metadata(self, broker: int) -> Any:
         isr = [1, 2, 3] if broker in self.stale else self.isr
-        partition = SimpleNamespace(
-            partition_index=0, leader_id=1, replica_nodes=[1, 2, 3], isr_nodes=isr, leader_epoch=1
-        )
-        nodes = [SimpleNamespace(node_id=number, host="b", port=number) for number in BROKERS]
+        partition = {"partition_index": 0, "leader_id": 1, "replica_nodes": [1, 2, 3], "isr_nodes": isr}
+        brokers = [{"node_id": number, "host": "b", "port": number} for number in BROKERS]
         topics = [
-            SimpleNamespace(name="t", error_code=0, partitions=[partition]),
-            SimpleNamespace(name="secret", error_code=29, partitions=[]),
+            {"name": "t", "error_code": 0, "partitions": [partition]},
+            {"name": "secret", "error_code": 29, "partitions": []},
         ]
-        return SimpleNamespace(brokers=nodes, topics=topics)
+        return message(MetadataResponse, 8, brokers=brokers, topics=topics)
 
     def configs(self, request: Any) -> Any:
         codes = {"secret": 29, "gone": 3}
-        entries = [SimpleNamespace(name=name, value="1", config_source=1 if name in PAUSE else 5) for name in READ]
-        return SimpleNamespace(
-            results=[
-                SimpleNamespace(
-                    resource_name=one.resource_name, error_code=codes.get(one.resource_name, 0), configs=entries
-                )
-                for one in request.resources
-            ]
-        )
+        entries = [{"name": name, "value": "1", "config_source": 1 if name in PAUSE else 5} for name in READ]
+        names = [one.resource_name for one in request.resources]
+        results = [{"resource_name": n, "error_code": codes.get(n, 0), "configs": entries} for n in names]
+        return message(admin.DescribeConfigsResponse, 4, results=results)
 
     def altered(self, request: Any) -> Any:
-        return SimpleNamespace(
-            responses=[
-                SimpleNamespace(resource_name=one.resource_name, error_code=29 * (one.resource_name == "secret"),
-                                error_message=None)
-                for one in request.resources
-            ]
-        )  # fmt: skip
+        names = [one.resource_name for one in request.resources]
+        responses = [{"resource_name": name, "error_code": 29 * (name == "secret")} for name in names]
+        return message(admin.IncrementalAlterConfigsResponse, 1, responses=responses)
 
     def adding(self) -> Any:
-        partition = SimpleNamespace(partition_index=0, adding_replicas=[2])
-        return SimpleNamespace(error_code=0, topics=[SimpleNamespace(name="t", partitions=[partition])])
+        ongoing = {"partition_index": 0, "adding_replicas": [2], "removing_replicas": []}
+        topics = [{"name": "t", "partitions": [ongoing]}]
+        return message(admin.ListPartitionReassignmentsResponse, 0, error_code=0, topics=topics)
 
     def asked_for(self, name: str) -> list[int]:
         return [broker for broker, request in self.asked if type(request).__name__.startswith(name)]
@@ -162,7 +156,7 @@ def test_where_no_broker_answers_the_round_fails() -> None:
     brokers = Brokers()
     cluster = started(brokers)
     brokers.down = {1, 2, 3}
-    with pytest.raises(ConnectionError, match="no answer from b:1, b:2, b:3"):
+    with pytest.raises(ConnectionError, match=r"no broker answers \(b:1: .*; b:2: .*; b:3: "):
         cluster.view()
     with pytest.raises(ConnectionError, match="no broker answers"):
         cluster.settings(["t"])

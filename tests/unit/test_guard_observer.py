@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from fakes.clock import TickingClock
 
-from harness.audit.live.cluster import Cluster, Topic
+from harness.audit.live.cluster import AuditedCluster
 from harness.audit.live.prefilter import Prefiltered
 from harness.audit.live.replica_status import ReplicaStatus, ReplicaStatuses, UnreadableTopicError
 from harness.errors import HarnessError
 from harness.host.clock import RealClock
-from harness.kafka_api.admin import PartitionState
-from harness.kafka_api.replica import OpenTransaction
-from harness.kafka_api.wire import Address
+from harness.kafka_api.address import Address
+from harness.kafka_api.metadata import ClusterState, PartitionState, TopicState
+from harness.kafka_api.transactions import OpenTransaction
 from harness.protect.guard.journal import Pause, Phase, State
 from harness.protect.guard.observe import Observer, growth, lso_spread, open_transactions
 from harness.protect.guard.status import Observation, Status
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pytest
+
+    from harness.kafka_api.cluster_client import ClusterClient
 
 OPEN = OpenTransaction(7, 0, 5)
 STATUSES = ReplicaStatuses(
@@ -60,21 +62,21 @@ class Looked:
         self.failure: Exception | None = None
         monkeypatch.setattr("harness.protect.guard.observe.describe", self.describe)
         monkeypatch.setattr("harness.protect.guard.observe.prefilter", self.prefilter)
-        monkeypatch.setattr("harness.protect.guard.observe.ClusterClient.ask_all", lambda *_: self.sizes)
+        monkeypatch.setattr("harness.kafka_api.cluster_client.ClusterClient.ask_all", lambda *_: self.sizes)
         self.sizes: dict[int, Any] = {1: {("t", 0): 100}, 2: {("t", 0): 50}}
 
-    def describe(self, _bootstrap: object, names: Sequence[str]) -> Cluster:
+    def describe(self, client: ClusterClient, names: Sequence[str]) -> AuditedCluster:
         if self.failure is not None:
             raise self.failure
         state = PartitionState(1, (1, 2), (1, 2))
         brokers = {number: Address("b", number) for number in (1, 2)}
-        return Cluster("c", brokers, {name: Topic(name, {0: state}, {}) for name in names})
+        return AuditedCluster(client, ClusterState("c", brokers, {n: TopicState(n, {0: state}) for n in names}), {})
 
-    def prefilter(self, client: Any) -> Prefiltered:
-        for topic in client.cluster.topics:
+    def prefilter(self, cluster: AuditedCluster) -> Prefiltered:
+        for topic in cluster.state.topics:
             if topic in self.unreadable:
                 raise UnreadableTopicError(topic)
-        kept = {key: one for key, one in STATUSES.replicas.items() if key[1][0] in client.cluster.topics}
+        kept = {key: one for key, one in STATUSES.replicas.items() if key[1][0] in cluster.state.topics}
         return Prefiltered(replace(STATUSES, replicas=kept), None, (), ())  # type: ignore[arg-type]
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.kafka_api.admin import PartitionState
+from harness.kafka_api.configs import ConfigEntry
+from harness.kafka_api.metadata import PartitionState
 from harness.protect.guard.decide import decide, release, topics_to_pause, topics_to_read
 from harness.protect.guard.journal import HOLD, UNHOLD, Entry, Pause, Phase, State, entry_of, parse_entry
 from harness.protect.guard.settings import (
@@ -13,7 +14,6 @@ from harness.protect.guard.settings import (
     MIN_LAG_MS,
     PAUSE,
     RETENTION_MS,
-    Setting,
     is_same,
     window_ms,
 )
@@ -22,10 +22,10 @@ from harness.protect.guard.watch import missing_replicas, united
 MAX_LAG = str(2**63 - 1)
 
 
-def settings(ratio: str | None = None, lag: str | None = None) -> dict[str, Setting]:
+def settings(ratio: str | None = None, lag: str | None = None) -> dict[str, ConfigEntry]:
     return {
-        DIRTY_RATIO: Setting(ratio or "0.5", is_explicit=ratio is not None),
-        MAX_LAG_MS: Setting(lag or MAX_LAG, is_explicit=lag is not None),
+        DIRTY_RATIO: ConfigEntry(ratio or "0.5", is_explicit=ratio is not None),
+        MAX_LAG_MS: ConfigEntry(lag or MAX_LAG, is_explicit=lag is not None),
     }
 
 
@@ -60,7 +60,10 @@ def test_a_pause_holds_where_every_record_of_a_log_is_dirty() -> None:
 
 
 def test_the_window_is_the_lag_and_the_retention() -> None:
-    assert window_ms({MIN_LAG_MS: Setting("7", is_explicit=True), RETENTION_MS: Setting("5", is_explicit=False)}) == 12
+    assert (
+        window_ms({MIN_LAG_MS: ConfigEntry("7", is_explicit=True), RETENTION_MS: ConfigEntry("5", is_explicit=False)})
+        == 12
+    )
 
 
 def test_a_replica_that_is_being_added_is_missing_until_it_is_in_the_isr() -> None:

@@ -15,8 +15,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from copied import copy, write_copies
-from fakes.brokers import FakeBroker, Held
-from fakes.clock import TickingClock
+from fakes.brokers import FakeBroker, Held, audited_cluster
 from hostile import HOSTILE, LITERAL, NAME, raise_if_forged, raise_if_raw
 from literal import History, Txn, abort, commit, delete, put, replica, write_run
 from pages import MANIFEST, hostile_page, write_night
@@ -28,9 +27,6 @@ from harness.audit.copies import disk
 from harness.audit.live import cluster as clusters
 from harness.audit.live import compare as live
 from harness.audit.live import exposure
-from harness.audit.live.cluster import Cluster, Topic
-from harness.audit.live.connection import ClusterClient
-from harness.audit.live.coordinators import TransactionDescription
 from harness.audit.live.prefilter import prefilter
 from harness.cli import main as cli
 from harness.cli.conform import _show as show_conformance
@@ -42,9 +38,9 @@ from harness.errors import EXIT_ANOMALY, EXIT_UNKNOWN, EXIT_USAGE, HarnessError
 from harness.judge import check
 from harness.judge.outcome import RunResult
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN, finding_line, finding_of
-from harness.kafka_api.admin import PartitionState
-from harness.kafka_api.replica import OpenTransaction
-from harness.kafka_api.wire import Address
+from harness.kafka_api.address import Address
+from harness.kafka_api.metadata import ClusterState, PartitionState, TopicState
+from harness.kafka_api.transactions import OpenTransaction, TransactionDescription
 from harness.model_checking.explore.report import show_runs
 from harness.nightly.cells import results_of
 from harness.nightly.ledger import ScenarioResult
@@ -180,13 +176,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> None:
     brokers = {1: FakeBroker({TP: [Held(20, 20)]}, words=[WORD]), 2: FakeBroker({TP: [frozen]})}
     addresses = {broker: Address(HOSTILE, 9000 + broker) for broker in brokers}
     state = PartitionState(leader=1, replicas=(1, 2, 3), isr=(1, 2))
-    cluster = Cluster(HOSTILE, addresses, {NAME: Topic(NAME, {0: state}, {"cleanup.policy": "compact"})}, (HOSTILE,))
-
-    def dial(address: Address, _clock: object) -> Any:
-        return brokers[address.port - 9000]
-
-    client = ClusterClient(cluster, TickingClock(), dial)
-    actual, seen = prefilter(client), exposure.exposure(client)
+    described = ClusterState(HOSTILE, addresses, {NAME: TopicState(NAME, {0: state})})
+    cluster = replace(audited_cluster(described, brokers, {NAME: {"cleanup.policy": "compact"}}), notes=(HOSTILE,))
+    actual, seen = prefilter(cluster), exposure.exposure(cluster)
     for module in (live, clusters):
         monkeypatch.setattr(module, "describe", lambda *_: cluster)
     monkeypatch.setattr(live, "prefilter", lambda *_: actual)

@@ -5,16 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness.audit.explain.knowledge import knowledge_of_cluster, knowledge_of_metadata
-from harness.audit.live.cluster import Cluster, Topic
+from harness.audit.live.cluster import AuditedCluster
 from harness.broker_files.metadata_log.history import ClusterMetadata, PartitionHistory, PartitionState
-from harness.kafka_api.admin import PartitionState as Led
+from harness.kafka_api.cluster_client import ClusterClient
+from harness.kafka_api.metadata import ClusterState, TopicState
+from harness.kafka_api.metadata import PartitionState as Led
 
 ALL = (1, 2, 3)
 PLACE = ("t", 0)
 
 
-def cluster(leader: int, epoch: int | None, isr: tuple[int, ...] = ALL) -> Cluster:
-    return Cluster("id", {}, {"t": Topic("t", {0: Led(leader, ALL, isr, epoch)}, None)}, may_have_transactions=False)
+def cluster(leader: int, epoch: int | None, isr: tuple[int, ...] = ALL) -> AuditedCluster:
+    state = ClusterState("id", {}, {"t": TopicState("t", {0: Led(leader, ALL, isr, epoch)})})
+    return AuditedCluster(ClusterClient(list), state, {}, may_have_transactions=False)
 
 
 def test_a_running_cluster_tells_the_leader_of_the_current_epoch_alone() -> None:

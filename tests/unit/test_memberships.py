@@ -27,7 +27,7 @@ from workloads.offsets import Coordinators
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.messages import TopicPartition
 
 OFFSETS: TopicPartition = ("__consumer_offsets", 6)
 GROUP = Group("g", OFFSETS, "in")
@@ -144,25 +144,12 @@ def test_what_a_scenario_writes_depends_on_its_kind() -> None:
 # An offset that expires
 
 
-@dataclass
-class FakeCoordinator:
-    """Takes requests, and answers that every partition's offset is committed."""
-
-    requests: list[Any] = field(default_factory=list)
-
-    def call(self, request: Any) -> Any:
-        self.requests.append(request)
-        return SimpleNamespace(topics=[SimpleNamespace(partitions=[SimpleNamespace(error_code=0)])])
-
-
 @pytest.mark.parametrize(("retention_ms", "version"), [(None, 7), (1, 4)])
 def test_a_commit_has_a_retention_of_its_own_only_in_older_versions(retention_ms: int | None, version: int) -> None:
-    coordinator = FakeCoordinator()
-    commit_offsets(coordinator, "g", {("in", 0): 10}, retention_ms=retention_ms)
-    (request,) = coordinator.requests
-    assert version == request.API_VERSION
-    assert getattr(request, "retention_time_ms", -1) == (-1 if retention_ms is None else retention_ms)
-    encoded = bytes(request.encode())
+    message: Any = commit_offsets("g", {("in", 0): 10}, retention_ms=retention_ms).message
+    assert version == message.API_VERSION
+    assert getattr(message, "retention_time_ms", -1) == (-1 if retention_ms is None else retention_ms)
+    encoded = bytes(message.encode())
     assert (b"\x00" * 7 + b"\x01" in encoded) is (retention_ms is not None), "64 bits of milliseconds"
 
 
@@ -170,8 +157,9 @@ def test_the_offset_that_expires_is_committed_once_the_coordinator_takes_it(monk
     """``cluster.wait`` takes an OSError for "not yet", as the cluster's own does."""
     tries: list[tuple[Any, ...]] = []
 
-    def commit(_connection: Any, group: str, offsets: Any, *, retention_ms: int) -> None:
-        tries.append((group, offsets, retention_ms))
+    def ask(_address: Any, request: Any) -> None:
+        (topic,) = request.message.topics
+        tries.append((request.message.group_id, topic.name, request.message.retention_time_ms))
         if len(tries) == 1:
             raise ConnectionError("no coordinator yet")
 
@@ -180,8 +168,7 @@ def test_the_offset_that_expires_is_committed_once_the_coordinator_takes_it(monk
             condition()
         assert condition()
 
-    monkeypatch.setattr("harness.play.group_workload.commit_offsets", commit)
-    monkeypatch.setattr("harness.play.group_workload.Connection", lambda _: SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr("harness.play.group_workload.ask", ask)
     test = start.test_of(RunOptions("kafka-4.4", "groups"))
     (place,) = test.partitions["group-expired"]
     cluster: Any = SimpleNamespace(
@@ -191,7 +178,7 @@ def test_the_offset_that_expires_is_committed_once_the_coordinator_takes_it(monk
     library: Any = None
     group = groups_of(test)[place]
     GroupWorkload(test, cluster, library, history).expire(group.name, group.inputs[0])
-    assert tries == [(group.name, {("group-expired-input", 0): 0}, 1)] * 2
+    assert tries == [(group.name, "group-expired-input", 1)] * 2
 
 
 # Who coordinates
@@ -263,8 +250,7 @@ def observed(
     monkeypatch: pytest.MonkeyPatch, answers: Sequence[CommittedOffsets], needed_s: dict[str, float]
 ) -> list[dict[str, Any]]:
     left = iter(answers)
-    monkeypatch.setattr("workloads.group_consumers.Connection", lambda _: SimpleNamespace(close=lambda: None))
-    monkeypatch.setattr("workloads.group_consumers.fetch_offsets", lambda *_, **__: next(left, answers[-1]))
+    monkeypatch.setattr("workloads.group_consumers.connection.ask", lambda *_: next(left, answers[-1]))
     history: Any = FakeHistory()
     reader = GroupReader(FakeReader(), history, TickingClock(), "after", NOWHERE, 30.0)  # type: ignore[arg-type]
     reader.ask({GROUP: 2}, needed_s)
@@ -310,7 +296,7 @@ def test_a_broker_without_any_answer_ends_the_run(monkeypatch: pytest.MonkeyPatc
     def refused(*_: Any, **__: Any) -> Any:
         raise ConnectionRefusedError
 
-    monkeypatch.setattr("workloads.group_consumers.Connection", refused)
+    monkeypatch.setattr("workloads.group_consumers.connection.ask", refused)
     history: Any = FakeHistory()
     reader = GroupReader(FakeReader(), history, TickingClock(), "after", NOWHERE, 30.0)  # type: ignore[arg-type]
     with pytest.raises(WaitTimeoutError):

@@ -8,8 +8,8 @@ import pytest
 from fakes.http_servers import FakeServer, served
 
 from harness.errors import HarnessError
+from harness.kafka_api.address import Address
 from harness.kafka_api.redpanda_admin import RedpandaAdmin
-from harness.kafka_api.wire import Address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -159,18 +159,18 @@ def test_a_repair_that_was_killed_is_followed_after_its_silence_and_one_that_lef
 
 @dataclass
 class FakeSettings:
-    """Implements `harness.protect.repair.throttle.Settings`; brokers in ``down`` do not answer."""
+    """Implements `harness.protect.repair.throttle.ThrottleSettings`; brokers in ``down`` do not answer."""
 
     values: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
     down: set[str] = field(default_factory=set)
 
-    def own(self, kind: str, name: str, names: Collection[str]) -> Mapping[str, str | None]:
+    def explicit(self, kind: str, name: str, names: Collection[str]) -> Mapping[str, str | None]:
         if kind == BROKER and name in self.down:
             raise ConnectionRefusedError("refused")
         return {setting: self.values.get((kind, name), {}).get(setting) for setting in names}
 
     def alter(self, kind: str, name: str, values: Mapping[str, str | None]) -> None:
-        self.own(kind, name, values)
+        self.explicit(kind, name, values)
         own = {**self.values.get((kind, name), {}), **values}
         self.values[kind, name] = {setting: value for setting, value in own.items() if value is not None}
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import kafka.errors
 import pytest
-from fakes.repaired import RepairedBrokers
+from fakes.repaired import TOPIC_ID, RepairedBrokers
 
 from harness.errors import HarnessError
-from harness.kafka_api.wire import Address
+from harness.kafka_api.address import Address
 from harness.protect.repair.live import LiveRepairCluster
 from harness.protect.repair.state import Entry
+from harness.protect.repair.throttle import BROKER, TOPIC
 
 NOT_ALLOWED = kafka.errors.ClusterAuthorizationFailedError.errno
 TP = ("t", 0)
-ENTRY = Entry(TP, "id", (1, 2, 3), 1, (1, 3), (2,))
+ENTRY = Entry(TP, str(TOPIC_ID), (1, 2, 3), 1, (1, 3), (2,))
 
 
 def cluster_of(brokers: RepairedBrokers) -> LiveRepairCluster:
@@ -24,7 +25,7 @@ def test_an_observation_has_metadata_settings_folders_and_reassignments() -> Non
     cluster = cluster_of(RepairedBrokers(silent={9}))
     seen = cluster.observe([ENTRY])[TP]
     assert not isinstance(seen, str)
-    assert (seen.topic_id, seen.leader, seen.leader_epoch, seen.replicas) == ("id", 1, 7, (1, 2, 3))
+    assert (seen.topic_id, seen.leader, seen.leader_epoch, seen.replicas) == (str(TOPIC_ID), 1, 7, (1, 2, 3))
     assert [sorted(brokers) for brokers in (seen.isr, seen.adding, seen.online)] == [[1, 3], [2], [1, 2, 3]]
     assert (seen.folders_bytes, sorted(seen.answered), seen.is_held) == ({1: 90, 3: 80}, [1, 2, 3], True)
     assert cluster.cluster_id == "c1"
@@ -48,5 +49,21 @@ def test_a_cluster_that_does_not_answer_or_refuses_is_an_error() -> None:
         cluster_of(RepairedBrokers(silent={1, 9})).observe([ENTRY])
     with pytest.raises(HarnessError, match="reassignments are unknown: ClusterAuthorizationFailedError"):
         cluster_of(RepairedBrokers(listing_error=NOT_ALLOWED)).observe([ENTRY])
-    with pytest.raises(HarnessError, match="broker 5 is not registered"):
-        cluster_of(RepairedBrokers()).address(5)
+    with pytest.raises(ConnectionError, match="it is not registered with the cluster"):
+        cluster_of(RepairedBrokers()).usable_bytes(5)
+
+
+def test_explicit_settings_are_those_that_a_topic_or_a_broker_has_itself() -> None:
+    brokers = RepairedBrokers()
+    cluster = cluster_of(brokers)
+    cluster.connect()
+    brokers.asked.clear()
+    assert cluster.explicit(TOPIC, "t", ["b", "a"]) == {"a": "1", "b": None}
+    assert cluster.explicit(BROKER, "3", ["b", "a"]) == {"a": "1", "b": None}
+    cluster.alter(BROKER, "2", {"a": "5", "b": None})
+    assert [port for port, _ in brokers.asked] == [9, 3, 2], "a broker's settings are asked of the broker itself"
+    configs = brokers.asked[-1][1].resources[0].configs
+    assert [(one.name, one.config_operation, one.value) for one in configs] == [("a", 0, "5"), ("b", 1, None)]
+    brokers.setting_error = 29
+    with pytest.raises(HarnessError, match="settings of topic t: no"):
+        cluster.alter(TOPIC, "t", {"a": "1"})

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pytest
 
 from harness.errors import UsageError
+from harness.kafka_api.metadata import ClusterState, PartitionState, TopicState
+from harness.kafka_api.topics import Reassignment
 from harness.protect.guard.settings import PAUSE
-from harness.protect.repair.live import MIN_INSYNC, Answers, BrokerAnswer, State
+from harness.protect.repair.live import MIN_INSYNC, Answers, BrokerAnswer
 from harness.protect.repair.plan import Plan, Task
 from harness.protect.repair.preflight import Limits, Prepared, check_cluster, prepare
 from harness.protect.repair.saved import check_saved
@@ -20,21 +23,24 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TP = ("t", 0)
-STATE = State(1, 7, (1, 2, 3), frozenset({1, 2, 3}))
+TOPIC_ID = UUID(int=1)
+STATE = PartitionState(1, (1, 2, 3), (1, 2, 3), leader_epoch=7)
+UNKNOWN = ClusterState("c1", {}, {})
 SETTINGS = {"min.cleanable.dirty.ratio": "0.5", "max.compaction.lag.ms": "1"}
 TASK = Task(TP, (2,), (1, 3), ("why",))
 FREE = dict.fromkeys((1, 2, 3, 4), 10_000)
 
 
 def answer(
-    state: State = STATE, folder: int | None = 100, *, min_insync: int = 2, paused: bool = False
+    state: PartitionState = STATE, folder: int | None = 100, *, min_insync: int = 2, paused: bool = False
 ) -> BrokerAnswer:
     settings = {**SETTINGS, MIN_INSYNC: str(min_insync), **(PAUSE if paused else {})}
-    return BrokerAnswer({"t": "id"}, {TP: state}, {"t": settings}, {} if folder is None else {TP: folder})
+    cluster = ClusterState("c1", {}, {"t": TopicState("t", {0: state}, TOPIC_ID)})
+    return BrokerAnswer(cluster, {"t": settings}, {} if folder is None else {TP: folder})
 
 
 def answers(
-    state: State = STATE, brokers: tuple[int, ...] = (1, 2, 3, 4), *, min_insync: int = 2, paused: bool = False
+    state: PartitionState = STATE, brokers: tuple[int, ...] = (1, 2, 3, 4), *, min_insync: int = 2, paused: bool = False
 ) -> Answers:
     of = {b: answer(state, 100 if b in state.replicas else None, min_insync=min_insync, paused=paused) for b in brokers}
     return Answers(frozenset(brokers), of)
@@ -49,11 +55,11 @@ def prepared(found: Answers, free: Any = None, task: Task = TASK, **limits: Any)
 
 
 def test_what_can_be_done_is_prepared_with_what_is_there_now() -> None:
-    assert prepared(answers()) == Prepared((Entry(TP, "id", (1, 2, 3), 1, (1, 3), (2,), audit="audit-1"),))
+    assert prepared(answers()) == Prepared((Entry(TP, str(TOPIC_ID), (1, 2, 3), 1, (1, 3), (2,), audit="audit-1"),))
 
 
 def test_what_another_assignment_leaves_of_a_task_is_done() -> None:
-    moved = answers(replace(STATE, replicas=(3, 2), isr=frozenset({2, 3})), min_insync=1)
+    moved = answers(replace(STATE, replicas=(3, 2), isr=(2, 3)), min_insync=1)
     (entry,) = prepared(moved, task=Task(TP, (1, 2), (3,), ())).entries
     assert (entry.wrong, entry.right, entry.spare) == ((2,), (3,), 1)
 
@@ -64,11 +70,14 @@ def test_what_another_assignment_leaves_of_a_task_is_done() -> None:
         (answers(replace(STATE, replicas=(1, 3))), "broker 2 has no replica any more: audit again"),
         (answers(replace(STATE, replicas=(2, 4))), "brokers 1, 3 has no replica any more"),
         (answers(brokers=(1, 3, 4)), "broker 2 is down"),
-        (replace(answers(), adding={TP: frozenset({4})}), "another reassignment of it is under way"),
+        (replace(answers(), ongoing={TP: Reassignment(frozenset({4}))}), "another reassignment of it is under way"),
         (answers(brokers=(1, 2, 3), min_insync=3), "no other broker can take a replica meanwhile"),
         (replace(answers(), brokers={1: answer(), 2: answer(replace(STATE, leader=3))}), "metadata to be the same"),
         (replace(answers(), brokers={1: answer(), 3: answer()}), "an answer of broker 2"),
-        (Answers(frozenset({1}), {1: replace(answer(), states={}, topic_ids={})}), "t-0 to be in the metadata"),
+        (
+            Answers(frozenset({1}), {1: replace(answer(), state=ClusterState("c1", {}, {}))}),
+            "t-0 to be in the metadata",
+        ),
     ],
 )
 def test_what_cannot_be_done_is_refused_with_the_reason(found: Answers, why: str) -> None:
@@ -100,7 +109,7 @@ def test_repairs_that_began_are_gone_on_with_and_those_of_this_audit_are_not_don
         begun = {TP: stored}
         return len(prepare(plan_of(TASK), answers(), FREE, "audit-1", limits=Limits(), begun=begun).entries)
 
-    stored = Entry(TP, "id", (1, 2, 3), 1, (1,), (2,), audit="audit-1")
+    stored = Entry(TP, str(TOPIC_ID), (1, 2, 3), 1, (1,), (2,), audit="audit-1")
     assert entries(stored) == 0
     assert entries(replace(stored, is_done=True)) == 0
     assert entries(replace(stored, audit="audit-0")) == 0
@@ -115,18 +124,18 @@ def test_the_audit_has_to_be_of_this_cluster() -> None:
 
 
 def test_an_observation_is_what_every_broker_says() -> None:
-    paused = replace(answers(paused=True), adding={TP: frozenset({2})})
-    seen = paused.seen(Entry(TP, "id", (1, 2, 3), 1, (1,), (2,)))
+    paused = replace(answers(paused=True), ongoing={TP: Reassignment(frozenset({2}))})
+    seen = paused.seen(Entry(TP, str(TOPIC_ID), (1, 2, 3), 1, (1,), (2,)))
     assert not isinstance(seen, str)
     assert (seen.is_held, seen.min_insync, seen.adding) == (True, 2, frozenset({2}))
     assert seen.is_without_folder(4)
     assert not seen.is_without_folder(2)
     half = replace(paused, brokers={**paused.brokers, 4: answer(folder=None)})
-    assert not getattr(half.seen(Entry(TP, "id", (), 1, (1,), (2,))), "is_held", True)
+    assert not getattr(half.seen(Entry(TP, str(TOPIC_ID), (), 1, (1,), (2,))), "is_held", True)
 
 
 def test_a_broker_that_does_not_list_its_folders_is_not_taken_for_one_without_any() -> None:
-    refusing = replace(answer(), folders_bytes=None, why_no_folders="ClusterAuthorizationFailedError")
+    refusing = replace(answer(), folders="ClusterAuthorizationFailedError")
     found = replace(answers(), brokers={**answers().brokers, 2: refusing})
     (left,) = prepared(found).refused
     assert "the folders of broker 2: ClusterAuthorizationFailedError" in left.why

@@ -12,18 +12,12 @@ from fakes.connections import SegmentConnection
 from harness.broker_files.segments.batches import CorruptLogError, Record
 from harness.broker_files.segments.encode import encode_batch
 from harness.errors import HarnessError
-from harness.kafka_api.replica import (
-    CONSUMER_REPLICA_ID,
-    DEBUG_REPLICA_ID,
-    OpenTransaction,
-    ReplicaEnds,
-    ReplicaState,
-    partitions_at_end,
-)
-from harness.kafka_api.wire_reader import WireReader
+from harness.kafka_api.fetch import CONSUMER_REPLICA_ID, DEBUG_REPLICA_ID, ReplicaState
+from harness.kafka_api.replica import ReplicaEnds, WireReader
+from harness.kafka_api.transactions import OpenTransaction
 
 if TYPE_CHECKING:
-    from harness.kafka_api.wire import Connection
+    from harness.kafka_api.connection import Connection
 
 TP, OTHER = ("t", 0), ("t", 1)
 NOT_HERE = kafka.errors.NotLeaderForPartitionError.errno
@@ -106,16 +100,6 @@ def test_aborted_transactions_of_every_answer_are_reported_once() -> None:
     state = fetched(connection, replica_id=CONSUMER_REPLICA_ID)[TP]
     assert state.aborted == ((5, 0), (6, 3))
     assert {replica_id for replica_id, _ in connection.asked} == {CONSUMER_REPLICA_ID}
-
-
-def test_nothing_follows_where_a_consumer_is_sent_nothing() -> None:
-    connection = SegmentConnection({TP: [(5, batch(4))], OTHER: [(3, batch(2))]})
-    assert partitions_at_end(connection, {TP: 3, OTHER: 3}) == {OTHER}
-
-
-def test_an_error_does_not_tell_that_nothing_follows() -> None:
-    connection = SegmentConnection(errors={TP: NOT_HERE})
-    assert partitions_at_end(connection, {TP: 3}) == set()
 
 
 def test_only_producers_with_a_transaction_hold_one_open() -> None:

@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_an
 from cryptography.x509.oid import NameOID
 
 from harness.errors import UsageError
+from harness.kafka_api.address import Address
 from harness.kafka_api.security import read_security
-from harness.kafka_api.wire import Address
 from harness.play import begin
 
 if TYPE_CHECKING:

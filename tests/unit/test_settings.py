@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.errors import UsageError
-from harness.kafka_api.wire import Address
+from harness.kafka_api.address import Address
 from harness.schedules.timers import FREEZE, TIMERS
 from harness.targets import WITH_JARS, find_target
 from harness.targets.kafka import SET_BY_HARNESS, SMALL_CLUSTER, Listener, server_properties

@@ -11,7 +11,7 @@ from fakes.cluster import FakeCluster
 from fakes.connections import StallingReader
 
 from harness.cluster import snapshot
-from harness.kafka_api.admin import PartitionState
+from harness.kafka_api.metadata import PartitionState
 from harness.run_folder.store import BEFORE_RETURN, RunFolder
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from fakes.runtime import FakeRuntime
 
 from harness.cluster.cluster import Cluster
 from harness.errors import HarnessError, WaitTimeoutError
-from harness.kafka_api.admin import PartitionState
+from harness.kafka_api.metadata import PartitionState
 from harness.run_folder.history import History
 from harness.schedules.operations.administrators import RecreateTopic
 from harness.schedules.operations.faults import Inject
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from harness.kafka_api.replica import TopicPartition
-    from harness.kafka_api.wire import Address
+    from harness.kafka_api.address import Address
+    from harness.kafka_api.messages import TopicPartition
     from nemesis.fault import FaultContext
 
 PLACED = {("a", 0): (1, 2, 3), ("b", 0): (2, 3, 1)}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.clients import Answered
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.messages import TopicPartition
     from harness.schedules.operations.operation import Operation
 
 PUT, COMMIT, ABORT = Write("c", "k", topic="t"), End("c", "commit"), End("c", "abort")

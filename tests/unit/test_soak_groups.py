@@ -12,10 +12,11 @@ from stored_markers import encode_marker
 from harness.broker_files.internal_topics.offset_key import OffsetKey, encode_group_key, encode_offset_key
 from harness.broker_files.segments.batches import Record
 from harness.broker_files.segments.encode import encode_batch
+from harness.kafka_api.error_names import UNSTABLE_OFFSET
 from harness.run_folder.store import RunFolder
 from harness.soak.evidence.client_log import FAIL, INVOKE, OK, RECREATE
 from harness.soak.evidence.group_log import GroupLog, group_log_of
-from harness.soak.evidence.group_views import ANSWERS, UNSTABLE, GroupView, answered, replayed
+from harness.soak.evidence.group_views import ANSWERS, GroupView, answered, replayed
 from harness.soak.judge.group_truth import NAMELESS, compare_groups
 from harness.soak.play.internal import refusal_in, serves_groups
 
@@ -225,6 +226,6 @@ def test_a_coordinator_reads_a_replica(
 
 def test_what_a_coordinator_answers_is_a_view() -> None:
     one = {"group": "g", "topic": "t", "partition": 0, "offset": 5, "error": None}
-    other = {**one, "partition": 1, "offset": None, "error": UNSTABLE}
+    other = {**one, "partition": 1, "offset": None, "error": UNSTABLE_OFFSET}
     seen = answered({"broker": 3, "partition": 0, "answers": [one, other]})
     assert (seen.broker, seen.committed, set(seen.pending)) == (3, {KEY: 5}, {("g", ("t", 1))})

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from harness.kafka_api.replica import Reader, TopicPartition
+    from harness.kafka_api.messages import TopicPartition
+    from harness.kafka_api.replica import ReplicaReader
 
 A, B = ("t", 0), ("t", 1)
 
@@ -34,7 +35,9 @@ class ScriptedReader(StallingReader):
         return dict(self.answers.pop(0) if len(self.answers) > 1 else self.answers[0])
 
 
-def sampled(folder: Path, reader: Callable[[int], Reader], polls: int, *, is_up: bool = True) -> list[dict[str, Any]]:
+def sampled(
+    folder: Path, reader: Callable[[int], ReplicaReader], polls: int, *, is_up: bool = True
+) -> list[dict[str, Any]]:
     """Return the lines after so many polls of one broker."""
     clock: Any = VirtualClock()
     runtime: Any = SimpleNamespace(brokers=(1,), is_up=lambda _: is_up)

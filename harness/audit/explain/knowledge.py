@@ -12,7 +12,7 @@ from harness.broker_files.metadata_log.history import PartitionHistory, Partitio
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from harness.audit.live.cluster import Cluster
+    from harness.audit.live.cluster import AuditedCluster
     from harness.broker_files.metadata_log.history import ClusterMetadata
 
 Place: TypeAlias = "tuple[str, int]"
@@ -71,21 +71,21 @@ def knowledge_of_metadata(metadata: ClusterMetadata | None) -> Knowledge:
     )
 
 
-def knowledge_of_cluster(before: Cluster, after: Cluster) -> Knowledge:
+def knowledge_of_cluster(before: AuditedCluster, after: AuditedCluster) -> Knowledge:
     """Return the evidence of a cluster's metadata before and after its replicas were read: current leader epochs only.
 
     The metadata lacks earlier leaders, and since when a replica is in the ISR. Where the leader epoch changed
     meanwhile, nothing is known.
     """
     coverage = {}
-    for (topic, number), state in before.partitions.items():
-        now = after.partitions.get((topic, number))
+    for (topic, number), state in before.state.partitions.items():
+        now = after.state.partitions.get((topic, number))
         is_same = now is not None and (now.leader, now.leader_epoch) == (state.leader, state.leader_epoch)
         if state.leader_epoch is not None and is_same:
             states = (PartitionState(0, state.leader, state.leader_epoch, 0, state.replicas, state.isr),)
             coverage[topic, number] = Coverage(PartitionHistory(topic, "", number, since_creation=False, states=states))
     return Knowledge(
         coverage,
-        {place: state.replicas for place, state in before.partitions.items()},
+        {place: state.replicas for place, state in before.state.partitions.items()},
         not before.may_have_transactions,
     )

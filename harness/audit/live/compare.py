@@ -13,8 +13,7 @@ from checkers.finding import VISIBLE
 from harness.audit.explain.advice import ANY_BROKER
 from harness.audit.explain.knowledge import Knowledge, knowledge_of_cluster
 from harness.audit.judge import NO_ROWS, AuditContext, assemble, judge_copies
-from harness.audit.live.cluster import describe
-from harness.audit.live.connection import ClusterClient, ReconnectingConnection
+from harness.audit.live.cluster import client_of, describe
 from harness.audit.live.coordination import leaders_of_cluster
 from harness.audit.live.coordinators import ask_coordinators
 from harness.audit.live.prefilter import prefilter
@@ -26,7 +25,6 @@ from harness.audit.live.spool import SpoolOptions, copies_of, spool, store_trans
 from harness.broker_files.copies.copies import Copies
 from harness.broker_files.segments.tombstones import BY_NULL
 from harness.errors import UsageError
-from harness.host.clock import RealClock
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
 from harness.judge.sessions import CHECKS
@@ -40,12 +38,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from harness.audit.explain.knowledge import Place
-    from harness.audit.live.cluster import Cluster
+    from harness.audit.live.cluster import AuditedCluster
     from harness.audit.live.prefilter import Prefiltered, Suspicion
     from harness.audit.live.spool import SpoolResult
     from harness.broker_files.segments.tombstones import Tombstones
     from harness.judge.outcome import Progress
-    from harness.kafka_api.wire import Address
+    from harness.kafka_api.address import Address
     from harness.spark.options import SparkOptions
 
 NOT_READ = "data was not read (--quick): the verdict rests on what brokers report of transactions"
@@ -108,7 +106,7 @@ def audit_live(request: Request, progress: Progress, spark: SparkOptions) -> dic
 
         last_readings = repeated(_Reading(answers, session, progress, readings_folder).read)
         # Leadership is evidence only where it did not change while replicas were read.
-        after = describe(request.bootstrap, request.topics)
+        after = describe(answers.cluster.client, request.topics)
         timings_s = {"ask": answers.took_s, "read_and_check": _since(started_s)}
         return answers.verdict(last_readings, timings_s, after)
 
@@ -119,7 +117,7 @@ class _Answers:
 
     request: Request
     run_id: str
-    client: ClusterClient
+    cluster: AuditedCluster
     prefiltered: Prefiltered
     took_s: float
 
@@ -127,34 +125,34 @@ class _Answers:
         self,
         last_readings: Round,
         timings_s: Mapping[str, float],
-        after: Cluster | None = None,
+        after: AuditedCluster | None = None,
         notes: Sequence[str] = (),
     ) -> dict[str, Any]:
         """Assemble the verdict by these answers and the last readings; ``after``: the cluster after those."""
-        cluster = self.client.cluster
+        state = self.cluster.state
         context = AuditContext(
-            target={"name": "cluster", "cluster_id": cluster.cluster_id, "brokers": sorted(cluster.brokers)},
-            holders={tp: state.replicas for tp, state in cluster.partitions.items()},
+            target={"name": "cluster", "cluster_id": state.cluster_id, "brokers": sorted(state.brokers)},
+            holders={tp: partition.replicas for tp, partition in state.partitions.items()},
             unknown=last_readings.unknown,
             broker_findings=[_finding(one) for one in self.prefiltered.suspicions],
-            knowledge=Knowledge() if after is None else knowledge_of_cluster(cluster, after),
+            knowledge=Knowledge() if after is None else knowledge_of_cluster(self.cluster, after),
             bootstrap=",".join(map(str, self.request.bootstrap)) or ANY_BROKER,
-            leaders=leaders_of_cluster(after or cluster),
+            leaders=leaders_of_cluster((after or self.cluster).state),
         )
         copies = Copies(
             self.run_id,
             last_readings.replicas,
-            notes=(*cluster.notes, *cluster.selection, *self.prefiltered.notes, *notes),
+            notes=(*self.cluster.notes, *self.cluster.selection, *self.prefiltered.notes, *notes),
         )
         return assemble(copies, last_readings.rows, timings_s=timings_s, context=context)
 
 
 def _ask(request: Request, progress: Progress) -> _Answers:
     progress.stage("ask the cluster")
-    client = ClusterClient(describe(request.bootstrap, request.topics), RealClock())
+    cluster = describe(client_of(request.bootstrap), request.topics)
     started_s = time.monotonic()
-    prefiltered = prefilter(client)
-    return _Answers(request, f"audit-{new_run_id()}", client, prefiltered, _since(started_s))
+    prefiltered = prefilter(cluster)
+    return _Answers(request, f"audit-{new_run_id()}", cluster, prefiltered, _since(started_s))
 
 
 @dataclass(frozen=True)
@@ -173,21 +171,22 @@ class _Reading:
         that are read to.
         """
         folder = RunFolder(self.readings_folder / f"reading-{number}")
-        request, client = self.answers.request, self.answers.client
-        statuses = replica_statuses(client)
-        transactions = None if request.is_limited else ask_coordinators(client, statuses.open_producers)
+        request, cluster = self.answers.request, self.answers.cluster
+        statuses = replica_statuses(cluster)
+        transactions = None if request.is_limited else ask_coordinators(cluster, statuses.open_producers)
         replicas = [
             (broker, tp)
-            for tp, state in client.cluster.partitions.items()
+            for tp, state in cluster.state.partitions.items()
             for broker in state.replicas
             if places is None or tp in places
         ]
         again = " again: differences that come from ongoing writes and cleaning go away" if number > 1 else ""
         self.progress.stage(f"read {len(replicas)} replicas{again}")
-        patient = replace(client, dial=ReconnectingConnection)
-        limit = None if request.rate_limit_bytes_s is None else RateLimit(request.rate_limit_bytes_s, patient.clock)
-        spans = spans_between(patient, request.since_ms, request.until_ms) if request.is_limited else {}
-        read = spool(patient, statuses, folder, SpoolOptions(limit, spans, self.progress.reading), replicas)
+        limit = (
+            None if request.rate_limit_bytes_s is None else RateLimit(request.rate_limit_bytes_s, cluster.client.clock)
+        )
+        spans = spans_between(cluster, request.since_ms, request.until_ms) if request.is_limited else {}
+        read = spool(cluster, statuses, folder, SpoolOptions(limit, spans, self.progress.reading), replicas)
         files = {} if transactions is None else store_transactions(folder, transactions)
         copies = replace(copies_of(folder, self.answers.run_id, read, files), tombstones=request.tombstones)
         session = self.session()

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from harness.audit.explain.knowledge import Place, Row
-    from harness.audit.live.cluster import Cluster
     from harness.broker_files.metadata_log.history import ClusterMetadata
+    from harness.kafka_api.metadata import ClusterState
 
 _NO_LEADER: Final = -1
 
@@ -40,7 +40,7 @@ class Leaders:
     is_now: bool = False
 
 
-def leaders_of_cluster(cluster: Cluster) -> Leaders:
+def leaders_of_cluster(cluster: ClusterState) -> Leaders:
     """Return who leads now."""
     counts = {topic.name: len(topic.partitions) for topic in cluster.topics.values()}
     return Leaders({place: one.leader for place, one in cluster.partitions.items()}, counts, is_now=True)

@@ -1,8 +1,7 @@
-"""The transactions of producers, by their coordinators: ListTransactions and DescribeTransactions (KIP-664).
+"""The transactions of producers, by their coordinators.
 
 Every broker is asked, as each one lists the transactions that it coordinates. FindCoordinator is not used: it would
-create ``__transaction_state`` where that topic is missing. A user needs Describe on the transactional ids; brokers
-silently leave out the ids that the user may not see.
+create ``__transaction_state`` where that topic is missing.
 """
 
 from __future__ import annotations
@@ -10,41 +9,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import kafka.errors
-from kafka.protocol.admin import DescribeTransactionsRequest, ListTransactionsRequest
-
 from harness.broker_files.internal_topics.decode import TRANSACTION_STATE
 from harness.escape import escape
-from harness.kafka_api.admin import metadata_request
+from harness.kafka_api.metadata import describe_cluster
+from harness.kafka_api.transactions import describe_transactions, list_transactions
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping
 
-    from harness.audit.live.connection import ClusterClient
-    from harness.kafka_api.replica import Caller, TopicPartition
+    from harness.audit.live.cluster import AuditedCluster
+    from harness.kafka_api.messages import Caller
+    from harness.kafka_api.transactions import TransactionDescription
 
 NOTHING_SEEN = "this user sees no transactional id: coordinators list them to users with Describe on them"
 ONGOING = "Ongoing"
 FINISHED = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 """``TransactionState`` without an open transaction. In the Prepare… states, markers are being written."""
-
-
-@dataclass(frozen=True)
-class TransactionDescription:
-    """A producer's transaction, as its coordinator describes it.
-
-    ``start_time_ms``: -1 where there is none; ``timeout_ms``: time from the start until the coordinator aborts it.
-    ``partitions``: those of the transaction; while it is being ended, those that have no marker yet.
-    """
-
-    coordinator: int
-    transactional_id: str
-    state: str
-    producer_id: int
-    producer_epoch: int
-    start_time_ms: int
-    partitions: frozenset[TopicPartition]
-    timeout_ms: int = 0
 
 
 @dataclass(frozen=True)
@@ -55,7 +35,7 @@ class TransactionDescriptions:
     gaps: tuple[str, ...] = ()
 
 
-def ask_coordinators(client: ClusterClient, producer_ids: Collection[int]) -> TransactionDescriptions:
+def ask_coordinators(cluster: AuditedCluster, producer_ids: Collection[int]) -> TransactionDescriptions:
     """Ask all brokers for the transactions of these producers, at the same time. ``gaps`` has what they did not answer.
 
     A user who sees no transactional id may lack the right to see any, so nothing follows from that.
@@ -64,15 +44,15 @@ def ask_coordinators(client: ClusterClient, producer_ids: Collection[int]) -> Tr
         return TransactionDescriptions({})
 
     def ask(broker: int, caller: Caller) -> tuple[TransactionDescriptions, bool]:
-        leaderless = leaderless_partitions(caller)
-        described = describe_transactions(caller, broker, sorted(producer_ids))
-        sees_any = bool(described.by_producer) or sees_transactional_ids(caller)
+        leaderless = _leaderless_partitions(caller)
+        described = _describe(caller, broker, producer_ids)
+        sees_any = bool(described.by_producer) or bool(caller.ask(list_transactions()).transactional_ids)
         return TransactionDescriptions(described.by_producer, (*leaderless, *described.gaps)), sees_any
 
     by_producer: dict[int, TransactionDescription] = {}
     gaps: dict[str, None] = {}
     is_any_seen = False
-    for broker, answer in client.ask_all(client.cluster.brokers, ask).items():
+    for broker, answer in cluster.client.ask_all(cluster.state.brokers, ask).items():
         if isinstance(answer, Exception):
             gaps[f"broker {broker} does not list transactions: {answer}"] = None
         else:
@@ -85,48 +65,31 @@ def ask_coordinators(client: ClusterClient, producer_ids: Collection[int]) -> Tr
     return TransactionDescriptions(by_producer, tuple(gaps))
 
 
-def sees_transactional_ids(caller: Caller) -> bool:
-    """Whether this broker lists any transactional id to this user. Raises OSError."""
-    listed = caller.call(ListTransactionsRequest[0](state_filters=[], producer_id_filters=[]))
-    return bool(listed.transaction_states)
-
-
-def leaderless_partitions(caller: Caller) -> tuple[str, ...]:
+def _leaderless_partitions(caller: Caller) -> tuple[str, ...]:
     """Name the partitions of ``__transaction_state`` without a leader; none where this user may not see the topic.
 
-    No broker lists the transactions in them. Raises OSError.
+    No broker lists the transactions in them.
     """
-    (topic,) = caller.call(metadata_request([TRANSACTION_STATE])).topics
     return tuple(
-        f"partition {p.partition_index} of {TRANSACTION_STATE} has no leader"
-        for p in topic.partitions
-        if p.leader_id < 0 and not topic.error_code
+        f"partition {number} of {TRANSACTION_STATE} has no leader"
+        for (_, number), state in caller.ask(describe_cluster([TRANSACTION_STATE])).partitions.items()
+        if state.leader < 0
     )
 
 
-def describe_transactions(caller: Caller, broker: int, producer_ids: Sequence[int]) -> TransactionDescriptions:
-    """Return the transactions of these producers that one broker coordinates. Raises OSError."""
-    listed = caller.call(ListTransactionsRequest[0](state_filters=[], producer_id_filters=list(producer_ids)))
-    if listed.error_code:
-        name = kafka.errors.for_code(listed.error_code).__name__
-        return TransactionDescriptions({}, (f"broker {broker} does not list transactions: {name}",))
-    ids = [state.transactional_id for state in listed.transaction_states]
-    if not ids:
+def _describe(caller: Caller, broker: int, producer_ids: Collection[int]) -> TransactionDescriptions:
+    """Return the transactions of these producers that one broker coordinates."""
+    listed = caller.ask(list_transactions(producer_ids=sorted(producer_ids)))
+    if listed.error:
+        return TransactionDescriptions({}, (f"broker {broker} does not list transactions: {listed.error}",))
+    if not listed.transactional_ids:
         return TransactionDescriptions({})
-    by_producer, gaps = {}, []
-    for one in caller.call(DescribeTransactionsRequest[0](transactional_ids=ids)).transaction_states:
-        if one.error_code:
-            name = kafka.errors.for_code(one.error_code).__name__
-            gaps.append(f"broker {broker} does not describe transactional id {escape(one.transactional_id)}: {name}")
-            continue
-        by_producer[one.producer_id] = TransactionDescription(
-            coordinator=broker,
-            transactional_id=one.transactional_id,
-            state=one.transaction_state,
-            producer_id=one.producer_id,
-            producer_epoch=one.producer_epoch,
-            start_time_ms=one.transaction_start_time_ms,
-            partitions=frozenset((topic.topic, number) for topic in one.topics for number in topic.partitions),
-            timeout_ms=one.transaction_timeout_ms,
-        )
-    return TransactionDescriptions(by_producer, tuple(gaps))
+    answers = caller.ask(describe_transactions(listed.transactional_ids, broker))
+    return TransactionDescriptions(
+        {answer.producer_id: answer for answer in answers.values() if not isinstance(answer, str)},
+        tuple(
+            f"broker {broker} does not describe transactional id {escape(transactional_id)}: {answer}"
+            for transactional_id, answer in answers.items()
+            if isinstance(answer, str)
+        ),
+    )

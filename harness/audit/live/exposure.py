@@ -32,10 +32,10 @@ from harness.errors import HarnessError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from harness.audit.live.cluster import Topic
-    from harness.audit.live.connection import ClusterClient
+    from harness.audit.live.cluster import AuditedCluster
     from harness.audit.live.prefilter import Prefiltered, Suspicion
-    from harness.kafka_api.replica import OpenTransaction, TopicPartition
+    from harness.kafka_api.messages import TopicPartition
+    from harness.kafka_api.transactions import OpenTransaction
 
 COMPACT = "compact"
 DEFAULT_MAX_TIMEOUT_MS = 900_000
@@ -150,23 +150,25 @@ class Exposure:
         return max((topic.level for topic in self.topics), default=Level.OK)
 
 
-def exposure(client: ClusterClient, prefiltered: Prefiltered | None = None) -> Exposure:
+def exposure(cluster: AuditedCluster, prefiltered: Prefiltered | None = None) -> Exposure:
     """Find the replicas of a cluster that are exposed now; ``prefiltered``: the brokers' answers, if there are any yet.
 
     Raises `UsageError` where this user may not read a topic.
     """
-    cluster, answers = client.cluster, prefiltered or prefilter(client)
-    frozen = list(frozen_replicas(client, answers))
-    copies, notes = find_copies(client)
-    lags = find_lags(client, answers.statuses, {(copy.broker, copy.partition) for copy in copies})
-    now_ms = client.clock.time_ms()
+    answers = prefiltered or prefilter(cluster)
+    frozen = list(frozen_replicas(cluster, answers))
+    copies, notes = find_copies(cluster)
+    lags = find_lags(cluster, answers.statuses, {(copy.broker, copy.partition) for copy in copies})
+    now_ms = cluster.client.clock.time_ms()
     topics = []
-    for topic in cluster.topics.values():
-        settings = read_settings(topic.settings)
-        stuck = [one for one in frozen if one.topic == topic.name]
-        away = [judge_lag(lag, settings, now_ms) for lag in lags if lag.partition[0] == topic.name]
-        added = [judge_copy(copy, settings) for copy in copies if copy.partition[0] == topic.name]
-        topics.append(_topic(topic, settings, stuck, [*away, *added]))
+    for topic in cluster.state.topics:
+        values = cluster.settings.get(topic)
+        settings = read_settings(values)
+        stuck = [one for one in frozen if one.topic == topic]
+        away = [judge_lag(lag, settings, now_ms) for lag in lags if lag.partition[0] == topic]
+        added = [judge_copy(copy, settings) for copy in copies if copy.partition[0] == topic]
+        is_compacted = values is None or COMPACT in values.get("cleanup.policy", "")
+        topics.append(_topic(topic, settings, stuck, [*away, *added], is_compacted=is_compacted))
     return Exposure(tuple(topics), (*cluster.notes, *notes, *answers.coordinator_answers.gaps, *answers.behind))
 
 
@@ -253,7 +255,7 @@ def judge_copy(copy: Copy, settings: Settings) -> ReplicaExposure:
     return ReplicaExposure(Kind.ADDED, copy.broker, *copy.partition, level, None, False, left_s, None, sentence)
 
 
-def frozen_replicas(client: ClusterClient, prefiltered: Prefiltered) -> Iterator[ReplicaExposure]:
+def frozen_replicas(cluster: AuditedCluster, prefiltered: Prefiltered) -> Iterator[ReplicaExposure]:
     """Describe the replicas that are frozen by their last status, one entry each, by partition and broker."""
     suspicions: dict[tuple[int, TopicPartition], Suspicion] = {}
     for one in sorted(prefiltered.suspicions, key=lambda one: one.offset):
@@ -265,8 +267,8 @@ def frozen_replicas(client: ClusterClient, prefiltered: Prefiltered) -> Iterator
         if suspicion is not None:
             level, facts = Level.TOO_LATE, suspicion.explanation
         elif transaction is not None:
-            since_ms, timeout_ms, by_coordinator = _beginning(client, prefiltered, broker, tp, transaction)
-            open_ms = client.clock.time_ms() - (since_ms or 0)
+            since_ms, timeout_ms, by_coordinator = _beginning(cluster, prefiltered, broker, tp, transaction)
+            open_ms = cluster.client.clock.time_ms() - (since_ms or 0)
             if since_ms is None or open_ms <= timeout_ms + GRACE_MS:
                 continue
             clock = "its coordinator's clock" if by_coordinator else "producers' clocks"
@@ -286,14 +288,14 @@ def frozen_replicas(client: ClusterClient, prefiltered: Prefiltered) -> Iterator
 
 
 def _beginning(
-    client: ClusterClient, prefiltered: Prefiltered, broker: int, tp: TopicPartition, transaction: OpenTransaction
+    cluster: AuditedCluster, prefiltered: Prefiltered, broker: int, tp: TopicPartition, transaction: OpenTransaction
 ) -> tuple[int | None, int, bool]:
     """Return when a transaction began, its timeout, and whether its coordinator reported both."""
     described = prefiltered.coordinator_answers.by_producer.get(transaction.producer_id)
     if described is not None and described.start_time_ms >= 0 and tp in described.partitions:
         return described.start_time_ms, described.timeout_ms, True
     try:
-        with client.connection(broker) as connection:
+        with cluster.client.connection(broker) as connection:
             batches = read_batches(connection, tp, transaction.first_offset, ONE_BATCH_BYTES)
     except (OSError, HarnessError):
         # The broker is gone, or its log was truncated since its last status.
@@ -303,10 +305,14 @@ def _beginning(
 
 
 def _topic(
-    topic: Topic, settings: Settings, stuck: Sequence[ReplicaExposure], behind: Sequence[ReplicaExposure]
+    topic: str,
+    settings: Settings,
+    stuck: Sequence[ReplicaExposure],
+    behind: Sequence[ReplicaExposure],
+    *,
+    is_compacted: bool,
 ) -> TopicExposure:
     """Sum up; a topic that is not compacted loses nothing through replicas that are behind, but it can be frozen."""
-    is_compacted = topic.settings is None or COMPACT in topic.settings.get("cleanup.policy", "")
     replicas = (*stuck, *behind) if is_compacted else tuple(stuck)
     level = max((one.level for one in replicas), default=Level.OK)
     facts = [f"{_count_text(stuck)} frozen"] if stuck else []
@@ -315,7 +321,7 @@ def _topic(
     else:
         facts += [f"{_count_text(behind)} away or being added" if behind else "every replica is in the ISR"]
         facts += [_retention_text(settings.window_ms)]
-    return TopicExposure(topic.name, level, settings, replicas, f"{topic.name}: {'; '.join(facts)}")
+    return TopicExposure(topic, level, settings, replicas, f"{topic}: {'; '.join(facts)}")
 
 
 def _count_text(replicas: Sequence[ReplicaExposure]) -> str:

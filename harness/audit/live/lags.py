@@ -12,17 +12,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harness.audit.explain.knowledge import name_of
-from harness.audit.live.connection import fetch_version
 from harness.broker_files.segments.batches import Batch, iter_batches, until_cut
 from harness.errors import HarnessError
-from harness.kafka_api.replica import READ_UNCOMMITTED, ReplicaState, fetch
+from harness.kafka_api.fetch import READ_UNCOMMITTED, ReplicaState, choose_fetch_version, fetch
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from harness.audit.live.connection import ClusterClient
+    from harness.audit.live.cluster import AuditedCluster
     from harness.audit.live.replica_status import ReplicaStatuses
-    from harness.kafka_api.replica import Caller, TopicPartition
+    from harness.kafka_api.messages import Caller, TopicPartition
 
 SAMPLE_BYTES = 1 << 20
 MARKER, TOMBSTONES = "marker", "tombstones"
@@ -57,7 +56,7 @@ class Lag:
 
 
 def find_lags(
-    client: ClusterClient, statuses: ReplicaStatuses, adding: Collection[tuple[int, TopicPartition]]
+    cluster: AuditedCluster, statuses: ReplicaStatuses, adding: Collection[tuple[int, TopicPartition]]
 ) -> tuple[Lag, ...]:
     """Return the replicas that are behind, without those that are being added.
 
@@ -65,19 +64,19 @@ def find_lags(
     """
 
     def missing_batches(partition: TopicPartition, log_end: int) -> tuple[Batch, ...] | None:
-        leader = client.cluster.partitions[partition].leader
+        leader = cluster.state.partitions[partition].leader
         leader_status = statuses.replicas.get((leader, partition))
         if leader_status is None:
             return None
         try:
-            with client.connection(leader) as connection:
+            with cluster.client.connection(leader) as connection:
                 return read_batches(connection, partition, max(log_end, leader_status.log_start))
         except (OSError, HarnessError):
             # The leader is gone or has changed since its last status.
             return None
 
     lags = []
-    for tp, state in sorted(client.cluster.partitions.items()):
+    for tp, state in sorted(cluster.state.partitions.items()):
         for broker in state.replicas:
             status = statuses.replicas.get((broker, tp))
             if (broker, tp) in adding or (status is not None and broker in state.isr):
@@ -98,10 +97,9 @@ def read_batches(
     Raises OSError, `HarnessError` where the broker does not serve the offset, `CorruptLogError` where the answer has no
     valid batches.
     """
-    version, name = fetch_version(broker), name_of(partition)
-    answer = fetch(broker, {partition: offset}, isolation=READ_UNCOMMITTED, max_bytes=max_bytes, version=version)[
-        partition
-    ]
+    version, name = broker.ask(choose_fetch_version()), name_of(partition)
+    request = fetch({partition: offset}, isolation=READ_UNCOMMITTED, max_bytes=max_bytes, version=version)
+    answer = broker.ask(request)[partition]
     if not isinstance(answer, ReplicaState):
         raise HarnessError(f"{name} at offset {offset}: {answer}")
     batches = until_cut(iter_batches(answer.records, source=f"Fetch answer of {name}", verify_crc=False))

@@ -16,13 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from harness.audit.explain.knowledge import brokers_text, name_of
-from harness.audit.live.coordinators import (
-    FINISHED,
-    ONGOING,
-    TransactionDescription,
-    TransactionDescriptions,
-    ask_coordinators,
-)
+from harness.audit.live.coordinators import FINISHED, ONGOING, TransactionDescriptions, ask_coordinators
 from harness.audit.live.replica_status import ReplicaStatus, ReplicaStatuses, replica_statuses
 from harness.broker_files.copies.notes import listed
 from harness.errors import WaitTimeoutError
@@ -31,9 +25,10 @@ from harness.escape import escape
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from harness.audit.live.cluster import Cluster
-    from harness.audit.live.connection import ClusterClient
-    from harness.kafka_api.replica import OpenTransaction, TopicPartition
+    from harness.audit.live.cluster import AuditedCluster
+    from harness.kafka_api.messages import TopicPartition
+    from harness.kafka_api.metadata import ClusterState
+    from harness.kafka_api.transactions import OpenTransaction, TransactionDescription
 
 BOUND_S = 10.0
 """For a follower to catch up; `replica.lag.time.max.ms` is 30 s, yet an in-sync follower is rarely a second behind."""
@@ -89,16 +84,16 @@ class PendingSuspicion:
         return statuses.replicas.get((self.suspicion.broker, (self.suspicion.topic, self.suspicion.partition)))
 
 
-def prefilter(client: ClusterClient) -> Prefiltered:
+def prefilter(cluster: AuditedCluster) -> Prefiltered:
     """Query replicas and coordinators, then replicas again until every suspicion is decided, or time is up.
 
     Raises `UsageError` where this user may not read a topic.
     """
-    before = replica_statuses(client)
-    coordinator_answers = ask_coordinators(client, before.open_producers)
-    latest = replica_statuses(client)
+    before = replica_statuses(cluster)
+    coordinator_answers = ask_coordinators(cluster, before.open_producers)
+    latest = replica_statuses(cluster)
     pending = [
-        *by_open_transactions(client.cluster, before, latest, coordinator_answers),
+        *by_open_transactions(cluster.state, before, latest, coordinator_answers),
         *by_last_stable_offsets(latest),
     ]
     confirmed: list[PendingSuspicion] = []
@@ -109,11 +104,11 @@ def prefilter(client: ClusterClient) -> Prefiltered:
         confirmed.extend(candidate for candidate, outcome in zip(pending, outcomes, strict=True) if outcome)
         pending = [candidate for candidate, outcome in zip(pending, outcomes, strict=True) if outcome is None]
         if pending:
-            latest = replica_statuses(client)
+            latest = replica_statuses(cluster)
         return not pending
 
     try:
-        client.clock.wait_until(settle, BOUND_S, "replicas to catch up")
+        cluster.client.clock.wait_until(settle, BOUND_S, "replicas to catch up")
     except WaitTimeoutError:
         late = [
             candidate
@@ -136,7 +131,10 @@ def prefilter(client: ClusterClient) -> Prefiltered:
 
 
 def by_open_transactions(
-    cluster: Cluster, before: ReplicaStatuses, statuses: ReplicaStatuses, coordinator_answers: TransactionDescriptions
+    cluster: ClusterState,
+    before: ReplicaStatuses,
+    statuses: ReplicaStatuses,
+    coordinator_answers: TransactionDescriptions,
 ) -> Iterator[PendingSuspicion]:
     """Suspect each replica that has a transaction open which another replica is past.
 

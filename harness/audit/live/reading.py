@@ -14,25 +14,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from harness.audit.explain.knowledge import name_of
+from harness.audit.live.cluster import PATIENT
 from harness.audit.live.pieces import whole_entries
 from harness.errors import HarnessError
-from harness.kafka_api.offsets import LATEST, NO_SUCH_OFFSET, list_offsets, log_ends, log_starts
-from harness.kafka_api.replica import (
-    FETCH_VERSION,
-    OUT_OF_RANGE,
-    READ_COMMITTED,
-    READ_UNCOMMITTED,
-    ReplicaState,
-    describe_producers,
-    fetch,
-)
+from harness.kafka_api.error_names import OUT_OF_RANGE
+from harness.kafka_api.fetch import FETCH_VERSION, READ_COMMITTED, READ_UNCOMMITTED, ReplicaState, fetch
+from harness.kafka_api.offsets import LATEST, NO_SUCH_OFFSET, list_log_ends, list_log_starts, list_offsets
+from harness.kafka_api.transactions import describe_producers, open_transactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from harness.audit.live.connection import ClusterClient
+    from harness.audit.live.cluster import AuditedCluster
     from harness.host.clock import Clock
-    from harness.kafka_api.replica import Caller, OpenTransaction, TopicPartition
+    from harness.kafka_api.messages import Caller, TopicPartition
+    from harness.kafka_api.transactions import OpenTransaction
 
 Write: TypeAlias = "Callable[[int, memoryview, int], None]"
 """Stores whole batches: the first one's base offset, the bytes, and the offset after them."""
@@ -78,7 +74,7 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Reader:
+class SpanReader:
     """Reads replicas of one broker. ``pay`` gets the size of every answer before the next request."""
 
     broker: Caller
@@ -142,11 +138,11 @@ class Reader:
         state = self._ask(partition, position, READ_COMMITTED, max_bytes=1)
         if state is None:
             raise HarnessError(f"{name_of(partition)} was truncated below offset {position} while it was read")
-        open_transactions = describe_producers(self.broker, [partition])[partition]
-        end = log_ends(self.broker, [partition])[partition]
+        producers = self.broker.ask(describe_producers([partition]))[partition]
+        end = self.broker.ask(list_log_ends([partition]))[partition]
         return (
             state,
-            None if isinstance(open_transactions, str) else open_transactions,
+            open_transactions(producers),
             end if isinstance(end, int) else state.high_watermark,
         )
 
@@ -157,9 +153,8 @@ class Reader:
 
         def ask() -> ReplicaState | str | None:
             size_bytes = max_bytes or self.fetch_bytes
-            answer = fetch(
-                self.broker, {partition: offset}, isolation=isolation, max_bytes=size_bytes, version=self.version
-            )[partition]
+            request = fetch({partition: offset}, isolation=isolation, max_bytes=size_bytes, version=self.version)
+            answer = self.broker.ask(request)[partition]
             return None if isinstance(answer, str) and answer in TRANSIENT_ERRORS else answer
 
         answer = self.clock.wait_until(ask, PATIENCE_S, f"{name_of(partition)} to be available")
@@ -171,13 +166,13 @@ class Reader:
 
     def _moved_log_start(self, partition: TopicPartition, position: int) -> int:
         """Return the log start offset, which has passed this position: retention goes on while a replica is read."""
-        start = log_starts(self.broker, [partition])[partition]
+        start = self.broker.ask(list_log_starts([partition]))[partition]
         if isinstance(start, int) and start > position:
             return start
         raise HarnessError(f"{name_of(partition)} was truncated below offset {position} while it was read")
 
 
-def spans_between(client: ClusterClient, since_ms: int | None, until_ms: int | None) -> dict[TopicPartition, Span]:
+def spans_between(cluster: AuditedCluster, since_ms: int | None, until_ms: int | None) -> dict[TopicPartition, Span]:
     """Return the offsets to read of each partition, for timestamps from ``since_ms`` on and before ``until_ms``.
 
     Timestamps need not rise along a log: a span begins with the first record that is late enough and ends before the
@@ -187,13 +182,13 @@ def spans_between(client: ClusterClient, since_ms: int | None, until_ms: int | N
     Raises `HarnessError` where a partition has no leader or the leader does not return offsets.
     """
     by_leader: dict[int, list[TopicPartition]] = {}
-    for tp, state in client.cluster.partitions.items():
+    for tp, state in cluster.state.partitions.items():
         by_leader.setdefault(state.leader, []).append(tp)
     spans = {}
     for leader, partitions in sorted(by_leader.items()):
-        if leader not in client.cluster.brokers:
+        if leader not in cluster.state.brokers:
             raise HarnessError(f"--since and --until need leaders, and {name_of(partitions[0])} has no leader now")
-        with client.connection(leader) as connection:
+        with cluster.client.connection(leader, PATIENT) as connection:
             ends = _offsets(connection, dict.fromkeys(partitions, LATEST))
             starts = (
                 dict.fromkeys(partitions, 0) if since_ms is None else _first_at(connection, partitions, since_ms, ends)
@@ -213,7 +208,7 @@ def _first_at(
 
 def _offsets(connection: Caller, times_ms: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
     offsets = {}
-    for tp, offset in list_offsets(connection, times_ms).items():
+    for tp, offset in connection.ask(list_offsets(times_ms)).items():
         if isinstance(offset, str):
             raise HarnessError(f"the leader of {name_of(tp)} does not return offsets by time: {offset}")
         offsets[tp] = offset

@@ -1,6 +1,6 @@
-"""Replicas that are being added (ListPartitionReassignments, KIP-455) and the pace of their copies.
+"""Replicas that are being added, and the pace of their copies.
 
-A user needs Describe on the cluster. Samples a few seconds apart give the pace: of the segments' bytes where
+Samples a few seconds apart give the pace: of the segments' bytes where
 brokers report them, else of offsets. A throttled copy grows in steps of ``replica.fetch.max.bytes``: a copy that has
 not grown is sampled a few times more.
 """
@@ -10,22 +10,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-import kafka.errors
-from kafka.protocol.admin import ListPartitionReassignmentsRequest
-
-from harness.audit.live.replica_status import replica_sizes
 from harness.errors import HarnessError
-from harness.kafka_api.offsets import log_ends
+from harness.kafka_api.offsets import list_log_ends
+from harness.kafka_api.topics import describe_log_dirs, list_reassignments
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
 
-    from harness.audit.live.connection import ClusterClient
+    from harness.audit.live.cluster import AuditedCluster
     from harness.host.clock import Clock
-    from harness.kafka_api.replica import Caller, TopicPartition
+    from harness.kafka_api.messages import Caller, TopicPartition
 
 SAMPLE_S, SAMPLES = 3.0, 5
-TIMEOUT_MS = 10_000
 BYTES, OFFSETS = "bytes", "offsets"
 
 Sizes: TypeAlias = "dict[tuple[int, TopicPartition, str], int]"
@@ -58,41 +54,25 @@ class Copy:
         return max(self.total - self.done, 0) / self.pace_s if self.pace_s > 0 else None
 
 
-def adding_replicas(broker: Caller, topics: Mapping[str, Collection[int]]) -> set[tuple[int, TopicPartition]]:
-    """Return the replicas of these topics' partitions that are being added. Raises OSError, `HarnessError`."""
-    Topic = ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics  # noqa: N806
-    wanted = [Topic(name=name, partition_indexes=sorted(numbers)) for name, numbers in topics.items()]
-    answer = broker.call(ListPartitionReassignmentsRequest[0](timeout_ms=TIMEOUT_MS, topics=wanted))
-    if answer.error_code:
-        raise HarnessError(answer.error_message or kafka.errors.for_code(answer.error_code).__name__)
-    return {
-        (adding, (topic.name, p.partition_index))
-        for topic in answer.topics
-        for p in topic.partitions
-        for adding in p.adding_replicas
-    }
-
-
-def find_copies(client: ClusterClient) -> tuple[tuple[Copy, ...], tuple[str, ...]]:
+def find_copies(cluster: AuditedCluster) -> tuple[tuple[Copy, ...], tuple[str, ...]]:
     """Return the replicas that are being added, and a note where they are unknown.
 
     Where there are any, this takes `SAMPLE_S` seconds, and up to `SAMPLES` times that while a copy does not grow.
     """
-    cluster, clock = client.cluster, client.clock
-    topics = {topic.name: list(topic.partitions) for topic in cluster.topics.values()}
+    partitions, clock = cluster.state.partitions, cluster.client.clock
     try:
-        with client.connection(next(iter(cluster.brokers))) as connection:
-            adding = adding_replicas(connection, topics)
+        listed = cluster.client.ask_any(list_reassignments(partitions))
     except (OSError, HarnessError) as error:
-        return (), (f"reassignments are unknown: {error}",)
+        return (), (str(error),)
+    adding = {(broker, tp) for tp, reassignment in listed.items() for broker in reassignment.adding}
     if not adding:
         return (), ()
-    leaders = {tp: cluster.partitions[tp].leader for _, tp in adding}
+    leaders = {tp: partitions[tp].leader for _, tp in adding}
     replicas = adding | {(leader, tp) for tp, leader in leaders.items()}
-    first, began_s, copies = _samples(client, replicas), clock.now_s(), []
+    first, began_s, copies = _samples(cluster, replicas), clock.now_s(), []
     for number in range(1, SAMPLES + 1):
         _wait(clock, began_s + SAMPLE_S * number)
-        latest, took_s = _samples(client, replicas), clock.now_s() - began_s
+        latest, took_s = _samples(cluster, replicas), clock.now_s() - began_s
         copies = [_copy(one, leaders[one[1]], first, latest, took_s) for one in sorted(adding)]
         if all(copy.pace_s > 0 for copy in copies if copy.is_measured):
             break
@@ -114,15 +94,16 @@ def _copy(replica: tuple[int, TopicPartition], leader: int, first: Sizes, latest
     return Copy(broker, partition, is_measured=False)
 
 
-def _samples(client: ClusterClient, replicas: Collection[tuple[int, TopicPartition]]) -> Sizes:
+def _samples(cluster: AuditedCluster, replicas: Collection[tuple[int, TopicPartition]]) -> Sizes:
     """Return bytes and offsets of each replica, as far as its broker reports them."""
 
     def ask(broker: int, caller: Caller) -> Sizes:
         partitions = [tp for b, tp in replicas if b == broker]
-        sizes, ends = replica_sizes(caller, partitions), log_ends(caller, partitions)
+        ends = caller.ask(list_log_ends(partitions))
+        sizes = caller.ask(describe_log_dirs(partitions)).sizes_bytes
         return {(broker, tp, BYTES): size for tp, size in sizes.items()} | {
             (broker, tp, OFFSETS): end for tp, end in ends.items() if isinstance(end, int)
         }
 
-    answers = client.ask_all({broker for broker, _ in replicas}, ask).values()
+    answers = cluster.client.ask_all({broker for broker, _ in replicas}, ask).values()
     return {key: value for sizes in answers if isinstance(sizes, dict) for key, value in sizes.items()}

@@ -11,22 +11,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import kafka.errors
-from kafka.protocol.admin import DescribeLogDirsRequest
-
-from harness.audit.live.connection import fetch_version
 from harness.errors import UsageError
-from harness.kafka_api.offsets import log_ends
-from harness.kafka_api.replica import FETCH_VERSION, describe_producers, fetch
+from harness.kafka_api.error_names import NO_TOPIC_ACCESS
+from harness.kafka_api.fetch import FETCH_VERSION, choose_fetch_version, fetch
+from harness.kafka_api.offsets import list_log_ends
+from harness.kafka_api.transactions import describe_producers, open_transactions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from harness.audit.live.connection import ClusterClient
-    from harness.kafka_api.replica import Caller, OpenTransaction, TopicPartition
+    from harness.audit.live.cluster import AuditedCluster
+    from harness.kafka_api.messages import Caller, TopicPartition
+    from harness.kafka_api.transactions import OpenTransaction
 
 NO_RECORDS_BYTES = 1
-NOT_ALLOWED = kafka.errors.TopicAuthorizationFailedError.__name__
 
 
 class UnreadableTopicError(UsageError):
@@ -76,22 +74,22 @@ class ReplicaStatuses:
         return {broker: status for (broker, tp), status in self.replicas.items() if tp == partition}
 
 
-def replica_statuses(client: ClusterClient) -> ReplicaStatuses:
+def replica_statuses(cluster: AuditedCluster) -> ReplicaStatuses:
     """Ask all brokers for the status of every replica of these topics, at the same time.
 
     Raises `UnreadableTopicError` where this user may not read a topic.
     """
-    first = _all_statuses(client, client.cluster.replicas_by_broker, {})
+    first = _all_statuses(cluster, cluster.state.replicas_by_broker, {})
     starts = {tp: one.log_start for (_, tp), one in first.replicas.items()}
     refused: dict[int, list[TopicPartition]] = {}
     for broker, tp in first.unseen:
         if tp in starts:
             refused.setdefault(broker, []).append(tp)
-    second = _all_statuses(client, refused, starts)
+    second = _all_statuses(cluster, refused, starts)
     unanswered = {replica: why for replica, why in first.unseen.items() if replica[1] not in starts}
     unseen = {**unanswered, **second.unseen}
     for (_, (topic, _)), reason in unseen.items():
-        if reason == NOT_ALLOWED:
+        if reason == NO_TOPIC_ACCESS:
             raise UnreadableTopicError(topic)
     return ReplicaStatuses({**first.replicas, **second.replicas}, unseen, {**first.silent, **second.silent})
 
@@ -107,15 +105,15 @@ def status_of_replicas(
     ``starts``: offsets to Fetch at where the broker does not report the log end offset. Open transactions are asked for
     last, so they are at least as new as the high watermark.
     """
-    ends = log_ends(broker, partitions)
+    ends = broker.ask(list_log_ends(partitions))
     fetch_offsets = {tp: end if isinstance(end, int) else starts.get(tp, end) for tp, end in ends.items()}
     statuses: dict[TopicPartition, ReplicaStatus | str] = {}
     statuses |= {tp: why for tp, why in fetch_offsets.items() if isinstance(why, str)}
     offsets = {tp: offset for tp, offset in fetch_offsets.items() if isinstance(offset, int)}
     if not offsets:
         return statuses
-    states = fetch(broker, offsets, max_bytes=NO_RECORDS_BYTES, version=version)
-    opened = describe_producers(broker, list(offsets))
+    states = broker.ask(fetch(offsets, max_bytes=NO_RECORDS_BYTES, version=version))
+    producers = broker.ask(describe_producers(offsets))
     for tp, answer in states.items():
         if isinstance(answer, str):
             statuses[tp] = answer
@@ -125,18 +123,18 @@ def status_of_replicas(
             high_watermark=answer.high_watermark,
             last_stable_offset=answer.last_stable_offset,
             log_end=end if isinstance(end := ends[tp], int) else None,
-            open=None if isinstance(transactions := opened[tp], str) else transactions,
+            open=open_transactions(producers[tp]),
         )
     return statuses
 
 
 def _all_statuses(
-    client: ClusterClient, wanted: Mapping[int, Sequence[TopicPartition]], starts: Mapping[TopicPartition, int]
+    cluster: AuditedCluster, wanted: Mapping[int, Sequence[TopicPartition]], starts: Mapping[TopicPartition, int]
 ) -> ReplicaStatuses:
     def ask(broker: int, caller: Caller) -> dict[TopicPartition, ReplicaStatus | str]:
-        return status_of_replicas(caller, wanted[broker], starts, fetch_version(caller))
+        return status_of_replicas(caller, wanted[broker], starts, caller.ask(choose_fetch_version()))
 
-    answers = client.ask_all(wanted, ask)
+    answers = cluster.client.ask_all(wanted, ask)
     results = [
         ((broker, tp), one)
         for broker, answer in answers.items()
@@ -148,24 +146,3 @@ def _all_statuses(
         {replica: one for replica, one in results if isinstance(one, str)},
         {broker: str(error) for broker, error in answers.items() if isinstance(error, Exception)},
     )
-
-
-def replica_sizes(broker: Caller, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """Return the bytes of segments of each of this broker's replicas that the broker reports. Raises OSError.
-
-    By DescribeLogDirs (KIP-113): a user needs Describe on the cluster.
-    """
-    Topic = DescribeLogDirsRequest.DescribableLogDirTopic  # noqa: N806
-    by_topic: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        by_topic.setdefault(topic, []).append(partition)
-    wanted = [Topic(topic=topic, partitions=numbers) for topic, numbers in by_topic.items()]
-    answer = broker.call(DescribeLogDirsRequest[1](topics=wanted))
-    return {
-        (topic.name, p.partition_index): p.partition_size
-        for directory in answer.results
-        if not directory.error_code
-        for topic in directory.topics
-        for p in topic.partitions
-        if not p.is_future_key
-    }

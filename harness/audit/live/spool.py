@@ -20,26 +20,27 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from harness.audit.live.connection import fetch_version
+from harness.audit.live.cluster import PATIENT
 from harness.audit.live.pieces import PIECE_BYTES, Pieces, SpoolDiskError, raise_if_full
-from harness.audit.live.reading import FETCH_BYTES, Reader, Span
-from harness.audit.live.replica_status import replica_sizes
+from harness.audit.live.reading import FETCH_BYTES, Span, SpanReader
 from harness.broker_files.copies.copies import Copies, ReplicaCopy
 from harness.broker_files.segments.folder import live_segments
 from harness.cluster.snapshot import write_state
 from harness.errors import HarnessError, TimeLimitError
+from harness.kafka_api.fetch import choose_fetch_version
+from harness.kafka_api.topics import describe_log_dirs
 from harness.run_folder.store import AFTER_REJOIN, COORDINATOR
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
-    from harness.audit.live.connection import ClusterClient
+    from harness.audit.live.cluster import AuditedCluster
     from harness.audit.live.coordinators import TransactionDescriptions
     from harness.audit.live.rate import RateLimit
     from harness.audit.live.reading import Reading, Write
     from harness.audit.live.replica_status import ReplicaStatus, ReplicaStatuses
-    from harness.kafka_api.replica import Caller, TopicPartition
+    from harness.kafka_api.messages import Caller, TopicPartition
     from harness.run_folder.store import RunFolder
 
 ENDS_ALL = (SpoolDiskError, TimeLimitError)
@@ -68,7 +69,7 @@ class SpoolResult:
 
 
 def spool(
-    client: ClusterClient,
+    cluster: AuditedCluster,
     statuses: ReplicaStatuses,
     folder: RunFolder,
     options: SpoolOptions,
@@ -83,14 +84,14 @@ def spool(
     """
     unread = dict(statuses.unseen)
     for broker, why in statuses.silent.items():
-        unread |= {(broker, tp): why for tp in client.cluster.replicas_by_broker[broker]}
+        unread |= {(broker, tp): why for tp in cluster.state.replicas_by_broker[broker]}
     failures = {replica: why for replica, why in unread.items() if replicas is None or replica in replicas}
     spans = {
         replica: _span(status, options.spans.get(replica[1]))
         for replica, status in statuses.replicas.items()
         if replicas is None or replica in replicas
     }
-    sizes = _sizes(client, statuses, spans)
+    sizes = _sizes(cluster, statuses, spans)
     folder.path.mkdir(parents=True, exist_ok=True)
     raise_if_full(folder.path, sum(sizes.values()))
     offsets_total = sum(_length(statuses.replicas[replica], span) for replica, span in spans.items())
@@ -101,8 +102,9 @@ def spool(
     def read_broker(broker: int) -> None:
         left = [replica for replica in spans if replica[0] == broker]
         try:
-            with client.connection(broker) as connection:
-                reader = Reader(connection, client.clock, counter.pay, fetch_version(connection), fetch_bytes)
+            with cluster.client.connection(broker, PATIENT) as connection:
+                version = connection.ask(choose_fetch_version())
+                reader = SpanReader(connection, cluster.client.clock, counter.pay, version, fetch_bytes)
                 while left:
                     replica, span = left[0], spans[left[0]]
                     read = partial(reader.read, replica[1], span, statuses.replicas[replica].high_watermark)
@@ -229,17 +231,17 @@ def _span(status: ReplicaStatus, wanted: Span | None) -> Span:
     return Span(status.log_start) if wanted is None else replace(wanted, start=max(wanted.start, status.log_start))
 
 
-def _sizes(client: ClusterClient, statuses: ReplicaStatuses, spans: Mapping[Replica, Span]) -> dict[Replica, int]:
+def _sizes(cluster: AuditedCluster, statuses: ReplicaStatuses, spans: Mapping[Replica, Span]) -> dict[Replica, int]:
     """Return about how many bytes each replica's span has; nothing for a broker that does not report sizes."""
 
     def ask(broker: int, caller: Caller) -> dict[Replica, int]:
-        sizes = replica_sizes(caller, [tp for b, tp in spans if b == broker])
+        sizes = caller.ask(describe_log_dirs([tp for b, tp in spans if b == broker])).sizes_bytes
         return {
             (broker, tp): int(size * _share(statuses.replicas[broker, tp], spans[broker, tp]))
             for tp, size in sizes.items()
         }
 
-    answers = client.ask_all({broker for broker, _ in spans}, ask).values()
+    answers = cluster.client.ask_all({broker for broker, _ in spans}, ask).values()
     return {replica: size for sizes in answers if isinstance(sizes, dict) for replica, size in sizes.items()}
 
 

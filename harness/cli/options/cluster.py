@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.cli.options.common import Callback
-    from harness.kafka_api.wire import Address
+    from harness.kafka_api.address import Address
 
 CLUSTER = cloup.OptionGroup("Cluster")
 
 
 def _servers(text: str) -> None:
-    from harness.audit.live.cluster import parse_bootstrap  # noqa: PLC0415  (slow imports, only where needed)
+    from harness.kafka_api.address import parse_bootstrap  # noqa: PLC0415  (slow imports, only where needed)
 
     parse_bootstrap(text)
 
@@ -49,7 +49,7 @@ config_option = cloup.option(
 
 def addresses(bootstrap: str, config: Path | None) -> list[Address]:
     """Return the bootstrap addresses, with the login of a properties file. Raises `UsageError` for either."""
-    from harness.audit.live.cluster import parse_bootstrap  # noqa: PLC0415
+    from harness.kafka_api.address import parse_bootstrap  # noqa: PLC0415
     from harness.kafka_api.security import read_security  # noqa: PLC0415
 
     return parse_bootstrap(bootstrap, read_security(config) if config else None)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from harness.cluster.boot import booted_cluster
 from harness.errors import HarnessError
-from harness.kafka_api.wire import Connection
+from harness.kafka_api.connection import Connection
 from harness.model_checking.conform.offsets import fetch_offsets
 from harness.model_checking.conform.replicas import read_replicas
 from harness.model_checking.conform.schedules import STAYING
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from harness.cluster.boot import Equipment
     from harness.cluster.cluster import Cluster
     from harness.host.workspace import Workspace
-    from harness.kafka_api.admin import PartitionState
+    from harness.kafka_api.metadata import PartitionState
     from harness.model_checking.conform.picture import FetchedOffset, Picture
     from harness.model_checking.conform.schedules import Schedule
 
@@ -119,19 +119,19 @@ class Brokers:
     def _names(self) -> list[str]:
         return sorted({one.partition[0] for one in self.topics.values()})
 
-    def pictures(self, log_starts: Mapping[int, Mapping[str, int]]) -> dict[tuple[str, int], Picture]:
-        """Return each replica's picture, by schedule and broker. ``log_starts``: offsets to read from, by broker.
+    def pictures(self, names: Mapping[int, Collection[str]]) -> dict[tuple[str, int], Picture]:
+        """Return each replica's picture, by schedule and broker. ``names``: of schedules, by broker.
 
         A replica that cannot be read now is left out, and one whose group its leader does not coordinate yet. Raises
         OSError.
         """
         named = {one.partition: one.named for one in self.topics.values()}
         pictures = {}
-        for broker, starts in log_starts.items():
-            offsets = {self.topics[name].partition: start for name, start in starts.items()}
-            read = read_replicas(self.cluster.runtime, broker, offsets, named, self.scratch)
-            of_groups = self._fetch_offsets(broker, starts)
-            for name in starts:
+        for broker, of_broker in names.items():
+            partitions = [self.topics[name].partition for name in of_broker]
+            read = read_replicas(self.cluster.runtime, broker, partitions, named, self.scratch)
+            of_groups = self._fetch_offsets(broker, of_broker)
+            for name in of_broker:
                 topic = self.topics[name]
                 picture = read.get(topic.partition)
                 if picture is None or (topic.group and topic.leader_id == broker and topic.group not in of_groups):

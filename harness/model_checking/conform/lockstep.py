@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from harness.errors import WaitTimeoutError
+from harness.kafka_api.messages import RefusedError
 from harness.model_checking.conform.picture import differences
 from harness.model_checking.conform.schedules import CLUSTER_WIDE, TIME_PASSES
 from harness.model_checking.conform.simulated import Simulated
-from harness.model_checking.conform.topic import RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -139,10 +139,10 @@ def _compare(brokers: Brokers, active: dict[str, Simulated]) -> dict[Key, Mismat
     last: dict[Key, Picture] = {}
 
     def agreed() -> bool:
-        starts: dict[int, dict[str, int]] = defaultdict(dict)
-        for (topic, broker), expected in pending.items():
-            starts[broker][topic] = expected.log_start
-        pictures = brokers.pictures(starts)
+        names: dict[int, list[str]] = defaultdict(list)
+        for topic, broker in pending:
+            names[broker].append(topic)
+        pictures = brokers.pictures(names)
         last.update(pictures)
         for key, picture in pictures.items():
             if picture == pending[key]:

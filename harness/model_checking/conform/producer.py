@@ -1,178 +1,150 @@
-"""A producer with explicit requests: one Produce is one batch, as a schedule has it.
+"""A producer with explicit requests, as a schedule has it, in the order in which clients' ``Sender`` sends them.
 
-Client libraries batch records by the clock. What brokers store follows from requests alone, so
-these go through kafka-python's protocol classes, in the order in which ``Sender`` and ``TransactionManager`` send them.
-A producer of data and one of a group's offsets (`harness.model_checking.conform.offsets`) differ in two requests.
+A producer of data and one of a group's offsets differ in two requests. A step's key of a group is the name of an input
+topic with one partition, and what it writes is the offset of that partition. The group has no members.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
-
-from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
-from kafka.protocol.producer import (
-    AddPartitionsToTxnRequest,
-    EndTxnRequest,
-    InitProducerIdRequest,
-    ProduceRequest,
-)
+from typing import TYPE_CHECKING, Final, Protocol
 
 from harness.broker_files.segments.encode import encode_batch
 from harness.broker_files.segments.markers import COMMIT
 from harness.broker_files.segments.records import Record
-from harness.kafka_api import wire
+from harness.kafka_api import producing
+from harness.kafka_api.groups import commit_offsets, delete_offset
+from harness.kafka_api.metadata import find_coordinator
+from harness.kafka_api.producing import ProducerIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafka.protocol.api_message import ApiMessage
+    from harness.kafka_api.address import Address
+    from harness.kafka_api.messages import Request
+    from harness.model_checking.conform.topic import Topic
 
-    from harness.model_checking.conform.topic import Codes, Topic
+    KeysAndValues = Sequence[tuple[bytes, bytes | None]]
 
-    RequestAndCodes: TypeAlias = tuple[ApiMessage, Codes]
-
-TIMEOUT_MS: Final = 5000
 TRANSACTION_TIMEOUT_MS: Final = 600_000
-ALL_IN_SYNC: Final = -1
-PRODUCE, END = {1: 9, 2: 12}, {1: 3, 2: 5}
-"""Request versions by which a broker knows the transaction version of a client (KIP-890)."""
 
 
-class Identity(NamedTuple):
-    """What a request says of its producer. ``version``: of its transactions."""
+class PartitionRequests(Protocol):
+    """Requests about one partition."""
 
-    transactional_id: str | None
-    producer_id: int
-    epoch: int
-    sequence: int
-    version: int
-
-
-class Requests(Protocol):
-    """Requests about one partition, each with the error codes in its answer."""
-
-    def register(self, identity: Identity) -> RequestAndCodes:
-        """Return the request that adds the partition to a transaction."""
+    def register(self, producer: ProducerIdentity) -> Request[None]:
+        """Add the partition to a transaction."""
         ...
 
     def write(
-        self, identity: Identity, records: Sequence[tuple[bytes, bytes | None]], timestamp_ms: int
-    ) -> RequestAndCodes:
-        """Return the request that has one batch written."""
+        self, producer: ProducerIdentity, sequence: int, version: int, records: KeysAndValues, timestamp_ms: int
+    ) -> Request[None]:
+        """Write one batch. ``version``: of the producer's transactions."""
         ...
 
 
 @dataclass(frozen=True)
 class DataRequests:
-    """Implements `Requests` for partition 0 of a topic."""
+    """Implements `PartitionRequests` for partition 0 of a topic."""
 
     topic: str
 
-    def register(self, identity: Identity) -> RequestAndCodes:
+    def register(self, producer: ProducerIdentity) -> Request[None]:
         """Add the partition to a transaction."""
-        Topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic  # noqa: N806
-        request = AddPartitionsToTxnRequest[3](
-            v3_and_below_transactional_id=identity.transactional_id,
-            v3_and_below_producer_id=identity.producer_id,
-            v3_and_below_producer_epoch=identity.epoch,
-            v3_and_below_topics=[Topic(name=self.topic, partitions=[0])],
-        )
-        return request, lambda answer: [
-            p.partition_error_code for topic in answer.results_by_topic_v3_and_below for p in topic.results_by_partition
-        ]
+        return producing.add_partition(producer, (self.topic, 0))
 
     def write(
-        self, identity: Identity, records: Sequence[tuple[bytes, bytes | None]], timestamp_ms: int
-    ) -> RequestAndCodes:
+        self, producer: ProducerIdentity, sequence: int, version: int, records: KeysAndValues, timestamp_ms: int
+    ) -> Request[None]:
         """Produce a batch with that time."""
         batch = encode_batch(
             base_offset=0,
             records=[Record(n, timestamp_ms, key, value) for n, (key, value) in enumerate(records)],
-            producer_id=identity.producer_id,
-            producer_epoch=identity.epoch,
-            base_sequence=identity.sequence,
-            is_transactional=identity.transactional_id is not None,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            base_sequence=sequence,
+            is_transactional=producer.transactional_id is not None,
             leader_epoch=-1,
         )
-        Topic = ProduceRequest.TopicProduceData  # noqa: N806
-        request = ProduceRequest[PRODUCE[identity.version]](
-            transactional_id=identity.transactional_id,
-            acks=ALL_IN_SYNC,
-            timeout_ms=TIMEOUT_MS,
-            topic_data=[Topic(name=self.topic, partition_data=[Topic.PartitionProduceData(index=0, records=batch)])],
-        )
-        return request, lambda answer: [p.error_code for topic in answer.responses for p in topic.partition_responses]
+        return producing.produce((self.topic, 0), batch, producer.transactional_id, version)
+
+
+@dataclass(frozen=True)
+class OffsetRequests:
+    """Implements `PartitionRequests` for the offsets of a group; a value is the offset's digits."""
+
+    group: str
+
+    def register(self, producer: ProducerIdentity) -> Request[None]:
+        """Add the group's partition of ``__consumer_offsets`` to a transaction."""
+        return producing.add_offsets(producer, self.group)
+
+    def write(
+        self, producer: ProducerIdentity, _sequence: int, version: int, records: KeysAndValues, _timestamp_ms: int
+    ) -> Request[None]:
+        """Commit an offset, in a transaction or not, or delete it."""
+        ((key, value),) = records
+        partition = (key.decode(), 0)
+        if value is None:
+            return delete_offset(self.group, partition)
+        offsets = {partition: int(value)}
+        if producer.transactional_id is None:
+            return commit_offsets(self.group, offsets)
+        return producing.commit_in_transaction(producer, self.group, offsets, version)
 
 
 class Producer:
     """One producer of one partition. ``transactional_id``: None for an idempotent one, or one without an id."""
 
     def __init__(
-        self, topic: Topic, requests: Requests, *, transactional_id: str | None, has_id: bool, version: int
+        self, topic: Topic, requests: PartitionRequests, *, transactional_id: str | None, has_id: bool, version: int
     ) -> None:
         """Obtain an id, unless it has none. ``version``: of its transactions."""
         self._topic = topic
         self._requests = requests
-        self._transactional_id = transactional_id
         self._version = version
-        self.producer_id, self._epoch, self._sequence = -1, -1, -1
+        self._identity, self._sequence = ProducerIdentity(transactional_id), -1
         self._is_registered = False
         if has_id:
             self.begin_anew()
 
-    def _coordinator(self) -> wire.Address:
-        request = FindCoordinatorRequest[3](key=self._transactional_id, key_type=CoordinatorType.TRANSACTION)
-        answer = self._topic.ask("the coordinator", self._topic.anyone, request, _own_code)
-        return wire.Address(answer.host, answer.port)
+    @property
+    def producer_id(self) -> int:
+        """The producer's id; -1 without one."""
+        return self._identity.producer_id
+
+    def _coordinator(self) -> Address:
+        return self._topic.ask(self._topic.anyone, find_coordinator(self._identity.transactional_id or ""))
 
     def begin_anew(self) -> None:
         """Obtain an id, or a higher epoch; an open transaction is aborted first."""
-        request = InitProducerIdRequest[4](
-            transactional_id=self._transactional_id,
-            transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
-            producer_id=-1,
-            producer_epoch=-1,
-        )
-        where = self._coordinator if self._transactional_id else self._topic.anyone
-        answer = self._topic.ask("a producer id", where, request, _own_code)
-        self.producer_id, self._epoch, self._sequence = answer.producer_id, answer.producer_epoch, 0
+        transactional_id = self._identity.transactional_id
+        where = self._coordinator if transactional_id else self._topic.anyone
+        self._identity = self._topic.ask(where, producing.init_producer_id(transactional_id, TRANSACTION_TIMEOUT_MS))
+        self._sequence = 0
         self._is_registered = False
 
-    @property
-    def _identity(self) -> Identity:
-        return Identity(self._transactional_id, self.producer_id, self._epoch, self._sequence, self._version)
-
-    def write(self, records: Sequence[tuple[bytes, bytes | None]], timestamp_ms: int) -> None:
+    def write(self, records: KeysAndValues, timestamp_ms: int) -> None:
         """Write one batch with that time to the partition's leader; begin a transaction if needed."""
-        if self._transactional_id is not None and self._version == 1:
+        if self._identity.transactional_id is not None and self._version == 1:
             self.register()
-        request, codes = self._requests.write(self._identity, records, timestamp_ms)
-        self._topic.ask("a batch", self._topic.leader, request, codes)
+        request = self._requests.write(self._identity, self._sequence, self._version, records, timestamp_ms)
+        self._topic.ask(self._topic.leader, request)
         if self._sequence >= 0:
             self._sequence += len(records)
 
     def register(self) -> None:
         """Add the partition to the transaction, which begins it."""
-        if self._is_registered:
-            return
-        request, codes = self._requests.register(self._identity)
-        self._topic.ask("a transaction", self._coordinator, request, codes)
-        self._is_registered = True
+        if not self._is_registered:
+            self._topic.ask(self._coordinator, self._requests.register(self._identity))
+            self._is_registered = True
 
     def end(self, outcome: str) -> None:
         """End the transaction; its marker is written after the answer."""
-        request = EndTxnRequest[END[self._version]](
-            transactional_id=self._transactional_id,
-            producer_id=self.producer_id,
-            producer_epoch=self._epoch,
-            committed=outcome == COMMIT,
+        request = producing.end_transaction(
+            self._identity, is_commit=outcome == COMMIT, transaction_version=self._version
         )
-        answer = self._topic.ask("the end", self._coordinator, request, _own_code)
+        self._identity = self._topic.ask(self._coordinator, request)
         self._is_registered = False
         if self._version > 1:
-            self._epoch, self._sequence = answer.producer_epoch, 0
-
-
-def _own_code(answer: Any) -> list[int]:
-    return [answer.error_code]
+            self._sequence = 0

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import shutil
-from collections import defaultdict
 from contextlib import closing
+from dataclasses import astuple
 from typing import TYPE_CHECKING, Any
-
-from kafka.protocol.admin import DescribeProducersRequest
 
 from harness.broker_files.segments.batches import CorruptLogError, iter_batches
 from harness.broker_files.side_files.checkpoints import read_checkpoint, read_leader_epochs
 from harness.broker_files.side_files.producer_snapshot import read_producer_snapshot
 from harness.broker_files.side_files.txnindex import iter_txnindex
 from harness.errors import HarnessError
-from harness.kafka_api.replica import ReplicaState, fetch
-from harness.kafka_api.wire import Connection
+from harness.kafka_api.connection import Connection
+from harness.kafka_api.fetch import CONSUMER_REPLICA_ID
+from harness.kafka_api.replica import WireReader
+from harness.kafka_api.transactions import describe_producers
 from harness.model_checking.conform.picture import Picture, aborts_of, entry_of, horizons_of, states_of, stored_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.messages import TopicPartition
     from harness.model_checking.conform.picture import Named, ProducerState
     from harness.runtimes.base import Runtime
 
@@ -32,84 +32,35 @@ CLEANED, EPOCHS = "cleaner-offset-checkpoint", "leader-epoch-checkpoint"
 def read_replicas(
     runtime: Runtime,
     broker: int,
-    starts: Mapping[TopicPartition, int],
+    partitions: Iterable[TopicPartition],
     named: Mapping[TopicPartition, Named],
     scratch: Path,
 ) -> dict[TopicPartition, Picture]:
-    """Return the pictures of a broker's replicas, by partition, as for a consumer that begins to read at ``starts``.
+    """Return the pictures of a broker's replicas, by partition, as for a consumer that reads from the log start on.
 
     A replica that the broker does not report, or whose folder is just being changed, is left out. Raises OSError.
     """
     with closing(Connection(runtime.address(broker))) as connection:
-        states = _read(connection, starts)
-        producers = _producers(connection, [*states], named)
+        answers = WireReader(connection).read(partitions, replica_id=CONSUMER_REPLICA_ID)
+        states = {tp: answer for tp, answer in answers.items() if not isinstance(answer, str)}
+        producers = {
+            tp: states_of(map(astuple, answer), named[tp])
+            for tp, answer in connection.ask(describe_producers(states)).items()
+            if not isinstance(answer, str)
+        }
     folders = _read_folders(runtime, broker, producers, named, scratch)
     return {
         tp: Picture(
             log_start=state.log_start,
             high_watermark=state.high_watermark,
             last_stable_offset=state.last_stable_offset,
-            listed_aborts=aborts_of(aborts, named[tp]),
+            listed_aborts=aborts_of(state.aborted, named[tp]),
             producers=producers[tp],
             **folders[tp],
         )
-        for tp, (state, aborts) in states.items()
+        for tp, state in states.items()
         if tp in folders
     }
-
-
-# Answers.
-
-
-def _read(
-    connection: Connection, starts: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, tuple[ReplicaState, set[tuple[int, int]]]]:
-    """Read each replica to its last stable offset; return the last answer and the aborted transactions of all."""
-    offsets = dict(starts)
-    states: dict[TopicPartition, tuple[ReplicaState, set[tuple[int, int]]]] = {}
-    while offsets:
-        for tp, answer in fetch(connection, offsets).items():
-            at = offsets.pop(tp)
-            if isinstance(answer, str):
-                states.pop(tp, None)
-                continue
-            aborts = states[tp][1] if tp in states else set()
-            states[tp] = answer, aborts | set(answer.aborted)
-            ends = [one.last_offset + 1 for one in iter_batches(answer.records, source="a Fetch answer")]
-            if ends and ends[-1] > at:
-                offsets[tp] = ends[-1]
-    return states
-
-
-def _producers(
-    connection: Connection, partitions: Iterable[TopicPartition], named: Mapping[TopicPartition, Named]
-) -> dict[TopicPartition, tuple[ProducerState, ...]]:
-    Topic = DescribeProducersRequest.TopicRequest  # noqa: N806
-    indexes: dict[str, list[int]] = defaultdict(list)
-    for topic, index in partitions:
-        indexes[topic].append(index)
-    wanted = [Topic(name=topic, partition_indexes=some) for topic, some in indexes.items()]
-    answer = connection.call(DescribeProducersRequest[0](topics=wanted))
-    return {
-        (topic.name, p.partition_index): states_of(
-            (
-                (
-                    one.producer_id,
-                    one.producer_epoch,
-                    one.last_sequence,
-                    one.current_txn_start_offset if one.current_txn_start_offset >= 0 else None,
-                )
-                for one in p.active_producers
-            ),
-            named[topic.name, p.partition_index],
-        )
-        for topic in answer.topics
-        for p in topic.partitions
-        if not p.error_code
-    }
-
-
-# Files.
 
 
 def _read_folders(

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeVar
 
-import kafka.errors
-from kafka.protocol.admin import DeleteRecordsRequest
-
-from harness.errors import HarnessError
-from harness.kafka_api import wire
-from harness.model_checking.conform.offsets import OffsetRequests
-from harness.model_checking.conform.producer import TIMEOUT_MS, DataRequests, Producer
+from harness.kafka_api import connection
+from harness.kafka_api.connection import RetryPolicy
+from harness.kafka_api.messages import RetriableError
+from harness.kafka_api.topics import delete_records
+from harness.model_checking.conform.producer import DataRequests, OffsetRequests, Producer
 from harness.model_checking.conform.schedules import STAYING
 from harness.models.world.steps import keys_and_values
 from harness.models.world.world import ABSENT, OUTCOMES, PLAIN, PRODUCERS
@@ -18,23 +16,16 @@ from harness.models.world.world import ABSENT, OUTCOMES, PLAIN, PRODUCERS
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kafka.protocol.api_message import ApiMessage
-
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.address import Address
+    from harness.kafka_api.messages import Request, TopicPartition
     from harness.model_checking.conform.brokers import Brokers
     from harness.model_checking.conform.picture import Named
     from harness.model_checking.conform.schedules import Schedule
 
 
+T = TypeVar("T")
 REQUEST_S: Final = 20.0
-Codes: TypeAlias = "Callable[[Any], Sequence[int]]"
-"""Returns the error codes of an answer."""
-DUPLICATE_SEQUENCE: Final = 46
-"""The answer to a retry of a batch that was written at the first attempt."""
-
-
-class RefusedError(HarnessError):
-    """A broker rejects a request, and retrying would not help."""
+ONE_ANSWER: Final = RetryPolicy(answer_s=5.0)
 
 
 class Topic:
@@ -63,26 +54,26 @@ class Topic:
         """The broker that leads the partition."""
         return self._leader
 
-    def leader(self) -> wire.Address:
+    def leader(self) -> Address:
         """Return the address of the partition's leader."""
         return self._brokers.cluster.runtime.address(self._leader)
 
-    def anyone(self) -> wire.Address:
+    def anyone(self) -> Address:
         """Return the address of a broker that never goes away."""
         return self._brokers.cluster.runtime.address(STAYING[0])
 
-    def ask(self, what: str, where: Callable[[], wire.Address], request: ApiMessage, codes: Codes) -> Any:
+    def ask(self, where: Callable[[], Address], request: Request[T]) -> T:
         """Send until there is an answer; retriable errors are retried. Raises `RefusedError` for a permanent error."""
 
-        def answered() -> list[Any]:
-            answer = wire.call(where(), request, timeout_s=TIMEOUT_MS / 1000)
-            errors = [kafka.errors.for_code(code) for code in codes(answer) if code not in {0, DUPLICATE_SEQUENCE}]
-            final = [error.__name__ for error in errors if not error.retriable]
-            if final:
-                raise RefusedError(f"{what} is refused with {', '.join(final)}")
-            return [] if errors else [answer]
+        def answered() -> list[T]:
+            address = where()
+            try:
+                return [connection.ask(address, request, ONE_ANSWER)]
+            except RetriableError:
+                return []
 
-        return self._brokers.cluster.clock.wait_until(answered, REQUEST_S, f"{what} in {self.name}")[0]
+        what = f"{type(request.message).__name__} of {self.name}"
+        return self._brokers.cluster.clock.wait_until(answered, REQUEST_S, what)[0]
 
     @property
     def named(self) -> Named:
@@ -117,7 +108,7 @@ class Topic:
             case [broker, "leads"]:
                 self._lead(int(broker))
             case ["records", "before", offset, "are", "deleted"]:
-                self._delete_records(int(offset))
+                self.ask(self.leader, delete_records(self.partition, int(offset)))
             case [_, "joins"]:
                 self._join()
             case ["rest"]:
@@ -142,18 +133,6 @@ class Topic:
         control.lead(orders)
         self._brokers.cluster.wait(lambda: control.leads(orders), f"{broker} to lead {self.name}")
         self._leader = broker
-
-    def _delete_records(self, before: int) -> None:
-        Topic = DeleteRecordsRequest.DeleteRecordsTopic  # noqa: N806
-        name, index = self.partition
-        partition = Topic.DeleteRecordsPartition(partition_index=index, offset=before)
-        request = DeleteRecordsRequest[2](topics=[Topic(name=name, partitions=[partition])], timeout_ms=TIMEOUT_MS)
-        self.ask(
-            "DeleteRecords",
-            self.leader,
-            request,
-            lambda answer: [p.error_code for topic in answer.topics for p in topic.partitions],
-        )
 
     def _join(self) -> None:
         self._replicas = (*self._replicas, ABSENT)

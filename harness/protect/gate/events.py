@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.messages import TopicPartition
 
 HELD, RELEASED, GAVE_UP, BEGAN_ANEW = "held", "released", "gave-up", "began-anew"
 HELD_ALL, RELEASED_ALL, INSTALLED = "held-all", "released-all", "installed"

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
     from harness.protect.guard.decide import Step
     from harness.protect.guard.journal import Pause
-    from harness.protect.guard.ports import Channel, Cluster
+    from harness.protect.guard.ports import Channel, GuardedCluster
 
 CHANGED: Final = "its settings were changed meanwhile, or cannot be read"
 
 
 def carry_out(
     steps: Collection[Step],
-    cluster: Cluster,
+    cluster: GuardedCluster,
     keep: Callable[[Collection[Pause]], None],
     raise_if_replaced: Callable[[], None] = lambda: None,
 ) -> dict[str, str]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from harness.host.clock import Clock
-    from harness.kafka_api.wire import Address
+    from harness.kafka_api.address import Address
     from harness.protect.guard.journal import Entry, State
 
 TOPIC: Final = "compaction-guard"

@@ -1,65 +1,51 @@
 """A running cluster: Metadata of several brokers in each round, settings only when they are needed.
 
-Requests go to chosen brokers (`harness.kafka_api`): librdkafka sends administrative requests to one broker of
-its own choice, which may be the one that is frozen, or whose metadata is old. A broker that does not answer in time is
-asked last for `SILENT_S`. One request concerns many topics, also when it changes settings.
+One request concerns many topics, also when it changes settings.
 """
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import kafka.errors
-from kafka.protocol.admin import DescribeConfigsRequest, IncrementalAlterConfigsRequest
-
-from harness.audit.live.reassignments import adding_replicas
 from harness.errors import HarnessError, UsageError
-from harness.kafka_api.admin import DELETE_CONFIG, SET_CONFIG, TOPIC_RESOURCE, PartitionState, metadata_request
-from harness.kafka_api.wire import Address, Connection, error_name
+from harness.kafka_api.cluster_client import ClusterClient
+from harness.kafka_api.configs import TOPIC_RESOURCE, alter_configs, describe_configs
+from harness.kafka_api.connection import RetryPolicy, SocketStream
+from harness.kafka_api.error_names import NO_SUCH_TOPIC
+from harness.kafka_api.metadata import describe_cluster
+from harness.kafka_api.topics import list_reassignments
 from harness.protect.guard.ports import SettingsRead
-from harness.protect.guard.settings import READ, Setting
+from harness.protect.guard.settings import READ
 from harness.protect.guard.watch import united
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-
-    from kafka.protocol.api_message import ApiMessage
+    from collections.abc import Collection, Mapping, Sequence
 
     from harness.host.clock import Clock
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.address import Address
+    from harness.kafka_api.connection import Dial
+    from harness.kafka_api.metadata import ClusterState
     from harness.protect.guard.settings import Found
     from harness.protect.guard.watch import View
 
 ASKED: Final = 3
 """Brokers that are asked for metadata in each round, in turn."""
-ANSWER_S: Final = 1.0
-SILENT_S: Final = 10.0
-REQUEST_S: Final = 10.0
+METADATA: Final = RetryPolicy(answer_s=1.0, reopens=True)
+SETTINGS: Final = RetryPolicy(answer_s=10.0, reopens=True)
 """For a request that reads or changes the settings of many topics."""
 ALARM_S: Final = 30.0
 """After a broker has stopped answering: longer than brokers keep a session (``broker.session.timeout.ms``)."""
-TOPIC_CONFIG: Final = 1
-"""The source of a topic's own value (``DescribeConfigsResponse.ConfigSource.TOPIC_CONFIG``)."""
-NO_SUCH_TOPIC: Final = kafka.errors.UnknownTopicOrPartitionError.errno
 
 
 class LiveCluster:
-    """Implements `harness.protect.guard.ports.Cluster`. One owner. ``requests``: how many were sent."""
+    """Implements `harness.protect.guard.ports.GuardedCluster`. One owner."""
 
-    def __init__(
-        self,
-        bootstrap: Sequence[Address],
-        clock: Clock,
-        dial: Callable[..., Connection] = Connection,
-    ) -> None:
+    def __init__(self, bootstrap: Sequence[Address], clock: Clock, dial: Dial = SocketStream) -> None:
         """Ask the first broker that answers for the others. Raises `UsageError` where none does."""
-        self.requests = 0
-        self._clock, self._dial, self._bootstrap = clock, dial, tuple(bootstrap)
-        self._connections: dict[tuple[Address, float], Connection] = {}
-        self._brokers: tuple[Address, ...] = ()
-        self._silent_until_s: dict[Address, float] = {}
+        self._bootstrap, self._clock = tuple(bootstrap), clock
+        self._client = ClusterClient(lambda: self._bootstrap, SETTINGS, clock, dial=dial, keeps_connections=True)
         self._answering: set[Address] = set()
         self._alarmed_until_s = 0.0
         self._turn = 0
@@ -67,12 +53,12 @@ class LiveCluster:
         try:
             self.view()
         except OSError as error:
-            raise UsageError(f"--bootstrap-server: no broker answers ({error})") from error
+            raise UsageError(f"--bootstrap-server: {error}") from error
 
     @property
-    def brokers(self) -> tuple[Address, ...]:
-        """The brokers of the last metadata, those of ``--bootstrap-server`` before."""
-        return self._brokers or self._bootstrap
+    def requests(self) -> int:
+        """How many requests were sent."""
+        return self._client.requests
 
     @property
     def is_alarmed(self) -> bool:
@@ -82,18 +68,12 @@ class LiveCluster:
     def view(self) -> View:
         """Return every partition as several brokers have it. Raises ConnectionError where no broker answers."""
         asked = self._in_turn()
-        answered = dict(zip(asked, self._pool.map(self._metadata, asked), strict=True))
-        answers = [answer for answer in answered.values() if answer is not None]
-        self._note_answers({one for one, answer in answered.items() if answer is not None}, set(asked))
-        if not answers:
-            rest = [one for one in dict.fromkeys((*self._bootstrap, *self.brokers)) if one not in asked]
-            answers = [answer for answer in map(self._metadata, rest) if answer is not None][:1]
-        if not answers:
-            raise ConnectionError(f"no answer from {', '.join(map(str, self.brokers))}")
-        security = self._bootstrap[0].security
-        named = {b.node_id: Address(b.host, b.port, security) for answer in answers for b in answer.brokers}
-        self._brokers = tuple(named[node] for node in sorted(named))
-        return united(map(_partitions, answers))
+        answers = dict(zip(asked, self._pool.map(self._metadata, asked), strict=True))
+        states = {address: state for address, state in answers.items() if state is not None}
+        self._note_answers(states.keys(), answers.keys())
+        every = states.values() or [self._client.ask_any(describe_cluster(None), METADATA)]
+        self._client.remember(every)
+        return united(state.partitions for state in every)
 
     def with_added(self, view: View) -> View:
         """Add which of the missing replicas are being added; a note where this user may not know.
@@ -102,145 +82,52 @@ class LiveCluster:
         """
         if not view.missing:
             return view
-        topics: dict[str, list[int]] = {}
-        for topic, partition in sorted({tp for tp, _ in view.missing}):
-            topics.setdefault(topic, []).append(partition)
         try:
-            adding = adding_replicas(_Caller(lambda make: self._first_answer(make, ANSWER_S)), topics)
+            listed = self._client.ask_any(list_reassignments(sorted({tp for tp, _ in view.missing})), METADATA)
         except (OSError, HarnessError) as error:
-            return replace(view, notes=(f"replicas that are being added are unknown: {error}",))
-        return replace(view, adding=frozenset((tp, broker) for broker, tp in adding) & view.missing)
+            return replace(view, notes=(str(error),))
+        adding = {(tp, broker) for tp, reassignment in listed.items() for broker in reassignment.adding}
+        return replace(view, adding=view.missing & adding)
 
     def settings(self, topics: Collection[str]) -> SettingsRead:
-        """Return what DescribeConfigs says of these topics. Raises ConnectionError, where no broker answers."""
+        """Return the settings of these topics. Raises ConnectionError where no broker answers."""
         if not topics:
             return SettingsRead({})
-        Resource = DescribeConfigsRequest.DescribeConfigsResource  # noqa: N806
-        wanted = [
-            Resource(resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=list(READ))
-            for name in sorted(topics)
-        ]
-        answer = self._first_answer(lambda: DescribeConfigsRequest[4](resources=wanted))
-        found = {
-            one.resource_name: {
-                c.name: Setting(c.value, is_explicit=c.config_source == TOPIC_CONFIG) for c in one.configs
-            }
-            for one in answer.results
-            if not one.error_code
-        }
-        errors = {one.resource_name: one.error_code for one in answer.results if one.error_code}
-        incomplete = {name: "it has no such settings" for name, values in found.items() if not set(READ) <= set(values)}
-        refused = {name: error_name(code) for name, code in errors.items() if code != NO_SUCH_TOPIC}
+        answers = self._client.ask_any(describe_configs(TOPIC_RESOURCE, sorted(topics), READ))
+        settings = {t: answer for t, answer in answers.items() if not isinstance(answer, str)}
+        errors = {topic: answer for topic, answer in answers.items() if isinstance(answer, str)}
+        errors |= {t: "it has no such settings" for t, values in settings.items() if not set(READ) <= values.keys()}
+        gone = frozenset(topic for topic, error in errors.items() if error == NO_SUCH_TOPIC)
         return SettingsRead(
-            {name: values for name, values in found.items() if name not in incomplete},
-            frozenset(errors.keys() - refused.keys()),
-            {**refused, **incomplete},
+            {topic: values for topic, values in settings.items() if topic not in errors},
+            gone,
+            {topic: error for topic, error in errors.items() if topic not in gone},
         )
 
     def alter(self, changes: Mapping[str, Found]) -> Mapping[str, str]:
-        """Change settings (IncrementalAlterConfigs, KIP-339); the other settings stay. Raises ConnectionError."""
-        if not changes:
-            return {}
-        Resource = IncrementalAlterConfigsRequest.AlterConfigsResource  # noqa: N806
-        wanted = [
-            Resource(
-                resource_type=TOPIC_RESOURCE,
-                resource_name=topic,
-                configs=[
-                    Resource.AlterableConfig(
-                        name=name, config_operation=DELETE_CONFIG if value is None else SET_CONFIG, value=value
-                    )
-                    for name, value in values.items()
-                ],
-            )
-            for topic, values in sorted(changes.items())
-        ]
-        request = IncrementalAlterConfigsRequest[1](resources=wanted, validate_only=False)
-        answer = self._first_answer(lambda: request)
-        return {
-            one.resource_name: one.error_message or error_name(one.error_code)
-            for one in answer.responses
-            if one.error_code
-        }
+        """Change settings; the other settings stay. Raises ConnectionError."""
+        return self._client.ask_any(alter_configs(TOPIC_RESOURCE, dict(sorted(changes.items())))) if changes else {}
 
     def close(self) -> None:
         """Close the connections."""
         self._pool.shutdown()
-        for connection in self._connections.values():
-            connection.close()
-        self._connections.clear()
+        self._client.close()
 
     def _in_turn(self) -> list[Address]:
         """Return the brokers to ask in this round; a few, and others in the next."""
-        now_s = self._clock.now_s()
-        answering = [one for one in self.brokers if self._silent_until_s.get(one, 0.0) <= now_s]
-        candidates = answering or list(self.brokers)
+        brokers = list(self._client.brokers.values() or self._bootstrap)
+        candidates = [address for address in brokers if not self._client.is_silent(address)] or brokers
         start, self._turn = self._turn % len(candidates), self._turn + 1
         return (candidates[start:] + candidates[:start])[:ASKED]
 
-    def _note_answers(self, answering: set[Address], asked: set[Address]) -> None:
+    def _note_answers(self, answering: Collection[Address], asked: Collection[Address]) -> None:
         """Take note of brokers that have stopped answering. A broker that has long been down is no news."""
-        if self._answering & asked - answering:
+        if self._answering & set(asked) - set(answering):
             self._alarmed_until_s = self._clock.now_s() + ALARM_S
-        self._answering = self._answering - asked | answering
+        self._answering = self._answering - set(asked) | set(answering)
 
-    def _metadata(self, address: Address) -> Any:
+    def _metadata(self, address: Address) -> ClusterState | None:
         try:
-            return self._ask(address, metadata_request(None), ANSWER_S)
+            return self._client.ask(address, describe_cluster(None), METADATA)
         except (OSError, HarnessError):
             return None
-
-    def _first_answer(self, make: Callable[[], ApiMessage], timeout_s: float = REQUEST_S) -> Any:
-        last: Exception = ConnectionError("there is no broker to ask")
-        for address in sorted(self.brokers, key=lambda one: self._silent_until_s.get(one, 0.0)):
-            try:
-                return self._ask(address, make(), timeout_s)
-            except (OSError, HarnessError) as error:
-                last = error
-        raise ConnectionError(f"no broker answers: {last}") from last
-
-    def _ask(self, address: Address, request: ApiMessage, timeout_s: float) -> Any:
-        """Send over the connection to this broker; where the broker closed it meanwhile, over a new one."""
-        self.requests += 1
-        kept = self._connections.pop((address, timeout_s), None)
-        try:
-            if kept is not None:
-                try:
-                    return self._call(kept, request, timeout_s)
-                except ConnectionError:
-                    pass
-            return self._call(self._dial(address, timeout_s=timeout_s), request, timeout_s)
-        except TimeoutError:
-            self._silent_until_s[address] = self._clock.now_s() + SILENT_S
-            raise
-
-    def _call(self, connection: Connection, request: ApiMessage, timeout_s: float) -> Any:
-        try:
-            answer = connection.call(request)
-        except BaseException:
-            connection.close()
-            raise
-        self._silent_until_s.pop(connection.address, None)
-        self._connections[connection.address, timeout_s] = connection
-        return answer
-
-
-class _Caller:
-    """One request to whichever broker answers, as `harness.kafka_api.replica.Caller`."""
-
-    def __init__(self, ask: Callable[[Callable[[], ApiMessage]], Any]) -> None:
-        self._ask = ask
-
-    def call(self, request: ApiMessage) -> Any:
-        return self._ask(lambda: request)
-
-
-def _partitions(answer: Any) -> dict[TopicPartition, PartitionState]:
-    return {
-        (topic.name, p.partition_index): PartitionState(
-            p.leader_id, tuple(p.replica_nodes), tuple(p.isr_nodes), p.leader_epoch
-        )
-        for topic in answer.topics
-        if not topic.error_code
-        for p in topic.partitions
-    }

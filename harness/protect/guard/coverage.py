@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from harness.host.clock import Clock
-    from harness.protect.guard.ports import Cluster
+    from harness.protect.guard.ports import GuardedCluster
     from harness.protect.guard.settings import Settings
     from harness.protect.guard.watch import View
 
@@ -46,7 +46,7 @@ class Covered:
 class Coverage:
     """Follows the topics of a cluster. ``patterns``: () for every topic."""
 
-    cluster: Cluster
+    cluster: GuardedCluster
     clock: Clock
     patterns: tuple[str, ...]
     interval_s: float
@@ -60,7 +60,7 @@ class Coverage:
             self._settings.pop(topic, None)
 
     def of(self, view: View) -> Covered:
-        """Return the topics that are covered now. Raises as `Cluster.settings` does."""
+        """Return the topics that are covered now. Raises as `GuardedCluster.settings` does."""
         named = {t for t in view.topics if not self.patterns or is_named(t, self.patterns)}
         is_old = self.clock.now_s() - self._read_s >= REFRESH_S
         unread = named if is_old else named - self._settings.keys() - self._refused.keys()

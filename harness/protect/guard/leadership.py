@@ -18,7 +18,7 @@ from harness.protect.guard.channel import TOPIC, librdkafka_config
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.kafka_api.wire import Address
+    from harness.kafka_api.address import Address
 
 GROUP: Final = "compaction-guard"
 SESSION_MS: Final = 20_000

@@ -9,20 +9,21 @@ from dataclasses import dataclass, field, replace
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Final
 
-from harness.audit.live.cluster import describe
-from harness.audit.live.connection import ClusterClient
+from harness.audit.live.cluster import client_of, describe
 from harness.audit.live.prefilter import Prefiltered, prefilter
-from harness.audit.live.replica_status import UnreadableTopicError, replica_sizes
+from harness.audit.live.replica_status import UnreadableTopicError
 from harness.errors import HarnessError
+from harness.kafka_api.topics import describe_log_dirs
 from harness.protect.guard.status import Observation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from harness.audit.live.cluster import AuditedCluster
     from harness.audit.live.replica_status import ReplicaStatuses
     from harness.host.clock import Clock
-    from harness.kafka_api.replica import Caller, TopicPartition
-    from harness.kafka_api.wire import Address
+    from harness.kafka_api.address import Address
+    from harness.kafka_api.messages import Caller, TopicPartition
     from harness.protect.guard.status import Status
 
 FIRST_S: Final = 1.0
@@ -65,8 +66,8 @@ class Observer:
         names = sorted(status.covered)
         if not names:
             return Observation()
-        prefiltered, client, unread = self._prefiltered(names)
-        sizes, failure = paused_bytes(client, status.state.pauses.keys())
+        prefiltered, cluster, unread = self._prefiltered(names)
+        sizes, failure = paused_bytes(cluster, status.state.pauses.keys())
         now_ms = self.clock.time_ms()
         suspicions = prefiltered.suspicions if prefiltered else ()
         by_anomaly: dict[str, int] = {}
@@ -84,19 +85,18 @@ class Observer:
             failure,
         )
 
-    def _prefiltered(self, names: Sequence[str]) -> tuple[Prefiltered | None, ClusterClient, tuple[str, ...]]:
+    def _prefiltered(self, names: Sequence[str]) -> tuple[Prefiltered | None, AuditedCluster, tuple[str, ...]]:
         """Return the brokers' answers on the topics that may be read, and a sentence on each other topic."""
-        cluster = describe(self.bootstrap, names)
+        cluster = readable = describe(client_of(self.bootstrap, self.clock), names)
         unread: list[str] = []
-        client = ClusterClient(cluster, self.clock)
-        while client.cluster.topics:
+        while readable.state.topics:
             try:
-                return prefilter(client), client, tuple(unread)
+                return prefilter(readable), readable, tuple(unread)
             except UnreadableTopicError as error:
                 unread.append(str(error))
-                rest = {name: topic for name, topic in client.cluster.topics.items() if name != error.topic}
-                client = replace(client, cluster=replace(cluster, topics=rest))
-        return None, replace(client, cluster=cluster), tuple(unread)
+                topics = {name: topic for name, topic in readable.state.topics.items() if name != error.topic}
+                readable = replace(readable, state=replace(readable.state, topics=topics))
+        return None, cluster, tuple(unread)
 
 
 def open_transactions(statuses: ReplicaStatuses) -> dict[str, int]:
@@ -123,16 +123,16 @@ def lso_spread(statuses: ReplicaStatuses) -> dict[str, int]:
     return spread
 
 
-def paused_bytes(client: ClusterClient, paused: Collection[str]) -> tuple[dict[str, int], str | None]:
+def paused_bytes(cluster: AuditedCluster, paused: Collection[str]) -> tuple[dict[str, int], str | None]:
     """Return by paused topic the bytes of its logs, all replicas together, and why a broker did not report them."""
     if not paused:
         return {}, None
-    replicas = client.cluster.replicas_by_broker
+    replicas = cluster.state.replicas_by_broker
 
     def ask(broker: int, caller: Caller) -> Mapping[TopicPartition, int]:
-        return replica_sizes(caller, [tp for tp in replicas[broker] if tp[0] in paused])
+        return caller.ask(describe_log_dirs([tp for tp in replicas[broker] if tp[0] in paused])).sizes_bytes
 
-    answers = client.ask_all(replicas.keys() & client.cluster.brokers.keys(), ask)
+    answers = cluster.client.ask_all(replicas.keys() & cluster.state.brokers.keys(), ask)
     sizes: dict[str, int] = {}
     for answer in answers.values():
         for (topic, _), size in ({} if isinstance(answer, Exception) else answer).items():

@@ -26,8 +26,13 @@ class SettingsRead:
     refused: Mapping[str, str] = field(default_factory=dict)
 
 
-class Cluster(Protocol):
+class GuardedCluster(Protocol):
     """Replicas and settings."""
+
+    @property
+    def requests(self) -> int:
+        """How many requests were sent."""
+        ...
 
     @property
     def is_alarmed(self) -> bool:

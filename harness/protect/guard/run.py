@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from harness.host.clock import Clock
-    from harness.kafka_api.wire import Address
+    from harness.kafka_api.address import Address
     from harness.protect.guard.journal import State
 
 EXIT_STILL_PAUSED: Final = EXIT_UNKNOWN

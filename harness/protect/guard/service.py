@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from harness.host.clock import Clock
     from harness.protect.guard.decide import Step
     from harness.protect.guard.journal import Pause
-    from harness.protect.guard.ports import Channel, Cluster, Leadership
+    from harness.protect.guard.ports import Channel, GuardedCluster, Leadership
     from harness.protect.guard.settings import Settings
     from harness.protect.guard.watch import View
 
@@ -70,7 +70,7 @@ class Guard:
     ``growth_bytes_s``: how fast logs of paused topics grow, by topic, as far as it is known.
     """
 
-    cluster: Cluster
+    cluster: GuardedCluster
     channel: Channel
     leadership: Leadership | None
     clock: Clock
@@ -263,7 +263,7 @@ class Guard:
             leads=leads,
             round_ms=self.clock.time_ms(),
             failure=self.status.failure if refused else None,
-            requests=getattr(self.cluster, "requests", 0),
+            requests=self.cluster.requests,
             covered=coverage.topics,
             away=_count(view.missing - view.adding, coverage.topics | to_pause),
             adding=_count(view.adding, coverage.topics | to_pause),

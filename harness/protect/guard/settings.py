@@ -8,12 +8,13 @@ Seen to prevent every anomaly on Kafka 4.4.0 (`docs/how-to/guard.md`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from harness.kafka_api.configs import ConfigEntry
 
 DIRTY_RATIO: Final = "min.cleanable.dirty.ratio"
 MAX_LAG_MS: Final = "max.compaction.lag.ms"
@@ -28,20 +29,7 @@ Found: TypeAlias = "Mapping[str, str | None]"
 """Values by name, as to be put back; None: the topic has no value of its own, and inherits the broker's."""
 
 
-@dataclass(frozen=True)
-class Setting:
-    """A topic's effective value. ``is_explicit``: whether the topic has a value of its own."""
-
-    value: str
-    is_explicit: bool
-
-    @property
-    def own(self) -> str | None:
-        """The topic's own value; None where the value is inherited."""
-        return self.value if self.is_explicit else None
-
-
-Settings: TypeAlias = "Mapping[str, Setting]"
+Settings: TypeAlias = "Mapping[str, ConfigEntry]"
 
 
 def is_same(one: str | None, other: str | None) -> bool:
@@ -54,14 +42,14 @@ def is_same(one: str | None, other: str | None) -> bool:
         return one == other
 
 
-def is_pause(name: str, setting: Setting) -> bool:
+def is_pause(name: str, setting: ConfigEntry) -> bool:
     """Whether a topic's own value is that of a pause. An inherited one may change at any time, and does not count."""
-    return is_same(setting.own, PAUSE[name])
+    return is_same(setting.explicit, PAUSE[name])
 
 
 def own_values(settings: Settings) -> dict[str, str | None]:
     """Return what a topic itself has for the two settings."""
-    return {name: settings[name].own for name in PAUSE}
+    return {name: settings[name].explicit for name in PAUSE}
 
 
 def window_ms(settings: Settings) -> int:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from harness.kafka_api.admin import PartitionState
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.messages import TopicPartition
+    from harness.kafka_api.metadata import PartitionState
 
 Replica: TypeAlias = "tuple[TopicPartition, int]"
 """A partition, and the broker of the replica."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from harness.host.clock import Clock
     from harness.protect.guard.journal import Pause
-    from harness.protect.guard.ports import Channel, Cluster
+    from harness.protect.guard.ports import Channel, GuardedCluster
     from harness.protect.repair.state import Partition
 
 REPAIR: Final = "repair"
@@ -95,7 +95,7 @@ class ChannelHolds:
     """
 
     channel: Channel
-    cluster: Cluster
+    cluster: GuardedCluster
     clock: Clock
     writer: str
 

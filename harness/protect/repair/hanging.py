@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING
 
 from checkers.finding import HANGING_TRANSACTION
 from harness.audit.explain.knowledge import name_of
-from harness.audit.live.cluster import describe
-from harness.audit.live.connection import ClusterClient
+from harness.audit.live.cluster import client_of, describe
 from harness.audit.live.prefilter import prefilter
 from harness.errors import HarnessError
-from harness.kafka_api.admin import Admin
+from harness.kafka_api.connection import ONCE
+from harness.kafka_api.transactions import abort_transaction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from harness.audit.live.cluster import AuditedCluster
     from harness.audit.live.prefilter import Suspicion
     from harness.host.clock import Clock
-    from harness.kafka_api.wire import Address
+    from harness.kafka_api.address import Address
     from harness.protect.repair.plan import Abort
 
 
@@ -54,22 +55,22 @@ def abort_all(aborts: Sequence[Abort], bootstrap: Sequence[Address], clock: Cloc
     """Abort what still hangs. Raises `UsageError` as `describe` and `prefilter` do."""
     if not aborts:
         return []
-    client = ClusterClient(describe(bootstrap, sorted({abort.partition[0] for abort in aborts})), clock)
-    suspicions = prefilter(client).suspicions
+    cluster = describe(client_of(bootstrap, clock), sorted({abort.partition[0] for abort in aborts}))
+    suspicions = prefilter(cluster).suspicions
     done = []
     for abort in aborts:
         suspicion = confirmed(abort, suspicions)
-        why = None if suspicion is None else _abort(abort, suspicion, client)
+        why = None if suspicion is None else _abort(abort, suspicion, cluster)
         done.append(Aborted(abort, why))
     return done
 
 
-def _abort(abort: Abort, suspicion: Suspicion, client: ClusterClient) -> str | None:
-    leader = client.cluster.brokers.get(client.cluster.partitions[abort.partition].leader)
-    if leader is None or suspicion.transaction is None:
+def _abort(abort: Abort, suspicion: Suspicion, cluster: AuditedCluster) -> str | None:
+    leader = cluster.state.partitions[abort.partition].leader
+    if leader not in cluster.state.brokers or suspicion.transaction is None:
         return f"{name_of(abort.partition)} has no leader"
     try:
-        Admin(lambda: [leader]).abort_transaction(leader, abort.partition, suspicion.transaction)
+        cluster.client.ask(leader, abort_transaction(abort.partition, suspicion.transaction), ONCE)
     except (HarnessError, OSError) as error:
         return str(error)
     return None

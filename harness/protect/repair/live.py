@@ -2,56 +2,55 @@
 
 Each observation asks all registered brokers at once: for metadata, settings and folders. Brokers have metadata of their
 own age. Where they differ, nothing is concluded: old metadata could show a replica that was removed meanwhile. A frozen
-broker delays an observation by `ANSWER_S` seconds.
+broker delays an observation by `ONE_ANSWER`.
 """
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
-
-from kafka.protocol.admin import DescribeConfigsRequest, DescribeLogDirsRequest, ListPartitionReassignmentsRequest
-from kafka.protocol.metadata import MetadataRequest
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from harness.audit.explain.knowledge import brokers_text
 from harness.errors import HarnessError, UsageError
-from harness.kafka_api.admin import TOPIC_RESOURCE, Admin
-from harness.kafka_api.wire import Address, Connection, error_name
+from harness.kafka_api import topics as topic_requests
+from harness.kafka_api.cluster_client import ClusterClient
+from harness.kafka_api.configs import (
+    BROKER_RESOURCE,
+    TOPIC_RESOURCE,
+    alter_configs,
+    describe_configs,
+    values_of,
+)
+from harness.kafka_api.connection import RetryPolicy, SocketStream
+from harness.kafka_api.metadata import FIRST_WITH_TOPIC_IDS, describe_cluster
 from harness.protect.guard.settings import PAUSE, is_same
 from harness.protect.repair.state import Partition, Seen
+from harness.protect.repair.throttle import BROKER, TOPIC
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
+    from harness.kafka_api.address import Address
+    from harness.kafka_api.connection import Dial
+    from harness.kafka_api.messages import Caller, Request
+    from harness.kafka_api.metadata import ClusterState
     from harness.protect.repair.state import Entry
 
-ANSWER_S: Final = 3.0
+T = TypeVar("T")
+ONE_ANSWER: Final = RetryPolicy(answer_s=3.0)
 MIN_INSYNC: Final = "min.insync.replicas"
-NO_TOPIC_ID: Final = "00000000-0000-0000-0000-000000000000"
-LIST_MS: Final = 3_000
-
-
-@dataclass(frozen=True)
-class State:
-    """One partition in one broker's metadata."""
-
-    leader: int
-    leader_epoch: int
-    replicas: tuple[int, ...]
-    isr: frozenset[int]
+WITH_FREE_SPACE: Final = 4
+"""Version of DescribeLogDirs."""
+KINDS: Final = {TOPIC: TOPIC_RESOURCE, BROKER: BROKER_RESOURCE}
 
 
 @dataclass(frozen=True)
 class BrokerAnswer:
-    """What one broker reports. ``folders_bytes``: None where it could not list its folders, with the reason."""
+    """What one broker reports. ``folders``: sizes in bytes; an error's name where some may be missing."""
 
-    topic_ids: Mapping[str, str]
-    states: Mapping[Partition, State]
+    state: ClusterState
     settings: Mapping[str, Mapping[str, str]]
-    folders_bytes: Mapping[Partition, int] | None
-    why_no_folders: str | None = None
+    folders: Mapping[Partition, int] | str
 
 
 @dataclass(frozen=True)
@@ -60,14 +59,14 @@ class Answers:
 
     online: frozenset[int]
     brokers: Mapping[int, BrokerAnswer]
-    adding: Mapping[Partition, frozenset[int]] = field(default_factory=dict)
-    removing: Mapping[Partition, frozenset[int]] = field(default_factory=dict)
+    ongoing: Mapping[Partition, topic_requests.Reassignment] = field(default_factory=dict)
 
     def seen(self, entry: Entry) -> Seen | str:
         """Return what all brokers say of a partition; a sentence where they differ or one does not answer."""
-        partition, topic = entry.partition, entry.partition[0]
-        states = {one.states.get(partition) for one in self.brokers.values()}
-        ids = {one.topic_ids.get(topic) for one in self.brokers.values()}
+        topic, number = entry.partition
+        topics = [one.state.topics.get(topic) for one in self.brokers.values()]
+        states = {None if one is None else one.partitions.get(number) for one in topics}
+        ids = {None if one is None or one.error else str(one.topic_id) for one in topics}
         state = next(iter(states), None)
         if len(states) != 1 or len(ids) != 1:
             return "the brokers' metadata to be the same"
@@ -75,78 +74,72 @@ class Answers:
             return f"{entry.name} to be in the metadata"
         if silent := sorted((frozenset(state.replicas) & self.online) - self.brokers.keys()):
             return f"an answer of {brokers_text(silent)}"
-        folders = {b: one.folders_bytes for b, one in self.brokers.items() if one.folders_bytes is not None}
+        folders = {b: one.folders for b, one in self.brokers.items() if not isinstance(one.folders, str)}
         if entry.current is not None and entry.current in self.brokers and entry.current not in folders:
-            return f"the folders of broker {entry.current}: {self.brokers[entry.current].why_no_folders}"
+            return f"the folders of broker {entry.current}: {self.brokers[entry.current].folders}"
         settings = [one.settings.get(topic, {}) for one in self.brokers.values()]
         if any(MIN_INSYNC not in one for one in settings):
             return f"the settings of topic {topic}"
+        reassignment = self.ongoing.get(entry.partition, topic_requests.Reassignment())
         return Seen(
             next(iter(ids)) or "",
             state.leader,
-            state.leader_epoch,
+            -1 if state.leader_epoch is None else state.leader_epoch,
             state.replicas,
-            state.isr,
+            frozenset(state.isr),
             max(int(one[MIN_INSYNC]) for one in settings),
             self.online,
             all(is_same(one.get(name), value) for one in settings for name, value in PAUSE.items()),
-            adding=self.adding.get(partition, frozenset()),
-            removing=self.removing.get(partition, frozenset()),
-            folders_bytes={b: sizes[partition] for b, sizes in folders.items() if partition in sizes},
+            adding=reassignment.adding,
+            removing=reassignment.removing,
+            folders_bytes={b: sizes[entry.partition] for b, sizes in folders.items() if entry.partition in sizes},
             answered=frozenset(folders),
         )
 
 
 class LiveRepairCluster:
-    """Implements `cluster.RepairCluster`. One owner. ``cluster_id``: None before the first answer."""
+    """Implements `cluster.RepairCluster` and `throttle.ThrottleSettings`. One owner.
 
-    def __init__(self, bootstrap: Sequence[Address], dial: Callable[..., Connection] = Connection) -> None:
+    ``cluster_id``: None before the first answer.
+    """
+
+    def __init__(self, bootstrap: Sequence[Address], dial: Dial = SocketStream) -> None:
         """Store where brokers are; they are asked when they are needed."""
-        self._bootstrap, self._dial = tuple(bootstrap), dial
-        self._brokers: dict[int, Address] = {}
+        self._client = ClusterClient(lambda: bootstrap, ONE_ANSWER, dial=dial)
         self.cluster_id: str | None = None
-        self.admin = Admin(lambda: self.addresses)
-
-    @property
-    def addresses(self) -> tuple[Address, ...]:
-        """The brokers of the last metadata, then those of ``--bootstrap-server``."""
-        return tuple(dict.fromkeys((*self._brokers.values(), *self._bootstrap)))
 
     def connect(self) -> None:
         """Ask for the cluster's id and brokers. Raises `UsageError` where no broker answers."""
         try:
-            self._metadata([])
+            self._describe([])
         except OSError as error:
             raise UsageError(f"--bootstrap-server: {error}") from error
 
-    def _metadata(self, topics: Sequence[str]) -> None:
-        metadata = self._first(lambda: _metadata_request(topics))
-        security = self._bootstrap[0].security
-        self._brokers = {b.node_id: Address(b.host, b.port, security) for b in metadata.brokers}
-        self.cluster_id = metadata.cluster_id
+    def _describe(self, topics: Sequence[str]) -> ClusterState:
+        state = self._client.describe(topics, version=FIRST_WITH_TOPIC_IDS)
+        self.cluster_id = state.cluster_id
+        return state
 
     def answers(self, partitions: Collection[Partition]) -> Answers:
         """Ask every registered broker. Raises ConnectionError where none answers, `HarnessError`."""
         topics = sorted({topic for topic, _ in partitions})
-        self._metadata(topics)
 
-        def ask(broker: int) -> BrokerAnswer | None:
-            try:
-                return self._ask(self._brokers[broker], topics, partitions)
-            except OSError:
-                return None
+        def ask(_broker: int, caller: Caller) -> BrokerAnswer:
+            state = caller.ask(describe_cluster(topics, version=FIRST_WITH_TOPIC_IDS))
+            settings = caller.ask(describe_configs(TOPIC_RESOURCE, topics, (MIN_INSYNC, *PAUSE)))
+            folders = caller.ask(topic_requests.describe_log_dirs(sorted(partitions), version=WITH_FREE_SPACE))
+            return BrokerAnswer(
+                state,
+                {name: values_of(values) for name, values in settings.items() if not isinstance(values, str)},
+                folders.error or folders.sizes_bytes,
+            )
 
-        with ThreadPoolExecutor(max(len(self._brokers), 1)) as pool:
-            asked = dict(zip(self._brokers, pool.map(ask, self._brokers), strict=True))
-        ongoing = self._first(lambda: _reassignments_request(partitions))
-        if ongoing.error_code:
-            raise HarnessError(f"reassignments are unknown: {ongoing.error_message or error_name(ongoing.error_code)}")
-        listed = [((topic.name, p.partition_index), p) for topic in ongoing.topics for p in topic.partitions]
+        online = self._describe(topics).brokers
+        asked = self._client.ask_all(online, ask)
         return Answers(
-            frozenset(self._brokers),
-            {broker: answer for broker, answer in asked.items() if answer is not None},
-            {tp: frozenset(p.adding_replicas) for tp, p in listed},
-            {tp: frozenset(p.removing_replicas) for tp, p in listed},
+            frozenset(online),
+            {broker: answer for broker, answer in asked.items() if isinstance(answer, BrokerAnswer)},
+            self._client.ask_any(topic_requests.list_reassignments(sorted(partitions))),
         )
 
     def observe(self, entries: Collection[Entry]) -> dict[Partition, Seen | str]:
@@ -156,107 +149,28 @@ class LiveRepairCluster:
 
     def reassign(self, partition: Partition, replicas: Sequence[int]) -> None:
         """Assign these replicas. Raises `HarnessError` where the controller refuses."""
-        self.admin.reassign({partition: replicas})
+        self._client.ask_any(topic_requests.reassign({partition: replicas}))
 
     def elect_preferred(self, partition: Partition) -> None:
         """Have the first replica lead."""
-        self.admin.elect_preferred([partition])
+        self._client.ask_any(topic_requests.elect_preferred([partition]))
 
     def usable_bytes(self, broker: int) -> int | None:
-        """Return the free bytes of a broker's fullest log directory (KIP-827); None where it does not say so."""
-        with closing(self._dial(self._brokers[broker], timeout_s=ANSWER_S)) as connection:
-            answer = connection.call(DescribeLogDirsRequest[4](topics=[]))
-        free = [one.usable_bytes for one in answer.results if not one.error_code]
-        return min(free) if free and min(free) >= 0 else None
+        """Return the free bytes of a broker's fullest log directory; None where it does not say so."""
+        return self._client.ask(broker, topic_requests.describe_log_dirs([], version=WITH_FREE_SPACE)).usable_bytes
 
-    def address(self, broker: int) -> Address:
-        """Return a registered broker's address. Raises `HarnessError` for another."""
-        if broker not in self._brokers:
-            raise HarnessError(f"broker {broker} is not registered with the cluster")
-        return self._brokers[broker]
+    def explicit(self, kind: str, name: str, names: Collection[str]) -> dict[str, str | None]:
+        """Return the values that a topic or a broker itself has; None where it has none. Raises as `alter`."""
+        answer = self._ask(kind, name, describe_configs(KINDS[kind], [name], names))[name]
+        if isinstance(answer, str):
+            raise HarnessError(f"settings of {kind} {name}: {answer}")
+        return {setting: answer[setting].explicit if setting in answer else None for setting in names}
 
-    def _ask(self, address: Address, topics: Sequence[str], partitions: Collection[Partition]) -> BrokerAnswer:
-        with closing(self._dial(address, timeout_s=ANSWER_S)) as connection:
-            metadata = connection.call(_metadata_request(topics))
-            settings = connection.call(_settings_request(topics))
-            folders, why = _folders(connection.call(_folders_request(partitions)))
-        return BrokerAnswer(
-            {topic.name: str(topic.topic_id) for topic in metadata.topics if not topic.error_code},
-            {
-                (topic.name, p.partition_index): State(
-                    p.leader_id, p.leader_epoch, tuple(p.replica_nodes), frozenset(p.isr_nodes)
-                )
-                for topic in metadata.topics
-                if not topic.error_code
-                for p in topic.partitions
-            },
-            {one.resource_name: {c.name: c.value for c in one.configs} for one in settings.results},
-            folders,
-            why,
-        )
+    def alter(self, kind: str, name: str, values: Mapping[str, str | None]) -> None:
+        """Set values. Raises `HarnessError` where the broker refuses, OSError where it does not answer."""
+        if why := self._ask(kind, name, alter_configs(KINDS[kind], {name: values})).get(name):
+            raise HarnessError(f"settings of {kind} {name}: {why}")
 
-    def _first(self, make: Callable[[], Any]) -> Any:
-        """Return the answer of the first broker that gives one. Raises ConnectionError."""
-        last: OSError | None = None
-        for address in self.addresses:
-            try:
-                with closing(self._dial(address, timeout_s=ANSWER_S)) as connection:
-                    return connection.call(make())
-            except OSError as error:
-                last = error
-        raise ConnectionError(f"no broker answers: {last}")
-
-
-def _metadata_request(topics: Sequence[str]) -> Any:
-    Topic = MetadataRequest.MetadataRequestTopic  # noqa: N806
-    return MetadataRequest[10](
-        topics=[Topic(topic_id=NO_TOPIC_ID, name=topic) for topic in topics],
-        allow_auto_topic_creation=False,
-        include_cluster_authorized_operations=False,
-        include_topic_authorized_operations=False,
-    )
-
-
-def _settings_request(topics: Sequence[str]) -> Any:
-    Resource = DescribeConfigsRequest.DescribeConfigsResource  # noqa: N806
-    names = [MIN_INSYNC, *PAUSE]
-    return DescribeConfigsRequest[4](
-        resources=[Resource(resource_type=TOPIC_RESOURCE, resource_name=t, configuration_keys=names) for t in topics]
-    )
-
-
-def by_topic(partitions: Collection[Partition]) -> dict[str, list[int]]:
-    """Return the numbers of partitions by topic."""
-    numbers: dict[str, list[int]] = {}
-    for topic, number in sorted(partitions):
-        numbers.setdefault(topic, []).append(number)
-    return numbers
-
-
-def _folders_request(partitions: Collection[Partition]) -> Any:
-    Topic = DescribeLogDirsRequest.DescribableLogDirTopic  # noqa: N806
-    wanted = [Topic(topic=topic, partitions=numbers) for topic, numbers in by_topic(partitions).items()]
-    return DescribeLogDirsRequest[4](topics=wanted)
-
-
-def _reassignments_request(partitions: Collection[Partition]) -> Any:
-    Topic = ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics  # noqa: N806
-    wanted = [Topic(name=topic, partition_indexes=numbers) for topic, numbers in by_topic(partitions).items()]
-    return ListPartitionReassignmentsRequest[0](timeout_ms=LIST_MS, topics=wanted)
-
-
-def _folders(answer: Any) -> tuple[dict[Partition, int] | None, str | None]:
-    """Return the sizes of folders; None, and why, where some may be missing.
-
-    A broker that refuses lists no folder, as one without folders does: only version 3 on has an error for the former.
-    """
-    errors = [error_name(code) for code in (answer.error_code, *(one.error_code for one in answer.results)) if code]
-    if errors or not answer.results:
-        return None, errors[0] if errors else "it lists no log directory"
-    return {
-        (topic.name, p.partition_index): p.partition_size
-        for directory in answer.results
-        for topic in directory.topics
-        for p in topic.partitions
-        if not p.is_future_key
-    }, None
+    def _ask(self, kind: str, name: str, request: Request[T]) -> T:
+        """Ask the broker itself about its settings, and any about a topic's."""
+        return self._client.ask(int(name), request) if kind == BROKER else self._client.ask_any(request)

@@ -14,7 +14,6 @@ from harness.protect.guard.cluster import LiveCluster
 from harness.protect.repair.channel import REPAIR, ChannelHolds, ChannelJournal, Notes, Owner
 from harness.protect.repair.hanging import Aborted, abort_all
 from harness.protect.repair.live import LiveRepairCluster
-from harness.protect.repair.own_settings import LiveSettings
 from harness.protect.repair.preflight import Limits, Prepared, check_cluster, prepare
 from harness.protect.repair.service import PATIENCE_S, Outcome, Repairs
 from harness.protect.repair.throttle import ChannelThrottle
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from harness.judge.outcome import Progress
-    from harness.kafka_api.wire import Address
+    from harness.kafka_api.address import Address
     from harness.protect.guard.ports import Channel
     from harness.protect.repair.plan import Plan
     from harness.protect.repair.state import Entry, Partition
@@ -130,7 +129,7 @@ def _work(  # noqa: PLR0917
             cluster,
             ChannelJournal(notes),
             ChannelHolds(channel, guard_cluster, clock, notes.writer),
-            ChannelThrottle(notes, LiveSettings(cluster), request.rate_bytes_s),
+            ChannelThrottle(notes, cluster, request.rate_bytes_s),
             clock,
             at_once=request.at_once,
             patience_s=request.patience_s,

@@ -23,11 +23,11 @@ RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throt
 NOTE: Final = f"{REPAIR} throttle"
 
 
-class Settings(Protocol):
-    """Own settings of topics and brokers. Methods raise `HarnessError` or OSError."""
+class ThrottleSettings(Protocol):
+    """Settings that topics and brokers themselves have. Methods raise `HarnessError` or OSError."""
 
-    def own(self, kind: str, name: str, names: Collection[str]) -> Mapping[str, str | None]:
-        """Return a topic's or a broker's own values; None where it has none. ``kind``: `TOPIC` or `BROKER`."""
+    def explicit(self, kind: str, name: str, names: Collection[str]) -> Mapping[str, str | None]:
+        """Return a topic's or a broker's explicit values; None where it has none. ``kind``: `TOPIC` or `BROKER`."""
         ...
 
     def alter(self, kind: str, name: str, values: Mapping[str, str | None]) -> None:
@@ -60,7 +60,7 @@ class ChannelThrottle:
     """Implements `harness.protect.repair.cluster.Throttle`. ``rate_bytes_s``: of each broker; None: no limit."""
 
     notes: Notes
-    settings: Settings
+    settings: ThrottleSettings
     rate_bytes_s: int | None
 
     def limit(self, entries: Collection[Entry]) -> None:
@@ -72,7 +72,7 @@ class ChannelThrottle:
         for (kind, name), values in new.items():
             known = stored.get((kind, name))
             try:
-                found = dict(self.settings.own(kind, name, values)) if known is None else known["found"]
+                found = dict(self.settings.explicit(kind, name, values)) if known is None else known["found"]
             except (OSError, HarnessError):
                 if kind == BROKER:
                     continue
@@ -95,7 +95,7 @@ class ChannelThrottle:
         left: dict[tuple[str, str], str] = {}
         for (kind, name), one in stored.items():
             try:
-                now = self.settings.own(kind, name, one["set"])
+                now = self.settings.explicit(kind, name, one["set"])
                 ours = {
                     setting: one["found"][setting] for setting, value in one["set"].items() if now[setting] == value
                 }

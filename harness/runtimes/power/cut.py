@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from pathlib import Path
 
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.messages import TopicPartition
     from harness.runtimes.power.sync_log import Synced
 
 METADATA_FOLDER: Final = "__cluster_metadata-"

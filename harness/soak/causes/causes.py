@@ -15,7 +15,7 @@ from harness.soak.judge.expectations import HOLE, SKIPPED_MARKER, STALE_MARKER, 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.messages import TopicPartition
     from harness.soak.causes.losses import Loss, LostKeys
     from harness.soak.causes.skipped_markers import SkippedMarker
     from harness.soak.causes.stale_markers import StaleMarker

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from harness.broker_files.metadata_log.history import ClusterMetadata
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.messages import TopicPartition
     from harness.soak.evidence.replica_log import Replica
     from harness.soak.judge.truth import Truth
 

@@ -18,7 +18,7 @@ from harness.soak.judge.expectations import REOPENED, SKIPPED_MARKER
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.messages import TopicPartition
     from harness.run_folder.store import RunFolder
     from harness.soak.causes.skipped_markers import SkippedMarker
     from harness.soak.evidence.replica_log import Replica, ReplicaLog

@@ -24,7 +24,7 @@ from harness.soak.judge.truth import STUCK
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.messages import TopicPartition
     from harness.soak.judge.truth import Truth
 
 _LINE: Final = re.compile(

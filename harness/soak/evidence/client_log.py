@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.messages import TopicPartition
 
 COMMITTED, ABORTED, UNKNOWN = "committed", "aborted", "unknown"
 INVOKE, OK, FAIL = "invoke", "ok", "fail"

@@ -16,7 +16,7 @@ from harness.soak.evidence.client_log import ABORTED, COMMITTED, FAIL, INVOKE, O
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.messages import TopicPartition
 
 SEND_OFFSET, COMMIT_OFFSET, DELETE_GROUP = "send offset", "commit offset", "delete group"
 NEVER: Final = float("inf")

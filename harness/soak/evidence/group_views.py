@@ -16,21 +16,21 @@ from harness.broker_files.internal_topics.offset_key import decode_offset_key
 from harness.broker_files.segments.batches import iter_batches, iter_records, marker
 from harness.broker_files.segments.folder import live_segments
 from harness.broker_files.segments.markers import MARKERS
+from harness.kafka_api.connection import Connection
+from harness.kafka_api.error_names import UNSTABLE_OFFSET
 from harness.kafka_api.groups import fetch_offsets
-from harness.kafka_api.wire import Connection
 from harness.models.world.groups import Commit, End, Offsets
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from harness.kafka_api.replica import TopicPartition
-    from harness.kafka_api.wire import Address
+    from harness.kafka_api.address import Address
+    from harness.kafka_api.messages import TopicPartition
     from harness.soak.evidence.group_log import GroupKey
 
 ANSWERS: Final = "group-offsets.json"
 """In the folder of a round: what coordinators answered in the end."""
-UNSTABLE: Final = "UnstableOffsetCommitError"
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def ask(coordinator: Address, groups: Mapping[str, Collection[TopicPartition]]) 
     with closing(Connection(coordinator)) as connection:
         for group, partitions in groups.items():
             for topic, partition in partitions:
-                answer = fetch_offsets(connection, group, [(topic, partition)], require_stable=True)
+                answer = connection.ask(fetch_offsets(group, [(topic, partition)], require_stable=True))
                 offset = answer.offsets.get((topic, partition))
                 found.append(
                     {"group": group, "topic": topic, "partition": partition, "offset": offset, "error": answer.error}
@@ -111,7 +111,7 @@ def answered(content: Mapping[str, Any]) -> GroupView:
     pending: dict[GroupKey, tuple[int, ...]] = {}
     for one in content["answers"]:
         key = (one["group"], (one["topic"], one["partition"]))
-        if one["error"] == UNSTABLE:
+        if one["error"] == UNSTABLE_OFFSET:
             pending[key] = ()
         elif one["offset"] is not None:
             committed[key] = one["offset"]
@@ -123,4 +123,4 @@ def answered(content: Mapping[str, Any]) -> GroupView:
 
 def errors_of(answers: Iterable[Mapping[str, Any]]) -> set[str]:
     """Return the errors in answers that say nothing of offsets: another broker coordinates, or it is not ready."""
-    return {one["error"] for one in answers if one["error"] not in {None, UNSTABLE}}
+    return {one["error"] for one in answers if one["error"] not in {None, UNSTABLE_OFFSET}}

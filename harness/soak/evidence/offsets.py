@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.host.clock import Clock
-    from harness.kafka_api.replica import Reader, TopicPartition
+    from harness.kafka_api.messages import TopicPartition
+    from harness.kafka_api.replica import ReplicaReader
     from harness.runtimes.base import Runtime
 
 PERIOD_S: Final = 0.5
@@ -38,7 +39,7 @@ class OffsetSampler:
         partitions: Iterable[TopicPartition],
         path: Path,
         clock: Clock,
-        reader: Callable[[int], Reader],
+        reader: Callable[[int], ReplicaReader],
     ) -> None:
         """Open ``path`` for writing; no request is sent yet. ``reader`` opens a broker's reader."""
         self._poller = Poller(runtime, clock, reader, period_s=PERIOD_S, name="offsets")
@@ -61,7 +62,7 @@ class OffsetSampler:
         """Raise the error that ended a routine."""
         self._poller.raise_if_failed()
 
-    def _poll(self, broker: int, reader: Reader) -> None:
+    def _poll(self, broker: int, reader: ReplicaReader) -> None:
         before, time_ms = self._ends[broker], self._clock.time_ms()
         # A replica may have been truncated, or its topic created again; then it does not reach its last end any more.
         answers = reader.ends({tp: before[tp].log_end if tp in before else 0 for tp in self._partitions})

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.broker_files.metadata_log.history import ClusterMetadata, PartitionState
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.messages import TopicPartition
 
 REMOVED_WITHIN_MS: Final = 5_000
 """So long before an outage ends something has to be written for it to be exposed: the longest lag, retention and

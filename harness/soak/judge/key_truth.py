@@ -11,7 +11,7 @@ from harness.soak.evidence.client_log import ABORTED, COMMITTED
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.messages import TopicPartition
     from harness.soak.evidence.client_log import ClientLog, WrittenRecord
 
 NO_VALUE: Final = "no value"

@@ -12,7 +12,7 @@ from harness.soak.judge.key_truth import NO_VALUE
 from harness.soak.judge.truth import HIDDEN, SERVED, STATE, STUCK
 
 if TYPE_CHECKING:
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.messages import TopicPartition
     from harness.soak.evidence.replica_log import Replica
     from harness.soak.judge.truth import Truth, Wrong
 

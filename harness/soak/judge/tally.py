@@ -16,7 +16,7 @@ from harness.soak.judge.truth import STATE, STUCK
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.messages import TopicPartition
     from harness.soak.judge.truth import Truth, Wrong
 
 RIGHT, BY_LUCK, WRONG, EITHER = "right", "by luck", "wrong", "either"

@@ -17,7 +17,7 @@ from harness.soak.judge.key_truth import SOMEWHERE_LATER, in_words, key_truths
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.messages import TopicPartition
     from harness.soak.evidence.client_log import ClientLog, WrittenRecord
     from harness.soak.evidence.replica_log import Held, Replica, ReplicaLog
     from harness.soak.judge.key_truth import Key, KeyTruth

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from harness.clients import Library, LibraryProducer
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.messages import TopicPartition
     from harness.run_folder.history import History
     from harness.schedules.operations.operation import Operation
     from harness.schedules.plan import RoundClient

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.cluster.cluster import Cluster
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.messages import TopicPartition
     from harness.run_folder.store import RunFolder
     from harness.schedules.schedule import Step
     from harness.soak.evidence.group_views import GroupView

@@ -6,15 +6,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fakes.clock import TickingClock
-from harness.kafka_api.admin import Admin, PartitionState
+from harness.kafka_api.admin import Admin
+from harness.kafka_api.metadata import PartitionState
 from harness.schedules.timers import FREEZE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from fakes.runtime import FakeRuntime
-    from harness.kafka_api.replica import TopicPartition
-    from harness.kafka_api.wire import Address
+    from harness.kafka_api.address import Address
+    from harness.kafka_api.messages import TopicPartition
 
 PARTITION = ("stuck-lso", 0)
 LEARNS_AFTER_S = 3

@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass, field
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import kafka.errors
+from kafka.protocol.admin import (
+    DescribeLogDirsResponse,
+    DescribeProducersResponse,
+    DescribeTransactionsResponse,
+    ListPartitionReassignmentsResponse,
+    ListTransactionsResponse,
+)
+from kafka.protocol.consumer import FetchResponse, ListOffsetsResponse
+from kafka.protocol.metadata import ApiVersionsResponse, MetadataResponse
+from kafka.protocol.producer import WriteTxnMarkersResponse
 
 from fakes.clock import TickingClock
-from harness.audit.live.cluster import Cluster, Topic
-from harness.audit.live.connection import ClusterClient
+from harness.audit.live.cluster import AuditedCluster
 from harness.broker_files.segments.batches import iter_batches
-from harness.kafka_api.admin import PartitionState
-from harness.kafka_api.wire import Address
+from harness.kafka_api.address import Address
+from harness.kafka_api.cluster_client import ClusterClient
+from harness.kafka_api.messages import message, numbers_per_topic, per_topic
+from harness.kafka_api.metadata import ClusterState, PartitionState, TopicState
 
 if TYPE_CHECKING:
-    from harness.audit.live.coordinators import TransactionDescription
+    from collections.abc import Iterable, Mapping
+
     from harness.host.clock import Clock
-    from harness.kafka_api.replica import OpenTransaction
+    from harness.kafka_api.messages import Request, TopicPartition
+    from harness.kafka_api.transactions import OpenTransaction, TransactionDescription
+
+T = TypeVar("T")
 
 OUT_OF_RANGE = kafka.errors.OffsetOutOfRangeError.errno
 NOT_LEADER = kafka.errors.NotLeaderForPartitionError.errno
@@ -69,7 +83,12 @@ class FakeBroker:
     by_time: dict[int, int] = field(default_factory=dict)
     now: dict[tuple[str, int], Held] = field(default_factory=dict)
 
+    def ask(self, request: Request[T]) -> T:
+        """Answer as `harness.kafka_api.messages.Caller`."""
+        return request.decode(self.call(request.message))
+
     def call(self, request: Any) -> Any:
+        """Answer as `harness.kafka_api.connection.Stream`."""
         if self.dies_after is not None and len(self.asked) >= self.dies_after:
             raise ConnectionResetError("gone")
         self.asked.append(request)
@@ -84,7 +103,7 @@ class FakeBroker:
 
     def _apiversions(self, _request: Any) -> Any:
         low, high = self.fetch_versions
-        return SimpleNamespace(api_keys=[SimpleNamespace(api_key=1, min_version=low, max_version=high)])
+        return message(ApiVersionsResponse, 0, api_keys=[{"api_key": 1, "min_version": low, "max_version": high}])
 
     def _listoffsets(self, request: Any) -> Any:
         def answer(partition: tuple[str, int], timestamp: int) -> Any:
@@ -94,14 +113,10 @@ class FakeBroker:
             held = self._held(partition)
             offset = {LATEST: held.end, EARLIEST: held.log_start}.get(timestamp, self.by_time.get(timestamp, -1))
             code = NOT_LEADER if self.is_redpanda_follower else 0
-            return SimpleNamespace(partition_index=partition[1], error_code=code, offset=offset)
+            return {"partition_index": partition[1], "error_code": code, "offset": offset}
 
-        return SimpleNamespace(
-            topics=[
-                _named(t, [answer((t.name, p.partition_index), p.timestamp) for p in t.partitions])
-                for t in request.topics
-            ]
-        )
+        wanted = [((t.name, p.partition_index), p.timestamp) for t in request.topics for p in t.partitions]
+        return message(ListOffsetsResponse, 4, topics=per_topic((tp, answer(tp, at)) for tp, at in wanted))
 
     def _held(self, partition: tuple[str, int]) -> Held:
         return self.now.get(partition, self.states[partition][0])
@@ -121,113 +136,123 @@ class FakeBroker:
             is_committed = request.isolation_level == READ_COMMITTED
             return fetched_partition(wanted.partition, held, served, code=code, has_aborted=is_committed)
 
-        responses = [
-            SimpleNamespace(topic=t.topic, partitions=[answer(t.topic, p) for p in t.partitions])
-            for t in request.topics
-        ]
-        return SimpleNamespace(responses=responses)
+        return fetched(((t.topic, p.partition), answer(t.topic, p)) for t in request.topics for p in t.partitions)
 
     def _describeproducers(self, request: Any) -> Any:
-        def answer(topic: str, number: int) -> Any:
-            code = NOT_LEADER if self.is_redpanda_follower else 0
-            return described_partition(number, self._held((topic, number)), code=code)
-
-        return SimpleNamespace(
-            topics=[_named(t, [answer(t.name, number) for number in t.partition_indexes]) for t in request.topics]
-        )
+        code = NOT_LEADER if self.is_redpanda_follower else 0
+        wanted = [(topic.name, number) for topic in request.topics for number in topic.partition_indexes]
+        return described((tp, described_partition(tp[1], self._held(tp), code=code)) for tp in wanted)
 
     def _metadata(self, request: Any) -> Any:
         (wanted,) = request.topics
         partitions = [
-            SimpleNamespace(partition_index=number, leader_id=leader) for number, leader in enumerate(self.coordinators)
+            {"partition_index": number, "leader_id": leader, "replica_nodes": [], "isr_nodes": []}
+            for number, leader in enumerate(self.coordinators)
         ]
         code = 0 if partitions else kafka.errors.TopicAuthorizationFailedError.errno
-        return SimpleNamespace(topics=[SimpleNamespace(name=wanted.name, error_code=code, partitions=partitions)])
+        topics = [{"name": wanted.name, "error_code": code, "partitions": partitions}]
+        return message(MetadataResponse, 8, brokers=[], topics=topics)
 
     def _listtransactions(self, request: Any) -> Any:
         states = [
-            SimpleNamespace(transactional_id=word.transactional_id)
+            {"transactional_id": word.transactional_id}
             for word in self.words
             if not request.producer_id_filters or word.producer_id in request.producer_id_filters
         ]
-        return SimpleNamespace(error_code=self.error, transaction_states=states)
+        return message(ListTransactionsResponse, 0, error_code=self.error, transaction_states=states)
 
     def _describetransactions(self, request: Any) -> Any:
-        return SimpleNamespace(
-            transaction_states=[
-                SimpleNamespace(
-                    error_code=0,
-                    transactional_id=word.transactional_id,
-                    transaction_state=word.state,
-                    transaction_start_time_ms=word.start_time_ms,
-                    transaction_timeout_ms=word.timeout_ms,
-                    producer_id=word.producer_id,
-                    producer_epoch=word.producer_epoch,
-                    topics=[SimpleNamespace(topic=topic, partitions=[number]) for topic, number in word.partitions],
-                )
-                for word in self.words
-                if word.transactional_id in request.transactional_ids
-            ]
-        )
+        states = [
+            {
+                "transactional_id": word.transactional_id,
+                "transaction_state": word.state,
+                "transaction_start_time_ms": word.start_time_ms,
+                "transaction_timeout_ms": word.timeout_ms,
+                "producer_id": word.producer_id,
+                "producer_epoch": word.producer_epoch,
+                "topics": numbers_per_topic(word.partitions, name="topic", partitions="partitions"),
+            }
+            for word in self.words
+            if word.transactional_id in request.transactional_ids
+        ]
+        return message(DescribeTransactionsResponse, 0, transaction_states=states)
+
+    def _writetxnmarkers(self, request: Any) -> Any:
+        markers = [{"producer_id": marker.producer_id, "topics": []} for marker in request.markers]
+        return message(WriteTxnMarkersResponse, 1, markers=markers)
 
     def _listpartitionreassignments(self, _request: Any) -> Any:
-        topics = [
-            SimpleNamespace(name=topic, partitions=[SimpleNamespace(partition_index=number, adding_replicas=brokers)])
-            for (topic, number), brokers in self.adding.items()
-        ]
-        return SimpleNamespace(error_code=self.error, error_message=None, topics=topics)
+        topics = per_topic(
+            (tp, {"partition_index": tp[1], "adding_replicas": brokers, "removing_replicas": []})
+            for tp, brokers in self.adding.items()
+        )
+        return message(ListPartitionReassignmentsResponse, 0, error_code=self.error, topics=topics)
 
     def _describelogdirs(self, _request: Any) -> Any:
         self.sizes = {tp: size + self.growth_bytes for tp, size in self.sizes.items()}
-        topics = [
-            SimpleNamespace(
-                name=topic,
-                partitions=[SimpleNamespace(partition_index=number, partition_size=size, is_future_key=False)],
-            )
-            for (topic, number), size in self.sizes.items()
-        ]
-        return SimpleNamespace(results=[SimpleNamespace(error_code=0, topics=topics)])
+        topics = per_topic((tp, {"partition_index": tp[1], "partition_size": n}) for tp, n in self.sizes.items())
+        return message(DescribeLogDirsResponse, 1, results=[{"topics": topics}])
+
+
+def fetched(partitions: Iterable[tuple[TopicPartition, Any]]) -> Any:
+    """Return a Fetch response."""
+    return message(FetchResponse, 11, responses=per_topic(partitions, name="topic"))
+
+
+def described(partitions: Iterable[tuple[TopicPartition, Any]]) -> Any:
+    """Return a DescribeProducers response."""
+    return message(DescribeProducersResponse, 0, topics=per_topic(partitions))
 
 
 def fetched_partition(number: int, held: Held, records: bytes, *, code: int, has_aborted: bool) -> Any:
     """Return a partition of a Fetch response."""
-    aborted = [SimpleNamespace(producer_id=producer, first_offset=offset) for producer, offset in held.aborted]
-    return SimpleNamespace(
-        partition_index=number,
-        error_code=code,
-        log_start_offset=held.log_start,
-        high_watermark=held.high_watermark,
-        last_stable_offset=held.last_stable_offset,
-        aborted_transactions=aborted if has_aborted else None,
-        records=records,
-    )
+    aborted = [{"producer_id": producer, "first_offset": offset} for producer, offset in held.aborted]
+    return {
+        "partition_index": number,
+        "error_code": code,
+        "log_start_offset": held.log_start,
+        "high_watermark": held.high_watermark,
+        "last_stable_offset": held.last_stable_offset,
+        "aborted_transactions": aborted if has_aborted else None,
+        "records": records,
+    }
 
 
 def described_partition(number: int, held: Held, *, code: int) -> Any:
     """Return a partition of a DescribeProducers response."""
     producers = [
-        SimpleNamespace(producer_id=producer, producer_epoch=epoch, current_txn_start_offset=offset)
+        {"producer_id": producer, "producer_epoch": epoch, "last_sequence": 0, "current_txn_start_offset": offset}
         for producer, epoch, offset in map(astuple, held.open)
     ]
-    return SimpleNamespace(partition_index=number, error_code=code, active_producers=producers)
+    return {"partition_index": number, "error_code": code, "active_producers": producers}
 
 
-def _named(topic: Any, partitions: list[Any]) -> Any:
-    return SimpleNamespace(name=topic.name, partitions=partitions)
-
-
-def client_of(
+def audited(
     brokers: dict[int, FakeBroker],
     *,
     settings: dict[str, str] | None = None,
     absent: tuple[int, ...] = (),
     isr: tuple[int, ...] | None = None,
     clock: Clock | None = None,
-) -> ClusterClient:
-    """Return a client of a cluster with partition `TP` on all of these and the absent, led by the first."""
+) -> AuditedCluster:
+    """Return a cluster with partition `TP` on all of these brokers and the absent ones, led by the first."""
     replicas = (*brokers, *absent)
-    state = PartitionState(leader=replicas[0], replicas=replicas, isr=tuple(brokers) if isr is None else isr)
+    partition = PartitionState(leader=replicas[0], replicas=replicas, isr=tuple(brokers) if isr is None else isr)
     addresses = {broker: Address("127.0.0.1", 9000 + broker) for broker in brokers}
-    by_port = {address.port: brokers[broker] for broker, address in addresses.items()}
-    cluster = Cluster("id", addresses, {TP[0]: Topic(TP[0], {TP[1]: state}, settings)})
-    return ClusterClient(cluster, clock or TickingClock(), lambda address, _clock: by_port[address.port])  # type: ignore[arg-type, return-value]
+    state = ClusterState("id", addresses, {TP[0]: TopicState(TP[0], {TP[1]: partition})})
+    return audited_cluster(state, brokers, {} if settings is None else {TP[0]: settings}, clock)
+
+
+def audited_cluster(
+    state: ClusterState,
+    brokers: Mapping[int, Any],
+    settings: Mapping[str, Mapping[str, str]] | None = None,
+    clock: Clock | None = None,
+) -> AuditedCluster:
+    """Return a cluster with these brokers, which answer as `harness.kafka_api.connection.Stream`."""
+    by_address = {address: brokers[broker] for broker, address in state.brokers.items()}
+    client = ClusterClient(
+        lambda: list(by_address), clock=clock or TickingClock(), dial=lambda address, **_: by_address[address]
+    )
+    client.remember([state])
+    return AuditedCluster(client, state, settings or {})

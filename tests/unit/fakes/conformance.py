@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from harness.errors import WaitTimeoutError
+from harness.kafka_api.messages import RefusedError
 from harness.model_checking.conform.simulated import Simulated
-from harness.model_checking.conform.topic import RefusedError
 from harness.models.log.version_rules import rules_of
 
 if TYPE_CHECKING:
@@ -50,11 +50,11 @@ class ModelBrokers:
             topic.steps += 1
         yield
 
-    def pictures(self, log_starts: Mapping[int, Mapping[str, int]]) -> dict[Key, Picture]:
+    def pictures(self, names: Mapping[int, Sequence[str]]) -> dict[Key, Picture]:
         return {
             (name, broker): self._seen(name, broker, self.topics[name].model.pictures()[broker])
-            for broker, starts in log_starts.items()
-            for name in starts
+            for broker, of_broker in names.items()
+            for name in of_broker
         }
 
     def _seen(self, name: str, broker: int, picture: Picture) -> Picture:

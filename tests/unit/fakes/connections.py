@@ -3,22 +3,59 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from fakes.brokers import Held, described_partition, fetched_partition
-from harness.kafka_api.replica import ReplicaEnds, ReplicaState
-from harness.kafka_api.wire import Address, Connection
+from fakes.brokers import Held, described, described_partition, fetched, fetched_partition
+from harness.kafka_api.address import Address
+from harness.kafka_api.connection import Connection
+from harness.kafka_api.fetch import ReplicaState
+from harness.kafka_api.replica import ReplicaEnds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from kafka.protocol.api_message import ApiMessage
 
-    from harness.kafka_api.replica import OpenTransactions, Reader, TopicPartition
+    from harness.kafka_api.messages import Request, TopicPartition
+    from harness.kafka_api.replica import ReplicaReader
+    from harness.kafka_api.transactions import OpenTransactions
 
+T = TypeVar("T")
 LOOPBACK = Address("127.0.0.1", 9092)
 HELD = Held(9, 8)
+
+
+@dataclass
+class AnsweringStream:
+    """Implements `harness.kafka_api.connection.Stream` by a function from a message to its answer."""
+
+    answer: Callable[[Any], Any]
+
+    def call(self, message: ApiMessage) -> Any:
+        return self.answer(message)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@dataclass
+class FailingDial:
+    """Implements `harness.kafka_api.connection.Dial`: requests fail ``failures`` times, then are answered."""
+
+    failures: int
+    error: type[OSError] = TimeoutError
+    dials: int = 0
+
+    def __call__(self, _address: Address, *, timeout_s: float) -> AnsweringStream:
+        assert timeout_s > 0
+        self.dials += 1
+        return AnsweringStream(self._answer)
+
+    def _answer(self, _message: Any) -> str:
+        if self.failures:
+            self.failures -= 1
+            raise self.error("it failed")
+        return "answer"
 
 
 @dataclass
@@ -35,20 +72,20 @@ class SegmentConnection(Connection):
     asked: list[tuple[int, int]] = field(default_factory=list)
     address: Address = LOOPBACK
 
-    def call(self, request: Any) -> Any:
+    def ask(self, request: Request[T]) -> T:
+        return request.decode(self._answer(request.message))
+
+    def _answer(self, request: Any) -> Any:
         if type(request).__name__.startswith("DescribeProducers"):
-            return SimpleNamespace(
-                topics=[
-                    SimpleNamespace(name=t.name, partitions=[self._described(t.name, n) for n in t.partition_indexes])
-                    for t in request.topics
-                ]
-            )
-        return SimpleNamespace(
-            responses=[
-                SimpleNamespace(topic=topic.topic, partitions=[self._served(topic.topic, p, request.replica_id)])
+            return described(
+                ((topic.name, number), self._described(topic.name, number))
                 for topic in request.topics
-                for p in topic.partitions
-            ]
+                for number in topic.partition_indexes
+            )
+        return fetched(
+            ((topic.topic, p.partition), self._served(topic.topic, p, request.replica_id))
+            for topic in request.topics
+            for p in topic.partitions
         )
 
     def _served(self, topic: str, wanted: Any, replica_id: int) -> Any:
@@ -61,35 +98,14 @@ class SegmentConnection(Connection):
         return described_partition(number, self.held, code=self.errors.get((topic, number), 0))
 
 
-@dataclass
-class FailingConnection(Connection):
-    """Fails ``failures`` times, then answers. To be called in place of `Connection`: it is every connection in turn."""
-
-    failures: int
-    dials: int = 0
-
-    def __call__(self, _address: Address, **_timeout_s: float) -> Connection:
-        self.dials += 1
-        return self
-
-    def call(self, _request: ApiMessage) -> str:
-        if self.failures:
-            self.failures -= 1
-            raise TimeoutError("timed out")
-        return "answer"
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
 class StallingReader:
-    """Implements `Reader` of empty transactions and short logs; the first ``stalls`` readers stall at a Fetch."""
+    """Implements `ReplicaReader` of short logs without transactions; the first ``stalls`` readers stall at a Fetch."""
 
     def __init__(self, stalls: int) -> None:
         self.stalls = stalls
         self.opened = self.closed = 0
 
-    def reader(self, _broker: int) -> Reader:
+    def reader(self, _broker: int) -> ReplicaReader:
         self.opened += 1
         return self
 

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from fakes.clock import JumpingClock
 from harness.errors import HarnessError, WaitTimeoutError
-from harness.kafka_api.admin import PartitionState
+from harness.kafka_api.configs import ConfigEntry
+from harness.kafka_api.metadata import PartitionState
 from harness.protect.guard.journal import parse_entry
 from harness.protect.guard.ports import SettingsRead
 from harness.protect.guard.replayed import Replayed
 from harness.protect.guard.service import Guard, Options
-from harness.protect.guard.settings import DIRTY_RATIO, MAX_LAG_MS, MIN_LAG_MS, PAUSE, POLICY, RETENTION_MS, Setting
+from harness.protect.guard.settings import DIRTY_RATIO, MAX_LAG_MS, MIN_LAG_MS, PAUSE, POLICY, RETENTION_MS
 from harness.protect.guard.watch import View, united
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class FakeCluster:
     log_start: int = 0
     members: list[object] = field(default_factory=list)
     is_alarmed: bool = False
+    requests: int = 0
 
     def view(self) -> View:
         self._begin("view")
@@ -105,9 +107,9 @@ class FakeCluster:
         self.after("alter")
         return {topic: why for topic, why in self.refused.items() if topic in changes}
 
-    def effective(self, topic: str) -> dict[str, Setting]:
+    def effective(self, topic: str) -> dict[str, ConfigEntry]:
         own = self.own[topic]
-        return {name: Setting(own.get(name, value), name in own) for name, value in DEFAULTS.items()}
+        return {name: ConfigEntry(own.get(name, value), name in own) for name, value in DEFAULTS.items()}
 
     def is_paused(self, topic: str) -> bool:
         values = {name: setting.value for name, setting in self.effective(topic).items()}

@@ -10,7 +10,7 @@ from harness.cluster.observe import Observer, View
 if TYPE_CHECKING:
     from fakes.clock import TickingClock
     from fakes.runtime import FakeRuntime
-    from harness.kafka_api.replica import TopicPartition
+    from harness.kafka_api.messages import TopicPartition
 
 WHOLE_END = 5
 WHOLE = View(log_start=0, high_watermark=WHOLE_END, last_stable_offset=WHOLE_END, log_end=WHOLE_END)

@@ -3,64 +3,92 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
-from harness.kafka_api.wire import Address, Connection
+from kafka.protocol import admin
+from kafka.protocol.metadata import MetadataResponse
+
+from fakes.connections import AnsweringStream
+from harness.kafka_api.messages import message
 from harness.protect.guard.settings import PAUSE
+
+if TYPE_CHECKING:
+    from harness.kafka_api.address import Address
+
+TOPIC_ID = UUID(int=1)
 
 
 @dataclass
 class RepairedBrokers:
-    """Every broker in turn; to be called in place of `Connection`. ``silent`` brokers do not answer, by port."""
+    """Implements `harness.kafka_api.connection.Dial` for every broker. ``silent`` brokers refuse, by port.
+
+    ``asked`` has the port and the message of each request.
+    """
 
     silent: set[int] = field(default_factory=set)
     epochs: dict[int, int] = field(default_factory=dict)
     folder_error: int = 0
     listing_error: int = 0
+    setting_error: int = 0
+    asked: list[tuple[int, Any]] = field(default_factory=list)
 
-    def __call__(self, address: Address, **_timeout_s: float) -> Connection:
+    def __call__(self, address: Address, *, timeout_s: float) -> AnsweringStream:
+        assert timeout_s > 0
         if address.port in self.silent:
             raise ConnectionRefusedError("refused")
-        return _Answering(self, address)
+        return AnsweringStream(lambda request: self._answer(address.port, request))
 
+    def _answer(self, port: int, request: Any) -> Any:
+        self.asked.append((port, request))
+        answers = {
+            "Metadata": self._metadata, "DescribeConfigs": self._configs, "DescribeLogDirs": self._folders,
+            "ListPartitionReassignments": self._reassignments, "IncrementalAlterConfigs": self._altered,
+        }  # fmt: skip
+        return answers[type(request).__name__.removesuffix("Request")](port, request)
 
-class _Answering(Connection):
-    def __init__(self, brokers: RepairedBrokers, address: Address) -> None:
-        self.brokers, self.address = brokers, address
-
-    def call(self, request: Any) -> Any:
-        return getattr(self, type(request).__name__.removesuffix("Request"))(request)
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-    def Metadata(self, request: Any) -> Any:  # noqa: N802
+    def _metadata(self, port: int, request: Any) -> Any:
         assert not request.allow_auto_topic_creation
-        partition = SimpleNamespace(
-            partition_index=0, leader_id=1, leader_epoch=self.brokers.epochs.get(self.address.port, 7),
-            replica_nodes=[1, 2, 3], isr_nodes=[1, 3],
-        )  # fmt: skip
-        brokers = [SimpleNamespace(node_id=n, host="b", port=n) for n in (1, 2, 3)]
-        topics = [SimpleNamespace(name="t", topic_id="id", error_code=0, partitions=[partition])]
-        return SimpleNamespace(brokers=brokers, topics=topics, cluster_id="c1")
+        partition = {
+            "partition_index": 0, "leader_id": 1, "leader_epoch": self.epochs.get(port, 7),
+            "replica_nodes": [1, 2, 3], "isr_nodes": [1, 3],
+        }  # fmt: skip
+        brokers = [{"node_id": n, "host": "b", "port": n} for n in (1, 2, 3)]
+        topics = [{"name": "t", "topic_id": TOPIC_ID, "error_code": 0, "partitions": [partition]}]
+        return message(MetadataResponse, 10, brokers=brokers, topics=topics, cluster_id="c1")
 
-    def DescribeConfigs(self, request: Any) -> Any:  # noqa: N802
+    def _configs(self, _port: int, request: Any) -> Any:
+        """Return the settings of a topic, each of which it has itself except the first."""
         values = {"min.insync.replicas": "2", **PAUSE, "min.cleanable.dirty.ratio": "1.0"}
         (resource,) = request.resources
-        configs = [SimpleNamespace(name=name, value=values[name]) for name in resource.configuration_keys]
-        return SimpleNamespace(results=[SimpleNamespace(resource_name="t", configs=configs)])
+        source = {2: 1, 4: 2}[resource.resource_type]
+        configs = [
+            {"name": name, "value": values.get(name, "1"), "config_source": 5 if number == 0 else source}
+            for number, name in enumerate(resource.configuration_keys)
+        ]
+        results = [{"resource_name": resource.resource_name, "error_code": 0, "configs": configs}]
+        return message(admin.DescribeConfigsResponse, 4, results=results)
 
-    def DescribeLogDirs(self, request: Any) -> Any:  # noqa: N802
+    def _altered(self, _port: int, request: Any) -> Any:
+        (resource,) = request.resources
+        refused = {"resource_name": resource.resource_name, "error_code": self.setting_error, "error_message": "no"}
+        return message(admin.IncrementalAlterConfigsResponse, 1, responses=[refused])
+
+    def _folders(self, port: int, request: Any) -> Any:
         sizes = {1: 90, 3: 80}
-        here = self.address.port in sizes and bool(request.topics)
-        present = SimpleNamespace(partition_index=0, partition_size=sizes.get(self.address.port), is_future_key=False)
-        topics = [SimpleNamespace(name="t", partitions=[present])] if here else []
-        free = [SimpleNamespace(error_code=0, topics=topics, usable_bytes=n) for n in (500, 300)]
-        return SimpleNamespace(error_code=self.brokers.folder_error, results=free)
+        present = [{"partition_index": 0, "partition_size": sizes[port]}] if port in sizes and request.topics else []
+        topics = [{"name": "t", "partitions": present}]
+        free = [{"error_code": 0, "topics": topics, "usable_bytes": n} for n in (500, 300)]
+        return message(admin.DescribeLogDirsResponse, 4, error_code=self.folder_error, results=free)
 
-    def ListPartitionReassignments(self, request: Any) -> Any:  # noqa: N802
+    def _reassignments(self, _port: int, request: Any) -> Any:
         (topic,) = request.topics
-        ongoing = SimpleNamespace(partition_index=0, adding_replicas=[2], removing_replicas=[])
-        listed = [SimpleNamespace(name=topic.name, partitions=[ongoing])]
-        return SimpleNamespace(error_code=self.brokers.listing_error, error_message=None, topics=listed)
+        ongoing = {"partition_index": 0, "adding_replicas": [2], "removing_replicas": []}
+        topics = [{"name": topic.name, "partitions": [ongoing]}]
+        return message(
+            admin.ListPartitionReassignmentsResponse,
+            0,
+            error_code=self.listing_error,
+            error_message=None,
+            topics=topics,
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from harness.kafka_api.wire import Address
+from harness.kafka_api.address import Address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

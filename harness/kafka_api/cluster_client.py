@@ -1,0 +1,154 @@
+"""A client of one cluster: which broker is asked, and for how long it is waited for.
+
+The brokers of the last metadata are asked, and then those of ``--bootstrap-server``. The broker that answered last is
+asked first, and a broker that did not answer in time is asked last for `SILENT_S`: librdkafka sends administrative
+requests to one broker of its own choice, which may be the one that is frozen.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from harness.errors import HarnessError
+from harness.host.clock import RealClock
+from harness.kafka_api.address import Address
+from harness.kafka_api.connection import ONCE, Connection, SocketStream
+from harness.kafka_api.metadata import describe_cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+    from harness.host.clock import Clock
+    from harness.kafka_api.connection import Dial, RetryPolicy
+    from harness.kafka_api.messages import Request
+    from harness.kafka_api.metadata import ClusterState
+
+T = TypeVar("T")
+SILENT_S: Final = 10.0
+
+
+class ClusterClient:
+    """Sends requests to the brokers of a cluster; several threads may use it.
+
+    ``brokers``: addresses by node id, as `remember` got them. ``requests``: how many were sent.
+    """
+
+    def __init__(
+        self,
+        bootstrap: Callable[[], Sequence[Address]],
+        policy: RetryPolicy = ONCE,
+        clock: Clock | None = None,
+        *,
+        dial: Dial = SocketStream,
+        keeps_connections: bool = False,
+    ) -> None:
+        """Store where brokers are; nothing is connected yet.
+
+        ``policy`` holds for requests without a policy. A client that ``keeps_connections`` uses them until `close`.
+        """
+        self.policy = policy
+        self.clock = clock or RealClock()
+        self.brokers: Mapping[int, Address] = {}
+        self.requests = 0
+        self._bootstrap, self._dial, self._keeps_connections = bootstrap, dial, keeps_connections
+        self._idle: dict[tuple[Address, RetryPolicy], Connection] = {}
+        self._silent_until_s: dict[Address, float] = {}
+        self._answered_last: Address | None = None
+
+    @property
+    def addresses(self) -> list[Address]:
+        """Every address, in the order in which brokers are asked."""
+        every = dict.fromkeys((*self.brokers.values(), *self._bootstrap()))
+        return sorted(every, key=lambda address: (self.is_silent(address), address != self._answered_last))
+
+    def is_silent(self, address: Address) -> bool:
+        """Whether this broker did not answer in time within the last `SILENT_S`."""
+        return self._silent_until_s.get(address, 0.0) > self.clock.now_s()
+
+    def describe(
+        self, topics: Iterable[str] | None, policy: RetryPolicy | None = None, *, version: int = 8
+    ) -> ClusterState:
+        """Return the metadata of the first broker that answers, and remember the brokers. Raises as `ask_any`."""
+        state = self.ask_any(describe_cluster(topics, version=version), policy)
+        self.remember([state])
+        return state
+
+    def remember(self, states: Iterable[ClusterState]) -> None:
+        """Store the addresses of the brokers in this metadata, in place of earlier ones."""
+        security = self._bootstrap()[0].security
+        addresses = {node: address for state in states for node, address in state.brokers.items()}
+        self.brokers = {node: replace(addresses[node], security=security) for node in sorted(addresses)}
+
+    def ask_any(self, request: Request[T], policy: RetryPolicy | None = None) -> T:
+        """Ask one broker after the other until one answers.
+
+        Raises ConnectionError where none does, `HarnessError` where a login is refused instead, and what the request's
+        ``decode`` raises.
+        """
+        errors: dict[Address, OSError | HarnessError] = {}
+        for address in self.addresses:
+            try:
+                answer = self._call(address, request, policy)
+            except (OSError, HarnessError) as error:
+                errors[address] = error
+                continue
+            self._answered_last = address
+            return request.decode(answer)
+        for refused_login in errors.values():
+            if isinstance(refused_login, HarnessError):
+                raise refused_login
+        raise ConnectionError(f"no broker answers ({'; '.join(f'{one}: {why}' for one, why in errors.items())})")
+
+    def ask(self, broker: int | Address, request: Request[T], policy: RetryPolicy | None = None) -> T:
+        """Ask this broker. Raises as `connection`, and as `Connection.ask`."""
+        return request.decode(self._call(self._address(broker), request, policy))
+
+    def ask_all(
+        self, brokers: Collection[int], ask: Callable[[int, Connection], T], policy: RetryPolicy | None = None
+    ) -> dict[int, T | OSError | HarnessError]:
+        """Ask these brokers at the same time; return each one's answer, or the error that ended it."""
+
+        def answer(broker: int) -> T | OSError | HarnessError:
+            try:
+                with self.connection(broker, policy) as connection:
+                    return ask(broker, connection)
+            except (OSError, HarnessError) as error:
+                return error
+
+        with ThreadPoolExecutor(max(len(brokers), 1)) as pool:
+            return dict(zip(brokers, pool.map(answer, brokers), strict=True))
+
+    def connection(self, broker: int | Address, policy: RetryPolicy | None = None) -> closing[Connection]:
+        """Connect for a ``with`` block. Raises as `Connection` does, and for a broker that is not registered."""
+        return closing(Connection(self._address(broker), policy or self.policy, self.clock, self._dial))
+
+    def close(self) -> None:
+        """Close the connections that were kept."""
+        while self._idle:
+            self._idle.popitem()[1].close()
+
+    def _address(self, broker: int | Address) -> Address:
+        if isinstance(broker, Address):
+            return broker
+        if broker not in self.brokers:
+            raise ConnectionError("it is not registered with the cluster")
+        return self.brokers[broker]
+
+    def _call(self, address: Address, request: Request[Any], policy: RetryPolicy | None) -> Any:
+        self.requests += 1
+        key = address, policy or self.policy
+        try:
+            connection = self._idle.pop(key, None) or Connection(*key, self.clock, self._dial)
+            answer = connection.call(request)
+        except TimeoutError:
+            self._silent_until_s[address] = self.clock.now_s() + SILENT_S
+            raise
+        self._silent_until_s.pop(address, None)
+        if self._keeps_connections:
+            self._idle[key] = connection
+        else:
+            connection.close()
+        return answer

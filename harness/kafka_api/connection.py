@@ -1,0 +1,211 @@
+"""Connections to one chosen broker, over kafka-python's messages.
+
+librdkafka sends each request to a broker of its own choice; reading a replica that is not the leader needs a request to
+a chosen broker. How long a broker is waited for, and whether a request is repeated, is the caller's decision
+(`RetryPolicy`): a paused broker accepts connections and never answers.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
+
+from kafka.net.sasl import get_sasl_mechanism
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+
+from harness.errors import HarnessError, WaitTimeoutError
+from harness.host.clock import RealClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafka.protocol.api_message import ApiMessage
+
+    from harness.host.clock import Clock
+    from harness.kafka_api.address import Address
+    from harness.kafka_api.messages import Request
+    from harness.kafka_api.security import Security
+
+T = TypeVar("T")
+CLIENT_ID: Final = "compaction-harness"
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """How long a broker is waited for.
+
+    ``answer_s``: for a connection, and for each answer. ``repeat_s``: for so long a request without an answer is sent
+    again, over a new connection; 0: never. ``reopens``: where the broker has closed a connection after an earlier
+    answer, the request is sent once more, over a new connection.
+    """
+
+    answer_s: float = 3.0
+    repeat_s: float = 0.0
+    reopens: bool = False
+
+
+ONCE: Final = RetryPolicy()
+
+
+class Stream(Protocol):
+    """Sends messages to one broker, until an error. Its methods raise OSError."""
+
+    def call(self, message: ApiMessage) -> Any:
+        """Return the decoded answer."""
+        ...
+
+    def close(self) -> None:
+        """Close the socket."""
+        ...
+
+
+Dial: TypeAlias = "Callable[..., Stream]"
+"""Opens a stream to an address, as `SocketStream` does."""
+
+
+class SocketStream:
+    """Implements `Stream` over a blocking socket."""
+
+    def __init__(self, address: Address, *, timeout_s: float) -> None:
+        """Connect, and log in. Raises OSError where nothing listens, TimeoutError after ``timeout_s`` seconds.
+
+        Raises `HarnessError` where the broker refuses the login.
+        """
+        self.address = address
+        self._correlation_id = 0
+        self._socket = socket.create_connection((address.host, address.port), timeout=timeout_s)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if address.security is not None:
+            try:
+                self._log_in(address.security)
+            except BaseException:
+                self._socket.close()
+                raise
+
+    def call(self, message: ApiMessage) -> Any:
+        """Send a versioned message and return its decoded answer."""
+        self._correlation_id += 1
+        message.with_header(correlation_id=self._correlation_id, client_id=CLIENT_ID)
+        self._socket.sendall(bytes(message.encode(framed=True, header=True)))
+        (size_bytes,) = struct.unpack(">i", self._read(4))
+        body = self._read(size_bytes)
+        return message.header.get_response_class().decode(body, header=True)
+
+    def _log_in(self, security: Security) -> None:
+        """TLS, then SASL in Kafka's own requests (KIP-152), by kafka-python's mechanisms."""
+        if security.tls is not None:
+            self._socket = security.tls.wrap_socket(self._socket, server_hostname=self.address.host)
+        if security.mechanism is None:
+            return
+        user, password = security.credentials
+        offered = self.call(SaslHandshakeRequest[1](mechanism=security.mechanism))
+        if offered.error_code:
+            raise HarnessError(
+                f"{self.address} refuses {security.mechanism}; it offers {', '.join(offered.mechanisms)}"
+            )
+        mechanism = get_sasl_mechanism(security.mechanism)(
+            security_protocol=security.protocol,
+            sasl_mechanism=security.mechanism,
+            sasl_plain_username=user,
+            sasl_plain_password=password,
+        )
+        while not mechanism.is_done():
+            answer = self.call(SaslAuthenticateRequest[1](auth_bytes=mechanism.auth_bytes()))
+            if answer.error_code:
+                raise HarnessError(f"{self.address} refuses the login of {security.source}: {answer.error_message}")
+            mechanism.receive(answer.auth_bytes)
+
+    def _read(self, size_bytes: int) -> bytes:
+        chunks = bytearray()
+        while len(chunks) < size_bytes:
+            chunk = self._socket.recv(min(size_bytes - len(chunks), 1 << 20))
+            if not chunk:
+                raise ConnectionResetError(f"broker at {self.address} closed the connection")
+            chunks += chunk
+        return bytes(chunks)
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+
+class Connection:
+    """Implements `harness.kafka_api.messages.Caller`. Not thread-safe: one owner, one request at a time.
+
+    After an error, the next request is sent over a new connection.
+    """
+
+    def __init__(
+        self, address: Address, policy: RetryPolicy = ONCE, clock: Clock | None = None, dial: Dial = SocketStream
+    ) -> None:
+        """Connect; no retry. Raises OSError where no broker answers, `HarnessError` where it refuses the login."""
+        self.address = address
+        self.policy = policy
+        self._clock = clock or RealClock()
+        self._dial = dial
+        self._is_proven = False
+        self._stream: Stream | None = dial(address, timeout_s=policy.answer_s)
+
+    def ask(self, request: Request[T]) -> T:
+        """Return the decoded answer. Raises as `call`, and what the request's ``decode`` raises."""
+        return request.decode(self.call(request))
+
+    def call(self, request: Request[Any]) -> Any:
+        """Return the answer to a request, which is sent again as the policy allows.
+
+        Raises OSError where the broker does not answer, `HarnessError` where it refuses the login.
+        """
+        if self.policy.repeat_s:
+            return self._repeat(request)
+        may_reopen = self.policy.reopens and self._is_proven
+        try:
+            return self._send(request)
+        except ConnectionError:
+            if not may_reopen:
+                raise
+            return self._send(request)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._is_proven = False
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+    def _repeat(self, request: Request[Any]) -> Any:
+        errors: list[OSError] = []
+
+        def answer() -> tuple[Any] | None:
+            try:
+                return (self._send(request),)
+            except OSError as error:
+                errors.append(error)
+                return None
+
+        try:
+            answered = self._clock.wait_until(answer, self.policy.repeat_s, f"an answer of {self.address}")
+        except WaitTimeoutError as error:
+            raise ConnectionError(f"{self.address} does not answer: {errors[-1]}") from error
+        assert answered is not None  # noqa: S101  (wait_until returns true values only)
+        return answered[0]
+
+    def _send(self, request: Request[Any]) -> Any:
+        try:
+            self._stream = self._stream or self._dial(self.address, timeout_s=self.policy.answer_s)
+            answer = self._stream.call(request.message)
+        except BaseException:
+            self.close()
+            raise
+        self._is_proven = True
+        return answer
+
+
+def ask(address: Address, request: Request[T], policy: RetryPolicy = ONCE) -> T:
+    """Send one request over a connection of its own."""
+    connection = Connection(address, policy)
+    try:
+        return connection.ask(request)
+    finally:
+        connection.close()

@@ -1,0 +1,114 @@
+"""Requests to brokers as data: a message of Kafka's protocol, with the function that decodes the answer to it.
+
+Modules of this package build requests and decode answers; connections send them (`harness.kafka_api.connection`).
+Messages are those of kafka-python, whose structures are written as dictionaries here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
+
+import kafka.errors
+
+from harness.errors import HarnessError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from kafka.protocol.api_message import ApiMessage
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+TopicPartition: TypeAlias = "tuple[str, int]"
+
+
+class RefusedError(HarnessError):
+    """A broker rejects a request, and retrying would not help."""
+
+
+class RetriableError(HarnessError, ConnectionError):
+    """A broker rejects a request, and may accept it later."""
+
+
+@dataclass(frozen=True)
+class Request(Generic[T_co]):
+    """A request. ``decode`` raises `HarnessError` where the broker refuses, unless it returns refusals by name."""
+
+    message: ApiMessage
+    decode: Callable[[Any], T_co]
+
+
+class Caller(Protocol):
+    """Sends requests to one broker, as `harness.kafka_api.connection.Connection` does."""
+
+    def ask(self, request: Request[T]) -> T:
+        """Return the decoded answer. Raises OSError, and what the request's ``decode`` raises."""
+        ...
+
+
+def message(kind: type[ApiMessage], version: int, **fields: Any) -> ApiMessage:
+    """Build a message; a structure is a dictionary of its fields. Raises KeyError for an unknown field."""
+    return kind[version](**{name: _structured(kind.fields[name], value) for name, value in fields.items()})
+
+
+def request(kind: type[ApiMessage], version: int, decode: Callable[[Any], T], **fields: Any) -> Request[T]:
+    """Build a request of a message's fields."""
+    return Request(message(kind, version, **fields), decode)
+
+
+def _structured(field: Any, value: Any) -> Any:
+    if not field.is_struct_array() or value is None:
+        return value
+    return [field(**{name: _structured(field.fields[name], item[name]) for name in item}) for item in value]
+
+
+def per_topic(
+    entries: Iterable[tuple[TopicPartition, Any]], *, name: str = "name", partitions: str = "partitions"
+) -> list[dict[str, Any]]:
+    """Return what a request has of each partition, in lists per topic. ``name`` and ``partitions``: names of fields."""
+    topics: dict[str, list[Any]] = {}
+    for (topic, _), entry in entries:
+        topics.setdefault(topic, []).append(entry)
+    return [{name: topic, partitions: of_topic} for topic, of_topic in topics.items()]
+
+
+def numbers_per_topic(
+    tps: Iterable[TopicPartition], *, name: str = "name", partitions: str = "partition_indexes"
+) -> list[dict[str, Any]]:
+    """Return the numbers of partitions, in lists per topic."""
+    return per_topic(((tp, tp[1]) for tp in tps), name=name, partitions=partitions)
+
+
+def partitions_in(topics: Iterable[Any]) -> Iterator[tuple[TopicPartition, Any]]:
+    """Yield each partition of an answer's topics."""
+    for topic in topics:
+        for partition in topic.partitions:
+            yield (topic.name, partition.partition_index), partition
+
+
+def error_name(code: int) -> str:
+    """Return the name of an error in an answer."""
+    return str(kafka.errors.for_code(code).__name__)
+
+
+def refusal(result: Any) -> str | None:
+    """Return why a broker refuses, in its own words if it gives any; None where it does not refuse."""
+    return (getattr(result, "error_message", None) or error_name(result.error_code)) if result.error_code else None
+
+
+def raise_if_refused(results: Iterable[Any], action: str) -> None:
+    """Raise `HarnessError` for the first refusal. ``action``: what cannot be done."""
+    for result in results:
+        if why := refusal(result):
+            raise HarnessError(f"{action}: {why}")
+
+
+def raise_for_codes(codes: Iterable[int], action: str) -> None:
+    """Raise `RefusedError` for an error that is final, else `RetriableError` for any. ``action``: what is rejected."""
+    errors = [kafka.errors.for_code(code) for code in codes if code]
+    final = [error.__name__ for error in errors if not error.retriable]
+    if final:
+        raise RefusedError(f"{action}: {', '.join(final)}")
+    if errors:
+        raise RetriableError(f"{action}: {', '.join(error.__name__ for error in errors)}")

@@ -1,0 +1,125 @@
+"""The state of a cluster by Metadata: brokers, topics, and the leader and replicas of each partition.
+
+Requests set ``allow_auto_topic_creation`` to false, so that they create nothing. A broker answers with its own view,
+which may be old.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
+
+from kafka.protocol.admin import DescribeQuorumRequest
+from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest, MetadataRequest
+
+from harness.kafka_api.address import Address
+from harness.kafka_api.messages import Request, error_name, raise_for_codes, request
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from uuid import UUID
+
+    from harness.kafka_api.messages import TopicPartition
+
+FIRST_WITH_TOPIC_IDS: Final = 10
+"""Version of Metadata. Redpanda may not have it."""
+METADATA_TOPIC: Final = "__cluster_metadata"
+_NODE_ID, _NAME = attrgetter("node_id"), attrgetter("name")
+
+
+@dataclass(frozen=True)
+class PartitionState:
+    """One partition as a broker's metadata has it; ``leader`` is -1 while there is no leader.
+
+    ``isr``: in ascending order. ``leader_epoch``: None where it is unknown.
+    """
+
+    leader: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader_epoch: int | None = None
+
+
+@dataclass(frozen=True)
+class TopicState:
+    """``partitions`` by number. ``topic_id``: None unless it was asked for. ``error``: why there are no partitions."""
+
+    name: str
+    partitions: Mapping[int, PartitionState]
+    topic_id: UUID | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class ClusterState:
+    """A cluster as one broker's metadata has it. ``brokers``: the registered, unfenced ones by node id."""
+
+    cluster_id: str
+    brokers: Mapping[int, Address]
+    topics: Mapping[str, TopicState]
+
+    @property
+    def partitions(self) -> dict[TopicPartition, PartitionState]:
+        """Every partition of every topic."""
+        return {(topic.name, n): state for topic in self.topics.values() for n, state in topic.partitions.items()}
+
+    @property
+    def replicas_by_broker(self) -> dict[int, list[TopicPartition]]:
+        """The partitions of which each broker is assigned a replica, also for brokers that are down."""
+        replicas_by_broker: dict[int, list[TopicPartition]] = {}
+        for tp, state in sorted(self.partitions.items()):
+            for broker in state.replicas:
+                replicas_by_broker.setdefault(broker, []).append(tp)
+        return replicas_by_broker
+
+
+def describe_cluster(topics: Iterable[str] | None, *, version: int = 8) -> Request[ClusterState]:
+    """Return these topics, every topic where ``topics`` is None, and the brokers."""
+    names = None if topics is None else [{"name": topic} for topic in topics]
+    return request(MetadataRequest, version, _cluster, topics=names, allow_auto_topic_creation=False)
+
+
+def _cluster(answer: Any) -> ClusterState:
+    return ClusterState(
+        answer.cluster_id or "",
+        {broker.node_id: Address(broker.host, broker.port) for broker in sorted(answer.brokers, key=_NODE_ID)},
+        {topic.name: _topic(topic) for topic in sorted(answer.topics, key=_NAME)},
+    )
+
+
+def _topic(topic: Any) -> TopicState:
+    if topic.error_code:
+        return TopicState(topic.name, {}, error=error_name(topic.error_code))
+    partitions = {
+        p.partition_index: PartitionState(
+            p.leader_id, tuple(p.replica_nodes), tuple(sorted(p.isr_nodes)), p.leader_epoch
+        )
+        for p in topic.partitions
+    }
+    return TopicState(topic.name, dict(sorted(partitions.items())), topic.topic_id)
+
+
+def find_active_controller() -> Request[int | None]:
+    """Return the controller that leads the quorum (KIP-595); None while there is none."""
+    topics = [{"topic_name": METADATA_TOPIC, "partitions": [{"partition_index": 0}]}]
+
+    def decode(answer: Any) -> int | None:
+        leaders = [p.leader_id for topic in answer.topics for p in topic.partitions if not p.error_code]
+        return leaders[0] if leaders and leaders[0] >= 0 else None
+
+    return request(DescribeQuorumRequest, 0, decode, topics=topics)
+
+
+def find_coordinator(transactional_id: str) -> Request[Address]:
+    """Return the coordinator of a transactional id; creates ``__transaction_state`` where it is missing.
+
+    Raises `RetriableError` where there is none yet.
+    """
+
+    def decode(answer: Any) -> Address:
+        raise_for_codes([answer.error_code], f"the coordinator of {transactional_id}")
+        return Address(answer.host, answer.port)
+
+    kind = CoordinatorType.TRANSACTION
+    return request(FindCoordinatorRequest, 3, decode, key=transactional_id, key_type=kind)

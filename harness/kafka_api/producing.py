@@ -1,0 +1,139 @@
+"""Requests of a producer: one Produce is one batch, and a transaction is begun and ended explicitly.
+
+Client libraries batch records by the clock. What brokers store follows from requests alone. All of them raise
+`RetriableError` or `RefusedError` where a broker rejects them. Transactions have a version (KIP-890), by which a broker
+knows the versions of the requests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from kafka.protocol.producer import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+    ProduceRequest,
+    TxnOffsetCommitRequest,
+)
+
+from harness.kafka_api.groups import committed_topics
+from harness.kafka_api.messages import (
+    Request,
+    numbers_per_topic,
+    partitions_in,
+    per_topic,
+    raise_for_codes,
+    request,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from harness.kafka_api.messages import TopicPartition
+
+TIMEOUT_MS: Final = 5_000
+ALL_IN_SYNC: Final = -1
+DUPLICATE_SEQUENCE: Final = 46
+"""The answer to a retry of a batch that was written at the first attempt."""
+PRODUCE, END, OFFSET_COMMIT = {1: 9, 2: 12}, {1: 3, 2: 5}, {1: 3, 2: 5}
+"""Versions of requests by the version of transactions."""
+
+
+@dataclass(frozen=True)
+class ProducerIdentity:
+    """What a request says of its producer. ``transactional_id``: None without transactions."""
+
+    transactional_id: str | None = None
+    producer_id: int = -1
+    producer_epoch: int = -1
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields of requests."""
+        return {
+            "transactional_id": self.transactional_id,
+            "producer_id": self.producer_id,
+            "producer_epoch": self.producer_epoch,
+        }
+
+
+def init_producer_id(transactional_id: str | None, timeout_ms: int) -> Request[ProducerIdentity]:
+    """Return a producer's id, or a higher epoch; an open transaction is aborted first. For its coordinator."""
+
+    def decode(answer: Any) -> ProducerIdentity:
+        raise_for_codes([answer.error_code], "a producer id")
+        return ProducerIdentity(transactional_id, answer.producer_id, answer.producer_epoch)
+
+    fields = ProducerIdentity(transactional_id).fields
+    return request(InitProducerIdRequest, 4, decode, transaction_timeout_ms=timeout_ms, **fields)
+
+
+def produce(
+    partition: TopicPartition, batch: bytes, transactional_id: str | None, transaction_version: int = 1
+) -> Request[None]:
+    """Write a batch that the whole ISR acknowledges. For the partition's leader."""
+
+    def decode(answer: Any) -> None:
+        codes = {p.error_code for topic in answer.responses for p in topic.partition_responses}
+        raise_for_codes(codes - {DUPLICATE_SEQUENCE}, "a batch")
+
+    return request(
+        ProduceRequest,
+        PRODUCE[transaction_version],
+        decode,
+        transactional_id=transactional_id,
+        acks=ALL_IN_SYNC,
+        timeout_ms=TIMEOUT_MS,
+        topic_data=per_topic([(partition, {"index": partition[1], "records": batch})], partitions="partition_data"),
+    )
+
+
+def add_partition(producer: ProducerIdentity, partition: TopicPartition) -> Request[None]:
+    """Add a partition to the producer's transaction, which begins it. For its coordinator."""
+
+    def decode(answer: Any) -> None:
+        results = (p for topic in answer.results_by_topic_v3_and_below for p in topic.results_by_partition)
+        raise_for_codes((p.partition_error_code for p in results), "a transaction")
+
+    fields = {f"v3_and_below_{name}": value for name, value in producer.fields.items()}
+    topics = numbers_per_topic([partition], partitions="partitions")
+    return request(AddPartitionsToTxnRequest, 3, decode, v3_and_below_topics=topics, **fields)
+
+
+def add_offsets(producer: ProducerIdentity, group: str) -> Request[None]:
+    """Add the group's partition of ``__consumer_offsets`` to the producer's transaction. For its coordinator."""
+
+    def decode(answer: Any) -> None:
+        raise_for_codes([answer.error_code], "a transaction")
+
+    return request(AddOffsetsToTxnRequest, 3, decode, group_id=group, **producer.fields)
+
+
+def commit_in_transaction(
+    producer: ProducerIdentity, group: str, offsets: Mapping[TopicPartition, int], transaction_version: int = 1
+) -> Request[None]:
+    """Commit a group's offsets in the producer's transaction. For the group's coordinator."""
+
+    def decode(answer: Any) -> None:
+        raise_for_codes((p.error_code for _, p in partitions_in(answer.topics)), f"offsets of group {group}")
+
+    version, topics = OFFSET_COMMIT[transaction_version], committed_topics(offsets)
+    return request(TxnOffsetCommitRequest, version, decode, group_id=group, topics=topics, **producer.fields)
+
+
+def end_transaction(
+    producer: ProducerIdentity, *, is_commit: bool, transaction_version: int = 1
+) -> Request[ProducerIdentity]:
+    """End the producer's transaction; its markers are written after the answer. Return the identity from then on."""
+
+    def decode(answer: Any) -> ProducerIdentity:
+        raise_for_codes([answer.error_code], "the end of a transaction")
+        if transaction_version == 1:
+            return producer
+        return ProducerIdentity(producer.transactional_id, answer.producer_id, answer.producer_epoch)
+
+    version, fields = END[transaction_version], producer.fields
+    return request(EndTxnRequest, version, decode, committed=is_commit, **fields)

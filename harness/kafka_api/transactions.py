@@ -1,0 +1,169 @@
+"""Transactions: the open ones of a replica, those that a coordinator has, and the ABORT marker of a hanging one.
+
+ListTransactions and DescribeTransactions (KIP-664) need Describe on the transactional ids; brokers silently leave out
+the ids that a user may not see.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from kafka.protocol.admin import DescribeProducersRequest, DescribeTransactionsRequest, ListTransactionsRequest
+from kafka.protocol.producer import WriteTxnMarkersRequest
+
+from harness.kafka_api.messages import (
+    Request,
+    error_name,
+    numbers_per_topic,
+    partitions_in,
+    raise_if_refused,
+    request,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from harness.kafka_api.messages import TopicPartition
+
+NO_MARKER_YET: Final = 0
+"""The coordinator epoch where DescribeProducers has no marker, as in `AbortTransactionHandler`."""
+ENDING_STATES: Final = ("PrepareCommit", "PrepareAbort")
+
+
+@dataclass(frozen=True)
+class OpenTransaction:
+    """An open transaction of a replica."""
+
+    producer_id: int
+    producer_epoch: int
+    first_offset: int
+
+
+OpenTransactions: TypeAlias = "tuple[OpenTransaction, ...] | None"
+"""The open transactions of a replica; None where its broker does not list them."""
+
+
+@dataclass(frozen=True)
+class ActiveProducer:
+    """A producer that a replica remembers. ``first_offset``: of its open transaction; None without one."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    first_offset: int | None
+
+
+ProducersOrError: TypeAlias = tuple[ActiveProducer, ...] | str
+
+
+def describe_producers(partitions: Iterable[TopicPartition]) -> Request[dict[TopicPartition, ProducersOrError]]:
+    """Return the producers of a broker's replicas, or an error's name (KIP-664); followers answer, too."""
+    return request(
+        DescribeProducersRequest,
+        0,
+        lambda answer: {
+            tp: error_name(p.error_code) if p.error_code else tuple(map(_producer, p.active_producers))
+            for tp, p in partitions_in(answer.topics)
+        },
+        topics=numbers_per_topic(partitions),
+    )
+
+
+def _producer(producer: Any) -> ActiveProducer:
+    offset = producer.current_txn_start_offset
+    first_offset = offset if offset >= 0 else None
+    return ActiveProducer(producer.producer_id, producer.producer_epoch, producer.last_sequence, first_offset)
+
+
+def open_transactions(producers: ProducersOrError) -> OpenTransactions:
+    """Return the open transactions of these producers; None for an error."""
+    if isinstance(producers, str):
+        return None
+    opened = ((p.producer_id, p.producer_epoch, p.first_offset) for p in producers)
+    return tuple(OpenTransaction(number, epoch, offset) for number, epoch, offset in opened if offset is not None)
+
+
+@dataclass(frozen=True)
+class TransactionList:
+    """The transactional ids that a broker coordinates. ``error``: why it does not list them."""
+
+    transactional_ids: tuple[str, ...]
+    error: str | None = None
+
+
+def list_transactions(states: Sequence[str] = (), producer_ids: Iterable[int] = ()) -> Request[TransactionList]:
+    """Return the transactions in these states and of these producers; in any state, and of any producer, without."""
+    return request(
+        ListTransactionsRequest,
+        0,
+        lambda answer: TransactionList(
+            tuple(state.transactional_id for state in answer.transaction_states),
+            error_name(answer.error_code) if answer.error_code else None,
+        ),
+        state_filters=list(states),
+        producer_id_filters=list(producer_ids),
+    )
+
+
+@dataclass(frozen=True)
+class TransactionDescription:
+    """A producer's transaction, as its coordinator describes it.
+
+    ``start_time_ms``: -1 where there is none; ``timeout_ms``: time from the start until the coordinator aborts it.
+    ``partitions``: those of the transaction; while it is being ended, those that have no marker yet.
+    """
+
+    coordinator: int
+    transactional_id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    start_time_ms: int
+    partitions: frozenset[TopicPartition]
+    timeout_ms: int = 0
+
+
+def describe_transactions(
+    transactional_ids: Iterable[str], coordinator: int
+) -> Request[dict[str, TransactionDescription | str]]:
+    """Return the transactions by their ids, or an error's name. ``coordinator``: the broker that is asked."""
+
+    def described(state: Any) -> TransactionDescription:
+        return TransactionDescription(
+            coordinator=coordinator,
+            transactional_id=state.transactional_id,
+            state=state.transaction_state,
+            producer_id=state.producer_id,
+            producer_epoch=state.producer_epoch,
+            start_time_ms=state.transaction_start_time_ms,
+            partitions=frozenset((topic.topic, number) for topic in state.topics for number in topic.partitions),
+            timeout_ms=state.transaction_timeout_ms,
+        )
+
+    return request(
+        DescribeTransactionsRequest,
+        0,
+        lambda answer: {
+            state.transactional_id: error_name(state.error_code) if state.error_code else described(state)
+            for state in answer.transaction_states
+        },
+        transactional_ids=list(transactional_ids),
+    )
+
+
+def abort_transaction(partition: TopicPartition, transaction: OpenTransaction) -> Request[None]:
+    """Write an ABORT marker, as ``kafka-transactions.sh abort`` does (KIP-664). For the partition's leader."""
+    marker = {
+        "producer_id": transaction.producer_id,
+        "producer_epoch": transaction.producer_epoch,
+        "transaction_result": False,
+        "topics": numbers_per_topic([partition]),
+        "coordinator_epoch": NO_MARKER_YET,
+    }
+
+    def decode(answer: Any) -> None:
+        partitions = (p for result in answer.markers for _, p in partitions_in(result.topics))
+        raise_if_refused(partitions, f"the transaction in {partition[0]}-{partition[1]} cannot be aborted")
+
+    return request(WriteTxnMarkersRequest, 1, decode, markers=[marker])
