@@ -45,7 +45,9 @@ def call(*command: str, cwd: Path | None = None, environment: Mapping[str, str] 
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a copy of the project with its distributions in `dist`."""
     folder = tmp_path_factory.mktemp("project")
-    names = call("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT).split("\0")
+    names = call(
+        "git", "-c", f"safe.directory={ROOT}", "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT
+    ).split("\0")
     for name in filter(None, names):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, folder / name)
