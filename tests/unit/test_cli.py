@@ -101,11 +101,28 @@ class Machine:
         """Run a command that is refused before anything starts, and return the one error."""
         done = self.call(*arguments)
         assert done.returncode == EXIT_USAGE, done.stdout + done.stderr
-        assert done.stdout == ""
-        errors = [line for line in done.stderr.splitlines() if line.startswith("harness: ")]
-        assert len(errors) == 1, done.stderr
-        assert done.stderr.splitlines()[-1] == errors[0]
-        return errors[0].removeprefix("harness: ")
+        return only_error(done.stdout, done.stderr)
+
+    def refusal_in_this_process(
+        self, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> str:
+        """Run a command that is refused before anything starts, without a process, and return the one error."""
+        for name in ("PATH", "COMPACTION_HARNESS_CACHE"):
+            monkeypatch.setenv(name, self.environment[name])
+        monkeypatch.delenv("JAVA_HOME", raising=False)
+        monkeypatch.chdir(self.root)
+        assert in_this_process(arguments, monkeypatch) == EXIT_USAGE
+        stdout, stderr = capsys.readouterr()
+        return only_error(stdout, stderr)
+
+
+def only_error(stdout: str, stderr: str) -> str:
+    """Return the one error, which is the last line, of a command that printed no result."""
+    assert stdout == ""
+    errors = [line for line in stderr.splitlines() if line.startswith("harness: ")]
+    assert stderr.splitlines()[-1:] == errors, stderr
+    assert "Traceback" not in stderr
+    return errors[0].removeprefix("harness: ")
 
 
 @pytest.fixture
@@ -147,8 +164,14 @@ def machine(tmp_path: Path) -> Machine:
         ("chek", ["'chek'"]),
     ],
 )
-def test_arguments(machine: Machine, arguments: str, expected: list[str]) -> None:
-    error = machine.refusal(*arguments.split())
+def test_arguments(
+    machine: Machine,
+    arguments: str,
+    expected: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    error = machine.refusal_in_this_process(tuple(arguments.split()), monkeypatch, capsys)
     assert [part for part in expected if part not in error] == []
     assert not (machine.root / "results").exists()
 
@@ -191,13 +214,10 @@ def in_this_process(arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch)
 
 
 def test_full_disk(machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    for name in ("PATH", "COMPACTION_HARNESS_CACHE"):
-        monkeypatch.setenv(name, machine.environment[name])
-    monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setattr(os, "statvfs", lambda _path: SimpleNamespace(f_bavail=100, f_frsize=4096))
     results = machine.root / "results"
-    assert in_this_process((*RUN, "--results", str(results)), monkeypatch) == EXIT_USAGE
-    assert f"the disk of {results} has less than 64 MiB left" in capsys.readouterr().err
+    error = machine.refusal_in_this_process((*RUN, "--results", str(results)), monkeypatch, capsys)
+    assert f"the disk of {results} has less than 64 MiB left" in error
     assert [path for path in results.rglob("*") if path.is_file() or path.is_symlink()] == []
 
 
