@@ -25,7 +25,7 @@ import click
 from known_bugs_rig import booted
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, WaitTimeoutError
-from harness.soak.causes.skipped_markers import parse_line
+from harness.soak.causes.skipped_marker import parse_line
 
 if TYPE_CHECKING:
     from known_bugs_rig import Bed

@@ -24,7 +24,7 @@ from harness.console import JSON, STYLES, ConsoleProgress, print_progress
 from harness.errors import EXIT_ANOMALY, UsageError
 from harness.judge.verdict import EXIT_CODES
 from harness.runtimes import AUTO
-from harness.soak.judge.expectations import NAMES
+from harness.soak.causes import NAMES
 from harness.terminal import Table, stdout, styled
 
 if TYPE_CHECKING:

@@ -14,8 +14,11 @@ from harness.schedules.operations.clients import ABORT, COMMIT, Die, End, Write
 from harness.schedules.operations.faults import Heal, Inject
 from harness.schedules.plan import RoundClient, RoundPlan, RoundTopic
 from harness.schedules.schedule import Step
+from harness.soak.causes import diagnose
+from harness.soak.causes.cause import RoundEvidence, symptoms_of
 from harness.soak.draw.plan import Shape, draw_plan
 from harness.soak.draw.workload import generator_of
+from harness.soak.judge.verdict import UNEXPLAINED
 from harness.soak.play.rig import booted, find_setup
 from harness.soak.play.round import PlayedRound, play_round
 
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 
     from harness.schedules.generators import Generator
     from harness.schedules.operations.operation import Operation
+    from harness.soak.evidence.replica_log import Replica
 
 TOPIC = "soak-1-0"
 SETTINGS = {
@@ -62,3 +66,14 @@ def play_drawn(folder: Path, seed: int, partitions: int = 6) -> PlayedRound:
     setup = find_setup("sim-kafka", Shape(partitions=partitions, clients=8, rate_hz=60.0), FakeProgress())
     plan = draw_plan(seed, "soak-1", setup.shape)
     return play(folder, generator_of(plan, setup.shape, setup.faults), plan, seed)
+
+
+def names_by_replica(evidence: RoundEvidence) -> dict[Replica, set[str]]:
+    """Return the names of what each wrong replica is wrong about, by what clients know."""
+    names: dict[Replica, set[str]] = {}
+    symptoms = symptoms_of(evidence.truth)
+    diagnoses = diagnose(evidence, symptoms)
+    for symptom in symptoms:
+        name = diagnoses[symptom].name if symptom in diagnoses else UNEXPLAINED
+        names.setdefault((symptom.broker, symptom.partition), set()).add(name)
+    return names

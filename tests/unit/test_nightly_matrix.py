@@ -17,7 +17,8 @@ from harness.nightly.latest import newest_of, newest_patches
 from harness.nightly.matrix import Matrix, options_of, read_matrix
 from harness.nightly.night import command_of
 from harness.nightly.outages import Cell, SoakCell
-from harness.soak.judge.expectations import HANGING, NAMES, read_expected
+from harness.soak.causes import NAMES
+from harness.soak.judge.expectations import read_expected
 from harness.targets import TARGETS
 
 STANDARD = read_expectations(None)
@@ -318,7 +319,7 @@ def test_what_a_night_tolerates_by_default_is_every_finding_whose_cause_is_known
     found = matrix(written(tmp_path, "targets = ['kafka-4.4']\n[[soak]]"))
     words = command_of(found.outages[0], found, Path("results"), None)
     tolerated = read_expected(Path(words[words.index("--expect") + 1]))
-    assert tolerated.keys() == {*NAMES} - {HANGING}
+    assert tolerated.keys() == {*NAMES} - {"hanging-transaction"}
 
 
 def test_the_soaks_of_the_workflow_can_be_read() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from soaked import SMALL
 
-from harness.soak.causes.skipped_markers import parse_line
+from harness.soak.causes.skipped_marker import parse_line
 from harness.soak.play.round import skipped_of
 
 LINE = (

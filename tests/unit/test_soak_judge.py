@@ -11,8 +11,7 @@ from soaked import ABORTS, DIES, KILL, SMALL, START, P, T, play_steps, put
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 from harness.run_folder.store import RunFolder
 from harness.schedules.schedule import Schedule
-from harness.soak.causes.reopened import Reopened
-from harness.soak.judge.expectations import HANGING, REOPENED
+from harness.soak.causes.reopened_transaction import Reopened
 from harness.soak.judge.judges import judge_rounds
 from harness.soak.judge.truth import STATE, STUCK, Truth, Wrong
 from harness.soak.judge.verdict import CHECKERS, CLIENTS, Checked, Statements, verdict_of
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from harness.schedules.operations.operation import Operation
 
 TP = ("t", 0)
+HANGING, REOPENED = "hanging-transaction", "reopened-transaction"
 PLAYED = PlayedRound(Schedule((), target="sim-kafka", plan=SMALL))
 AUDITED: dict[str, Any] = {"findings": [], "scenarios": [{"topic": "t", "partition": 0, "verdict": "clean"}]}
 UNDELETED = Wrong(STATE, "k", None, None, None, "the value of write 1", "no value", due=0)

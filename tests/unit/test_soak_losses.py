@@ -11,10 +11,10 @@ from soaked import SMALL
 
 from harness.judge.verdict import ANOMALY, CLEAN
 from harness.schedules.schedule import Schedule
-from harness.soak.causes.causes import named_offsets
-from harness.soak.causes.losses import LOST, Loss, losses_of, unclean_leaders
+from harness.soak.causes import diagnose
+from harness.soak.causes.cause import Judge, RoundEvidence, Symptom
 from harness.soak.evidence.client_log import WrittenRecord
-from harness.soak.judge.expectations import HOLE, SKIPPED_MARKER, UNCLEAN
+from harness.soak.evidence.losses import Loss, losses_of, unclean_leaders
 from harness.soak.judge.truth import HIDDEN, STATE, STUCK, Truth, Wrong
 from harness.soak.judge.verdict import Checked, Statements, verdict_of
 from harness.soak.play.round import PlayedRound
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TP, OTHER = ("t", 0), ("u", 0)
+LOST, HOLE, SKIPPED_MARKER, UNCLEAN = (
+    "lost-unsynced", "hole-after-power-failure", "skipped-marker", "unclean-election",
+)  # fmt: skip
 PLAYED = PlayedRound(Schedule((), target="kafka-4.4", plan=SMALL))
 AUDITED: dict[str, Any] = {
     "findings": [],
@@ -128,20 +131,26 @@ def test_replicas_that_differ_have_diverged(wrongs: dict[int, tuple[Wrong, ...]]
     assert LOST not in {one["anomaly"] for one in given["findings"]}
 
 
+def names_of_offsets(
+    anomaly: str, brokers: tuple[int, ...], evidence: RoundEvidence
+) -> tuple[list[tuple[int, str]], str]:
+    """Return partition and name of each wrong offset of two partitions, and the words of the first one's cause."""
+    symptoms = [
+        Symptom(Judge.GROUPS, broker, ("__consumer_offsets", number), anomaly=anomaly)
+        for number in (0, 1)
+        for broker in brokers
+    ]
+    diagnoses = diagnose(evidence, symptoms)
+    found = [diagnoses.get(symptom, (symptom.anomaly, "")) for symptom in symptoms]
+    return [(one.partition[1], name) for one, (name, _) in zip(symptoms, found, strict=True)], found[0][1]
+
+
 @pytest.mark.parametrize(("brokers", "name"), [((1, 2, 3), LOST), ((1, 3), "stuck-lso")])
 def test_offsets_of_groups_that_every_broker_lost(brokers: tuple[int, ...], name: str) -> None:
     loss = Loss(3, ("__consumer_offsets", 0), 124, 126, was_alone=True)
-    found = [
-        {"anomaly": "stuck-lso", "broker": one, "topic": "__consumer_offsets", "partition": number, "explanation": "x"}
-        for number in (0, 1)
-        for one in brokers
-    ]
-    renamed = named_offsets(found, [loss], (), (1, 2, 3))
-    assert [(one["partition"], one["anomaly"]) for one in renamed] == [
-        *((0, name) for _ in brokers),
-        *((1, "stuck-lso") for _ in brokers),
-    ]
-    assert ("offsets 124 to 126 of __consumer_offsets-0 were lost" in renamed[0]["explanation"]) is (name == LOST)
+    named, words = names_of_offsets("stuck-lso", brokers, RoundEvidence(truth({}), (1, 2, 3), [loss]))
+    assert named == [*((0, name) for _ in brokers), *((1, "stuck-lso") for _ in brokers)]
+    assert ("offsets 124 to 126 of __consumer_offsets-0 were lost" in words) is (name == LOST)
 
 
 @pytest.mark.parametrize(
@@ -156,14 +165,9 @@ def test_offsets_of_groups_in_a_transaction_whose_marker_was_left_out(
     anomaly: str, brokers: tuple[int, ...], name: str
 ) -> None:
     line = {"broker": 1, "partitions": [["t", 0], ["__consumer_offsets", 0]], "transactional_id": "soak-1-t0"}
-    found = [
-        {"anomaly": anomaly, "broker": one, "topic": "__consumer_offsets", "partition": number, "explanation": "x"}
-        for number in (0, 1)
-        for one in brokers
-    ]
-    named = named_offsets(found, (), [line], (1, 2, 3))
-    assert [one["anomaly"] for one in named] == [*(name for _ in brokers), *(anomaly for _ in brokers)]
-    assert ("left out the marker of a transaction of soak-1-t0" in named[0]["explanation"]) is (name == SKIPPED_MARKER)
+    named, words = names_of_offsets(anomaly, brokers, RoundEvidence(truth({}), (1, 2, 3), skipped=[line]))
+    assert named == [*((0, name) for _ in brokers), *((1, anomaly) for _ in brokers)]
+    assert ("left out the marker of a transaction of soak-1-t0" in words) is (name == SKIPPED_MARKER)
 
 
 def test_replicas_that_differ_after_an_unclean_election() -> None:

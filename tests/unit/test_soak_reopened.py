@@ -9,7 +9,8 @@ import pytest
 from test_soak_truth import PRODUCER, data, end, replica
 
 from harness.run_folder.store import AFTER_REJOIN, STATE, RunFolder
-from harness.soak.causes.reopened import Reopened, reopened_of
+from harness.soak.causes.cause import Diagnosis
+from harness.soak.causes.reopened_transaction import Reopened, reopened_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,6 +81,6 @@ def test_it_explains_the_doubt_about_its_own_replica(changed: dict[str, Any], *,
 
 @pytest.mark.parametrize(("marker", "says"), [(1, "its marker at offset 1"), (None, "neither records nor a marker")])
 def test_what_it_says(marker: int | None, says: str) -> None:
-    finding = Reopened(BROKER, TP, PRODUCER, 0, marker).finding(None)
+    finding = Reopened(BROKER, TP, PRODUCER, 0, marker).finding(Diagnosis("reopened-transaction", ""))
     assert (finding["anomaly"], finding["broker"], finding["topic"]) == ("reopened-transaction", BROKER, "t")
     assert says in finding["explanation"]

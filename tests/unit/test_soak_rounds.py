@@ -21,6 +21,7 @@ from soaked import (
     TWIN,
     P,
     T,
+    names_by_replica,
     play,
     play_drawn,
     play_steps,
@@ -34,9 +35,9 @@ from harness.schedules.generators import Fixed
 from harness.schedules.operations.administrators import AlterTopic, DeleteRecords, RecreateTopic
 from harness.schedules.operations.faults import Inject
 from harness.schedules.schedule import Step
+from harness.soak.causes.cause import RoundEvidence
 from harness.soak.evidence.client_log import ABORTED, client_log_of
 from harness.soak.judge.judges import replicas_of, truth_of
-from harness.soak.judge.naming import named
 from harness.soak.play.round import read_played, read_round, write_round
 
 if TYPE_CHECKING:
@@ -50,7 +51,10 @@ TP = (TOPIC, 0)
 
 def found(folder: Path, played: PlayedRound) -> dict[int, set[str]]:
     assert played.failure is None
-    return {broker: set(names) for (broker, _), names in named(truth_of(RunFolder(folder), played)).items()}
+    return {
+        broker: names
+        for (broker, _), names in names_by_replica(RoundEvidence(truth_of(RunFolder(folder), played))).items()
+    }
 
 
 def digest(folder: Path) -> str:

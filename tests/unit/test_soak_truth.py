@@ -7,15 +7,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from soaked import names_by_replica
 from stored_markers import encode_marker
 
 from harness.broker_files.segments.batches import Record
 from harness.broker_files.segments.encode import encode_batch
 from harness.broker_files.side_files.txnindex import AbortedTxn, encode_txnindex
 from harness.run_folder.history import HEADER_OP
-from harness.soak.causes.causes import causes_of, renamed
-from harness.soak.causes.reopened import Reopened
-from harness.soak.causes.skipped_markers import skipped_at
+from harness.soak.causes import diagnose
+from harness.soak.causes.cause import RoundEvidence
+from harness.soak.causes.reopened_transaction import Reopened
 from harness.soak.evidence.client_log import (
     ABORTED,
     COMMITTED,
@@ -26,16 +27,23 @@ from harness.soak.evidence.client_log import (
     load_client_log,
 )
 from harness.soak.evidence.replica_log import OPEN, ReplicaLog, read_replica
-from harness.soak.judge.expectations import HANGING, REOPENED, SKIPPED_MARKER, STALE_MARKER
-from harness.soak.judge.naming import UNEXPLAINED, named
 from harness.soak.judge.tally import BY_LUCK, EITHER, RIGHT, WRONG, judge, tally
 from harness.soak.judge.truth import HIDDEN, SERVED, STATE, STUCK, compare
+from harness.soak.judge.verdict import UNEXPLAINED
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 TP = ("t", 0)
 PRODUCER = 7
+HANGING, REOPENED, SKIPPED_MARKER, STALE_MARKER = (
+    "hanging-transaction", "reopened-transaction", "skipped-marker", "stale-marker",
+)  # fmt: skip
+
+
+def names_of(evidence: RoundEvidence) -> list[set[str]]:
+    """Return the names of the errors of each replica that has some."""
+    return list(names_by_replica(evidence).values())
 
 
 def data(write: int, offset: int, key: str, *, deletes: bool = False, transactional: bool = False) -> bytes:
@@ -236,7 +244,7 @@ def test_a_transaction_that_a_stale_marker_ended_has_its_name(tmp_path: Path) ->
     log.writes[2] = replace(log.writes[2], offset=2)
     for held, name in ((late, STALE_MARKER), (own, "aborted-to-committed")):
         truth = compare(log, {(broker, TP): held for broker in (1, 2, 3)})
-        assert [set(by_name) for by_name in renamed(named(truth), causes_of(truth, ())).values()] == [{name}] * 3
+        assert names_of(RoundEvidence(truth)) == [{name}] * 3
 
 
 def test_a_transaction_that_another_marker_ended_as_its_own_was_left_out_has_its_name(tmp_path: Path) -> None:
@@ -251,7 +259,7 @@ def test_a_transaction_that_another_marker_ended_as_its_own_was_left_out_has_its
 
     def names(lines: list[dict[str, Any]], *replicas: ReplicaLog) -> list[set[str]]:
         truth = compare(log, {(broker, TP): one for broker, one in enumerate(replicas)})
-        return [set(by_name) for by_name in renamed(named(truth), causes_of(truth, (), lines)).values()]
+        return names_of(RoundEvidence(truth, skipped=lines))
 
     assert names([said], held, held) == [{SKIPPED_MARKER}] * 2
     for other in ([], [{**said, "transactional_id": "other"}], [{**said, "partitions": [["t", 1]]}]):
@@ -264,7 +272,7 @@ def test_a_transaction_that_is_open_everywhere_as_its_marker_was_left_out_has_it
     truth = compare(clients(COMMITTED), {(broker, TP): held for broker in (1, 2)})
     said = {"broker": 3, "partitions": [list(TP)], "transactional_id": "id"}
     for lines, name in (([said], SKIPPED_MARKER), ([], HANGING)):
-        assert [set(one) for one in renamed(named(truth), causes_of(truth, (), lines)).values()] == [{name}] * 2
+        assert names_of(RoundEvidence(truth, skipped=lines)) == [{name}] * 2
 
 
 def test_a_transaction_without_a_marker_is_not_open_again_where_its_records_were_deleted(tmp_path: Path) -> None:
@@ -273,10 +281,15 @@ def test_a_transaction_without_a_marker_is_not_open_again_where_its_records_were
     truth = compare(clients(COMMITTED), {(broker, TP): held for broker in (1, 2)})
     said = [{"broker": 3, "partitions": [list(TP)], "transactional_id": "id"}]
     opened = Reopened(1, TP, PRODUCER, 1, None)
-    assert opened.finding(skipped_at(truth, said, TP, 1))["anomaly"] == SKIPPED_MARKER
-    assert opened.finding(skipped_at(truth, [], TP, 1))["anomaly"] == REOPENED
-    assert skipped_at(truth, said, TP, 0) is None, "a record outside of transactions"
-    assert skipped_at(truth, said, TP, 2) is None, "a record that nobody knows"
+
+    def name(lines: list[dict[str, Any]], offset: int) -> str:
+        symptom = replace(opened, first_offset=offset).symptom
+        return diagnose(RoundEvidence(truth, skipped=lines), [symptom])[symptom].name
+
+    assert name(said, 1) == SKIPPED_MARKER
+    assert name([], 1) == REOPENED
+    assert name(said, 0) == REOPENED, "a record outside of transactions"
+    assert name(said, 2) == REOPENED, "a record that nobody knows"
 
 
 def test_markers_are_known_from_the_replicas_that_have_them(tmp_path: Path) -> None:
@@ -382,7 +395,7 @@ def test_a_client_log_is_kept_whole(tmp_path: Path) -> None:
 def named_here(log: ClientLog, *batches: bytes, folder: Path, log_start: int = 0, **others: Any) -> set[str]:
     held = read_replica(replica(folder, *batches), log_start)
     truth = compare(log, {(2, TP): held}, **others)
-    return set(named(truth).get((2, TP), {}))
+    return names_by_replica(RoundEvidence(truth)).get((2, TP), set())
 
 
 def followed_by(outcome: str, log: ClientLog) -> ClientLog:
@@ -440,7 +453,7 @@ def test_misjudged_records_name_the_state_that_they_make(tmp_path: Path) -> None
 def test_a_transaction_that_is_open_everywhere_hangs(tmp_path: Path) -> None:
     held = read_replica(replica(tmp_path / "r", VALUE, DELETE))
     truth = compare(clients(ABORTED), {(1, TP): held, (2, TP): held})
-    assert {name for names in named(truth).values() for name in names} == {"hanging-transaction"}
+    assert set().union(*names_of(RoundEvidence(truth))) == {"hanging-transaction"}
 
 
 def test_a_transaction_of_which_only_an_empty_batch_is_left_is_open_all_the_same(tmp_path: Path) -> None:

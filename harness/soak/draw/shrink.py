@@ -20,8 +20,9 @@ from harness.schedules.operations.clients import COMMIT, End, Write
 from harness.schedules.operations.faults import NEMESIS, Heal, Inject
 from harness.schedules.sentences import LEAVES, RETURNS
 from harness.schedules.shrink import reduced
+from harness.soak.causes import diagnose
+from harness.soak.causes.cause import RoundEvidence, symptoms_of
 from harness.soak.judge.judges import truth_of
-from harness.soak.judge.naming import named
 from harness.soak.play.rig import booted
 from harness.soak.play.round import play_round
 from nemesis import FAULTS
@@ -77,9 +78,9 @@ class Stage:
                 return {}  # topics that cannot be created: no such round
         found: dict[str, set[TopicPartition]] = {}
         if played.failure is None:
-            for (_, tp), names in named(truth_of(folder, played)).items():
-                for name in names:
-                    found.setdefault(name, set()).add(tp)
+            truth = truth_of(folder, played)
+            for symptom, diagnosis in diagnose(RoundEvidence(truth), symptoms_of(truth)).items():
+                found.setdefault(diagnosis.name, set()).add(symptom.partition)
         return found
 
 

@@ -58,7 +58,7 @@ class ReplicaLog:
     """What a replica holds: its records; and its ended transactions, by batches, emptied or not, and ``.txnindex``.
 
     ``open_empty``: offset and producer id of batches that compaction has emptied and whose transaction is open here.
-    Records below the log start are left out. ``stale_markers``: offsets, see `harness.soak.causes.stale_markers`.
+    Records below the log start are left out. ``stale_markers``: offsets, see `harness.soak.causes.stale_marker`.
     ``late_producers``: those with a batch of a former epoch, outside of transactions: a request that came so late that
     the broker had forgotten the producer. It rejects one else (``ProducerAppendInfo.checkProducerEpoch``).
     """

@@ -6,28 +6,14 @@ Entries ``[[expect]]``, each with ``findings``, a list of names, and ``why`` the
 from __future__ import annotations
 
 import tomllib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
-from harness.schedules.catalog import Anomaly
+from harness.soak.causes import NAMES
 from harness.suggest import nearest
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-HANGING: Final = "hanging-transaction"
-"""A transaction that is open on every replica although clients have ended it, and its coordinator skipped no marker."""
-HOLE: Final = "hole-after-power-failure"
-"""Records that a broker lost with its power, and did not copy again: see `harness.soak.causes.losses`."""
-REOPENED: Final = "reopened-transaction"
-"""A transaction that a replica takes for open although its log has the marker: see `harness.soak.causes.reopened`."""
-STALE_MARKER: Final = "stale-marker"
-"""An aborted transaction that a late marker of a former coordinator has committed: see `causes.stale_markers`."""
-SKIPPED_MARKER: Final = "skipped-marker"
-"""A transaction that is open, or that another marker ended: see `harness.soak.causes.skipped_markers`."""
-UNCLEAN: Final = "unclean-election"
-"""Replicas that differ in a partition whose leader had lost records, and was elected uncleanly: see there, too."""
-NAMES: Final = (*map(str, Anomaly), HANGING, HOLE, REOPENED, SKIPPED_MARKER, STALE_MARKER, UNCLEAN)
 
 
 def read_expected(path: Path) -> dict[str, str]:

@@ -26,10 +26,10 @@ from harness.models.world.groups import DROPS_PENDING, NEW, OLD
 from harness.run_folder.history import read_lines
 from harness.run_folder.store import AFTER_REJOIN, GATE, SKIPPED_MARKERS, WHOLE_HISTORY
 from harness.schedules.groups import CONSUMER
-from harness.soak.causes.losses import TRANSACTION_STATE, losses_of, unclean_leaders
-from harness.soak.causes.reopened import reopened_of
+from harness.soak.causes.reopened_transaction import reopened_of
 from harness.soak.evidence.client_log import client_log_of, events_for_checkers
 from harness.soak.evidence.group_log import group_log_of
+from harness.soak.evidence.losses import TRANSACTION_STATE, losses_of, unclean_leaders
 from harness.soak.evidence.replica_log import read_replica, served_replicas
 from harness.soak.judge.gate_evidence import judge_gates, late_cleaners, of_last_topics, outages_of, removable_of
 from harness.soak.judge.group_truth import GroupTruth, compare_groups

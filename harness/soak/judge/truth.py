@@ -68,7 +68,7 @@ class Truth:
     markers: Mapping[tuple[TopicPartition, int], Collection[int]] = field(default_factory=dict)
     """The offsets of markers that end a transaction there, as any replica has it: by partition and transaction."""
     stale_markers: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
-    """The offsets of markers of former coordinators, as any replica has them: see `causes.stale_markers`."""
+    """The offsets of markers of former coordinators, as any replica has them: see `causes.stale_marker`."""
     transactional_ids: Mapping[int, str] = field(default_factory=dict)
     """Of transactions."""
 

@@ -15,29 +15,28 @@ from typing import TYPE_CHECKING, Any, Final
 from checkers.finding import UNEXPLAINED_DIVERGENCE
 from harness.escape import to_json
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
-from harness.soak.causes.causes import causes_of, named_offsets, renamed
-from harness.soak.causes.losses import LOST
-from harness.soak.causes.skipped_markers import skipped_at
-from harness.soak.judge.expectations import HANGING, HOLE, SKIPPED_MARKER, UNCLEAN
+from harness.soak.causes import CAUSES, diagnose
+from harness.soak.causes.cause import Judge, RoundEvidence, Symptom, symptoms_of
 from harness.soak.judge.group_truth import GroupTruth
-from harness.soak.judge.naming import UNEXPLAINED, named
 from harness.soak.judge.tally import tally
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from harness.soak.causes.causes import Causes
-    from harness.soak.causes.losses import Loss
-    from harness.soak.causes.reopened import Reopened
+    from harness.soak.causes.cause import Diagnosis
+    from harness.soak.causes.reopened_transaction import Reopened
+    from harness.soak.evidence.losses import Loss
     from harness.soak.evidence.replica_log import Replica
     from harness.soak.judge.gate_evidence import GateEvidence
-    from harness.soak.judge.truth import Truth, Wrong
+    from harness.soak.judge.truth import Truth
     from harness.soak.play.round import PlayedRound
 
 CLIENTS, CHECKERS = "clients", "checkers"
 """The judges that a finding names."""
-OF_ONE_JUDGE: Final = frozenset({LOST, HOLE, HANGING, SKIPPED_MARKER, UNCLEAN})
-"""What only one of the judges can see: by the logs alone, a transaction without a marker may still go on."""
+UNEXPLAINED: Final = "unexplained"
+OF_ONE_JUDGE: Final = frozenset(name for name, cause in CAUSES.items() if not cause.is_seen_by_both)
+"""Causes whose symptoms one of the judges may not see: by the logs alone, a transaction without a marker is open."""
+NO_ANOMALIES: Final = frozenset(name for name, cause in CAUSES.items() if not cause.is_anomaly)
 
 
 @dataclass(frozen=True)
@@ -90,24 +89,27 @@ def verdict_of(
     if played.failure is not None or statements is None:
         return unjudged(f"the round did not go to its end: {played.failure}")
     truth, checked, groups, gates = statements.truth, statements.checked, statements.groups, statements.gates
-    findings, unexplained = _findings(statements)
-    findings += [
-        one.finding(skipped_at(truth, statements.skipped, one.partition, one.first_offset))
-        for one in statements.reopened
-    ]
+    evidence = RoundEvidence(truth, played.plan.brokers, statements.losses, statements.skipped)
+    findings, unexplained = _findings(evidence, checked)
+    of_brokers = diagnose(evidence, [one.symptom for one in statements.reopened])
+    findings += [one.finding(of_brokers[one.symptom]) for one in statements.reopened]
     doubts = [one for one in checked.doubts if not any(again.explains(one) for again in statements.reopened)]
-    for one in named_offsets(groups.findings(), statements.losses, statements.skipped, played.plan.brokers):
-        if one["anomaly"]:
-            findings.append({**one, "found_by": [CLIENTS]})
+    offsets = {_symptom(Judge.GROUPS, one): one for one in groups.findings()}
+    diagnoses = diagnose(evidence, offsets)
+    for symptom, one in offsets.items():
+        name, words = diagnoses.get(symptom, (symptom.anomaly, ""))
+        explanation = _with(one["explanation"], words)
+        if name:
+            findings.append({**one, "anomaly": name, "explanation": explanation, "found_by": [CLIENTS]})
         else:
-            unexplained.append(_unexplained(CLIENTS, one["explanation"], **_place(one)))
+            unexplained.append(_unexplained(CLIENTS, explanation, **_place(one)))
     tallied = tally(truth, statements.audited)
     unexplained += [
         _unexplained("audit", f"the audit {what}: {to_json(one['finding'])}", **_place(one["finding"]))
         for what, some in (("accuses a right replica", tallied.wrong), ("copies from a wrong one", tallied.harmful))
         for one in some
     ]
-    news = [one for one in findings if one["anomaly"] not in {*expected, LOST}]
+    news = [one for one in findings if one["anomaly"] not in {*expected, *NO_ANOMALIES}]
     reasons = [
         *(f"unexplained: {one['explanation']}" for one in unexplained),
         *(f"checker {name} raised {error}" for name, error in checked.raised.items()),
@@ -149,55 +151,61 @@ def _clean(statements: Statements, tolerated: Sequence[Mapping[str, Any]]) -> st
 
 def _by_checkers(
     truth: Truth,
-    names: Mapping[Replica, Mapping[str, Iterable[Wrong]]],
-    found: Iterable[dict[str, Any]],
-    causes: Causes,
+    names: Mapping[Replica, Mapping[str, Iterable[Symptom]]],
+    rows: Mapping[Symptom, Sequence[dict[str, Any]]],
+    diagnoses: Mapping[Symptom, Diagnosis],
 ) -> tuple[dict[Replica, dict[str, list[dict[str, Any]]]], set[Replica]]:
-    """Return what the checkers found on each replica by name, and the replicas where clients can name the nameless."""
+    """Return the checkers' findings on each replica by name, and the replicas where clients can name the nameless."""
     by_name: dict[Replica, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
     agreed: set[Replica] = set()
-    for one in found:
-        tp, key = (one["topic"], one["partition"]), (one["key"] or {}).get("text")
-        replica = (one["broker"], tp)
-        if one["offset"] < truth.log_starts.get(replica, 0):
-            # What is left of a transaction below the log start, whose marker was removed since, is open for nobody.
-            continue
-        if cause := causes.of(replica, key):
-            by_name[replica][cause[0]].append(one)
-        elif one["anomaly"] != UNEXPLAINED_DIVERGENCE:
-            by_name[replica][one["anomaly"]].append(one)
-        elif key in _named_keys(names.get(replica, {})):
+    for symptom, of_symptom in rows.items():
+        replica = (symptom.broker, symptom.partition)
+        name = diagnoses[symptom].name if symptom in diagnoses else symptom.anomaly
+        if name != UNEXPLAINED_DIVERGENCE:
+            by_name[replica][name] += of_symptom
+        elif symptom.key in _named_keys(names.get(replica, {})):
             # Clients know it for an aborted delete that this replica has carried out, and cleaned away.
             agreed.add(replica)
-        elif (tp, key) not in truth.unknown_keys:
+        elif (symptom.partition, symptom.key) not in truth.unknown_keys:
             # Else a delete without an acknowledgement may have been written, and compacted away with what it deleted.
-            by_name[replica][UNEXPLAINED_DIVERGENCE].append(one)
+            by_name[replica][UNEXPLAINED_DIVERGENCE] += of_symptom
     return by_name, agreed
 
 
-def _findings(statements: Statements) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    truth, checked, losses = statements.truth, statements.checked, statements.losses
-    causes = causes_of(truth, losses, statements.skipped)
-    names = renamed(named(truth), causes)
-    by_checkers, agreed = _by_checkers(truth, names, checked.findings, causes)
+def _findings(evidence: RoundEvidence, checked: Checked) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    truth, symptoms = evidence.truth, symptoms_of(evidence.truth)
+    rows: dict[Symptom, list[dict[str, Any]]] = defaultdict(list)
+    for row in checked.findings:
+        symptom = _symptom(Judge.CHECKERS, row)
+        # A transaction with records below the log start, whose marker was removed since, is open for no consumer.
+        if row["offset"] >= truth.log_starts.get((symptom.broker, symptom.partition), 0):
+            rows[symptom].append(row)
+    diagnoses = diagnose(evidence, [*symptoms, *rows])
+    names: dict[Replica, dict[str, list[Symptom]]] = defaultdict(lambda: defaultdict(list))
+    for symptom in symptoms:
+        name = diagnoses[symptom].name if symptom in diagnoses else UNEXPLAINED
+        names[symptom.broker, symptom.partition][name].append(symptom)
+    by_checkers, agreed = _by_checkers(truth, names, rows, diagnoses)
     findings, unexplained = [], []
     for replica in sorted(names.keys() | by_checkers.keys()):
         broker, (topic, partition) = replica
         ours, theirs = names.get(replica, {}), by_checkers.get(replica, {})
         place: dict[str, Any] = {"broker": broker, "topic": topic, "partition": partition}
         for name in sorted((ours.keys() | theirs.keys()) - {UNEXPLAINED, UNEXPLAINED_DIVERGENCE}):
-            wrongs, rows = ours.get(name, []), theirs.get(name, [])
+            of_clients, of_checkers = ours.get(name, []), theirs.get(name, [])
+            first = of_clients[0] if of_clients else _symptom(Judge.CHECKERS, of_checkers[0])
+            text = str(of_checkers[0]["explanation"]) if of_checkers else _words(first.wrong)
             findings.append(
                 {
                     "anomaly": name,
                     **place,
-                    "count": max(len(wrongs), len(rows)),
-                    "found_by": [*([CLIENTS] if wrongs else []), *([CHECKERS] if rows else [])],
-                    "explanation": _explanation(replica, wrongs, rows, causes),
-                    "witness": rows[0]["witness"] if rows else vars(wrongs[0]),
+                    "count": max(len(of_clients), len(of_checkers)),
+                    "found_by": [*([CLIENTS] if of_clients else []), *([CHECKERS] if of_checkers else [])],
+                    "explanation": _with(text, diagnoses[first].words if first in diagnoses else ""),
+                    "witness": of_checkers[0]["witness"] if of_checkers else vars(first.wrong),
                 }
             )
-        nameless = [(CLIENTS, _words(wrong)) for wrong in ours.get(UNEXPLAINED, [])]
+        nameless = [(CLIENTS, _words(symptom.wrong)) for symptom in ours.get(UNEXPLAINED, [])]
         nameless += [(CHECKERS, row["explanation"]) for row in theirs.get(UNEXPLAINED_DIVERGENCE, [])]
         unexplained += [_unexplained(found_by, text, **place) for found_by, text in nameless]
         if not (ours and theirs) and replica not in agreed and not ours.keys() | theirs.keys() <= OF_ONE_JUDGE:
@@ -205,7 +213,7 @@ def _findings(statements: Statements) -> tuple[list[dict[str, Any]], list[dict[s
             what = ", ".join(sorted(ours or theirs))
             unexplained.append(_unexplained(found_by, f"{what}, and {others} nothing wrong with this replica", **place))
     # Offsets that were lost are given to other records.
-    wrong_places = {(one["topic"], one["partition"]) for one in findings} | {loss.partition for loss in losses}
+    wrong_places = {(one["topic"], one["partition"]) for one in findings} | {loss.partition for loss in evidence.losses}
     for guarantee in checked.guarantees:
         for violation in guarantee["violations"]:
             at = _place(violation)
@@ -215,9 +223,15 @@ def _findings(statements: Statements) -> tuple[list[dict[str, Any]], list[dict[s
     return findings, unexplained
 
 
-def _named_keys(names: Mapping[str, Iterable[Wrong]]) -> set[str]:
-    """Return the keys of what a replica is wrong about and that has a name."""
-    return {wrong.key for name, wrongs in names.items() if name != UNEXPLAINED for wrong in wrongs}
+def _named_keys(names: Mapping[str, Iterable[Symptom]]) -> set[str | None]:
+    """Return the keys of the symptoms with a name."""
+    return {symptom.key for name, symptoms in names.items() if name != UNEXPLAINED for symptom in symptoms}
+
+
+def _symptom(judge: Judge, finding: Mapping[str, Any]) -> Symptom:
+    key = (finding.get("key") or {}).get("text")
+    place = (finding["topic"], finding["partition"])
+    return Symptom(judge, finding["broker"], place, key, anomaly=finding["anomaly"])
 
 
 def _unexplained(found_by: str, explanation: str, **place: Any) -> dict[str, Any]:
@@ -233,11 +247,8 @@ def _words(wrong: Any) -> str:
     return f"{wrong.kind}: key {wrong.key}{at}: here {wrong.here}, by clients {wrong.truth}"
 
 
-def _explanation(replica: Replica, wrongs: Sequence[Wrong], rows: Sequence[Mapping[str, Any]], causes: Causes) -> str:
-    """Return it in words, with the power failure that it comes of, if any."""
-    text = str(rows[0]["explanation"]) if rows else _words(wrongs[0])
-    cause = causes.of(replica, wrongs[0].key if wrongs else (rows[0]["key"] or {}).get("text"))
-    return f"{text}; {cause[1]}" if cause else text
+def _with(explanation: str, words: str) -> str:
+    return f"{explanation}; {words}" if words else explanation
 
 
 def _line(finding: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ from harness.protect.gate import events as gate_events
 from harness.runtimes import AUTO, LOCAL, choose, find_runtime
 from harness.runtimes.base import ClusterSpec, Wanted
 from harness.schedules.timers import FAST
-from harness.soak.causes import skipped_markers
+from harness.soak.causes import skipped_marker
 from harness.soak.draw import plan
 from harness.soak.draw.composition import available
 from harness.systems import find_system
@@ -206,6 +206,6 @@ def booted(setup: Setup, run_id: str, work_dir: Path, logs_dir: Path, clock: Rea
             cluster,
             spec,
             client_spec(equipment, spec, cluster.runtime, logs_dir / "client.log"),
-            ServerLogs(logs, skipped_markers.parse_line),
+            ServerLogs(logs, skipped_marker.parse_line),
             ServerLogs(logs, gate_events.parse_line) if equipment.agent else None,
         )

@@ -1,10 +1,10 @@
-"""Transactions that a replica takes for open although they have ended and its own log has none that is open.
+"""A transaction that a replica takes for open although it has ended, and its own log has no open transaction.
 
-A broker that truncates its log rebuilds what it knows of producers: it loads the last producer snapshot, and leaves out
-the replay of what follows it if it knew no producer before (``UnifiedLog.rebuildProducerState``). A snapshot from
-between a transaction's records and its marker then opens the transaction again, for good: the last stable offset of
-that replica is stuck. A broker that was killed does the same where its cleaner has removed the marker since the
-snapshot that it loads. See ``docs/explanation/track-record.md``.
+A broker that truncates its log rebuilds the state of producers: it loads the last producer snapshot, and does not
+replay the records after it if it knew no producer before (``UnifiedLog.rebuildProducerState``). A snapshot from between
+a transaction's records and its marker then opens the transaction again, for good: the last stable offset of that
+replica is stuck. A broker that was killed does the same if its cleaner has removed the marker since the snapshot that
+it loads. See ``docs/explanation/track-record.md``.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from harness.soak.causes.cause import Cause, Diagnosis, Judge, Symptom
 from harness.soak.evidence.replica_log import OPEN, read_replica, served_replicas
-from harness.soak.judge.expectations import REOPENED, SKIPPED_MARKER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from harness.kafka_api.messages import TopicPartition
     from harness.run_folder.store import RunFolder
-    from harness.soak.causes.skipped_markers import SkippedMarker
     from harness.soak.evidence.replica_log import Replica, ReplicaLog
 
 BROKER: Final = "broker"
@@ -41,18 +40,23 @@ class Reopened:
     marker: int | None
 
     def explains(self, doubt: Mapping[str, Any]) -> bool:
-        """Whether this is what makes the broker's answers contradict its log."""
+        """Whether the broker's answers contradict its log because of this transaction."""
         place = (doubt["broker"], (doubt["topic"], doubt["partition"]))
         says = f"the broker says that producer {self.producer_id} has an open transaction"
         return place == (self.broker, self.partition) and doubt["reason"].startswith(says)
 
-    def finding(self, skipped: SkippedMarker | None) -> dict[str, Any]:
-        """Return it as a finding of a round has it. ``skipped``: it never had a marker, and is not open again."""
+    @property
+    def symptom(self) -> Symptom:
+        """The symptom for causes."""
+        return Symptom(Judge.BROKER, self.broker, self.partition, offset=self.first_offset)
+
+    def finding(self, diagnosis: Diagnosis) -> dict[str, Any]:
+        """Return the finding."""
         topic, partition = self.partition
         end = "neither records nor a marker of it" if self.marker is None else f"its marker at offset {self.marker}"
-        cause = f"; {skipped}" if skipped else ""
+        words = f"; {diagnosis.words}" if diagnosis.words else ""
         return {
-            "anomaly": SKIPPED_MARKER if skipped else REOPENED,
+            "anomaly": diagnosis.name,
             "broker": self.broker,
             "topic": topic,
             "partition": partition,
@@ -60,7 +64,7 @@ class Reopened:
             "found_by": [BROKER],
             "explanation": (
                 f"the broker takes the transaction of producer {self.producer_id} for open from offset"
-                f" {self.first_offset} on, and its log has {end}: its last stable offset is stuck{cause}"
+                f" {self.first_offset} on, and its log has {end}: its last stable offset is stuck{words}"
             ),
             "witness": {"producer_id": self.producer_id, "offset": self.first_offset, "marker": self.marker},
         }
@@ -68,11 +72,11 @@ class Reopened:
 
 def reopened_of(folder: RunFolder) -> list[Reopened]:
     """Return the transactions that are open again in a round. Raises `UsageError` for a damaged folder."""
-    found: list[Reopened] = []
+    reopened: list[Reopened] = []
     for replica, path, state in served_replicas(folder):
         if opened := [(producer_id, first) for producer_id, _epoch, first in state.get("open") or ()]:
-            found += _reopened(replica, opened, read_replica(path, state["log_start"]))
-    return found
+            reopened += _reopened(replica, opened, read_replica(path, state["log_start"]))
+    return reopened
 
 
 def _reopened(replica: Replica, opened: Iterable[tuple[int, int]], log: ReplicaLog) -> Iterable[Reopened]:
@@ -81,3 +85,10 @@ def _reopened(replica: Replica, opened: Iterable[tuple[int, int]], log: ReplicaL
         if producer_id not in by_log:
             markers = [one.marker for one in log.ended if one.producer_id == producer_id and one.marker > first]
             yield Reopened(*replica, producer_id, first, min(markers, default=None))
+
+
+CAUSE = Cause(
+    "reopened-transaction",
+    "a replica takes a transaction for open that its own log has ended",
+    lambda _evidence, symptoms: {symptom: "" for symptom in symptoms if symptom.judge is Judge.BROKER},
+)

@@ -1,0 +1,33 @@
+"""An aborted transaction that a replica takes for committed.
+
+If the replica has removed the transaction, the final state tells: it is the state that the aborted record would make of
+the key, and the same client has later committed another transaction there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness.schedules.catalog import Anomaly
+from harness.soak.causes.cause import Cause, with_wrong
+from harness.soak.evidence.client_log import COMMITTED
+from harness.soak.judge.truth import SERVED, STATE
+
+if TYPE_CHECKING:
+    from harness.soak.causes.cause import Symptom
+    from harness.soak.judge.truth import Truth, Wrong
+
+
+def _holds(truth: Truth, symptom: Symptom, wrong: Wrong) -> bool:
+    if wrong.kind != STATE:
+        return wrong.kind == SERVED
+    followed = truth.followed[symptom.partition]
+    return any(COMMITTED in followed.get(transaction, ()) for transaction in wrong.counts_aborted)
+
+
+CAUSE = Cause(
+    str(Anomaly.ABORTED_TO_COMMITTED),
+    "an aborted transaction counts as committed",
+    with_wrong(_holds),
+    before=frozenset({str(Anomaly.COMMITTED_TO_ABORTED), str(Anomaly.TOMBSTONE_DIVERGENCE)}),
+)

@@ -1,0 +1,135 @@
+"""A cause, the symptoms that it explains, and the evidence by which it does."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from harness.schedules.catalog import Anomaly
+from harness.soak.judge.truth import HIDDEN, SERVED, STATE, STUCK
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from harness.kafka_api.messages import TopicPartition
+    from harness.soak.evidence.losses import Loss
+    from harness.soak.judge.truth import Truth, Wrong
+
+ANOMALIES: Final = frozenset(map(str, Anomaly))
+
+
+class Judge(Enum):
+    """The judge that reports a symptom."""
+
+    CLIENTS = auto()
+    CHECKERS = auto()
+    GROUPS = auto()
+    """The judge of groups' offsets, by what clients know."""
+    BROKER = auto()
+    """The broker, whose answer contradicts its own log."""
+
+
+@dataclass(frozen=True)
+class Symptom:
+    """Something that is wrong on a replica.
+
+    ``wrong``: for clients. ``anomaly``: the name that the judge gives, if any. ``offset``: of an open transaction.
+    """
+
+    judge: Judge
+    broker: int
+    partition: TopicPartition
+    key: str | None = None
+    wrong: Wrong | None = None
+    anomaly: str = ""
+    offset: int | None = None
+
+
+@dataclass(frozen=True)
+class RoundEvidence:
+    """The evidence of a round. ``losses``: by power failures. ``skipped``: lines of ``skipped-markers.jsonl``."""
+
+    truth: Truth
+    brokers: Collection[int] = ()
+    losses: Sequence[Loss] = ()
+    skipped: Sequence[Mapping[str, Any]] = ()
+
+
+Symptoms: TypeAlias = "Sequence[Symptom]"
+Explained: TypeAlias = "Mapping[Symptom, object]"
+"""Symptoms that a cause explains, each with words that follow its own explanation: the empty string for none."""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A cause of findings, which have its name.
+
+    ``explain`` returns those of the symptoms that it explains. ``before``: causes that are asked later, and only about
+    symptoms that this cause does not explain. ``is_anomaly``: whether it is a fault of the cluster.
+    ``is_seen_by_both``: whether both clients and checkers can see its symptoms.
+    """
+
+    name: str
+    summary: str
+    explain: Callable[[RoundEvidence, Symptoms], Explained]
+    before: frozenset[str] = ANOMALIES
+    is_anomaly: bool = True
+    is_seen_by_both: bool = True
+
+
+class Diagnosis(NamedTuple):
+    """The name of the cause of a symptom, and words that follow the symptom's own explanation."""
+
+    name: str
+    words: str
+
+
+def symptoms_of(truth: Truth) -> list[Symptom]:
+    """Return the symptoms that clients know. Of a key with a misjudged record, the final state is the same error."""
+    symptoms = []
+    for (broker, tp), wrongs in truth.wrongs.items():
+        misjudged = {wrong.key for wrong in wrongs if wrong.kind in {SERVED, HIDDEN, STUCK}}
+        symptoms += [
+            Symptom(Judge.CLIENTS, broker, tp, wrong.key, wrong)
+            for wrong in wrongs
+            if wrong.kind != STATE or wrong.key not in misjudged
+        ]
+    return symptoms
+
+
+def with_key(symptoms: Symptoms, by_key: Mapping[TopicPartition, Mapping[str, object]]) -> dict[Symptom, object]:
+    """Return the symptoms of clients and checkers about these keys, by partition."""
+    return {
+        symptom: by_key[symptom.partition][symptom.key]
+        for symptom in symptoms
+        if symptom.key is not None and symptom.key in by_key.get(symptom.partition, ())
+    }
+
+
+def wrong_groups(
+    symptoms: Symptoms, by_partition: Mapping[TopicPartition, object], brokers: Collection[int]
+) -> dict[Symptom, object]:
+    """Return the symptoms about groups' offsets in these partitions, where every broker has the same."""
+    by_brokers = defaultdict[tuple["TopicPartition", str], dict[int, Symptom]](dict)
+    for symptom in symptoms:
+        if symptom.judge is Judge.GROUPS and symptom.partition in by_partition:
+            by_brokers[symptom.partition, symptom.anomaly][symptom.broker] = symptom
+    return {
+        symptom: by_partition[symptom.partition]
+        for of_brokers in by_brokers.values()
+        if set(of_brokers) == set(brokers)
+        for symptom in of_brokers.values()
+    }
+
+
+def with_wrong(
+    holds: Callable[[Truth, Symptom, Wrong], bool],
+) -> Callable[[RoundEvidence, Symptoms], Explained]:
+    """Return an ``explain`` for the symptoms of clients for which ``holds`` is true, without words."""
+    return lambda evidence, symptoms: {
+        symptom: ""
+        for symptom in symptoms
+        if symptom.wrong is not None and holds(evidence.truth, symptom, symptom.wrong)
+    }

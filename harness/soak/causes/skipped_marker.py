@@ -1,0 +1,113 @@
+"""A marker that a transaction coordinator skipped: the transaction stays open, until another marker ends it instead.
+
+A coordinator that finds no leader for a partition takes it for deleted, and sends it no marker
+(``TransactionMarkerChannelManager.addTxnMarkersToBrokerQueue``): on 4.3 and later also if the partition is without a
+leader for a moment. See ``docs/explanation/track-record.md``. The transaction stays open there, on every replica, until
+the next marker of its producer ends it. An aborted transaction is committed by a later COMMIT, or the other way round.
+
+Schema of ``skipped-markers.jsonl`` of a round, one line of a broker's log a line:
+
+    broker              int   of the coordinator
+    partitions          list of [topic, partition]: those that it took for deleted
+    transactional_id    str
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from harness.schedules.catalog import Anomaly
+from harness.soak.causes.cause import ANOMALIES, Cause, Judge, RoundEvidence, Symptom, Symptoms, with_key, wrong_groups
+from harness.soak.judge.truth import STUCK
+
+if TYPE_CHECKING:
+    from harness.kafka_api.messages import TopicPartition
+
+_OF_TRANSACTIONS: Final = ANOMALIES - {str(Anomaly.TOMBSTONE_DIVERGENCE)}
+"""Anomalies of groups' offsets in a transaction without its own marker."""
+
+_LINE: Final = re.compile(
+    rb"Couldn't find leader endpoint for partitions \w+\((?P<partitions>[^)]*)\) while trying to send transaction"
+    rb" markers for (?P<transactional_id>.+), these partitions are likely deleted already"
+)
+_PARTITION: Final = re.compile(r"([\w.-]+)-(\d+)")
+
+
+@dataclass(frozen=True)
+class SkippedMarker:
+    """A transaction whose marker was skipped in a partition. ``marker``: of the marker that ends it, if any."""
+
+    partition: TopicPartition
+    transactional_id: str
+    marker: int | None
+
+    def __str__(self) -> str:
+        """Return the transaction in a sentence."""
+        topic, number = self.partition
+        ends = f": the next marker, at offset {self.marker}, ends it instead"
+        return (
+            f"the coordinator left out the marker of a transaction of {self.transactional_id} in {topic}-{number},"
+            f" as if the partition had been deleted{'' if self.marker is None else ends}"
+        )
+
+
+def parse_line(line: bytes, broker: int) -> dict[str, Any] | None:
+    """Return the markers that the coordinator skipped by a line of its log; None for any other line."""
+    match = _LINE.search(line)
+    if match is None:
+        return None
+    partitions = [(topic, int(number)) for topic, number in _PARTITION.findall(match["partitions"].decode())]
+    transactional_id = match["transactional_id"].decode(errors="replace")
+    return {"broker": broker, "partitions": partitions, "transactional_id": transactional_id}
+
+
+def explain(evidence: RoundEvidence, symptoms: Symptoms) -> dict[Symptom, object]:
+    """Return the symptoms of transactions whose own marker was skipped: that are open, or ended by another marker.
+
+    A marker that one replica missed and another has was not skipped.
+    """
+    truth = evidence.truth
+    markers = [
+        SkippedMarker((topic, number), line["transactional_id"], None)
+        for line in evidence.skipped
+        for topic, number in line["partitions"]
+    ]
+    places = {(marker.partition, marker.transactional_id) for marker in markers}
+
+    def skipped(tp: TopicPartition, transaction: int | None, marker: int | None = None) -> SkippedMarker | None:
+        transactional_id = truth.transactional_ids.get(transaction or 0)
+        is_skipped = transactional_id is not None and (tp, transactional_id) in places
+        return SkippedMarker(tp, str(transactional_id), marker) if is_skipped else None
+
+    missed = {(tp, transaction) for (_, tp), some in truth.missed.items() for transaction in some}
+    opened = {(tp, one.transaction) for (_, tp), wrongs in truth.wrongs.items() for one in wrongs if one.kind == STUCK}
+    keys: dict[TopicPartition, dict[str, SkippedMarker]] = defaultdict(dict)
+    for (tp, _), write in truth.at.items() if markers else ():
+        ends = [] if write.transaction is None else list(truth.markers.get((tp, write.transaction), ()))
+        is_wrong = (tp, write.transaction) in (missed if ends else opened) and len(ends) <= 1
+        if is_wrong and (marker := skipped(tp, write.transaction, *ends)):
+            keys[tp][write.key] = marker
+    of_transactions = [symptom for symptom in symptoms if symptom.anomaly in _OF_TRANSACTIONS]
+    return {
+        **with_key(symptoms, keys),
+        **wrong_groups(of_transactions, {marker.partition: marker for marker in markers}, evidence.brokers),
+        **{
+            symptom: marker
+            for symptom in symptoms
+            if symptom.judge is Judge.BROKER and symptom.offset is not None
+            if (write := truth.at.get((symptom.partition, symptom.offset)))
+            if (marker := skipped(symptom.partition, write.transaction))
+        },
+    }
+
+
+CAUSE = Cause(
+    "skipped-marker",
+    "a coordinator skipped the marker of a transaction",
+    explain,
+    before=frozenset({"unclean-election", "reopened-transaction"}),
+    is_seen_by_both=False,
+)
