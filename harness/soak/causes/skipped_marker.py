@@ -98,8 +98,8 @@ def explain(evidence: RoundEvidence, symptoms: Symptoms) -> dict[Symptom, object
             symptom: marker
             for symptom in symptoms
             if symptom.judge is Judge.BROKER and symptom.offset is not None
-            if (write := truth.at.get((symptom.partition, symptom.offset)))
-            if (marker := skipped(symptom.partition, write.transaction))
+            if (record := truth.at.get((symptom.partition, symptom.offset)))
+            if (marker := skipped(symptom.partition, record.transaction))
         },
     }
 
