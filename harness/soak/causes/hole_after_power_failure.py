@@ -26,7 +26,7 @@ def explain(evidence: RoundEvidence, symptoms: Symptoms) -> dict[Symptom, Loss]:
         for hole in holes:
             if tp == hole.partition and any(hole.first_offset <= at <= hole.last_offset for at in (offset, *markers)):
                 keys[hole.broker, tp][write.key] = hole
-    return {symptom: hole for symptom in symptoms if (hole := keys[symptom.broker, symptom.partition].get(symptom.key))}
+    return {symptom: lost for symptom in symptoms if (lost := keys[symptom.broker, symptom.partition].get(symptom.key))}
 
 
 CAUSE = Cause(
