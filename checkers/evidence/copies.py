@@ -6,7 +6,6 @@ Logs that were read from a running cluster have the same layout, with the broker
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from checkers.evidence.parse import (
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.broker_files.copies.copies import Copies, ReplicaCopy
-    from harness.broker_files.segments.tombstones import Tombstones
 
 SPOOL_FIELDS = ("read_from", "read_to", "settled", "until")
 TRANSACTIONS = "transactions"
@@ -70,10 +68,10 @@ def _last_segments_or_answers(copies: Copies) -> Iterator[tuple[Row, Path]]:
         yield head, answer if answer.exists() else copy.logs[-1]
 
 
-def _entries(path: Path, tombstones: Tombstones) -> Iterator[Row]:
+def _entries(path: Path) -> Iterator[Row]:
     """Yield a segment's records and empty batches; only the last one may end inside a batch."""
     last = live_segments(path.parent).segments[-1]
-    return log_rows(path, may_be_cut=path.name == last.log, tombstones=tombstones)
+    return log_rows(path, may_be_cut=path.name == last.log)
 
 
 def _coordinator_logs(copies: Copies) -> Iterator[tuple[Row, Path]]:
@@ -177,13 +175,6 @@ def _coordinator_answers(path: Path) -> Iterator[Row]:
         yield 0, transactional_id, producer_id, state
 
 
-def entries_of_copies(tombstones: Tombstones) -> Reader:
-    """Return the reader of logs; ``tombstones``: which records delete a key."""
-    return replace(
-        READERS["entries"], files=_files(lambda copy: copy.logs, True), rows=partial(_entries, tombstones=tombstones)
-    )
-
-
 SIDE_READERS_OF_COPIES: dict[str, Reader] = {
     "aborts": replace(READERS["aborts"], files=_files(_indexes)),
     "producers": Reader(
@@ -197,4 +188,8 @@ SIDE_READERS_OF_COPIES: dict[str, Reader] = {
     ),
     "coordinators": Reader("a log of transaction states", COORDINATORS, _coordinator_logs, _coordinators),
     "states": replace(READERS["states"], files=_last_segments_or_answers, rows=_state),
+}
+READERS_OF_COPIES: dict[str, Reader] = {
+    **SIDE_READERS_OF_COPIES,
+    "entries": replace(READERS["entries"], files=_files(lambda copy: copy.logs, True), rows=_entries),
 }

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
     from checkers.evidence.tables import Place
     from harness.broker_files.copies.copies import Copies
-    from harness.broker_files.segments.tombstones import Tombstones
 
 _BOUNDS = ("log_start", "bound", "shortest", "log_end")
 NO_BOUNDS: Final = dict.fromkeys(_BOUNDS[1:], 2**63 - 1)
@@ -35,8 +34,6 @@ class SegmentFile:
     base_offset: int
     log_end: int
     """The log end offset that is used; later batches were never replicated, and are left out."""
-    tombstones: Tombstones
-    """Which records delete a key."""
 
     @property
     def place(self) -> Place:
@@ -56,7 +53,6 @@ def segment_files(copies: Sequence[Copies], facts: Mapping[tuple[Any, ...], Mapp
             size_bytes=path.stat().st_size,
             is_last=segment is copy.segments[-1],
             base_offset=segment.base_offset,
-            tombstones=one.tombstones,
             **{name: facts[one.run_id, *copy.place, copy.broker][name] for name in _BOUNDS},
         )
         for one in copies

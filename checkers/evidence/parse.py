@@ -14,7 +14,6 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from checkers.evidence.schemas import ABORTS, ENTRIES, HISTORY, OBSERVATIONS, SETTINGS, STATES
 from harness.broker_files.segments.batches import Batch, CorruptLogError, Record, iter_entries, iter_records, marker
-from harness.broker_files.segments.tombstones import BY_NULL, is_tombstone
 from harness.broker_files.side_files.checkpoints import read_checkpoint
 from harness.broker_files.side_files.txnindex import iter_txnindex
 from harness.run_folder import store
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import types as t
 
-    from harness.broker_files.segments.tombstones import Tombstones
     from harness.run_folder.store import RunFolder
 
 DISK, FETCH = "disk", "fetch"
@@ -141,13 +139,13 @@ def _entries(path: Path) -> Iterator[Row]:
     return log_rows(path, may_be_cut=True)
 
 
-def log_rows(path: Path, *, may_be_cut: bool, tombstones: Tombstones = BY_NULL) -> Iterator[Row]:
+def log_rows(path: Path, *, may_be_cut: bool) -> Iterator[Row]:
     """Yield the columns of `ENTRIES` that a log file gives; raise at the end if it has entries of older formats."""
     skipped = 0
     try:
         for entry in iter_entries(path.read_bytes(), source=str(path)):
             if isinstance(entry, Batch):
-                yield from batch_rows(entry, str(path), tombstones)
+                yield from batch_rows(entry, str(path))
             else:
                 skipped += 1
     except CorruptLogError as error:
@@ -157,7 +155,7 @@ def log_rows(path: Path, *, may_be_cut: bool, tombstones: Tombstones = BY_NULL) 
         raise NotReadableError(f"{path}: {skipped} entries of magic 0 or 1 are not read")
 
 
-def batch_rows(batch: Batch, source: str, tombstones: Tombstones) -> Iterator[Row]:
+def batch_rows(batch: Batch, source: str) -> Iterator[Row]:
     """Yield the columns of `ENTRIES` that a batch gives: a row for each record, or one for a batch without records."""
     control_record = marker(batch, source=source)
     head = (
@@ -177,7 +175,7 @@ def batch_rows(batch: Batch, source: str, tombstones: Tombstones) -> Iterator[Ro
         yield (*head, True, None, None, None, None)
         return
     for index, record in enumerate(iter_records(batch, source=source)):
-        yield (*head, index == 0, record.offset, record.key, is_tombstone(record, tombstones), _txn(record))
+        yield (*head, index == 0, record.offset, record.key, record.is_tombstone, _txn(record))
 
 
 def _txn(record: Record) -> str | None:

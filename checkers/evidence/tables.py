@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from checkers.evidence.copies import SIDE_READERS_OF_COPIES, entries_of_copies
+from checkers.evidence.copies import READERS_OF_COPIES, SIDE_READERS_OF_COPIES
 from checkers.evidence.parse import READERS, Reader, read
 from checkers.evidence.schemas import SCHEMAS
 from harness.broker_files.segments.batches import DIGEST_MODULUS
@@ -113,12 +113,8 @@ def load(spark: SparkSession, folders: Sequence[RunFolder]) -> Evidence:
 
 
 def load_copies(spark: SparkSession, copies: Sequence[Copies]) -> Evidence:
-    """Return the evidence of folders that were copied from brokers; each of the ``copies`` stands for a run.
-
-    All ``copies`` must have the same ``tombstones``.
-    """
-    (tombstones,) = {one.tombstones for one in copies}
-    return _evidence(spark, {**SIDE_READERS_OF_COPIES, "entries": entries_of_copies(tombstones)}, copies)
+    """Return the evidence of folders that were copied from brokers; each of the ``copies`` stands for a run."""
+    return _evidence(spark, READERS_OF_COPIES, copies)
 
 
 def load_side_files(spark: SparkSession, copies: Sequence[Copies]) -> Evidence:

@@ -25,7 +25,6 @@ from checkers.evidence.tables import PARTITION, PLACE
 from checkers.replay.batch_outcomes import ABORTED, OPEN
 from harness.broker_files.segments.batches import CONTROL, TRANSACTIONAL, until_cut
 from harness.broker_files.segments.blocks import iter_blocks, key_hashes, unpack
-from harness.broker_files.segments.tombstones import are_tombstones
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -147,7 +146,7 @@ def _packed(
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
     """Return hash and place of each record with a key from the log start on; a place is an offset with flags."""
     offsets = unpacked.offset
-    bits = flags[unpacked.batch] | are_tombstones(unpacked, segment.tombstones).view(np.uint8)
+    bits = flags[unpacked.batch] | unpacked.is_tombstone.view(np.uint8)
     bits |= (offsets >= segment.bound).view(np.uint8) * np.uint8(LATER)
     hashes, places = key_hashes(unpacked), (offsets << _FLAG_BITS) | bits
     keyed = (unpacked.key_size >= 0) & (offsets >= segment.log_start)

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from checkers.evidence.files import SegmentFile
     from harness.broker_files.segments.blocks import Block
-    from harness.broker_files.segments.tombstones import Tombstones
 
 _HEAD = 7
 """The number of columns of `ENTRIES` that follow from the path of a file."""
@@ -67,18 +66,16 @@ def _segment_records(
     head = (segment.run, AFTER_REJOIN, DISK, segment.broker, segment.topic, segment.partition, True)
     with segment.path.open("rb", buffering=0) as file:
         for block in until_cut(iter_blocks(file, source=str(segment.path), verify_crc=False)):
-            rows = [(*head, *row, None) for row in _rows(block, starts, ends, segment.tombstones)]
+            rows = [(*head, *row, None) for row in _rows(block, starts, ends)]
             if rows:
                 yield pa.RecordBatch.from_pydict(dict(zip(schema.names, zip(*rows, strict=True), strict=True)), schema)
 
 
-def _rows(
-    block: Block, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], tombstones: Tombstones
-) -> Iterator[tuple[Any, ...]]:
+def _rows(block: Block, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> Iterator[tuple[Any, ...]]:
     """Yield the columns of each wanted record, the first of each batch marked as such."""
     for index in np.flatnonzero(_any_within(block.batches["base_offset"], block.batches["last_offset"], starts, ends)):
         is_first = True
-        for row in batch_rows(block.batch(int(index)), block.source, tombstones):
+        for row in batch_rows(block.batch(int(index)), block.source):
             offset = row[_OFFSET_AT]
             if offset is None or _any_within(np.array([offset]), np.array([offset]), starts, ends)[0]:
                 yield (*row[:_FIRST_AT], is_first, *row[_OFFSET_AT:])

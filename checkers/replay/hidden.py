@@ -12,7 +12,7 @@ from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, colocated
 from checkers.replay.batch_outcomes import ABORTED, COMMITTED
-from harness.broker_files.segments.tombstones import DATA
+from harness.broker_files.segments.records import DATA
 from harness.run_folder.store import AFTER_REJOIN
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ import click
 import cloup
 
 from harness.broker_files.segments.records import MAX_INT64
-from harness.broker_files.segments.tombstones import BY_NULL, TOMBSTONES
 from harness.cli.options.cluster import addresses, bootstrap_option, config_option
 from harness.cli.options.common import command, envelope, format_option, given_on_command_line
 from harness.cli.options.parameters import TOPIC, FilePath, Number, Text
@@ -24,11 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from harness.broker_files.segments.tombstones import Tombstones
     from harness.spark.options import SparkOptions
 
 MOST_MB_PER_S = 1e6
-NEEDS_DATA = PARAMETERS | {"rate_limit_mb", "since", "until", "save", "tombstones"}
+NEEDS_DATA = PARAMETERS | {"rate_limit_mb", "since", "until", "save"}
 """Parameters of ``audit live`` that make no sense where no data is read."""
 MAX_INT32 = 2**31 - 1
 """The largest broker id."""
@@ -76,14 +74,6 @@ topic_option = cloup.option(
     help="A topic or a pattern such as 'orders-*'; repeatable. Internal topics match only patterns that "
     "begin with __.  [default: every compacted topic, internal ones included]",
 )
-tombstones_option = cloup.option(
-    "--tombstones",
-    group=AUDITED,
-    type=click.Choice(TOMBSTONES),
-    default=BY_NULL,
-    show_default=True,
-    help="What deletes a key: a null value, or the flag of KIP-87 (bit 5 of a record's attributes).",
-)
 
 
 @cloup.group()
@@ -107,12 +97,9 @@ def audit() -> None:
     help="A broker's log directory, or a partition's folder, copied from it, here or at s3a:// or hdfs://; "
     "repeatable, also for one broker.",
 )
-@tombstones_option
 @spark_options
 @format_option
-def disk(
-    topics: tuple[str, ...], brokers: tuple[str, ...], output: str, spark: SparkOptions, tombstones: Tombstones
-) -> int:
+def disk(topics: tuple[str, ...], brokers: tuple[str, ...], output: str, spark: SparkOptions) -> int:
     """Compare copies of the brokers' disks. Needs no cluster and no client.
 
     Exit codes: 0 clean, 1 anomaly, 2 unknown, 254 arguments that cannot be used, 255 failed.
@@ -121,7 +108,7 @@ def disk(
 
     progress = ConsoleProgress()
     try:
-        verdict = audit_disk(parse_brokers(brokers, spark.conf), topics, progress, spark, tombstones)
+        verdict = audit_disk(parse_brokers(brokers, spark.conf), topics, progress, spark)
     finally:
         progress.close()
     return show(verdict, output)
@@ -164,7 +151,6 @@ def disk(
     metavar="DIR",
     help="Save the data that was read, in a new folder.  [default: a temporary one, deleted at the end]",
 )
-@tombstones_option
 @spark_options
 @format_option
 def live(  # noqa: PLR0917
@@ -178,7 +164,6 @@ def live(  # noqa: PLR0917
     save: Path | None,
     output: str,
     spark: SparkOptions,
-    tombstones: Tombstones,
 ) -> int:
     """Compare the replicas of a running cluster. Reads and describes only; needs Read and DescribeConfigs on topics.
 
@@ -194,8 +179,7 @@ def live(  # noqa: PLR0917
 
     if quick and given_on_command_line(click.get_current_context()) & NEEDS_DATA:
         raise UsageError(
-            "--quick reads no data: leave out --rate-limit-mb, --since, --until, --save, --tombstones, --spark-master"
-            " and --spark-conf"
+            "--quick reads no data: leave out --rate-limit-mb, --since, --until, --save, --spark-master, --spark-conf"
         )
     request = Request(
         addresses(bootstrap, config),
@@ -204,7 +188,6 @@ def live(  # noqa: PLR0917
         since_ms=None if since is None else time_ms(since),
         until_ms=None if until is None else time_ms(until),
         save=save,
-        tombstones=tombstones,
     )
     if request.since_ms is not None and request.until_ms is not None and request.since_ms >= request.until_ms:
         raise UsageError(f"--since {since} is not before --until {until}")

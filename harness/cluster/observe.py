@@ -21,6 +21,7 @@ from typing import IO, TYPE_CHECKING, Any
 from checkers.replay.first_marker import first_marker
 from harness.broker_files.segments.batches import Batch, batch_digest, iter_records, marker
 from harness.broker_files.segments.markers import MARKERS
+from harness.broker_files.segments.records import DATA
 from harness.cluster.poller import Poller
 from harness.errors import HarnessError
 from harness.kafka_api.fetch import ReplicaState
@@ -235,6 +236,4 @@ def content_of(batch: Batch) -> Content:
     control = marker(batch, source=source)
     if control is not None:
         return ((batch.last_offset, control.type),)
-    return tuple(
-        (r.offset, "value" if r.value is not None else "tombstone") for r in iter_records(batch, source=source)
-    )
+    return tuple((r.offset, DATA[r.is_tombstone]) for r in iter_records(batch, source=source))

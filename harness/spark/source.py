@@ -13,7 +13,6 @@ or at ``s3a://`` or ``hdfs://`` (`harness.broker_files.storage`). Of a folder, o
 (``harness.broker_files.segments.folder``). Options:
 
 - ``table``: ``records`` (the default) or ``batches``;
-- ``tombstones``: ``null`` (the default) or ``kip-87``, what the column ``tombstone`` goes by;
 - ``spark.hadoop.fs.s3a.…`` and ``spark.hadoop.dfs.namenode.http-address``: as a session has them; Spark does not tell
   Python sources what its own settings are;
 - ``columns``: names between commas. Spark does not tell Python sources which columns a query needs; what is not named
@@ -50,7 +49,6 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from harness.broker_files import storage
 from harness.broker_files.segments.arrow import SCHEMAS, Table, read_table
 from harness.broker_files.segments.folder import live_segments
-from harness.broker_files.segments.tombstones import TOMBSTONES, Tombstones
 from harness.broker_files.storage.remote import RemotePath
 from harness.errors import UsageError
 
@@ -96,7 +94,6 @@ class KafkaSegments(DataSource):
         """Refuse unknown values of options with ``UsageError``."""
         super().__init__(options)
         self._table = cast("Table", _one_of(options, "table", ("records", *sorted(SCHEMAS))))
-        self._tombstones = cast("Tombstones", _one_of(options, "tombstones", TOMBSTONES))
 
     @classmethod
     def name(cls) -> str:
@@ -122,7 +119,7 @@ class KafkaSegments(DataSource):
         for expected in from_arrow_schema(pa.schema([table_schema.field(name) for name in wanted.names])):
             if schema[expected.name].dataType != expected.dataType:
                 raise UsageError(f"column {expected.name} is of type {expected.dataType.simpleString()}")
-        return _Reader(path, dict(self.options), self._table, self._tombstones, wanted)
+        return _Reader(path, dict(self.options), self._table, wanted)
 
 
 @dataclass
@@ -130,7 +127,6 @@ class _Reader(DataSourceReader):
     path: str
     options: Mapping[str, str]
     table: Table
-    tombstones: Tombstones
     schema: pa.Schema
     filters: list[Filter] = field(default_factory=list)
 
@@ -153,7 +149,7 @@ class _Reader(DataSourceReader):
         columns = [name for name in self.schema.names if name not in PLACE.names]
         place = _place(file)
         with file.path.open("rb", buffering=0) as opened:
-            for batch in read_table(opened, self.table, columns, source=str(file.path), tombstones=self.tombstones):
+            for batch in read_table(opened, self.table, columns, source=str(file.path)):
                 arrays = [
                     pa.repeat(pa.scalar(place[one.name], one.type), batch.num_rows)
                     if one.name in place

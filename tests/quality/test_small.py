@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from harness.broker_files.segments.tombstones import BY_FLAG
 from harness.model_checking.explore.cases import MESSAGES_MATTER
 from harness.models.walk.exhaustive import Explored, explore
 from harness.models.walk.fast_walk import fast_walk
@@ -83,14 +82,14 @@ def test_no_deleted_value_comes_back_with_coordination(change: str) -> None:
 @pytest.mark.parametrize("bound", [Bound(writes=2, transactions=0), Bound(writes=1, transactions=1)], ids=repr)
 def test_a_flag_for_deletes_changes_nothing_of_who_sees_them(bound: Bound) -> None:
     """KIP-87: as many states, as many transitions, and the same ways, with coordination and without."""
-    by_flag = replace(bound, tombstones=BY_FLAG)
+    by_flag = replace(bound, by_flag=True)
     assert Anomaly.TOMBSTONE_DIVERGENCE in walked(by_flag).wrong
     assert walked(by_flag) == walked(bound)
 
 
 def test_coordination_helps_deletes_by_flag_too() -> None:
     bound = BY_CHANGE[NO_CHANGE]
-    assert coordinated(replace(bound, tombstones=BY_FLAG)) == coordinated(bound)
+    assert coordinated(replace(bound, by_flag=True)) == coordinated(bound)
 
 
 @pytest.mark.commit

@@ -83,18 +83,16 @@ def test_tables_are_what_the_reference_reads(seed: int, monkeypatch: pytest.Monk
     assert sum(batch.num_rows for batch in read_table(io.BytesIO(data), "records", [], source=SOURCE)) == len(wanted)
 
 
-def test_tombstones_by_null_and_by_kip_87() -> None:
+def test_a_tombstone_is_a_null_value_whatever_its_attributes() -> None:
     records = [
         Record(0, 0, b"a", None),
-        Record(1, 0, b"b", b"v", attributes=0x20),
-        Record(2, 0, b"c", None, attributes=0xDF),
+        Record(1, 0, b"b", b"v", attributes=0xFF),
+        Record(2, 0, b"c", None, attributes=0xFF),
         Record(3, 0, b"d", b"v"),
     ]
     data = encode_batch(base_offset=0, records=records)
-    by_null = [row["tombstone"] for row in rows(data, "records", ["tombstone"])]
-    by_bit = [row["tombstone"] for row in rows(data, "records", ["tombstone"], tombstones="kip-87")]
-    assert by_null == [True, False, True, False]
-    assert by_bit == [False, True, False, False]
+    expected = [record.is_tombstone for record in records]
+    assert [row["tombstone"] for row in rows(data, "records", ["tombstone"])] == expected == [True, False, True, False]
 
 
 def test_old_entries_are_batches_without_fields_and_no_records(caplog: pytest.LogCaptureFixture) -> None:

@@ -93,7 +93,6 @@ def test_an_option_has_one_meaning_over_all_commands() -> None:
         (["run", "--timers"], "d", {"default"}),
         (["run", "--runtime"], "s", {"ssh", "sim"}),
         (["nightly", "--targets"], "kafka-3.9,sim-k", {f"kafka-3.9,sim-kafka{line}" for line in ("", "-3.9", "-4.3")}),
-        (["audit", "disk", "--tombstones"], "k", {"kip-87"}),
         (["explore", "--target"], "sim-r", {"sim-redpanda"}),
     ],
 )

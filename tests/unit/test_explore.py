@@ -15,7 +15,6 @@ import pytest
 from click import BadParameter
 from click.testing import CliRunner
 
-from harness.broker_files.segments.tombstones import BY_FLAG
 from harness.cli.explore import explore as command
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, UsageError
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
@@ -85,7 +84,7 @@ def test_cases_of_a_target() -> None:
     assert all(case.coordinated and case.delayed for case in together)
     assert len({case.title for case in alone}) == len(alone)
     redpandas = clusters(SIM_REDPANDA, (KIP_87,), ("snapshot-first",))
-    assert all(case.coordinated and not case.delayed and case.bound.tombstones == BY_FLAG for case in redpandas)
+    assert all(case.coordinated and not case.delayed and case.bound.by_flag for case in redpandas)
     assert [case.title for case in redpandas] == [case.title for case in clusters(SIM_REDPANDA)]
     gated = clusters(SIM_KAFKA, (GATE,))
     assert all(case.bound.gate and not case.coordinated for case in gated)

@@ -12,7 +12,7 @@ from checkers.reduction.consistent_partitions import NOWHERE, first_after
 from checkers.replay.batch_outcomes import outcome_of, with_first_marker
 from checkers.replay.first_marker import first_marker
 from harness.broker_files.segments.markers import ABORT, COMMIT, MARKERS
-from harness.broker_files.segments.tombstones import DATA
+from harness.broker_files.segments.records import DATA
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrameReader, SparkSession
 
 
-def put(*offsets: int, attributes: int = 0) -> bytes:
-    records = [Record(offset, 1000 + offset, b"k%d" % offset, b"v", (("h", None),), attributes) for offset in offsets]
+def put(*offsets: int) -> bytes:
+    records = [Record(offset, 1000 + offset, b"k%d" % offset, b"v", (("h", None),)) for offset in offsets]
     return encode_batch(base_offset=offsets[0], records=records, codec="zstd")
 
 
@@ -35,7 +35,7 @@ def log_dir(tmp_path: Path) -> Path:
         "a-b-0/00000000000000000010.log": put(10),
         "a-b-0/00000000000000000010.log.deleted": b"what a broker would not load",
         "a-b-0/00000000000000000010.index": bytes(100),
-        "a-b-1/00000000000000000005.log": put(5, attributes=0x20)
+        "a-b-1/00000000000000000005.log": put(5)
         + encode_marker(base_offset=6, producer_id=1, producer_epoch=0, commit=True, timestamp_ms=7),
         "c-0/00000000000000000000.log": b"",
         "c-0.0123-delete/00000000000000000000.log": b"the folder is marked for deletion",
@@ -88,8 +88,6 @@ def test_batches_and_options(segments: DataFrameReader, log_dir: Path) -> None:
     assert [(row.codec, row.marker) for row in batches.orderBy("file", "base_offset").collect()] == [
         ("zstd", None), ("zstd", None), ("zstd", None), ("none", "commit"),
     ]  # fmt: skip
-    by_bit = segments.option("table", "records").option("tombstones", "kip-87").load(str(log_dir / "a-b-1"))
-    assert [row.tombstone for row in by_bit.collect()] == [True]
 
 
 def test_a_file_is_a_partition_and_only_wanted_columns_come(segments: DataFrameReader, log_dir: Path) -> None:

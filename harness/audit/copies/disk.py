@@ -21,24 +21,19 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from harness.broker_files.copies.copies import Copies
-    from harness.broker_files.segments.tombstones import Tombstones
     from harness.judge.outcome import Progress
     from harness.spark.options import SparkOptions
 
 
 def audit_disk(
-    brokers: Mapping[int, Sequence[Path]],
-    topics: Sequence[str],
-    progress: Progress,
-    spark: SparkOptions,
-    tombstones: Tombstones,
+    brokers: Mapping[int, Sequence[Path]], topics: Sequence[str], progress: Progress, spark: SparkOptions
 ) -> dict[str, Any]:
     """Return the verdict on the topics' replicas in these folders, by broker.
 
     Raises `UsageError` as `find_copies` and `session_of` do.
     """
     run_id = f"audit-{new_run_id()}"
-    copies = find_copies(brokers, topics, run_id, tombstones)
+    copies = find_copies(brokers, topics, run_id)
     java = find_java()
     if is_big([copies]):
         start_compilation()

@@ -23,7 +23,6 @@ from harness.audit.live.replica_status import replica_statuses
 from harness.audit.live.rounds import Round, repeated
 from harness.audit.live.spool import SpoolOptions, copies_of, spool, store_transactions
 from harness.broker_files.copies.copies import Copies
-from harness.broker_files.segments.tombstones import BY_NULL
 from harness.errors import UsageError
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from harness.audit.live.cluster import AuditedCluster
     from harness.audit.live.prefilter import Prefiltered, Suspicion
     from harness.audit.live.spool import SpoolResult
-    from harness.broker_files.segments.tombstones import Tombstones
     from harness.judge.outcome import Progress
     from harness.kafka_api.address import Address
     from harness.spark.options import SparkOptions
@@ -53,10 +51,7 @@ UNSETTLED = "it was written to while it was read: what its brokers report covers
 
 @dataclass(frozen=True)
 class Request:
-    """What to audit. Times are milliseconds since the epoch. ``save``: a new folder for the data that is read.
-
-    ``tombstones``: what deletes a key.
-    """
+    """What to audit. Times are milliseconds since the epoch. ``save``: a new folder for the data that is read."""
 
     bootstrap: Sequence[Address]
     topics: Sequence[str]
@@ -64,7 +59,6 @@ class Request:
     since_ms: int | None = None
     until_ms: int | None = None
     save: Path | None = None
-    tombstones: Tombstones = BY_NULL
 
     @property
     def is_limited(self) -> bool:
@@ -188,7 +182,7 @@ class _Reading:
         spans = spans_between(cluster, request.since_ms, request.until_ms) if request.is_limited else {}
         read = spool(cluster, statuses, folder, SpoolOptions(limit, spans, self.progress.reading), replicas)
         files = {} if transactions is None else store_transactions(folder, transactions)
-        copies = replace(copies_of(folder, self.answers.run_id, read, files), tombstones=request.tombstones)
+        copies = copies_of(folder, self.answers.run_id, read, files)
         session = self.session()
         self.progress.stage(f"check {len(read.readings)} replicas")
         rows = judge_copies(session, [copies])

@@ -13,7 +13,6 @@ from harness.broker_files.internal_topics.selection import audited, internal_lef
 from harness.broker_files.metadata_log.join import JoinedLog, read_metadata_logs
 from harness.broker_files.segments.batches import CorruptLogError
 from harness.broker_files.segments.folder import live_segments
-from harness.broker_files.segments.tombstones import BY_NULL
 from harness.broker_files.side_files.checkpoints import read_checkpoint
 from harness.errors import UsageError
 
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
     from harness.broker_files.metadata_log.history import ClusterMetadata
     from harness.broker_files.segments.folder import Segment
-    from harness.broker_files.segments.tombstones import Tombstones
 
 CLUSTER_METADATA = "__cluster_metadata"
 CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
@@ -64,8 +62,8 @@ class Copies:
 
     ``transaction_states``: the coordinators' own logs, where they were copied too. ``words``: coordinators' answers,
     where they were asked; files by broker. ``served``: read from a running cluster, whose brokers' answers replace
-    their files. ``tombstones``: what deletes a key. ``metadata``: leaders and ISRs by the brokers' metadata logs, where
-    those were copied too. ``cluster_id``: None where no log directory names it.
+    their files. ``metadata``: leaders and ISRs by the brokers' metadata logs, where those were copied too.
+    ``cluster_id``: None where no log directory names it.
     """
 
     run_id: str
@@ -74,14 +72,11 @@ class Copies:
     words: Mapping[int, Path] = field(default_factory=dict)
     served: bool = False
     notes: tuple[str, ...] = ()
-    tombstones: Tombstones = BY_NULL
     metadata: ClusterMetadata | None = None
     cluster_id: str | None = None
 
 
-def find_copies(
-    brokers: Mapping[int, Sequence[Path]], topics: Sequence[str], run_id: str, tombstones: Tombstones = BY_NULL
-) -> Copies:
+def find_copies(brokers: Mapping[int, Sequence[Path]], topics: Sequence[str], run_id: str) -> Copies:
     """Return the replicas of the topics in these folders: log directories, or partition folders themselves.
 
     ``topics`` are names or patterns, as in `selection`; none: every topic that is compacted (see `_compacted`). Raises
@@ -123,7 +118,6 @@ def find_copies(
         tuple(replicas),
         tuple(states),
         notes=(*in_sentences(notes), *identity.notes, *metadata.notes, *named.notes),
-        tombstones=tombstones,
         metadata=metadata.metadata,
         cluster_id=identity.cluster_id,
     )

@@ -24,14 +24,12 @@ from harness.broker_files.segments.batches import APPEND_TIME, CODEC_MASK, CONTR
 from harness.broker_files.segments.blocks import BLOCK_BYTES, iter_blocks, unpack
 from harness.broker_files.segments.codecs import CODECS
 from harness.broker_files.segments.columns import MARKER_NAMES
-from harness.broker_files.segments.tombstones import BY_NULL, are_tombstones
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from harness.broker_files.segments.blocks import Block, Readable, Unpacked
     from harness.broker_files.segments.columns import Batches, Bytes, Ints
-    from harness.broker_files.segments.tombstones import Tombstones
 
 Table: TypeAlias = Literal["batches", "records"]
 
@@ -86,22 +84,20 @@ def read_table(
     columns: Sequence[str] | None = None,
     *,
     source: str,
-    tombstones: Tombstones = BY_NULL,
     block_bytes: int = BLOCK_BYTES,
     verify_crc: bool = True,
 ) -> Iterator[pa.RecordBatch]:
     """Read a segment file from its current position, as `BATCHES` or `RECORDS`, all columns or some in the order given.
 
-    An Arrow batch has at most 131,072 rows, or those of one block. ``tombstones`` selects the meaning of ``tombstone``:
-    a null value, or with ``kip-87`` bit 5 of the record's attributes. Payloads are unpacked for `RECORDS` alone, and
-    keys, values and headers copied where their column is requested.
+    An Arrow batch has at most 131,072 rows, or those of one block. Payloads are unpacked for `RECORDS` alone, and keys,
+    values and headers copied where their column is requested.
 
     Raises ``CorruptLogError`` as ``blocks`` does, after yielding the rows before the error.
     """
     whole = SCHEMAS[table]
     schema = whole if columns is None else pa.schema([whole.field(name) for name in columns])
     blocks = iter_blocks(file, source=source, block_bytes=block_bytes, verify_crc=verify_crc)
-    return _batches(blocks, schema) if table == "batches" else _records(blocks, schema, tombstones, source)
+    return _batches(blocks, schema) if table == "batches" else _records(blocks, schema, source)
 
 
 # A row a batch
@@ -153,22 +149,18 @@ def _names_by_index(indexes: Any, names: Sequence[str]) -> pa.Array:
 # A row a record
 
 
-def _records(
-    blocks: Iterator[Block], schema: pa.Schema, tombstones: Tombstones, source: str
-) -> Iterator[pa.RecordBatch]:
+def _records(blocks: Iterator[Block], schema: pa.Schema, source: str) -> Iterator[pa.RecordBatch]:
     skipped = 0
     for block in blocks:
         skipped += len(block.skipped)
         for records in unpack(block):
-            arrays = [_of_record(field, block, records, tombstones) for field in schema]
+            arrays = [_of_record(field, block, records) for field in schema]
             yield _record_batch(arrays, schema, len(records.offset))
     if skipped:
         _LOG.warning("%s: %d entries of magic 0 or 1 are not read", source, skipped)
 
 
-def _of_record(  # noqa: PLR0911
-    field: pa.Field, block: Block, records: Unpacked, tombstones: Tombstones
-) -> pa.Array:
+def _of_record(field: pa.Field, block: Block, records: Unpacked) -> pa.Array:  # noqa: PLR0911
     """Make a column of `RECORDS`."""
     match field.name:
         case "offset" | "timestamp_ms":
@@ -182,7 +174,7 @@ def _of_record(  # noqa: PLR0911
         case "attributes":
             return pa.array(records.attributes.astype(np.int16))
         case "tombstone":
-            return pa.array(are_tombstones(records, tombstones))
+            return pa.array(records.is_tombstone)
         case _:
             return _of_batch(field, block.batches).take(pa.array(records.batch))
 

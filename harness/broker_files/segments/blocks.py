@@ -100,6 +100,11 @@ class Unpacked:
     headers_at: Ints
     header_count: Ints
 
+    @property
+    def is_tombstone(self) -> npt.NDArray[np.bool_]:
+        """Whether each record deletes its key."""
+        return self.value_size < 0
+
 
 def iter_blocks(
     file: Readable, *, source: str, block_bytes: int = BLOCK_BYTES, verify_crc: bool = True

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 MAX_INT64: Final = 2**63 - 1
+DATA: Final = ("value", "tombstone")
+"""The kinds of clients' records, as observations and checkers name them."""
 
 _MAX_VARINT_SHIFT = 63  # ten bytes: a varlong
 _MAX_UINT64 = 2**64 - 1
@@ -15,7 +17,7 @@ _MAX_UINT64 = 2**64 - 1
 class Record:
     """One record; ``timestamp_ms`` is the batch's append time where the topic stamps on append.
 
-    ``attributes`` is a byte in which Kafka uses no bit yet; KIP-87 would mark tombstones by bit 5.
+    ``attributes`` is a byte in which Kafka uses no bit yet.
     """
 
     offset: int
@@ -24,6 +26,11 @@ class Record:
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...] = ()
     attributes: int = 0
+
+    @property
+    def is_tombstone(self) -> bool:
+        """Whether the record deletes its key."""
+        return self.value is None
 
 
 def read_record(

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from harness.broker_files.segments.tombstones import BY_FLAG, BY_NULL
 from harness.errors import UsageError
 from harness.model_checking.explore.fault_cases import ISR_GATE, ISR_GATE_MARKERS, FaultCase, fault_cases
 from harness.models.cloud_topics.rules import RULES as CLOUD_RULES
@@ -208,13 +207,13 @@ def cases(
         _refuse_unknown("--without", "rule", rule, rules)
     if without and not is_coordinated:
         raise UsageError(f"--without {without[0]}: {target} has no such rule: it is one of --with {COORDINATED}")
-    tombstones = BY_FLAG if KIP_87 in with_ else BY_NULL
     together = _LATE if MESSAGES_MATTER & set(without) else _TOGETHER
     gated = _GATED_TOGETHER if is_coordinated else _GATED
     bounds = gated if GATE in with_ else together if is_coordinated else _GROUPS_ALONE if groups else _ALONE
     if groups and is_coordinated:
         bounds = tuple(replace(bound, coordinator=NEW) for bound in bounds)
-    return [Case(replace(bound, tombstones=tombstones), target, is_coordinated, frozenset(without)) for bound in bounds]
+    bounds = tuple(replace(bound, by_flag=KIP_87 in with_) for bound in bounds)
+    return [Case(bound, target, is_coordinated, frozenset(without)) for bound in bounds]
 
 
 def _refuse_unknown(option: str, kind: str, name: str, names: Collection[str]) -> None:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from checkers.evidence.parse import DISK, FETCH, batch_rows
 from harness.broker_files.segments.batches import batch_digest, iter_batches
-from harness.broker_files.segments.tombstones import BY_NULL
 from harness.cluster.observe import content_of
 from harness.models.log.batch import encode
 from harness.models.log.delivery import delivered
@@ -233,7 +232,7 @@ def read_back(batch: Batch) -> Stored:
     (parsed,) = iter_batches(encode(batch), source="a simulated log")
     share = batch_digest(parsed.base_offset, parsed.crc)
     seen = tuple((offset, kind, parsed.producer_id) for offset, kind in content_of(parsed))
-    return Stored(tuple(batch_rows(parsed, "a simulated log", BY_NULL)), share, seen)
+    return Stored(tuple(batch_rows(parsed, "a simulated log")), share, seen)
 
 
 def _record_entry(offset: int, kind: str, producer_id: int | None = None) -> dict[str, Any]:

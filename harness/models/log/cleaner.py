@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Final
 
 from harness.broker_files.segments.markers import ABORT, COMMIT
 from harness.broker_files.segments.records import MAX_INT64
-from harness.broker_files.segments.tombstones import BY_NULL, is_tombstone
 from harness.models.log.replica import Segment
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from harness.broker_files.segments.records import Record
-    from harness.broker_files.segments.tombstones import Tombstones
     from harness.broker_files.side_files.txnindex import AbortedTxn
     from harness.models.log.batch import Batch
     from harness.models.log.replica import Replica
@@ -78,6 +78,11 @@ class _Transactions:
         return True
 
 
+def has_null_value(record: Record) -> bool:
+    """Whether Kafka's cleaner treats a record as a tombstone."""
+    return record.is_tombstone
+
+
 @dataclass(frozen=True, kw_only=True)
 class Cleaning:
     """The settings of a cleaner, from topic and broker.
@@ -93,7 +98,7 @@ class Cleaning:
     producer_expiration_ms: int
     min_compaction_lag_ms: int = 0
     group_batches: int = 1_000_000
-    tombstones: Tombstones = BY_NULL
+    is_tombstone: Callable[[Record], bool] = has_null_value
     active_too: bool = False
     last_of_pass_stays: bool = True
 
@@ -233,13 +238,13 @@ def _retained(
         for record in batch.records
         if record.key is not None
         and record.offset >= last_of_keys.get(record.key, -1)
-        and not (due and is_tombstone(record, cleaning.tombstones))
+        and not (due and cleaning.is_tombstone(record))
     )
 
 
 def _ages(batch: Batch, records: tuple[Record, ...], cleaning: Cleaning, *, may_discard: bool) -> bool:
     """Return whether a batch gets its delete horizon in this pass."""
-    goes = may_discard if batch.control else any(is_tombstone(record, cleaning.tombstones) for record in records)
+    goes = may_discard if batch.control else any(cleaning.is_tombstone(record) for record in records)
     return goes and batch.delete_horizon_ms is None
 
 

@@ -11,23 +11,23 @@ the flag.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
-
-from harness.broker_files.segments.tombstones import BY_FLAG, BY_NULL, FLAG, Tombstones, is_tombstone
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from harness.broker_files.segments.records import Record
 
-Format: TypeAlias = Tombstones
+FLAG: Final = 0x20
+"""Bit 5 of a record's attributes."""
+Format: TypeAlias = Literal["null", "kip-87"]
 """A message format, by its tombstones: magic 0 or 1, which has no flag, or the KIP's magic 2.
 
 "Update method shouldRetainMessage": null deletes in magic 0 and 1, else the flag.
 """
 
-OLD: Final[Format] = BY_NULL
-NEW: Final[Format] = BY_FLAG
+OLD: Final[Format] = "null"
+NEW: Final[Format] = "kip-87"
 
 
 class RefusedError(Exception):
@@ -41,7 +41,7 @@ def flagged(record: Record) -> Record:
 
 def is_flagged(record: Record) -> bool:
     """Whether the flag is set. "Public Interfaces", 5: ``isTombstone()`` in a consumer of the KIP."""
-    return is_tombstone(record, BY_FLAG)
+    return bool(record.attributes & FLAG)
 
 
 def constructed(record: Record, *, tombstone: bool | None = None) -> Record:
@@ -59,7 +59,7 @@ def deletes(record: Record, written_in: Format, *, compacted: bool = True) -> bo
 
     "Public Interfaces", 2: only where the topic is compacted; elsewhere the flag is stored and read, no more.
     """
-    return compacted and is_tombstone(record, written_in)
+    return compacted and (is_flagged(record) if written_in == NEW else record.is_tombstone)
 
 
 def down_converted(record: Record) -> Record:

@@ -22,7 +22,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from harness.broker_files.segments.tombstones import is_tombstone
 from harness.models.log.cleaner import UNBOUNDED, Bounds, stable_segments
 from harness.models.log.replica import Segment
 from harness.models.world.coordination import Pair
@@ -122,8 +121,7 @@ def _kept(batch: Batch, last_of_keys: Mapping[bytes | None, int], cleaning: Clea
     records = tuple(
         record
         for record in batch.records
-        if record.offset == last_of_keys[record.key]
-        and not (goes.tombstones and is_tombstone(record, cleaning.tombstones))
+        if record.offset == last_of_keys[record.key] and not (goes.tombstones and cleaning.is_tombstone(record))
     )
     return batch.keeping(records) if records else None
 

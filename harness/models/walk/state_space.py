@@ -26,10 +26,10 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from harness.broker_files.segments.tombstones import BY_NULL, Tombstones
-from harness.models.log.cleaner import UNBOUNDED, Cleaning
+from harness.models.log.cleaner import UNBOUNDED, Cleaning, has_null_value
 from harness.models.log.effects import Effects, Slot, recorded
 from harness.models.log.invariants import Truth, violations
+from harness.models.log.kip87 import is_flagged
 from harness.models.log.replica import Replica
 from harness.models.walk.exhaustive import Numbered
 from harness.models.walk.systems import KAFKA, RETENTION_MS, lowered, own_offsets
@@ -59,7 +59,7 @@ class Bound:
     """How much may happen. ``change``: the kind of change; ``epoch_bump``: transactions of version 2 (KIP-890).
 
     ``outage``: LEAVES may go away, once. ``gate``: no cleaner begins a pass while an assigned replica is not in sync.
-    ``tombstones``: how clients delete a key, and which records cleaners treat as tombstones.
+    ``by_flag``: the flag of KIP-87 makes a record a tombstone, for clients and cleaners, instead of a null value.
     ``coordinator``: OLD or NEW of `harness.models.world.groups`, where the log is one of ``__consumer_offsets``; else
     empty. ``script``: what happens to one of its groups in this order, by its name in
     `harness.models.world.members.SCRIPTS`; nothing else is written then, and ``writes`` is its length.
@@ -72,7 +72,7 @@ class Bound:
     outage: bool = True
     epoch_bump: bool = False
     gate: bool = False
-    tombstones: Tombstones = BY_NULL
+    by_flag: bool = False
     coordinator: str = ""
     script: str = ""
 
@@ -145,7 +145,7 @@ class StateSpace:
         cleaning = Cleaning(
             delete_retention_ms=RETENTION_MS,
             producer_expiration_ms=RETENTION_MS,
-            tombstones=bound.tombstones,
+            is_tombstone=is_flagged if bound.by_flag else has_null_value,
             active_too=True,
         )
         self.effects = Effects(system, cleaning)

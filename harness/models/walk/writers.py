@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from harness.broker_files.segments.markers import ABORT, COMMIT, marker_record
 from harness.broker_files.segments.records import Record
-from harness.broker_files.segments.tombstones import BY_FLAG
 from harness.models.log.batch import Batch
 from harness.models.log.invariants import Truth, Wrote
 from harness.models.log.kip87 import flagged
@@ -88,7 +87,7 @@ def _put(clients: Clients, key: str, bound: Bound, *, deletes: bool, in_txn: boo
     )
     record = Record(base, NOW_MS, key.encode(), b"v")
     if deletes:
-        record = flagged(record) if bound.tombstones == BY_FLAG else Record(base, NOW_MS, key.encode(), None)
+        record = flagged(record) if bound.by_flag else Record(base, NOW_MS, key.encode(), None)
     words = f"{'t' if in_txn else 'p'} {'deletes' if deletes else 'puts'} {key}"
     return words, after, _batch(record, producer_epoch=clients.epoch if in_txn else None)
 
