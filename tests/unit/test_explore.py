@@ -196,7 +196,7 @@ def test_the_command_tells_what_deletes_a_key_by_kip_87() -> None:
     asked = ["--target", SIM_KAFKA, "--with", COORDINATED, "--with", KIP_87, "--most-states", "100"]
     ran = CliRunner().invoke(command, asked, standalone_mode=False)
     assert ran.return_value == EXIT_UNKNOWN
-    assert "what deletes a key by KIP-87" in ran.stdout
+    assert "records that delete a key by KIP-87" in ran.stdout
     content = json.loads(CliRunner().invoke(command, [*asked, "--format", "json"], standalone_mode=False).stdout)
     assert content["target"] == {"name": SIM_KAFKA, "with": [COORDINATED, KIP_87]}
     assert {
