@@ -53,14 +53,14 @@ if TYPE_CHECKING:
 @click.pass_context
 def run(context: click.Context, /, output: str, run_dir: Path | None, **parameters: Any) -> int:
     """Boot a cluster, take a broker away, bring it back, and judge every broker's history."""
-    from harness.play.resume import GIVEN_ANEW, resume  # noqa: PLC0415  (slow imports, only where needed)
-    from harness.play.start import run as go  # noqa: PLC0415
+    from harness.play import run as runs  # noqa: PLC0415  (slow imports, only where needed)
+    from harness.play.resume import GIVEN_ANEW, resume  # noqa: PLC0415
 
     given = given_on_command_line(context)
     progress = ConsoleProgress()
     try:
         if run_dir is None:
-            result = go(request_of(parameters, given), progress, command_line)
+            result = runs.run(request_of(parameters, given), progress, command_line)
         else:
             repeated = given - GIVEN_ANEW - PARAMETERS - {"output", "run_dir"}
             refused = [parameter.opts[0] for parameter in context.command.params if parameter.name in repeated]

@@ -31,9 +31,8 @@ from harness.judge.protected import GATES, THE_GUARD, UNPROTECTED
 from harness.nightly.fields import raise_if_no_list, read_toml, with_known_keys
 from harness.nightly.outages import SOAK, Cell, Outage, SoakCell
 from harness.nightly.soaks import soak_outages, targets_of
-from harness.play.contradictions import raise_if_contradictory
 from harness.play.options import RunOptions, find_protection
-from harness.play.start import test_of
+from harness.play.run_plan import plan_run
 from harness.runtimes import SIM, find_runtime
 from harness.schedules.catalog import ALL, ALL_SCENARIOS, scenarios_for
 from harness.targets import SIMULATED, find_target
@@ -162,8 +161,6 @@ def _raise_if_unfit(outage: Outage, matrix: Matrix) -> None:
     find_runtime(outage.runtime)
     find_protection(outage.protection)
     try:
-        options = options_of(outage, matrix)
-        raise_if_contradictory(options)
-        test_of(options)
+        plan_run(options_of(outage, matrix))
     except UsageError as error:
         raise UsageError(f"{replace(outage, repeat=0)}: {error}") from error

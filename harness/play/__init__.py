@@ -1,5 +1,5 @@
 """One run: boot a cluster, write, take brokers away, bring them back, collect the evidence.
 
-`start` and `resume` assemble a run, `lifecycle` owns its processes and files, `runner` has its phases.
+`run_plan` resolves the options, `run` owns the processes and files, `outage` has the phases, `resume` continues a run.
 How the evidence is judged is in `harness.judge`.
 """

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from harness.cluster.cluster import Cluster
     from harness.kafka_api.messages import TopicPartition
     from harness.kafka_api.transactions import OpenTransaction
-    from harness.play.test import Test
+    from harness.play.run_plan import RunPlan
     from harness.run_folder.store import RunFolder
     from harness.schedules.scenario import Scenario
 
@@ -64,7 +64,7 @@ class Stuck:
 class Aftermath:
     """Goes through the steps on a cluster whose outage is over. ``file`` receives the lines of the schema."""
 
-    test: Test
+    plan: RunPlan
     cluster: Cluster
     make_producer: MakeProducer
     history: History
@@ -74,20 +74,20 @@ class Aftermath:
     @property
     def partitions(self) -> list[TopicPartition]:
         """The partitions of the scenario that shows a stuck last stable offset."""
-        stuck = {tp for scenario in _stuck(self.test) for tp in self.test.partitions[scenario.name]}
+        stuck = {tp for scenario in _stuck(self.plan) for tp in self.plan.partitions[scenario.name]}
         return [tp for tp in self.cluster.exposed if tp in stuck]
 
     @property
     def expiration_ms(self) -> int:
         """How long the brokers remember a producer."""
-        return int(self.test.broker_settings.get(EXPIRATION, KAFKA_DEFAULT_EXPIRATION_MS))
+        return int(self.plan.broker_settings.get(EXPIRATION, KAFKA_DEFAULT_EXPIRATION_MS))
 
     def run(self) -> None:
         """Watch, then try each remedy. Raises `HarnessError` where a step cannot be completed."""
         found = self.look("found", "as the outage left it")
         if not found:
             return
-        self.cluster.thaw(self.test.topic_settings)
+        self.cluster.thaw(self.plan.topic_settings)
         self._traffic(self.expiration_ms * EXPIRIES / 1000)
         self.look("expiries", f"after traffic for {EXPIRIES} times {EXPIRATION} ({self.expiration_ms} ms each)")
         self._restart()
@@ -130,8 +130,8 @@ class Aftermath:
 
     def _traffic(self, duration_s: float) -> None:
         self.progress(f"aftermath: traffic for {duration_s:g} s")
-        test, clock, partitions = self.test, self.cluster.clock, list(self.cluster.replicas)
-        filler = Filler(partitions, test.seed, test.timers.filler_period_s, self.make_producer, self.history, clock)
+        plan, clock, partitions = self.plan, self.cluster.clock, list(self.cluster.replicas)
+        filler = Filler(partitions, plan.seed, plan.timers.filler_period_s, self.make_producer, self.history, clock)
         filler.init()
         self.cluster.checks.append(filler.raise_if_failed)
         until_s = clock.now_s() + duration_s
@@ -139,7 +139,7 @@ class Aftermath:
             self.cluster.wait(lambda: clock.now_s() >= until_s, "the expiries to pass", duration_s + 1)
 
     def _restart(self) -> None:
-        absent = self.test.placement.absent
+        absent = self.plan.placement.absent
         self.progress(f"aftermath: restart broker {', '.join(map(str, absent))}")
         for broker in absent:
             self.cluster.runtime.kill(broker)
@@ -200,20 +200,20 @@ REMEDIES: tuple[tuple[str, str, Callable[[Aftermath, Stuck], None]], ...] = (
 )
 
 
-def _stuck(test: Test) -> list[Scenario]:
-    return [s for s in test.scenarios if s.anomaly == Anomaly.STUCK_LSO and s.kind is Kind.RECORDS]
+def _stuck(plan: RunPlan) -> list[Scenario]:
+    return [s for s in plan.scenarios if s.anomaly == Anomaly.STUCK_LSO and s.kind is Kind.RECORDS]
 
 
-def raise_if_pointless(test: Test) -> None:
+def raise_if_pointless(plan: RunPlan) -> None:
     """Raise `UsageError` where nothing can be stuck, or a remedy has no partition."""
-    if test.system_name != KAFKA:
+    if plan.target.system != KAFKA:
         raise UsageError("--aftermath: how long a stuck LSO lasts, and what ends it, is known of Kafka alone")
-    if not _stuck(test) or not test.nemesis.is_outage:
+    if not _stuck(plan) or not plan.nemesis.is_outage:
         raise UsageError(
             "--aftermath shows how long a stuck LSO lasts: give --anomaly stuck-lso or all, and a nemesis that"
             " takes a broker away"
         )
-    if test.placement.partitions < len(REMEDIES):
+    if plan.placement.partitions < len(REMEDIES):
         raise UsageError(
             f"--aftermath tries {len(REMEDIES)} remedies, each on a partition of its own:"
             f" give --partitions {len(REMEDIES)} or more"
@@ -221,7 +221,7 @@ def raise_if_pointless(test: Test) -> None:
 
 
 def follow(
-    test: Test, cluster: Cluster, make_producer: MakeProducer, folder: RunFolder, progress: Callable[[str], None]
+    plan: RunPlan, cluster: Cluster, make_producer: MakeProducer, folder: RunFolder, progress: Callable[[str], None]
 ) -> None:
     """Go through the steps and write ``aftermath.jsonl`` and ``aftermath-history.jsonl``.
 
@@ -230,4 +230,4 @@ def follow(
     with ExitStack() as owned:
         file = owned.enter_context((folder.path / AFTERMATH).open("x", buffering=1))
         history = owned.enter_context(closing(History(folder.path / AFTERMATH_HISTORY, cluster.clock)))
-        Aftermath(test, cluster, make_producer, history, file, progress).run()
+        Aftermath(plan, cluster, make_producer, history, file, progress).run()

@@ -43,9 +43,8 @@ if TYPE_CHECKING:
 
     from harness.clients import ClientSpec
     from harness.cluster.cluster import Cluster
-    from harness.play.test import Test
+    from harness.play.run_plan import RunPlan
     from harness.run_folder.store import RunFolder
-    from harness.targets import Target
     from harness.targets.jars import JarSet
     from workloads.applications import Application, Observe
 
@@ -70,7 +69,7 @@ class Installed:
 class Trial:
     """Takes an application through its steps on a cluster whose outage is over."""
 
-    test: Test
+    plan: RunPlan
     cluster: Cluster
     installed: Installed
     observe: Observe
@@ -82,14 +81,14 @@ class Trial:
     def topics(self) -> list[str]:
         """The topics that the application reads."""
         exposed = {topic for topic, _ in self.cluster.exposed}
-        of_test = [one for one in self.test.scenarios if one.name in exposed]
+        of_test = [one for one in self.plan.scenarios if one.name in exposed]
         return self.installed.application.topics(of_test)
 
     def run(self) -> None:
         """Go through the steps. Raises `HarnessError` where one cannot be completed."""
         self.cluster.lead({tp: self.cluster.replicas[tp] for tp in self.cluster.exposed})
         self._step(STAYING, None, "as-it-should-be")
-        for absent in self.test.placement.absent:
+        for absent in self.plan.placement.absent:
             state = f"broker-{absent}"
             self._step(ABSENT, absent, state)
             self._step(AGAIN, absent, state)
@@ -103,13 +102,13 @@ class Trial:
         self.cluster.lead(orders)
         leader = orders[partitions[0]][0]
         reading = read_committed(
-            partial(self.test.system.consumer, self.cluster.runtime, leader),
+            partial(self.plan.system.consumer, self.cluster.runtime, leader),
             partitions,
             broker=leader,
             phase=Phase.APPLICATION,
             history=self.history,
             clock=self.cluster.clock,
-            timeout_s=self.test.timers.settle_s,
+            timeout_s=self.plan.timers.settle_s,
         )
         consumed = {topic: last_values(reading.delivered[topic, PARTITION]) for topic in self.topics}
         observations = self.observe(Step(name, self.topics, state, consumed))
@@ -139,16 +138,16 @@ def _first(broker: int | None, replicas: Sequence[int]) -> tuple[int, ...]:
     return tuple(replicas) if broker is None else (broker, *(other for other in replicas if other != broker))
 
 
-def raise_if_unfit(test: Test, target: Target, application: Application, *, has_login: bool) -> None:
+def raise_if_unfit(plan: RunPlan, application: Application, *, has_login: bool) -> None:
     """Raise `UsageError` where the application cannot show anything, or was not tried."""
     flag = f"--application {application.name}"
     try:
-        RELEASES[application.name].version_for(target)
+        RELEASES[application.name].version_for(plan.target)
     except UsageError as error:
         raise UsageError(f"{flag}: {error}") from error
     if has_login:
         raise UsageError(f"{flag} was not tried with a login: leave out --command-config")
-    if test.placement.partitions != 1:
+    if plan.placement.partitions != 1:
         raise UsageError(
             f"{flag}: the harness writes the same keys to every partition, and an application reads each as one key:"
             " leave out --partitions"
@@ -156,7 +155,7 @@ def raise_if_unfit(test: Test, target: Target, application: Application, *, has_
 
 
 def follow(
-    test: Test,
+    plan: RunPlan,
     cluster: Cluster,
     folder: RunFolder,
     progress: Callable[[str], None],
@@ -174,4 +173,4 @@ def follow(
         file = owned.enter_context((folder.path / APPLICATIONS).open("x", buffering=1))
         history = owned.enter_context(closing(History(folder.path / APPLICATION_HISTORY, cluster.clock)))
         observe = owned.enter_context(installed.application.opened(spec, cluster.clock))
-        Trial(test, cluster, installed, observe, history, file, progress).run()
+        Trial(plan, cluster, installed, observe, history, file, progress).run()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from harness.play.applications import Installed
-    from harness.play.lifecycle import Job
+    from harness.play.run_plan import PreparedRun
 
 PACKAGES = ("confluent-kafka", "kafka-python", "pyspark", "pyarrow")
 SCHEDULE = "schedule"
@@ -31,14 +31,14 @@ SCHEDULE = "schedule"
 SECRET = re.compile(r"password|secret|jaas\.config|keystore\.key$|certificate\.chain$")
 
 
-def begin(folder: RunFolder, job: Job, command: str | None = None) -> Manifest:
+def begin_manifest(folder: RunFolder, run: PreparedRun, command: str | None = None) -> Manifest:
     """Write the manifest of a run that starts now. ``command``: the command line that runs the same again."""
-    test, equipment, security = job.test, job.equipment, job.security
-    target, jars = equipment.target, equipment.jars
-    schedule = job.options.schedule
+    plan, options, equipment, security = run.plan, run.plan.options, run.equipment, run.security
+    target, jars = plan.target, equipment.jars
+    schedule = options.schedule
     me = leftovers.owner_of_this_process(folder.run_id, folder.path)
-    groups = groups_of(test)
-    links = sorted(test.nemesis.shape(test.placement).edges) if test.nemesis.shape else None
+    groups = groups_of(plan) if plan.has_groups else {}
+    links = sorted(plan.nemesis.shape(plan.placement).edges) if plan.nemesis.shape else None
     manifest = Manifest(
         folder,
         {
@@ -53,22 +53,22 @@ def begin(folder: RunFolder, job: Job, command: str | None = None) -> Manifest:
                 "note": target.note,
                 "unpromised": dict(target.unpromised),
             },
-            "coordination": dict.fromkeys(test.system.proof, False),
-            "anomaly": job.options.anomaly or SCHEDULE,
+            "coordination": dict.fromkeys(plan.system.proof, False),
+            "anomaly": options.anomaly or SCHEDULE,
             "schedule": vars(schedule) if schedule else None,
-            "nemesis": test.nemesis.name,
-            "takes_away": test.nemesis.is_outage,
-            "hands_over": test.nemesis.hands_over,
+            "nemesis": plan.nemesis.name,
+            "takes_away": plan.nemesis.is_outage,
+            "hands_over": plan.nemesis.hands_over,
             "topology": links,
-            "client": test.client,
-            "timers": test.timers.name,
-            "seed": test.seed,
-            "topic_settings": dict(test.topic_settings),
-            "broker_settings": without_secrets(test.broker_settings),
-            "brokers": list(test.placement.brokers),
-            "absent_brokers": list(test.placement.absent),
-            "replication_factor": test.placement.replication_factor,
-            "partitions": test.placement.partitions,
+            "client": options.client,
+            "timers": plan.timers.name,
+            "seed": plan.seed,
+            "topic_settings": dict(plan.topic_settings),
+            "broker_settings": without_secrets(plan.broker_settings),
+            "brokers": list(plan.placement.brokers),
+            "absent_brokers": list(plan.placement.absent),
+            "replication_factor": plan.placement.replication_factor,
+            "partitions": plan.placement.partitions,
             "control": CONTROL.name,
             "scenarios": [
                 {
@@ -77,11 +77,11 @@ def begin(folder: RunFolder, job: Job, command: str | None = None) -> Manifest:
                     "payload": scenario.payload,
                     "summary": scenario.summary,
                     "topic": scenario.topic,
-                    "replicas": {str(tp[1]): list(test.replicas[tp]) for tp in test.partitions[scenario.name]},
-                    "groups": {str(tp[1]): groups[tp].name for tp in test.partitions[scenario.name] if tp in groups},
+                    "replicas": {str(tp[1]): list(plan.replicas[tp]) for tp in plan.partitions[scenario.name]},
+                    "groups": {str(tp[1]): groups[tp].name for tp in plan.partitions[scenario.name] if tp in groups},
                     "critical": list(scenario.critical),
                 }
-                for scenario in test.scenarios
+                for scenario in plan.scenarios
             ],
             "versions": {
                 "harness": _version(DISTRIBUTION),
@@ -96,24 +96,24 @@ def begin(folder: RunFolder, job: Job, command: str | None = None) -> Manifest:
             "jars": jars.digests if jars else {},
             "jars_pinned": jars.pinned if jars else None,
             "build": asdict(target.build) if target.build else None,
-            "gate": _gate(job),
-            "guard": {"interval_s": GUARD_INTERVAL_S} if job.options.guard else None,
-            "application": _application(job.installed) if job.installed else None,
+            "gate": _gate(run),
+            "guard": {"interval_s": GUARD_INTERVAL_S} if options.guard else None,
+            "application": _application(run.installed) if run.installed else None,
             "owner": me,
             "timings_s": {},
         },
     )
     manifest.write()
     if links is not None:
-        picture = drawing.topology(links, test.placement.brokers, test.placement.absent)
+        picture = drawing.topology(links, plan.placement.brokers, plan.placement.absent)
         (folder.path / TOPOLOGY).write_text(picture)
     return manifest
 
 
-def _gate(job: Job) -> dict[str, Any] | None:
-    if job.equipment.agent is None:
+def _gate(run: PreparedRun) -> dict[str, Any] | None:
+    if run.equipment.agent is None:
         return None
-    return {"sha256": job.equipment.agent.sha256, "options": job.options.gate_options or ""}
+    return {"sha256": run.equipment.agent.sha256, "options": run.plan.options.gate_options or ""}
 
 
 def _application(installed: Installed) -> dict[str, Any]:

@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from harness.cluster.cluster import Cluster
     from harness.kafka_api.address import Address
     from harness.kafka_api.messages import TopicPartition
-    from harness.play.test import Test
+    from harness.play.run_plan import RunPlan
     from harness.run_folder.history import History
 
 FILLER_TOPIC = input_topic("filler")
 INPUT_SETTINGS = {"cleanup.policy": "delete"}
 
 
-def groups_of(test: Test) -> dict[TopicPartition, Group]:
+def groups_of(plan: RunPlan) -> dict[TopicPartition, Group]:
     """Return the group of each partition of ``__consumer_offsets`` that a scenario has."""
-    by_scenario = [(s, tp) for s in test.scenarios if s.kind.is_of_groups for tp in test.partitions[s.name]]
+    by_scenario = [(s, tp) for s in plan.scenarios if s.kind.is_of_groups for tp in plan.partitions[s.name]]
     return {
         tp: Group(group_in(scenario.name, tp[1], len(by_scenario)), tp, input_topic(scenario.name))
         for scenario, tp in by_scenario
@@ -48,7 +48,7 @@ def groups_of(test: Test) -> dict[TopicPartition, Group]:
 class GroupWorkload:
     """The groups of a run on its cluster. ``library``: the client library that the run uses."""
 
-    test: Test
+    plan: RunPlan
     cluster: Cluster
     library: Library
     history: History
@@ -56,7 +56,7 @@ class GroupWorkload:
     @property
     def groups(self) -> dict[TopicPartition, Group]:
         """The group of each partition of ``__consumer_offsets``."""
-        return groups_of(self.test)
+        return groups_of(self.plan)
 
     @property
     def _client(self) -> LibraryGroups:
@@ -65,7 +65,7 @@ class GroupWorkload:
 
     def write_ballast(self, partitions: Sequence[TopicPartition]) -> None:
         """Give replicas of these partitions, if they keep groups, something to copy."""
-        self.filler().write_ballast([tp for tp in partitions if tp in self.groups], self.test.timers)
+        self.filler().write_ballast([tp for tp in partitions if tp in self.groups], self.plan.timers)
 
     def filler(self) -> OffsetsFiller:
         """Return what has segments of ``__consumer_offsets`` roll."""
@@ -74,8 +74,8 @@ class GroupWorkload:
             count=len(self.groups),
             topic=FILLER_TOPIC,
             leader=self._address,
-            seed=self.test.seed,
-            period_s=self.test.timers.filler_period_s,
+            seed=self.plan.seed,
+            period_s=self.plan.timers.filler_period_s,
             clock=self.cluster.clock,
         )
 
@@ -84,7 +84,7 @@ class GroupWorkload:
         groups = self.groups
         admin, clock = self.cluster.admin, self.cluster.clock
         coordinators = Coordinators(self._log, admin.delete_topic, self._create_again, self.expire, clock)
-        partitions = self.test.partitions[scenario.name]
+        partitions = self.plan.partitions[scenario.name]
         if scenario.kind is Kind.MEMBERS:
             return Payload(
                 scenario,
@@ -116,7 +116,7 @@ class GroupWorkload:
             self._client, self.history, cluster.clock, Phase.AFTER, cluster.runtime.address, cluster.settle_s
         )
         stayed = {tp: min(set(cluster.replicas[tp]) - set(absent)) for tp in groups}
-        consume = partial(reader.consume, protocols=self.test.group_protocols)
+        consume = partial(reader.consume, protocols=self.plan.target.group_protocols)
         for observe in (reader.ask, consume):
             needed_s: dict[str, float] = {}
             for leaders in (stayed, *(dict.fromkeys(groups, broker) for broker in absent)):
@@ -125,7 +125,7 @@ class GroupWorkload:
                 needed_s = needed_s or took_s
 
     def _create(self, topic: str) -> None:
-        admin, placement = self.cluster.admin, self.test.placement
+        admin, placement = self.cluster.admin, self.plan.placement
         brokers = placement.staying[: placement.replication_factor]
         partitions = [(topic, number) for number in range(INPUT_PARTITIONS)]
 

@@ -1,22 +1,25 @@
-"""What ``harness run`` is asked for."""
+"""The options of a run, and which of them contradict each other, or would be ignored by the runtime or the target."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from harness.errors import UsageError
 from harness.judge.protected import FILES, UNPROTECTED
-from harness.runtimes import AUTO
+from harness.runtimes import AUTO, COMMAND_CONFIG, GATE, GUARD, IMAGE, KEEP, NODES, PORT_BASE, RUNTIMES, SSH
 from harness.spark.options import SparkOptions
 from harness.suggest import nearest
+from harness.targets import REDPANDA, SIMULATED
+from harness.targets.settings import BROKER, TOPIC, raise_if_unfit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from harness.host.nodes import Access
     from harness.schedules.sentences import Schedule
+    from harness.targets import Target
 
 PROTECTIONS = (UNPROTECTED, *FILES)
 """What keeps cleaners waiting for replicas that are away: nothing, ``--gate`` or ``--guard``."""
@@ -64,3 +67,60 @@ class RunOptions:
     access: Access | None = None
     command_config: Path | None = None
     spark: SparkOptions = field(default_factory=SparkOptions)
+
+
+IS_GIVEN: Final[Mapping[str, Callable[[RunOptions], bool]]] = {
+    IMAGE: lambda options: options.image is not None,
+    NODES: lambda options: options.access is not None,
+    PORT_BASE: lambda options: options.port_base is not None,
+    KEEP: lambda options: options.keep,
+    COMMAND_CONFIG: lambda options: options.command_config is not None,
+    GATE: lambda options: options.gate,
+    GUARD: lambda options: options.guard,
+}
+"""Options that not every runtime takes: whether one is given."""
+
+CONTRADICTIONS: Final[Mapping[str, Callable[[RunOptions], bool]]] = {
+    "--runtime ssh needs hosts: give --nodes HOST,HOST,HOST or --nodes-file FILE": (
+        lambda options: options.runtime == SSH and options.access is None
+    ),
+    "--gate-options are for --gate: give both": lambda options: bool(options.gate_options) and not options.gate,
+    "--gate and --guard: a run shows what one of them does; choose one": lambda options: options.gate and options.guard,
+}
+"""Options that are wrong whatever the target, by what is said of them."""
+
+
+def raise_if_contradictory(options: RunOptions, target: Target) -> None:
+    """Raise `UsageError` for the first contradiction, and for a setting that the target's brokers would not take."""
+    raise_if_unfit(target, {TOPIC: options.topic_settings, BROKER: options.broker_settings})
+    runtimes = [name for name, row in RUNTIMES.items() if row.runs(target)]
+    if options.runtime != AUTO and options.runtime not in runtimes:
+        raise UsageError(f"--runtime {options.runtime}: {_where(target)}; choose {' or '.join(runtimes)}")
+    for reason, holds in CONTRADICTIONS.items():
+        if holds(options):
+            raise UsageError(reason)
+    if options.command_config is not None and target.system == REDPANDA:
+        raise UsageError(
+            f"--command-config {options.command_config}: the harness sets up no logins on Redpanda's brokers"
+        )
+    possible, chosen = set(runtimes), f"--target {target.name}"
+    if options.runtime != AUTO:
+        possible, chosen = {options.runtime}, f"--runtime {options.runtime}"
+    for flag, is_given in IS_GIVEN.items():
+        if not is_given(options):
+            continue
+        takers = [name for name, row in RUNTIMES.items() if flag in row.options]
+        if not possible & set(takers):
+            raise UsageError(f"{flag} is for --runtime {' or '.join(takers)}, and contradicts {chosen}")
+        if not possible <= set(takers):
+            possible, chosen = possible & set(takers), flag
+
+
+def _where(target: Target) -> str:
+    if target.system in SIMULATED:
+        return f"{target.name} is simulated, in this process"
+    if target.system == REDPANDA:
+        return f"{target.name} is an image that is pulled"
+    if target.build is not None:
+        return f"{target.name} is a build of your own, and has no image"
+    return f"{target.name} is real, and not one of {', '.join(SIMULATED)}"

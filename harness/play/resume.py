@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from harness.errors import UsageError
 from harness.host import leftovers
 from harness.host.clock import RealClock
-from harness.play.lifecycle import conduct
 from harness.play.options import RunOptions
-from harness.play.start import assemble
+from harness.play.run import conduct
+from harness.play.run_plan import plan_run, prepare_run
 from harness.run_folder import inventory
 from harness.run_folder.manifest import HIDDEN, Manifest, open_run
 from harness.run_folder.store import COMPLETE
@@ -60,14 +60,14 @@ def resume(run_dir: Path, progress: Progress, **given_anew: Any) -> RunResult:
         )
     if content.get("security") and options.command_config is None:
         raise UsageError(f"{folder.path} needs the login that it began with: give --command-config")
-    job = assemble(options, progress)
+    prepared = prepare_run(plan_run(options), progress)
 
     def begun() -> Manifest:
         manifest = Manifest(folder, content)
         manifest.go_on()
         return manifest
 
-    return conduct(job, folder, begun, clock, progress, is_resumed=True)
+    return conduct(prepared, folder, begun, clock, progress, is_resumed=True)
 
 
 def options_of(content: Mapping[str, Any]) -> RunOptions:

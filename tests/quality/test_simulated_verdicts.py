@@ -17,13 +17,11 @@ from harness.host.java import find_java
 from harness.judge import verdict
 from harness.judge.check import prepare, run_checkers
 from harness.judge.verdict import Results
-from harness.play.begin import begin
-from harness.play.lifecycle import Job
-from harness.play.options import RunOptions
+from harness.play.begin import begin_manifest
+from harness.play.run_plan import PreparedRun
 from harness.run_folder.store import COMPLETE
 from harness.runtimes.base import Ready
 from harness.schedules.catalog import SCENARIOS
-from harness.targets import find_target
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,10 +79,10 @@ def verdicts(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> d
 
 def _run(path: Path, target: str, options: Mapping[str, Any]) -> tuple[RunFolder, dict[str, Any]]:
     run = simulate(path, target, **options)
-    job = Job(RunOptions(target, "all"), run.test, Equipment(find_target(target), find_java(), "sim", NOT_MADE))
-    begun = begin(run.folder, job)
+    equipment = Equipment(run.plan.target, find_java(), "sim", NOT_MADE)
+    begun = begin_manifest(run.folder, PreparedRun(run.plan, equipment))
     begun.finish(COMPLETE, {})
-    proof = dict.fromkeys(run.test.system.proof, True)
+    proof = dict.fromkeys(run.plan.system.proof, True)
     return run.folder, {**begun.content, "coordination": proof}
 
 

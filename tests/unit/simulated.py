@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, Any
 from harness.cluster.boot import cluster_on, equip
 from harness.host.clock import RealClock
 from harness.play.options import RunOptions
-from harness.play.runner import Run
-from harness.play.start import test_of
+from harness.play.outage import Outage
+from harness.play.run_plan import plan_run
 from harness.run_folder.store import RunFolder
 from harness.runtimes import SIM
 from harness.runtimes.base import ClusterSpec, Wanted
 from harness.runtimes.sim import virtual_clock
-from harness.targets import find_target
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.play.test import Test
+    from harness.play.run_plan import RunPlan
 
 NOBODY: Any = None
 OF_BROKERS = ("brokers", "fetched", "history.jsonl", "observations.jsonl")
@@ -31,7 +30,7 @@ class Simulated:
     """A run that went to its end: ``stages`` as they were printed, ``took_s`` of virtual time it took."""
 
     folder: RunFolder
-    test: Test
+    plan: RunPlan
     stages: list[str]
     took_s: float
 
@@ -47,18 +46,18 @@ class Simulated:
 
 
 def simulate(path: Path, target: str, anomaly: str = "all", **options: Any) -> Simulated:
-    """Go through a run with seed 1, or another one. Raises as `Run.run` does."""
-    test = test_of(RunOptions(target, anomaly, **{"seed": 1, **options}))
+    """Go through a run with seed 1, or another one. Raises as `Outage.run` does."""
+    plan = plan_run(RunOptions(target, anomaly, **{"seed": 1, **options}))
     path.mkdir(parents=True)
     clock = virtual_clock(RealClock())
     spec = ClusterSpec(
-        "run", path, path / "logs", test.broker_settings, brokers=test.placement.brokers, clock=clock, seed=test.seed
+        "run", path, path / "logs", plan.broker_settings, brokers=plan.placement.brokers, clock=clock, seed=plan.seed
     )
     messages: list[str] = []
-    equipment = equip(Wanted(find_target(target), NOBODY, NOBODY), SIM, has_jvm_clients=False)
+    equipment = equip(Wanted(plan.target, NOBODY, NOBODY), SIM, has_jvm_clients=False)
     with (
-        cluster_on(equipment, spec, settle_s=test.timers.settle_s) as cluster,
-        test.system.client(cluster.runtime, test.client).opened(NOBODY) as library,
+        cluster_on(equipment, spec, settle_s=plan.timers.settle_s) as cluster,
+        plan.system.client(cluster.runtime, plan.options.client).opened(NOBODY) as library,
     ):
-        Run(test, cluster, library, RunFolder(path), messages.append).run()
-    return Simulated(RunFolder(path), test, messages, clock.now_s())
+        Outage(plan, cluster, library, RunFolder(path), messages.append).run()
+    return Simulated(RunFolder(path), plan, messages, clock.now_s())

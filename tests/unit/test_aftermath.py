@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.errors import UsageError
-from harness.play import start
 from harness.play.aftermath import EXPIRIES, REMEDIES, Aftermath, raise_if_pointless
 from harness.play.options import RunOptions
+from harness.play.run_plan import plan_run
 from harness.systems.kafka import KafkaControl
 
 if TYPE_CHECKING:
-    from harness.play.test import Test
+    from harness.play.run_plan import RunPlan
 
 
-def asked(anomaly: str = "stuck-lso", **options: Any) -> Test:
-    return start.test_of(RunOptions("kafka-4.4", anomaly, **{"partitions": 3, **options}))
+def asked(anomaly: str = "stuck-lso", **options: Any) -> RunPlan:
+    return plan_run(RunOptions("kafka-4.4", anomaly, **{"partitions": 3, **options}))
 
 
 @pytest.mark.parametrize("anomaly", ["stuck-lso", "all"])
@@ -38,7 +38,7 @@ def test_more_partitions_than_remedies_do_no_harm() -> None:
     [asked("tombstone-divergence"), asked("aborted-to-committed"), asked(nemesis="none")],
     ids=["a tombstone", "no transaction that stays open", "nobody is away"],
 )
-def test_where_nothing_can_be_stuck_there_is_nothing_to_follow(test: Test) -> None:
+def test_where_nothing_can_be_stuck_there_is_nothing_to_follow(test: RunPlan) -> None:
     with pytest.raises(UsageError, match="give --anomaly stuck-lso or all, and a nemesis that takes a broker away"):
         raise_if_pointless(test)
 
@@ -50,7 +50,7 @@ def test_each_remedy_needs_a_partition(partitions: int) -> None:
         raise_if_pointless(asked(partitions=partitions))
 
 
-def aftermath(test: Test, cluster: Any) -> Aftermath:
+def aftermath(test: RunPlan, cluster: Any) -> Aftermath:
     nothing: Any = None
     return Aftermath(test, cluster, nothing, nothing, io.StringIO(), lambda _text: None)
 

@@ -16,9 +16,9 @@ import pytest
 from harness.errors import HarnessError, UsageError
 from harness.host.clock import RealClock
 from harness.judge import consequences
-from harness.play import start
 from harness.play.applications import Installed, Trial, last_values, raise_if_unfit
 from harness.play.options import RunOptions
+from harness.play.run_plan import plan_run
 from harness.schedules.catalog import ALL, Anomaly, scenarios_for
 from harness.schedules.scenario import CONSUMER_OFFSETS, Action, Kind
 from harness.targets import TARGETS, WITH_JARS, find_target
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
 def check(target: str = "kafka-4.4", application: str = "streams", *, has_login: bool = False, **options: Any) -> None:
     wanted = RunOptions(target, "all", application=application, **options)
-    test = start.test_of(wanted)
-    raise_if_unfit(test, find_target(target), find_application(application), has_login=has_login)
+    raise_if_unfit(plan_run(wanted), find_application(application), has_login=has_login)
 
 
 @pytest.mark.parametrize("application", APPLICATIONS)
@@ -97,7 +96,7 @@ class FakeReading:
 
 
 def trial(observe: Observe, *, absent: int = 1) -> tuple[Trial, FakeControl, io.StringIO]:
-    test = start.test_of(RunOptions("kafka-4.4", "all", brokers=4, absent=absent))
+    test = plan_run(RunOptions("kafka-4.4", "all", brokers=4, absent=absent))
     control, file = FakeControl(), io.StringIO()
 
     def lead(orders: dict[tuple[str, int], tuple[int, ...]]) -> None:
@@ -227,7 +226,7 @@ def test_a_deletion_is_the_tombstones_that_a_worker_writes() -> None:
 
 
 def test_a_run_has_the_topics_of_its_application_beside_those_asked_for() -> None:
-    test = start.test_of(RunOptions("kafka-4.4", "aborted-to-committed", application="connect"))
+    test = plan_run(RunOptions("kafka-4.4", "aborted-to-committed", application="connect"))
     names = [one.name for one in test.scenarios]
     own = [one.name for one in SCENARIOS]
     assert names == ["aborted-to-committed", "aborted-to-committed-delete", *own, "control"]

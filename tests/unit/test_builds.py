@@ -20,12 +20,10 @@ from harness.errors import EXIT_USAGE, UsageError
 from harness.nightly.expectations import expected, read_expectations
 from harness.nightly.matrix import Matrix, read_matrix
 from harness.nightly.night import command_of
-from harness.play import start
-from harness.play.begin import begin
-from harness.play.contradictions import raise_if_contradictory
-from harness.play.lifecycle import Job
+from harness.play.begin import begin_manifest
 from harness.play.options import RunOptions
 from harness.play.resume import options_of
+from harness.play.run_plan import PreparedRun, plan_run, repeatable
 from harness.run_folder.store import RunFolder
 from harness.runtimes import LOCAL, choose
 from harness.runtimes.base import Ready, Wanted
@@ -379,13 +377,13 @@ def test_a_build_runs_where_its_jars_can_be(tmp_path: Path) -> None:
     target, nothing = find_target(path), SimpleNamespace()
     chosen, reason = choose("auto", Wanted(target, nothing, nothing))  # type: ignore[arg-type]
     assert (chosen, reason) == (LOCAL, f"{target.name} has no image")
-    raise_if_contradictory(RunOptions(path, "all", runtime="local"))
+    plan_run(RunOptions(path, "all", runtime="local"))
     with pytest.raises(
         UsageError, match=r"--runtime docker: .* is a build of your own, and has no image; choose local or ssh"
     ):
-        raise_if_contradictory(RunOptions(path, "all", runtime="docker"))
+        plan_run(RunOptions(path, "all", runtime="docker"))
     with pytest.raises(UsageError, match="--image is for --runtime docker, and contradicts --target"):
-        raise_if_contradictory(RunOptions(path, "all", image="kafka"))
+        plan_run(RunOptions(path, "all", image="kafka"))
     with pytest.raises(UsageError, match="images are built of released versions"):
         image_build.build(nothing, target, nothing, nothing)  # type: ignore[arg-type]
 
@@ -403,10 +401,10 @@ def test_a_run_is_repeated_and_resumed_by_the_name(tmp_path: Path) -> None:
     target, java = find_target(options.target), SimpleNamespace(version_text="17")
     ready = Ready({"name": "local"}, lambda _: pytest.fail("no run is conducted"))
     equipment = Equipment(target, java, "local", ready, jars_for(target))  # type: ignore[arg-type]
-    job = Job(options, start.test_of(options), equipment)
-    command = command_line(start.repeatable(job, RunFolder(tmp_path)))
+    run = PreparedRun(plan_run(options), equipment)
+    command = command_line(repeatable(run, RunFolder(tmp_path)))
     assert f"--target {target.name} " in command
-    content = json.loads(json.dumps(begin(RunFolder(tmp_path), job, command).content, default=vars))
+    content = json.loads(json.dumps(begin_manifest(RunFolder(tmp_path), run, command).content, default=vars))
     assert content["jars"] == jars_for(target).digests
     assert content["build"]["commit"] == COMMIT
     assert content["build"]["path"] == options.target

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
-from harness.play import start
 from harness.play.options import RunOptions
+from harness.play.run_plan import plan_run
 from harness.report.pictures.drawing import AWAY, topology
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -13,7 +13,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def drawn(nemesis: str, **shape: int) -> tuple[ET.Element, int]:
     """Return the picture of a nemesis, and how many links it leaves."""
-    test = start.test_of(RunOptions("kafka-4.4", "stuck-lso", nemesis=nemesis, **shape))  # type: ignore[arg-type]
+    test = plan_run(RunOptions("kafka-4.4", "stuck-lso", nemesis=nemesis, **shape))  # type: ignore[arg-type]
     assert test.nemesis.shape is not None
     links = set(test.nemesis.shape(test.placement).edges)
     return ET.fromstring(topology(links, test.placement.brokers, test.placement.absent)), len(links)  # noqa: S314

@@ -14,9 +14,9 @@ from harness.broker_files.internal_topics.offset_key import OffsetKey, decode_of
 from harness.clients import ClientError
 from harness.errors import WaitTimeoutError
 from harness.judge.group_consequences import group_consequences
-from harness.play import start
 from harness.play.group_workload import groups_of
 from harness.play.options import RunOptions
+from harness.play.run_plan import plan_run
 from harness.schedules.groups import group_in, offsets_partition
 from harness.schedules.scenario import Deletion
 from workloads.offsets import Coordinators, OffsetsProducer, offset_key
@@ -45,7 +45,7 @@ def test_a_group_is_kept_where_java_puts_it(group: str, partitions: int, partiti
 
 
 def test_each_partition_of_a_test_has_one_group_of_its_scenario() -> None:
-    test = start.test_of(RunOptions("kafka-4.4", "groups", partitions=2))
+    test = plan_run(RunOptions("kafka-4.4", "groups", partitions=2))
     groups = groups_of(test)
     assert sorted(groups) == [("__consumer_offsets", n) for n in range(14)]
     assert [groups["__consumer_offsets", n].topic for n in (0, 1, 2)] == [
@@ -57,7 +57,9 @@ def test_each_partition_of_a_test_has_one_group_of_its_scenario() -> None:
 
 
 def test_group_protocols_are_those_of_the_version() -> None:
-    protocols = {name: start.test_of(RunOptions(name, "groups")).group_protocols for name in ("kafka-3.9", "kafka-4.0")}
+    protocols = {
+        name: plan_run(RunOptions(name, "groups")).target.group_protocols for name in ("kafka-3.9", "kafka-4.0")
+    }
     assert protocols == {"kafka-3.9": ("classic",), "kafka-4.0": ("classic", "consumer")}
 
 

@@ -26,8 +26,9 @@ from harness.cli.options.parameters import Count, FilePath, Names, Number, Text
 from harness.cli.options.request import OPTIONS, command_line
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE, UsageError
 from harness.host.ports import free_ports
-from harness.play import start
-from harness.play.options import RunOptions
+from harness.play import run
+from harness.play.options import RunOptions, raise_if_contradictory
+from harness.targets import find_target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -231,11 +232,12 @@ def test_no_option_of_a_run_is_dropped_for_another(
     monkeypatch.setenv("COMPACTION_HARNESS_CACHE", str(tmp_path / "cache"))
     requests: list[RunOptions] = []
 
-    def assemble(options: RunOptions, _: Any) -> NoReturn:
+    def plan_run(options: RunOptions) -> NoReturn:
+        raise_if_contradictory(options, find_target(options.target))
         requests.append(options)
         raise Began
 
-    monkeypatch.setattr(start, "assemble", assemble)
+    monkeypatch.setattr(run, "plan_run", plan_run)
     options = {str(p.name): p for p in COMMANDS["run",].params if p.name not in NOT_IN_PAIRS}
     assert options.keys() == SAMPLES.keys()
 

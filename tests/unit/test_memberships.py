@@ -15,9 +15,9 @@ from harness.clients import ClientError
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.judge.group_consequences import group_consequences
 from harness.kafka_api.groups import CommittedOffsets, commit_offsets
-from harness.play import start
 from harness.play.group_workload import GroupWorkload, groups_of
 from harness.play.options import RunOptions
+from harness.play.run_plan import plan_run
 from harness.schedules.catalog import GROUP_SCENARIOS, scenarios_for
 from harness.targets import find_target
 from workloads.group_consumers import Group, GroupReader
@@ -130,7 +130,7 @@ def test_a_membership_is_part_of_no_transaction(members: FakeMembers) -> None:
 
 
 def test_what_a_scenario_writes_depends_on_its_kind() -> None:
-    test = start.test_of(RunOptions("kafka-4.4", "groups"))
+    test = plan_run(RunOptions("kafka-4.4", "groups"))
     cluster: Any = SimpleNamespace(admin=SimpleNamespace(delete_topic=None), clock=TickingClock())
     library: Any = SimpleNamespace(groups=FakeMembers())
     history: Any = SimpleNamespace(past=[], last_txn=lambda _: 0)
@@ -169,7 +169,7 @@ def test_the_offset_that_expires_is_committed_once_the_coordinator_takes_it(monk
         assert condition()
 
     monkeypatch.setattr("harness.play.group_workload.ask", ask)
-    test = start.test_of(RunOptions("kafka-4.4", "groups"))
+    test = plan_run(RunOptions("kafka-4.4", "groups"))
     (place,) = test.partitions["group-expired"]
     cluster: Any = SimpleNamespace(
         wait=wait, states=lambda: {place: SimpleNamespace(leader=1)}, runtime=SimpleNamespace(address=lambda _: "1")
@@ -199,10 +199,10 @@ def test_groups_are_observed_with_brokers_that_have_their_partitions(monkeypatch
     led: list[dict[TopicPartition, tuple[int, ...]]] = []
     monkeypatch.setattr(GroupReader, "ask", observe)
     monkeypatch.setattr(GroupReader, "consume", observe)
-    test = start.test_of(RunOptions("kafka-3.9", "groups", brokers=5, absent=2))
+    test = plan_run(RunOptions("kafka-3.9", "groups", brokers=5, absent=2))
     runtime: Any = SimpleNamespace(address=NOWHERE)
     cluster: Any = SimpleNamespace(
-        placement=test.placement, replicas=test.replicas, runtime=runtime, clock=TickingClock(), settle_s=1.0,
+        absent=test.placement.absent, replicas=test.replicas, runtime=runtime, clock=TickingClock(), settle_s=1.0,
         lead=led.append,
     )  # fmt: skip
     library: Any = SimpleNamespace(groups=None)

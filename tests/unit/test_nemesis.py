@@ -10,8 +10,8 @@ from fakes.cluster import RecordedCluster, recorded_cluster
 from fakes.observer import BALLAST_END, PAYLOAD_END
 
 from harness.errors import UsageError, WaitTimeoutError
-from harness.play import start
 from harness.play.options import RunOptions
+from harness.play.run_plan import plan_run
 from harness.runtimes.abilities import Need, raise_if_lacking
 from harness.runtimes.base import Wanted
 from harness.runtimes.power.cut import Cut, LostRecords
@@ -165,7 +165,7 @@ def test_who_is_absent_hears_no_leader_and_no_controller_that_hears_it(name: str
 def test_brokers_that_cannot_stand_so_are_refused(name: str, shape: dict[str, int], expected: str) -> None:
     options = RunOptions("kafka-3.9", "all", nemesis=name, **shape)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=f"--nemesis {name}: .*{expected}"):
-        start.test_of(options)
+        plan_run(options)
 
 
 def test_a_runtime_refuses_needs_that_its_table_does_not_have() -> None:

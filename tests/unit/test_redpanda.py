@@ -20,8 +20,8 @@ from harness.broker_files.segments.redpanda import HEADER, RAFT_DATA
 from harness.errors import HarnessError, UsageError
 from harness.kafka_api.metadata import PartitionState
 from harness.kafka_api.replica import WireReader
-from harness.play import start
 from harness.play.options import RunOptions
+from harness.play.run_plan import plan_run
 from harness.systems.redpanda import RedpandaControl
 from harness.targets import TARGETS, images
 
@@ -192,7 +192,7 @@ REDPANDA = [target.name for target in TARGETS.values() if target.system == "redp
 
 @pytest.mark.parametrize("target", REDPANDA)
 def test_settings_are_mapped_from_the_timers(target: str) -> None:
-    test = start.test_of(RunOptions(target, "stuck-lso", nemesis="partition", broker_settings={"x_y": "1"}))
+    test = plan_run(RunOptions(target, "stuck-lso", nemesis="partition", broker_settings={"x_y": "1"}))
     cloud = {"redpanda.storage.mode": "cloud"} if target.endswith("-cloud") else {}
     assert test.topic_settings == {
         "cleanup.policy": "compact", "delete.retention.ms": "300", "segment.ms": "100",
@@ -217,7 +217,7 @@ def test_settings_are_mapped_from_the_timers(target: str) -> None:
 )
 def test_what_cannot_be_is_refused(options: dict[str, Any], expected: str) -> None:
     with pytest.raises(UsageError, match=expected):
-        start.test_of(RunOptions("redpanda-25.3", "stuck-lso", **options))
+        plan_run(RunOptions("redpanda-25.3", "stuck-lso", **options))
 
 
 def containers_of(target: str, path: Path, monkeypatch: pytest.MonkeyPatch, **spec: Any) -> ContainerCluster:

@@ -16,10 +16,11 @@ from harness.cli import main as cli
 from harness.cli.options.request import OPTIONS, command_line
 from harness.cluster.boot import Equipment
 from harness.host.nodes import Access, Node
-from harness.play import start
-from harness.play.begin import begin
-from harness.play.lifecycle import Job
+from harness.play import run as runs
+from harness.play import run_plan
+from harness.play.begin import begin_manifest
 from harness.play.options import RunOptions
+from harness.play.run_plan import PreparedRun, plan_run, prepare_run, repeatable
 from harness.run_folder import store
 from harness.run_folder.manifest import HIDDEN
 from harness.run_folder.store import RunFolder
@@ -104,7 +105,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[RunOptions]:
         found.append(options)
         raise Asked
 
-    monkeypatch.setattr(start, "run", go)
+    monkeypatch.setattr(runs, "run", go)
     return found
 
 
@@ -141,34 +142,35 @@ def test_every_field_that_decides_is_drawn_and_rendered(folder: Path) -> None:
     )
 
 
-def assembled(options: RunOptions, **more: Any) -> Job:
+def assembled(options: RunOptions, **more: Any) -> PreparedRun:
     """Return a run that is about to begin, with fake facts about the machine."""
     nothing: Any = SimpleNamespace()
     ready = Ready({"name": "local"}, lambda _: nothing)
-    test = start.test_of(options)
-    return Job(options, test, replace(Equipment(find_target(options.target), nothing, "local", ready), **more))
+    plan = plan_run(options)
+    equipment = Equipment(plan.target, nothing, "local", ready)
+    return PreparedRun(plan, replace(equipment, **more))
 
 
 def test_what_was_left_open_is_written_as_it_was_decided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     options = RunOptions("kafka-4.4", "stuck-lso", command_config=Path("login.properties"))
     made = assembled(options)
-    again = start.repeatable(made, RunFolder(tmp_path / "run"))
+    again = repeatable(made, RunFolder(tmp_path / "run"))
     assert again == replace(
         options,
         target="kafka-4.4.0",
         runtime="local",
-        seed=made.test.seed,
+        seed=made.plan.seed,
         command_config=tmp_path / "login.properties",
     )
-    assert start.test_of(again) == made.test
+    assert replace(plan_run(again), target=made.plan.target) == made.plan
 
 
 def test_a_schedule_is_that_of_the_run_folder(tmp_path: Path, requests: list[RunOptions]) -> None:
     folder = RunFolder(tmp_path / "run")
     options = RunOptions("kafka-4.4", "", schedule=SCHEDULE, schedule_path=Path("gone.json"))
     write_schedule(folder.path / store.SCHEDULE, SCHEDULE)
-    again = parsed(command_line(start.repeatable(assembled(options), folder)), requests)
+    again = parsed(command_line(repeatable(assembled(options), folder)), requests)
     assert again.schedule == SCHEDULE
     assert again.schedule_path == folder.path / store.SCHEDULE
 
@@ -176,7 +178,7 @@ def test_a_schedule_is_that_of_the_run_folder(tmp_path: Path, requests: list[Run
 def test_secrets_are_not_in_the_command(tmp_path: Path) -> None:
     secret = {"ssl.keystore.password": "hush", "num.io.threads": "3"}
     made = assembled(RunOptions("kafka-4.4", "all", broker_settings=secret))
-    command = command_line(start.repeatable(made, RunFolder(tmp_path)))
+    command = command_line(repeatable(made, RunFolder(tmp_path)))
     assert "hush" not in command
     assert f"'broker.ssl.keystore.password={HIDDEN}'" in command
     assert "broker.num.io.threads=3" in command
@@ -184,14 +186,14 @@ def test_secrets_are_not_in_the_command(tmp_path: Path) -> None:
 
 def test_redpanda_keeps_what_is_special_in_its_exact_name(tmp_path: Path) -> None:
     made = assembled(RunOptions("redpanda-26.2-cloud", "stuck-lso"))
-    assert start.repeatable(made, RunFolder(tmp_path)).target == "redpanda-26.2.2-cloud"
+    assert repeatable(made, RunFolder(tmp_path)).target == "redpanda-26.2.2-cloud"
     assert find_target("redpanda-26.2.2-cloud").has_store
 
 
 def test_the_manifest_has_the_command(tmp_path: Path) -> None:
     java: Any = SimpleNamespace(version_text="17")
     made = assembled(RunOptions("kafka-4.4", "stuck-lso"), java=java)
-    result = begin(RunFolder(tmp_path), made, "harness run …")
+    result = begin_manifest(RunFolder(tmp_path), made, "harness run …")
     assert result.content["command"] == "harness run …"
 
 
@@ -225,10 +227,10 @@ def test_auto_says_what_it_chose_and_why(
 
 def test_the_choice_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     ready = Ready({"name": "local"}, lambda _: pytest.fail("nothing is made"), None)
-    monkeypatch.setattr(start, "find_java", lambda: None)
-    monkeypatch.setattr(start, "find_archive", lambda *_: None)
-    monkeypatch.setattr(start, "choose", lambda *_: ("local", "there is no engine"))
+    monkeypatch.setattr(run_plan, "find_java", lambda: None)
+    monkeypatch.setattr(run_plan, "find_archive", lambda *_: None)
+    monkeypatch.setattr(run_plan, "choose", lambda *_: ("local", "there is no engine"))
     monkeypatch.setattr("harness.cluster.boot.find_runtime", lambda _: lambda _: ready)
     progress = FakeProgress()
-    start.assemble(RunOptions("kafka-4.4", "stuck-lso"), progress)
+    prepare_run(plan_run(RunOptions("kafka-4.4", "stuck-lso")), progress)
     assert progress.stages == ["runtime local (there is no engine)"]

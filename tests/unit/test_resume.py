@@ -14,10 +14,10 @@ from harness.cli import main as cli
 from harness.cluster.boot import Equipment
 from harness.errors import EXIT_USAGE, UsageError
 from harness.host import leftovers
-from harness.play import resume, start
-from harness.play.begin import begin
-from harness.play.lifecycle import Job
+from harness.play import resume, run_plan
+from harness.play.begin import begin_manifest
 from harness.play.options import RunOptions
+from harness.play.run_plan import PreparedRun, plan_run
 from harness.run_folder import manifest
 from harness.run_folder.store import RunFolder
 from harness.runtimes.base import Ready, Wanted
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from harness.play.test import Test
+    from harness.play.run_plan import RunPlan
 
 RUN_ID = "2026-11-21T18-06-51Z-548a"
 WANTED: list[Wanted] = []
@@ -41,14 +41,14 @@ def _private_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
-def made(**options: Any) -> Test:
-    return start.test_of(RunOptions("kafka-4.4", "stuck-lso", **{**LONG, **options}))
+def made(**options: Any) -> RunPlan:
+    return plan_run(RunOptions("kafka-4.4", "stuck-lso", **{**LONG, **options}))
 
 
 class GoingOn(NamedTuple):
     """A run that is about to continue."""
 
-    job: Job
+    run: PreparedRun
     folder: RunFolder
     begin: Callable[[], object]
 
@@ -58,15 +58,14 @@ class CutOff:
 
     def __init__(self, top: Path, **options: Any) -> None:
         """Write both."""
-        self.test = made(**options)
+        self.plan = made(**options)
         self.folder = RunFolder(top / "results" / RUN_ID)
         self.folder.path.mkdir(parents=True)
         self.folder.history_path.touch()
         java: Any = SimpleNamespace(version_text="17.0.9")
         jars: Any = SimpleNamespace(digests={}, pinned=True)
         ready = Ready({"name": "local"}, lambda _: pytest.fail("no run is conducted"))
-        run = RunOptions("kafka-4.4", "stuck-lso")
-        begin(self.folder, Job(run, self.test, Equipment(find_target(run.target), java, "local", ready, jars)))
+        begin_manifest(self.folder, PreparedRun(self.plan, Equipment(self.plan.target, java, "local", ready, jars)))
         self.work_dir = leftovers.claim_work_dir(RUN_ID, self.folder.path)
         self.own(resumable=True, started_s=0.0)
         self.tell(owner={**self.manifest["owner"], "started_s": 0.0})
@@ -111,9 +110,9 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[GoingOn]:
     """Go as far as the first broker: the job is written down, and nothing is started."""
     found: list[GoingOn] = []
 
-    def conduct(job: Job, folder: RunFolder, begun: Any, *_: Any, is_resumed: bool) -> Any:
+    def conduct(run: PreparedRun, folder: RunFolder, begun: Any, *_: Any, is_resumed: bool) -> Any:
         assert is_resumed
-        found.append(GoingOn(job, folder, begun))
+        found.append(GoingOn(run, folder, begun))
         nothing: dict[str, Any] = {
             "scenarios": [],
             "findings": [],
@@ -130,15 +129,15 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[GoingOn]:
         return Ready({"name": "local"}, lambda _: pytest.fail("no run is conducted"), jars)
 
     monkeypatch.setattr(resume, "conduct", conduct)
-    monkeypatch.setattr(start, "find_java", lambda: None)
-    monkeypatch.setattr(start, "find_archive", lambda *_: None)
+    monkeypatch.setattr(run_plan, "find_java", lambda: None)
+    monkeypatch.setattr(run_plan, "find_archive", lambda *_: None)
     monkeypatch.setattr("harness.cluster.boot.find_runtime", lambda _: prepare)
     return found
 
 
 def classpath(going_on: GoingOn) -> str:
-    assert going_on.job.equipment.jars is not None
-    return going_on.job.equipment.jars.classpath
+    assert going_on.run.equipment.jars is not None
+    return going_on.run.equipment.jars.classpath
 
 
 def go_on(path: Path, *more: str) -> None:
@@ -152,8 +151,8 @@ def test_a_run_goes_on_as_it_was(tmp_path: Path, runs: list[GoingOn], nemesis: s
     subject = CutOff(tmp_path, nemesis=nemesis, client="java", **shape, **settings)
     go_on(subject.folder.path)
     (going_on,) = runs
-    job = going_on.job
-    assert job.test == subject.test
+    run = going_on.run
+    assert run.plan == subject.plan
     assert going_on.folder == subject.folder
     assert classpath(going_on) == find_target("kafka-4.4").version
 
@@ -287,13 +286,13 @@ def test_what_the_run_folder_tells_is_not_repeated(subject: CutOff, more: tuple[
 
 
 def test_how_it_goes_on_can_be_reported(tmp_path: Path, runs: list[GoingOn], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.play.start.free_ports", lambda count, base: [base + n for n in range(count)])
+    monkeypatch.setattr("harness.play.run_plan.free_ports", lambda count, base: [base + n for n in range(count)])
     subject = CutOff(tmp_path, partitions=3)
     options = ("--time-limit", "60", "--keep", "--aftermath", "--port-base", "20000", "--format", "json")
     go_on(subject.folder.path, *options)
-    job = runs[0].job
-    assert (job.options.keep, job.options.aftermath) == (True, True)
-    assert job.ports == [20_000, 20_001, 20_002, 20_003]
+    run = runs[0].run
+    assert (run.plan.options.keep, run.plan.options.aftermath) == (True, True)
+    assert run.ports == [20_000, 20_001, 20_002, 20_003]
 
 
 def test_an_aftermath_without_partitions_for_it_is_refused_as_for_a_new_run(

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from harness.errors import UsageError
-from harness.play import start
 from harness.play.options import RunOptions
+from harness.play.run_plan import plan_run, runtime_of
 from harness.schedules.catalog import ALL_SCENARIOS, CONTROL
 from harness.schedules.timers import FAST
 from harness.targets.settings import parse_settings
@@ -20,12 +20,12 @@ def options(anomaly: str = "stuck-lso", **more: Any) -> RunOptions:
 
 
 def test_every_run_has_its_control() -> None:
-    assert [s.name for s in start.test_of(options()).scenarios] == ["stuck-lso", "control"]
-    assert start.test_of(options("all")).scenarios == (*ALL_SCENARIOS, CONTROL)
+    assert [s.name for s in plan_run(options()).scenarios] == ["stuck-lso", "control"]
+    assert plan_run(options("all")).scenarios == (*ALL_SCENARIOS, CONTROL)
 
 
 def test_several_anomalies_are_looked_for_in_one_outage() -> None:
-    made = start.test_of(options("stuck-lso,committed-to-aborted"))
+    made = plan_run(options("stuck-lso,committed-to-aborted"))
     assert [s.name for s in made.scenarios] == [
         "committed-to-aborted-value", "committed-to-aborted-delete", "stuck-lso", "control",
     ]  # fmt: skip
@@ -34,11 +34,11 @@ def test_several_anomalies_are_looked_for_in_one_outage() -> None:
 @pytest.mark.parametrize("names", ["stuck-lso,", "stuck", "stuck-lso,none", ""])
 def test_an_anomaly_that_nobody_knows_is_named(names: str) -> None:
     with pytest.raises(UsageError, match=f"there is no anomaly '{names.rpartition(',')[2]}'"):
-        start.test_of(options(names))
+        plan_run(options(names))
 
 
 def test_a_control_has_no_replica_on_an_absent_broker() -> None:
-    made = start.test_of(options(brokers=5, replication_factor=4, partitions=2, absent=2))
+    made = plan_run(options(brokers=5, replication_factor=4, partitions=2, absent=2))
     assert made.replicas == {
         ("stuck-lso", 0): (1, 4, 2, 3),
         ("stuck-lso", 1): (4, 5, 2, 3),
@@ -48,7 +48,7 @@ def test_a_control_has_no_replica_on_an_absent_broker() -> None:
 
 
 def test_the_nemesis_adds_what_it_needs_to_the_timers() -> None:
-    made = start.test_of(options(nemesis="join"))
+    made = plan_run(options(nemesis="join"))
     assert made.topic_settings == FAST.topic
     assert made.broker_settings == {**FAST.broker, "replica.fetch.max.bytes": "32768"}
 
@@ -58,19 +58,19 @@ def test_the_user_wins(nemesis: str) -> None:
     of_nemesis = dict.fromkeys(SCRIPTS[nemesis].broker_settings, "1")
     chosen = {"replica.lag.time.max.ms": "2000", **of_nemesis}
     shape: dict[str, Any] = {"brokers": 5, "replication_factor": 5, "absent": 2}  # every nemesis fits there
-    made = start.test_of(options(nemesis=nemesis, topic_settings={"segment.ms": "9"}, broker_settings=chosen, **shape))
+    made = plan_run(options(nemesis=nemesis, topic_settings={"segment.ms": "9"}, broker_settings=chosen, **shape))
     assert made.topic_settings == {**FAST.topic, "segment.ms": "9"}
     assert made.broker_settings == {**FAST.broker, **chosen}
 
 
 def test_brokers_with_the_gate_are_local_ones() -> None:
-    assert start.runtime_of(RunOptions("kafka-4.4", "all", gate=True)) == "local"
-    assert start.runtime_of(RunOptions("kafka-4.4", "all")) == "auto"
+    assert runtime_of(RunOptions("kafka-4.4", "all", gate=True)) == "local"
+    assert runtime_of(RunOptions("kafka-4.4", "all")) == "auto"
 
 
 def test_a_seed_is_taken_or_made_up() -> None:
-    assert start.test_of(options(seed=0)).seed == 0
-    assert start.test_of(options()).seed != start.test_of(options()).seed
+    assert plan_run(options(seed=0)).seed == 0
+    assert plan_run(options()).seed != plan_run(options()).seed
 
 
 def test_settings_are_distinguished_by_their_scope() -> None:

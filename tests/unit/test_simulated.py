@@ -13,7 +13,7 @@ from harness.broker_files.segments.batches import iter_batches, iter_records
 from harness.cli.options.request import command_line
 from harness.errors import UsageError
 from harness.play.options import RunOptions
-from harness.play.start import run
+from harness.play.run import run
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
 from harness.systems.simulated import UNSUPPORTED_NEMESES
 from harness.targets import SIMULATED
@@ -70,7 +70,7 @@ def test_every_fault_goes_to_its_end(nemesis: str, tmp_path: Path) -> None:
     lso = [json.loads((run.folder.fetched_snapshot(b, AFTER_REJOIN) / "stuck-lso-0" / "state.json").read_text())
            for b in (1, 2, 3)]  # fmt: skip
     stuck = [state["last_stable_offset"] < state["high_watermark"] for state in lso]
-    assert stuck == [False, run.test.nemesis.is_outage, False]
+    assert stuck == [False, run.plan.nemesis.is_outage, False]
 
 
 def test_two_days_of_kafkas_own_timers_pass(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_replicas_that_compact_together_keep_what_one_of_them_lacks(tmp_path: Pa
 
 def test_who_comes_back_to_one_shared_copy_serves_that(tmp_path: Path) -> None:
     run = simulate(tmp_path / "run", "sim-cloud-topics", "committed-to-aborted")
-    for scenario in run.test.scenarios:
+    for scenario in run.plan.scenarios:
         if scenario.anomaly is not None:
             first, second, third = (served(run, broker, scenario.name) for broker in (1, 2, 3))
             assert first == second == third

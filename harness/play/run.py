@@ -1,4 +1,4 @@
-"""A run while it goes on: who owns what, from the first broker to the verdict."""
+"""``harness run``: owns the processes and files of a run, from the first broker to the verdict."""
 
 from __future__ import annotations
 
@@ -9,37 +9,43 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from harness.broker_files.side_files.server_logs import ServerLogs
 from harness.cluster.boot import client_spec, cluster_on
 from harness.errors import HarnessError, TimeLimitError, interruptible
 from harness.escape import LogFormatter
 from harness.host import leftovers
+from harness.host.clock import RealClock
 from harness.host.workspace import Workspace
 from harness.judge.outcome import RunResult
-from harness.play import follow_ups
+from harness.play import aftermath, applications
+from harness.play.begin import SCHEDULE, begin_manifest
+from harness.play.outage import Outage
 from harness.play.protection import Gates, GuardBeside
-from harness.play.runner import Run
+from harness.play.run_plan import plan_run, prepare_run, repeatable
 from harness.protect.gate.events import parse_line
 from harness.report.pictures.ahead import drawing_ahead, write_if_possible
+from harness.run_folder import store
 from harness.run_folder.store import COMPLETE, GATE, GUARD, GUARD_LOG, HARNESS_LOG, LATEST, LOGS, RUNNING
 from harness.runtimes.base import ClusterSpec
+from harness.schedules.sentences import write_schedule
+from harness.targets.settings import note_on
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from harness.cluster.boot import Equipment
+    from harness.clients import ClientSpec, Library
+    from harness.cluster.cluster import Cluster
     from harness.host.clock import Clock
     from harness.judge.check import Prepared
     from harness.judge.outcome import Progress
-    from harness.kafka_api.security import Security
-    from harness.play.applications import Installed
     from harness.play.options import RunOptions
     from harness.play.protection import Protection
-    from harness.play.test import Test
+    from harness.play.run_plan import PreparedRun
     from harness.run_folder.manifest import Manifest
     from harness.run_folder.store import RunFolder
 
@@ -48,27 +54,35 @@ log = logging.getLogger("harness")
 SPARK_NICENESS = 10
 REPORT_MODULE = "harness.report.page"
 SPARK_END_POLL_S = 0.2
+FollowUp: TypeAlias = "Callable[[RunFolder, Callable[[str], None]], None]"
+"""Observes a cluster once the verdict's evidence is complete; the second argument reports progress."""
 FAILED, TIME_LIMIT, INTERRUPTED = "failed", "time-limit", "interrupted"
 
 
-@dataclass(frozen=True)
-class Job:
-    """All that a run takes, found and fit, before anything of it is started.
+def run(options: RunOptions, progress: Progress, command_line: Callable[[RunOptions], str]) -> RunResult:
+    """Run the scenarios in one outage and judge what was collected. Raises as `conduct` does.
 
-    ``ports`` are one a broker, then one a controller. ``security``: how clients log in, where brokers ask for that.
-    ``installed``: the application on top, if any.
+    ``command_line``: returns the command that asks for the same run.
     """
+    clock = RealClock(time_limit_s=options.time_limit_s)
+    prepared = prepare_run(plan_run(options), progress)
+    target = prepared.plan.target
+    if target.build is not None:
+        progress.stage(f"{target.name}: {target.note}")
+    if note := (options.topic_settings or options.broker_settings) and note_on(target):
+        progress.stage(note)
+    folder = store.create_run_folder(options.results, target.name, options.anomaly or SCHEDULE, store.new_run_id())
+    if options.schedule is not None:
+        write_schedule(folder.path / store.SCHEDULE, options.schedule)
 
-    options: RunOptions
-    test: Test
-    equipment: Equipment
-    ports: Sequence[int] = ()
-    security: Security | None = None
-    installed: Installed | None = None
+    def begun() -> Manifest:
+        return begin_manifest(folder, prepared, command_line(repeatable(prepared, folder)))
+
+    return conduct(prepared, folder, begun, prepared.equipment.ready.clock(clock), progress)
 
 
 def conduct(
-    job: Job,
+    run: PreparedRun,
     folder: RunFolder,
     begin: Callable[[], Manifest],
     clock: Clock,
@@ -81,7 +95,7 @@ def conduct(
     Raises `UsageError` for anything found wrong before the first broker starts, `HarnessError` where the
     cluster did not come up. Later failures end in the verdict ``unknown``, with what was collected kept.
     """
-    test, options, equipment = job.test, job.options, job.equipment
+    plan, options, equipment = run.plan, run.plan.options, run.equipment
     with interruptible(lambda: _interruption_message(folder)), ExitStack() as owned:
         owned.enter_context(_logging_to(folder.path / HARNESS_LOG))
         workspace = owned.enter_context(Workspace(folder.run_id, folder.path, again=is_resumed))
@@ -92,37 +106,37 @@ def conduct(
             run_id=folder.run_id,
             work_dir=workspace.path,
             logs_dir=folder.path / LOGS,
-            settings=test.broker_settings,
-            brokers=test.placement.brokers,
-            controllers=test.placement.controllers,
-            ports=tuple(job.ports),
-            needs=test.nemesis.needs,
-            security=job.security,
+            settings=plan.broker_settings,
+            brokers=plan.placement.brokers,
+            controllers=plan.placement.controllers,
+            ports=tuple(run.ports),
+            needs=plan.nemesis.needs,
+            security=run.security,
             clock=clock,
-            seed=test.seed,
-            jvm_flags=equipment.gate_flags(options.gate_options, test.topic_settings),
+            seed=plan.seed,
+            jvm_flags=equipment.gate_flags(options.gate_options, plan.topic_settings),
         )
         running = owned.enter_context(ExitStack())
-        cluster = running.enter_context(cluster_on(equipment, spec, settle_s=test.timers.settle_s, keep=options.keep))
+        cluster = running.enter_context(cluster_on(equipment, spec, settle_s=plan.timers.settle_s, keep=options.keep))
         # Before Spark, which changes the environment that a new process inherits.
         client = client_spec(equipment, spec, cluster.runtime, folder.path / "client.log")
-        library = running.enter_context(test.system.client(cluster.runtime, test.client).opened(client))
+        library = running.enter_context(plan.system.client(cluster.runtime, options.client).opened(client))
         stages = _Stages(clock, progress)
-        meanwhile = not test.timers.is_resumable
-        prepared = owned.enter_context(_checkers(workspace, folder, job, meanwhile=meanwhile))
+        meanwhile = not plan.timers.is_resumable
+        prepared = owned.enter_context(_checkers(workspace, folder, run, meanwhile=meanwhile))
 
         def on_window() -> None:
-            if test.timers.is_resumable and equipment.ready.is_resumable and test.nemesis.resume is not None:
+            if plan.timers.is_resumable and equipment.ready.is_resumable and plan.nemesis.resume is not None:
                 workspace.let_resume(resumable=True)
 
-        protection = _protection(job, folder, spec, clock, client.bootstrap)
-        run = Run(test, cluster, library, folder, stages.begin, on_window, protection=protection)
+        protection = _protection(run, folder, spec, clock, client.bootstrap)
+        outage = Outage(plan, cluster, library, folder, stages.begin, on_window, protection=protection)
 
-        _carry_out(run.resume if is_resumed else run.run, run, manifest, stages)
+        _carry_out(outage.resume if is_resumed else outage.run, outage, manifest, stages)
         if manifest.content["status"] == COMPLETE:
             workspace.let_resume(resumable=False)
             manifest.content["coordination"] = cluster.control.coordination()
-            follow_ups.observe(job, run.cluster, client, library, manifest, stages.begin)
+            _follow_up(run, outage.cluster, client, library, manifest, stages.begin)
         running.close()
         stages.begin("check")
         from harness.judge.check import judge_run, run_checkers, store  # noqa: PLC0415  (loaded by now)
@@ -144,18 +158,20 @@ def conduct(
         return RunResult(folder, verdict, kept)
 
 
-def _protection(job: Job, folder: RunFolder, spec: ClusterSpec, clock: Clock, bootstrap: str) -> Protection | None:
-    if job.options.guard:
+def _protection(
+    run: PreparedRun, folder: RunFolder, spec: ClusterSpec, clock: Clock, bootstrap: str
+) -> Protection | None:
+    if run.plan.options.guard:
         return GuardBeside(
             run_id=folder.run_id,
             bootstrap=bootstrap,
             path=folder.path / GUARD,
             log_path=folder.path / GUARD_LOG,
             clock=clock,
-            command_config=job.options.command_config,
+            command_config=run.plan.options.command_config,
         )
-    if job.equipment.agent or job.equipment.target.build is not None:
-        return Gates(ServerLogs(_logs(spec), parse_line), folder.path / GATE, is_build=not job.equipment.agent)
+    if run.equipment.agent or run.equipment.target.build is not None:
+        return Gates(ServerLogs(_logs(spec), parse_line), folder.path / GATE, is_build=not run.equipment.agent)
     return None
 
 
@@ -189,7 +205,7 @@ def _log_how_to_resume(workspace: Workspace) -> None:
         log.warning("this run can go on with `harness run --resume %s`", owner.run_dir)
 
 
-def _carry_out(phases: Callable[[], None], run: Run, manifest: Manifest, stages: _Stages) -> None:
+def _carry_out(phases: Callable[[], None], outage: Outage, manifest: Manifest, stages: _Stages) -> None:
     """Run the phases and record in the manifest how they ended. Raises errors that leave nothing to judge."""
     try:
         phases()
@@ -199,7 +215,7 @@ def _carry_out(phases: Callable[[], None], run: Run, manifest: Manifest, stages:
         why = str(error) if isinstance(error, HarnessError) else f"{type(error).__name__}: {error}"
         manifest.finish(FAILED, stages.timings_s, why)
         log.exception("the run failed")
-        if not run.is_observing:
+        if not outage.is_observing:
             raise
     except BaseException:
         manifest.finish(INTERRUPTED, stages.timings_s, "interrupted")
@@ -233,7 +249,7 @@ class _Stages:
 
 @contextmanager
 def _checkers(
-    workspace: Workspace, folder: RunFolder, job: Job, *, meanwhile: bool
+    workspace: Workspace, folder: RunFolder, run: PreparedRun, *, meanwhile: bool
 ) -> Iterator[Callable[[], Prepared]]:
     """Give what has the checkers planned, in Spark in the background; ``meanwhile`` brokers boot and clean.
 
@@ -245,7 +261,7 @@ def _checkers(
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), SPARK_NICENESS)
         from harness.judge.sessions import prepare_beside  # noqa: PLC0415  (brokers boot while pyspark is imported)
 
-        prepared = prepare_beside(workspace, folder, job.equipment.java, job.options.spark)
+        prepared = prepare_beside(workspace, folder, run.equipment.java, run.plan.options.spark)
         # What draws the report takes a second to load, which the cluster does not notice now.
         import_module(REPORT_MODULE)
         return prepared
@@ -282,3 +298,35 @@ def _logging_to(path: Path) -> Iterator[None]:
         log.setLevel(previous)
         root.removeHandler(handler)
         handler.close()
+
+
+def _follow_up(  # noqa: PLR0917
+    run: PreparedRun,
+    cluster: Cluster,
+    client: ClientSpec,
+    library: Library,
+    manifest: Manifest,
+    progress: Callable[[str], None],
+) -> None:
+    """Observe an application and the aftermath, where the options ask for them, and list the evidence again."""
+    follow_ups: dict[str, FollowUp] = {}
+    if run.installed is not None:
+        follow_ups["application"] = partial(
+            applications.follow, run.plan, cluster, installed=run.installed, client=client
+        )
+    if run.plan.options.aftermath:
+        follow_ups["aftermath"] = partial(aftermath.follow, run.plan, cluster, library.producer)
+    for name, follow in follow_ups.items():
+        attempt(name, follow, manifest, progress)
+    if follow_ups:
+        manifest.list_evidence()
+
+
+def attempt(name: str, follow: FollowUp, manifest: Manifest, progress: Callable[[str], None]) -> None:
+    """Run a follow-up. A failure is logged, and does not change the verdict."""
+    try:
+        follow(manifest.folder, progress)
+    except (HarnessError, OSError) as error:
+        log.warning("the %s was not followed to its end: %s", name, error)
+        manifest.content[f"{name}_failure"] = str(error)
+        manifest.write()

@@ -9,9 +9,10 @@ import pytest
 from fakes.cluster import FakeCluster, FakePayload
 
 from harness.errors import HarnessError, WaitTimeoutError
-from harness.play import start, window
+from harness.play import outage
 from harness.play.options import RunOptions
-from harness.play.runner import Run
+from harness.play.outage import Outage
+from harness.play.run_plan import plan_run
 from harness.schedules.catalog import CONTROL
 from harness.schedules.scenario import Critical
 
@@ -31,8 +32,8 @@ def waited(cluster: FakeCluster, *unseen: Critical) -> list[str]:
     """Wait for the window, and return the stages of the progress."""
     messages: list[str] = []
     nothing: Any = None
-    test = start.test_of(RunOptions("kafka-4.4", "stuck-lso"))
-    run = Run(test, cluster, nothing, nothing, messages.append)
+    test = plan_run(RunOptions("kafka-4.4", "stuck-lso"))
+    run = Outage(test, cluster, nothing, nothing, messages.append)
     parts: Any = SimpleNamespace(cluster=cluster, payloads=[FakePayload(*unseen)])
     run._wait_removed(parts)
     return messages
@@ -41,10 +42,10 @@ def waited(cluster: FakeCluster, *unseen: Critical) -> list[str]:
 @pytest.mark.parametrize("gone", sorted(EVERYWHERE))
 def test_nothing_was_missed_only_where_everything_is_kept_everywhere(gone: tuple[int, int, int]) -> None:
     payloads = [FakePayload()]
-    assert window.is_kept(cluster_of(set()), payloads)
-    assert not window.is_kept(cluster_of({gone}), payloads)
-    assert window.is_kept(cluster_of({gone}, replicas=(1, 3)), payloads), "nobody could have missed that"
-    assert not window.is_kept(cluster_of(set()), [FakePayload(Critical.MARKER)]), "unobserved records may be gone"
+    assert outage.is_kept(cluster_of(set()), payloads)
+    assert not outage.is_kept(cluster_of({gone}), payloads)
+    assert outage.is_kept(cluster_of({gone}, replicas=(1, 3)), payloads), "nobody could have missed that"
+    assert not outage.is_kept(cluster_of(set()), [FakePayload(Critical.MARKER)]), "unobserved records may be gone"
 
 
 def test_a_window_is_open_where_everything_is_gone() -> None:
@@ -67,7 +68,7 @@ def test_a_replica_whose_cleaner_is_late_on_purpose_is_not_waited_for() -> None:
     cluster.late = frozenset({3})
     assert waited(cluster) == []
     assert cluster.clock.now == 0
-    assert not window.is_kept(cluster, [FakePayload()])
+    assert not outage.is_kept(cluster, [FakePayload()])
 
 
 @pytest.mark.parametrize("unseen", list(Critical))
@@ -85,7 +86,7 @@ def test_a_window_that_does_not_open_ends_the_wait_and_not_the_run() -> None:
 def held_window(replicas: tuple[int, ...], removed: set[tuple[int, int, int]], held: set[int]) -> FakeCluster:
     """Wait while the gates of these brokers hold every partition."""
     cluster = cluster_of(removed, replicas=replicas)
-    window.wait_removed(cluster, [FakePayload()], 20.0, lambda broker, _: broker in held)
+    outage.wait_removed(cluster, [FakePayload()], 20.0, lambda broker, _: broker in held)
     return cluster
 
 

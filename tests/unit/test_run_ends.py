@@ -14,7 +14,8 @@ from fakes.progress import FakeManifest, FakeProgress
 from harness.errors import EXIT_FAILED, HarnessError, InterruptError, TimeLimitError, interruptible
 from harness.host import leftovers
 from harness.judge import sessions
-from harness.play import follow_ups, lifecycle
+from harness.play import run
+from harness.play.run_plan import PreparedRun
 from harness.run_folder.store import RunFolder, create_run_folder
 
 if TYPE_CHECKING:
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def stages(clock: TickingClock | None = None) -> lifecycle._Stages:
-    return lifecycle._Stages(clock or TickingClock(), FakeProgress())
+def stages(clock: TickingClock | None = None) -> run._Stages:
+    return run._Stages(clock or TickingClock(), FakeProgress())
 
 
 def go(content: Any, error: BaseException | None, *, is_observing: bool) -> None:
@@ -34,7 +35,7 @@ def go(content: Any, error: BaseException | None, *, is_observing: bool) -> None
             raise error
 
     outage: Any = SimpleNamespace(is_observing=is_observing)
-    lifecycle._carry_out(through, outage, content, stages())
+    run._carry_out(through, outage, content, stages())
 
 
 def test_a_run_that_went_through_is_complete() -> None:
@@ -88,7 +89,7 @@ def test_an_interrupt_says_what_is_kept_and_where(tmp_path: Path, manifest: dict
     folder = RunFolder(tmp_path)
     if manifest is not None:
         folder.write_json(folder.manifest_path, manifest)
-    with pytest.raises(InterruptError) as raised, interruptible(lambda: lifecycle._interruption_message(folder)):
+    with pytest.raises(InterruptError) as raised, interruptible(lambda: run._interruption_message(folder)):
         raise KeyboardInterrupt
     assert str(raised.value) == f"interrupted; {words.format(path=tmp_path)}"
     assert raised.value.exit_code == EXIT_FAILED
@@ -98,17 +99,17 @@ def test_latest_points_at_a_run_only_once_it_has_a_verdict(tmp_path: Path) -> No
     first, second = (create_run_folder(tmp_path, "kafka-4.4", "all", name) for name in ("first", "second"))
     latest = first.path.with_name("latest")
     assert not latest.is_symlink()
-    lifecycle._point_latest_here(first)
+    run._point_latest_here(first)
     assert latest.resolve() == first.path
     assert latest.resolve() != second.path
-    lifecycle._point_latest_here(second)
+    run._point_latest_here(second)
     assert latest.resolve() == second.path
 
 
 def test_a_verdict_holds_where_no_link_can_be_made(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder = create_run_folder(tmp_path, "kafka-4.4", "all", "first")
     folder.path.with_name("latest").mkdir()
-    lifecycle._point_latest_here(folder)
+    run._point_latest_here(folder)
     assert "latest does not point at" in caplog.text
 
 
@@ -130,7 +131,7 @@ def test_what_fails_afterwards_is_reported_and_takes_nothing_away(error: Excepti
         raise error
 
     manifest = FakeManifest(content={"status": "complete"})
-    follow_ups.attempt(what, fail, manifest, stages().begin)
+    run.attempt(what, fail, manifest, stages().begin)
     assert manifest.content == {"status": "complete", f"{what}_failure": str(error)}
     assert manifest.written == 1
 
@@ -150,8 +151,9 @@ def checkers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., A
 
     def opened(workspace: Any, *, meanwhile: bool) -> Any:
         nothing: Any = None
-        job: Any = SimpleNamespace(equipment=SimpleNamespace(java=None), options=SimpleNamespace(spark=None))
-        return lifecycle._checkers(workspace, nothing, job, meanwhile=meanwhile)
+        plan: Any = SimpleNamespace(options=SimpleNamespace(spark=None))
+        equipment: Any = SimpleNamespace(java=None)
+        return run._checkers(workspace, nothing, PreparedRun(plan, equipment), meanwhile=meanwhile)
 
     return opened
 

@@ -15,7 +15,6 @@ from harness.clients.reader import read_committed
 from harness.cluster import snapshot
 from harness.cluster.observe import Observer
 from harness.errors import HarnessError, WaitTimeoutError
-from harness.play import window
 from harness.play.group_workload import GroupWorkload
 from harness.run_folder.history import History
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from harness.cluster.cluster import Cluster
     from harness.kafka_api.messages import TopicPartition
     from harness.play.protection import Protection
-    from harness.play.test import Test
+    from harness.play.run_plan import RunPlan
     from harness.run_folder.store import RunFolder
     from harness.schedules.scenario import Scenario
     from nemesis.script import Act
@@ -64,7 +63,7 @@ class Parts:
 
 
 @dataclass
-class Run:
+class Outage:
     """One run on one cluster: all scenarios, a topic each, in one outage.
 
     ``cluster``: its brokers are not started yet. ``on_window`` is called when nothing is left but to wait.
@@ -72,7 +71,7 @@ class Run:
     does.
     """
 
-    test: Test
+    plan: RunPlan
     cluster: Cluster
     library: Library
     folder: RunFolder
@@ -110,14 +109,14 @@ class Run:
             self._end(parts)
 
     def _assemble(self, owned: ExitStack, *, resumed: bool) -> Parts:
-        test, timers = self.test, self.test.timers
+        plan, timers = self.plan, self.plan.timers
         clock = self.cluster.clock
         history = owned.enter_context(closing(History(self.folder.history_path, clock, resumed=resumed)))
         observer = owned.enter_context(
             closing(
                 Observer(
                     self.cluster.runtime,
-                    test.replicas,
+                    plan.replicas,
                     self.folder.observations_path,
                     clock,
                     period_s=timers.observe_period_s,
@@ -126,31 +125,31 @@ class Run:
                 )
             )
         )
-        absent = test.placement.absent
+        absent = plan.placement.absent
         cluster = self.cluster = replace(
             self.cluster,
             observer=observer,
-            replicas=test.replicas,
+            replicas=plan.replicas,
             absent=absent,
-            away=frozenset(absent if test.nemesis.joins else ()),
+            away=frozenset(absent if plan.nemesis.joins else ()),
         )
         make, groups = self.library.producer, None
-        of_records = [tp for s in test.scenarios if not s.kind.is_of_groups for tp in test.partitions[s.name]]
+        of_records = [tp for s in plan.scenarios if not s.kind.is_of_groups for tp in plan.partitions[s.name]]
         fillers: list[Filler | OffsetsFiller] = [
-            Filler(of_records, test.seed, timers.filler_period_s, make, history, clock)
+            Filler(of_records, plan.seed, timers.filler_period_s, make, history, clock)
         ]
-        if test.has_groups:
-            groups = GroupWorkload(test, cluster, self.library, history)
+        if plan.has_groups:
+            groups = GroupWorkload(plan, cluster, self.library, history)
             fillers.append(groups.filler())
 
         def payload(scenario: Scenario) -> Payload:
             if groups is not None and scenario.kind.is_of_groups:
                 return groups.payload(scenario)
-            return Payload(scenario, test.partitions[scenario.name], make, history)
+            return Payload(scenario, plan.partitions[scenario.name], make, history)
 
         def ballast() -> None:
             exposed = cluster.exposed
-            write_ballast([tp for tp in exposed if tp in of_records], timers, test.seed, make, history)
+            write_ballast([tp for tp in exposed if tp in of_records], timers, plan.seed, make, history)
             if groups is not None:
                 groups.write_ballast(exposed)
 
@@ -158,14 +157,14 @@ class Run:
             fields = {"process": "nemesis", "part": "nemesis", "phase": Phase.OUTAGE}
             history.complete("ok", history.invoke(f=f, **fields), **what)
 
-        payloads = [payload(scenario) for scenario in test.scenarios]
+        payloads = [payload(scenario) for scenario in plan.scenarios]
         return Parts(
             cluster=cluster,
             history=history,
             fillers=fillers,
             payloads=payloads,
             context=ScriptContext(
-                FaultContext(cluster, test.placement.absent, timers.copy_bytes_per_s, timers.window_s, note),
+                FaultContext(cluster, plan.placement.absent, timers.copy_bytes_per_s, timers.window_s, note),
                 ballast,
                 payload_ends=lambda: {tp: payload.end(tp) for payload in payloads for tp in payload.partitions},
             ),
@@ -186,7 +185,7 @@ class Run:
 
     def _boot_again(self, parts: Parts) -> None:
         """Start the brokers on the data that they left; the absent ones as they were."""
-        nemesis, cluster = self.test.nemesis, parts.cluster
+        nemesis, cluster = self.plan.nemesis, parts.cluster
         if nemesis.resume is None:
             raise HarnessError(f"a run with the nemesis {nemesis.name} cannot go on: the fault ended with the harness")
         self.progress("boot again")
@@ -199,7 +198,7 @@ class Run:
     def _create_topics(self, parts: Parts) -> None:
         self.progress("create topics")
         cluster = parts.cluster
-        cluster.admin.create_topics({tp: cluster.present(tp) for tp in cluster.replicas}, self.test.topic_settings)
+        cluster.admin.create_topics({tp: cluster.present(tp) for tp in cluster.replicas}, self.plan.topic_settings)
         cluster.wait(lambda: bool(cluster.states()), "the topics to exist")
         cluster.lead_as_placed()
         cluster.coordinate_on(cluster.staying)
@@ -227,24 +226,24 @@ class Run:
     def _write(self, parts: Parts) -> None:
         self.progress("write")
         # What a joining replica has yet to copy must not be cleaned under it, but for the payload.
-        with nullcontext() if self.test.nemesis.joins else parts.filling(Phase.BEFORE):
+        with nullcontext() if self.plan.nemesis.joins else parts.filling(Phase.BEFORE):
             for payload in parts.payloads:
                 payload.run(Phase.BEFORE)
         parts.cluster.wait_replicated("everything written to be on every replica")
 
     def _leave(self, parts: Parts) -> None:
-        nemesis, cluster = self.test.nemesis, parts.cluster
+        nemesis, cluster = self.plan.nemesis, parts.cluster
         if nemesis.keeps_processes:
             cluster.rest_cleaners_of_absent()
         with self._acting(nemesis.leave, parts, "leave", Phase.OUTAGE):
             if nemesis.is_outage:
                 cluster.wait_absent_left()
-                cluster.away = frozenset(self.test.placement.absent)
+                cluster.away = frozenset(self.plan.placement.absent)
 
     @contextmanager
     def _acting(self, act: Act, parts: Parts, f: str, phase: Phase) -> Iterator[None]:
         """Perform an act, and write it to the history; its event ends with the block, as ``info`` if that raises."""
-        brokers = list(self.test.placement.absent)
+        brokers = list(self.plan.placement.absent)
         self.progress(act.words.format(broker=_listed(brokers)))
         event = parts.history.invoke(f=f, process="nemesis", part="nemesis", phase=phase, brokers=brokers)
         try:
@@ -263,7 +262,7 @@ class Run:
         is_open = self._wait_removed(parts, is_held=protection.holds if protection else None)
         cluster.freeze()
         # A gate or guard that holds partitions ends the wait, too.
-        self._is_guarded = (protection is not None or not is_open) and window.is_kept(cluster, parts.payloads)
+        self._is_guarded = (protection is not None or not is_open) and is_kept(cluster, parts.payloads)
         if protection is not None and not self._is_guarded:
             # What it holds stays held: evidence must not change at the return.
             protection.stop()
@@ -273,12 +272,12 @@ class Run:
 
     def _expose(self, parts: Parts) -> None:
         """Perform the act that exposes the replicas to what was removed, if the script has one."""
-        if self.test.nemesis.expose is not None:
-            with self._acting(self.test.nemesis.expose, parts, "expose", Phase.LATE):
+        if self.plan.nemesis.expose is not None:
+            with self._acting(self.plan.nemesis.expose, parts, "expose", Phase.LATE):
                 pass
 
     def _come_back(self, parts: Parts) -> None:
-        nemesis, cluster = self.test.nemesis, parts.cluster
+        nemesis, cluster = self.plan.nemesis, parts.cluster
         snapshot.take(cluster, self.folder, BEFORE_RETURN)
         with self._acting(nemesis.rejoin, parts, "come back", Phase.AFTER):
             cluster.wait_absent_back()
@@ -305,7 +304,7 @@ class Run:
                 lambda: not any(holds(broker, tp) for tp in exposed for broker in parts.cluster.present(tp)),
                 "what holds the partitions to let go of them",
             )
-        parts.cluster.thaw(self.test.topic_settings)
+        parts.cluster.thaw(self.plan.topic_settings)
         with parts.filling(Phase.AFTER):
             self._wait_removed(parts)
         parts.cluster.freeze()
@@ -313,21 +312,21 @@ class Run:
 
     def _observe(self, parts: Parts) -> None:
         self.progress("observe")
-        cluster, test = parts.cluster, self.test
+        cluster, plan = parts.cluster, self.plan
         snapshot.take(cluster, self.folder, AFTER_REJOIN)
-        for absent in test.placement.absent:
+        for absent in plan.placement.absent:
             orders = {
                 tp: (absent, *(other for other in cluster.replicas[tp] if other != absent)) for tp in cluster.exposed
             }
             cluster.lead(orders)
             read_committed(
-                partial(test.system.consumer, cluster.runtime, absent),
+                partial(plan.system.consumer, cluster.runtime, absent),
                 [tp for tp in cluster.exposed if tp[0] != CONSUMER_OFFSETS],
                 broker=absent,
                 phase=Phase.AFTER,
                 history=parts.history,
                 clock=cluster.clock,
-                timeout_s=test.timers.settle_s,
+                timeout_s=plan.timers.settle_s,
             )
         cluster.wait_replicated("the last look at every replica")
         if parts.groups is not None:
@@ -339,9 +338,9 @@ class Run:
 
     def _wait_removed(self, parts: Parts, is_held: Callable[[int, TopicPartition], bool] | None = None) -> bool:
         """Wait for the window to open; one that does not ends the wait and not the run: what was seen is judged."""
-        window_s = max(self.test.timers.window_s, self.test.system.least_window_s)
+        window_s = max(self.plan.timers.window_s, self.plan.system.least_window_s)
         try:
-            window.wait_removed(parts.cluster, parts.payloads, window_s, **({"is_held": is_held} if is_held else {}))
+            wait_removed(parts.cluster, parts.payloads, window_s, **({"is_held": is_held} if is_held else {}))
         except WaitTimeoutError as error:
             self.progress(f"the window does not open: {error}")
             return False
@@ -350,3 +349,48 @@ class Run:
 
 def _listed(brokers: Sequence[int]) -> str:
     return ", ".join(map(str, brokers))
+
+
+def wait_removed(
+    cluster: Cluster,
+    payloads: Sequence[Payload],
+    window_s: float,
+    is_held: Callable[[int, TopicPartition], bool] = lambda _broker, _partition: False,
+) -> None:
+    """Wait until all that is critical is gone from every replica that is there and cleaned in time.
+
+    ``is_held``: whether a broker says that it keeps its cleaner from a partition; then nothing has to be gone from
+    there, unless every replica of the partition stayed. Raises `WaitTimeoutError`.
+    """
+    exposed = set(cluster.exposed)
+
+    def is_done() -> bool:
+        return all(
+            offset is not None
+            and all(
+                cluster.observed.is_removed(broker, partition, offset)
+                or (partition in exposed and is_held(broker, partition))
+                for broker in cluster.cleaning(partition)
+            )
+            for partition, offset in _critical(cluster, payloads)
+        )
+
+    cluster.wait(is_done, "the critical tombstones and markers to be removed", window_s)
+
+
+def is_kept(cluster: Cluster, payloads: Sequence[Payload]) -> bool:
+    """Whether all that an absent broker could miss is on every replica that is there."""
+    return all(
+        offset is not None
+        and not any(cluster.observed.is_removed(broker, partition, offset) for broker in cluster.present(partition))
+        for partition, offset in _critical(cluster, payloads)
+        if partition in cluster.exposed
+    )
+
+
+def _critical(cluster: Cluster, payloads: Sequence[Payload]) -> Iterator[tuple[TopicPartition, int | None]]:
+    """Yield where each critical record is; None for one that was never seen on any replica."""
+    for payload in payloads:
+        for partition in payload.partitions:
+            for kind in payload.scenario.critical:
+                yield partition, payload.critical_offset(kind, partition, cluster.observed)

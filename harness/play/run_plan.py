@@ -1,0 +1,242 @@
+"""The plan of a run: target, scenarios, fault, settings and placement, resolved once; and what it runs on.
+
+`plan_run` is all that decides what a run does. `prepare_run` then finds Java, jars and the runtime on this host.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field, replace
+from itertools import count, islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.clients import find_client
+from harness.cluster.boot import equip
+from harness.errors import UsageError
+from harness.host.java import find_java
+from harness.host.ports import free_ports
+from harness.judge.sessions import CHECKS
+from harness.kafka_api.security import read_security
+from harness.models.cluster.settings import raise_if_unknown
+from harness.play import aftermath, applications
+from harness.play.begin import without_secrets
+from harness.play.options import raise_if_contradictory
+from harness.play.protection import GUARDED_RETENTION_MS
+from harness.run_folder import store
+from harness.runtimes import AUTO, LOCAL, choose
+from harness.runtimes.base import Wanted
+from harness.schedules.catalog import CONTROL, scenarios_for
+from harness.schedules.placement import place
+from harness.schedules.sentences import scenario_of
+from harness.schedules.timers import find_timers
+from harness.spark.background import find_archive
+from harness.systems import find_system
+from harness.targets import SIMULATED, exact_name, find_target
+from harness.targets.applications import RELEASES, jars_of
+from nemesis import SCRIPTS, find_script
+from workloads.applications import find_application
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from harness.cluster.boot import Equipment
+    from harness.judge.outcome import Progress
+    from harness.kafka_api.messages import TopicPartition
+    from harness.kafka_api.security import Security
+    from harness.play.options import RunOptions
+    from harness.run_folder.store import RunFolder
+    from harness.schedules.placement import Placement
+    from harness.schedules.scenario import Scenario
+    from harness.schedules.timers import Timers
+    from harness.systems import System
+    from harness.targets import Target
+    from nemesis.script import Script
+
+RETENTION = "delete.retention.ms"
+EXPIRY_CHECK_MS = "1000"
+"""How often coordinators look for expired offsets. Kafka's default is ten minutes."""
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """Everything that decides what a run does.
+
+    ``target``: with its build, where it is one of the user's own. ``topic_settings`` and ``broker_settings`` are those
+    of the timers and the nemesis, with the user's on top.
+    """
+
+    options: RunOptions = field(compare=False)
+    target: Target
+    scenarios: tuple[Scenario, ...]
+    nemesis: Script
+    timers: Timers
+    topic_settings: Mapping[str, str]
+    broker_settings: Mapping[str, str]
+    placement: Placement
+    seed: int
+
+    @property
+    def system(self) -> System:
+        """What kind of brokers are under test."""
+        return find_system(self.target.system)
+
+    @property
+    def partitions(self) -> dict[str, list[TopicPartition]]:
+        """The partitions of each scenario, by its name: no other scenario has them."""
+        numbers: dict[str, Iterator[int]] = {scenario.topic: count() for scenario in self.scenarios}
+        return {
+            s.name: [(s.topic, n) for n in islice(numbers[s.topic], self.placement.partitions)] for s in self.scenarios
+        }
+
+    @property
+    def replicas(self) -> dict[TopicPartition, tuple[int, ...]]:
+        """Every partition of every scenario with the brokers that hold it."""
+        partitions = self.partitions
+        return {
+            tp: self.placement.replicas(tp[1], control=s.anomaly is None)
+            for s in self.scenarios
+            for tp in partitions[s.name]
+        }
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether any scenario is about consumer groups."""
+        return any(scenario.kind.is_of_groups for scenario in self.scenarios)
+
+
+def plan_run(options: RunOptions) -> RunPlan:
+    """Return the plan of a run. Raises `UsageError` for names and numbers that do not fit, or contradict each other."""
+    target, timers, nemesis = find_target(options.target), find_timers(options.timers), find_script(options.nemesis)
+    raise_if_contradictory(options, target)
+    system = find_system(target.system)
+    placement = place(
+        brokers=options.brokers,
+        replication_factor=options.replication_factor,
+        partitions=options.partitions,
+        absent=options.absent,
+        quorum=nemesis.quorum,
+        has_odd_replicas=system.has_odd_replicas,
+    )
+    if nemesis.name in system.unsupported_nemeses:
+        supported = ", ".join(name for name in SCRIPTS if name not in system.unsupported_nemeses)
+        raise UsageError(f"--nemesis {nemesis.name}: {system.name} cannot be put through it; choose {supported}")
+    if reason := system.why_unfit(placement):
+        raise UsageError(reason)
+    if reason := nemesis.why_unfit(placement):
+        raise UsageError(f"--nemesis {nemesis.name}: {reason}")
+    topic_settings, broker_settings = system.settings(target, timers, nemesis.broker_settings)
+    scenarios = (
+        (scenario_of(options.schedule),) if options.schedule else scenarios_for(options.anomaly, target.group_protocols)
+    )
+    if options.application:
+        scenarios = (*scenarios, *find_application(options.application).scenarios)
+    groups = placement.partitions * sum(scenario.kind.is_of_groups for scenario in scenarios)
+    return RunPlan(
+        options=options,
+        target=target,
+        scenarios=(*scenarios, CONTROL),
+        nemesis=nemesis,
+        timers=system.timers(timers),
+        topic_settings={
+            **topic_settings,
+            **(_for_guard(topic_settings) if options.guard else {}),
+            **options.topic_settings,
+        },
+        broker_settings={
+            **({"offsets.retention.check.interval.ms": EXPIRY_CHECK_MS} if groups else {}),
+            **broker_settings,
+            **options.broker_settings,
+            # A coordinator takes its number from the topic only if that exists when the broker starts.
+            **({"offsets.topic.num.partitions": str(groups)} if groups else {}),
+        },
+        placement=placement,
+        seed=secrets.randbelow(2**31) if options.seed is None else options.seed,
+    )
+
+
+def _for_guard(topic_settings: Mapping[str, str]) -> dict[str, str]:
+    """Return what a guard needs: a retention in which it looks several times."""
+    retention_ms = max(int(topic_settings[RETENTION]), GUARDED_RETENTION_MS)
+    return {RETENTION: str(retention_ms)}
+
+
+@dataclass(frozen=True)
+class PreparedRun:
+    """A plan, and all that its run takes, found on this host before anything is started.
+
+    ``ports`` are one a broker, then one a controller. ``security``: how clients log in, where brokers ask for that.
+    ``installed``: the application on top, if any.
+    """
+
+    plan: RunPlan
+    equipment: Equipment
+    ports: Sequence[int] = ()
+    security: Security | None = None
+    installed: applications.Installed | None = None
+
+
+def prepare_run(plan: RunPlan, progress: Progress) -> PreparedRun:
+    """Find all that a run takes, whether it begins or is resumed. Raises `UsageError` for what is missing or unfit."""
+    options, target = plan.options, plan.target
+    if options.aftermath:
+        aftermath.raise_if_pointless(plan)
+    if options.application:
+        has_login = options.command_config is not None
+        applications.raise_if_unfit(plan, find_application(options.application), has_login=has_login)
+    client = find_client(options.client)
+    security = read_security(options.command_config) if options.command_config else None
+    if target.system in SIMULATED:
+        raise_if_unknown(plan.topic_settings, plan.broker_settings)
+    java = find_java()
+    wanted = Wanted(target, java, progress.jars, needs=plan.nemesis.needs, image=options.image, access=options.access)
+    runtime, reason = choose(runtime_of(options), wanted)
+    if reason is not None:
+        progress.stage(f"runtime {runtime} ({reason})")
+    if options.spark.is_one_plain_jvm:
+        find_archive(java, CHECKS)  # a missing archive is made while jars are fetched
+    equipment = equip(
+        wanted,
+        runtime,
+        has_jvm_clients=client.needs_jars and not plan.system.has_own_clients,
+        gate=(options.gate_options or "") if options.gate else None,
+    )
+    ports = free_ports(len(plan.placement.brokers) + len(plan.placement.controllers), base=options.port_base)
+    installed = _install(options.application, target, progress) if options.application else None
+    return PreparedRun(plan, equipment, ports, security, installed)
+
+
+def runtime_of(options: RunOptions) -> str:
+    """Return the name of the runtime that is asked for: brokers with the gate are local ones, unless one is named."""
+    return LOCAL if options.gate and options.runtime == AUTO else options.runtime
+
+
+def _install(name: str, target: Target, progress: Progress) -> applications.Installed:
+    version = RELEASES[name].version_for(target)
+    return applications.Installed(find_application(name), version, jars_of(name, target, progress.jars))
+
+
+def repeatable(run: PreparedRun, folder: RunFolder) -> RunOptions:
+    """Return the options with what was left open decided as it was: seed, runtime, and the version of a short name.
+
+    Files are named so that they are found from any directory; a schedule is that of the run folder. Secrets among the
+    brokers' settings are hidden, as everywhere in a run folder.
+    """
+    options = run.plan.options
+    access = options.access
+    return replace(
+        options,
+        target=exact_name(run.plan.target),
+        seed=run.plan.seed,
+        runtime=run.equipment.runtime_name,
+        broker_settings=without_secrets(options.broker_settings),
+        schedule_path=(folder.path / store.SCHEDULE).absolute() if options.schedule else None,
+        command_config=options.command_config.absolute() if options.command_config else None,
+        access=replace(access, key=_absolute(access.key), known_hosts=_absolute(access.known_hosts))
+        if access
+        else None,
+    )
+
+
+def _absolute(path: str | None) -> str | None:
+    return None if path is None else str(Path(path).absolute())
