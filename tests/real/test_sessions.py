@@ -38,6 +38,7 @@ SESSIONS: Final = {page: found for page in PAGES if (found := [one for one in co
 SERVERS: Final = {f"kafka-{broker}:9092": str(broker) for broker in (1, 2, 3)}
 COPY, NFS, TOPICS, LIBS = "/copy/", "/nfs/", "'orders-*'", "/opt/kafka/libs"
 """What stands on pages for a reader's own cluster."""
+NEEDS: Final = {ROOT / "docs/how-to/containers.md": ("engine", "compose")}
 CHANGING: Final = {ROOT / "docs/how-to" / name for name in ("guard.md", "repair.md")}
 UNTIL_SIGNAL: Final = re.compile(r"harness guard (?!status|release)")
 INTERRUPTED: Final = "timeout --preserve-status --signal=INT 20"
@@ -137,7 +138,13 @@ def codes(done: Done) -> set[int]:
 
 
 @pytest.mark.commit("docs/reference/settings.md")
-@pytest.mark.parametrize("page", SESSIONS, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=str(page.relative_to(ROOT)), marks=pytest.mark.needs(*NEEDS.get(page, ())))
+        for page in SESSIONS
+    ],
+)
 def test_a_page_does_what_it_says(page: Path, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     shown = "".join(f"{one.text}\n{one.output}\n" for one in SESSIONS[page])
     needs_cluster = any(name in shown for name in (*SERVERS, COPY, NFS, TOPICS))
