@@ -175,13 +175,13 @@ def live(  # noqa: PLR0917
     Exit codes: 0 clean, 1 anomaly, 2 unknown, 254 arguments that cannot be used, 255 failed.
     """
     from harness.audit.explain.show import prefiltered_json, replica_table  # noqa: PLC0415
-    from harness.audit.live.compare import Request, audit_live, audit_quickly  # noqa: PLC0415
+    from harness.audit.live.compare import AuditRequest, audit_live, audit_quickly  # noqa: PLC0415
 
     if quick and given_on_command_line(click.get_current_context()) & NEEDS_DATA:
         raise UsageError(
             "--quick reads no data: leave out --rate-limit-mb, --since, --until, --save, --spark-master, --spark-conf"
         )
-    request = Request(
+    request = AuditRequest(
         addresses(bootstrap, config),
         topics,
         rate_limit_bytes_s=None if rate_limit_mb is None else max(int(rate_limit_mb * MB), 1),

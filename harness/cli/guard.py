@@ -151,7 +151,7 @@ def guard(  # noqa: PLR0917
             )
         return EXIT_CLEAN
     from harness.protect.guard.events import EventLog  # noqa: PLC0415
-    from harness.protect.guard.run import Request, guard_until_signal, writer  # noqa: PLC0415
+    from harness.protect.guard.run import GuardRequest, guard_until_signal, writer  # noqa: PLC0415
     from harness.protect.guard.service import ACT, DRY_RUN, OBSERVE, Options  # noqa: PLC0415
 
     if bootstrap is None:
@@ -162,7 +162,7 @@ def guard(  # noqa: PLR0917
     options = Options(topics, interval_s, mode, pause_warning_s, writer())
     log = EventLog(print_progress, events)
     try:
-        request = Request(tuple(addresses(bootstrap, config)), options, (listen, port), observe_every_s)
+        request = GuardRequest(tuple(addresses(bootstrap, config)), options, (listen, port), observe_every_s)
         return guard_until_signal(request, log)
     finally:
         log.close()
@@ -203,12 +203,12 @@ def release(bootstrap: str, config: Path | None, output: str, *, exposed: bool) 
     Topics with replicas out of the ISR stay paused unless --exposed is given; so do topics that another command holds.
     """
     from harness.protect.guard.events import EventLog  # noqa: PLC0415
-    from harness.protect.guard.run import Request, writer  # noqa: PLC0415
+    from harness.protect.guard.run import GuardRequest, writer  # noqa: PLC0415
     from harness.protect.guard.run import release as put_back  # noqa: PLC0415
     from harness.protect.guard.service import Options  # noqa: PLC0415
 
     options = Options(patterns=NOTHING, writer=writer(), release_exposed=exposed)
-    code, state = put_back(Request(tuple(addresses(bootstrap, config)), options), EventLog(print_progress))
+    code, state = put_back(GuardRequest(tuple(addresses(bootstrap, config)), options), EventLog(print_progress))
     _show(state, output)
     return code
 

@@ -123,7 +123,7 @@ class Admin:
         self._ask_any(topic_requests.reassign(replicas))
 
     def elect_preferred(self, partitions: Sequence[TopicPartition]) -> None:
-        """Ask for an election of the preferred leader. If it cannot lead yet, that is no error: ask again."""
+        """Elect preferred leaders. A replica that cannot lead yet is not an error: ask again."""
         self._ask_any(topic_requests.elect_preferred(partitions))
 
     def alter_topics(self, topics: Sequence[str], settings: Mapping[str, str | None]) -> None:
@@ -131,7 +131,7 @@ class Admin:
         self._alter(TOPIC_RESOURCE, dict.fromkeys(topics, settings))
 
     def alter_brokers(self, settings: Mapping[str, str | None]) -> None:
-        """Set dynamic settings of all brokers, also of those that are down; None removes a setting."""
+        """Set dynamic settings of all brokers, also of brokers that are down; None removes a setting."""
         self._alter(BROKER_RESOURCE, {EVERY_BROKER: settings})
 
     def alter_broker(self, broker: int, address: Address, settings: Mapping[str, str | None]) -> None:

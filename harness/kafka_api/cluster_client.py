@@ -1,8 +1,8 @@
 """A client of one cluster: which broker is asked, and for how long it is waited for.
 
-The brokers of the last metadata are asked, and then those of ``--bootstrap-server``. The broker that answered last is
-asked first, and a broker that did not answer in time is asked last for `SILENT_S`: librdkafka sends administrative
-requests to one broker of its own choice, which may be the one that is frozen.
+The client asks the brokers of the last metadata before those of ``--bootstrap-server``. It asks the broker of the last
+answer first, and for `SILENT_S` it asks a broker last that did not answer in time. librdkafka sends all administrative
+requests to one broker, although that broker may be frozen.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class ClusterClient:
         return sorted(every, key=lambda address: (self.is_silent(address), address != self._answered_last))
 
     def is_silent(self, address: Address) -> bool:
-        """Whether this broker did not answer in time within the last `SILENT_S`."""
+        """Return whether a request to this broker timed out within the last `SILENT_S`."""
         return self._silent_until_s.get(address, 0.0) > self.clock.now_s()
 
     def describe(
@@ -109,7 +109,7 @@ class ClusterClient:
     def ask_all(
         self, brokers: Collection[int], ask: Callable[[int, Connection], T], policy: RetryPolicy | None = None
     ) -> dict[int, T | OSError | HarnessError]:
-        """Ask these brokers at the same time; return each one's answer, or the error that ended it."""
+        """Ask these brokers at the same time; return the answer of each broker, or the error that ended the request."""
 
         def answer(broker: int) -> T | OSError | HarnessError:
             try:

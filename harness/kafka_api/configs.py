@@ -25,7 +25,7 @@ EXPLICIT_SOURCE: Final = {TOPIC_RESOURCE: 1, BROKER_RESOURCE: 2}
 
 @dataclass(frozen=True)
 class ConfigEntry:
-    """The effective value of a setting. ``is_explicit``: the topic or broker itself has it, as a dynamic setting."""
+    """The effective value of a setting. ``is_explicit``: the topic or broker itself has a dynamic value."""
 
     value: str
     is_explicit: bool
@@ -57,7 +57,7 @@ def describe_configs(
 def alter_configs(kind: int, changes: Mapping[str, Mapping[str, str | None]]) -> Request[dict[str, str]]:
     """Set values, or remove them with None; other settings stay. Return the refusals by topic or broker.
 
-    ``changes`` by topic or broker; `EVERY_BROKER` changes the default of all brokers, also of those that are down
+    ``changes``: by topic or broker. `EVERY_BROKER` changes the default of all brokers, also of brokers that are down
     (KIP-226).
     """
     resources = [

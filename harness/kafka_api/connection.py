@@ -1,8 +1,8 @@
 """Connections to one chosen broker, over kafka-python's messages.
 
-librdkafka sends each request to a broker of its own choice; reading a replica that is not the leader needs a request to
-a chosen broker. How long a broker is waited for, and whether a request is repeated, is the caller's decision
-(`RetryPolicy`): a paused broker accepts connections and never answers.
+Reading a follower needs a request to a chosen broker, and librdkafka chooses the broker by itself. The caller decides
+how long to wait for a broker, and whether to repeat a request (`RetryPolicy`): a paused broker accepts connections and
+never answers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CLIENT_ID: Final = "compaction-harness"
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How long a broker is waited for.
+    """A limit on the wait for a broker, and on repeated requests.
 
     ``answer_s``: for a connection, and for each answer. ``repeat_s``: for so long a request without an answer is sent
     again, over a new connection; 0: never. ``reopens``: where the broker has closed a connection after an earlier
@@ -132,7 +132,7 @@ class SocketStream:
 
 
 class Connection:
-    """Implements `harness.kafka_api.messages.Caller`. Not thread-safe: one owner, one request at a time.
+    """Implements `harness.kafka_api.messages.Caller`. One thread may use it.
 
     After an error, the next request is sent over a new connection.
     """
@@ -203,7 +203,7 @@ class Connection:
 
 
 def ask(address: Address, request: Request[T], policy: RetryPolicy = ONCE) -> T:
-    """Send one request over a connection of its own."""
+    """Send one request over a new connection."""
     connection = Connection(address, policy)
     try:
         return connection.ask(request)

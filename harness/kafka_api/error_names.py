@@ -1,4 +1,4 @@
-"""Names of errors in answers, as kafka-python has them; read without kafka-python, which is slow to import."""
+"""Names of errors in answers, without an import of kafka-python, which is slow."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ NO_TOPIC_ACCESS: Final = "TopicAuthorizationFailedError"
 NO_COORDINATOR_YET: Final = frozenset(
     {"CoordinatorLoadInProgressError", "NotCoordinatorError", "CoordinatorNotAvailableError"}
 )
-"""What a broker answers that has just become the leader, or does not know yet that it is."""
+"""Answers of a broker that has just become the leader, or is about to learn of its leadership."""
 OUT_OF_RANGE: Final = "OffsetOutOfRangeError"
 """The answer below the log start offset, and beyond the log end."""
 UNSTABLE_OFFSET: Final = "UnstableOffsetCommitError"

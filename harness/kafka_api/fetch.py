@@ -1,4 +1,4 @@
-"""Fetch: what a replica has from an offset on, from its own broker, without moving leadership.
+"""Fetch: the records of a replica from an offset on, by the broker of the replica, without moving leadership.
 
 A Fetch v11 with replica id -1, no session and current leader epoch -1 is answered by any broker that has a replica,
 with the replica's own high watermark, last stable offset, log start offset and aborted transactions (KIP-392;

@@ -1,7 +1,7 @@
 """Requests to brokers as data: a message of Kafka's protocol, with the function that decodes the answer to it.
 
 Modules of this package build requests and decode answers; connections send them (`harness.kafka_api.connection`).
-Messages are those of kafka-python, whose structures are written as dictionaries here.
+Messages are kafka-python's; their structures are dictionaries here.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def raise_if_refused(results: Iterable[Any], action: str) -> None:
 
 
 def raise_for_codes(codes: Iterable[int], action: str) -> None:
-    """Raise `RefusedError` for an error that is final, else `RetriableError` for any. ``action``: what is rejected."""
+    """Raise `RefusedError` for a final error, else `RetriableError` for any error. ``action``: the rejected action."""
     errors = [kafka.errors.for_code(code) for code in codes if code]
     final = [error.__name__ for error in errors if not error.retriable]
     if final:

@@ -30,9 +30,9 @@ _NODE_ID, _NAME = attrgetter("node_id"), attrgetter("name")
 
 @dataclass(frozen=True)
 class PartitionState:
-    """One partition as a broker's metadata has it; ``leader`` is -1 while there is no leader.
+    """One partition in a broker's metadata. ``leader``: -1 without a leader.
 
-    ``isr``: in ascending order. ``leader_epoch``: None where it is unknown.
+    ``isr``: in ascending order. ``leader_epoch``: None where the epoch is unknown.
     """
 
     leader: int
@@ -53,7 +53,7 @@ class TopicState:
 
 @dataclass(frozen=True)
 class ClusterState:
-    """A cluster as one broker's metadata has it. ``brokers``: the registered, unfenced ones by node id."""
+    """A cluster in one broker's metadata. ``brokers``: the addresses of registered, unfenced brokers by node id."""
 
     cluster_id: str
     brokers: Mapping[int, Address]

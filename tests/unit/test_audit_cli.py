@@ -74,7 +74,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Prefiltered:
 
 
 def test_what_brokers_say_is_a_finding_with_advice(asked: Prefiltered, capsys: pytest.CaptureFixture[str]) -> None:
-    result, actual = live.audit_quickly(live.Request([], ["t"]), FakeProgress())
+    result, actual = live.audit_quickly(live.AuditRequest([], ["t"]), FakeProgress())
     assert actual is asked
     (found,) = result["findings"]
     assert {name: found[name] for name in ("anomaly", "broker", "offset", "producer_id")} == {
@@ -97,7 +97,7 @@ def test_nothing_suspicious_is_unknown_until_data_is_read(monkeypatch: pytest.Mo
     filtered = prefilter(cluster)
     monkeypatch.setattr(live, "describe", lambda *_: cluster)
     monkeypatch.setattr(live, "prefilter", lambda *_: filtered)
-    actual: dict[str, Any] = live.audit_quickly(live.Request([], ["t"]), FakeProgress())[0]
+    actual: dict[str, Any] = live.audit_quickly(live.AuditRequest([], ["t"]), FakeProgress())[0]
     assert (actual["verdict"], actual["reason"]) == ("unknown", "t-0: no replica was read")
     assert live.NOT_READ in actual["notes"]
     assert show(actual, JSON) == EXIT_UNKNOWN

@@ -42,8 +42,8 @@ class AuditedCluster:
 
     ``settings``: the effective ones by topic, without the topics whose settings this user may not see. ``notes``: what
     could not be read, each in a sentence. ``selection``: which topics these are, where that is not what the user named.
-    ``may_have_transactions``: false where there is no ``__transaction_state``, which a cluster's first transaction
-    creates.
+    ``may_have_transactions``: false without the topic ``__transaction_state``: a cluster's first transaction creates
+    that topic.
     """
 
     client: ClusterClient

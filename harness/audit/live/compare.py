@@ -50,7 +50,7 @@ UNSETTLED = "it was written to while it was read: what its brokers report covers
 
 
 @dataclass(frozen=True)
-class Request:
+class AuditRequest:
     """What to audit. Times are milliseconds since the epoch. ``save``: a new folder for the data that is read."""
 
     bootstrap: Sequence[Address]
@@ -66,7 +66,7 @@ class Request:
         return self.since_ms is not None or self.until_ms is not None
 
 
-def audit_quickly(request: Request, progress: Progress) -> tuple[dict[str, Any], Prefiltered]:
+def audit_quickly(request: AuditRequest, progress: Progress) -> tuple[dict[str, Any], Prefiltered]:
     """Return the verdict by the brokers' answers, without reading data, and the answers.
 
     Raises `UsageError` as `describe` and `prefilter`.
@@ -76,7 +76,7 @@ def audit_quickly(request: Request, progress: Progress) -> tuple[dict[str, Any],
     return answers.verdict(nothing_read, {"ask": answers.took_s}, notes=(NOT_READ,)), answers.prefiltered
 
 
-def audit_live(request: Request, progress: Progress, spark: SparkOptions) -> dict[str, Any]:
+def audit_live(request: AuditRequest, progress: Progress, spark: SparkOptions) -> dict[str, Any]:
     """Return the verdict on every replica of the topics.
 
     Raises `UsageError` as `describe`, `prefilter` and `session_of` do and where ``save`` cannot be made;
@@ -109,7 +109,7 @@ def audit_live(request: Request, progress: Progress, spark: SparkOptions) -> dic
 class _Answers:
     """A cluster, and the answers of its brokers before any data is read."""
 
-    request: Request
+    request: AuditRequest
     run_id: str
     cluster: AuditedCluster
     prefiltered: Prefiltered
@@ -141,7 +141,7 @@ class _Answers:
         return assemble(copies, last_readings.rows, timings_s=timings_s, context=context)
 
 
-def _ask(request: Request, progress: Progress) -> _Answers:
+def _ask(request: AuditRequest, progress: Progress) -> _Answers:
     progress.stage("ask the cluster")
     cluster = describe(client_of(request.bootstrap), request.topics)
     started_s = time.monotonic()

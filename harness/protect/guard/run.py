@@ -38,7 +38,7 @@ GLOB: Final = frozenset("*?[")
 
 
 @dataclass(frozen=True)
-class Request:
+class GuardRequest:
     """What a user asked for. ``listen``: host and port of the metrics; None for none."""
 
     bootstrap: tuple[Address, ...]
@@ -53,7 +53,7 @@ def writer() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-def guard_until_signal(request: Request, log: EventLog) -> int:
+def guard_until_signal(request: GuardRequest, log: EventLog) -> int:
     """Guard a cluster until SIGTERM or SIGINT; a second one ends it at once. Return the exit code."""
     clock, options = RealClock(), request.options
     acts = options.mode == ACT
@@ -91,7 +91,7 @@ def guard_until_signal(request: Request, log: EventLog) -> int:
         return _report_end(guard, log, left, command)
 
 
-def release(request: Request, log: EventLog) -> tuple[int, State]:
+def release(request: GuardRequest, log: EventLog) -> tuple[int, State]:
     """Put back what was found, where it may be; return the exit code, and what is still paused.
 
     Raises `HarnessError` where a guard runs: it puts back by itself what may be put back.

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.audit.live.compare import Request, audit_live
+from harness.audit.live.compare import AuditRequest, audit_live
 from harness.host.clock import RealClock
 from harness.protect.guard.channel import KafkaChannel
 from harness.protect.guard.cluster import LiveCluster
@@ -104,7 +104,7 @@ def apply(request: RepairRequest, progress: Progress, spark: SparkOptions) -> Re
         finally:
             owner.leave()
     topics = sorted({topic for topic, _ in (*request.plan.partitions, *(one.partition for one in outcomes))})
-    after = audit_live(Request(request.bootstrap, topics), progress, spark) if topics else None
+    after = audit_live(AuditRequest(request.bootstrap, topics), progress, spark) if topics else None
     return Result(looked, tuple(outcomes), tuple(aborted), after, took_s)
 
 
