@@ -6,16 +6,10 @@ the key, and the same client has later committed another transaction there.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from harness.schedules.catalog import Anomaly
-from harness.soak.causes.cause import Cause, with_wrong
+from harness.soak.causes.cause import Cause, Symptom, with_wrong
 from harness.soak.evidence.client_log import COMMITTED
-from harness.soak.judge.truth import SERVED, STATE
-
-if TYPE_CHECKING:
-    from harness.soak.causes.cause import Symptom
-    from harness.soak.judge.truth import Truth, Wrong
+from harness.soak.judge.truth import SERVED, STATE, Truth, Wrong
 
 
 def _holds(truth: Truth, symptom: Symptom, wrong: Wrong) -> bool:

@@ -6,17 +6,11 @@ deleted: it is the state before its last committed record, and the same client h
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from harness.schedules.catalog import Anomaly
-from harness.soak.causes.cause import Cause, with_wrong
+from harness.soak.causes.cause import Cause, Symptom, with_wrong
 from harness.soak.causes.tombstone_divergence import is_of_deleted
 from harness.soak.evidence.client_log import ABORTED, COMMITTED
-from harness.soak.judge.truth import HIDDEN, STATE
-
-if TYPE_CHECKING:
-    from harness.soak.causes.cause import Symptom
-    from harness.soak.judge.truth import Truth, Wrong
+from harness.soak.judge.truth import HIDDEN, STATE, Truth, Wrong
 
 
 def _holds(truth: Truth, symptom: Symptom, wrong: Wrong) -> bool:

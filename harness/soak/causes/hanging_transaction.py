@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from harness.soak.causes.cause import Cause, RoundEvidence, Symptom, Symptoms
+from harness.soak.causes.cause import Cause, Explained, RoundEvidence, Symptoms
 from harness.soak.judge.truth import STUCK
 
 
-def explain(evidence: RoundEvidence, symptoms: Symptoms) -> dict[Symptom, str]:
+def explain(evidence: RoundEvidence, symptoms: Symptoms) -> Explained:
     """Return the transactions that are open on each of two replicas or more."""
     wrongs, stuck = evidence.truth.wrongs, defaultdict[object, set[int]](set)
     for (broker, tp), of_replica in wrongs.items():

@@ -8,18 +8,13 @@ last one, and never asks for the missing offsets. Acknowledged records are gone 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
 
-from harness.soak.causes.cause import Cause, RoundEvidence, Symptom, Symptoms
-
-if TYPE_CHECKING:
-    from harness.soak.evidence.losses import Loss
-    from harness.soak.evidence.replica_log import Replica
+from harness.soak.causes.cause import Cause, Explained, RoundEvidence, Symptoms
 
 
-def explain(evidence: RoundEvidence, symptoms: Symptoms) -> dict[Symptom, Loss]:
+def explain(evidence: RoundEvidence, symptoms: Symptoms) -> Explained:
     """Return the symptoms about keys that were written to the offsets of a hole, or ended by a marker there."""
-    truth, keys = evidence.truth, defaultdict["Replica", dict[str | None, "Loss"]](dict)
+    truth, keys = evidence.truth, defaultdict[object, dict[str | None, object]](dict)
     holes = [loss for loss in evidence.losses if loss.is_hole]
     for (tp, offset), write in truth.at.items() if holes else ():
         markers = () if write.transaction is None else truth.markers.get((tp, write.transaction), ())

@@ -14,7 +14,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from harness.soak.causes.cause import Cause, RoundEvidence, Symptom, Symptoms, with_key
+from harness.soak.causes.cause import Cause, Explained, RoundEvidence, Symptoms, with_key
 
 if TYPE_CHECKING:
     from harness.kafka_api.messages import TopicPartition
@@ -36,7 +36,7 @@ class StaleMarker:
         )
 
 
-def explain(evidence: RoundEvidence, symptoms: Symptoms) -> dict[Symptom, object]:
+def explain(evidence: RoundEvidence, symptoms: Symptoms) -> Explained:
     """Return the symptoms about keys of transactions that a stale marker has ended."""
     truth, keys = evidence.truth, defaultdict["TopicPartition", dict[str, StaleMarker]](dict)
     for (tp, _), write in truth.at.items():

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from harness.schedules.catalog import Anomaly
 from harness.soak.causes.cause import Cause, with_wrong
 from harness.soak.judge.key_truth import NO_VALUE
-from harness.soak.judge.truth import STATE
-
-if TYPE_CHECKING:
-    from harness.soak.judge.truth import Wrong
+from harness.soak.judge.truth import STATE, Wrong
 
 
 def is_of_deleted(wrong: Wrong) -> bool:

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from harness.soak.causes.cause import ANOMALIES, Cause, RoundEvidence, Symptom, Symptoms
-
-if TYPE_CHECKING:
-    from harness.soak.evidence.losses import Loss
+from harness.soak.causes.cause import ANOMALIES, Cause, Explained, RoundEvidence, Symptoms
 
 
-def explain(evidence: RoundEvidence, symptoms: Symptoms) -> dict[Symptom, Loss]:
+def explain(evidence: RoundEvidence, symptoms: Symptoms) -> Explained:
     """Return the symptoms about keys of these partitions."""
     losses = {loss.partition: loss for loss in evidence.losses if loss.led_uncleanly}
     return {
