@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from harness.model_checking.explore.cases import AnyCase
     from harness.model_checking.explore.walk import WalkResult
+    from harness.schedules.operations.operation import Operation
     from harness.spark.options import SparkOptions
 
 MODEL, WALK, RANDOM = map(cloup.OptionGroup, ("Model", "Walk of every interleaving", "Random runs"))
@@ -143,7 +144,7 @@ def explore(
     """
     from harness.model_checking.explore.cases import FRESH_COPIES, UNDER_FAULTS, cases  # noqa: PLC0415  (slow imports, only where needed)
     from harness.model_checking.explore.walk import shortest, summary, walk  # noqa: PLC0415
-    from harness.schedules.sentences import Schedule, write_schedule  # noqa: PLC0415
+    from harness.schedules.schedule import Schedule, in_order, write_schedule  # noqa: PLC0415
 
     _refuse_others(
         context, *((_WALK_OPTIONS, "is for walks: leave out --runs") if runs else (_RUN_OPTIONS, "takes --runs"))
@@ -152,8 +153,6 @@ def explore(
     if FRESH_COPIES in with_ and not runs:
         raise UsageError(f"--with {FRESH_COPIES} is for random runs: give --runs")
     is_under_faults = faults or bool(UNDER_FAULTS & set(with_))
-    if is_under_faults and out is not None:
-        raise UsageError("--out: schedules have no steps for such faults as a late metadata image; leave it out")
     if runs:
         from harness.model_checking.explore.report import explore_runs, show_runs  # noqa: PLC0415
 
@@ -168,7 +167,7 @@ def explore(
         if out is not None:
             target_name = " with ".join([target, *with_])
             for name, (case, steps) in ways.items():
-                write_schedule(out / f"{name}.json", Schedule(name, target_name, case.title, steps))
+                write_schedule(out / f"{name}.json", Schedule(in_order(*steps), name, target_name, case.title))
     code = EXIT_CODES[content["verdict"]]
     if output == JSON:
         stdout().json(envelope(**content))
@@ -191,7 +190,7 @@ def _print_progress(walked: WalkResult) -> None:
 
 
 def _show(
-    content: dict[str, Any], ways: Mapping[str, tuple[AnyCase, tuple[str, ...]]], *, of_each_case: bool = False
+    content: dict[str, Any], ways: Mapping[str, tuple[AnyCase, tuple[Operation, ...]]], *, of_each_case: bool = False
 ) -> None:
     out = stdout()
     counted = ("states", "transitions", "depth")
@@ -200,7 +199,7 @@ def _show(
         for case in content["cases"]
     ]
     out.table(Table(("case", *counted, "verdict"), cases))
-    shown = [(name, "", steps) for name, (_, steps) in ways.items()]
+    shown = [(name, "", list(map(str, steps))) for name, (_, steps) in ways.items()]
     if of_each_case:
         shown = [
             (name, f" ({case['case']})", steps) for case in content["cases"] for name, steps in case["ways"].items()

@@ -179,9 +179,7 @@ def _shrink(parameters: Mapping[str, Any], progress: ConsoleProgress, output: st
     for step in shrunk["words"]:
         out.line(step)
     out.line(f"{shrunk['finding']}: {len(shrunk['words'])} steps, shown with {shrunk['shown']} of {shrunk['of']} seeds")
-    for name in ("schedule", "run_schedule"):
-        if shrunk[name]:
-            out.line(f"{shrunk[name]}")
+    out.line(shrunk["schedule"], " (`harness run --schedule` replays it, too)" * bool(shrunk["run_schedule"]))
     return EXIT_ANOMALY
 
 

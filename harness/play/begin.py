@@ -18,6 +18,7 @@ from harness.report.pictures import drawing
 from harness.run_folder.manifest import HIDDEN, Manifest
 from harness.run_folder.store import RUNNING, SCHEMA, TOPOLOGY, RunFolder
 from harness.schedules.catalog import CONTROL
+from harness.schedules.schedule import schedule_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,7 +56,7 @@ def begin_manifest(folder: RunFolder, run: PreparedRun, command: str | None = No
             },
             "coordination": dict.fromkeys(plan.system.proof, False),
             "anomaly": options.anomaly or SCHEDULE,
-            "schedule": vars(schedule) if schedule else None,
+            "schedule": schedule_json(schedule) if schedule else None,
             "nemesis": plan.nemesis.name,
             "takes_away": plan.nemesis.is_outage,
             "hands_over": plan.nemesis.hands_over,

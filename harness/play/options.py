@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from harness.host.nodes import Access
-    from harness.schedules.sentences import Schedule
+    from harness.schedules.schedule import Schedule
     from harness.targets import Target
 
 PROTECTIONS = (UNPROTECTED, *FILES)

@@ -19,7 +19,7 @@ from harness.play.run_plan import plan_run, prepare_run
 from harness.run_folder import inventory
 from harness.run_folder.manifest import HIDDEN, Manifest, open_run
 from harness.run_folder.store import COMPLETE
-from harness.schedules.sentences import schedule_of
+from harness.schedules.schedule import schedule_of
 from harness.targets import at_version
 from nemesis import find_script
 

@@ -31,7 +31,7 @@ from harness.report.pictures.ahead import drawing_ahead, write_if_possible
 from harness.run_folder import store
 from harness.run_folder.store import COMPLETE, GATE, GUARD, GUARD_LOG, HARNESS_LOG, LATEST, LOGS, RUNNING
 from harness.runtimes.base import ClusterSpec
-from harness.schedules.sentences import write_schedule
+from harness.schedules.schedule import write_schedule
 from harness.targets.settings import note_on
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from harness.runtimes import AUTO, LOCAL, choose
 from harness.runtimes.base import Wanted
 from harness.schedules.catalog import CONTROL, scenarios_for
 from harness.schedules.placement import place
-from harness.schedules.sentences import scenario_of
+from harness.schedules.replay import scenario_of
 from harness.schedules.timers import find_timers
 from harness.spark.background import find_archive
 from harness.systems import find_system

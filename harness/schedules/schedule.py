@@ -67,7 +67,7 @@ def schedule_json(schedule: Schedule, more: Mapping[str, Any] | None = None) -> 
         "target": schedule.target,
         "case": schedule.case,
         **(more or {}),
-        "plan": schedule.plan.as_json(),
+        **({} if schedule.plan == NO_PLAN else {"plan": schedule.plan.as_json()}),
         "steps": [{**({AT_S: step.at_s} if step.at_s else {}), **encode(step.operation)} for step in schedule.steps],
     }
 

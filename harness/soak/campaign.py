@@ -25,8 +25,8 @@ from harness.judge.sessions import CHECKS
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN, worst
 from harness.run_folder.store import ROUND, SOAK_STATE, RunFolder, create_run_folder, new_run_id
 from harness.runtimes import AUTO
-from harness.schedules import sentences
 from harness.schedules.generators import Fixed
+from harness.schedules.replay import why_not_replayable
 from harness.schedules.schedule import write_schedule
 from harness.soak.draw.fit import fitted
 from harness.soak.draw.plan import Shape, draw_plan
@@ -182,11 +182,11 @@ def resume(path: Path, spark: SparkOptions, progress: Progress, on_round: Callab
 def shrink_file(target: str, path: Path, name: str, minutes: float, progress: Progress) -> dict[str, Any]:
     """Shrink a stored round, for so many minutes at most, and write the smallest one beside it.
 
-    Returns what is printed: the steps in words, with how many seeds they show the finding, and the files: the round,
-    and the same as a schedule of ``harness run``, None where it has more than that can have. Raises `UsageError` for
+    Returns what is printed: the steps in words, with how many seeds they show the finding, and the file; as
+    ``run_schedule``, too, if ``harness run`` can replay it. Raises `UsageError` for
     a target that is not simulated, `HarnessError` where the round does not show the finding.
     """
-    from harness.soak.draw.shrink import Stage, run_schedule, shrink  # noqa: PLC0415  (with the judge, and that with pyspark)
+    from harness.soak.draw.shrink import Stage, shrink  # noqa: PLC0415  (with the judge, and that with pyspark)
 
     if find_target(target).system != SIM_KAFKA:
         raise UsageError(f"--target {target}: rounds are shrunk on simulated brokers: give --target {SIM_KAFKA}")
@@ -203,9 +203,6 @@ def shrink_file(target: str, path: Path, name: str, minutes: float, progress: Pr
         )
     smallest = path.with_name(f"{path.stem}-{name}.json")
     write_schedule(smallest, shrunk.smallest)
-    replayed, run_path = run_schedule(shrunk.smallest), path.with_name(f"run-{path.stem}-{name}.json")
-    if replayed is not None:
-        sentences.write_schedule(run_path, replayed)
     return {
         "schema": SCHEMA,
         "finding": name,
@@ -216,7 +213,7 @@ def shrink_file(target: str, path: Path, name: str, minutes: float, progress: Pr
         "of": shrunk.of,
         "took_s": round(time.monotonic() - began_s, 1),
         "schedule": str(smallest),
-        "run_schedule": None if replayed is None else str(run_path),
+        "run_schedule": None if why_not_replayable(shrunk.smallest) else str(smallest),
     }
 
 

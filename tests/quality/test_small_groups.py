@@ -54,7 +54,7 @@ def walked(bound: Bound, **how: Any) -> Explored:
 
 def ways(found: Explored) -> dict[str, str]:
     assert found.is_whole
-    return {name: "; ".join(steps) for name, steps in found.wrong.items()}
+    return {name: "; ".join(map(str, steps)) for name, steps in found.wrong.items()}
 
 
 @BOTH

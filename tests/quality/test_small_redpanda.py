@@ -99,9 +99,9 @@ def test_rules_that_others_cover(rule: str, bound: Bound) -> None:
 
 def test_an_added_replica_misses_a_marker_where_mxfo_is_what_the_post_says() -> None:
     found = walked(txn(ADD), "free-not-ended", first_only=True)
-    assert {name: "; ".join(way) for name, way in found.wrong.items()} == {
+    assert {name: "; ".join(map(str, way)) for name, way in found.wrong.items()} == {
         Anomaly.STUCK_LSO:
-            "t puts K; t commits; 2 reports 0/2; 3 reports 0/2; 4 is added; 4 copies a batch; 1 cleans; time passes; "
+            "t puts K; t commits; 2 reports; 3 reports; 4 is added; 4 copies a batch; 1 cleans; time passes; "
             "1 cleans; 4 joins",
     }  # fmt: skip
 

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
+from described import described
 
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 from harness.model_checking.explore.random_runs import SweepResult, is_replayable, sweep
@@ -107,7 +108,7 @@ def test_rules_of_coordination_protect_and_without_them_nothing_does(spark: Spar
 @pytest.mark.commit
 def test_a_deletion_inside_a_span_of_the_index_was_never_there(spark: SparkSession) -> None:
     """Found by a sweep: the checkers took a delete that a replica had never had for one that it hides."""
-    way = RandomSchedule(0, Rules(), tuple(SPANNED.split("; ")))
+    way = RandomSchedule(0, Rules(), described(SPANNED))
     found = judged(spark, [way])
     assert found_by_checkers(found) == {("0", 2, str(Anomaly.TOMBSTONE_DIVERGENCE))}
 

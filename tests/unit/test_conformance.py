@@ -10,6 +10,7 @@ from unittest.mock import MagicMock
 import click
 import pytest
 from click.testing import CliRunner
+from described import described
 from fakes.conformance import ModelBrokers
 from kafka.protocol.consumer import OffsetFetchResponse
 
@@ -48,7 +49,6 @@ from harness.model_checking.conform.schedules import (
     WAYS,
     Schedule,
     at_random,
-    clean,
     written,
     written_of_groups,
 )
@@ -56,20 +56,36 @@ from harness.model_checking.conform.simulated import ALL_KEYS, Simulated
 from harness.models.log.batch import encode
 from harness.models.log.version_rules import VersionRules, rules_of
 from harness.models.world.world import ABSENT
+from harness.schedules.operations.administrators import DeleteRecords, ElectLeader
+from harness.schedules.operations.clients import End, EndElsewhere, WriteBatch
+from harness.schedules.operations.environment import CleanerPass, Rest
+from harness.schedules.operations.faults import OUTAGE, Heal, Inject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from harness.kafka_api.messages import Request
+    from harness.schedules.operations.operation import Operation
 
 OLD, NEW = rules_of("3.9.2"), rules_of("4.4.0")
 BEGIN = "t writes K"
+KILLED, PAUSED, STOPPED = (f"{fault} begins on broker 2" for fault in ("kill", "pause", "stop"))
+RESTARTS = "u begins again, which aborts its transaction"
 
 
-def taken(*steps: str, rules: VersionRules = OLD, version: int = 1, replicas: tuple[int, ...] = (1, 3, 2)) -> Simulated:
-    model = Simulated(Schedule("t", steps, replicas, version), rules)
-    for step in steps:
+def clean(brokers: tuple[int, ...] = (1, 2, 3), *, kept: bool = False) -> Operation:
+    return CleanerPass(brokers, kept)
+
+
+def taken(
+    *steps: str | Operation,
+    rules: VersionRules = OLD,
+    version: int = 1,
+    replicas: tuple[int, ...] = (1, 3, 2),
+) -> Simulated:
+    model = Simulated(Schedule("t", described(*steps), replicas, version), rules)
+    for step in described(*steps):
         model.take(step)
     return model
 
@@ -116,13 +132,13 @@ HERE_AND_THERE: dict[str, tuple[tuple[str, str], tuple[str, str]]] = {
 @pytest.mark.parametrize("name", GROUP_WAYS)
 def test_written_schedules_of_groups_lead_where_they_say(name: str, rules: VersionRules) -> None:
     (schedule,) = (one for one in written_of_groups(1) if one.name == name)
-    leads = schedule.steps.index("2 leads")
+    leads = schedule.steps.index(ElectLeader(2))
     absent, right = HERE_AND_THERE[name]
     model = Simulated(replace(schedule, steps=()), rules)
     for step in schedule.steps[: leads + 1]:
         model.take(step)
     assert answers(model)["K"] == absent
-    model.take("3 leads")
+    model.take(ElectLeader(3))
     assert answers(model)["K"] == right
 
 
@@ -136,26 +152,26 @@ def test_what_a_group_is_answered_depends_on_its_coordinator() -> None:
     model = taken_of_group("p writes K", "t writes K", rules=OLD)
     assert answers(model)["K"] == ("unstable", "0")
     for step, old in (("p writes -K", ("none", "none")), ("t commits", ("none", "none")), ("3 leads", ("1", "1"))):
-        model.take(step)
+        model.take(*described(step))
         assert answers(model)["K"] == old
     model = taken_of_group("p writes K", "t writes K", "p writes -K", "t commits", "3 leads", rules=NEW)
     assert answers(model)["K"] == ("none", "none")
 
 
-def taken_of_group(*steps: str, rules: VersionRules) -> Simulated:
+def taken_of_group(*steps: str | Operation, rules: VersionRules) -> Simulated:
     model = Simulated(Schedule("g", (), of_group=True), rules)
-    for step in steps:
+    for step in described(*steps):
         model.take(step)
     return model
 
 
 def test_a_broker_that_was_killed_knows_what_its_log_tells() -> None:
     steps = (BEGIN, "t aborts", FILLER, clean())
-    killed, paused = (taken(*steps, f"2 is {how}", "2 returns").pictures()[ABSENT] for how in ("killed", "paused"))
+    killed, paused = (taken(*steps, how, "2 returns").pictures()[ABSENT] for how in (KILLED, PAUSED))
     assert [one.first_offset for one in paused.txnindex] == [0]
     assert killed.txnindex == paused.txnindex, "an empty batch of the transaction is left"
     more = (*steps, "producers expire", FILLER, clean())
-    killed, paused = (taken(*more, f"2 is {how}", "2 returns").pictures()[ABSENT] for how in ("killed", "paused"))
+    killed, paused = (taken(*more, how, "2 returns").pictures()[ABSENT] for how in (KILLED, PAUSED))
     assert [one.first_offset for one in paused.txnindex] == [0]
     assert killed.txnindex == ()
 
@@ -173,13 +189,13 @@ def test_only_the_brokers_of_a_step_clean() -> None:
 
 
 def test_a_follower_copies_a_leaders_segment_into_one_of_its_own() -> None:
-    model = taken(PUT, "2 is killed", PUT, "p writes L", FILLER, clean(), "2 returns")
+    model = taken(PUT, KILLED, PUT, "p writes L", FILLER, clean(), "2 returns")
     assert model.pictures()[1].segments == (0, 3)
     assert model.pictures()[ABSENT].segments == (0, 1, 3)
 
 
 def test_a_replica_joins() -> None:
-    model = taken(PUT, "2 is paused", "2 returns", "2 joins", replicas=(1, 3))
+    model = taken(PUT, PAUSED, "2 returns", "2 joins", replicas=(1, 3))
     assert sorted(model.world.up) == [1, 2, 3]
     assert held(model, ABSENT) == ["0 data 0:K"]
 
@@ -190,33 +206,33 @@ def test_a_replica_joins() -> None:
         (("t commits",), 1),
         ((BEGIN, "t aborts, having written nothing here"), 1),
         (("t aborts, having written nothing here",), 2),
-        (("u begins anew, and is aborted",), 1),
-        (("2 leads", "2 is killed"), 1),
-        (("2 is killed", "2 leads"), 1),
+        ((RESTARTS,), 1),
+        (("2 leads", KILLED), 1),
+        ((KILLED, "2 leads"), 1),
         (("2 joins",), 1),
     ],
 )
-def test_what_cannot_be(steps: tuple[str, ...], version: int) -> None:
-    with pytest.raises(ValueError, match=f"{steps[-1]!r} is impossible in the model now"):
+def test_what_cannot_be(steps: tuple[str | Operation, ...], version: int) -> None:
+    with pytest.raises(ValueError, match=f"'{steps[-1]}' is impossible in the model now"):
         taken(*steps, version=version)
 
 
 def test_a_client_without_transactions_ends_none() -> None:
-    with pytest.raises(ValueError, match="'i commits' is no step"):
-        taken("i commits")
+    with pytest.raises(UsageError, match="i has no transactions in models"):
+        taken(End("i", COMMIT))
 
 
 def test_what_a_leader_refuses() -> None:
     """A producer has expired, and a lone marker brings back its epoch without its sequence."""
     model = taken(BEGIN, "t commits", "producers expire")
     assert model.can_write("t")
-    model.take("t commits, having written nothing here")
+    model.take(EndElsewhere("t", COMMIT))
     assert not model.can_write("t")
     assert model.can_write("p")
 
 
 def test_a_log_start_inside_a_batch() -> None:
-    model = taken(PUT, "2 is killed", "p writes K L M", "p writes M", "records before 2 are deleted", "2 returns")
+    model = taken(PUT, KILLED, "p writes K L M", "p writes M", DeleteRecords(3), "2 returns")
     back = model.pictures()[ABSENT]
     assert (back.log_start, back.segments, back.epochs) == (2, (1, 4), ((0, 2),))
 
@@ -224,7 +240,7 @@ def test_a_log_start_inside_a_batch() -> None:
 def test_versions_differ() -> None:
     aborted = (BEGIN, BEGIN, "u writes L", "t aborts", clean())
     assert "1 data" in held(taken(*aborted[:3], "producers expire", *aborted[3:], rules=OLD), 1)
-    below = ("p writes K L M", BEGIN, "p writes K L M", "records before 5 are deleted")
+    below = ("p writes K L M", BEGIN, "p writes K L M", DeleteRecords(2))
     assert [taken(*below, rules=rules).pictures()[1].last_stable_offset for rules in (OLD, NEW)] == [5, 4]
 
 
@@ -232,13 +248,13 @@ def test_random_schedules_are_the_same_for_a_seed_and_have_in_common_what_befall
     one, same, other = (at_random(seed, 4, 1, OLD) for seed in ("a", "a", "b"))
     assert one == same != other
     for steps in zip(*(schedule.steps for schedule in one), strict=True):
-        assert len(set(steps)) == 1 or not any(CLUSTER_WIDE.fullmatch(step) for step in steps)
+        assert len(set(steps)) == 1 or not any(isinstance(step, CLUSTER_WIDE) for step in steps)
     assert len({schedule.steps for schedule in one}) == len(one)
 
 
 KINDS = {
-    "writes", r"t (commits|aborts)$", ", having written nothing here", "begins anew", "leads", "are deleted", "joins",
-    "2 is (killed|stopped|paused)", "2 returns", "clean$", "clean and keep", "time passes", "producers expire",
+    "writes", r"t (commits|aborts)$", ", having written nothing here", "begins again", "leads", "are deleted", "joins",
+    "(kill|stop|pause) begins", "2 returns", "cleans?$", "cleans? and keep", "time passes", "producers expire",
 }  # fmt: skip
 
 
@@ -248,7 +264,7 @@ def test_random_schedules_can_be_gone_through(version: int) -> None:
     for seed in range(6):
         for schedule in at_random(str(seed), 3, version, NEW):
             taken(*schedule.steps, rules=NEW, version=version, replicas=schedule.replicas)
-            met |= {kind for step in schedule.steps for kind in KINDS if re.search(kind, step)}
+            met |= {kind for step in schedule.steps for kind in KINDS if re.search(kind, str(step))}
     assert met == (KINDS if version == 1 else KINDS - {", having written nothing here"})
 
 
@@ -259,10 +275,10 @@ def test_random_schedules_of_groups_can_be_gone_through(rules: VersionRules) -> 
         for schedule in at_random(str(seed), 3, 1, rules, of_groups=True):
             taken_of_group(*schedule.steps, rules=rules)
             steps |= set(schedule.steps)
-    met = {kind for step in steps for kind in KINDS if re.search(kind, step)}
+    met = {kind for step in steps for kind in KINDS if re.search(kind, str(step))}
     assert met == KINDS - {"are deleted", "joins"}
-    assert "p writes -K" in steps
-    assert not any(step.startswith("i ") or re.search("(t|u) writes -", step) for step in steps)
+    assert WriteBatch("p", ("K",), (0,)) in steps
+    assert not any(step.process == "i" or re.search("(t|u) writes -", str(step)) for step in steps)
 
 
 # Pictures
@@ -341,8 +357,8 @@ def test_what_is_on_disk_is_what_the_model_has(tmp_path: Path) -> None:
 # Many at once
 
 
-STEPS = (PUT, FILLER, clean(kept=True), "time passes", FILLER, clean())
-TWO = [Schedule("one", STEPS), Schedule("two", (PUT, "rest", *STEPS[2:]))]
+STEPS = described(PUT, FILLER, clean(kept=True), "time passes", FILLER, clean())
+TWO = [Schedule("one", STEPS), Schedule("two", (PUT, Rest(), *STEPS[2:]))]
 
 
 def gone(cluster: ModelBrokers, schedules: Sequence[Schedule] = tuple(TWO)) -> list[Outcome]:
@@ -365,7 +381,7 @@ def test_a_disagreement_ends_its_schedule_alone() -> None:
     first, second = gone(ModelBrokers(wrong={("two", 3): 2}))
     assert (first.schedule.name, first.agreed) == ("two", 1)
     (found,) = first.disagreements
-    assert (found.number, found.step, found.broker) == (2, "rest", 3)
+    assert (found.number, found.step, found.broker) == (2, Rest(), 3)
     assert found.differences == ["log_start: the model has 0, the broker 99"]
     assert (second.schedule.name, second.agreed, second.disagreements) == ("one", 6, ())
 
@@ -379,7 +395,7 @@ def test_what_the_model_does_and_a_broker_refuses_is_a_disagreement() -> None:
 
 def test_what_befalls_one_cluster_is_common() -> None:
     with pytest.raises(ValueError, match="at once: 1, 2, 3 clean; rest"):
-        gone(ModelBrokers(), [Schedule("one", (clean(),)), Schedule("two", ("rest",))])
+        gone(ModelBrokers(), [Schedule("one", (clean(),)), Schedule("two", (Rest(),))])
 
 
 # On brokers
@@ -389,7 +405,7 @@ TAKEN = {
     "t writes K -L": ("write", [(b"K", b"v"), (b"L", None)], 7),
     "t commits": ("end", COMMIT),
     "t aborts": ("end", ABORT),
-    "u begins anew, and is aborted": ("begin_anew",),
+    RESTARTS: ("begin_anew",),
 }
 
 
@@ -423,37 +439,38 @@ def calls_of(partition: topic.Topic, producer: str) -> Any:
 @pytest.mark.parametrize("step", TAKEN)
 def test_what_a_producer_is_asked_for(step: str, on_brokers: Brokers) -> None:
     partition = topic.Topic(on_brokers, Schedule("t", ()), ("t", 0))
-    partition.take(step)
+    partition.take(*described(step))
     assert calls_of(partition, step[0]) == [TAKEN[step]]
 
 
 def test_a_lone_marker_is_of_a_transaction_that_registered_the_partition(on_brokers: Brokers) -> None:
     partition = topic.Topic(on_brokers, Schedule("t", ()), ("t", 0))
-    partition.take("t aborts, having written nothing here")
+    partition.take(EndElsewhere("t", ABORT))
     assert calls_of(partition, "t") == [("register",), ("end", ABORT)]
 
 
 def test_brokers_know_every_step_of_schedules(on_brokers: Brokers) -> None:
     schedules = [one for seed in range(6) for one in (*at_random(str(seed), 3, 1, NEW), *written(1))]
     for step in {step for one in schedules for step in one.steps}:
-        if CLUSTER_WIDE.fullmatch(step):
-            with on_brokers.during(step), pytest.raises(ValueError, match="is no step of a partition"):
+        if isinstance(step, CLUSTER_WIDE):
+            with on_brokers.during(step), pytest.raises(ValueError, match="is not an operation of a partition"):
                 topic.Topic(on_brokers, Schedule("t", ()), ("t", 0)).take(step)
         else:
             topic.Topic(on_brokers, Schedule("t", ()), ("t", 0)).take(step)
-    with pytest.raises(ValueError, match="is no step of a cluster"), on_brokers.during("rest"):
+    with pytest.raises(ValueError, match="is not an operation of a cluster"), on_brokers.during(Rest()):
         pass
 
 
 @pytest.mark.parametrize(
-    ("step", "back"), [("2 is killed", "start"), ("2 is stopped", "start"), ("2 is paused", "resume")]
+    ("fault", "away", "back"),
+    [("kill", "kill", "start"), ("stop", "stop", "start"), ("pause", "pause", "resume"), (OUTAGE, "pause", "resume")],
 )
-def test_how_a_broker_goes_away_and_comes_back(step: str, back: str, on_brokers: Brokers) -> None:
-    for one in (step, "2 returns"):
+def test_how_a_broker_goes_away_and_comes_back(fault: str, away: str, back: str, on_brokers: Brokers) -> None:
+    for one in (Inject(fault, 2), Heal(fault, 2)):
         with on_brokers.during(one):
             pass
     names = [name for name, *_ in on_brokers.cluster.runtime.method_calls]  # type: ignore[attr-defined]
-    assert names == [{"killed": "kill", "stopped": "stop", "paused": "pause"}[step.rsplit(maxsplit=1)[-1]], back]
+    assert names == [away, back]
 
 
 def test_time_passes_no_horizon_of_schedules_that_are_over(on_brokers: Brokers) -> None:
@@ -547,7 +564,7 @@ def test_a_record_of_a_group_is_written_by_its_coordinator(
 
 def test_a_group_commits_the_offset_of_the_record_that_it_writes(on_brokers: Brokers) -> None:
     partition = topic.Topic(on_brokers, Schedule("s", (), of_group=True), ("__consumer_offsets", 3), "g")
-    for step in ("p writes K", "t writes K", "t commits", "p writes -K", "p writes L"):
+    for step in described("p writes K", "t writes K", "t commits", "p writes -K", "p writes L"):
         partition.take(step)
     assert calls_of(partition, "p") == [
         ("write", [(b"K", b"0")], 7),

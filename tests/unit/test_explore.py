@@ -8,12 +8,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
 from click import BadParameter
 from click.testing import CliRunner
+from described import described
 
 from harness.cli.explore import explore as command
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, UsageError
@@ -33,21 +34,28 @@ from harness.models.walk.state_space import ADD, Bound
 from harness.models.world import coordination
 from harness.models.world.groups import NEW, OLD
 from harness.models.world.world import Rules
-from harness.schedules.sentences import read_schedule
+from harness.schedules.operations.clients import Die
+from harness.schedules.schedule import read_schedule
 from harness.targets import SIM_CLOUD_TOPICS, SIM_KAFKA, SIM_REDPANDA
+
+if TYPE_CHECKING:
+    from harness.schedules.operations.operation import Operation
 
 BOUND_S = 30
 WRITES = Bound(writes=2, transactions=0)
 
 
-def counting(state: int) -> list[tuple[str, int]]:
+STAY, ONE, TWO = map(Die, ("stay", "one", "two"))
+
+
+def counting(state: int) -> list[tuple[Operation, int]]:
     """Lead from each number to the next ones, and nowhere from 7 on."""
-    return [] if state >= 7 else [("stay", state), ("one", state + 1), ("two", state + 2)]
+    return [] if state >= 7 else [(STAY, state), (ONE, state + 1), (TWO, state + 2)]
 
 
 def test_shortest_way_to_each_wrong_state() -> None:
     found = explore(0, counting, lambda state: ["odd end"] if state == 7 else [], most_states=100)
-    assert found == Explored(states=9, transitions=14, ends=2, depth=4, wrong={"odd end": ("one", "two", "two", "two")})
+    assert found == Explored(states=9, transitions=14, ends=2, depth=4, wrong={"odd end": (ONE, TWO, TWO, TWO)})
 
 
 def test_states_with_one_key_are_one() -> None:
@@ -63,7 +71,7 @@ def test_a_walk_that_is_bounded_says_so() -> None:
 
 def test_a_walk_that_ends_with_the_first_wrong_state() -> None:
     found = explore(0, counting, lambda state: ["two"] if state == 2 else [], most_states=100, first_only=True)
-    assert (found.wrong, found.is_whole) == ({"two": ("two",)}, False)
+    assert (found.wrong, found.is_whole) == ({"two": (TWO,)}, False)
 
 
 def test_equal_things_have_one_number() -> None:
@@ -227,8 +235,6 @@ def test_the_page_on_coordinated_compaction_has_each_rule_and_its_meaning() -> N
         (["--runs", "3", "--without", "never-backward"], "one of --with coordinated"),
         (["--runs", "3", "--with", "coordinate"], "did you mean coordinated"),
         (["--with", FRESH_COPIES], "--with fresh-copies is for random runs: give --runs"),
-        (["--faults", "--out", "schedules"], "--out: schedules have no steps for such faults as a late metadata image"),
-        (["--with", ISR_GATE, "--out", "schedules"], "--out: schedules have no steps for such faults"),
         (["--with", ISR_GATE, "--runs", "3"], "has no random runs: leave out --runs"),
     ],
 )
@@ -306,7 +312,7 @@ def test_random_runs_know_no_kip_87() -> None:
 def test_random_runs_are_reported_with_their_smallest_schedules(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    way = RandomSchedule(5, Rules(epoch_bump=True), ("t puts K", "2 leaves", "t aborts", "2 returns"))
+    way = RandomSchedule(5, Rules(epoch_bump=True), described("t puts K; 2 leaves; t aborts; 2 returns"))
     tally = RunStatistics(runs=1000, exposed=100)
     tally.seeds_by_anomaly["stuck-lso"] = [7, 9]
     asked: list[tuple[Odds, range]] = []
@@ -328,11 +334,11 @@ def test_random_runs_are_reported_with_their_smallest_schedules(
         "smallest": {
             "seed": 5,
             "case": "random run 5, transactions v2",
-            "steps": list(way.steps),
+            "steps": list(map(str, way.steps)),
             "replayable": True,
         },
     }
-    assert read_schedule(tmp_path / "stuck-lso.json").steps == way.steps
+    assert read_schedule(tmp_path / "stuck-lso.json").operations == way.steps
     ran = CliRunner().invoke(command, options, standalone_mode=False)
     assert "stuck-lso in 4 steps (random run 5, transactions v2)" in ran.stdout
     assert "1,000 runs from seed 4, 100 of them exposed" in ran.stdout
@@ -342,7 +348,7 @@ def test_what_goes_wrong_for_groups_is_reported_beside_the_anomalies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rules = Rules(of_groups=True, version=rules_of("4.4.0"))
-    way = RandomSchedule(5, rules, ("t puts K", "2 leaves", "t aborts", "2 returns"))
+    way = RandomSchedule(5, rules, described("t puts K; 2 leaves; t aborts; 2 returns"))
     statistics = RunStatistics(runs=1000, exposed=100)
     statistics.seeds_by_anomaly["stuck-lso"] = [7, 9]
     statistics.seeds_by_consequence["group-frozen"] = [9]
@@ -354,7 +360,7 @@ def test_what_goes_wrong_for_groups_is_reported_beside_the_anomalies(
     assert (found["runs"], found["first_seed"]) == (1, 9)
     assert found["smallest"]["case"] == "random run 5, transactions v1, new coordinator"
     assert found["smallest"]["replayable"] is False
-    assert read_schedule(tmp_path / "group-frozen.json").steps == way.steps
+    assert read_schedule(tmp_path / "group-frozen.json").operations == way.steps
     ran = CliRunner().invoke(command, options, standalone_mode=False)
     assert re.search(r"group-frozen +1 +1\.00 +10\.00 +9", ran.stdout)
     assert "group-frozen in 4 steps (random run 5, transactions v1, new coordinator): t puts K" in ran.stdout

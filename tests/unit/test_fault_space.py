@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
+from described import described
 
 from harness.cli.explore import explore as command
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, UsageError
@@ -55,7 +56,7 @@ def by_state(of: FaultBound) -> Explored:
 
 
 def ways(found: Explored) -> dict[str, str]:
-    return {str(name): "; ".join(steps) for name, steps in found.wrong.items()}
+    return {str(name): "; ".join(map(str, steps)) for name, steps in found.wrong.items()}
 
 
 NEEDED = {
@@ -217,7 +218,7 @@ def test_brokers_that_change_names_leave_nothing_out(of: FaultBound) -> None:
 def test_a_shortest_way_can_be_gone_under_the_names_of_its_brokers() -> None:
     space = FaultSpace(replace(NEEDED[by.ANEW_WITH_LEADER][0], rules=KAFKAS))
     state = space.start
-    steps = NEEDED[by.ANEW_WITH_LEADER][3].split("; ")
+    steps = described(NEEDED[by.ANEW_WITH_LEADER][3])
     for step in steps[:-1]:
         state = dict(space.following(state))[step]
         assert not list(space.wrong(state))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from described import described
 
 from harness.broker_files.segments.markers import ABORT, COMMIT
 from harness.models.log.invariants import Truth, Txn, Wrote
@@ -37,7 +38,7 @@ GONE = "time passes; 1 cleans; 1 cleans; time passes; 1 cleans"
 
 def cluster(steps: str, coordinator: str = NEW) -> World:
     version = VersionRules(tombstone_drops_pending=DROPS_PENDING[coordinator])
-    return play(Rules(of_groups=True, version=version), steps.split("; "))
+    return play(Rules(of_groups=True, version=version), described(steps))
 
 
 def kept(entries: list[Commit | End], coordinator: str = NEW) -> Offsets:
@@ -143,9 +144,9 @@ def test_without_the_outage_groups_are_right(name: str, coordinator: str) -> Non
 def test_the_broker_that_was_away_answers_so_once_it_leads(coordinator: str) -> None:
     world = cluster(WAYS[SKIPS], coordinator)
     assert world.coordinator.answer("K") == Answer(0)
-    take(world, "2 leads")
+    take(world, *described("2 leads"))
     assert world.coordinator.answer("K") == Answer(1)
-    take(world, "3 leads")
+    take(world, *described("3 leads"))
     assert world.coordinator.answer("K") == Answer(0)
 
 
@@ -176,7 +177,7 @@ def test_the_old_coordinator_brings_back_what_was_deleted_while_pending_at_each_
     world = cluster("p puts K; t puts K; p deletes K; t commits", OLD)
     assert world.coordinator.answer("K") == Answer(None)
     assert world.consequences() == [(broker, DELETED_BACK + AT_RELOAD) for broker in (1, 2, 3)]
-    take(world, "3 leads")
+    take(world, *described("3 leads"))
     assert world.coordinator.answer("K") == Answer(1)
     assert cluster("p puts K; t puts K; p deletes K; t commits; 1 cleans; 2 cleans; 3 cleans", OLD).consequences() == []
     assert cluster("p puts K; t puts K; p deletes K; t commits", NEW).consequences() == []
@@ -217,14 +218,14 @@ def test_a_replica_that_lacks_the_last_commit_repeats() -> None:
 @pytest.mark.parametrize("step", ["p deletes K", "t deletes K", "t writes -K", "p writes -K"])
 def test_only_the_coordinator_deletes_and_only_what_it_has(step: str) -> None:
     deletes = step.startswith("p")
-    assert take(cluster("p puts L; t puts K; t aborts"), step) is None
-    assert (take(cluster("p puts K"), step) is not None) == deletes
-    assert (take(cluster("p puts K; p deletes K"), step) is None) or not deletes
+    assert take(cluster("p puts L; t puts K; t aborts"), *described(step)) is None
+    assert (take(cluster("p puts K"), *described(step)) is not None) == deletes
+    assert (take(cluster("p puts K; p deletes K"), *described(step)) is None) or not deletes
 
 
 @BOTH
 def test_a_pending_offset_alone_is_deleted_with_a_record_by_the_new_coordinator_only(coordinator: str) -> None:
-    assert (take(cluster("t puts K", coordinator), "p deletes K") is None) == (coordinator == OLD)
+    assert (take(cluster("t puts K", coordinator), *described("p deletes K")) is None) == (coordinator == OLD)
 
 
 def test_coordinators_write_every_batch_with_sequence_0() -> None:

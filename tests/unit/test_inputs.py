@@ -217,8 +217,10 @@ SAMPLES = {
 }  # fmt: skip
 """A legal value that is not the default, of each parameter of `run`; "" for a flag."""
 SCHEDULE = (
-    '{"schema": 1, "anomaly": "stuck-lso", "found_on": "sim-kafka", "case": "c",'
-    ' "steps": ["t puts K", "2 leaves", "t commits", "p puts K", "2 returns"]}'
+    '{"schema": 1, "finding": "stuck-lso", "target": "sim-kafka", "case": "c", "steps": ['
+    '{"do": "write", "process": "t", "key": "K"}, {"do": "inject", "fault": "outage", "broker": 2},'
+    '{"do": "end", "process": "t", "outcome": "commit"}, {"do": "write", "process": "p", "key": "K"},'
+    '{"do": "heal", "fault": "outage", "broker": 2}]}'
 )
 NOT_IN_PAIRS = {"verbose", "quiet", "run_dir", "output"}
 

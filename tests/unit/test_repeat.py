@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
+from described import described
 from fakes.progress import FakeProgress
 
 from harness.cli import main as cli
@@ -26,12 +27,14 @@ from harness.run_folder.manifest import HIDDEN
 from harness.run_folder.store import RunFolder
 from harness.runtimes import choose, docker
 from harness.runtimes.base import Ready, Wanted
-from harness.schedules.sentences import Schedule, write_schedule
+from harness.schedules.schedule import Schedule, in_order, write_schedule
 from harness.schedules.timers import TIMERS
 from harness.targets import TARGETS, WITH_JARS, find_target
 from nemesis import SCRIPTS
 
-SCHEDULE = Schedule("stuck-lso", "sim-kafka", "c", ("t puts K", "2 leaves", "t commits", "p puts K", "2 returns"))
+SCHEDULE = Schedule(
+    in_order(*described("t puts K; 2 leaves; t commits; p puts K; 2 returns")), "stuck-lso", "sim-kafka", "c"
+)
 VALUES = ("1", "a b", "it's", 'say "so"', "$HOME", "a;b", "größe", "--x", "*", "", "a=b,c", "\\")
 """Of a setting that takes any text: what a shell would change."""
 GENERATED = 300

@@ -7,18 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from described import described
 
 from harness.errors import UsageError
 from harness.schedules.catalog import BY_NAME
+from harness.schedules.replay import scenario_of
 from harness.schedules.scenario import Critical, Scenario, Step
-from harness.schedules.sentences import Schedule, read_schedule, scenario_of, write_schedule
+from harness.schedules.schedule import Schedule, in_order, read_schedule, write_schedule
 
 PUBLISHED = Path(__file__).parents[2] / "results" / "schedules"
 PASSES = ("1 cleans", "time passes", "1 cleans", "2 returns")
 
 
 def schedule(*steps: str, anomaly: str = "stuck-lso") -> Schedule:
-    return Schedule(anomaly, "sim-kafka", "a case", steps)
+    return Schedule(in_order(*described(*steps)), anomaly, "sim-kafka", "a case")
 
 
 def shape(scenario: Scenario) -> tuple[list[tuple[Any, ...]], ...]:
@@ -68,15 +70,17 @@ def test_values_tell_who_wrote_them() -> None:
 @pytest.mark.parametrize(
     ("steps", "says"),
     [
-        (("p puts K", "p deletes K"), "needs one '2 leaves', and then one '2 returns'"),
-        (("t puts K", "2 leaves", "2 returns", "2 leaves", "2 returns"), "needs one '2 leaves'"),
+        (("p puts K", "p deletes K"), "needs one fault by which a broker leaves, and its end"),
+        (("t puts K", "2 leaves", "2 returns", "2 leaves", "2 returns"), "needs one fault"),
         (
-            ("t puts K", "2 returns", "t commits", "2 leaves"),
-            "step 3 of this schedule, 't commits', cannot be replayed",
+            ("t puts K", "2 leaves", "t commits", "2 returns", "p puts K"),
+            "step 5 of this schedule, 'p puts K', cannot be replayed: compaction and clients rest",
         ),
         (("t puts K", "2 leaves", "4 is added", "t commits", *PASSES), "step 3 of this schedule, '4 is added'"),
         (("t puts K", "2 leaves", "t commits", *PASSES, "2 cleans"), "compaction and clients rest"),
-        (("t puts K", "2 leaves", "t pusts K", *PASSES), "step 3 of this schedule, 't pusts K'"),
+        (("t puts K", "2 returns", "t commits", "2 leaves"), "needs one fault"),
+        (("t puts K", "2 lags", "t commits", *PASSES), "step 2 of this schedule, '2 lags', cannot be replayed: only"),
+        (("t puts K", "u puts K", "2 leaves", "t commits", "u aborts", *PASSES), "not t, u"),
         (("p puts K", "2 leaves", "p puts K", *PASSES), "nothing that can be missed"),
         (("t puts K", "2 leaves", "p puts K", *PASSES), "nothing that can be missed"),
     ],
@@ -87,7 +91,7 @@ def test_what_cannot_be_replayed_is_refused(steps: tuple[str, ...], says: str) -
 
 
 def test_a_name_that_no_checker_has_is_refused() -> None:
-    with pytest.raises(UsageError, match="lost-value is no anomaly that runs look for: tombstone-divergence"):
+    with pytest.raises(UsageError, match="lost-value is not an anomaly that runs look for: tombstone-divergence"):
         scenario_of(schedule("t puts K", "2 leaves", "t commits", *PASSES, anomaly="lost-value"))
 
 
@@ -101,12 +105,14 @@ def test_a_file_gives_what_was_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("{", "is no JSON"),
-        ("[]", "no schedule of this release"),
-        (json.dumps({"schema": 2}), "no schedule of this release"),
-        (json.dumps({"schema": 1, "anomaly": "a", "found_on": "f", "case": "c"}), "steps is missing"),
-        (json.dumps({"schema": 1, "anomaly": "a", "found_on": "f", "case": "c", "steps": [1]}), "steps is missing"),
-        (json.dumps({"schema": 1, "anomaly": 1, "found_on": "f", "case": "c", "steps": []}), "anomaly is missing"),
+        ("{", "is not JSON"),
+        ("[]", "not a schedule of this release"),
+        (json.dumps({"schema": 2}), "not a schedule of this release"),
+        (json.dumps({"schema": 1, "finding": "a"}), "it has no list of steps"),
+        (json.dumps({"schema": 1, "steps": [1]}), "step 1: 1 is not an operation; give one of"),
+        (json.dumps({"schema": 1, "steps": ["p puts K"]}), "step 1: 'p puts K' is not an operation"),
+        (json.dumps({"schema": 1, "steps": [], "finding": 1}), "finding is not a text"),
+        (json.dumps({"schema": 1, "steps": [], "plan": {"seed": 1}}), "the plan is wrong"),
     ],
 )
 def test_files_that_are_no_schedules(tmp_path: Path, text: str, says: str) -> None:

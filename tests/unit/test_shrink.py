@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from described import described
 
 from harness.model_checking.explore.random_runs import is_replayable
 from harness.model_checking.explore.schedule_generator import Odds, RandomSchedule, draw
 from harness.model_checking.explore.shrink import cost, is_wrong, shrink
 from harness.models.world.world import Rules
 from harness.schedules.catalog import Anomaly
+from harness.schedules.operations.clients import Write
+from harness.schedules.operations.environment import TimePasses
 
 SEVEN = ("p puts K", "2 leaves", "p deletes K", "1 cleans", "time passes", "1 cleans", "2 returns")
 
@@ -23,7 +26,7 @@ SEVEN = ("p puts K", "2 leaves", "p deletes K", "1 cleans", "time passes", "1 cl
     ],
 )
 def test_rare_words_give_way_to_plain_ones(steps: tuple[str, ...]) -> None:
-    drawn = RandomSchedule(0, Rules(epoch_bump=True), steps)
+    drawn = RandomSchedule(0, Rules(epoch_bump=True), described(*steps))
     assert is_wrong(drawn, Anomaly.TOMBSTONE_DIVERGENCE)
     small = shrink(drawn, Anomaly.TOMBSTONE_DIVERGENCE)
     assert is_replayable(Anomaly.TOMBSTONE_DIVERGENCE, small)
@@ -32,7 +35,7 @@ def test_rare_words_give_way_to_plain_ones(steps: tuple[str, ...]) -> None:
 
 
 def test_a_smallest_one_stays() -> None:
-    drawn = RandomSchedule(0, Rules(), SEVEN)
+    drawn = RandomSchedule(0, Rules(), described(*SEVEN))
     assert shrink(drawn, Anomaly.TOMBSTONE_DIVERGENCE) == drawn
 
 
@@ -41,8 +44,8 @@ def test_a_transaction_goes_on_when_the_cleaners_are_done() -> None:
         "t puts K", "2 leaves", "t aborts", "1 cleans", "1 cleans", "t puts K", "t commits", "time passes", "1 cleans",
         "2 returns",
     )  # fmt: skip
-    small = shrink(RandomSchedule(0, Rules(epoch_bump=True), steps), Anomaly.ABORTED_TO_COMMITTED)
-    assert small.steps.index("t puts K", 1) > small.steps.index("time passes")
+    small = shrink(RandomSchedule(0, Rules(epoch_bump=True), described(*steps)), Anomaly.ABORTED_TO_COMMITTED)
+    assert small.steps.index(Write("t", "K"), 1) > small.steps.index(TimePasses())
 
 
 def test_whatever_is_found_gets_smaller_and_stays_found() -> None:

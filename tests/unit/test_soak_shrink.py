@@ -13,11 +13,11 @@ from harness.errors import HarnessError
 from harness.schedules.operations.administrators import DeleteRecords
 from harness.schedules.operations.faults import Inject
 from harness.schedules.plan import RoundTopic
+from harness.schedules.replay import scenario_of, why_not_replayable
 from harness.schedules.scenario import Critical
 from harness.schedules.schedule import Schedule, Step
-from harness.schedules.sentences import scenario_of
 from harness.soak.draw.plan import Shape
-from harness.soak.draw.shrink import APART_S, ROOM_S, Stage, run_schedule, shrink, trimmed
+from harness.soak.draw.shrink import APART_S, ROOM_S, Stage, shrink, trimmed
 from harness.soak.play.rig import find_setup
 
 if TYPE_CHECKING:
@@ -53,9 +53,9 @@ def test_a_round_with_a_finding_shrinks_to_the_steps_that_make_it(tmp_path: Path
     assert shrunk.smallest.finding == "tombstone-divergence"
     assert [one.name for one in shrunk.smallest.plan.clients] == ["p"]
     assert progress[-1][0] == 3
-    schedule = run_schedule(shrunk.smallest)
-    assert schedule is not None
-    assert schedule.steps == ("p puts K", "2 leaves", "p deletes K", "2 returns")
+    scenario = scenario_of(shrunk.smallest)
+    assert [(step.process, step.action) for step in scenario.before] == [("plain", "put")]
+    assert [(step.process, step.action) for step in scenario.outage] == [("plain", "delete")]
 
 
 def test_a_round_that_does_not_show_it_again_is_refused(tmp_path: Path) -> None:
@@ -65,12 +65,18 @@ def test_a_round_that_does_not_show_it_again_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_runs_can_replay() -> None:
-    schedule = run_schedule(
+    scenario = scenario_of(
         a_round((1, put(T)), (3, KILL), (8, ABORTS), (9, put(T, "x")), (10, COMMITS), finding="aborted-to-committed")
     )
-    assert schedule is not None
-    assert schedule.steps == ("t puts K", "2 leaves", "t aborts", "t puts L", "t commits", "2 returns")
-    assert scenario_of(schedule).critical == (Critical.MARKER,)
+    phases = [
+        [(step.process, step.action, step.key) for step in steps]
+        for steps in (scenario.before, scenario.outage, scenario.late)
+    ]
+    assert phases == [
+        [("tx", "begin", None), ("tx", "put", "k")], [("tx", "abort", None)],
+        [("tx", "begin", None), ("tx", "put", "x"), ("tx", "commit", None)],
+    ]  # fmt: skip
+    assert scenario.critical == (Critical.MARKER,)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +90,7 @@ def test_what_runs_can_replay() -> None:
     ],
 )
 def test_what_runs_cannot_replay(timed: list[tuple[float, Operation]]) -> None:
-    assert run_schedule(a_round(*timed, finding="stuck-lso")) is None
+    assert why_not_replayable(a_round(*timed, finding="stuck-lso")) is not None
 
 
 def test_clients_and_partitions_without_steps_rest() -> None:

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import hashlib
+from typing import TYPE_CHECKING
 
 import pytest
+from described import described
 
-from harness.model_checking.explore.schedule_generator import ADDS, LEAVES, NO_OUTAGE, OUTAGES, Odds, draw
+from harness.errors import UsageError
+from harness.model_checking.explore.schedule_generator import ADDS, NO_OUTAGE, OUTAGES, Odds, draw
 from harness.models.log.batch import encode
 from harness.models.log.invariants import LOST_VALUE
 from harness.models.world.steps import begin, play, take
 from harness.models.world.world import BEGIN_MS, DAY_MS, HOUR_MS, STEP_MS, Rules, World
 from harness.schedules.catalog import Anomaly
+from harness.schedules.operations.administrators import AddReplica, Unassign
+from harness.schedules.operations.clients import End, Restart, Write
+from harness.schedules.operations.environment import JoinIsr, TimePasses
+from harness.schedules.operations.faults import OUTAGE, Heal, Inject
+from harness.schedules.operations.waits import TakeSnapshot
+
+if TYPE_CHECKING:
+    from harness.schedules.operations.operation import Operation
 
 V1, V2 = Rules(), Rules(epoch_bump=True)
 TOGETHER = Rules(coordinated=True)
-
-
-def steps(text: str) -> tuple[str, ...]:
-    return tuple(text.split("; "))
 
 
 def names(world: World) -> set[str]:
@@ -67,26 +74,26 @@ HANDED_OVER = {
 @pytest.mark.parametrize("name", HANDED_OVER)
 def test_a_leader_change_in_mid_copy_is_enough(name: Anomaly) -> None:
     way = HANDED_OVER[name]
-    assert (4, name) in play(V1, steps(way)).violations()
-    assert play(V1, steps(way.replace("3 leads; ", ""))).violations() == []
+    assert (4, name) in play(V1, described(way)).violations()
+    assert play(V1, described(way.replace("3 leads; ", ""))).violations() == []
 
 
 REASSIGNED = (
-    "p puts K; 2 is killed; 2 is unassigned; p deletes K; 1 cleans; time passes; 1 cleans; "
+    "p puts K; kill begins on broker 2; 2 is unassigned; p deletes K; 1 cleans; time passes; 1 cleans; "
     "2 is assigned again; 2 returns"
 )
 
 
-@pytest.mark.parametrize("outage", ["2 leaves", "2 is killed", "2 is stopped"])
+@pytest.mark.parametrize("outage", ["2 leaves", "kill begins on broker 2", "stop begins on broker 2"])
 def test_a_replica_that_is_assigned_again_before_its_broker_returns_has_its_old_log(outage: str) -> None:
-    world = play(V1, steps(REASSIGNED.replace("2 is killed", outage)))
+    world = play(V1, described(REASSIGNED.replace("kill begins on broker 2", outage)))
     assert (2, Anomaly.TOMBSTONE_DIVERGENCE) in world.violations()
     assert world.stray == {}
 
 
 def test_a_broker_that_returns_unassigned_deletes_its_old_log() -> None:
     world = play(
-        V1, steps(REASSIGNED.replace("2 is assigned again; 2 returns", "2 returns; 2 is assigned again; 2 joins"))
+        V1, described(REASSIGNED.replace("2 is assigned again; 2 returns", "2 returns; 2 is assigned again; 2 joins"))
     )
     assert world.violations() == []
     assert shown(world, 2) == shown(world, 1)
@@ -94,17 +101,17 @@ def test_a_broker_that_returns_unassigned_deletes_its_old_log() -> None:
 
 def test_with_coordination_an_old_log_is_one_too_many_all_the_same() -> None:
     """A tombstone waits only for replicas that are assigned."""
-    world = play(TOGETHER, steps("p puts K; 2 is killed; 2 is unassigned; p deletes K"))
+    world = play(TOGETHER, described("p puts K; kill begins on broker 2; 2 is unassigned; p deletes K"))
     assert world.protocol is not None
     assert set(world.protocol.views) == {1, 3}
-    take(world, "2 is assigned again")
+    take(world, *described("2 is assigned again"))
     assert set(world.protocol.views) == {1, 2, 3}
 
 
 @pytest.mark.parametrize("impossible", ["2 is unassigned", "2 leaves; 2 is assigned again"])
 def test_only_replicas_of_brokers_that_are_down_are_unassigned_and_only_those_assigned_again(impossible: str) -> None:
     world = begin(V1)
-    *first, last = steps(impossible)
+    *first, last = described(impossible)
     for step in first:
         assert take(world, step) is not None
     assert take(world, last) is None
@@ -113,23 +120,27 @@ def test_only_replicas_of_brokers_that_are_down_are_unassigned_and_only_those_as
 @pytest.mark.parametrize("name", WAYS)
 def test_known_ways_lead_where_they_lead_in_every_interleaving(name: str) -> None:
     rules, way = WAYS[name]
-    assert (2, name) in play(rules, steps(way)).violations()
+    assert (2, name) in play(rules, described(way)).violations()
 
 
 @pytest.mark.parametrize("name", WAYS)
 def test_without_the_outage_nothing_goes_wrong(name: str) -> None:
     rules, way = WAYS[name]
-    stays = [step for step in steps(way) if step not in {"2 leaves", "2 lags", "2 returns"}]
+    stays = [step for step in described(way) if step not in described("2 leaves; 2 lags; 2 returns")]
     assert not play(rules, stays).violations()
 
 
 @pytest.mark.parametrize(
-    "step",
-    ["2 sleeps", "4 leaves", "q puts K", "t puts", "t puts K L", "t commit", "message two arrives", "message 1", ""],
+    "operation", [TakeSnapshot("after"), Write("q", "K"), End("q", "commit"), End("p", "commit"), Restart("i")], ids=str
 )
-def test_other_words_are_no_steps(step: str) -> None:
-    with pytest.raises(ValueError, match="is no step"):
-        take(begin(V1), step)
+def test_what_models_do_not_perform_is_refused(operation: Operation) -> None:
+    with pytest.raises(UsageError, match=f"{operation}|{operation.process} (is not a client|has no transactions)"):
+        take(begin(V1), operation)
+
+
+@pytest.mark.parametrize("fault", ["partition", "lossy"])
+def test_faults_that_models_do_not_have_are_impossible(fault: str) -> None:
+    assert take(begin(V1), Inject(fault, 2)) is None
 
 
 @pytest.mark.parametrize(
@@ -154,61 +165,65 @@ def test_other_words_are_no_steps(step: str) -> None:
     ],
 )
 def test_what_cannot_happen_is_skipped_and_takes_no_time(before: str, step: str) -> None:
-    world = play(V1, steps(before))
+    world = play(V1, described(before))
     now_ms = world.now_ms
-    assert take(world, step) is None
+    assert take(world, *described(step)) is None
     assert world.now_ms == now_ms
 
 
 def test_time_goes_by_default_timers() -> None:
-    world = play(V1, ["p puts K", "an hour passes", "time passes"])
+    world = play(V1, described("p puts K", "an hour passes", "time passes"))
     assert world.now_ms == BEGIN_MS + STEP_MS + HOUR_MS + DAY_MS + HOUR_MS
 
 
 def test_who_is_down_neither_copies_nor_cleans_and_who_lags_cleans() -> None:
-    down, lags = (play(V1, ["p puts K", "p puts K", f"2 {how}", "p puts L", "2 cleans"]) for how in ("leaves", "lags"))
+    down, lags = (
+        play(V1, described("p puts K", "p puts K", f"2 {how}", "p puts L", "2 cleans")) for how in ("leaves", "lags")
+    )
     assert shown(down, 2) == ["K", "K"]
     assert shown(lags, 2) == ["K"]
     assert shown(down, 3) == ["K", "K", "L"]
 
 
 def test_a_replica_that_is_added_copies_batch_by_batch() -> None:
-    world = play(V1, ["p puts K", "p puts L", "4 is added", "4 copies a batch"])
+    world = play(V1, described("p puts K", "p puts L", "4 is added", "4 copies a batch"))
     assert shown(world, 4) == ["K"]
     assert world.replication.in_sync == [1, 2, 3]
-    take(world, "4 joins")
+    take(world, *described("4 joins"))
     assert shown(world, 4) == ["K", "L"]
     assert world.replication.in_sync == [1, 2, 3, 4]
 
 
 def test_markers_of_version_2_have_the_next_epoch() -> None:
-    world = play(V2, ["t puts K", "t commits", "t puts K", "u puts K"])
+    world = play(V2, described("t puts K", "t commits", "t puts K", "u puts K"))
     assert [batch.producer_epoch for batch in world.replicas[1].batches()] == [0, 1, 1, 0]
     assert [batch.producer_id for batch in world.replicas[1].batches()] == [7, 7, 7, 8]
 
 
 def test_messages_are_late_lost_and_reordered() -> None:
-    world = play(TOGETHER, ["p puts K", "1 cleans", "2 cleans", "3 cleans", "2 reports", "3 reports"])
+    world = play(TOGETHER, described("p puts K", "1 cleans", "2 cleans", "3 cleans", "2 reports", "3 reports"))
     assert [(one.broker, one.pair) for one in world.under_way()] == [(2, (1, 1)), (3, (1, 1))]
-    assert take(world, "message 2 is lost") is not None
+    assert take(world, *described("message 2 is lost")) is not None
     assert [one.broker for one in world.under_way()] == [2]
-    for step in ("message 1 arrives", "3 reports", "messages arrive"):
+    for step in described("message 1 arrives; 3 reports; messages arrive"):
         assert take(world, step) is not None
     assert not world.under_way()
     assert {broker: world.protocol.bounds(broker).tombstones for broker in (1, 2, 3)} == dict.fromkeys((1, 2, 3), 1)  # type: ignore[union-attr]  # it is coordinated
 
 
 def test_messages_to_a_broker_that_is_down_wait() -> None:
-    world = play(TOGETHER, ["p puts K", "1 cleans", "2 cleans", "3 cleans", "2 reports", "3 reports", "2 leaves"])
-    take(world, "messages arrive")
+    world = play(
+        TOGETHER, described("p puts K", "1 cleans", "2 cleans", "3 cleans", "2 reports", "3 reports", "2 leaves")
+    )
+    take(world, *described("messages arrive"))
     assert [one.broker for one in world.under_way()] == [2]
-    assert take(world, "message 1 arrives") is None
+    assert take(world, *described("message 1 arrives")) is None
 
 
 def test_an_added_replica_misses_a_marker_with_coordination_too() -> None:
     world = play(
         TOGETHER,
-        steps(
+        described(
             "t puts K; t aborts; 2 reports; 3 reports; messages arrive; 4 is added; 4 copies a batch; time passes; "
             "1 cleans; 1 cleans; time passes; 1 cleans; 4 joins"
         ),
@@ -220,26 +235,26 @@ GATED, PROTECTED = Odds(gate=True), Odds(gate=True, fresh_copies=True)
 
 
 def test_a_gate_keeps_cleaners_waiting_while_a_replica_is_away() -> None:
-    world = play(Rules(gate=True), steps("p puts K; 2 leaves; p deletes K"))
-    assert take(world, "1 cleans") is None
-    assert take(world, "2 returns") is not None
-    assert take(world, "1 cleans") is not None
+    world = play(Rules(gate=True), described("p puts K; 2 leaves; p deletes K"))
+    assert take(world, *described("1 cleans")) is None
+    assert take(world, *described("2 returns")) is not None
+    assert take(world, *described("1 cleans")) is not None
 
 
 @pytest.mark.parametrize("way", [REASSIGNED, *HANDED_OVER.values()])
 def test_a_gate_protects_replicas_that_move_where_their_copies_begin_anew(way: str) -> None:
     for fresh_copies in (False, True):
-        world = play(Rules(gate=True, fresh_copies=fresh_copies), steps(way))
+        world = play(Rules(gate=True, fresh_copies=fresh_copies), described(way))
         assert bool(world.violations()) is not fresh_copies
 
 
 def test_an_added_replica_keeps_its_copy_while_its_leader_stays() -> None:
-    world = play(Rules(fresh_copies=True), steps("p puts K; p puts L; p puts M; 4 is added; 4 copies a batch"))
+    world = play(Rules(fresh_copies=True), described("p puts K; p puts L; p puts M; 4 is added; 4 copies a batch"))
     assert world.replicas[4].log_end == 1
-    take(world, "4 copies a batch")
+    take(world, *described("4 copies a batch"))
     assert world.replicas[4].log_end == 2
-    take(world, "2 leads")
-    take(world, "4 copies a batch")
+    take(world, *described("2 leads"))
+    take(world, *described("4 copies a batch"))
     assert world.replicas[4].log_end == 1
 
 
@@ -248,17 +263,17 @@ def test_random_outages_with_a_gate(odds: Odds, has_hole: bool) -> None:  # noqa
     schedules = [draw(seed, odds) for seed in range(300)]
     wrong = [one for one in schedules if play(one.rules, one.steps).violations()]
     assert bool(wrong) is has_hole
-    assert all("2 is unassigned" in one.steps for one in wrong)
-    assert sum("2 is unassigned" in one.steps for one in schedules) > 20
+    assert all(Unassign(2) in one.steps for one in wrong)
+    assert sum(Unassign(2) in one.steps for one in schedules) > 20
 
 
 @pytest.mark.parametrize("outage", OUTAGES)
 def test_a_seed_gives_one_outage_of_two_days_at_least(outage: str) -> None:
     for seed in range(50):
         drawn = draw(seed, Odds(outage=outage))
-        at = next(n for n, step in enumerate(drawn.steps) if step.endswith(outage))
-        assert drawn.steps[at:].count("time passes") >= 2
-        assert sum(step.endswith(("returns", "joins")) for step in drawn.steps) == 1
+        at = next(n for n, step in enumerate(drawn.steps) if str(step).endswith(outage))
+        assert drawn.steps[at:].count(TimePasses()) >= 2
+        assert sum(isinstance(step, Heal | JoinIsr) for step in drawn.steps) == 1
         assert play(drawn.rules, drawn.steps).replication.away == set()
 
 
@@ -288,7 +303,7 @@ def test_the_same_seed_gives_the_same_bytes_everywhere(odds: Odds, digest: str) 
     digested = hashlib.sha256()
     for seed in range(100):
         drawn = draw(seed, odds)
-        digested.update("; ".join(drawn.steps).encode())
+        digested.update("; ".join(map(str, drawn.steps)).encode())
         world = play(drawn.rules, drawn.steps)
         for broker in sorted(world.replicas):
             for batch in world.replicas[broker].batches():
@@ -297,5 +312,7 @@ def test_the_same_seed_gives_the_same_bytes_everywhere(odds: Odds, digest: str) 
 
 
 def test_most_brokers_go_away_and_some_are_added() -> None:
-    ways = [next(step for step in draw(seed, Odds()).steps if step.endswith(tuple(OUTAGES))) for seed in range(200)]
-    assert ways.count(f"2 {LEAVES}") > ways.count(f"4 {ADDS}") > 10
+    ways = [
+        next(step for step in draw(seed, Odds()).steps if isinstance(step, Inject | AddReplica)) for seed in range(200)
+    ]
+    assert ways.count(Inject(OUTAGE, 2)) > ways.count(AddReplica(4)) > 10

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from described import described
 
 from checkers.evidence.parse import DISK, log_rows
 from checkers.evidence.schemas import ABORTS, ENTRIES, HISTORY, OBSERVATIONS, SETTINGS, STATES
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
-DELETED = ("p puts K", "2 leaves", "p deletes K", "1 cleans", "time passes", "1 cleans", "2 returns")
+DELETED = described("p puts K; 2 leaves; p deletes K; 1 cleans; time passes; 1 cleans; 2 returns")
 SEEDS = range(200)
 
 
@@ -67,7 +68,9 @@ def test_who_is_down_is_judged_by_its_files() -> None:
 
 def test_a_tombstone_is_seen_to_appear_and_to_go() -> None:
     # The last batch of a pass stays, empty at least.
-    looks = rows(watch(Rules(), (*DELETED[:3], "p puts L", *DELETED[3:])).observations, OBSERVATIONS, broker=1)
+    looks = rows(
+        watch(Rules(), (*DELETED[:3], *described("p puts L"), *DELETED[3:])).observations, OBSERVATIONS, broker=1
+    )
     kinds = [
         [(noted["offset"], noted["kind"]) for noted in look[what]]  # type: ignore[attr-defined]  # a list of them
         for look in looks
@@ -87,13 +90,13 @@ def test_a_tombstone_is_seen_to_appear_and_to_go() -> None:
     ],
 )
 def test_phases_tell_what_can_be_missed(steps: tuple[str, ...], phases: dict[str, str]) -> None:
-    result = rows(watch(Rules(), steps).history, HISTORY, type="ok", part="payload")
+    result = rows(watch(Rules(), described(*steps)).history, HISTORY, type="ok", part="payload")
     assert {row["f"]: row["phase"] for row in result if row["f"] != "begin"} == phases
 
 
 def test_only_deletes_of_what_a_replica_had_can_be_missed() -> None:
     steps = ("p puts K", "2 leaves", "p deletes K", "p puts K", "p deletes K", "2 returns")
-    result = rows(watch(Rules(), steps).history, HISTORY, type="ok", tombstone=True)
+    result = rows(watch(Rules(), described(*steps)).history, HISTORY, type="ok", tombstone=True)
     assert [(row["offset"], row["phase"]) for row in result] == [(1, "outage"), (3, "late")]
 
 
@@ -108,5 +111,5 @@ def test_a_run_without_an_outage_has_both_snapshots() -> None:
 
 def test_a_consumer_is_delivered_what_was_committed_up_to_the_stable_offset() -> None:
     steps = ("t puts K", "p puts L", "t aborts", "u puts M", "u commits", "t puts N", "p puts O")
-    world = watch(Rules(), steps).world
+    world = watch(Rules(), described(*steps)).world
     assert [value.key for value in delivered(world.replicas[3])] == [b"L", b"M"]

@@ -205,7 +205,7 @@ def request_of(parameters: Mapping[str, Any], options_given: AbstractSet[str]) -
 
     Raises `UsageError` for missing options, and for options that contradict each other.
     """
-    from harness.schedules.sentences import read_schedule  # noqa: PLC0415  (only where needed)
+    from harness.schedules.schedule import read_schedule  # noqa: PLC0415  (only where needed)
 
     if {"schedule", "anomaly"} <= options_given:
         raise UsageError("give --anomaly or --schedule: a schedule names its anomaly")

@@ -20,10 +20,11 @@ from harness.model_checking.conform.replicas import read_replicas
 from harness.model_checking.conform.schedules import STAYING
 from harness.model_checking.conform.simulated import ALL_KEYS
 from harness.model_checking.conform.topic import Topic
-from harness.models.world.steps import brokers_of
-from harness.models.world.world import ABSENT, BROKERS, KILL, PAUSE, STOP
+from harness.models.world.world import ABSENT, BROKERS, KILL, STOP
 from harness.runtimes.base import ClusterSpec, live_brokers
 from harness.schedules.groups import group_in
+from harness.schedules.operations.environment import CleanerPass, ProducersExpire, TimePasses
+from harness.schedules.operations.faults import Heal, Inject
 from harness.schedules.scenario import CONSUMER_OFFSETS
 from harness.schedules.timers import DAY_MS
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from harness.kafka_api.metadata import PartitionState
     from harness.model_checking.conform.picture import FetchedOffset, Picture
     from harness.model_checking.conform.schedules import Schedule
+    from harness.schedules.operations.operation import Operation
 
 SETTLE_S: Final = 60.0
 BETWEEN_WRITES_MS: Final = 5
@@ -154,45 +156,44 @@ class Brokers:
         self.cluster.wait(lambda: self.cluster.clock.time_ms() > since_ms + BETWEEN_WRITES_MS, "the clock to move on")
 
     @contextmanager
-    def during(self, step: str) -> Iterator[None]:
-        """Apply a step to the whole cluster (`harness.models.world.steps`); the block's end undoes it."""
+    def during(self, step: Operation) -> Iterator[None]:
+        """Apply a step to the whole cluster; the block's end undoes it."""
         undo = self._apply(step)
         yield
         if undo:
             undo()
 
-    def _apply(self, step: str) -> Callable[[], None] | None:
-        words = step.split()
-        match words:
-            case [_, "is", _]:
-                self._leave(step.removeprefix(f"{ABSENT} "))
-            case [_, "returns"]:
+    def _apply(self, step: Operation) -> Callable[[], None] | None:
+        match step:
+            case Inject(fault=fault):
+                self._leave(fault)
+            case Heal():
                 self._return()
-            case [*brokers, "clean"] | [*brokers, "clean", "and", "keep"]:
-                return self._clean(brokers_of(brokers), is_kept="keep" in words)
-            case ["time", "passes"]:
+            case CleanerPass(brokers=brokers, keeps=keeps):
+                return self._clean(brokers, is_kept=keeps)
+            case TimePasses():
                 until_ms = max(self.kept_until_ms, default=0)
                 self.cluster.wait(
                     lambda: self.cluster.clock.time_ms() > until_ms, "every delete horizon", KEPT_MS / 1000 + SETTLE_S
                 )
                 self.kept_until_ms.clear()
-            case ["producers", "expire"]:
+            case ProducersExpire():
                 live = live_brokers(self.cluster.runtime)
                 self._set(live, {EXPIRATION: "1"})
                 return lambda: self._set(live, {EXPIRATION: A_DAY})
             case _:
-                raise ValueError(f"{step!r} is no step of a cluster")
+                raise ValueError(f"'{step}' is not an operation of a cluster")
         return None
 
     def _leave(self, how: str) -> None:
         self._how = how
-        {KILL: self.cluster.runtime.kill, STOP: self.cluster.runtime.stop, PAUSE: self.cluster.runtime.pause}[how](
-            ABSENT
-        )
+        runtime = self.cluster.runtime
+        {KILL: runtime.kill, STOP: runtime.stop}.get(how, runtime.pause)(ABSENT)
         self.cluster.wait(lambda: not any(ABSENT in one.isr for one in self._states()), f"{ABSENT} to leave every ISR")
 
     def _return(self) -> None:
-        (self.cluster.runtime.resume if self._how == PAUSE else self.cluster.runtime.start)(ABSENT)
+        runtime = self.cluster.runtime
+        (runtime.start if self._how in {KILL, STOP} else runtime.resume)(ABSENT)
         self.cluster.wait_registered([ABSENT])
         self.cluster.wait(
             lambda: all(set(one.isr) == set(one.replicas) for one in self._states()), "every replica to be in its ISR"

@@ -91,7 +91,7 @@ def outcomes_json(verdict: str, target: str, outcomes: list[Outcome], failure: s
         "schedules": [
             {
                 "name": one.schedule.name,
-                "steps": list(one.schedule.steps),
+                "steps": list(map(str, one.schedule.steps)),
                 "agreed": one.agreed,
                 "disagreements": [
                     {"step": other.number, "broker": other.broker, "differences": other.differences}

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from harness.errors import WaitTimeoutError
 from harness.kafka_api.messages import RefusedError
 from harness.model_checking.conform.picture import differences
-from harness.model_checking.conform.schedules import CLUSTER_WIDE, TIME_PASSES
+from harness.model_checking.conform.schedules import CLUSTER_WIDE
 from harness.model_checking.conform.simulated import Simulated
+from harness.schedules.operations.environment import TimePasses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from harness.model_checking.conform.picture import Picture
     from harness.model_checking.conform.schedules import Schedule
     from harness.models.log.version_rules import VersionRules
+    from harness.schedules.operations.operation import Operation
 
 AGREE_S: Final = 30.0
 """Time for brokers to reach the model's state: they copy, write markers and clean in the background.
@@ -42,7 +44,7 @@ class Disagreement:
     """
 
     number: int
-    step: str
+    step: Operation
     broker: int
     expected: Picture
     actual: Picture | None
@@ -85,7 +87,7 @@ def go(
         for number, steps in enumerate(zip(*(one.steps for one in schedules), strict=True), 1):
             steps_now = {one.name: step for one, step in zip(schedules, steps, strict=True) if one.name in active}
             cluster_step = _common(steps)
-            brokers.will_age = TIME_PASSES in schedules[0].steps[number:]
+            brokers.will_age = TimePasses() in schedules[0].steps[number:]
             on_stage(f"{number}/{len(schedules[0].steps)}: {cluster_step or 'each its own'}, {len(steps_now)} going")
             mismatches = _step(brokers, active, steps_now, cluster_step)
             for one in schedules:
@@ -104,16 +106,16 @@ def go(
                 on_outcome(Outcome(one, agreed))
 
 
-def _common(steps: Sequence[str]) -> str | None:
+def _common(steps: Sequence[Operation]) -> Operation | None:
     """Return the cluster-wide step, if there is one. Raises ValueError where only some schedules have it."""
-    common = {step for step in steps if CLUSTER_WIDE.fullmatch(step)}
+    common = {step for step in steps if isinstance(step, CLUSTER_WIDE)}
     if common and len(set(steps)) > 1:
-        raise ValueError(f"these befall one cluster at once: {'; '.join(steps)}")
+        raise ValueError(f"these befall one cluster at once: {'; '.join(map(str, steps))}")
     return next(iter(common), None)
 
 
 def _step(
-    brokers: Brokers, active: dict[str, Simulated], steps_now: dict[str, str], cluster_step: str | None
+    brokers: Brokers, active: dict[str, Simulated], steps_now: dict[str, Operation], cluster_step: Operation | None
 ) -> dict[Key, MismatchedPictures]:
     before = {name: model.leader_picture() for name, model in active.items()}
     for name, step in steps_now.items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile, zip_longest
@@ -15,46 +14,48 @@ from harness.models.world.world import (
     BROKERS,
     IDEMPOTENT,
     KILL,
-    NOTHING_HERE,
     OUTCOMES,
     PAUSE,
     PLAIN,
     PRODUCERS,
     STOP,
 )
+from harness.schedules.operations.administrators import DeleteRecords, ElectLeader
+from harness.schedules.operations.clients import ABORT, COMMIT, End, EndElsewhere, Restart, WriteBatch
+from harness.schedules.operations.environment import CleanerPass, JoinIsr, ProducersExpire, Rest, TimePasses
+from harness.schedules.operations.faults import OUTAGE, Heal, Inject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from harness.models.log.version_rules import VersionRules
+    from harness.schedules.operations.operation import Operation
 
 STAYING: Final = (1, 3)
 """The brokers that never go away; ABSENT alone goes away and comes back, or joins."""
 TRANSACTIONAL, SECOND = PRODUCERS
-TIME_PASSES, EXPIRE, REST = "time passes", "producers expire", "rest"
-LEAVES: Final = tuple(f"{ABSENT} {how}" for how in (KILL, STOP, PAUSE))
-RETURN, JOIN = f"{ABSENT} returns", f"{ABSENT} joins"
-CLUSTER_WIDE: Final = re.compile(rf"{ABSENT} is \w+|{RETURN}|[\d, ]+ clean( and keep)?|{TIME_PASSES}|{EXPIRE}")
-"""Steps of the whole cluster: when many schedules run on one cluster, they have these in common."""
-FILLER: Final = f"{PLAIN} writes {FILLER_KEY}"
+TIME_PASSES, EXPIRE, REST = TimePasses(), ProducersExpire(), Rest()
+LEAVES: Final = tuple(Inject(how, ABSENT) for how in (KILL, STOP, PAUSE))
+RETURN, JOIN = Heal(OUTAGE, ABSENT), JoinIsr(ABSENT)
+CLUSTER_WIDE: Final = (Inject, Heal, CleanerPass, TimePasses, ProducersExpire)
+"""Operations of the whole cluster: when many schedules run on one cluster, they have these in common."""
+FILLER: Final = WriteBatch(PLAIN, (FILLER_KEY,))
 """Rolls a segment: earlier batches can then be cleaned, and the log has dirty records."""
 DELETED, KEPT, EVERYONE, EXPIRED, JOINED = 0.3, 0.3, 0.6, 0.6, 0.2
 """How often a record is a tombstone, a pass keeps what ages, all brokers clean, producers expire, a replica joins."""
 OFFSET_WRITERS: Final = ((PLAIN, 4), (TRANSACTIONAL, 4), (SECOND, 2))
 """Who commits offsets, and how often."""
-PUT, DELETE, BEGIN, BEGIN_DELETE = (f"{who} writes {key}" for who in (PLAIN, TRANSACTIONAL) for key in ("K", "-K"))
-GOOD: Final = f"{TRANSACTIONAL} writes {LATE_KEY}"
-COMMITS, ABORTS = (f"{TRANSACTIONAL} {verb}" for verb in OUTCOMES)
+PUT, DELETE, BEGIN, BEGIN_DELETE = (
+    WriteBatch(who, ("K",), tombstones) for who in (PLAIN, TRANSACTIONAL) for tombstones in ((), (0,))
+)
+GOOD: Final = WriteBatch(TRANSACTIONAL, (LATE_KEY,))
+COMMITS, ABORTS = End(TRANSACTIONAL, COMMIT), End(TRANSACTIONAL, ABORT)
 
 
-def clean(brokers: tuple[int, ...] = BROKERS, *, kept: bool = False) -> str:
-    """Return a pass of these brokers' cleaners."""
-    return f"{', '.join(map(str, brokers))} clean{' and keep' * kept}"
+ALL_CLEAN: Final = CleanerPass(BROKERS)
+PASS: Final = (FILLER, ALL_CLEAN)
 
-
-PASS: Final = (FILLER, clean())
-
-WAYS: Final = {
+WAYS: Final[Mapping[str, Sequence[Sequence[Operation]]]] = {
     "tombstone-divergence": ([PUT], [DELETE], []),
     "aborted-to-committed": ([BEGIN], [ABORTS], [GOOD, COMMITS]),
     "aborted-to-committed-delete": ([PUT, BEGIN_DELETE], [ABORTS], [GOOD, COMMITS]),
@@ -63,27 +64,27 @@ WAYS: Final = {
     "stuck-lso": ([BEGIN], [PUT, COMMITS], []),
 }
 """What clients do before the outage, the steps that the absent broker misses, and the steps after their removal."""
-GROUP_WAYS: Final = {
-    "group-frozen": ([BEGIN], [COMMITS, PUT], [], [DELETE, "3 leads", "2 leads"]),
+GROUP_WAYS: Final[Mapping[str, Sequence[Sequence[Operation]]]] = {
+    "group-frozen": ([BEGIN], [COMMITS, PUT], [], [DELETE, ElectLeader(3), ElectLeader(2)]),
     "group-skips": ([PUT, BEGIN], [ABORTS], [GOOD, COMMITS], []),
     "group-begins-at-aborted": ([BEGIN], [ABORTS], [GOOD, COMMITS], []),
     "deleted-offset-back": ([PUT], [DELETE], [], []),
     "offset-hidden-but-superseded": ([BEGIN], [COMMITS, PUT], [GOOD, ABORTS], []),
-    "offset-deleted-while-pending": ([PUT, BEGIN, DELETE, COMMITS, "3 leads", "1 leads"], [], [], []),
+    "offset-deleted-while-pending": ([PUT, BEGIN, DELETE, COMMITS, ElectLeader(3), ElectLeader(1)], [], [], []),
 }
 """The same for groups (`harness.models.world.groups`), and what happens in the end, while broker 2 coordinates them."""
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """Steps of `world.steps` for one partition. ``name``: its topic. ``replicas``: its initial brokers, leader first.
+    """Operations on one partition. ``name``: its topic. ``replicas``: its initial brokers, leader first.
 
     ``version``: of its transactions; 2 raises the epoch with every end (KIP-890). ``of_group``: records are committed
     offsets of a group, and the partition is one of ``__consumer_offsets``.
     """
 
     name: str
-    steps: tuple[str, ...]
+    steps: tuple[Operation, ...]
     replicas: tuple[int, ...] = (1, 3, 2)
     version: int = 1
     of_group: bool = False
@@ -99,13 +100,13 @@ def written_of_groups(version: int) -> list[Schedule]:
     return [Schedule(name, steps, version=version, of_group=True) for name, steps in _outages(GROUP_WAYS)]
 
 
-def _outages(ways: Mapping[str, Sequence[Sequence[str]]]) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _outages(ways: Mapping[str, Sequence[Sequence[Operation]]]) -> Iterator[tuple[str, tuple[Operation, ...]]]:
     """Yield the name and the steps of each way; all have their cluster-wide steps in common."""
     before, missed, late, end = ([*zip_longest(*parts, fillvalue=REST)] for parts in zip(*ways.values(), strict=True))
     for number, name in enumerate(ways):
-        steps: list[str] = [*(one[number] for one in before), LEAVES[0], *(one[number] for one in missed)]
+        steps: list[Operation] = [*(one[number] for one in before), LEAVES[0], *(one[number] for one in missed)]
         steps += [*PASS, EXPIRE, *PASS, *PASS, *PASS, *(one[number] for one in late), RETURN]
-        steps += [*PASS, f"{ABSENT} leads", *(one[number] for one in end), *PASS]
+        steps += [*PASS, ElectLeader(ABSENT), *(one[number] for one in end), *PASS]
         yield name, tuple(steps)
 
 
@@ -119,17 +120,17 @@ def at_random(seed: str, count: int, version: int, rules: VersionRules, *, of_gr
     ]
 
 
-def _common(random: Random) -> list[str | None]:
+def _common(random: Random) -> list[Operation | None]:
     """Return a step of the whole cluster; None where each partition has a step of its own."""
 
-    def some(least: int, most: int) -> list[str | None]:
+    def some(least: int, most: int) -> list[Operation | None]:
         return [None] * random.randint(least, most)
 
-    def cleans(live: tuple[int, ...], *, may_keep: bool = True) -> list[str | None]:
+    def cleans(live: tuple[int, ...], *, may_keep: bool = True) -> list[Operation | None]:
         brokers = live if random.random() < EVERYONE else (random.choice(live),)
-        return [*some(1, 2), clean(brokers, kept=may_keep and random.random() < KEPT)]
+        return [*some(1, 2), CleanerPass(brokers, may_keep and random.random() < KEPT)]
 
-    def forgets() -> list[str | None]:
+    def forgets() -> list[Operation | None]:
         return [EXPIRE] if random.random() < EXPIRED else []
 
     steps = [*some(2, 4), *cleans(BROKERS, may_keep=False), *some(1, 2), *forgets()]
@@ -139,14 +140,14 @@ def _common(random: Random) -> list[str | None]:
 
 
 def _one(
-    random: Random, name: str, common: list[str | None], version: int, rules: VersionRules, *, of_group: bool
+    random: Random, name: str, common: list[Operation | None], version: int, rules: VersionRules, *, of_group: bool
 ) -> Schedule:
     """Choose a step of one partition, among those that the model allows."""
     joins = not of_group and random.random() < JOINED
     replicas = STAYING if joins else (1, 3, 2)
     model = Simulated(Schedule(name, (), replicas, version, of_group), rules)
     local = _local_of_group if of_group else _local
-    steps: list[str] = []
+    steps: list[Operation] = []
     is_away = False
     for at, befalls in enumerate(common):
         until_next = takewhile(lambda one: one is not None, common[at + 1 :])
@@ -158,11 +159,11 @@ def _one(
     return Schedule(name, tuple(steps), replicas, version, of_group)
 
 
-Choice: TypeAlias = "tuple[int, Callable[[], str], bool]"
+Choice: TypeAlias = "tuple[int, Callable[[], Operation], bool]"
 """How likely a step is, what makes it, and whether it is possible now."""
 
 
-def _local(random: Random, model: Simulated, *, may_lead: bool, is_away: bool) -> str:
+def _local(random: Random, model: Simulated, *, may_lead: bool, is_away: bool) -> Operation:
     world = model.world
     log_end = world.replication.leader.log_end
     writes: list[Choice] = [
@@ -170,43 +171,49 @@ def _local(random: Random, model: Simulated, *, may_lead: bool, is_away: bool) -
         for name, weight in ((PLAIN, 4), (IDEMPOTENT, 2), (TRANSACTIONAL, 4), (SECOND, 2))
     ]
     others: list[Choice] = [
-        (1, lambda: f"records before {random.randint(1, log_end)} are deleted", log_end > 0),
+        (1, lambda: DeleteRecords(log_end - random.randint(1, log_end)), log_end > 0),
         (3, lambda: JOIN, ABSENT not in world.replicas and not is_away and may_lead),
     ]
     return _chosen(random, model, writes, others, may_lead=may_lead)
 
 
-def _local_of_group(random: Random, model: Simulated, *, may_lead: bool, is_away: bool) -> str:  # noqa: ARG001  (as `_local`)
+def _local_of_group(random: Random, model: Simulated, *, may_lead: bool, is_away: bool) -> Operation:  # noqa: ARG001  (as `_local`)
     """Choose a step: a commit has one offset, as coordinators order those of one commit by a hash."""
     deletable = [key for key in KEYS if model.world.may_delete(PLAIN, key)]
     writes: list[Choice] = [
-        *((weight, lambda name=name: f"{name} writes {random.choice(KEYS)}", True) for name, weight in OFFSET_WRITERS),
-        (2, lambda: f"{PLAIN} writes -{random.choice(deletable)}", bool(deletable)),
+        *(
+            (weight, lambda name=name: WriteBatch(name, (random.choice(KEYS),)), True)
+            for name, weight in OFFSET_WRITERS
+        ),
+        (2, lambda: WriteBatch(PLAIN, (random.choice(deletable),), (0,)), bool(deletable)),
     ]
     return _chosen(random, model, writes, [], may_lead=may_lead)
 
 
-def _chosen(random: Random, model: Simulated, writes: list[Choice], others: list[Choice], *, may_lead: bool) -> str:
+def _chosen(
+    random: Random, model: Simulated, writes: list[Choice], others: list[Choice], *, may_lead: bool
+) -> Operation:
     world = model.world
     leader_id = world.replication.leader_id
     if not may_lead and leader_id == ABSENT:
-        return f"{random.choice(STAYING)} leads"
+        return ElectLeader(random.choice(STAYING))
     is_open = {name: world.clients[name].open is not None for name in PRODUCERS}
     leaders = [one for one in sorted(world.up) if one != leader_id and (may_lead or one != ABSENT)]
-    lone_ends = [f"{TRANSACTIONAL} {verb}{NOTHING_HERE}" for verb in OUTCOMES]
+    lone_ends = [EndElsewhere(TRANSACTIONAL, outcome) for outcome in OUTCOMES]
     choices: list[Choice] = [
         *writes,
-        *((5, partial("{} {}".format, name, random.choice(list(OUTCOMES))), is_open[name]) for name in PRODUCERS),
+        *((5, partial(End, name, random.choice(OUTCOMES)), is_open[name]) for name in PRODUCERS),
         (1, lambda: random.choice(lone_ends), not is_open[TRANSACTIONAL] and not world.rules.epoch_bump),
-        (1, lambda: f"{SECOND} begins anew, and is aborted", is_open[SECOND]),
-        (1, lambda: f"{random.choice(leaders)} leads", bool(leaders)),
+        (1, lambda: Restart(SECOND), is_open[SECOND]),
+        (1, lambda: ElectLeader(random.choice(leaders)), bool(leaders)),
         *others,
     ]
     legal = [(weight, make) for weight, make, is_legal in choices if is_legal]
     return random.choices([make for _, make in legal], [weight for weight, _ in legal])[0]()
 
 
-def _write(random: Random, producer: str) -> str:
+def _write(random: Random, producer: str) -> Operation:
     count = random.choices((1, 2, 3), (5, 2, 1))[0]
-    records = ("-" * (random.random() < DELETED) + random.choice(KEYS) for _ in range(count))
-    return f"{producer} writes {' '.join(records)}"
+    records = [(random.random() < DELETED, random.choice(KEYS)) for _ in range(count)]
+    tombstones = tuple(at for at, (deletes, _) in enumerate(records) if deletes)
+    return WriteBatch(producer, tuple(key for _, key in records), tombstones)

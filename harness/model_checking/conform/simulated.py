@@ -9,6 +9,7 @@ from harness.model_checking.conform.picture import of_coordinator, of_replica
 from harness.models.log.cleaner import Cleaning
 from harness.models.world import steps
 from harness.models.world.world import Rules
+from harness.schedules.operations.environment import CleanerPass
 
 if TYPE_CHECKING:
     from harness.model_checking.conform.picture import Picture
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from harness.models.log.batch import Batch
     from harness.models.log.replica import Replica, Segment
     from harness.models.log.version_rules import VersionRules
+    from harness.schedules.operations.operation import Operation
 
 AT_ONCE_MS, NEVER_MS = 1, 10**15
 FILLER_KEY, LATE_KEY = "filler", "G"
@@ -79,8 +81,8 @@ class Simulated:
             return picture
         return replace(picture, offsets=of_coordinator(world.coordinator, ALL_KEYS))
 
-    def take(self, step: str) -> None:
+    def take(self, step: Operation) -> None:
         """Take one step, and replicate to all live replicas. Raises ValueError for an impossible step."""
-        if steps.take(self.world, step) is None:
-            raise ValueError(f"{step!r} is impossible in the model now")
+        if steps.take(self.world, step) is None and not isinstance(step, CleanerPass):
+            raise ValueError(f"'{step}' is impossible in the model now")
         self.world.replication.fetch_all()

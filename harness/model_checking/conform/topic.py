@@ -11,16 +11,20 @@ from harness.kafka_api.topics import delete_records
 from harness.model_checking.conform.producer import DataRequests, OffsetRequests, Producer
 from harness.model_checking.conform.schedules import STAYING
 from harness.models.world.steps import keys_and_values
-from harness.models.world.world import ABSENT, OUTCOMES, PLAIN, PRODUCERS
+from harness.models.world.world import ABSENT, PLAIN, PRODUCERS
+from harness.schedules.operations.administrators import DeleteRecords, ElectLeader
+from harness.schedules.operations.clients import End, EndElsewhere, Restart, Write, WriteBatch
+from harness.schedules.operations.environment import JoinIsr, Rest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from harness.kafka_api.address import Address
     from harness.kafka_api.messages import Request, TopicPartition
     from harness.model_checking.conform.brokers import Brokers
     from harness.model_checking.conform.picture import Named
     from harness.model_checking.conform.schedules import Schedule
+    from harness.schedules.operations.operation import Operation
 
 
 T = TypeVar("T")
@@ -89,36 +93,38 @@ class Topic:
             )
         return self._producers[name]
 
-    def take(self, step: str) -> None:
-        """Take a step of this partition (`harness.models.world.steps`). Raises `HarnessError`."""
-        match step.split():
-            case [producer, "writes", *records]:
-                self._producer(producer).write(self._contents(records), self._brokers.cluster.clock.time_ms())
-                self._log_end += len(records)
-            case [producer, verb] if verb in OUTCOMES:
-                self._producer(producer).end(OUTCOMES[verb])
+    def take(self, step: Operation) -> None:
+        """Take a step of this partition. Raises `HarnessError`."""
+        match step:
+            case WriteBatch():
+                self._producer(step.process).write(self._contents(step), self._brokers.cluster.clock.time_ms())
+                self._log_end += len(step.keys)
+            case Write(key=key, deletes=deletes):
+                self.take(WriteBatch(step.process, (key,), (0,) if deletes else ()))
+            case End(outcome=outcome):
+                self._producer(step.process).end(outcome)
                 self._log_end += 1
-            case [producer, verb, "having", "written", "nothing", "here"]:
-                self._producer(producer).register()
-                self._producer(producer).end(OUTCOMES[verb.removesuffix(",")])
+            case EndElsewhere(outcome=outcome):
+                self._producer(step.process).register()
+                self._producer(step.process).end(outcome)
                 self._log_end += 1
-            case [producer, "begins", "anew,", "and", "is", "aborted"]:
-                self._producer(producer).begin_anew()
+            case Restart():
+                self._producer(step.process).begin_anew()
                 self._log_end += 1
-            case [broker, "leads"]:
-                self._lead(int(broker))
-            case ["records", "before", offset, "are", "deleted"]:
-                self.ask(self.leader, delete_records(self.partition, int(offset)))
-            case [_, "joins"]:
+            case ElectLeader(broker=broker):
+                self._lead(broker)
+            case DeleteRecords(keeps=keeps):
+                self.ask(self.leader, delete_records(self.partition, self._log_end - keeps))
+            case JoinIsr():
                 self._join()
-            case ["rest"]:
+            case Rest():
                 pass
             case _:
-                raise ValueError(f"{step!r} is no step of a partition")
+                raise ValueError(f"'{step}' is not an operation of a partition")
 
-    def _contents(self, records: Sequence[str]) -> list[tuple[bytes, bytes | None]]:
+    def _contents(self, batch: WriteBatch) -> list[tuple[bytes, bytes | None]]:
         """Return keys and values; a group commits the offset of the record that it writes, as in `world.groups`."""
-        contents = keys_and_values(records)
+        contents = keys_and_values(batch)
         if self.group is None:
             return contents
         return [

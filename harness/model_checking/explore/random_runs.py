@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from harness.errors import UsageError
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
 from harness.judge.sessions import CHECKS
@@ -16,7 +15,8 @@ from harness.model_checking.explore.shrink import cost, has_consequence, is_wron
 from harness.model_checking.explore.statistics import RunStatistics, found_by_checkers
 from harness.model_checking.explore.sweep import check_runs, partitioned_session
 from harness.run_folder.store import new_run_id
-from harness.schedules.sentences import Schedule, scenario_of
+from harness.schedules.replay import why_not_replayable
+from harness.schedules.schedule import Schedule, in_order
 from harness.spark.spec import MANY_RUNS
 from harness.spark.workspace_session import session_of
 
@@ -82,11 +82,7 @@ def _smallest(
 
 def is_replayable(name: str, way: RandomSchedule) -> bool:
     """Whether real brokers can replay a schedule."""
-    try:
-        scenario_of(Schedule(name, "", "", way.steps))
-    except UsageError:
-        return False
-    return True
+    return why_not_replayable(Schedule(in_order(*way.steps), name)) is None
 
 
 def _confirm(session: SparkSession, smallest: Mapping[str, RandomSchedule], statistics: RunStatistics) -> None:
@@ -100,5 +96,5 @@ def _confirm(session: SparkSession, smallest: Mapping[str, RandomSchedule], stat
     for number, name in enumerate(smallest):
         if (str(number), name) not in confirmed:
             statistics.amiss["smallest schedules that checkers find nothing in"].append(
-                f"{name}: {'; '.join(smallest[name].steps)}"
+                f"{name}: {'; '.join(map(str, smallest[name].steps))}"
             )

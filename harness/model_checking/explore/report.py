@@ -12,7 +12,7 @@ from harness.model_checking.explore.cases import COORDINATED, FRESH_COPIES, GATE
 from harness.model_checking.explore.random_runs import explore_random_runs, is_replayable
 from harness.model_checking.explore.schedule_generator import Odds
 from harness.models.world.groups import NEW, OLD
-from harness.schedules.sentences import Schedule, write_schedule
+from harness.schedules.schedule import Schedule, in_order, write_schedule
 from harness.targets import SIM_CLOUD_TOPICS, SIM_REDPANDA
 from harness.terminal import Table, stdout, styled
 
@@ -66,7 +66,8 @@ def explore_runs(
     content = sweep_summary(target, with_, swept, more)
     if out is not None:
         for name, way in {**swept.smallest, **swept.smallest_of_consequences}.items():
-            write_schedule(out / f"{name}.json", Schedule(name, _found_on(target, with_), _case(way), way.steps))
+            schedule = Schedule(in_order(*way.steps), name, _found_on(target, with_), _case(way))
+            write_schedule(out / f"{name}.json", schedule)
     return content
 
 
@@ -100,7 +101,12 @@ def _found(runs: int, seeds_by_name: SeedsByName, smallest: Mapping[str, RandomS
 
 
 def _smallest(name: str, way: RandomSchedule) -> dict[str, Any]:
-    return {"seed": way.seed, "case": _case(way), "steps": list(way.steps), "replayable": is_replayable(name, way)}
+    return {
+        "seed": way.seed,
+        "case": _case(way),
+        "steps": list(map(str, way.steps)),
+        "replayable": is_replayable(name, way),
+    }
 
 
 def _found_on(target: str, with_: tuple[str, ...]) -> str:

@@ -13,20 +13,31 @@ from typing import TYPE_CHECKING, Final
 from harness.models.log.version_rules import VersionRules
 from harness.models.world.steps import begin, take
 from harness.models.world.world import ABSENT, ADDED, BROKERS, OUTCOMES, PLAIN, PRODUCERS, Rules
+from harness.schedules.operations.administrators import AddReplica, AssignAgain, ElectLeader, Unassign
+from harness.schedules.operations.clients import End, Write
+from harness.schedules.operations.coordination import MessageArrives, MessageIsLost, MessagesArrive, SendReport
+from harness.schedules.operations.environment import CleanerPass, CopyBatch, JoinIsr, TimePasses
+from harness.schedules.operations.faults import LAG, OUTAGE, Heal, Inject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from harness.models.world.world import World
+    from harness.schedules.operations.operation import Operation
 
 LEAVES, LAGS, ADDS, NO_OUTAGE = "leaves", "lags", "is added", "no outage"
 REASSIGNS: Final = "leaves, is unassigned and assigned again"
+_BEGINS: Final[Mapping[str, Operation]] = {
+    LEAVES: Inject(OUTAGE, ABSENT),
+    LAGS: Inject(LAG, ABSENT),
+    ADDS: AddReplica(ADDED),
+    REASSIGNS: Inject(OUTAGE, ABSENT),
+}
+RETURNS, JOINS = Heal(OUTAGE, ABSENT), JoinIsr(ADDED)
 OUTAGES: Final = {LEAVES: 12, LAGS: 3, ADDS: 5}
 """How a broker comes to be behind, and how often of twenty."""
 PROTECTED_OUTAGES: Final = {**OUTAGES, REASSIGNS: 5}
 """The same where a gate protects: a gate alone does not count a replica that is unassigned for a time."""
-_BEGINS_BY: Final = {LEAVES: LEAVES, LAGS: LAGS, ADDS: ADDS, REASSIGNS: LEAVES}
-_ENDS_BY: Final = {LEAVES: "returns", LAGS: "returns", ADDS: "joins", REASSIGNS: "returns"}
 _KEYS: Final = "KLM"
 _DAYS: Final = (2, 5)
 """The least and the most days of an outage."""
@@ -44,7 +55,7 @@ class RandomSchedule:
 
     seed: int
     rules: Rules
-    steps: tuple[str, ...]
+    steps: tuple[Operation, ...]
 
 
 @dataclass(frozen=True)
@@ -102,30 +113,30 @@ def draw(seed: int, odds: Odds) -> RandomSchedule:
     )
 
 
-def _all_steps(generator: _Generator, outage: str) -> Iterator[str]:
+def _all_steps(generator: _Generator, outage: str) -> Iterator[Operation]:
     yield from _random_steps(generator, outage, 2, 10)
     if generator.world.rules.coordinated and generator.random.random() < generator.share:
         yield from _report_round(generator.world)
     absent = ADDED if outage == ADDS else ABSENT
     if outage != NO_OUTAGE:
         if generator.world.replication.leader_id == absent:
-            yield f"{BROKERS[0]} leads"
-        yield f"{absent} {_BEGINS_BY[outage]}"
+            yield ElectLeader(BROKERS[0])
+        yield _BEGINS[outage]
     for _ in range(generator.random.randint(*_DAYS)):
         yield from _random_steps(generator, outage, 1, 5)
         yield from _day(generator)
         if outage == REASSIGNS:
-            yield f"{absent} is unassigned"
+            yield Unassign(absent)
     if outage == REASSIGNS:
-        yield f"{absent} is assigned again"
+        yield AssignAgain(absent)
     yield from _random_steps(generator, ADDS if outage == REASSIGNS else outage, 0, 4)
     if outage != NO_OUTAGE:
-        yield f"{absent} {_ENDS_BY[outage]}"
+        yield JOINS if outage == ADDS else RETURNS
     if generator.world.rules.coordinated or generator.world.rules.gate:
         yield from _wind_down(generator.world)
 
 
-def _random_steps(generator: _Generator, outage: str, least: int, most: int) -> Iterator[str]:
+def _random_steps(generator: _Generator, outage: str, least: int, most: int) -> Iterator[Operation]:
     odds = (
         _CLUSTER_STEPS
         | (_MESSAGE_STEPS if generator.world.rules.coordinated else {})
@@ -138,61 +149,61 @@ def _random_steps(generator: _Generator, outage: str, least: int, most: int) -> 
             yield step
 
 
-def _writes(generator: _Generator) -> str:
+def _writes(generator: _Generator) -> Operation:
     client, key = generator.random.choice(generator.clients), generator.random.choice(generator.keys)
-    return f"{client} {'deletes' if generator.random.random() < _DELETE_SHARE else 'puts'} {key}"
+    return Write(client, key, generator.random.random() < _DELETE_SHARE)
 
 
-def _message(generator: _Generator, fate: str) -> str | None:
+def _message(generator: _Generator, fate: type[MessageArrives | MessageIsLost]) -> Operation | None:
     under_way = len(generator.world.under_way())
-    return f"message {generator.random.randint(1, under_way)} {fate}" if under_way else None
+    return fate(generator.random.randint(1, under_way)) if under_way else None
 
 
-def _copies(generator: _Generator) -> str | None:
+def _copies(generator: _Generator) -> Operation | None:
     behind = sorted(generator.world.replication.away)
-    return f"{behind[0]} copies a batch" if behind else None
+    return CopyBatch(behind[0]) if behind else None
 
 
-_CLUSTER_STEPS: Final[dict[Callable[[_Generator], str | None], int]] = {
+_CLUSTER_STEPS: Final[dict[Callable[[_Generator], Operation | None], int]] = {
     _writes: 8,
-    lambda it: f"{it.random.choice(list(PRODUCERS))} {it.random.choice(list(OUTCOMES))}": 5,
-    lambda it: f"{it.random.choice(it.world.up)} cleans": 3,
-    lambda _: "an hour passes": 1,
-    lambda it: f"{it.random.choice(BROKERS)} leads": 1,
+    lambda it: End(it.random.choice(list(PRODUCERS)), it.random.choice(OUTCOMES)): 5,
+    lambda it: CleanerPass((it.random.choice(it.world.up),)): 3,
+    lambda _: TimePasses(1): 1,
+    lambda it: ElectLeader(it.random.choice(BROKERS)): 1,
     _copies: 1,
 }
-_MESSAGE_STEPS: Final[dict[Callable[[_Generator], str | None], int]] = {
-    lambda it: f"{it.random.choice(it.world.up)} reports": 6,
-    lambda it: _message(it, "arrives"): 6,
-    lambda _: "messages arrive": 2,
-    lambda it: _message(it, "is lost"): 1,
+_MESSAGE_STEPS: Final[dict[Callable[[_Generator], Operation | None], int]] = {
+    lambda it: SendReport(it.random.choice(it.world.up)): 6,
+    lambda it: _message(it, MessageArrives): 6,
+    lambda _: MessagesArrive(): 2,
+    lambda it: _message(it, MessageIsLost): 1,
 }
-_COPY_STEPS: Final[dict[Callable[[_Generator], str | None], int]] = {_copies: 4}
+_COPY_STEPS: Final[dict[Callable[[_Generator], Operation | None], int]] = {_copies: 4}
 """An added replica copies slowly, or it would miss nothing."""
 
 
-def _day(generator: _Generator) -> Iterator[str]:
+def _day(generator: _Generator) -> Iterator[Operation]:
     """Let cleaners run, once or twice or not at all, while a day passes."""
     for broker in generator.world.up:
         for _ in range(generator.random.randint(1, 2)):
             if generator.random.random() < generator.share:
-                yield f"{broker} cleans"
+                yield CleanerPass((broker,))
     if generator.world.rules.coordinated and generator.random.random() < generator.share:
         yield from _report_round(generator.world)
-    yield "time passes"
+    yield TimePasses()
 
 
-def _report_round(world: World) -> Iterator[str]:
+def _report_round(world: World) -> Iterator[Operation]:
     """Let every live replica report its offsets, and deliver all messages that result."""
-    yield from (f"{broker} reports" for broker in world.up)
-    yield "messages arrive"
+    yield from map(SendReport, world.up)
+    yield MessagesArrive()
 
 
-def _wind_down(world: World) -> Iterator[str]:
+def _wind_down(world: World) -> Iterator[Operation]:
     """Let compaction that has waited get as far as possible, so that the removal of retained records shows."""
     for _ in range(3):
         for _ in range(2):
-            yield from (f"{broker} cleans" for broker in world.up)
+            yield from (CleanerPass((broker,)) for broker in world.up)
         for _ in range(2 if world.rules.coordinated else 0):
             yield from _report_round(world)
-        yield "time passes"
+        yield TimePasses()

@@ -1,7 +1,7 @@
-"""The smallest schedule: steps are removed, and texts simplified, for as long as the same anomaly occurs.
+"""The smallest schedule: operations are removed, and others simplified, for as long as the same anomaly occurs.
 
 Among equally small schedules, those are preferred that real brokers can replay
-(`harness.schedules.sentences.scenario_of`): without a change of leader, lag or hours, with one transactional client,
+(`harness.schedules.replay.scenario_of`): without a change of leader, lag or hours, with one transactional client,
 whose later steps come after the cleaners'.
 """
 
@@ -12,28 +12,37 @@ from typing import TYPE_CHECKING, Final
 
 from harness.models.world.steps import play
 from harness.models.world.world import ABSENT, ADDED
+from harness.schedules.operations.administrators import AddReplica, ElectLeader
+from harness.schedules.operations.clients import End, Write
+from harness.schedules.operations.coordination import MessageArrives, MessageIsLost, MessagesArrive, SendReport
+from harness.schedules.operations.environment import CleanerPass, CopyBatch, JoinIsr, TimePasses
+from harness.schedules.operations.faults import LAG, OUTAGE, Heal, Inject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from harness.model_checking.explore.schedule_generator import RandomSchedule
+    from harness.schedules.operations.operation import Operation
 
-SIMPLER: Final = (
-    (f"{ADDED} is added", f"{ABSENT} leaves"),
-    (f"{ADDED} joins", f"{ABSENT} returns"),
-    (f"{ABSENT} lags", f"{ABSENT} leaves"),
-    ("an hour passes", "time passes"),
-    ("3 cleans", "1 cleans"),
-    (f"{ABSENT} cleans", "1 cleans"),
-    ("u ", "t "),
-    (" M", " K"),
-    (" L", " K"),
-    (" M", " L"),
+LEADER_CLEANS: Final = CleanerPass((1,))
+ADDED_LEAVES: Final[Mapping[Operation, Operation]] = {
+    AddReplica(ADDED): Inject(OUTAGE, ABSENT),
+    JoinIsr(ADDED): Heal(OUTAGE, ABSENT),
+}
+SIMPLER: Final[Sequence[Callable[[Operation], Operation]]] = (
+    lambda one: Inject(OUTAGE, ABSENT) if one == AddReplica(ADDED) else one,
+    lambda one: Heal(OUTAGE, ABSENT) if one == JoinIsr(ADDED) else one,
+    lambda one: Inject(OUTAGE, ABSENT) if one == Inject(LAG, ABSENT) else one,
+    lambda one: TimePasses() if isinstance(one, TimePasses) else one,
+    lambda one: LEADER_CLEANS if one == CleanerPass((3,)) else one,
+    lambda one: LEADER_CLEANS if one == CleanerPass((ABSENT,)) else one,
+    lambda one: replace(one, process="t") if isinstance(one, Write | End) and one.process == "u" else one,
+    lambda one: replace(one, key="K") if isinstance(one, Write) and one.key == "M" else one,
+    lambda one: replace(one, key="K") if isinstance(one, Write) and one.key == "L" else one,
+    lambda one: replace(one, key="L") if isinstance(one, Write) and one.key == "M" else one,
 )
-"""Texts, and simpler replacements to try: at one place, or everywhere."""
-_COMPLEX: Final = tuple(words for words, _ in SIMPLER)
-_HARD: Final = (" leads", " copies a batch", "message", " reports")
-_CLEANERS: Final = (" cleans", "time passes")
+"""Functions that make an operation simpler: tried at one place, or everywhere."""
+_HARD: Final = (ElectLeader, CopyBatch, MessageArrives, MessageIsLost, MessagesArrive, SendReport)
 
 
 def is_wrong(drawn: RandomSchedule, name: str) -> bool:
@@ -58,13 +67,12 @@ def shrink(
 
 
 def cost(drawn: RandomSchedule) -> tuple[int, int, int, int, tuple[str, ...]]:
-    """Return the sort key of schedules: length, rare texts, version, and how late producers go on."""
+    """Return the sort key of schedules: length, rare operations, version, and how late producers go on."""
     steps = drawn.steps
-    rare = sum(part in step for step in steps for part in _COMPLEX) + 2 * sum(
-        part in step for step in steps for part in _HARD
-    )
-    late = sum(at for at, step in enumerate(steps) if step.startswith("t "))
-    return len(steps), rare, drawn.rules.epoch_bump, -late, steps
+    rare = sum(simpler(step) != step for step in steps for simpler in SIMPLER)
+    rare += 2 * sum(isinstance(step, _HARD) for step in steps)
+    late = sum(at for at, step in enumerate(steps) if step.process == "t")
+    return len(steps), rare, drawn.rules.epoch_bump, -late, tuple(map(str, steps))
 
 
 def _simpler(drawn: RandomSchedule) -> Iterator[RandomSchedule]:
@@ -78,15 +86,14 @@ def _simpler(drawn: RandomSchedule) -> Iterator[RandomSchedule]:
         for second in range(first + 1, len(steps)):
             yield replace(drawn, steps=(*steps[:first], *steps[first + 1 : second], *steps[second + 1 :]))
     yield replace(drawn, rules=replace(drawn.rules, epoch_bump=False))
-    for part, others in SIMPLER:
-        yield replace(drawn, steps=tuple(step.replace(part, others) for step in steps))
+    for simpler in SIMPLER:
+        yield replace(drawn, steps=tuple(map(simpler, steps)))
         for at, step in enumerate(steps):
-            if part in step:
-                yield replace(drawn, steps=(*steps[:at], step.replace(part, others), *steps[at + 1 :]))
-    outage = dict(SIMPLER[:2])
-    yield replace(drawn, steps=tuple(outage.get(step, step) for step in steps))
-    one_leads = (step.replace("3 cleans", "1 cleans") for step in steps if not step.endswith(" leads"))
-    yield replace(drawn, steps=tuple(one_leads))
+            if simpler(step) != step:
+                yield replace(drawn, steps=(*steps[:at], simpler(step), *steps[at + 1 :]))
+    yield replace(drawn, steps=tuple(ADDED_LEAVES.get(step, step) for step in steps))
+    one_leads = (LEADER_CLEANS if step == CleanerPass((3,)) else step for step in steps)
+    yield replace(drawn, steps=tuple(step for step in one_leads if not isinstance(step, ElectLeader)))
     for at in range(len(steps) - 1):
-        if steps[at].startswith("t ") and steps[at + 1].endswith(_CLEANERS):
+        if steps[at].process == "t" and isinstance(steps[at + 1], CleanerPass | TimePasses):
             yield replace(drawn, steps=(*steps[:at], steps[at + 1], steps[at], *steps[at + 2 :]))

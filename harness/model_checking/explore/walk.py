@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from harness.model_checking.explore.cases import AnyCase
     from harness.models.walk.exhaustive import Explored
+    from harness.schedules.operations.operation import Operation
 
 
 @dataclass(frozen=True)
@@ -78,9 +79,9 @@ def _walk(case: AnyCase, *, most_states: int, first_only: bool) -> WalkResult:
     return WalkResult(case, explored, time.monotonic() - began_s)
 
 
-def shortest(walked: Sequence[WalkResult]) -> dict[str, tuple[AnyCase, tuple[str, ...]]]:
+def shortest(walked: Sequence[WalkResult]) -> dict[str, tuple[AnyCase, tuple[Operation, ...]]]:
     """Return the shortest way of all cases to each anomaly, with its case."""
-    ways: dict[str, tuple[AnyCase, tuple[str, ...]]] = {}
+    ways: dict[str, tuple[AnyCase, tuple[Operation, ...]]] = {}
     for one in walked:
         for name, steps in one.explored.wrong.items():
             if name not in ways or len(steps) < len(ways[name][1]):
@@ -107,7 +108,7 @@ def summary(target: str, with_: Sequence[str], walked: Sequence[WalkResult]) -> 
                 "depth": one.explored.depth,
                 "whole": one.explored.is_whole,
                 "took_s": round(one.took_s, 3),
-                "ways": {name: list(steps) for name, steps in sorted(one.explored.wrong.items())},
+                "ways": {name: list(map(str, steps)) for name, steps in sorted(one.explored.wrong.items())},
             }
             for one in walked
         ],

@@ -17,8 +17,11 @@ from harness.cluster.observe import content_of
 from harness.models.log.batch import encode
 from harness.models.log.delivery import delivered
 from harness.models.world.steps import begin, take
-from harness.models.world.world import ABSENT, ADDED, CLEANING, OUTCOMES, PLAIN, STEP_MS
+from harness.models.world.world import ABSENT, CLEANING, PLAIN, STEP_MS
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
+from harness.schedules.operations.administrators import AddReplica
+from harness.schedules.operations.environment import CleanerPass, CopyBatch, JoinIsr
+from harness.schedules.operations.faults import Heal, Inject
 from harness.schedules.scenario import Phase
 
 if TYPE_CHECKING:
@@ -27,12 +30,14 @@ if TYPE_CHECKING:
     from harness.models.log.batch import Batch
     from harness.models.log.replica import Replica
     from harness.models.world.world import Open, Rules, World
+    from harness.schedules.operations.operation import Operation
 
 TOPIC: Final = "sim"
 PARTITION: Final = 0
-AWAY_STEPS: Final = {f"{ABSENT} leaves", f"{ABSENT} lags", f"{ADDED} is added"}
-BACK_STEPS: Final = {f"{ABSENT} returns", f"{ADDED} joins"}
-COPY_STEP: Final = f"{ABSENT} copies a batch"
+AWAY: Final = (Inject, AddReplica)
+BACK: Final = (Heal, JoinIsr)
+COPY: Final = CopyBatch(ABSENT)
+"""Operations by which a broker is behind, and by which it is not any more."""
 _PLACE: Final = (TOPIC, PARTITION)
 _OF_NO_TXN: Final = (None, None)
 _NOWHERE: Final = (None,) * 5
@@ -91,24 +96,24 @@ class Witness:
         """The ``settings`` table."""
         return [(CLEANING.delete_retention_ms, CLEANING.min_compaction_lag_ms)]
 
-    def take(self, step: str) -> None:
+    def take(self, step: Operation) -> None:
         """Take a step in the world, and record its evidence."""
         world, at_ms = self.world, self.world.now_ms
-        cleans = [int(step.partition(" ")[0])] if step.endswith(" cleans") else []
-        if step in BACK_STEPS or step == COPY_STEP:
+        cleans = step.brokers if isinstance(step, CleanerPass) else ()
+        if isinstance(step, BACK) or step == COPY:
             self._before_return()
-        self._observe(world.up if step in AWAY_STEPS else cleans)
+        self._observe(world.up if isinstance(step, AWAY) else cleans)
         opened = {one.name: one.open.nth for one in world.clients.values() if one.open}
         done = take(world, step)
         if done is None:
             return
         if done.batch is not None:
             self._record_client_op(step, done.batch, done.txn, at_ms)
-        elif step in AWAY_STEPS:
+        elif isinstance(step, AWAY):
             self._left_at, self._open_then = world.replication.leader.log_end, opened
-        elif step in BACK_STEPS:
+        elif isinstance(step, BACK):
             self._is_back = True
-        self._observe(world.up if step in BACK_STEPS else cleans)
+        self._observe(world.up if isinstance(step, BACK) else cleans)
 
     def end(self) -> None:
         """Observe for the last time, and read every in-sync replica."""
@@ -124,8 +129,8 @@ class Witness:
 
     # Evidence of clients.
 
-    def _record_client_op(self, step: str, batch: Batch, open_txn: Open | None, at_ms: int) -> None:
-        client, _, rest = step.partition(" ")
+    def _record_client_op(self, step: Operation, batch: Batch, open_txn: Open | None, at_ms: int) -> None:
+        client = step.process
         nth = open_txn.nth if open_txn else None
         txn = _OF_NO_TXN if nth is None else (client, nth)
         process = "plain" if client == PLAIN else client
@@ -134,7 +139,7 @@ class Witness:
             self._event(at_ms, "begin", process, "payload", self._phase(missed=False), txn, (*_NOWHERE, *_NO_POLL))
         if batch.control:
             phase = self._phase(missed=self._open_then.get(client) == nth)
-            self._event(at_ms, OUTCOMES[rest], process, "payload", phase, txn, (*_NOWHERE, *_NO_POLL))
+            self._event(at_ms, batch.marker or "", process, "payload", phase, txn, (*_NOWHERE, *_NO_POLL))
             return
         (record,) = batch.records
         deletes, key = record.value is None, (record.key or b"").decode()
@@ -218,7 +223,7 @@ class Witness:
         return stored
 
 
-def watch(rules: Rules, steps: Iterable[str]) -> Witness:
+def watch(rules: Rules, steps: Iterable[Operation]) -> Witness:
     """Return the evidence of a run after its end."""
     witness = Witness(begin(rules))
     for step in steps:

@@ -20,17 +20,21 @@ from harness.models.cloud_topics.reader import Reader
 from harness.models.cloud_topics.rules import ALL_ON, CLEAN_TOMBSTONES, COMMIT_TIME
 from harness.models.log.batch import Batch
 from harness.models.walk.exhaustive import explore
+from harness.schedules.operations.clients import BeginReading, ReadOn, WriteBatch
+from harness.schedules.operations.coordination import CompactorCommit, CompactorCrash, CompactorPass
+from harness.schedules.operations.environment import TimePasses
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
 
     from harness.models.walk.exhaustive import Explored
+    from harness.schedules.operations.operation import Operation
 
 UNCONVERGED: Final = "unconverged"
 """Nothing is left to do, but the log differs from the result of full deduplication."""
 
 
-Write: TypeAlias = tuple[tuple[str, str | None], ...]
+CaseWrite: TypeAlias = tuple[tuple[str, str | None], ...]
 """Keys and values of one batch; None deletes."""
 
 
@@ -42,7 +46,7 @@ class Case:
     """
 
     title: str = ""
-    writes: tuple[Write, ...]
+    writes: tuple[CaseWrite, ...]
     entries: int = 1
     compactors: int = 2
     object_records: int = 1
@@ -91,37 +95,38 @@ class CompactionWorld:
         idle = ((),) * case.compactors
         return cls(case, case.settings, Log(), (), idle, began_at=(0,) * case.compactors)
 
-    def steps(self) -> Iterator[str]:
+    def steps(self) -> Iterator[Operation]:
         """Return the possible steps; time passes only where this can change the result of a later step."""
         if self.writes < len(self.case.writes):
-            yield "write " + " ".join(f"{key}={value}" for key, value in self.case.writes[self.writes])
+            yield written(self.case.writes[self.writes])
         if self._ages():
-            yield "time passes"
+            yield TimePasses()
         if self.reader is None:
             if self.case.has_reader and self.log.end_offset:
-                yield "reader begins"
+                yield BeginReading()
         elif self.reader.position < self.log.end_offset:
-            yield "reader reads on"
+            yield ReadOn()
         has_work = self._has_work()
         for number, left in enumerate(self.working, 1):
             if left:
-                yield f"compactor {number} {_words(left)}"
-                yield f"compactor {number} crashes"
+                yield _commit(number, left[0])
+                yield CompactorCrash(number)
             elif has_work:
-                yield f"compactor {number} makes a pass"
+                yield CompactorPass(number)
 
-    def following(self) -> Iterator[tuple[str, CompactionWorld]]:
+    def following(self) -> Iterator[tuple[Operation, CompactionWorld]]:
         """Yield each possible step, and the state after it."""
         return ((step, self.after(step)) for step in self.steps())
 
-    def after(self, step: str) -> CompactionWorld:
+    def after(self, step: Operation) -> CompactionWorld:
         """Return the state after a step."""
-        if step.startswith("compactor"):
-            return self._compacted(int(step.split()[1]) - 1, step)
-        if step.startswith("write"):
-            return self._appended()
-        if step == "time passes":
-            return self._later()
+        match step:
+            case CompactorPass() | CompactorCommit() | CompactorCrash():
+                return self._compacted(step.compactor - 1, step)
+            case WriteBatch():
+                return self._appended()
+            case TimePasses():
+                return self._later()
         return replace(self, reader=Reader(self.now) if self.reader is None else self.reader.next(self.log))
 
     def key(self) -> Hashable:
@@ -158,15 +163,15 @@ class CompactionWorld:
             violations.add(UNCONVERGED)
         return violations
 
-    def _compacted(self, index: int, step: str) -> CompactionWorld:
+    def _compacted(self, index: int, step: Operation) -> CompactionWorld:
         """Return the state after a compactor's step; a compactor whose update is refused gives up its pass."""
         log, left, without = self.log, self.working[index], self.case.without
         began_at = self.began_at
-        if step.endswith("makes a pass"):
+        if isinstance(step, CompactorPass):
             update = begin_pass(log, self.settings, now_ms=self.now, without=without)
             left = stages(update, without) if update else ()
             began_at = (*began_at[:index], self.now, *began_at[index + 1 :])
-        elif step.endswith("crashes") or refusal(log, left[0], without) is not None:
+        elif isinstance(step, CompactorCrash) or refusal(log, left[0], without) is not None:
             left = ()
         else:
             log = applied(log, left[0], now_ms=self.now, without=without)
@@ -224,11 +229,15 @@ def _object_key(piece: L1Object) -> tuple[int, int, tuple[int, ...]]:
     return piece.base_offset, piece.end_offset, tuple(record.offset for record in piece.records())
 
 
-def _words(left: tuple[Update, ...]) -> str:
-    """Return the words for the next step of a commit."""
-    if left[0].bookkeeping is not None and left[0].objects:
-        return "commits"
-    if left[0].bookkeeping is not None:
-        return "records what is clean"
-    piece = left[0].objects[0]
-    return f"replaces offsets {piece.base_offset} to {piece.end_offset}"
+def written(write: CaseWrite) -> WriteBatch:
+    """Return the operation that writes a batch."""
+    tombstones = tuple(at for at, (_, value) in enumerate(write) if value is None)
+    return WriteBatch("p", tuple(key for key, _ in write), tombstones)
+
+
+def _commit(compactor: int, update: Update) -> CompactorCommit:
+    """Return the next step of a commit."""
+    if update.bookkeeping is not None:
+        return CompactorCommit(compactor, records_clean=not update.objects)
+    piece = update.objects[0]
+    return CompactorCommit(compactor, piece.base_offset, piece.end_offset)

@@ -17,6 +17,21 @@ from harness.models.faults.state import (
 )
 from harness.models.log.replica import Replica
 from harness.models.walk.state_space import LEAVES
+from harness.schedules.operations.administrators import AddReplica, AssignAgain, ElectLeader, Unassign
+from harness.schedules.operations.environment import CopyBatch, JoinIsr, LeaveIsr
+from harness.schedules.operations.faults import (
+    ISOLATED,
+    LAG,
+    LATE_METADATA,
+    LOST_DISK,
+    OUTAGE,
+    RESTARTED,
+    UNCLEAN_ELECTION,
+    Heal,
+    Inject,
+    LosePower,
+)
+from harness.schedules.operations.operation import interned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,8 +40,9 @@ if TYPE_CHECKING:
     from harness.models.log.effects import Effects
     from harness.models.walk.exhaustive import Numbered
     from harness.models.walk.writers import Clients
+    from harness.schedules.operations.operation import Operation
 
-    Steps = Iterator[tuple[str, FaultState]]
+    Steps = Iterator[tuple[Operation, FaultState]]
 
 
 @dataclass(frozen=True)
@@ -61,27 +77,26 @@ class Events:
         end, mine = self._end(state), state.replica(LEAVES)
         is_named = state.late == LEAVES
         if by.OUTAGE in state.may and not is_named:
-            yield f"{LEAVES} leaves", state.after(by.OUTAGE, away=True, end=end)
+            yield interned(Inject, OUTAGE, LEAVES), state.after(by.OUTAGE, away=True, end=end)
         if by.LAG in state.may:
-            yield f"{LEAVES} lags", state.after(by.LAG, lags=True, end=end)
+            yield interned(Inject, LAG, LEAVES), state.after(by.LAG, lags=True, end=end)
         if by.POWER in state.may and not is_named:
             for first in range(state.synced, end):
                 below = self._has(by.ANEW_AFTER_LOSS) and first < state.checkpointed
                 lost = state.after(by.POWER, away=True, end=first, synced=0, checkpointed=0, lost=below)
-                words = f"{LEAVES} loses power, and its log from {first} on"
-                yield words, lost.with_replica(LEAVES, effects.truncated(mine, first))
+                yield interned(LosePower, LEAVES, first), lost.with_replica(LEAVES, effects.truncated(mine, first))
         if by.DISK in state.may and not is_named:
             lost = state.after(by.DISK, away=True, copying=True, first_copy=True)
-            yield f"{LEAVES} loses its disk", lost.with_replica(LEAVES, effects.emptied(mine))
+            yield interned(Inject, LOST_DISK, LEAVES), lost.with_replica(LEAVES, effects.emptied(mine))
 
     def _lagging(self, state: FaultState, effects: Effects) -> Steps:
         after = self._with_high_watermark(state, effects)
         caught_up = effects.copied(after.replica(LEAVES), after.replica(state.leader), None)
         yield (
-            f"{LEAVES} catches up",
+            interned(Heal, LAG, LEAVES),
             after._replace(lags=False, end=UNKNOWN_END).with_replica(LEAVES, caught_up),
         )
-        yield f"{LEAVES} falls out of the ISR", after._replace(lags=False, away=True, copying=True)
+        yield interned(LeaveIsr, LEAVES), after._replace(lags=False, away=True, copying=True)
 
     def _with_high_watermark(self, state: FaultState, effects: Effects) -> FaultState:
         """Return the state with the high watermark at the log end, on all replicas that do not lag."""
@@ -93,7 +108,7 @@ class Events:
 
     def _away(self, state: FaultState, effects: Effects) -> Steps:
         if state.unassigned:
-            yield f"{LEAVES} is assigned again", state._replace(unassigned=False, adding=True)
+            yield interned(AssignAgain, LEAVES), state._replace(unassigned=False, adding=True)
             return
         leader = state.replica(state.leader)
         if is_up(state, state.leader) and (not state.adding or may_fetch_as_added(state)):
@@ -101,17 +116,17 @@ class Events:
             if state.copying or state.adding or state.lost:
                 copied = effects.copied(begun.replica(LEAVES), leader, 1)
                 partly = begun._replace(copying=True, end=UNKNOWN_END).with_replica(LEAVES, copied)
-                yield f"{LEAVES} copies a batch", partly
+                yield interned(CopyBatch, LEAVES), partly
             whole = effects.copied(begun.replica(LEAVES), leader, None)
             back = begun._replace(away=False, copying=False, adding=False, first_copy=False, end=UNKNOWN_END)
-            yield f"{LEAVES} returns", back.with_replica(LEAVES, whole)
+            yield interned(Heal, OUTAGE, LEAVES), back.with_replica(LEAVES, whole)
         if by.REASSIGN in state.may and not state.copying:
-            yield f"{LEAVES} is unassigned", state.after(by.REASSIGN, unassigned=True)
+            yield interned(Unassign, LEAVES), state.after(by.REASSIGN, unassigned=True)
         if by.RESTART in state.may and state.copying and not state.adding:
             knows = state.first_copy and self._has(by.FIRST_COPY_ON_DISK)
-            yield f"{LEAVES} restarts", state.after(by.RESTART, first_copy=knows)
+            yield interned(Inject, RESTARTED, LEAVES), state.after(by.RESTART, first_copy=knows)
         if by.UNCLEAN in state.may and state.end != UNKNOWN_END and not state.adding and not state.joining:
-            yield f"{LEAVES} leads uncleanly", self._lost(self._led_uncleanly(state, effects), state.end)
+            yield interned(Inject, UNCLEAN_ELECTION, LEAVES), self._lost(self._led_uncleanly(state, effects), state.end)
 
     def _begun(self, state: FaultState, effects: Effects) -> FaultState:
         """Return the state as broker 2 begins to fetch: without its old log, where that is worth nothing any more."""
@@ -144,7 +159,7 @@ class Events:
             truncated = self._truncated(state.replica(broker), end, effects)
             copied = effects.copied(truncated, state.replica(state.leader), None)
             others = tuple(one for one in state.truncating if one[0] != broker)
-            yield f"{broker} returns", state._replace(truncating=others).with_replica(broker, copied)
+            yield interned(Heal, OUTAGE, broker), state._replace(truncating=others).with_replica(broker, copied)
 
     def _truncated(self, number: int, end: int, effects: Effects) -> int:
         return effects.rejoined(number, end, self._has(by.ANEW_AFTER_TRUNCATION))
@@ -157,7 +172,10 @@ class Events:
             if broker == state.leader or not may_lead or broker == state.late:
                 continue
             led = self._anew(state._replace(leader=broker, elections=state.elections - 1), effects)
-            yield f"{broker} leads", self._led_by_laggard(led, effects) if broker == LEAVES and state.lags else led
+            yield (
+                interned(ElectLeader, broker),
+                self._led_by_laggard(led, effects) if broker == LEAVES and state.lags else led,
+            )
 
     def _anew(self, state: FaultState, effects: Effects) -> FaultState:
         """Return the state in which first copies begin anew, as the leader has changed."""
@@ -184,26 +202,26 @@ class Events:
         added = self.bound.added
         if by.RELAY in state.may:
             replicas = (*state.replicas, (added, effects.replicas.number(Replica(0))))
-            yield f"{added} is added", state.after(by.RELAY, replicas=replicas, joining=True)
+            yield interned(AddReplica, added), state.after(by.RELAY, replicas=replicas, joining=True)
         if state.joining and is_up(state, state.leader) and may_fetch_as_added(state):
             mine, leader = state.replica(added), state.replica(state.leader)
-            yield f"{added} copies a batch", state.with_replica(added, effects.copied(mine, leader, 1))
+            yield interned(CopyBatch, added), state.with_replica(added, effects.copied(mine, leader, 1))
             joined = state._replace(joining=False)
-            yield f"{added} joins", joined.with_replica(added, effects.copied(mine, leader, None))
+            yield interned(JoinIsr, added), joined.with_replica(added, effects.copied(mine, leader, None))
 
     def _images(self, state: FaultState) -> Steps:
         if state.cut:
             connected = state._replace(cut=NO_BROKER)
-            yield f"{state.cut} is reconnected", _with_current_image(connected)
+            yield interned(Heal, ISOLATED, state.cut), _with_current_image(connected)
         elif state.late:
-            yield f"{state.late}'s image arrives", _with_current_image(state)
+            yield interned(Heal, LATE_METADATA, state.late), _with_current_image(state)
         else:
             for broker in (one for one, _ in state.replicas if is_in_sync(state, one, self.bound.added)):
                 if by.LATE in state.may:
-                    yield f"{broker}'s image is late", self._frozen(state.after(by.LATE), broker)
+                    yield interned(Inject, LATE_METADATA, broker), self._frozen(state.after(by.LATE), broker)
                 if by.ISOLATED in state.may and broker not in {state.leader, LEAVES}:
                     cut = self._frozen(state.after(by.ISOLATED), broker)
-                    yield f"{broker} is cut off from the controller", cut._replace(cut=broker)
+                    yield interned(Inject, ISOLATED, broker), cut._replace(cut=broker)
 
     def _frozen(self, state: FaultState, broker: int) -> FaultState:
         """Return the state in which a broker gets no later image than the current one."""

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from harness.schedules.operations import faults
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-OUTAGE, LATE, ISOLATED, LAG, POWER = "outage", "late-metadata", "isolated", "lag", "power-failure"
-DISK, RESTART, UNCLEAN, RELAY, REASSIGN = "lost-disk", "restart", "unclean-election", "added", "reassigned"
+OUTAGE, LATE, ISOLATED, LAG, POWER = faults.OUTAGE, faults.LATE_METADATA, faults.ISOLATED, faults.LAG, "power-failure"
+DISK, RESTART, UNCLEAN = faults.LOST_DISK, faults.RESTARTED, faults.UNCLEAN_ELECTION
+RELAY, REASSIGN = "added", "reassigned"
 
 FAULTS: Final[Mapping[str, str]] = {
     OUTAGE: "broker 2 goes away, and comes back with its log",

@@ -30,12 +30,16 @@ from harness.models.walk.state_space import LEAVES
 from harness.models.walk.systems import KAFKA, RETENTION_MS, lowered, own_offsets
 from harness.models.walk.writers import Clients, may_write
 from harness.models.world.coordination import Pair, least
+from harness.schedules.operations.coordination import BoundsArrive
+from harness.schedules.operations.environment import CleanerPass, TimePasses
+from harness.schedules.operations.operation import interned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from harness.models.faults.state import FaultBound
     from harness.models.log.batch import Batch
+    from harness.schedules.operations.operation import Operation
 
 HELD = Bounds(0, 0)
 """No tombstone and no marker is removed."""
@@ -112,7 +116,7 @@ class FaultSpace:
         """Return an equivalent state under other names of brokers, and the followers in it that may change places."""
         return renamed(state, frozenset({LEAVES, self.bound.added})) if self.is_symmetric else (state, [])
 
-    def following(self, state: FaultState) -> Iterator[tuple[str, FaultState]]:
+    def following(self, state: FaultState) -> Iterator[tuple[Operation, FaultState]]:
         """Yield each possible step, and the state after it."""
         yield from self._writes(state)
         yield from self.events.following(state, self.effects)
@@ -121,10 +125,10 @@ class FaultSpace:
         if self.is_coordinated:
             assigned = [number for one, number in state.replicas if one != LEAVES or not state.unassigned]
             bounds = least(self._own(number, state.clients).most(state.bounds) for number in assigned)
-            yield f"bounds {bounds.tombstones}/{bounds.markers} arrive", state._replace(bounds=bounds)
+            yield BoundsArrive(bounds.tombstones, bounds.markers), state._replace(bounds=bounds)
 
-    def _writes(self, state: FaultState) -> Iterator[tuple[str, FaultState]]:
-        for step, clients, batch in self._written(state.clients):
+    def _writes(self, state: FaultState) -> Iterator[tuple[Operation, FaultState]]:
+        for operation, clients, batch in self._written(state.clients):
             end = self.clients[clients].truth.log_end
             watermark = state.end if state.lags else end
             leader = self.effects.appended_up_to(state.replica(state.leader), batch, watermark)
@@ -132,13 +136,13 @@ class FaultSpace:
             for broker, number in state.replicas:
                 if broker != state.leader and copies_at_once(state, broker, self.bound.added):
                     after = after.with_replica(broker, self.effects.copied(number, leader, None))
-            yield step, after
+            yield operation, after
 
-    def _written(self, number: int) -> list[tuple[str, int, Batch]]:
+    def _written(self, number: int) -> list[tuple[Operation, int, Batch]]:
         choices = may_write(self.clients[number], self.bound.clients, in_order=self.is_symmetric)
-        return [(words, self.clients.number(after), batch) for words, after, batch in choices]
+        return [(operation, self.clients.number(after), batch) for operation, after, batch in choices]
 
-    def _cleanings(self, state: FaultState) -> Iterator[tuple[str, FaultState]]:
+    def _cleanings(self, state: FaultState) -> Iterator[tuple[Operation, FaultState]]:
         waits, rules = self.bound.waits, self.bound.rules
         for broker, number in state.replicas:
             is_waiting = waits in {by.ALL_WAITS, by.REMOVALS_WAIT} and is_held(state, broker, rules)
@@ -150,7 +154,7 @@ class FaultSpace:
             past = by.BELOW_HIGH_WATERMARK not in rules
             cleaned = self.effects.cleaned_past(number, limits) if past else self.effects.cleaned(number, limits)
             after = state.with_replica(broker, cleaned)
-            yield f"{broker} cleans", self._synced_by_cleaner(after) if broker == LEAVES else after
+            yield interned(CleanerPass, (broker,)), self._synced_by_cleaner(after) if broker == LEAVES else after
 
     def _synced_by_cleaner(self, state: FaultState) -> FaultState:
         """Return the state with broker 2's log on disk as far as its cleaner came (``Cleaner.cleanSegments``)."""
@@ -161,14 +165,14 @@ class FaultSpace:
         first = min((one.offset for one in truth.wrote if is_open and one.txn == truth.open_txn), default=truth.log_end)
         return state._replace(synced=max(state.synced, first))
 
-    def _time(self, state: FaultState) -> Iterator[tuple[str, FaultState]]:
+    def _time(self, state: FaultState) -> Iterator[tuple[Operation, FaultState]]:
         aged = tuple((one, self.effects.aged(number)) for one, number in state.replicas)
         after = state._replace(replicas=aged, late_old=bool(state.late))
         if by.POWER in state.may and not (state.away or state.lags):
             # The gate keeps the high watermarks of up to a minute before, which is less than any sensible retention.
             is_used = by.ANEW_AFTER_LOSS in self.bound.rules
             after = after._replace(checkpointed=self.clients[state.clients].truth.log_end if is_used else 0)
-        yield "time passes", after
+        yield interned(TimePasses), after
 
     def _own(self, number: int, clients: int) -> Pair:
         return lowered(own_offsets(KAFKA, self.replicas[number], frozenset()), self.clients[clients].truth)

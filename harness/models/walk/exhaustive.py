@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
 
+    from harness.schedules.operations.operation import Operation
+
 S = TypeVar("S")
 T = TypeVar("T")
 
@@ -27,12 +29,12 @@ class Explored:
     ends: int = 0
     depth: int = 0
     is_whole: bool = True
-    wrong: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    wrong: dict[str, tuple[Operation, ...]] = field(default_factory=dict)
 
 
 def explore(
     start: S,
-    following: Callable[[S], Iterable[tuple[str, S]]],
+    following: Callable[[S], Iterable[tuple[Operation, S]]],
     wrong: Callable[[S], Iterable[str]],
     *,
     most_states: int,
@@ -41,7 +43,7 @@ def explore(
 ) -> Explored:
     """Explore the whole state graph from a start, or ``most_states`` states of it.
 
-    ``following`` gives the steps that are possible in a state, in words, and the states that they lead to; a step that
+    ``following`` gives the operations that are possible in a state, and the states that they lead to; a step that
     changes nothing is skipped. ``wrong`` gives the names of the violations in a state. A violation does not end the
     exploration, unless ``first_only``; the first path to each name is kept, which is a shortest one. States with the
     same ``key`` have the same futures, and count as one state.
@@ -75,8 +77,8 @@ def explore(
             ahead.append((after, explored.depth + 1))
         explored.ends += is_end
 
-    def path_to(state: S) -> tuple[str, ...]:
-        steps: list[str] = []
+    def path_to(state: S) -> tuple[Operation, ...]:
+        steps: list[Operation] = []
         while (before := predecessors[key(state)]) is not None:
             steps.append(next(step for step, after in following(before) if key(after) == key(state)))
             state = before

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from harness.models.walk.kernels import Ints, Longs
     from harness.models.walk.walkable import Space, WalkState
+    from harness.schedules.operations.operation import Operation
 
 CHUNK: Final = 1 << 15
 """Rows at once."""
@@ -176,10 +177,10 @@ class _Walk:
         found.ends += ends
         found.is_whole = found.is_whole and not left_out
 
-    def _steps_to(self, index: int) -> tuple[str, ...]:
+    def _steps_to(self, index: int) -> tuple[Operation, ...]:
         """Return the words of the steps to a row, each broker under its own name all the way."""
         state: WalkState = self._space.start
-        steps: list[str] = []
+        steps: list[Operation] = []
         for row in self._rows.way_to(index):
             step, state = next(
                 (step, after) for step, after in self._space.following(state) if self._programs.row(after) == row

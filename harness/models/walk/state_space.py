@@ -37,6 +37,11 @@ from harness.models.walk.writers import Clients, may_write
 from harness.models.world import coordination
 from harness.models.world.groups import DROPS_PENDING, consequences
 from harness.models.world.members import group_consequences
+from harness.schedules.operations.administrators import AddReplica, AssignAgain, ElectLeader, Unassign
+from harness.schedules.operations.coordination import MessageArrives, SendReport
+from harness.schedules.operations.environment import CleanerPass, CopyBatch, JoinIsr, TimePasses
+from harness.schedules.operations.faults import OUTAGE, Heal, Inject
+from harness.schedules.operations.operation import interned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -44,6 +49,7 @@ if TYPE_CHECKING:
     from harness.models.log.batch import Batch
     from harness.models.walk.systems import System
     from harness.models.world.coordination import Coordination, Pair
+    from harness.schedules.operations.operation import Operation
 
 
 LEAVES: Final = 2
@@ -215,12 +221,12 @@ class StateSpace:
         followers = [name for name in names.values() if name != leader]
         return state._replace(replicas=tuple(replicas), leader=leader), followers
 
-    def following(self, state: State) -> Iterator[tuple[str, State]]:
+    def following(self, state: State) -> Iterator[tuple[Operation, State]]:
         """Yield each possible step, and the state after it."""
         for step, after in self._following(state):
             yield step, after if after.protocol is None else self.normalized(after, self._leaders_own(after))
 
-    def _following(self, state: State) -> Iterator[tuple[str, State]]:
+    def _following(self, state: State) -> Iterator[tuple[Operation, State]]:
         yield from self._writes(state)
         yield from self._outage(state)
         if state.joining:
@@ -232,9 +238,9 @@ class StateSpace:
         for broker, number in state.replicas:
             if is_open and not _is_down(state, broker) and not self._is_irrelevant(state, broker):
                 limits = UNBOUNDED if bounds is None else bounds.bounds(broker)
-                yield f"{broker} cleans", state.with_replica(broker, self.effects.cleaned(number, limits))
+                yield interned(CleanerPass, (broker,)), state.with_replica(broker, self.effects.cleaned(number, limits))
         yield (
-            "time passes",
+            interned(TimePasses),
             state._replace(replicas=tuple((one, self.effects.aged(number)) for one, number in state.replicas)),
         )
         if state.protocol is not None:
@@ -262,41 +268,41 @@ class StateSpace:
 
     # Clients.
 
-    def _writes(self, state: State) -> Iterator[tuple[str, State]]:
-        for step, clients, batch in self._written(state.clients):
+    def _writes(self, state: State) -> Iterator[tuple[Operation, State]]:
+        for operation, clients, batch in self._written(state.clients):
             leader = self.effects.appended(state.replica(state.leader), batch)
             after = state._replace(clients=clients).with_replica(state.leader, leader)
             for broker, number in state.replicas:
                 if broker != state.leader and _is_in_sync(state, broker):
                     after = after.with_replica(broker, self.effects.copied(number, leader, None))
-            yield step, after
+            yield operation, after
 
-    def _written(self, number: int) -> list[tuple[str, int, Batch]]:
-        """Return the possible writes: the words, the clients after the write, and the batch."""
+    def _written(self, number: int) -> list[tuple[Operation, int, Batch]]:
+        """Return the possible writes: the operation, the clients after the write, and the batch."""
         choices = may_write(self.clients[number], self.bound, in_order=self.is_symmetric)
-        return [(words, self.clients.number(after), batch) for words, after, batch in choices]
+        return [(operation, self.clients.number(after), batch) for operation, after, batch in choices]
 
     # Brokers.
 
-    def _outage(self, state: State) -> Iterator[tuple[str, State]]:
+    def _outage(self, state: State) -> Iterator[tuple[Operation, State]]:
         if state.unassigned:
             assigned = state._replace(unassigned=False)
-            yield f"{LEAVES} is assigned again", self._coordinate(assigned, coordination.add, LEAVES)
+            yield interned(AssignAgain, LEAVES), self._coordinate(assigned, coordination.add, LEAVES)
         elif state.away:
             back = self.effects.copied(state.replica(LEAVES), state.replica(state.leader), None)
             returned = state.with_replica(LEAVES, back)._replace(away=False)
             # Who was there all the time counts already.
-            yield f"{LEAVES} returns", self._coordinate(returned, coordination.joined, LEAVES)
+            yield interned(Heal, OUTAGE, LEAVES), self._coordinate(returned, coordination.joined, LEAVES)
         elif state.may_leave and state.leader != LEAVES and any(one == LEAVES for one, _ in state.replicas):
-            yield f"{LEAVES} leaves", state._replace(away=True, may_leave=False)
+            yield interned(Inject, OUTAGE, LEAVES), state._replace(away=True, may_leave=False)
 
-    def _joining(self, state: State) -> Iterator[tuple[str, State]]:
+    def _joining(self, state: State) -> Iterator[tuple[Operation, State]]:
         mine, leader = state.replica(JOINS), state.replica(state.leader)
-        yield f"{JOINS} copies a batch", state.with_replica(JOINS, self.effects.copied(mine, leader, 1))
+        yield interned(CopyBatch, JOINS), state.with_replica(JOINS, self.effects.copied(mine, leader, 1))
         joined = state.with_replica(JOINS, self.effects.copied(mine, leader, None))._replace(joining=False)
-        yield f"{JOINS} joins", self._coordinate(joined, coordination.joined, JOINS)
+        yield interned(JoinIsr, JOINS), self._coordinate(joined, coordination.joined, JOINS)
 
-    def _changes(self, state: State) -> Iterator[tuple[str, State]]:
+    def _changes(self, state: State) -> Iterator[tuple[Operation, State]]:
         changed = state._replace(may_change=False)
         followers = [broker for broker, _ in state.replicas if broker != state.leader]
         if self.bound.change == LEADER or (self.bound.change == HAND_OVER and state.joining):
@@ -304,26 +310,26 @@ class StateSpace:
                 if _is_in_sync(state, broker):
                     own = self._own(state.replica(broker), state.clients)
                     yield (
-                        f"{broker} leads",
+                        interned(ElectLeader, broker),
                         self._coordinate(changed._replace(leader=broker), coordination.elect, broker, own),
                     )
         elif self.bound.change in {ADD, HAND_OVER} and not any(broker == JOINS for broker, _ in state.replicas):
             replicas = (*state.replicas, (JOINS, self.replicas.number(Replica(0))))
             added = changed._replace(replicas=replicas, joining=True, may_change=self.bound.change == HAND_OVER)
-            yield f"{JOINS} is added", self._coordinate(added, coordination.add, JOINS)
+            yield interned(AddReplica, JOINS), self._coordinate(added, coordination.add, JOINS)
         elif self.bound.change == REMOVE:
             for broker in followers:
                 replicas = tuple(one for one in state.replicas if one[0] != broker)
                 left = changed._replace(replicas=replicas, away=state.away and broker != LEAVES)
                 away = (LEAVES,) if left.away else ()
-                yield f"{broker} is removed", self._coordinate(left, coordination.remove, broker, away)
+                yield interned(Unassign, broker), self._coordinate(left, coordination.remove, broker, away)
         elif self.bound.change == REASSIGN and state.away:
             unassigned = changed._replace(unassigned=True)
-            yield f"{LEAVES} is unassigned", self._coordinate(unassigned, coordination.remove, LEAVES, ())
+            yield interned(Unassign, LEAVES), self._coordinate(unassigned, coordination.remove, LEAVES, ())
 
     # Messages of coordination.
 
-    def _messages(self, state: State, protocol: Coordination) -> Iterator[tuple[str, State]]:
+    def _messages(self, state: State, protocol: Coordination) -> Iterator[tuple[Operation, State]]:
         away = _absent(state)
         for broker, number in state.replicas:
             own = self._own(number, state.clients)
@@ -335,13 +341,13 @@ class StateSpace:
                 change, more = (
                     (coordination.receive_report, [away]) if not self._is_delayed else (coordination.report, [])
                 )
-                yield f"{broker} reports {_words(own)}", self._coordinate(state, change, broker, own, *more)
+                yield interned(SendReport, broker), self._coordinate(state, change, broker, own, *more)
+        numbers = {message: number for number, message in enumerate(coordination.in_order(protocol.sent), 1)}
         for message in protocol.sent:
             is_report = isinstance(message, coordination.Report)
             if not _is_down(state, state.leader if is_report else message.broker):
-                words = f"{message.broker}'s {'report' if is_report else 'bounds'} {_words(message.pair)} of term"
                 delivered = partial(coordination.deliver, again=self._is_delayed and self._is_reduced)
-                yield f"{words} {message.term} arrive", self._coordinate(state, delivered, message, away)
+                yield interned(MessageArrives, numbers[message]), self._coordinate(state, delivered, message, away)
 
     def _leaders_own(self, state: State) -> Pair:
         return self._own(state.replica(state.leader), state.clients)
@@ -402,7 +408,3 @@ def _is_in_sync(state: State, broker: int) -> bool:
 
 def _protocol_key(one: Coordination) -> Hashable:
     return one.leader, one.term, one.sent, tuple(one.views.items()), tuple(one.last.items())
-
-
-def _words(pair: Pair) -> str:
-    return f"{pair.tombstones}/{pair.markers}"

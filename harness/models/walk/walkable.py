@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from harness.models.log.effects import Effects
     from harness.models.world.coordination import Pair
+    from harness.schedules.operations.operation import Operation
 
 
 class WalkState(Hashable, Protocol):
@@ -52,7 +53,7 @@ class Space(Protocol[S]):
     def is_coordinated(self) -> bool:
         """Whether steps depend on the offsets of replicas, too."""
 
-    def following(self, state: S) -> Iterator[tuple[str, S]]:
+    def following(self, state: S) -> Iterator[tuple[Operation, S]]:
         """Yield each possible step, and the state after it."""
 
     def recorded_steps(self, state: S, owns: Sequence[Pair]) -> Iterator[S]:

@@ -12,11 +12,13 @@ from harness.models.log.kip87 import flagged
 from harness.models.walk.systems import NOW_MS
 from harness.models.world.groups import DROPS_PENDING, intended
 from harness.models.world.members import SCRIPTS
+from harness.schedules.operations.clients import End, Write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from harness.models.walk.state_space import Bound
+    from harness.schedules.operations.operation import Operation
 
 PRODUCER_ID: Final = 7
 
@@ -30,8 +32,8 @@ class Clients(NamedTuple):
     epoch: int = 0
 
 
-def may_write(clients: Clients, bound: Bound, *, in_order: bool = False) -> Iterator[tuple[str, Clients, Batch]]:
-    """Yield each possible write: its words, the clients after it, and the batch. A transaction has one record.
+def may_write(clients: Clients, bound: Bound, *, in_order: bool = False) -> Iterator[tuple[Operation, Clients, Batch]]:
+    """Yield each possible write: its operation, the clients after it, and the batch. A transaction has one record.
 
     ``in_order``: a key is written for the first time after the keys before it. No step depends on the name of a key, so
     any other order is the same under other names.
@@ -50,17 +52,17 @@ def may_write(clients: Clients, bound: Bound, *, in_order: bool = False) -> Iter
             yield _put(clients, key, bound, deletes=deletes, in_txn=True)
 
 
-def _next_of_script(clients: Clients, script: str) -> Iterator[tuple[str, Clients, Batch]]:
+def _next_of_script(clients: Clients, script: str) -> Iterator[tuple[Operation, Clients, Batch]]:
     """Yield what happens next to a group (`harness.models.world.members`): one batch of its coordinator."""
     if not clients.writes:
         return
-    words, keys = SCRIPTS[script][-clients.writes]
+    operation, keys = SCRIPTS[script][-clients.writes]
     truth, records = clients.truth, []
     for offset, word in enumerate(keys, truth.log_end):
         key, deletes = word.removeprefix("-"), word[0] == "-"
         truth = truth.with_record(Wrote(offset, key, deletes), in_txn=False)
         records.append(Record(offset, NOW_MS, key.encode(), None if deletes else b"v"))
-    yield words, clients._replace(truth=truth, writes=clients.writes - 1), _batch(*records)
+    yield operation, clients._replace(truth=truth, writes=clients.writes - 1), _batch(*records)
 
 
 def _choices(truth: Truth, bound: Bound, *, in_order: bool) -> Iterator[tuple[str, bool]]:
@@ -78,7 +80,7 @@ def _may_delete(truth: Truth, key: str, coordinator: str) -> bool:
     return any(wrote.key == key for wrote in truth.wrote)
 
 
-def _put(clients: Clients, key: str, bound: Bound, *, deletes: bool, in_txn: bool) -> tuple[str, Clients, Batch]:
+def _put(clients: Clients, key: str, bound: Bound, *, deletes: bool, in_txn: bool) -> tuple[Operation, Clients, Batch]:
     base = clients.truth.log_end
     after = clients._replace(
         truth=clients.truth.with_record(Wrote(base, key, deletes), in_txn=in_txn),
@@ -88,15 +90,18 @@ def _put(clients: Clients, key: str, bound: Bound, *, deletes: bool, in_txn: boo
     record = Record(base, NOW_MS, key.encode(), b"v")
     if deletes:
         record = flagged(record) if bound.by_flag else Record(base, NOW_MS, key.encode(), None)
-    words = f"{'t' if in_txn else 'p'} {'deletes' if deletes else 'puts'} {key}"
-    return words, after, _batch(record, producer_epoch=clients.epoch if in_txn else None)
+    return (
+        Write("t" if in_txn else "p", key, deletes),
+        after,
+        _batch(record, producer_epoch=clients.epoch if in_txn else None),
+    )
 
 
-def _ended(clients: Clients, outcome: str, bound: Bound) -> tuple[str, Clients, Batch]:
+def _ended(clients: Clients, outcome: str, bound: Bound) -> tuple[Operation, Clients, Batch]:
     base = clients.truth.log_end
     after = clients._replace(truth=clients.truth.ended(outcome, base), epoch=clients.epoch + bound.epoch_bump)
     return (
-        f"t {outcome}s",
+        End("t", outcome),
         after,
         _batch(marker_record(base, NOW_MS, outcome), producer_epoch=after.epoch, control=True),
     )

@@ -115,6 +115,11 @@ class Coordination:
         )
 
 
+def in_order(sent: Iterable[Message]) -> list[Message]:
+    """Return messages in an order that follows from their content."""
+    return sorted(sent, key=lambda one: (isinstance(one, Report), one.broker, one.term, one.pair))
+
+
 def begin(brokers: Iterable[int], leader: int, without: frozenset[str] = frozenset()) -> Coordination:
     """Return the state of replicas that have just been created."""
     everyone = list(brokers)

@@ -16,11 +16,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from harness.schedules.operations.clients import DeleteGroup, JoinGroup, LeaveGroup
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from harness.models.log.invariants import Truth
     from harness.models.log.replica import Replica
+    from harness.schedules.operations.operation import Operation
 
 NOT_LOADED: Final = "coordinator-not-loaded"
 """The coordinator fails to load the partition: none of its groups can fetch or commit offsets, join or continue."""
@@ -39,24 +42,26 @@ GROUP, TARGET, TARGET_OF_MEMBER, MEMBER, ASSIGNMENT = "group", "target", "target
 JOINS: Final = (MEMBER, GROUP, TARGET_OF_MEMBER, TARGET, ASSIGNMENT)
 LEAVES: Final = (f"-{ASSIGNMENT}", f"-{TARGET_OF_MEMBER}", f"-{MEMBER}", GROUP, TARGET)
 DELETED: Final = (f"-{TARGET}", f"-{GROUP}")
-SCRIPTS: Final[Mapping[str, Sequence[tuple[str, Sequence[str]]]]] = {
+_JOINS, _JOINS_CLASSICALLY = JoinGroup("m", "g", "consumer"), JoinGroup("m", "g", "classic")
+_LEAVES, _DELETES = LeaveGroup("m", "g"), DeleteGroup("a", "g")
+SCRIPTS: Final[Mapping[str, Sequence[tuple[Operation, Sequence[str]]]]] = {
     "a member leaves, and its group is deleted": (
-        ("m joins", JOINS),
-        ("m leaves", LEAVES),
-        ("g is deleted", DELETED),
+        (_JOINS, JOINS),
+        (_LEAVES, LEAVES),
+        (_DELETES, DELETED),
     ),
     "a classic group is upgraded": (
-        ("m joins classically", (CLASSIC,)),
-        ("m leaves", (CLASSIC,)),
-        ("m joins", (f"-{CLASSIC}", *JOINS)),
+        (_JOINS_CLASSICALLY, (CLASSIC,)),
+        (_LEAVES, (CLASSIC,)),
+        (_JOINS, (f"-{CLASSIC}", *JOINS)),
     ),
     "a classic group is deleted, and is one of the consumer protocol later": (
-        ("m joins classically", (CLASSIC,)),
-        ("g is deleted", (f"-{CLASSIC}",)),
-        ("m joins", JOINS),
+        (_JOINS_CLASSICALLY, (CLASSIC,)),
+        (_DELETES, (f"-{CLASSIC}",)),
+        (_JOINS, JOINS),
     ),
 }
-"""What happens to a group, in order: what happens, and the keys of the records of one batch, tombstones with a minus.
+"""Operations on a group, in order, and the keys of the records of one batch, tombstones with a minus.
 
 Source: ``GroupMetadataManager.consumerGroupJoin``, ``consumerGroupFenceMember``, ``maybeDeleteEmptyClassicGroup``,
 ``ConsumerGroup.createGroupTombstoneRecords``.

@@ -1,26 +1,13 @@
-"""A cluster on which a schedule is played, step by step: its state is a function of the steps alone.
+"""A cluster on which a schedule is played, operation by operation: its state is a function of the operations alone.
 
-The steps are short sentences, so that they can be stored, read and left out one by one:
+`ACTIONS` has the operations that it performs. There are a plain client ``p``, an idempotent one ``i``, and two
+transactional ones, ``t`` and ``u``. Broker 2 may be down, lag, or be unassigned meanwhile; broker 4 may be added. A
+cleaner pass that keeps batches with their delete horizon keeps them until time passes: a day and an hour, which is
+longer than every default timer. Where the log is one of ``__consumer_offsets`` (`harness.models.world.groups`), records
+are committed offsets, and tombstones are the coordinator's, of an offset that it has.
 
-* ``p puts K``, ``t deletes L``, ``t commits``, ``u aborts``: a plain client, and two transactional ones
-* ``i writes K -L``: one batch of several records, where ``-L`` is a tombstone; ``i`` is an idempotent client
-* ``t commits, having written nothing here``: a transaction that had registered this partition, a lone marker
-* ``u begins anew, and is aborted``: its coordinator aborts its open transaction with a higher epoch
-* ``2 leaves``: broker 2 is down; ``2 lags``: it is up, and far behind; ``2 copies a batch``, ``2 returns``
-* ``2 is killed``, ``2 is stopped``, ``2 is paused``: broker 2 is down, and has to restart in the first two cases
-* ``2 is unassigned``, ``2 is assigned again``: while broker 2 is down; it still has its log, unless it returns before
-* ``4 is added``, ``4 copies a batch``, ``4 joins``: a replica is added, and copies slowly; ``2 joins``: at once
-* ``3 leads``, ``records before 5 are deleted``, ``producers expire``: all those without an open transaction
-* ``1 cleans``: a pass that changes something; ``1, 3 clean``: a pass of each, if anything is dirty; ``1, 3 clean and
-  keep``: batches that get their delete horizon are kept until time passes
-* ``an hour passes``, ``time passes`` (a day and an hour: longer than every default timer), ``rest`` (nothing happens)
-* where the log is one of ``__consumer_offsets`` (`harness.models.world.groups`), records are committed offsets: ``p
-deletes K`` and
-  ``p writes -K`` are the coordinator's, of an offset that it has
-* with coordination: ``3 reports``, ``message 2 arrives``, ``message 2 is lost``, ``messages arrive``
-
-A step that is impossible in the current state is skipped, so that a schedule without some of its steps is a schedule,
-too. Replicas in sync copy what is written at once. Random runs (`harness.model_checking.explore`) write each batch to a
+An operation that is impossible in the current state is skipped, so that a schedule without some of its operations is a
+schedule, too. Replicas in sync copy at once. Random runs (`harness.model_checking.explore`) write each batch to a
 segment of its own, with endless other traffic (`harness.models.log.cleaner.Cleaning.active_too`);
 `harness.model_checking.conform` plays schedules here and on real brokers.
 """
@@ -28,11 +15,11 @@ segment of its own, with endless other traffic (`harness.models.log.cleaner.Clea
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from harness.broker_files.segments.markers import ABORT, marker_record
 from harness.broker_files.segments.records import Record
+from harness.errors import UsageError
 from harness.models.log.batch import Batch
 from harness.models.log.cleaner import UNBOUNDED
 from harness.models.log.invariants import Txn, Wrote
@@ -41,19 +28,14 @@ from harness.models.log.replication import Replication
 from harness.models.world import coordination
 from harness.models.world.world import (
     ABSENT,
-    ADDED,
     BROKERS,
     CLEANING,
     DAY_MS,
     HOUR_MS,
-    IDEMPOTENT,
     KILL,
-    NOTHING_HERE,
     NOTHING_WRITTEN,
-    OUTCOMES,
     PAUSE,
     PLAIN,
-    PRODUCERS,
     STEP_MS,
     STOP,
     Done,
@@ -61,15 +43,22 @@ from harness.models.world.world import (
     World,
 )
 from harness.run_folder.history import HEADER_TXN
+from harness.schedules.operations.administrators import AddReplica, AssignAgain, DeleteRecords, ElectLeader, Unassign
+from harness.schedules.operations.clients import End, EndElsewhere, Restart, Write, WriteBatch
+from harness.schedules.operations.coordination import MessageArrives, MessageIsLost, MessagesArrive, SendReport
+from harness.schedules.operations.environment import CleanerPass, CopyBatch, JoinIsr, ProducersExpire, Rest, TimePasses
+from harness.schedules.operations.faults import LAG, OUTAGE, Heal, Inject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from harness.models.log.cleaner import Cleaning
+    from harness.models.world.coordination import Message
     from harness.models.world.world import Client, Rules
+    from harness.schedules.operations.operation import Operation
 
-    _Step = tuple[Callable[..., Done | None], object, object]
-    _OfBroker = Callable[[World, int, str], Done | None]
+ADDING: Final = "added"
+"""How a broker comes to be behind that is added, and has no log yet."""
 
 
 def begin(
@@ -90,20 +79,22 @@ def _new_replica(rules: Rules, broker: int) -> Replica:
     return Replica(broker, stable_at_batch=rules.version.stable_at_batch)
 
 
-def play(rules: Rules, steps: Iterable[str]) -> World:
+def play(rules: Rules, operations: Iterable[Operation]) -> World:
     """Return the cluster after a schedule."""
     world = begin(rules)
-    for step in steps:
-        take(world, step)
+    for operation in operations:
+        take(world, operation)
     return world
 
 
-def take(world: World, step: str) -> Done | None:
-    """Take a step; None where it is impossible now. Raises ``ValueError`` for a string that is no step."""
-    action, subject, rest = _parsed(step)
-    done = action(world, subject, rest)
+def take(world: World, operation: Operation) -> Done | None:
+    """Perform an operation; None where it is impossible now. Raises `UsageError` for one that models do not perform."""
+    action = ACTIONS.get(type(operation))
+    if action is None:
+        raise UsageError(f"models do not perform this operation: {operation}")
+    done = action(world, operation)
     if done is not None:
-        world.now_ms += _LASTS_MS.get(step, STEP_MS)
+        world.now_ms += _lasts_ms(operation)
         if world.protocol is not None:
             leader = world.replication.leader_id
             world.protocol = coordination.receive_report(
@@ -112,21 +103,41 @@ def take(world: World, step: str) -> Done | None:
     return done
 
 
+def _lasts_ms(operation: Operation) -> int:
+    if not isinstance(operation, TimePasses):
+        return STEP_MS
+    return operation.hours * HOUR_MS or DAY_MS + HOUR_MS
+
+
 # Clients.
 
 
-def _put(world: World, who: str, what: str) -> Done | None:
-    verb, key = what.split()
-    deletes = verb == "deletes"
-    if deletes and not any(one.key == key for one in world.wrote):
-        return None
-    return _write(world, who, (f"-{key}" if deletes else key,))
+def _client(world: World, process: str) -> Client | None:
+    """Return a client; None for the one without a producer id. Raises `UsageError` for a process that is no client."""
+    if process not in {PLAIN, *world.clients}:
+        raise UsageError(f"{process} is not a client of models: {', '.join((PLAIN, *world.clients))}")
+    return world.clients.get(process)
 
 
-def _write(world: World, who: str, records: Sequence[str]) -> Done | None:
-    if not all(world.may_delete(who, one[1:]) for one in records if one[0] == "-"):
+def _producer(world: World, process: str) -> Client:
+    client = _client(world, process)
+    if client is None or not client.transactional:
+        raise UsageError(f"{process} has no transactions in models")
+    return client
+
+
+def _write(world: World, write: Write) -> Done | None:
+    """Write a record; a tombstone only of a key that was written."""
+    if write.deletes and not any(one.key == write.key for one in world.wrote):
         return None
-    client, base = world.clients.get(who), world.replication.leader.log_end
+    return _write_batch(world, WriteBatch(write.process, (write.key,), (0,) if write.deletes else ()))
+
+
+def _write_batch(world: World, batch: WriteBatch) -> Done | None:
+    who = batch.process
+    if not all(world.may_delete(who, batch.keys[at]) for at in batch.tombstones):
+        return None
+    client, base = _client(world, who), world.replication.leader.log_end
     if client is not None and client.transactional and client.open is None:
         client.begun += 1
         client.open = Open(len(world.txns), client.begun)
@@ -135,36 +146,36 @@ def _write(world: World, who: str, records: Sequence[str]) -> Done | None:
     headers = ((HEADER_TXN, f"{who}/{txn.nth}".encode()),) if txn else ()
     made = tuple(
         Record(offset, world.now_ms, key, value, headers)
-        for offset, (key, value) in enumerate(keys_and_values(records), base)
+        for offset, (key, value) in enumerate(keys_and_values(batch), base)
     )
     for one in made:
         producer_id = client.producer_id if client else None
         key = (one.key or b"").decode()
         world.wrote.append(Wrote(one.offset, key, one.value is None, txn.number if txn else None, producer_id))
-    batch = _batch(world, made, client)
+    written = _batch(world, made, client)
     if client and not world.rules.of_groups:
         # Coordinators write each batch with sequence number 0 (``GroupMetadataManager``, ``CoordinatorRuntime``).
         client.sequence += len(made)
-    world.append(batch)
-    return Done(batch, txn)
+    world.append(written)
+    return Done(written, txn)
 
 
-def keys_and_values(records: Iterable[str]) -> list[tuple[bytes, bytes | None]]:
-    """Return the records of a step such as ``i writes K -L``: a tombstone is written with a minus."""
-    return [(word.removeprefix("-").encode(), None if word[0] == "-" else b"v") for word in records]
+def keys_and_values(batch: WriteBatch) -> list[tuple[bytes, bytes | None]]:
+    """Return the records of a batch."""
+    return [(key.encode(), None if at in batch.tombstones else b"v") for at, key in enumerate(batch.keys)]
 
 
-def _end(world: World, who: str, verb: str) -> Done | None:
-    client = world.clients[who]
+def _end(world: World, end: End) -> Done | None:
+    client = _producer(world, end.process)
     if client.open is None:
         return None
     if world.rules.epoch_bump:
         client.raise_epoch()
-    return _decide(world, client, OUTCOMES[verb])
+    return _decide(world, client, end.outcome)
 
 
-def _fence(world: World, who: str, _: str) -> Done | None:
-    client = world.clients[who]
+def _fence(world: World, restart: Restart) -> Done | None:
+    client = _producer(world, restart.process)
     if client.open is None:
         return None
     client.raise_epoch()
@@ -184,12 +195,12 @@ def _decide(world: World, client: Client, outcome: str) -> Done:
     return Done(batch, txn)
 
 
-def _end_elsewhere(world: World, who: str, verb: str) -> Done | None:
+def _end_elsewhere(world: World, end: EndElsewhere) -> Done | None:
     """End a transaction that wrote nothing here; version 2 registers only the partitions that it writes to."""
-    client = world.clients[who]
+    client = _producer(world, end.process)
     if client.open is not None or world.rules.epoch_bump:
         return None
-    return _decide(world, client, OUTCOMES[verb])
+    return _decide(world, client, end.outcome)
 
 
 def _batch(world: World, records: tuple[Record, ...], client: Client | None, *, control: bool = False) -> Batch:
@@ -210,23 +221,24 @@ def _batch(world: World, records: tuple[Record, ...], client: Client | None, *, 
 # Brokers.
 
 
-def _leave(world: World, broker: int, how: str) -> Done | None:
-    if world.outage or world.replication.leader_id == broker:
+def _leave(world: World, inject: Inject) -> Done | None:
+    broker, fault = inject.broker, inject.fault
+    if fault not in OUTAGES or broker != ABSENT or world.outage or world.replication.leader_id == broker:
         return None
-    world.outage = how
+    world.outage = fault
     if broker in world.replicas:
         world.replication.leave(broker)
-    if how != "lags":
+    if fault != LAG:
         world.down.add(broker)
     return NOTHING_WRITTEN
 
 
-def _copy(world: World, broker: int, _: str) -> Done | None:
-    if broker not in world.replication.away:
+def _copy(world: World, copy: CopyBatch) -> Done | None:
+    if copy.broker not in world.replication.away:
         return None
-    world.down.discard(broker)
-    _before_fetch(world, broker)
-    world.replication.fetch(broker, 1)
+    world.down.discard(copy.broker)
+    _before_fetch(world, copy.broker)
+    world.replication.fetch(copy.broker, 1)
     return NOTHING_WRITTEN
 
 
@@ -243,7 +255,11 @@ def _before_fetch(world: World, broker: int) -> None:
         world.fed_by[broker] = leader
 
 
-def _return(world: World, broker: int, _: str) -> Done | None:
+def _heal(world: World, heal: Heal) -> Done | None:
+    return _return(world, heal.broker)
+
+
+def _return(world: World, broker: int) -> Done | None:
     if broker not in world.replication.away | world.down:
         return None
     world.down.discard(broker)
@@ -264,8 +280,9 @@ def _return(world: World, broker: int, _: str) -> Done | None:
     return NOTHING_WRITTEN
 
 
-def _unassign(world: World, broker: int, _: str) -> Done | None:
+def _unassign(world: World, unassign: Unassign) -> Done | None:
     """Unassign the replica of a broker that is down: the broker still has the log (``LogManager.isStrayReplica``)."""
+    broker = unassign.broker
     if broker not in world.down or broker not in world.replicas:
         return None
     world.stray[broker] = world.replicas.pop(broker)
@@ -274,7 +291,8 @@ def _unassign(world: World, broker: int, _: str) -> Done | None:
     return NOTHING_WRITTEN
 
 
-def _assign_again(world: World, broker: int, _: str) -> Done | None:
+def _assign_again(world: World, assign: AssignAgain) -> Done | None:
+    broker = assign.broker
     if broker not in world.stray:
         return None
     world.replicas[broker] = world.stray.pop(broker)
@@ -284,10 +302,11 @@ def _assign_again(world: World, broker: int, _: str) -> Done | None:
     return NOTHING_WRITTEN
 
 
-def _add(world: World, broker: int, verb: str) -> Done | None:
-    if world.outage:
+def _add(world: World, add: AddReplica) -> Done | None:
+    broker = add.broker
+    if world.outage or broker in world.replicas:
         return None
-    world.outage = verb
+    world.outage = ADDING
     world.replicas[broker] = _new_replica(world.rules, broker)
     world.replication.leave(broker)
     world.adding.add(broker)
@@ -295,7 +314,11 @@ def _add(world: World, broker: int, verb: str) -> Done | None:
     return NOTHING_WRITTEN
 
 
-def _join(world: World, broker: int, _: str) -> Done | None:
+def _join(world: World, join: JoinIsr) -> Done | None:
+    """Let a replica join that is being added; another one is added, and joins at once."""
+    broker = join.broker
+    if broker in world.adding:
+        return _return(world, broker)
     if broker in world.replicas:
         return None
     world.replicas[broker] = _new_replica(world.rules, broker)
@@ -303,7 +326,8 @@ def _join(world: World, broker: int, _: str) -> Done | None:
     return NOTHING_WRITTEN
 
 
-def _lead(world: World, broker: int, _: str) -> Done | None:
+def _lead(world: World, elect: ElectLeader) -> Done | None:
+    broker = elect.broker
     if broker not in world.replication.in_sync or broker == world.replication.leader_id:
         return None
     world.coordinate(coordination.elect, broker, world.own(broker))
@@ -314,28 +338,26 @@ def _lead(world: World, broker: int, _: str) -> Done | None:
     return NOTHING_WRITTEN
 
 
-def _delete(world: World, before: int, _: str) -> Done:
-    world.replication.delete_records(before)
+def _delete(world: World, delete: DeleteRecords) -> Done:
+    world.replication.delete_records(max(world.replication.leader.log_end - delete.keeps, 0))
     world.replication.fetch_all()
     return NOTHING_WRITTEN
 
 
-def _clean(world: World, broker: int, keeps: str) -> Done | None:
-    if broker not in world.replicas or broker in world.down or (world.rules.gate and world.replication.away):
-        return None
+def _clean(world: World, cleaner_pass: CleanerPass) -> Done | None:
+    """Run a pass of each cleaner; None where none of them has anything to do, or may begin."""
+    keeps = cleaner_pass.keeps
     cleaning = replace(world.cleaning, delete_retention_ms=DAY_MS) if keeps else world.cleaning
-    bounds = world.protocol.bounds(broker) if world.protocol else UNBOUNDED
-    is_done = world.rules.system.clean(world.replicas[broker], cleaning, world.now_ms, bounds)
+    is_done = False
+    for broker in cleaner_pass.brokers:
+        if broker not in world.replicas or broker in world.down or (world.rules.gate and world.replication.away):
+            continue
+        bounds = world.protocol.bounds(broker) if world.protocol else UNBOUNDED
+        is_done |= world.rules.system.clean(world.replicas[broker], cleaning, world.now_ms, bounds)
     return NOTHING_WRITTEN if is_done else None
 
 
-def _all_clean(world: World, brokers: list[int], keeps: str) -> Done:
-    for broker in brokers:
-        _clean(world, broker, keeps)
-    return NOTHING_WRITTEN
-
-
-def _expire(world: World, *_: object) -> Done:
+def _expire(world: World, _: ProducersExpire) -> Done:
     for broker in world.up:
         world.replicas[broker].expire(world.now_ms, 0)
     return NOTHING_WRITTEN
@@ -348,7 +370,8 @@ def _pass(*_: object) -> Done:
 # Messages of coordination.
 
 
-def _report(world: World, broker: int, _: str) -> Done | None:
+def _report(world: World, report: SendReport) -> Done | None:
+    broker = report.broker
     if world.protocol is None or broker not in world.replicas or broker in world.down:
         return None
     own = world.own(broker)
@@ -358,21 +381,28 @@ def _report(world: World, broker: int, _: str) -> Done | None:
     return NOTHING_WRITTEN
 
 
-def _message(world: World, number: int, fate: str) -> Done | None:
-    under_way = world.under_way()
-    if world.protocol is None or not 1 <= number <= len(under_way):
+def _arrive(world: World, arrives: MessageArrives) -> Done | None:
+    message = _message(world, arrives.number)
+    if message is None or not world.can_arrive(message):
         return None
-    message = under_way[number - 1]
-    if fate == "is lost":
-        world.protocol = coordination.lose(world.protocol, message)
-    elif world.can_arrive(message):
-        world.coordinate(coordination.deliver, message, world.replication.away)
-    else:
-        return None
+    world.coordinate(coordination.deliver, message, world.replication.away)
     return NOTHING_WRITTEN
 
 
-def _messages(world: World, *_: object) -> Done | None:
+def _lose(world: World, lost: MessageIsLost) -> Done | None:
+    message = _message(world, lost.number)
+    if message is None:
+        return None
+    world.coordinate(coordination.lose, message)
+    return NOTHING_WRITTEN
+
+
+def _message(world: World, number: int) -> Message | None:
+    under_way = world.under_way()
+    return under_way[number - 1] if 1 <= number <= len(under_way) else None
+
+
+def _all_arrive(world: World, _: MessagesArrive) -> Done | None:
     """Let all messages arrive that can, and the messages that are sent in turn."""
     arrived = None
     while ahead := [message for message in world.under_way() if world.can_arrive(message)]:
@@ -381,65 +411,30 @@ def _messages(world: World, *_: object) -> Done | None:
     return arrived
 
 
-_LASTS_MS: Final = {"an hour passes": HOUR_MS, "time passes": DAY_MS + HOUR_MS}
-_OF_ALL: Final[dict[str, Callable[..., Done | None]]] = {
-    **dict.fromkeys(_LASTS_MS, _pass),
-    "messages arrive": _messages,
-    "producers expire": _expire,
-    "rest": _pass,
+OUTAGES: Final = frozenset({OUTAGE, LAG, KILL, STOP, PAUSE})
+"""The faults that broker 2 may have, once. After kill and stop it starts again; with a lag it is up."""
+ACTIONS: Final[Mapping[type, Callable[[World, Any], Done | None]]] = {
+    Write: _write,
+    WriteBatch: _write_batch,
+    End: _end,
+    EndElsewhere: _end_elsewhere,
+    Restart: _fence,
+    DeleteRecords: _delete,
+    ElectLeader: _lead,
+    AddReplica: _add,
+    Unassign: _unassign,
+    AssignAgain: _assign_again,
+    Inject: _leave,
+    Heal: _heal,
+    CleanerPass: _clean,
+    CopyBatch: _copy,
+    JoinIsr: _join,
+    ProducersExpire: _expire,
+    TimePasses: _pass,
+    Rest: _pass,
+    SendReport: _report,
+    MessageArrives: _arrive,
+    MessageIsLost: _lose,
+    MessagesArrive: _all_arrive,
 }
-_OF_PRODUCER: Final = {
-    **dict.fromkeys(OUTCOMES, _end),
-    **{f"{verb}{NOTHING_HERE}": _end_elsewhere for verb in OUTCOMES},
-    "begins anew, and is aborted": _fence,
-}
-_OF_ANY_BROKER: Final[dict[str, _OfBroker]] = {"cleans": _clean, "leads": _lead, "reports": _report}
-_OF_ABSENT: Final[dict[str, _OfBroker]] = {
-    **dict.fromkeys(("leaves", "lags", KILL, STOP, PAUSE), _leave),
-    "copies a batch": _copy,
-    "is unassigned": _unassign,
-    "is assigned again": _assign_again,
-    "returns": _return,
-    "joins": _join,
-}
-_OF_ADDED: Final[dict[str, _OfBroker]] = {"is added": _add, "copies a batch": _copy, "joins": _return}
-_OF_ONE: Final = {ABSENT: _OF_ABSENT, ADDED: _OF_ADDED}
-
-
-def _steps() -> Iterator[tuple[str, _Step]]:
-    for words, action in _OF_ALL.items():
-        yield words, (action, None, "")
-    for who in PRODUCERS:
-        for rest, action in _OF_PRODUCER.items():
-            yield f"{who} {rest}", (action, who, rest.removesuffix(NOTHING_HERE))
-    for broker in (*BROKERS, ADDED):
-        for verb, of_broker in {**_OF_ANY_BROKER, **_OF_ONE.get(broker, {})}.items():
-            yield f"{broker} {verb}", (of_broker, broker, verb)
-
-
-_STEPS: Final = dict(_steps())
-
-
-@lru_cache(maxsize=4096)
-def _parsed(step: str) -> _Step:
-    """Return the function of a step, its subject, and the rest of its words."""
-    if step in _STEPS:
-        return _STEPS[step]
-    words = step.split()
-    match words:
-        case [who, "puts" | "deletes" as verb, key] if who in {PLAIN, *PRODUCERS}:
-            return _put, who, f"{verb} {key}"
-        case [who, "writes", *records] if who in {PLAIN, IDEMPOTENT, *PRODUCERS} and records:
-            return _write, who, records
-        case ["message", number, *fate] if number.isdigit() and " ".join(fate) in {"arrives", "is lost"}:
-            return _message, int(number), " ".join(fate)
-        case ["records", "before", offset, "are", "deleted"]:
-            return _delete, int(offset), ""
-        case [*brokers, "clean"] | [*brokers, "clean", "and", "keep"] if brokers:
-            return _all_clean, brokers_of(brokers), "keep" if words[-1] == "keep" else ""
-    raise ValueError(f"{step!r} is no step")
-
-
-def brokers_of(words: Sequence[str]) -> list[int]:
-    """Return the brokers of a step such as ``1, 3 clean``."""
-    return [int(word.removesuffix(",")) for word in words]
+"""The function of each operation that models perform."""

@@ -10,7 +10,7 @@ from harness.models.log.cleaner import Cleaning
 from harness.models.log.invariants import Truth, Txn, Wrote, hidden_by_txnindex, violations, wrong_final_states
 from harness.models.log.version_rules import VersionRules
 from harness.models.walk.systems import KAFKA, own_offsets, redpanda_without
-from harness.models.world.coordination import Report
+from harness.models.world.coordination import Report, in_order
 from harness.models.world.groups import Offsets, consequences, entries_of, load
 
 if TYPE_CHECKING:
@@ -37,11 +37,9 @@ PLAIN, IDEMPOTENT = "p", "i"
 BROKERS: Final = (1, 2, 3)
 ABSENT, ADDED = 2, 4
 """The broker that may go away, and the one that may be added."""
-KILL, STOP, PAUSE = "is killed", "is stopped", "is paused"
-"""How ABSENT goes away: SIGKILL and a start, SIGTERM and a start, SIGSTOP and SIGCONT."""
-OUTCOMES: Final = {"commits": COMMIT, "aborts": ABORT}
-NOTHING_HERE: Final = ", having written nothing here"
-"""Follows an outcome: of a transaction that had registered the partition, and wrote nothing to it."""
+KILL, STOP, PAUSE = "kill", "stop", "pause"
+"""How ABSENT goes down: SIGKILL and a start, SIGTERM and a start, SIGSTOP and SIGCONT."""
+OUTCOMES: Final = (COMMIT, ABORT)
 
 
 @dataclass(frozen=True)
@@ -207,8 +205,7 @@ class World:
 
     def under_way(self) -> list[Message]:
         """Return the messages in flight in a deterministic order, which is not the order of sending."""
-        sent = self.protocol.sent if self.protocol else ()
-        return sorted(sent, key=lambda one: (isinstance(one, Report), one.broker, one.term, one.pair))
+        return in_order(self.protocol.sent if self.protocol else ())
 
     def can_arrive(self, message: Message) -> bool:
         """Whether a message can arrive now."""

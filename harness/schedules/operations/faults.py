@@ -14,6 +14,8 @@ NEMESIS = "nemesis"
 OUTAGE, LAG, LOST_DISK, RESTARTED = "outage", "lag", "lost-disk", "restart"
 UNCLEAN_ELECTION, LATE_METADATA, ISOLATED = "unclean-election", "late-metadata", "isolated"
 """Faults of models. An outage is any in which a broker is down and comes back with its log: kill, pause, partition …"""
+OUTAGES: Final = frozenset({OUTAGE, "kill", "stop", "pause", "partition", "power-failure", "crash-in-cleaning"})
+"""Faults by which a broker leaves the ISR; it comes back with its log."""
 BEGINNINGS: Final[Mapping[str, str]] = {
     OUTAGE: "{broker} leaves",
     LAG: "{broker} lags",

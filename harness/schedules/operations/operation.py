@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, dataclass_transform
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
 
 T = TypeVar("T")
 
@@ -29,6 +30,12 @@ def operation(template: str) -> Callable[[type[T]], type[T]]:
         return made  # type: ignore[no-any-return]
 
     return make
+
+
+@cache
+def interned(cls: type[T], *arguments: Hashable) -> T:
+    """Return an operation that is made only once: walks of models yield the same ones millions of times."""
+    return cls(*arguments)
 
 
 class _Attributes(dict[str, Any]):

@@ -13,19 +13,15 @@ from typing import TYPE_CHECKING, Final
 from harness.errors import HarnessError
 from harness.host.clock import RealClock
 from harness.run_folder.store import RunFolder
-from harness.schedules import sentences
 from harness.schedules.generators import Fixed
-from harness.schedules.operations.administrators import ADMIN
-from harness.schedules.operations.clients import COMMIT, End, Write
-from harness.schedules.operations.faults import NEMESIS, Heal, Inject
-from harness.schedules.sentences import LEAVES, RETURNS
+from harness.schedules.operations.clients import Write
+from harness.schedules.operations.faults import Heal, Inject
 from harness.schedules.shrink import reduced
 from harness.soak.causes import diagnose
 from harness.soak.causes.cause import RoundEvidence, symptoms_of
 from harness.soak.judge.judges import truth_of
 from harness.soak.play.rig import booted
 from harness.soak.play.round import play_round
-from nemesis import FAULTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -186,42 +182,3 @@ def trimmed(schedule: Schedule) -> Schedule:
         schedule.plan, topics=schedule.plan.topics[: last + 1], clients=clients, filled=tuple(sorted(written))
     )
     return replace(schedule, plan=plan)
-
-
-def run_schedule(schedule: Schedule) -> sentences.Schedule | None:
-    """Return a round as a schedule of ``harness run``; None where it has more than that can have.
-
-    That is one partition and one outage, a transactional client and a plain one; see `harness.schedules.sentences`.
-    """
-    steps: list[str] = []
-    keys: dict[str, str] = {}
-    names: dict[str, str] = {}
-    places, away = set(), False
-    transactional = schedule.plan.transactional
-    for operation in (step.operation for step in schedule.steps):
-        name = names.setdefault(operation.process, "t" if operation.process in transactional else "p")
-        match operation:
-            case Write(topic=topic, partition=partition, key=key, deletes=deletes):
-                places.add((topic, partition))
-                letter = keys.setdefault(key, "KLMNOPQRSTUVWXYZ"[min(len(keys), 15)])
-                steps.append(f"{name} {'deletes' if deletes else 'puts'} {letter}")
-            case End(outcome=outcome):
-                steps.append(f"{name} {'commits' if outcome == COMMIT else 'aborts'}")
-            case Inject(fault=fault) if FAULTS[fault].leaves_isr and not away:
-                away = True
-                steps.append(LEAVES)
-            case Heal(fault=fault) if FAULTS[fault].leaves_isr and away:
-                steps.append(RETURNS)
-            case _:
-                return None
-    of_clients = [name for process, name in names.items() if process not in {ADMIN, NEMESIS}]
-    if len(places) != 1 or len(set(of_clients)) != len(of_clients) or len(keys) > len("KLMNOPQRSTUVWXYZ"):
-        return None
-    if away and RETURNS not in steps:
-        steps.append(RETURNS)
-    replayed = sentences.Schedule(schedule.finding, schedule.target, f"soak, seed {schedule.plan.seed}", tuple(steps))
-    try:
-        sentences.scenario_of(replayed)
-    except HarnessError:
-        return None
-    return replayed

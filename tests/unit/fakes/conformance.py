@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from harness.model_checking.conform.lockstep import Key
     from harness.model_checking.conform.picture import Picture
     from harness.model_checking.conform.schedules import Schedule
+    from harness.schedules.operations.operation import Operation
 
 OLD = rules_of("3.9.2")
 
@@ -30,7 +31,7 @@ class ModelBrokers:
     """
 
     wrong: dict[Key, int] = field(default_factory=dict)
-    refuses: dict[str, str] = field(default_factory=dict)
+    refuses: dict[str, Operation] = field(default_factory=dict)
     will_age: bool = False
     kept_until_ms: set[int] = field(default_factory=set)
     topics: dict[str, ModelTopic] = field(default_factory=dict)
@@ -43,7 +44,7 @@ class ModelBrokers:
         pass
 
     @contextmanager
-    def during(self, step: str) -> Iterator[None]:
+    def during(self, step: Operation) -> Iterator[None]:
         self.aged.append(self.will_age)
         for topic in self.topics.values():
             topic.model.take(step)
@@ -78,7 +79,7 @@ class ModelTopic:
     name: str
     steps: int = 0
 
-    def take(self, step: str) -> None:
+    def take(self, step: Operation) -> None:
         if self.cluster.refuses.get(self.name) == step:
             raise RefusedError("a batch is refused with OutOfOrderSequenceNumberError")
         self.model.take(step)
