@@ -25,7 +25,7 @@ from harness.terminal import Table, stdout
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.protect.guard.journal import State
+    from harness.protect.guard.journal import PauseState
 
 LEAST_S, MOST_S = 0.2, 3600.0
 MOST_WARNING_S = 366 * 86_400.0
@@ -217,7 +217,7 @@ NOTHING = ("",)
 """No topic has this name: releasing pauses nothing that is not paused already."""
 
 
-def _show(state: State, output: str) -> None:
+def _show(state: PauseState, output: str) -> None:
     if output == JSON:
         pauses = [
             {"topic": p.topic, "phase": p.phase, "since_ms": p.since_ms, "found": dict(p.found)}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from harness.protect.repair.plan import Plan
+    from harness.protect.repair.plan import RepairPlan
     from harness.protect.repair.state import Partition
     from harness.spark.options import SparkOptions
 
@@ -187,7 +187,7 @@ def repair(  # noqa: PLR0917
     return _plan(request, shown, output) if is_plan else _apply(request, shown, verdict, spark, output)
 
 
-def _plan(request: Any, shown: Plan, output: str) -> int:
+def _plan(request: Any, shown: RepairPlan, output: str) -> int:
     from harness.host.clock import RealClock  # noqa: PLC0415
     from harness.protect.guard.channel import KafkaChannel  # noqa: PLC0415
     from harness.protect.repair.live import LiveRepairCluster  # noqa: PLC0415
@@ -211,7 +211,7 @@ def _plan(request: Any, shown: Plan, output: str) -> int:
     return code
 
 
-def _apply(request: Any, shown: Plan, verdict: Mapping[str, Any], spark: SparkOptions, output: str) -> int:
+def _apply(request: Any, shown: RepairPlan, verdict: Mapping[str, Any], spark: SparkOptions, output: str) -> int:
     from harness.protect.repair.run import apply  # noqa: PLC0415
     from harness.protect.repair.show import age_text, exit_code, result_json, show_result  # noqa: PLC0415
 
@@ -233,7 +233,7 @@ def _apply(request: Any, shown: Plan, verdict: Mapping[str, Any], spark: SparkOp
     return code
 
 
-def _show_decided(shown: Plan, plan: Plan) -> None:
+def _show_decided(shown: RepairPlan, plan: RepairPlan) -> None:
     """Print to stderr what each replica serves of the partitions that a person decides."""
     from harness.audit.explain.knowledge import name_of  # noqa: PLC0415
 

@@ -12,7 +12,7 @@ import pytest
 from sandbox import DATA
 
 from harness.audit.live.cluster import client_of, describe
-from harness.audit.live.exposure import Kind, Level, exposure
+from harness.audit.live.exposure import ExposureKind, Level, exposure
 from harness.audit.live.prefilter import prefilter
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
 from harness.kafka_api.address import parse_bootstrap
@@ -96,7 +96,7 @@ def test_a_stuck_replica_is_found_without_reading_data(kept: Kept, sandbox: Sand
     exposed = exposure(cluster, prefiltered=filtered)
     assert exposed.level == Level.TOO_LATE
     ((frozen,),) = (topic.replicas for topic in exposed.topics)
-    assert (frozen.kind, frozen.broker) == (Kind.FROZEN, 2)
+    assert (frozen.kind, frozen.broker) == (ExposureKind.FROZEN, 2)
     asked = sandbox.call("audit", "exposure", "--bootstrap-server", kept.bootstrap, "--topic", "stuck*")
     assert (asked.code, "frozen" in asked.stdout) == (EXIT_UNKNOWN, True), asked.output
 

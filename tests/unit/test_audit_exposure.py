@@ -17,10 +17,10 @@ from harness.audit.live.exposure import (
     FROM_THE_FIRST_MINUTE,
     ON_ITS_OLD_LOG,
     Exposure,
-    Kind,
+    ExposureKind,
     Level,
+    RemovalSettings,
     ReplicaExposure,
-    Settings,
     exposure,
     judge_copy,
     judge_lag,
@@ -28,7 +28,7 @@ from harness.audit.live.exposure import (
 )
 from harness.audit.live.lags import MARKER, TOMBSTONES, Lag, NextRemoval, next_removal
 from harness.audit.live.prefilter import prefilter
-from harness.audit.live.reassignments import BYTES, OFFSETS, Copy
+from harness.audit.live.reassignments import BYTES, OFFSETS, CopyProgress
 from harness.broker_files.segments.batches import Batch, Record, iter_batches
 from harness.broker_files.segments.encode import encode_batch
 from harness.kafka_api.transactions import OpenTransaction, TransactionDescription
@@ -42,8 +42,8 @@ COMPACTED = {
     "segment.ms": "5000",
     "min.cleanable.dirty.ratio": "0.5",
 }
-SETTINGS = Settings(100_000, 20_000, 5_000, 0.5)
-DAILY = Settings(DAY_MS, 0, DAY_MS, 0.5)
+SETTINGS = RemovalSettings(100_000, 20_000, 5_000, 0.5)
+DAILY = RemovalSettings(DAY_MS, 0, DAY_MS, 0.5)
 
 
 def written(offset: int, time_ms: int, *, is_append_time: bool = False) -> bytes:
@@ -64,7 +64,7 @@ def lag(time_ms: int | None, *, is_append_time: bool = False) -> Lag:
     return Lag(2, TP, 5, tuple(batches), None)
 
 
-def judged(time_ms: int | None, now_ms: int, settings: Settings = DAILY) -> ReplicaExposure:
+def judged(time_ms: int | None, now_ms: int, settings: RemovalSettings = DAILY) -> ReplicaExposure:
     return judge_lag(lag(time_ms), settings, now_ms)
 
 
@@ -135,30 +135,30 @@ class TestCopies:
         ],
     )
     def test_the_whole_copy_has_to_fit_into_the_window(self, done: int, total: int, pace: float, level: Level) -> None:
-        assert judge_copy(Copy(2, TP, BYTES, done, total, pace), SETTINGS).level == level
+        assert judge_copy(CopyProgress(2, TP, BYTES, done, total, pace), SETTINGS).level == level
 
     def test_how_long_it_takes_is_reported(self) -> None:
-        result = judge_copy(Copy(2, TP, BYTES, 600, 1200, 10.0), SETTINGS)
+        result = judge_copy(CopyProgress(2, TP, BYTES, 600, 1200, 10.0), SETTINGS)
         assert result.left_s == pytest.approx(60)
         assert "600 of 1200 bytes, about 60.0 s so far and 60.0 s to go; " in result.sentence
 
     @pytest.mark.parametrize("pace", [0.0, 1.0, 1e9], ids=["stands still", "slow", "nearly done"])
     def test_it_is_exposed_from_the_first_minute_whatever_the_retention(self, pace: float) -> None:
-        for settings in (SETTINGS, DAILY, Settings(DAY_MS * 365, 0, DAY_MS, 0.5), read_settings(None)):
-            result = judge_copy(Copy(2, TP, BYTES, 1, 2, pace), settings)
+        for settings in (SETTINGS, DAILY, RemovalSettings(DAY_MS * 365, 0, DAY_MS, 0.5), read_settings(None)):
+            result = judge_copy(CopyProgress(2, TP, BYTES, 1, 2, pace), settings)
             assert result.level >= Level.AT_RISK
             assert FROM_THE_FIRST_MINUTE in result.sentence
 
     def test_one_whose_broker_is_down_may_go_on_from_an_old_log(self) -> None:
-        result = judge_copy(Copy(2, TP, is_measured=False), SETTINGS)
-        assert (result.kind, result.level, result.left_s) == (Kind.ADDED, Level.AT_RISK, None)
+        result = judge_copy(CopyProgress(2, TP, is_measured=False), SETTINGS)
+        assert (result.kind, result.level, result.left_s) == (ExposureKind.ADDED, Level.AT_RISK, None)
         assert result.sentence == (
             f"broker 2 is being added as a replica of t-0, with unknown progress; {ON_ITS_OLD_LOG};"
             f" {FROM_THE_FIRST_MINUTE}; tombstones and markers stay for at least 2.0 min"
         )
 
     def test_one_that_stands_still_says_so(self) -> None:
-        result = judge_copy(Copy(2, TP, BYTES, 600, 1200, 0.0), SETTINGS)
+        result = judge_copy(CopyProgress(2, TP, BYTES, 600, 1200, 0.0), SETTINGS)
         assert result.left_s is None
         assert "and it did not grow" in result.sentence
 
@@ -224,7 +224,7 @@ class TestClusters:
         leader = FakeBroker({TP: [LEADER]}, adding={TP: [2]})
         verdict = exposed({1: leader}, absent=(2,))
         ((one,),) = (topic.replicas for topic in verdict.topics)
-        assert (one.kind, one.broker, one.level) == (Kind.ADDED, 2, Level.AT_RISK)
+        assert (one.kind, one.broker, one.level) == (ExposureKind.ADDED, 2, Level.AT_RISK)
         assert ON_ITS_OLD_LOG in one.sentence
         assert verdict.notes == ()
 
@@ -269,7 +269,7 @@ class TestFrozen:
     def test_a_replica_that_holds_open_what_was_decided_elsewhere_is_not_ok(self) -> None:
         verdict = frozen(LEADER, HELD, LEADER, words=(replace(WORD, state="CompleteCommit"),))
         ((one,),) = (topic.replicas for topic in verdict.topics)
-        assert (verdict.level, one.kind, one.broker) == (Level.TOO_LATE, Kind.FROZEN, 2)
+        assert (verdict.level, one.kind, one.broker) == (Level.TOO_LATE, ExposureKind.FROZEN, 2)
         assert one.sentence == (
             "broker 2 holds the transaction of producer 7 open from offset 4 of t-0, and brokers 1, 3 decided it; the"
             " coordinator of tx\\x1b[31m says CompleteCommit; read_committed consumers of broker 2 get nothing from"
@@ -279,7 +279,9 @@ class TestFrozen:
 
     def test_so_is_a_transaction_that_hangs_everywhere(self) -> None:
         verdict = frozen(HELD, HELD, words=(replace(WORD, state="CompleteAbort"),))
-        assert [(one.kind, one.level) for one in verdict.topics[0].replicas] == [(Kind.FROZEN, Level.TOO_LATE)] * 2
+        assert [(one.kind, one.level) for one in verdict.topics[0].replicas] == [
+            (ExposureKind.FROZEN, Level.TOO_LATE)
+        ] * 2
         assert verdict.topics[0].sentence.startswith("t: 2 replicas are frozen")
 
     def test_also_in_a_topic_that_is_not_compacted(self) -> None:
@@ -294,7 +296,7 @@ class TestFrozen:
         began_ms = NOW_MS - 960_100
         verdict = frozen(HELD, words=(replace(WORD, start_time_ms=began_ms),))
         (one,) = verdict.topics[0].replicas
-        assert (one.kind, one.level, one.since_ms) == (Kind.FROZEN, Level.AT_RISK, began_ms)
+        assert (one.kind, one.level, one.since_ms) == (ExposureKind.FROZEN, Level.AT_RISK, began_ms)
         assert "(16.0 min ago, by its coordinator's clock), and a transaction is aborted after 15.0 min" in one.sentence
 
     def test_its_own_timeout_counts(self) -> None:

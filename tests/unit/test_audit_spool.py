@@ -13,7 +13,7 @@ import pytest
 from fakes.brokers import NOT_LEADER, TP, FakeBroker, Held, audited
 from fakes.clock import JumpingClock
 
-from harness.audit.live.pieces import Entry, Pieces, SpoolDiskError, whole_entries
+from harness.audit.live.pieces import BatchEntry, Pieces, SpoolDiskError, whole_entries
 from harness.audit.live.rate import RateLimit
 from harness.audit.live.reading import TURNS, Span, spans_between
 from harness.audit.live.replica_status import replica_statuses
@@ -231,7 +231,7 @@ class TestRedpanda:
 class TestEntries:
     def test_an_entry_that_is_not_all_there_is_left_for_the_next_answer(self) -> None:
         cut = batch(4, 5) + batch(6)[:-1]
-        assert list(whole_entries(cut, "s")) == [Entry(0, len(batch(4, 5)), 4, 5)]
+        assert list(whole_entries(cut, "s")) == [BatchEntry(0, len(batch(4, 5)), 4, 5)]
         assert list(whole_entries(cut + batch(6)[-1:] + b"\0" * 9, "s"))[-1].base_offset == 6
 
     def test_headers_alone_give_the_entries_that_the_parser_finds(self) -> None:
@@ -241,7 +241,7 @@ class TestEntries:
 
     def test_old_magics_pass_as_they_are(self) -> None:
         message = struct.pack(">qiibb", 12, 14, 0, 1, 0) + struct.pack(">ii", -1, -1)
-        assert list(whole_entries(message, "s")) == [Entry(0, 26, 12, 12)]
+        assert list(whole_entries(message, "s")) == [BatchEntry(0, 26, 12, 12)]
 
     @pytest.mark.parametrize(
         "damaged",

@@ -12,7 +12,7 @@ from harness.errors import HarnessError, WaitTimeoutError
 from harness.host.clock import RealClock
 from harness.kafka_api.address import Address
 from harness.protect.guard.channel import TOPIC, KafkaChannel, librdkafka_config
-from harness.protect.guard.journal import Pause, Phase, State, entry_of
+from harness.protect.guard.journal import Pause, PausePhase, PauseState, entry_of
 from harness.protect.guard.leadership import CONFIG, GroupLeadership
 
 if TYPE_CHECKING:
@@ -28,20 +28,20 @@ def bootstrap() -> Iterator[list[Address]]:
     del owner
 
 
-def pause(topic: str, phase: Phase = Phase.PAUSING) -> Pause:
+def pause(topic: str, phase: PausePhase = PausePhase.PAUSING) -> Pause:
     return Pause(topic, phase, "c", {"min.cleanable.dirty.ratio": None}, 1)
 
 
 def test_what_one_machine_keeps_another_one_reads(bootstrap: list[Address]) -> None:
     one, other = KafkaChannel(bootstrap, CLOCK), KafkaChannel(bootstrap, CLOCK)
-    assert one.read() == State()
+    assert one.read() == PauseState()
     one.append([entry_of(pause(f"t{number}"), 1, "w") for number in range(1500)])
     assert len(other.read().pauses) == len(one.read().pauses) == 1500
-    other.append([entry_of(pause("t7", Phase.RELEASED), 1, "w")])
+    other.append([entry_of(pause("t7", PausePhase.RELEASED), 1, "w")])
     assert "t7" not in one.read().pauses
     assert one.read() == other.read()
-    other.append([entry_of(pause("t8", Phase.PAUSED), 1, "w")])
-    assert one.read().pauses["t8"] == pause("t8", Phase.PAUSED)
+    other.append([entry_of(pause("t8", PausePhase.PAUSED), 1, "w")])
+    assert one.read().pauses["t8"] == pause("t8", PausePhase.PAUSED)
     for channel in (one, other):
         channel.close()
 

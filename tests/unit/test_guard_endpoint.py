@@ -14,16 +14,16 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from harness.errors import UsageError
-from harness.protect.guard.journal import Pause, Phase, State
+from harness.protect.guard.journal import Pause, PausePhase, PauseState
 from harness.protect.guard.metrics import PREFIX, Endpoint, unhealthy
-from harness.protect.guard.status import Observation, Status
+from harness.protect.guard.status import GuardStatus, Observation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 NOW_MS = 100_000
-HELD = State({"t": Pause("t", Phase.PAUSED, "c", {}, 40_000)}, {"t": frozenset({"repair 7c1f"})})
-STATUS = Status(
+HELD = PauseState({"t": Pause("t", PausePhase.PAUSED, "c", {}, 40_000)}, {"t": frozenset({"repair 7c1f"})})
+STATUS = GuardStatus(
     interval_s=2.0, leads=True, round_ms=99_000, rounds=7, requests=21, covered=frozenset("tu"), away={"t": 1},
     adding={"u": 2}, retention_left_s={"t": 17.5}, state=HELD, skipped={"s": "refused"},
 )  # fmt: skip
@@ -85,7 +85,7 @@ def test_an_unhealthy_guard_answers_503() -> None:
     ("status", "wrong"),
     [
         (STATUS, None),
-        (Status(), "no round has succeeded yet"),
+        (GuardStatus(), "no round has succeeded yet"),
         (replace(STATUS, round_ms=NOW_MS - 15_001), "the last round that succeeded was 15 s ago"),
         (replace(STATUS, round_ms=NOW_MS - 59_000, interval_s=20.0), None),
         (replace(STATUS, unpaused=frozenset("u")), "exposed and not paused: u"),
@@ -93,7 +93,7 @@ def test_an_unhealthy_guard_answers_503() -> None:
         (replace(STATUS, unpaused=frozenset("u"), mode="observe-only"), None),
     ],
 )
-def test_what_is_wrong_is_a_sentence(status: Status, wrong: str | None) -> None:
+def test_what_is_wrong_is_a_sentence(status: GuardStatus, wrong: str | None) -> None:
     assert unhealthy(status, NOW_MS) == ([] if wrong is None else [wrong])
 
 

@@ -13,11 +13,11 @@ from test_documentation import parse
 
 import compose.guard
 from harness.protect.guard.metrics import PREFIX, families
-from harness.protect.guard.status import Observation, Status
+from harness.protect.guard.status import GuardStatus, Observation
 
 FILES = Path(compose.guard.__file__).parent
 PAGE = (ROOT / "docs/reference/guard.md").read_text()
-METRICS = {family.name for family in families(Status(), Observation(), 1)}
+METRICS = {family.name for family in families(GuardStatus(), Observation(), 1)}
 
 
 def test_the_metrics_of_the_alert_rules_exist() -> None:

@@ -15,9 +15,9 @@ from harness.host.clock import RealClock
 from harness.kafka_api.address import Address
 from harness.kafka_api.metadata import ClusterState, PartitionState, TopicState
 from harness.kafka_api.transactions import OpenTransaction
-from harness.protect.guard.journal import Pause, Phase, State
-from harness.protect.guard.observe import Observer, growth, lso_spread, open_transactions
-from harness.protect.guard.status import Observation, Status
+from harness.protect.guard.journal import Pause, PausePhase, PauseState
+from harness.protect.guard.observe import GuardObserver, growth, lso_spread, open_transactions
+from harness.protect.guard.status import GuardStatus, Observation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ STATUSES = ReplicaStatuses(
     {},
     {},
 )
-COVERED = Status(covered=frozenset({"t", "u"}))
+COVERED = GuardStatus(covered=frozenset({"t", "u"}))
 
 
 def test_a_transaction_that_is_open_on_two_replicas_counts_once() -> None:
@@ -80,14 +80,14 @@ class Looked:
         return Prefiltered(replace(STATUSES, replicas=kept), None, (), ())  # type: ignore[arg-type]
 
 
-def observer(clock: Any = None) -> Observer:
-    return Observer([Address("b", 1)], clock or TickingClock())
+def observer(clock: Any = None) -> GuardObserver:
+    return GuardObserver([Address("b", 1)], clock or TickingClock())
 
 
 def test_a_look_sums_up_by_topic(monkeypatch: pytest.MonkeyPatch) -> None:
     Looked(monkeypatch)
     one = observer()
-    one.look(replace(COVERED, state=State({"t": Pause("t", Phase.PAUSED, "c", {}, 1)})))
+    one.look(replace(COVERED, state=PauseState({"t": Pause("t", PausePhase.PAUSED, "c", {}, 1)})))
     assert (one.latest.open_transactions, one.latest.log_bytes) == ({"t": 1}, {"t": 150})
     assert one.latest.failure is None
 
@@ -115,7 +115,7 @@ def test_a_look_that_fails_keeps_what_was_seen_before(monkeypatch: pytest.Monkey
 def test_sizes_that_a_broker_does_not_report_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     Looked(monkeypatch).sizes[2] = HarnessError("not allowed")
     one = observer()
-    one.look(replace(COVERED, state=State({"t": Pause("t", Phase.PAUSED, "c", {}, 1)})))
+    one.look(replace(COVERED, state=PauseState({"t": Pause("t", PausePhase.PAUSED, "c", {}, 1)})))
     assert (one.latest.log_bytes, one.latest.failure) == (
         {"t": 100}, "sizes of logs are unknown on broker 2: not allowed"
     )  # fmt: skip

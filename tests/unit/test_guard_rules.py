@@ -7,7 +7,7 @@ import pytest
 from harness.kafka_api.configs import ConfigEntry
 from harness.kafka_api.metadata import PartitionState
 from harness.protect.guard.decide import decide, release, topics_to_pause, topics_to_read
-from harness.protect.guard.journal import HOLD, UNHOLD, Entry, Pause, Phase, State, entry_of, parse_entry
+from harness.protect.guard.journal import HOLD, UNHOLD, Entry, Pause, PausePhase, PauseState, entry_of, parse_entry
 from harness.protect.guard.settings import (
     DIRTY_RATIO,
     MAX_LAG_MS,
@@ -29,7 +29,7 @@ def settings(ratio: str | None = None, lag: str | None = None) -> dict[str, Conf
     }
 
 
-def pause(phase: Phase = Phase.PAUSED, cycle: str = "c", **found: str | None) -> Pause:
+def pause(phase: PausePhase = PausePhase.PAUSED, cycle: str = "c", **found: str | None) -> Pause:
     return Pause("t", phase, cycle, {DIRTY_RATIO: "0.2", MAX_LAG_MS: None} | found, 5)
 
 
@@ -96,16 +96,16 @@ def entries(*pauses: Pause) -> list[Entry]:
 
 
 def test_a_pause_is_followed_until_it_is_released() -> None:
-    state = State().after(entries(pause(Phase.PAUSING)))
-    assert state.pauses["t"].phase is Phase.PAUSING
-    state = state.after(entries(pause(Phase.PAUSED), pause(Phase.RELEASING)))
-    assert state.pauses["t"] == pause(Phase.RELEASING)
-    assert state.after(entries(pause(Phase.RELEASED))) == State()
+    state = PauseState().after(entries(pause(PausePhase.PAUSING)))
+    assert state.pauses["t"].phase is PausePhase.PAUSING
+    state = state.after(entries(pause(PausePhase.PAUSED), pause(PausePhase.RELEASING)))
+    assert state.pauses["t"] == pause(PausePhase.RELEASING)
+    assert state.after(entries(pause(PausePhase.RELEASED))) == PauseState()
 
 
 def test_an_entry_of_an_earlier_pause_that_arrives_late_changes_nothing() -> None:
-    state = State().after(entries(pause(Phase.PAUSING, "new"), pause(Phase.PAUSED, "new")))
-    for phase in (Phase.PAUSED, Phase.RELEASING, Phase.RELEASED):
+    state = PauseState().after(entries(pause(PausePhase.PAUSING, "new"), pause(PausePhase.PAUSED, "new")))
+    for phase in (PausePhase.PAUSED, PausePhase.RELEASING, PausePhase.RELEASED):
         assert state.after(entries(pause(phase, "old"))) == state
 
 
@@ -113,46 +113,46 @@ def test_an_entry_of_an_earlier_pause_that_arrives_late_changes_nothing() -> Non
     "content", [{}, {"cycle": "c"}, {"cycle": 1, "found": {}}, {"cycle": "c", "found": {"x": "1"}}]
 )
 def test_an_entry_without_its_fields_changes_nothing(content: dict[str, object]) -> None:
-    assert State().after([Entry("pausing", "t", 1, "w", content)]) == State()
+    assert PauseState().after([Entry("pausing", "t", 1, "w", content)]) == PauseState()
 
 
 def test_kinds_of_other_commands_are_skipped() -> None:
-    assert State().after([Entry("repair-plan", "t", 1, "repair", {"steps": []})]) == State()
+    assert PauseState().after([Entry("repair-plan", "t", 1, "repair", {"steps": []})]) == PauseState()
 
 
 def test_each_holder_lets_go_for_itself() -> None:
-    held = State().after([Entry(HOLD, "t", 1, "w", {"by": by}) for by in ("a", "b", "b")])
+    held = PauseState().after([Entry(HOLD, "t", 1, "w", {"by": by}) for by in ("a", "b", "b")])
     assert held.holds == {"t": {"a", "b"}}
     held = held.after([Entry(UNHOLD, "t", 1, "w", {"by": "b"})])
     assert topics_to_pause((), (), held) == {"t"}
-    assert held.after([Entry(UNHOLD, "t", 1, "w", {"by": "a"})]) == State()
+    assert held.after([Entry(UNHOLD, "t", 1, "w", {"by": "a"})]) == PauseState()
 
 
 def test_settings_are_read_only_where_something_is_to_be_done() -> None:
-    state = State({"a": pause(), "b": pause(), "c": pause(Phase.PAUSING)})
+    state = PauseState({"a": pause(), "b": pause(), "c": pause(PausePhase.PAUSING)})
     assert topics_to_read({"a", "b", "c", "d"}, state, {"a"}) == {"b", "c", "d"}
-    assert topics_to_read((), State(), ()) == set()
-    assert topics_to_read((), State({"a": pause()}), {"a"}) == {"a"}
+    assert topics_to_read((), PauseState(), ()) == set()
+    assert topics_to_read((), PauseState({"a": pause()}), {"a"}) == {"a"}
 
 
 def test_a_pause_begins_with_what_the_topic_has() -> None:
     step = decide("t", None, settings("0.2"), "c", 5)
     assert step is not None
-    assert step.announced == pause(Phase.PAUSING)
+    assert step.announced == pause(PausePhase.PAUSING)
     assert (step.changes, step.done) == (PAUSE, pause())
 
 
 def test_a_pause_that_was_set_by_a_guard_that_crashed_keeps_what_that_one_found() -> None:
-    for phase in (Phase.PAUSING, Phase.RELEASING):
+    for phase in (PausePhase.PAUSING, PausePhase.RELEASING):
         step = decide("t", pause(phase), settings("1.0", MAX_LAG), "c2", 99)
         assert step is not None
         assert (step.changes, step.done.found, step.done.since_ms) == ({}, pause().found, 5)
 
 
 def test_a_half_finished_release_is_paused_anew_under_a_new_name() -> None:
-    step = decide("t", pause(Phase.RELEASING), settings("0.2"), "c2", 99)
+    step = decide("t", pause(PausePhase.RELEASING), settings("0.2"), "c2", 99)
     assert step is not None
-    assert step.announced == pause(Phase.PAUSING, "c2")
+    assert step.announced == pause(PausePhase.PAUSING, "c2")
     assert step.changes == PAUSE
 
 

@@ -10,15 +10,15 @@ from fakes.guarded import BoundedClock, FakeChannel, FakeCluster, KilledError, s
 
 from harness.errors import HarnessError, UsageError
 from harness.protect.guard.settings import DIRTY_RATIO, MAX_LAG_MS
-from harness.protect.repair.channel import SILENT_S, ChannelHolds, ChannelJournal, Notes, Owner
+from harness.protect.repair.channel import SILENT_S, ChannelHolds, ChannelJournal, Notes, RepairOwner
 from harness.protect.repair.cluster import TakenOverError
-from harness.protect.repair.state import Copy, Entry
+from harness.protect.repair.state import PartitionRepair, ReplicaCopying
 from harness.protect.repair.throttle import BROKER, RATES, REPLICAS, TOPIC, ChannelThrottle
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-ENTRY = Entry(("t-1", 3), "id", (1, 2, 3), 1, (1, 3), (2,), None, (), Copy(2, 1, 7), 2, "audit-x")
+ENTRY = PartitionRepair(("t-1", 3), "id", (1, 2, 3), 1, (1, 3), (2,), None, (), ReplicaCopying(2, 1, 7), 2, "audit-x")
 RATE = 1_000_000
 
 
@@ -34,7 +34,7 @@ def test_progress_is_read_back_as_it_was_stored() -> None:
     cluster = FakeCluster({})
     journal = ChannelJournal(notes_of(cluster))
     journal.store(ENTRY)
-    later = Entry(("t-1", 4), "id", (3, 1), -1, (1,), (3,), 2, (2,), is_done=True)
+    later = PartitionRepair(("t-1", 4), "id", (3, 1), -1, (1,), (3,), 2, (2,), is_done=True)
     journal.store(later)
     assert ChannelJournal(notes_of(cluster)).entries() == {("t-1", 3): ENTRY, ("t-1", 4): later}
     journal.remove(ENTRY.partition)
@@ -128,7 +128,7 @@ def test_a_topic_that_was_deleted_meanwhile_is_forgotten() -> None:
 
 def test_a_second_repair_is_refused_while_the_first_gives_signs() -> None:
     cluster, clock = FakeCluster({}), BoundedClock(now=1.0)
-    first, second = Owner(notes_of(cluster, "repair 1", clock)), Owner(notes_of(cluster, "repair 2", clock))
+    first, second = RepairOwner(notes_of(cluster, "repair 1", clock)), RepairOwner(notes_of(cluster, "repair 2", clock))
     first.claim()
 
     def sign(name: str) -> None:
@@ -143,7 +143,7 @@ def test_a_second_repair_is_refused_while_the_first_gives_signs() -> None:
 
 def test_a_repair_that_was_killed_is_followed_after_its_silence_and_one_that_left_at_once() -> None:
     cluster, clock = FakeCluster({}), BoundedClock(now=1.0)
-    first, second = Owner(notes_of(cluster, "repair 1", clock)), Owner(notes_of(cluster, "repair 2", clock))
+    first, second = RepairOwner(notes_of(cluster, "repair 1", clock)), RepairOwner(notes_of(cluster, "repair 2", clock))
     first.claim()
     second.claim()
     assert clock.now >= SILENT_S
@@ -153,7 +153,7 @@ def test_a_repair_that_was_killed_is_followed_after_its_silence_and_one_that_lef
     second.check()
     second.leave()
     before = clock.now
-    Owner(notes_of(cluster, "repair 3", clock)).claim()
+    RepairOwner(notes_of(cluster, "repair 3", clock)).claim()
     assert clock.now == before
 
 

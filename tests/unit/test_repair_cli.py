@@ -16,18 +16,18 @@ from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, UsageError
 from harness.protect.repair import run
 from harness.protect.repair.hanging import Aborted, confirmed
 from harness.protect.repair.plan import Abort, Undecided, plan_of
-from harness.protect.repair.preflight import Prepared
+from harness.protect.repair.preflight import PreparedRepair
 from harness.protect.repair.run import Look, Result
-from harness.protect.repair.service import Outcome
+from harness.protect.repair.service import RepairOutcome
 from harness.protect.repair.show import age_text, exit_code, exit_code_of_plan, result_json
-from harness.protect.repair.state import Entry
+from harness.protect.repair.state import PartitionRepair
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 TP = ("orders", 0)
-ENTRY = Entry(TP, "id", (1, 2, 3), 1, (1, 3), (2,), audit="audit-1")
-DONE = Outcome(TP, None, 5.0, 1, 300, 200)
+ENTRY = PartitionRepair(TP, "id", (1, 2, 3), 1, (1, 3), (2,), audit="audit-1")
+DONE = RepairOutcome(TP, None, 5.0, 1, 300, 200)
 HERE = ("--bootstrap-server", "127.0.0.1:1")
 
 
@@ -82,16 +82,16 @@ def test_names_of_partitions_and_decisions() -> None:
 
 
 def looked(*refused: Undecided) -> Look:
-    return Look(Prepared((ENTRY,), refused), {}, ())
+    return Look(PreparedRepair((ENTRY,), refused), {}, ())
 
 
-def result(after: str | None = "clean", outcome: Outcome = DONE, *refused: Undecided) -> Result:
+def result(after: str | None = "clean", outcome: RepairOutcome = DONE, *refused: Undecided) -> Result:
     scenarios = [{"scenario": "orders-0", "topic": "orders", "partition": 0, "verdict": after}]
     return Result(looked(*refused), (outcome,), (), None if after is None else {"scenarios": scenarios}, 30.0)
 
 
-def outcome(why: str | None) -> Outcome:
-    return Outcome(TP, why, 5.0, 1, 300, 200)
+def outcome(why: str | None) -> RepairOutcome:
+    return RepairOutcome(TP, why, 5.0, 1, 300, 200)
 
 
 DECIDED = plan_of(verdict(finding(right=[1, 3])))

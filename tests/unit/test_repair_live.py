@@ -9,12 +9,12 @@ from fakes.repaired import TOPIC_ID, RepairedBrokers
 from harness.errors import HarnessError
 from harness.kafka_api.address import Address
 from harness.protect.repair.live import LiveRepairCluster
-from harness.protect.repair.state import Entry
+from harness.protect.repair.state import PartitionRepair
 from harness.protect.repair.throttle import BROKER, TOPIC
 
 NOT_ALLOWED = kafka.errors.ClusterAuthorizationFailedError.errno
 TP = ("t", 0)
-ENTRY = Entry(TP, str(TOPIC_ID), (1, 2, 3), 1, (1, 3), (2,))
+ENTRY = PartitionRepair(TP, str(TOPIC_ID), (1, 2, 3), 1, (1, 3), (2,))
 
 
 def cluster_of(brokers: RepairedBrokers) -> LiveRepairCluster:

@@ -14,10 +14,10 @@ from harness.kafka_api.metadata import ClusterState, PartitionState, TopicState
 from harness.kafka_api.topics import Reassignment
 from harness.protect.guard.settings import PAUSE
 from harness.protect.repair.live import MIN_INSYNC, Answers, BrokerAnswer
-from harness.protect.repair.plan import Plan, Task
-from harness.protect.repair.preflight import Limits, Prepared, check_cluster, prepare
+from harness.protect.repair.plan import RepairPlan, Task
+from harness.protect.repair.preflight import Limits, PreparedRepair, check_cluster, prepare
 from harness.protect.repair.saved import check_saved
-from harness.protect.repair.state import Entry
+from harness.protect.repair.state import PartitionRepair
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,16 +46,18 @@ def answers(
     return Answers(frozenset(brokers), of)
 
 
-def plan_of(*tasks: Task, cluster_id: str | None = "c1") -> Plan:
-    return Plan(tasks, (), (), (), cluster_id, datetime(2026, 1, 1, tzinfo=UTC))
+def plan_of(*tasks: Task, cluster_id: str | None = "c1") -> RepairPlan:
+    return RepairPlan(tasks, (), (), (), cluster_id, datetime(2026, 1, 1, tzinfo=UTC))
 
 
-def prepared(found: Answers, free: Any = None, task: Task = TASK, **limits: Any) -> Prepared:
+def prepared(found: Answers, free: Any = None, task: Task = TASK, **limits: Any) -> PreparedRepair:
     return prepare(plan_of(task), found, free or FREE, "audit-1", limits=Limits(**limits), begun={})
 
 
 def test_what_can_be_done_is_prepared_with_what_is_there_now() -> None:
-    assert prepared(answers()) == Prepared((Entry(TP, str(TOPIC_ID), (1, 2, 3), 1, (1, 3), (2,), audit="audit-1"),))
+    assert prepared(answers()) == PreparedRepair(
+        (PartitionRepair(TP, str(TOPIC_ID), (1, 2, 3), 1, (1, 3), (2,), audit="audit-1"),)
+    )
 
 
 def test_what_another_assignment_leaves_of_a_task_is_done() -> None:
@@ -105,11 +107,11 @@ def test_disks_have_to_hold_the_copies() -> None:
 
 
 def test_repairs_that_began_are_gone_on_with_and_those_of_this_audit_are_not_done_twice() -> None:
-    def entries(stored: Entry) -> int:
+    def entries(stored: PartitionRepair) -> int:
         begun = {TP: stored}
         return len(prepare(plan_of(TASK), answers(), FREE, "audit-1", limits=Limits(), begun=begun).entries)
 
-    stored = Entry(TP, str(TOPIC_ID), (1, 2, 3), 1, (1,), (2,), audit="audit-1")
+    stored = PartitionRepair(TP, str(TOPIC_ID), (1, 2, 3), 1, (1,), (2,), audit="audit-1")
     assert entries(stored) == 0
     assert entries(replace(stored, is_done=True)) == 0
     assert entries(replace(stored, audit="audit-0")) == 0
@@ -125,13 +127,13 @@ def test_the_audit_has_to_be_of_this_cluster() -> None:
 
 def test_an_observation_is_what_every_broker_says() -> None:
     paused = replace(answers(paused=True), ongoing={TP: Reassignment(frozenset({2}))})
-    seen = paused.seen(Entry(TP, str(TOPIC_ID), (1, 2, 3), 1, (1,), (2,)))
+    seen = paused.seen(PartitionRepair(TP, str(TOPIC_ID), (1, 2, 3), 1, (1,), (2,)))
     assert not isinstance(seen, str)
     assert (seen.is_held, seen.min_insync, seen.adding) == (True, 2, frozenset({2}))
     assert seen.is_without_folder(4)
     assert not seen.is_without_folder(2)
     half = replace(paused, brokers={**paused.brokers, 4: answer(folder=None)})
-    assert not getattr(half.seen(Entry(TP, str(TOPIC_ID), (), 1, (1,), (2,))), "is_held", True)
+    assert not getattr(half.seen(PartitionRepair(TP, str(TOPIC_ID), (), 1, (1,), (2,))), "is_held", True)
 
 
 def test_a_broker_that_does_not_list_its_folders_is_not_taken_for_one_without_any() -> None:

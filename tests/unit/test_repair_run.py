@@ -22,7 +22,7 @@ from harness.protect.repair.hanging import abort_all
 from harness.protect.repair.live import LiveRepairCluster
 from harness.protect.repair.plan import Abort, plan_of
 from harness.protect.repair.run import RepairRequest, look
-from harness.protect.repair.state import Entry
+from harness.protect.repair.state import PartitionRepair
 from harness.spark.options import SparkOptions
 
 BOOTSTRAP = [Address("b", 1)]
@@ -42,7 +42,7 @@ def test_a_look_changes_nothing_and_names_what_was_begun() -> None:
     (refused,) = looked.prepared.refused
     assert refused.why == "another reassignment of it is under way"
     assert guarded.log == []
-    entry = Entry(("t", 0), str(TOPIC_ID), (1, 2, 3), 1, (1, 3), (2,), audit="audit-0")
+    entry = PartitionRepair(("t", 0), str(TOPIC_ID), (1, 2, 3), 1, (1, 3), (2,), audit="audit-0")
     ChannelJournal(Notes(channel, BoundedClock(now=1.0), "repair 1")).store(entry)
     looked = look(REQUEST, cluster(), channel)
     assert (looked.begun, looked.prepared.refused) == ({("t", 0): entry}, ())

@@ -11,17 +11,17 @@ from fakes.diverged import DivergedCluster, DurableJournal, KillAt, SimulatedTim
 from fakes.guarded import FakeChannel, FakeCluster, KilledError
 
 from harness.protect.guard.settings import DIRTY_RATIO
-from harness.protect.repair.channel import ChannelHolds, ChannelJournal, Notes, Owner
+from harness.protect.repair.channel import ChannelHolds, ChannelJournal, Notes, RepairOwner
 from harness.protect.repair.cluster import TakenOverError
 from harness.protect.repair.service import Repairs
-from harness.protect.repair.state import Entry, needs_spare
+from harness.protect.repair.state import PartitionRepair, needs_spare
 from harness.protect.repair.steps import RULES, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from harness.protect.repair.service import Outcome
-    from harness.protect.repair.state import Partition, Seen
+    from harness.protect.repair.service import RepairOutcome
+    from harness.protect.repair.state import ObservedPartition, Partition
 
 SEEDS = 40
 PATIENCE_S = 600.0
@@ -48,9 +48,9 @@ class Shape:
             faults=faults,
         )
 
-    def entries(self, cluster: DivergedCluster) -> list[Entry]:
+    def entries(self, cluster: DivergedCluster) -> list[PartitionRepair]:
         return [
-            Entry(
+            PartitionRepair(
                 partition,
                 "id",
                 one.replicas,
@@ -66,11 +66,11 @@ class Shape:
 
 def repair(
     cluster: DivergedCluster,
-    entries: list[Entry],
+    entries: list[PartitionRepair],
     kills: KillAt | None = None,
-    rules: Mapping[Rule, Callable[[Entry, Seen], bool]] = RULES,
+    rules: Mapping[Rule, Callable[[PartitionRepair, ObservedPartition], bool]] = RULES,
     journal: DurableJournal | None = None,
-) -> list[Outcome]:
+) -> list[RepairOutcome]:
     """Repair, and continue after each kill."""
     journal, kill = journal or DurableJournal(), kills or KillAt()
     clock = SimulatedTime(cluster)
@@ -203,7 +203,9 @@ def test_a_repair_that_was_taken_over_ends() -> None:
     assert cluster.held() == frozenset()
 
 
-def repair_by_channel(cluster: DivergedCluster, guarded: FakeCluster, kill: KillAt, entries: list[Entry]) -> None:
+def repair_by_channel(
+    cluster: DivergedCluster, guarded: FakeCluster, kill: KillAt, entries: list[PartitionRepair]
+) -> None:
     """Repair with progress, holds and owner in the channel, and go on after each kill, as another process would."""
     clock = SimulatedTime(cluster)
     cluster.point, cluster.is_paused = kill, guarded.is_paused
@@ -211,7 +213,7 @@ def repair_by_channel(cluster: DivergedCluster, guarded: FakeCluster, kill: Kill
     for number in range(MOST_KILLS):
         channel = FakeChannel(guarded)
         notes = Notes(channel, clock, f"repair {number}")
-        owner = Owner(notes)
+        owner = RepairOwner(notes)
         holds = ChannelHolds(channel, guarded, clock, notes.writer)
         repairs = Repairs(cluster, ChannelJournal(notes), holds, cluster, clock, at_once=2, check_owner=owner.check)
         try:

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from harness.protect.repair.state import Copy, Entry, Seen, needs_spare
-from harness.protect.repair.steps import MOST_COPIES, Done, Elect, Hold, Reassign, Record, Stop, Wait, next_step
+from harness.protect.repair.state import ObservedPartition, PartitionRepair, ReplicaCopying, needs_spare
+from harness.protect.repair.steps import MOST_COPIES, Done, Elect, Hold, Reassign, RecordProgress, Stop, Wait, next_step
 
-ENTRY = Entry(("t", 0), "id", (1, 2, 3), 1, (1, 3), (2,))
-SEEN = Seen(
+ENTRY = PartitionRepair(("t", 0), "id", (1, 2, 3), 1, (1, 3), (2,))
+SEEN = ObservedPartition(
     "id", 1, 7, (1, 2, 3), frozenset({1, 2, 3}), 2, frozenset({1, 2, 3}), is_held=True,
     folders_bytes={1: 9, 2: 9, 3: 9}, answered=frozenset({1, 2, 3}),
 )  # fmt: skip
 REMOVED = replace(SEEN, leader_epoch=8, replicas=(1, 3), isr=frozenset({1, 3}), folders_bytes={1: 9, 3: 9})
-BEGUN = replace(ENTRY, copy=Copy(2, 1, 8), copies=1)
+BEGUN = replace(ENTRY, copy=ReplicaCopying(2, 1, 8), copies=1)
 COPYING = replace(SEEN, leader_epoch=8, replicas=(1, 3, 2), isr=frozenset({1, 3}), adding=frozenset({2}))
 JOINED = replace(COPYING, isr=frozenset({1, 2, 3}), adding=frozenset())
 REBUILT = replace(ENTRY, rebuilt=(2,), copies=1)
@@ -30,13 +30,17 @@ REBUILT = replace(ENTRY, rebuilt=(2,), copies=1)
         (ENTRY, replace(SEEN, leader=2, replicas=(2, 1, 3)), Reassign((1, 2, 3))),
         (ENTRY, replace(SEEN, leader=2, replicas=(2, 1, 3), isr=frozenset({2, 3})), Reassign((3, 2, 1))),
         (ENTRY, SEEN, Reassign((1, 3))),
-        (ENTRY, REMOVED, Record(BEGUN)),
+        (ENTRY, REMOVED, RecordProgress(BEGUN)),
         (BEGUN, REMOVED, Reassign((1, 3, 2))),
-        (BEGUN, replace(REMOVED, leader_epoch=9), Record(replace(BEGUN, copy=Copy(2, 1, 9), copies=2))),
-        (BEGUN, JOINED, Record(REBUILT)),
-        (BEGUN, replace(COPYING, leader_epoch=9), Record(replace(BEGUN, copy=Copy(2, 1, 9)))),
-        (BEGUN, replace(JOINED, leader_epoch=10), Record(replace(BEGUN, copy=None))),
-        (BEGUN, replace(JOINED, leader=3, leader_epoch=9), Record(replace(BEGUN, copy=None))),
+        (
+            BEGUN,
+            replace(REMOVED, leader_epoch=9),
+            RecordProgress(replace(BEGUN, copy=ReplicaCopying(2, 1, 9), copies=2)),
+        ),
+        (BEGUN, JOINED, RecordProgress(REBUILT)),
+        (BEGUN, replace(COPYING, leader_epoch=9), RecordProgress(replace(BEGUN, copy=ReplicaCopying(2, 1, 9)))),
+        (BEGUN, replace(JOINED, leader_epoch=10), RecordProgress(replace(BEGUN, copy=None))),
+        (BEGUN, replace(JOINED, leader=3, leader_epoch=9), RecordProgress(replace(BEGUN, copy=None))),
         (BEGUN, replace(JOINED, leader=2, leader_epoch=9), Elect()),
         (REBUILT, JOINED, Reassign((1, 2, 3))),
         (REBUILT, replace(SEEN, leader=3), Elect()),
@@ -44,7 +48,7 @@ REBUILT = replace(ENTRY, rebuilt=(2,), copies=1)
         (REBUILT, SEEN, Done()),
     ],
 )
-def test_the_next_step(entry: Entry, seen: Seen, expected: Any) -> None:
+def test_the_next_step(entry: PartitionRepair, seen: ObservedPartition, expected: Any) -> None:
     assert next_step(entry, seen) == expected
 
 
@@ -66,7 +70,7 @@ def test_the_next_step(entry: Entry, seen: Seen, expected: Any) -> None:
         (REBUILT, replace(JOINED, removing=frozenset({2})), "the end of the reassignment"),
     ],
 )
-def test_what_is_waited_for(entry: Entry, seen: Seen, what: str) -> None:
+def test_what_is_waited_for(entry: PartitionRepair, seen: ObservedPartition, what: str) -> None:
     step = next_step(entry, seen)
     assert isinstance(step, Wait)
     assert what in step.what
@@ -81,16 +85,16 @@ def test_what_is_waited_for(entry: Entry, seen: Seen, what: str) -> None:
         (replace(ENTRY, copies=MOST_COPIES), SEEN, "leaders change too often"),
     ],
 )
-def test_what_ends_the_repair_of_a_partition(entry: Entry, seen: Seen, why: str) -> None:
+def test_what_ends_the_repair_of_a_partition(entry: PartitionRepair, seen: ObservedPartition, why: str) -> None:
     step = next_step(entry, seen)
     assert isinstance(step, Stop)
     assert why in step.why
 
 
 def test_two_replicas_take_a_spare_which_is_copied_first_and_goes_last() -> None:
-    entry = Entry(("t", 0), "id", (2, 1), 2, (1,), (2,), spare=3)
+    entry = PartitionRepair(("t", 0), "id", (2, 1), 2, (1,), (2,), spare=3)
     seen = replace(SEEN, leader=1, replicas=(1, 2), isr=frozenset({1, 2}), min_insync=1, folders_bytes={1: 9, 2: 9})
-    assert next_step(replace(entry, copy=Copy(3, 1, 7)), seen) == Reassign((1, 2, 3))
+    assert next_step(replace(entry, copy=ReplicaCopying(3, 1, 7)), seen) == Reassign((1, 2, 3))
     copied = replace(entry, rebuilt=(3,))
     assert next_step(copied, replace(seen, replicas=(1, 2, 3), isr=frozenset({1, 2, 3}))) == Reassign((1, 3))
     both = replace(entry, rebuilt=(3, 2))

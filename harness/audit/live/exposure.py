@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from harness.audit.explain.knowledge import name_of
 from harness.audit.live.lags import Lag, NextRemoval, find_lags, next_removal, read_batches
 from harness.audit.live.prefilter import prefilter
-from harness.audit.live.reassignments import Copy, find_copies
+from harness.audit.live.reassignments import CopyProgress, find_copies
 from harness.errors import HarnessError
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ BLOCKED_CONSUMERS = (
 )
 
 
-class Kind(StrEnum):
+class ExposureKind(StrEnum):
     """What is wrong with a replica."""
 
     AWAY = "away"
@@ -89,7 +89,7 @@ class Level(IntEnum):
 
 
 @dataclass(frozen=True)
-class Settings:
+class RemovalSettings:
     """Settings that delay the removal of tombstones and markers: milliseconds, a ratio from 0 to 1. None: unknown."""
 
     delete_retention_ms: int | None
@@ -114,7 +114,7 @@ class ReplicaExposure:
     ``left_s``: how long its copy still takes. ``at_stake``: the first possible removal among its missing records.
     """
 
-    kind: Kind
+    kind: ExposureKind
     broker: int
     topic: str
     partition: int
@@ -132,7 +132,7 @@ class TopicExposure:
 
     topic: str
     level: Level
-    settings: Settings
+    settings: RemovalSettings
     replicas: tuple[ReplicaExposure, ...]
     sentence: str
 
@@ -172,7 +172,7 @@ def exposure(cluster: AuditedCluster, prefiltered: Prefiltered | None = None) ->
     return Exposure(tuple(topics), (*cluster.notes, *notes, *answers.coordinator_answers.gaps, *answers.behind))
 
 
-def read_settings(settings: Mapping[str, str] | None) -> Settings:
+def read_settings(settings: Mapping[str, str] | None) -> RemovalSettings:
     """Return the settings that decide about removal. Redpanda leaves out the settings that it does not know."""
     values = settings or {}
 
@@ -180,7 +180,7 @@ def read_settings(settings: Mapping[str, str] | None) -> Settings:
         return int(values[name]) if values.get(name) else None
 
     ratio = values.get("min.cleanable.dirty.ratio")
-    return Settings(
+    return RemovalSettings(
         whole("delete.retention.ms"),
         whole("min.compaction.lag.ms"),
         whole("segment.ms"),
@@ -188,7 +188,7 @@ def read_settings(settings: Mapping[str, str] | None) -> Settings:
     )
 
 
-def judge_lag(lag: Lag, settings: Settings, now_ms: int) -> ReplicaExposure:
+def judge_lag(lag: Lag, settings: RemovalSettings, now_ms: int) -> ReplicaExposure:
     """Describe the exposure of a replica of a compacted topic that is behind."""
     name, window_ms = name_of(lag.partition), settings.window_ms
     at_stake = None if window_ms is None else next_removal(lag.missing or (), window_ms)
@@ -218,10 +218,12 @@ def judge_lag(lag: Lag, settings: Settings, now_ms: int) -> ReplicaExposure:
         facts += f"; the {at_stake.kind} at offset {at_stake.offset} may be removed from {time} on"
     sentence = f"{facts}; {_advice(level, window_ms)}" if level else facts
     by_broker = lag.by_brokers_clock
-    return ReplicaExposure(Kind.AWAY, lag.broker, *lag.partition, level, since_ms, by_broker, None, at_stake, sentence)
+    return ReplicaExposure(
+        ExposureKind.AWAY, lag.broker, *lag.partition, level, since_ms, by_broker, None, at_stake, sentence
+    )
 
 
-def judge_copy(copy: Copy, settings: Settings) -> ReplicaExposure:
+def judge_copy(copy: CopyProgress, settings: RemovalSettings) -> ReplicaExposure:
     """Describe the exposure of a replica of a compacted topic that is being added.
 
     The longer its first copy takes, the more records the replica can have read before it reads their deletion. And the
@@ -234,7 +236,7 @@ def judge_copy(copy: Copy, settings: Settings) -> ReplicaExposure:
             f" {ON_ITS_OLD_LOG}; {FROM_THE_FIRST_MINUTE}; {_retention_text(window_ms)}"
         )
         return ReplicaExposure(
-            Kind.ADDED, copy.broker, *copy.partition, Level.AT_RISK, None, False, None, None, sentence
+            ExposureKind.ADDED, copy.broker, *copy.partition, Level.AT_RISK, None, False, None, None, sentence
         )
     facts = (
         f"broker {copy.broker} is being added as a replica of {name_of(copy.partition)}:"
@@ -252,7 +254,7 @@ def judge_copy(copy: Copy, settings: Settings) -> ReplicaExposure:
         if window_ms is None or (took_s + left_s) * 1000 >= window_ms:
             advice = _advice(level, window_ms)
     sentence = f"{facts}; {FROM_THE_FIRST_MINUTE}; {advice}"
-    return ReplicaExposure(Kind.ADDED, copy.broker, *copy.partition, level, None, False, left_s, None, sentence)
+    return ReplicaExposure(ExposureKind.ADDED, copy.broker, *copy.partition, level, None, False, left_s, None, sentence)
 
 
 def frozen_replicas(cluster: AuditedCluster, prefiltered: Prefiltered) -> Iterator[ReplicaExposure]:
@@ -284,7 +286,7 @@ def frozen_replicas(cluster: AuditedCluster, prefiltered: Prefiltered) -> Iterat
             broker=broker, offset=status.last_stable_offset, mark=status.high_watermark
         )
         sentence = f"{facts}; {consequence}: `harness audit live` reads what is there"
-        yield ReplicaExposure(Kind.FROZEN, broker, *tp, level, since_ms, by_coordinator, None, None, sentence)
+        yield ReplicaExposure(ExposureKind.FROZEN, broker, *tp, level, since_ms, by_coordinator, None, None, sentence)
 
 
 def _beginning(
@@ -306,7 +308,7 @@ def _beginning(
 
 def _topic(
     topic: str,
-    settings: Settings,
+    settings: RemovalSettings,
     stuck: Sequence[ReplicaExposure],
     behind: Sequence[ReplicaExposure],
     *,

@@ -30,7 +30,7 @@ class SpoolDiskError(HarnessError):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class BatchEntry:
     """One batch in a Fetch answer; in the old magics 0 and 1, one message, or a wrapper of several."""
 
     position: int
@@ -39,7 +39,7 @@ class Entry:
     last_offset: int
 
 
-def whole_entries(records: bytes, source: str) -> Iterator[Entry]:
+def whole_entries(records: bytes, source: str) -> Iterator[BatchEntry]:
     """Return the complete batches of a Fetch answer, which may end inside a batch. Their content is not parsed.
 
     The offset of a wrapper of magic 0 or 1 is that of its last message. Raises `CorruptLogError`.
@@ -59,7 +59,7 @@ def whole_entries(records: bytes, source: str) -> Iterator[Entry]:
             (delta,) = _LAST_OFFSET_DELTA.unpack_from(records, position + _LAST_OFFSET_DELTA_AT)
         if base_offset < 0 or delta < 0:
             raise CorruptLogError(source, position, f"impossible offsets: {base_offset} and {delta} more")
-        yield Entry(position, size_bytes, base_offset, base_offset + delta)
+        yield BatchEntry(position, size_bytes, base_offset, base_offset + delta)
         position += size_bytes
 
 

@@ -59,7 +59,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Reading:
+class SpanReading:
     """The result of reading a replica, and its status at the end.
 
     ``state`` without records. ``open``: None where the broker does not list open transactions. ``is_settled``: nothing
@@ -83,7 +83,7 @@ class SpanReader:
     version: int = FETCH_VERSION
     fetch_bytes: int = FETCH_BYTES
 
-    def read(self, partition: TopicPartition, span: Span, high_watermark: int, write: Write) -> Reading:
+    def read(self, partition: TopicPartition, span: Span, high_watermark: int, write: Write) -> SpanReading:
         """Read a replica to its current high watermark, or to the end of the span.
 
         ``high_watermark``: the last one that was seen. ``write`` is called with batches in order.
@@ -129,7 +129,7 @@ class SpanReader:
                 break
             goal = state.high_watermark
         final_state = ReplicaState(state.log_start, state.high_watermark, state.last_stable_offset, tuple(aborted), b"")
-        return Reading(span.start, written, final_state, open_transactions, is_settled)
+        return SpanReading(span.start, written, final_state, open_transactions, is_settled)
 
     def _final_status(
         self, partition: TopicPartition, position: int

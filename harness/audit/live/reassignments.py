@@ -29,7 +29,7 @@ Sizes: TypeAlias = "dict[tuple[int, TopicPartition, str], int]"
 
 
 @dataclass(frozen=True)
-class Copy:
+class CopyProgress:
     """A replica that is being added: ``done`` of ``total``, in ``unit``, and the pace a second.
 
     ``is_measured``: False where its broker or its leader did not describe it, so that the progress is unknown.
@@ -54,7 +54,7 @@ class Copy:
         return max(self.total - self.done, 0) / self.pace_s if self.pace_s > 0 else None
 
 
-def find_copies(cluster: AuditedCluster) -> tuple[tuple[Copy, ...], tuple[str, ...]]:
+def find_copies(cluster: AuditedCluster) -> tuple[tuple[CopyProgress, ...], tuple[str, ...]]:
     """Return the replicas that are being added, and a note where they are unknown.
 
     Where there are any, this takes `SAMPLE_S` seconds, and up to `SAMPLES` times that while a copy does not grow.
@@ -83,15 +83,15 @@ def _wait(clock: Clock, due_s: float) -> None:
     clock.wait_until(lambda: clock.now_s() >= due_s, SAMPLE_S * 2 + 1, "the next sample of the copies")
 
 
-def _copy(replica: tuple[int, TopicPartition], leader: int, first: Sizes, latest: Sizes, took_s: float) -> Copy:
+def _copy(replica: tuple[int, TopicPartition], leader: int, first: Sizes, latest: Sizes, took_s: float) -> CopyProgress:
     """Return how a replica grew between two samples."""
     broker, partition = replica
     for unit in (BYTES, OFFSETS):
         total, done = latest.get((leader, partition, unit)), latest.get((broker, partition, unit))
         before = first.get((broker, partition, unit))
         if total is not None and done is not None and before is not None:
-            return Copy(broker, partition, unit, done, total, (done - before) / took_s)
-    return Copy(broker, partition, is_measured=False)
+            return CopyProgress(broker, partition, unit, done, total, (done - before) / took_s)
+    return CopyProgress(broker, partition, is_measured=False)
 
 
 def _samples(cluster: AuditedCluster, replicas: Collection[tuple[int, TopicPartition]]) -> Sizes:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from harness.audit.live.cluster import AuditedCluster
     from harness.audit.live.coordinators import TransactionDescriptions
     from harness.audit.live.rate import RateLimit
-    from harness.audit.live.reading import Reading, Write
+    from harness.audit.live.reading import SpanReading, Write
     from harness.audit.live.replica_status import ReplicaStatus, ReplicaStatuses
     from harness.kafka_api.messages import Caller, TopicPartition
     from harness.run_folder.store import RunFolder
@@ -64,7 +64,7 @@ class SpoolOptions:
 class SpoolResult:
     """The readings by replica, and why other replicas failed; no folder is left of the latter."""
 
-    readings: Mapping[Replica, Reading]
+    readings: Mapping[Replica, SpanReading]
     failures: Mapping[Replica, str]
 
 
@@ -97,7 +97,7 @@ def spool(
     offsets_total = sum(_length(statuses.replicas[replica], span) for replica, span in spans.items())
     counter = _Counter(offsets_total, sum(sizes.values()) if sizes.keys() == spans.keys() else None, options)
     fetch_bytes = FETCH_BYTES if options.limit is None else min(FETCH_BYTES, options.limit.most_bytes)
-    readings: dict[Replica, Reading] = {}
+    readings: dict[Replica, SpanReading] = {}
 
     def read_broker(broker: int) -> None:
         left = [replica for replica in spans if replica[0] == broker]
@@ -196,7 +196,7 @@ class _Counter:
         self._is_over.set()
 
 
-def _store(read: Callable[[Write], Reading], span: Span, folder: Path, counter: _Counter) -> Reading:
+def _store(read: Callable[[Write], SpanReading], span: Span, folder: Path, counter: _Counter) -> SpanReading:
     """Read one replica into its folder, which is removed on failure."""
     passed = span.start
 

@@ -14,7 +14,7 @@ from harness.protect.guard.journal import entry_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from harness.protect.guard.decide import Step
+    from harness.protect.guard.decide import PauseStep
     from harness.protect.guard.journal import Pause
     from harness.protect.guard.ports import Channel, GuardedCluster
 
@@ -22,7 +22,7 @@ CHANGED: Final = "its settings were changed meanwhile, or cannot be read"
 
 
 def carry_out(
-    steps: Collection[Step],
+    steps: Collection[PauseStep],
     cluster: GuardedCluster,
     keep: Callable[[Collection[Pause]], None],
     raise_if_replaced: Callable[[], None] = lambda: None,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from harness.host.clock import Clock
     from harness.kafka_api.address import Address
-    from harness.protect.guard.journal import Entry, State
+    from harness.protect.guard.journal import Entry, PauseState
 
 TOPIC: Final = "compaction-guard"
 SETTINGS: Final = {POLICY: "delete", "retention.ms": "-1", "retention.bytes": "-1", "min.insync.replicas": "1"}
@@ -101,7 +101,7 @@ class KafkaChannel:
                 f"topic {TOPIC} has {POLICY}={policy}, which could lose what the guard keeps: set {POLICY}=delete"
             )
 
-    def read(self) -> State:
+    def read(self) -> PauseState:
         """Read on to the end. Raises `HarnessError` where it cannot, or where the topic has lost entries."""
         consumer = self._consumer = self._consumer or Consumer({
             **self._config, "group.id": TOPIC, "enable.auto.commit": False, "auto.offset.reset": "error",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from harness.kafka_api.connection import Dial
     from harness.kafka_api.metadata import ClusterState
     from harness.protect.guard.settings import Found
-    from harness.protect.guard.watch import View
+    from harness.protect.guard.watch import ClusterView
 
 ASKED: Final = 3
 """Brokers that are asked for metadata in each round, in turn."""
@@ -65,7 +65,7 @@ class LiveCluster:
         """Whether a broker has stopped answering within the last `ALARM_S`."""
         return self._clock.now_s() < self._alarmed_until_s
 
-    def view(self) -> View:
+    def view(self) -> ClusterView:
         """Return every partition as several brokers have it. Raises ConnectionError where no broker answers."""
         asked = self._in_turn()
         answers = dict(zip(asked, self._pool.map(self._metadata, asked), strict=True))
@@ -75,7 +75,7 @@ class LiveCluster:
         self._client.remember(every)
         return united(state.partitions for state in every)
 
-    def with_added(self, view: View) -> View:
+    def with_added(self, view: ClusterView) -> ClusterView:
         """Add which of the missing replicas are being added; a note where this user may not know.
 
         Brokers forward this request to the controller, which may be about to be replaced.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from harness.host.clock import Clock
     from harness.protect.guard.ports import GuardedCluster
     from harness.protect.guard.settings import Settings
-    from harness.protect.guard.watch import View
+    from harness.protect.guard.watch import ClusterView
 
 REFRESH_S: Final = 60.0
 INTERVALS: Final = 3
@@ -43,7 +43,7 @@ class Covered:
 
 
 @dataclass
-class Coverage:
+class TopicCoverage:
     """Follows the topics of a cluster. ``patterns``: () for every topic."""
 
     cluster: GuardedCluster
@@ -59,7 +59,7 @@ class Coverage:
         for topic in topics:
             self._settings.pop(topic, None)
 
-    def of(self, view: View) -> Covered:
+    def of(self, view: ClusterView) -> Covered:
         """Return the topics that are covered now. Raises as `GuardedCluster.settings` does."""
         named = {t for t in view.topics if not self.patterns or is_named(t, self.patterns)}
         is_old = self.clock.now_s() - self._read_s >= REFRESH_S

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Event:
+class GuardEvent:
     """One line."""
 
     time_ms: int
@@ -39,7 +39,7 @@ class EventLog:
             except OSError as error:
                 raise UsageError(f"--events {path}: {error.strerror or error}") from error
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: GuardEvent) -> None:
         """Report one event."""
         topic = f" {event.topic}" if event.topic else ""
         self._show(f"guard: {event.event}{topic}: {event.what}")

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 SCHEMA: Final = 1
 
 
-class Phase(StrEnum):
+class PausePhase(StrEnum):
     """How far a pause has come; also the kind of the entry that says so."""
 
     PAUSING = "pausing"
@@ -51,7 +51,7 @@ class Pause:
     """One topic's pause. ``found``: what is to be put back. ``since_ms``: when it began, by the writer's clock."""
 
     topic: str
-    phase: Phase
+    phase: PausePhase
     cycle: str
     found: Found
     since_ms: int
@@ -91,18 +91,18 @@ def parse_entry(text: bytes) -> Entry | None:
 
 
 @dataclass(frozen=True)
-class State:
+class PauseState:
     """What the entries say. ``holds``: by topic, who needs it to stay paused. ``notes``: of other commands, by name."""
 
     pauses: Mapping[str, Pause] = field(default_factory=dict)
     holds: Mapping[str, frozenset[str]] = field(default_factory=dict)
     notes: Mapping[str, Any] = field(default_factory=dict)
 
-    def after(self, entries: Iterable[Entry]) -> State:
+    def after(self, entries: Iterable[Entry]) -> PauseState:
         """Return the state after further entries."""
         pauses, holds, notes = dict(self.pauses), dict(self.holds), dict(self.notes)
         for entry in entries:
-            if entry.kind in set(Phase):
+            if entry.kind in set(PausePhase):
                 _follow(pauses, entry)
             elif entry.kind in {HOLD, UNHOLD} and (by := entry.content.get("by")):
                 others = holds.pop(entry.topic, frozenset()) - {by}
@@ -120,12 +120,12 @@ def _follow(pauses: dict[str, Pause], entry: Entry) -> None:
     now, cycle, found = pauses.get(entry.topic), entry.content.get("cycle"), entry.content.get("found")
     if not isinstance(cycle, str) or not isinstance(found, dict) or not found.keys() <= PAUSE.keys():
         return
-    phase = Phase(entry.kind)
-    if phase is Phase.PAUSING:
+    phase = PausePhase(entry.kind)
+    if phase is PausePhase.PAUSING:
         since_ms = entry.content.get("since_ms", entry.time_ms)
         pauses[entry.topic] = Pause(entry.topic, phase, cycle, found, since_ms)
     elif now is not None and now.cycle == cycle:
-        if phase is Phase.RELEASED:
+        if phase is PausePhase.RELEASED:
             del pauses[entry.topic]
         else:
             pauses[entry.topic] = replace(now, phase=phase, found=found)

@@ -21,7 +21,7 @@ from harness.protect.guard.service import ACT, OBSERVE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from harness.protect.guard.status import Observation, Status
+    from harness.protect.guard.status import GuardStatus, Observation
 
 PREFIX: Final = "compaction_guard_"
 LATE_ROUNDS: Final = 3
@@ -30,7 +30,7 @@ LATEST_S: Final = 15.0
 ANOMALIES: Final = ("stuck-lso", "hanging-transaction")
 
 
-def unhealthy(status: Status, now_ms: int) -> list[str]:
+def unhealthy(status: GuardStatus, now_ms: int) -> list[str]:
     """Return what is wrong with the guard or with what it protects, each in a sentence; [] where nothing is."""
     wrong = [f"the last round failed: {status.failure}"] if status.failure else []
     age_s = (now_ms - status.round_ms) / 1000
@@ -43,7 +43,7 @@ def unhealthy(status: Status, now_ms: int) -> list[str]:
     return wrong
 
 
-def families(status: Status, observation: Observation, now_ms: int) -> Iterator[Metric]:
+def families(status: GuardStatus, observation: Observation, now_ms: int) -> Iterator[Metric]:
     """Yield every metric (`docs/reference/guard.md` describes each)."""
     pauses = status.state.pauses
 
@@ -111,7 +111,7 @@ class Endpoint:
     """``/metrics`` and ``/health``, in a thread of its own, until `close`."""
 
     def __init__(
-        self, host: str, port: int, snapshot: Callable[[], tuple[Status, Observation]], time_ms: Callable[[], int]
+        self, host: str, port: int, snapshot: Callable[[], tuple[GuardStatus, Observation]], time_ms: Callable[[], int]
     ) -> None:
         """Listen. Raises `UsageError` where that address cannot be used."""
         registry = CollectorRegistry()
@@ -151,7 +151,7 @@ class Endpoint:
         self._socket.close()
 
 
-def health(status: Status, observation: Observation, wrong: list[str]) -> dict[str, Any]:
+def health(status: GuardStatus, observation: Observation, wrong: list[str]) -> dict[str, Any]:
     """Return what ``/health`` answers."""
     return {
         "healthy": not wrong,

@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     from harness.host.clock import Clock
     from harness.kafka_api.address import Address
     from harness.kafka_api.messages import Caller, TopicPartition
-    from harness.protect.guard.status import Status
+    from harness.protect.guard.status import GuardStatus
 
 FIRST_S: Final = 1.0
 
 
 @dataclass
-class Observer:
+class GuardObserver:
     """Looks at the covered topics of a status, again and again. ``latest``: what it saw last."""
 
     bootstrap: Sequence[Address]
     clock: Clock
     latest: Observation = field(default_factory=Observation)
 
-    def start(self, every_s: float, status: Callable[[], Status]) -> Callable[[], None]:
+    def start(self, every_s: float, status: Callable[[], GuardStatus]) -> Callable[[], None]:
         """Look every so many seconds, in a thread of its own; return what ends it.
 
         A look under way is not waited for: it changes nothing, and may wait long for brokers that are away.
@@ -55,14 +55,14 @@ class Observer:
         Thread(target=run, name="observations", daemon=True).start()
         return ended.set
 
-    def look(self, status: Status) -> None:
+    def look(self, status: GuardStatus) -> None:
         """Look once; a failure is in ``latest``, beside what was seen before."""
         try:
             self.latest = self._looked(status)
         except (HarnessError, OSError) as error:
             self.latest = replace(self.latest, failure=str(error))
 
-    def _looked(self, status: Status) -> Observation:
+    def _looked(self, status: GuardStatus) -> Observation:
         names = sorted(status.covered)
         if not names:
             return Observation()

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from harness.protect.guard.journal import Entry, State
+    from harness.protect.guard.journal import Entry, PauseState
     from harness.protect.guard.settings import Found, Settings
-    from harness.protect.guard.watch import View
+    from harness.protect.guard.watch import ClusterView
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class GuardedCluster(Protocol):
         """Whether a broker has stopped answering a moment ago: its replicas may leave ISRs at any time now."""
         ...
 
-    def view(self) -> View:
+    def view(self) -> ClusterView:
         """Return every partition that this user may describe; which replicas are being added is not known yet."""
         ...
 
-    def with_added(self, view: View) -> View:
+    def with_added(self, view: ClusterView) -> ClusterView:
         """Return the view with the missing replicas that are being added, and a note where that is unknown."""
         ...
 
@@ -63,7 +63,7 @@ class Channel(Protocol):
         """Create the topic where it is missing. Raises `UsageError` where it is compacted."""
         ...
 
-    def read(self) -> State:
+    def read(self) -> PauseState:
         """Return the state that all its entries up to now give; the empty one where there is no such topic."""
         ...
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from harness.protect.guard.journal import HOLD, NOTE, Phase, State
+from harness.protect.guard.journal import HOLD, NOTE, PausePhase, PauseState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,13 +24,13 @@ class Replayed:
     """``position``: the offset of the next entry to read. Offsets are those of the channel's only partition."""
 
     position: int = 0
-    state: State = field(default_factory=State)
+    state: PauseState = field(default_factory=PauseState)
     _offsets: dict[_Key, int] = field(default_factory=dict)
 
     def start(self, first: int) -> int:
         """Return the offset to read on from, where the log begins at ``first``."""
         if first > self.position:
-            self.position, self.state, self._offsets = first, State(), {}
+            self.position, self.state, self._offsets = first, PauseState(), {}
         return self.position
 
     def add(self, entries: Sequence[tuple[int, Entry]], position: int) -> None:
@@ -39,7 +39,7 @@ class Replayed:
         for offset, entry in entries:
             key = _key(entry)
             # A pause is replayed from its first entry, a hold or a note from its last one.
-            if key is not None and not (entry.kind in set(Phase) and key in self._offsets):
+            if key is not None and not (entry.kind in set(PausePhase) and key in self._offsets):
                 self._offsets[key] = offset
         needed = {
             *(("pause", topic, pause.cycle) for topic, pause in self.state.pauses.items()),
@@ -56,7 +56,7 @@ class Replayed:
 
 def _key(entry: Entry) -> _Key | None:
     """Return what an entry adds to the state; None where it adds nothing."""
-    if entry.kind in set(Phase):
+    if entry.kind in set(PausePhase):
         return ("pause", entry.topic, entry.content.get("cycle"))
     if entry.kind == HOLD:
         return (HOLD, entry.topic, entry.content.get("by"))

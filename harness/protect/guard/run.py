@@ -15,10 +15,10 @@ from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, HarnessError, UsageError, W
 from harness.host.clock import RealClock
 from harness.protect.guard.channel import KafkaChannel
 from harness.protect.guard.cluster import LiveCluster
-from harness.protect.guard.events import Event, EventLog
+from harness.protect.guard.events import EventLog, GuardEvent
 from harness.protect.guard.leadership import SESSION_MS, GroupLeadership
 from harness.protect.guard.metrics import Endpoint
-from harness.protect.guard.observe import Observer
+from harness.protect.guard.observe import GuardObserver
 from harness.protect.guard.service import ACT, Guard, Options, releasing_command
 from harness.run_folder.guard_events import Kind
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from harness.host.clock import Clock
     from harness.kafka_api.address import Address
-    from harness.protect.guard.journal import State
+    from harness.protect.guard.journal import PauseState
 
 EXIT_STILL_PAUSED: Final = EXIT_UNKNOWN
 LEAD_S: Final = 3 * SESSION_MS / 1000
@@ -68,14 +68,14 @@ def guard_until_signal(request: GuardRequest, log: EventLog) -> int:
         leadership = GroupLeadership(request.bootstrap) if acts else None
         if leadership is not None:
             stack.callback(leadership.close)
-        observer = Observer(request.bootstrap, clock)
+        observer = GuardObserver(request.bootstrap, clock)
         guard = Guard(
             cluster, channel, leadership, clock, options, log, new_cycle, lambda: observer.latest.growth_bytes_s
         )
         if request.listen is not None:
             endpoint = Endpoint(*request.listen, lambda: (guard.status, observer.latest), clock.time_ms)
             stack.callback(endpoint.close)
-            log(Event(clock.time_ms(), Kind.LISTENS, "", f"http://{endpoint.address}/metrics and /health"))
+            log(GuardEvent(clock.time_ms(), Kind.LISTENS, "", f"http://{endpoint.address}/metrics and /health"))
         stack.callback(observer.start(request.observe_every_s, lambda: guard.status))
         command = releasing_command(",".join(map(str, request.bootstrap)))
         try:
@@ -91,7 +91,7 @@ def guard_until_signal(request: GuardRequest, log: EventLog) -> int:
         return _report_end(guard, log, left, command)
 
 
-def release(request: GuardRequest, log: EventLog) -> tuple[int, State]:
+def release(request: GuardRequest, log: EventLog) -> tuple[int, PauseState]:
     """Put back what was found, where it may be; return the exit code, and what is still paused.
 
     Raises `HarnessError` where a guard runs: it puts back by itself what may be put back.
@@ -120,7 +120,7 @@ def release(request: GuardRequest, log: EventLog) -> tuple[int, State]:
     return (EXIT_STILL_PAUSED if state.pauses else EXIT_CLEAN), state
 
 
-def read_state(bootstrap: Sequence[Address]) -> State:
+def read_state(bootstrap: Sequence[Address]) -> PauseState:
     """Return what the channel has. Raises `HarnessError`, `UsageError` where no broker answers."""
     clock = RealClock()
     LiveCluster(bootstrap, clock).close()
@@ -183,5 +183,5 @@ def _report_end(guard: Guard, log: EventLog, left: int, command: str) -> int:
     """Report what stays paused, and return the exit code."""
     still = f"{left} topics stay paused; once their replicas are back, release them with: {command}"
     what = still if left else "this guard leaves nothing paused"
-    log(Event(guard.clock.time_ms(), Kind.ENDED, "", what))
+    log(GuardEvent(guard.clock.time_ms(), Kind.ENDED, "", what))
     return EXIT_STILL_PAUSED if left else EXIT_CLEAN

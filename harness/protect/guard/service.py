@@ -22,11 +22,11 @@ from harness.broker_files.copies.notes import listed
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.protect.guard import decide
 from harness.protect.guard.changes import CHANGED, carry_out, keep_in
-from harness.protect.guard.coverage import Coverage
-from harness.protect.guard.events import Event
-from harness.protect.guard.journal import Phase, State
+from harness.protect.guard.coverage import TopicCoverage
+from harness.protect.guard.events import GuardEvent
+from harness.protect.guard.journal import PausePhase, PauseState
 from harness.protect.guard.settings import PAUSE, is_pause
-from harness.protect.guard.status import Status
+from harness.protect.guard.status import GuardStatus
 from harness.protect.guard.windows import Windows
 from harness.run_folder.guard_events import Kind
 
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from harness.host.clock import Clock
-    from harness.protect.guard.decide import Step
+    from harness.protect.guard.decide import PauseStep
     from harness.protect.guard.journal import Pause
     from harness.protect.guard.ports import Channel, GuardedCluster, Leadership
     from harness.protect.guard.settings import Settings
-    from harness.protect.guard.watch import View
+    from harness.protect.guard.watch import ClusterView
 
 ACT, DRY_RUN, OBSERVE = "act", "dry-run", "observe-only"
 ALARMED_S: Final = 0.5
@@ -75,10 +75,10 @@ class Guard:
     leadership: Leadership | None
     clock: Clock
     options: Options
-    report: Callable[[Event], None]
+    report: Callable[[GuardEvent], None]
     new_cycle: Callable[[], str]
     growth_bytes_s: Callable[[], Mapping[str, float]] = dict
-    status: Status = field(default_factory=Status)
+    status: GuardStatus = field(default_factory=GuardStatus)
     _verified: set[str] = field(default_factory=set)
     _reported: dict[str, str] = field(default_factory=dict)
     _begun: bool = False
@@ -87,8 +87,8 @@ class Guard:
 
     def __post_init__(self) -> None:
         """Begin with nothing seen."""
-        self.status = Status(self.options.mode, self.options.interval_s)
-        self._coverage = Coverage(self.cluster, self.clock, self.options.patterns, self.options.interval_s)
+        self.status = GuardStatus(self.options.mode, self.options.interval_s)
+        self._coverage = TopicCoverage(self.cluster, self.clock, self.options.patterns, self.options.interval_s)
         self._windows = Windows()
 
     def leads(self) -> bool:
@@ -148,7 +148,7 @@ class Guard:
         """How many topics are paused, as far as this guard acts and knows."""
         return len(self.status.state.pauses) if self.status.leads else 0
 
-    def _state(self, view: View) -> tuple[State, View]:
+    def _state(self, view: ClusterView) -> tuple[PauseState, ClusterView]:
         """Return what the channel has. Who only looks may go on without it; the view then says so."""
         try:
             return self.channel.read(), view
@@ -175,7 +175,13 @@ class Guard:
         self._tell(Kind.LEADS if leads else Kind.STANDS_BY, "", what)
 
     def _work(
-        self, view: View, state: State, to_pause: frozenset[str], covered: Mapping[str, Settings], *, act: bool
+        self,
+        view: ClusterView,
+        state: PauseState,
+        to_pause: frozenset[str],
+        covered: Mapping[str, Settings],
+        *,
+        act: bool,
     ) -> Mapping[str, str]:
         """Pause and release, or say what would be done; return why topics could not be changed."""
         due = decide.topics_to_read(to_pause, state, self._verified)
@@ -194,19 +200,21 @@ class Guard:
             for step in steps:
                 self._once(f"would {step.topic}", Kind.WOULD, step.topic, _would(step))
             return {}
-        self._keep([replace(pause, phase=Phase.RELEASED) for pause in gone])
+        self._keep([replace(pause, phase=PausePhase.RELEASED) for pause in gone])
         refused = self._carry_out(steps, state)
         settled = {topic for topic in known if topic in to_pause and topic not in refused}
         self._verified = (self._verified & state.pauses.keys() | settled) & to_pause
         return {**read.refused, **unseen, **refused}
 
-    def _carry_out(self, steps: Collection[Step], state: State) -> dict[str, str]:
+    def _carry_out(self, steps: Collection[PauseStep], state: PauseState) -> dict[str, str]:
         """Do the steps; return why topics were left for the next round."""
         refused = carry_out(steps, self.cluster, self._keep, self._raise_if_replaced)
         changed = [step for step in steps if refused.get(step.topic) == CHANGED]
         self._coverage.forget({step.topic for step in changed})
         # Nothing was changed by a pause that begins here, and what it announced is not what the topic has now.
-        self._keep([replace(step.done, phase=Phase.RELEASED) for step in changed if step.topic not in state.pauses])
+        self._keep(
+            [replace(step.done, phase=PausePhase.RELEASED) for step in changed if step.topic not in state.pauses]
+        )
         for step in steps:
             if step.topic not in refused:
                 self._tell_step(step, state)
@@ -220,28 +228,28 @@ class Guard:
         self._wrote = self._wrote or bool(pauses)
         keep_in(self.channel, pauses, self.clock.time_ms(), self.options.writer)
 
-    def _tell_step(self, step: Step, state: State) -> None:
+    def _tell_step(self, step: PauseStep, state: PauseState) -> None:
         """Report what was done. A pause that another guard completed is not reported again, one that it began is."""
         before = state.pauses.get(step.topic)
         changes = ", ".join(f"{name}={'(inherited)' if v is None else v}" for name, v in step.changes.items())
-        if step.done.phase is Phase.RELEASED:
+        if step.done.phase is PausePhase.RELEASED:
             took_s = (self.clock.time_ms() - step.done.since_ms) / MS
             self._tell(Kind.RELEASED, step.topic, f"{changes or 'nothing to put back'}, after {took_s:.1f} s")
-        elif before is None or before.phase is not Phase.PAUSED or step.changes:
+        elif before is None or before.phase is not PausePhase.PAUSED or step.changes:
             self._tell(Kind.PAUSED, step.topic, changes or "it has the settings of a pause already")
         if step.left_alone:
             names = " and ".join(step.left_alone)
             self._tell(Kind.LEFT_ALONE, step.topic, f"somebody changed {names} during the pause")
 
-    def _report_exposure(self, view: View, to_pause: frozenset[str]) -> None:
+    def _report_exposure(self, view: ClusterView, to_pause: frozenset[str]) -> None:
         for topic in sorted(to_pause & view.exposed - self.status.away.keys() - self.status.adding.keys()):
             brokers = sorted({broker for (name, _), broker in view.missing if name == topic})
             self._tell(Kind.EXPOSED, topic, f"broker {', '.join(map(str, brokers))} is not in every ISR")
 
     def _finish(
         self,
-        view: View,
-        state: State,
+        view: ClusterView,
+        state: PauseState,
         to_pause: frozenset[str],
         *,
         leads: bool,
@@ -251,8 +259,8 @@ class Guard:
         """Set the status, and report warnings."""
         coverage = self._coverage.of(view)
         self._windows.see(view.missing, now_ms)
-        paused = {topic for topic, pause in state.pauses.items() if pause.phase is Phase.PAUSED}
-        left = {t: _left_alone(p) for t, p in state.pauses.items() if p.phase is Phase.PAUSED and _left_alone(p)}
+        paused = {topic for topic, pause in state.pauses.items() if pause.phase is PausePhase.PAUSED}
+        left = {t: _left_alone(p) for t, p in state.pauses.items() if p.phase is PausePhase.PAUSED and _left_alone(p)}
         if refused:
             names = listed(sorted(refused))
             self._fail(f"{names}: {refused[min(refused)]}")
@@ -312,7 +320,7 @@ class Guard:
             self._tell(kind, topic, what)
 
     def _tell(self, kind: Kind, topic: str, what: str) -> None:
-        self.report(Event(self.clock.time_ms(), kind, topic, what))
+        self.report(GuardEvent(self.clock.time_ms(), kind, topic, what))
 
 
 def releasing_command(bootstrap: str) -> str:
@@ -337,7 +345,7 @@ def _count(replicas: Collection[tuple[tuple[str, int], int]], topics: Collection
     return counts
 
 
-def _would(step: Step) -> str:
-    verb = "release" if step.done.phase is Phase.RELEASED else "pause"
+def _would(step: PauseStep) -> str:
+    verb = "release" if step.done.phase is PausePhase.RELEASED else "pause"
     changes = ", ".join(f"{n}={'(inherited)' if v is None else v}" for n, v in step.changes.items())
     return f"would {verb} it: {changes or 'no change'}"

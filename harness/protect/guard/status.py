@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from harness.protect.guard.journal import State
+from harness.protect.guard.journal import PauseState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +31,7 @@ class Observation:
 
 
 @dataclass(frozen=True)
-class Status:
+class GuardStatus:
     """After a round. ``round_ms``: when the last one ended that succeeded; 0 before.
 
     ``away``, ``adding``: replicas by topic; ``retention_left_s``: of exposed topics, until the first tombstone or
@@ -54,7 +54,7 @@ class Status:
     away: Mapping[str, int] = field(default_factory=dict)
     adding: Mapping[str, int] = field(default_factory=dict)
     retention_left_s: Mapping[str, float] = field(default_factory=dict)
-    state: State = field(default_factory=State)
+    state: PauseState = field(default_factory=PauseState)
     unpaused: frozenset[str] = frozenset()
     left_alone: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     skipped: Mapping[str, str] = field(default_factory=dict)

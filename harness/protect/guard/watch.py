@@ -21,7 +21,7 @@ Replica: TypeAlias = "tuple[TopicPartition, int]"
 
 
 @dataclass(frozen=True)
-class View:
+class ClusterView:
     """The cluster at one time. ``partitions``: as a broker has them, one of those that were asked.
 
     ``missing``: assigned replicas that are out of the ISR. ``adding``: those of them that are being added. ``notes``:
@@ -46,11 +46,11 @@ def missing_replicas(states: Mapping[TopicPartition, PartitionState]) -> set[Rep
     return {(tp, broker) for tp, state in states.items() for broker in state.replicas if broker not in state.isr}
 
 
-def united(answers: Iterable[Mapping[TopicPartition, PartitionState]]) -> View:
+def united(answers: Iterable[Mapping[TopicPartition, PartitionState]]) -> ClusterView:
     """Return what several brokers say together; a partition is as the last one has it."""
     partitions: dict[TopicPartition, PartitionState] = {}
     missing: set[Replica] = set()
     for answer in answers:
         partitions |= answer
         missing |= missing_replicas(answer)
-    return View(partitions, frozenset(missing))
+    return ClusterView(partitions, frozenset(missing))

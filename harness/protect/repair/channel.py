@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 from harness.errors import HarnessError, UsageError, WaitTimeoutError
 from harness.protect.guard import decide
 from harness.protect.guard.changes import carry_out, keep_in
-from harness.protect.guard.journal import HOLD, NOTE, UNHOLD, Phase
+from harness.protect.guard.journal import HOLD, NOTE, UNHOLD, PausePhase
 from harness.protect.guard.journal import Entry as ChannelEntry
 from harness.protect.repair.cluster import TakenOverError
-from harness.protect.repair.state import Copy, Entry
+from harness.protect.repair.state import PartitionRepair, ReplicaCopying
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -35,17 +35,17 @@ SILENT_S: Final = 3 * SIGN_S
 """Without a sign for this long, the repair was killed."""
 
 
-def to_json(entry: Entry) -> dict[str, Any]:
+def to_json(entry: PartitionRepair) -> dict[str, Any]:
     """Return an entry as the value of a note."""
     return asdict(entry)
 
 
-def from_json(value: dict[str, Any]) -> Entry:
+def from_json(value: dict[str, Any]) -> PartitionRepair:
     """Return the entry of a note's value."""
     lists = {name: tuple(one) for name, one in value.items() if isinstance(one, list)}
     topic, number = value["partition"]
-    copy = None if value["copy"] is None else Copy(**value["copy"])
-    return Entry(**{**value, **lists, "partition": (topic, number), "copy": copy})
+    copy = None if value["copy"] is None else ReplicaCopying(**value["copy"])
+    return PartitionRepair(**{**value, **lists, "partition": (topic, number), "copy": copy})
 
 
 @dataclass
@@ -72,12 +72,12 @@ class ChannelJournal:
 
     notes: Notes
 
-    def entries(self) -> dict[Partition, Entry]:
+    def entries(self) -> dict[Partition, PartitionRepair]:
         """Return the progress of every partition that a repair began."""
         stored = [from_json(value) for name, value in self.notes.read().items() if name.startswith(ENTRY)]
         return {entry.partition: entry for entry in stored}
 
-    def store(self, entry: Entry) -> None:
+    def store(self, entry: PartitionRepair) -> None:
         """Append a note."""
         self.notes.write(f"{ENTRY}{entry.name}", to_json(entry), entry.partition[0])
 
@@ -143,7 +143,7 @@ class ChannelHolds:
 
         # What was found for a topic that does not exist any more is for nobody.
         gone = read.gone & state.pauses.keys()
-        keep([replace(state.pauses[topic], phase=Phase.RELEASED) for topic in sorted(gone)])
+        keep([replace(state.pauses[topic], phase=PausePhase.RELEASED) for topic in sorted(gone)])
         refused = {**read.refused, **carry_out(steps, self.cluster, keep)}
         if refused:
             topic = min(refused)
@@ -151,7 +151,7 @@ class ChannelHolds:
 
 
 @dataclass
-class Owner:
+class RepairOwner:
     """Only one repair works on a cluster, and gives signs of life in the channel. The last one to claim it owns it."""
 
     notes: Notes

@@ -9,7 +9,7 @@ from harness.errors import HarnessError
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from harness.protect.repair.state import Entry, Partition, Seen
+    from harness.protect.repair.state import ObservedPartition, Partition, PartitionRepair
 
 
 class TakenOverError(HarnessError):
@@ -19,7 +19,7 @@ class TakenOverError(HarnessError):
 class RepairCluster(Protocol):
     """Observes partitions and changes their assignments. Every method raises `HarnessError` or OSError."""
 
-    def observe(self, entries: Collection[Entry]) -> Mapping[Partition, Seen | str]:
+    def observe(self, entries: Collection[PartitionRepair]) -> Mapping[Partition, ObservedPartition | str]:
         """Return what each partition looks like now; a sentence where brokers do not agree or do not answer."""
         ...
 
@@ -35,11 +35,11 @@ class RepairCluster(Protocol):
 class Journal(Protocol):
     """The durable progress of repairs: what `store` wrote is there after any crash. Methods raise as above."""
 
-    def entries(self) -> dict[Partition, Entry]:
+    def entries(self) -> dict[Partition, PartitionRepair]:
         """Return the progress of every partition whose repair began and is not finished."""
         ...
 
-    def store(self, entry: Entry) -> None:
+    def store(self, entry: PartitionRepair) -> None:
         """Store progress in place of what was stored of the same partition."""
         ...
 
@@ -67,7 +67,7 @@ class Holds(Protocol):
 class Throttle(Protocol):
     """Limits how fast replicas are copied, and puts back what was found. Methods raise as above."""
 
-    def limit(self, entries: Collection[Entry]) -> None:
+    def limit(self, entries: Collection[PartitionRepair]) -> None:
         """Limit the copies of these partitions; what was found is durable before anything changes."""
         ...
 

@@ -24,7 +24,7 @@ from harness.kafka_api.configs import (
 from harness.kafka_api.connection import RetryPolicy, SocketStream
 from harness.kafka_api.metadata import FIRST_WITH_TOPIC_IDS, describe_cluster
 from harness.protect.guard.settings import PAUSE, is_same
-from harness.protect.repair.state import Partition, Seen
+from harness.protect.repair.state import ObservedPartition, Partition
 from harness.protect.repair.throttle import BROKER, TOPIC
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from harness.kafka_api.connection import Dial
     from harness.kafka_api.messages import Caller, Request
     from harness.kafka_api.metadata import ClusterState
-    from harness.protect.repair.state import Entry
+    from harness.protect.repair.state import PartitionRepair
 
 T = TypeVar("T")
 ONE_ANSWER: Final = RetryPolicy(answer_s=3.0)
@@ -61,7 +61,7 @@ class Answers:
     brokers: Mapping[int, BrokerAnswer]
     ongoing: Mapping[Partition, topic_requests.Reassignment] = field(default_factory=dict)
 
-    def seen(self, entry: Entry) -> Seen | str:
+    def seen(self, entry: PartitionRepair) -> ObservedPartition | str:
         """Return what all brokers say of a partition; a sentence where they differ or one does not answer."""
         topic, number = entry.partition
         topics = [one.state.topics.get(topic) for one in self.brokers.values()]
@@ -81,7 +81,7 @@ class Answers:
         if any(MIN_INSYNC not in one for one in settings):
             return f"the settings of topic {topic}"
         reassignment = self.ongoing.get(entry.partition, topic_requests.Reassignment())
-        return Seen(
+        return ObservedPartition(
             next(iter(ids)) or "",
             state.leader,
             -1 if state.leader_epoch is None else state.leader_epoch,
@@ -142,7 +142,7 @@ class LiveRepairCluster:
             self._client.ask_any(topic_requests.list_reassignments(sorted(partitions))),
         )
 
-    def observe(self, entries: Collection[Entry]) -> dict[Partition, Seen | str]:
+    def observe(self, entries: Collection[PartitionRepair]) -> dict[Partition, ObservedPartition | str]:
         """Return what all brokers say of each partition. Raises as `answers`."""
         answers = self.answers([entry.partition for entry in entries])
         return {entry.partition: answers.seen(entry) for entry in entries}

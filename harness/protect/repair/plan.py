@@ -65,7 +65,7 @@ class Undecided:
 
 
 @dataclass(frozen=True)
-class Plan:
+class RepairPlan:
     """What an audit's findings allow. ``unknown``: partitions that the audit could not compare, with the reason.
 
     ``cluster_id``: None where the audit does not know it. ``audited_at``: None where the audit does not say so.
@@ -91,7 +91,7 @@ class Plan:
 
 def plan_of(
     verdict: Mapping[str, Any], rights: Mapping[Partition, int] | None = None, only: Collection[Partition] = ()
-) -> Plan:
+) -> RepairPlan:
     """Return what to repair by the verdict of an audit.
 
     ``rights``: a right replica of an undecided partition, as a person decides. ``only``: the partitions to look at;
@@ -121,7 +121,7 @@ def plan_of(
         for one in verdict["scenarios"]
         if one["verdict"] == UNKNOWN and (not only or (one["topic"], one["partition"]) in only)
     ]
-    return Plan(
+    return RepairPlan(
         tuple(tasks),
         # An audit finds it on every replica. A second marker could abort the producer's next transaction.
         tuple(

@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING, Final
 from harness.audit.explain.knowledge import brokers_text
 from harness.errors import UsageError
 from harness.protect.repair.plan import Undecided
-from harness.protect.repair.state import Entry, needs_spare
+from harness.protect.repair.state import PartitionRepair, needs_spare
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from harness.protect.repair.live import Answers
-    from harness.protect.repair.plan import Plan, Task
-    from harness.protect.repair.state import Partition, Seen
+    from harness.protect.repair.plan import RepairPlan, Task
+    from harness.protect.repair.state import ObservedPartition, Partition
 
 FREE_SHARE: Final = 1.1
 """Of the bytes that copies need: clients go on to write, and compaction is paused."""
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedRepair:
     """``entries``: what can be repaired. ``refused``: partitions that are left, each with the reason."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[PartitionRepair, ...]
     refused: tuple[Undecided, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -38,7 +38,7 @@ class Limits:
     at_once: int = 1
 
 
-def check_cluster(plan: Plan, cluster_id: str | None) -> list[str]:
+def check_cluster(plan: RepairPlan, cluster_id: str | None) -> list[str]:
     """Return notes on whether the audit was of this cluster. Raises `UsageError` where it was of another one."""
     if plan.cluster_id is None:
         return ["the audit does not know the id of the cluster: make sure that it was of this one"]
@@ -48,28 +48,28 @@ def check_cluster(plan: Plan, cluster_id: str | None) -> list[str]:
 
 
 def prepare(
-    plan: Plan,
+    plan: RepairPlan,
     answers: Answers,
     usable_bytes: Mapping[int, int | None],
     audit: str,
     *,
     limits: Limits,
-    begun: Mapping[Partition, Entry],
-) -> Prepared:
+    begun: Mapping[Partition, PartitionRepair],
+) -> PreparedRepair:
     """Return what of the plan can be done now.
 
     ``usable_bytes``: the free disk of each broker, None where it is unknown. ``audit``: the run id of the audit.
     ``begun``: partitions in the journal. Those whose repair is under way are gone on with whatever the cluster looks
     like, and those that the same audit had repaired are left out.
     """
-    entries: list[Entry] = []
+    entries: list[PartitionRepair] = []
     refused: list[Undecided] = []
     for task in plan.tasks:
         stored = begun.get(task.partition)
         if stored is not None and (stored.audit == audit or not stored.is_done):
             continue
         found = _entry(task, answers, audit, limits)
-        if isinstance(found, Entry):
+        if isinstance(found, PartitionRepair):
             entries.append(found)
         else:
             refused.append(Undecided(task.partition, found))
@@ -82,12 +82,12 @@ def prepare(
             kept.append(entry)
         else:
             refused.append(Undecided(entry.partition, lacking[short]))
-    return Prepared(tuple(kept), tuple(refused), tuple(notes))
+    return PreparedRepair(tuple(kept), tuple(refused), tuple(notes))
 
 
-def _entry(task: Task, answers: Answers, audit: str, limits: Limits) -> Entry | str:
+def _entry(task: Task, answers: Answers, audit: str, limits: Limits) -> PartitionRepair | str:
     """Return the progress to begin with, or why the partition is left."""
-    bare = Entry(task.partition, "", (), -1, task.right, task.wrong)
+    bare = PartitionRepair(task.partition, "", (), -1, task.right, task.wrong)
     seen = answers.seen(bare)
     if isinstance(seen, str):
         return f"the cluster is not fit for a repair: waited for {seen}"
@@ -106,10 +106,10 @@ def _entry(task: Task, answers: Answers, audit: str, limits: Limits) -> Entry | 
     for why, applies in refusals.items():
         if applies:
             return why
-    return Entry(task.partition, seen.topic_id, seen.replicas, seen.leader, right, wrong, spare, audit=audit)
+    return PartitionRepair(task.partition, seen.topic_id, seen.replicas, seen.leader, right, wrong, spare, audit=audit)
 
 
-def _spare(seen: Seen, chosen: int | None) -> int | None:
+def _spare(seen: ObservedPartition, chosen: int | None) -> int | None:
     """Return a broker without a replica and without an old folder of it."""
     free = [b for b in sorted(seen.online - frozenset(seen.replicas)) if seen.is_without_folder(b)]
     if chosen is not None:
@@ -117,12 +117,12 @@ def _spare(seen: Seen, chosen: int | None) -> int | None:
     return next(iter(free), None)
 
 
-def _copying(entry: Entry) -> Sequence[int]:
+def _copying(entry: PartitionRepair) -> Sequence[int]:
     return (*entry.wrong, *(() if entry.spare is None else (entry.spare,)))
 
 
 def _lacking(
-    entries: Sequence[Entry], answers: Answers, usable_bytes: Mapping[int, int | None], at_once: int
+    entries: Sequence[PartitionRepair], answers: Answers, usable_bytes: Mapping[int, int | None], at_once: int
 ) -> tuple[dict[int, str], set[int]]:
     """Return the brokers whose disk is too small, with the reason, and those whose free space is unknown.
 

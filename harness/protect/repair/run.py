@@ -11,11 +11,11 @@ from harness.audit.live.compare import AuditRequest, audit_live
 from harness.host.clock import RealClock
 from harness.protect.guard.channel import KafkaChannel
 from harness.protect.guard.cluster import LiveCluster
-from harness.protect.repair.channel import REPAIR, ChannelHolds, ChannelJournal, Notes, Owner
+from harness.protect.repair.channel import REPAIR, ChannelHolds, ChannelJournal, Notes, RepairOwner
 from harness.protect.repair.hanging import Aborted, abort_all
 from harness.protect.repair.live import LiveRepairCluster
-from harness.protect.repair.preflight import Limits, Prepared, check_cluster, prepare
-from harness.protect.repair.service import PATIENCE_S, Outcome, Repairs
+from harness.protect.repair.preflight import Limits, PreparedRepair, check_cluster, prepare
+from harness.protect.repair.service import PATIENCE_S, RepairOutcome, Repairs
 from harness.protect.repair.throttle import ChannelThrottle
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from harness.judge.outcome import Progress
     from harness.kafka_api.address import Address
     from harness.protect.guard.ports import Channel
-    from harness.protect.repair.plan import Plan
-    from harness.protect.repair.state import Entry, Partition
+    from harness.protect.repair.plan import RepairPlan
+    from harness.protect.repair.state import Partition, PartitionRepair
     from harness.spark.options import SparkOptions
 
 AGREE, DIFFER, UNKNOWN, UNDECIDED, NOT_AUDITED = "agree", "differ", "unknown", "undecided", "not audited"
@@ -38,7 +38,7 @@ class RepairRequest:
     """What to repair. ``audit``: the run id of the audit that the plan is made from. Rates are of each broker."""
 
     bootstrap: Sequence[Address]
-    plan: Plan
+    plan: RepairPlan
     audit: str
     at_once: int = 4
     rate_bytes_s: int | None = None
@@ -50,8 +50,8 @@ class RepairRequest:
 class Look:
     """A plan and what of it can be done. ``begun``: repairs in the journal that are not finished."""
 
-    prepared: Prepared
-    begun: Mapping[Partition, Entry]
+    prepared: PreparedRepair
+    begun: Mapping[Partition, PartitionRepair]
     notes: tuple[str, ...]
 
 
@@ -60,7 +60,7 @@ class Result:
     """What a repair did. ``after``: the verdict of the audit at the end; None where there was nothing to audit."""
 
     look: Look
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[RepairOutcome, ...]
     aborted: tuple[Aborted, ...]
     after: Mapping[str, Any] | None
     took_s: float
@@ -96,7 +96,7 @@ def apply(request: RepairRequest, progress: Progress, spark: SparkOptions) -> Re
     check_cluster(request.plan, cluster.cluster_id)
     with closing(KafkaChannel(request.bootstrap, clock)) as channel:
         channel.ensure()
-        owner = Owner(Notes(channel, clock, f"{REPAIR} {secrets.token_hex(4)}"))
+        owner = RepairOwner(Notes(channel, clock, f"{REPAIR} {secrets.token_hex(4)}"))
         owner.claim()
         try:
             looked = look(request, cluster, channel)
@@ -113,9 +113,9 @@ def _work(  # noqa: PLR0917
     looked: Look,
     cluster: LiveRepairCluster,
     channel: Channel,
-    owner: Owner,
+    owner: RepairOwner,
     progress: Progress,
-) -> tuple[list[Aborted], list[Outcome], float]:
+) -> tuple[list[Aborted], list[RepairOutcome], float]:
     """Abort and repair; return what came of both, and the seconds that the repairs took."""
     notes, clock = owner.notes, owner.notes.clock
     if request.plan.aborts:

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final
 
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.protect.repair.cluster import TakenOverError
-from harness.protect.repair.steps import RULES, Done, Elect, Hold, Reassign, Record, Stop, Wait, next_step
+from harness.protect.repair.steps import RULES, Done, Elect, Hold, Reassign, RecordProgress, Stop, Wait, next_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from harness.host.clock import Clock
     from harness.protect.repair.cluster import Holds, Journal, RepairCluster, Throttle
-    from harness.protect.repair.state import Entry, Partition, Seen
+    from harness.protect.repair.state import ObservedPartition, Partition, PartitionRepair
     from harness.protect.repair.steps import Rule, Step
 
 ROUND_S: Final = 0.5
@@ -30,7 +30,7 @@ PATIENCE_S: Final = 300.0
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RepairOutcome:
     """How the repair of a partition ended: ``why`` it could not be finished; None where it was.
 
     ``copies``: how many were begun. ``copied_bytes``: by all copies, also those that were begun anew.
@@ -49,7 +49,7 @@ class Outcome:
 class _Run:
     """One partition under repair. ``sizes_bytes``: the largest size seen of each copy, by its number."""
 
-    entry: Entry
+    entry: PartitionRepair
     began_s: float
     changed_s: float
     mark: object = None
@@ -57,9 +57,11 @@ class _Run:
     complete_bytes: int = 0
     sizes_bytes: dict[int, int] = field(default_factory=dict)
 
-    def outcome(self, why: str | None, now_s: float) -> Outcome:
+    def outcome(self, why: str | None, now_s: float) -> RepairOutcome:
         copied = sum(self.sizes_bytes.values())
-        return Outcome(self.entry.partition, why, now_s - self.began_s, self.entry.copies, copied, self.complete_bytes)
+        return RepairOutcome(
+            self.entry.partition, why, now_s - self.began_s, self.entry.copies, copied, self.complete_bytes
+        )
 
 
 @dataclass
@@ -78,9 +80,9 @@ class Repairs:
     patience_s: float = PATIENCE_S
     on_step: Callable[[str], None] = lambda _text: None
     check_owner: Callable[[], None] = lambda: None
-    rules: Mapping[Rule, Callable[[Entry, Seen], bool]] = field(default_factory=lambda: RULES)
+    rules: Mapping[Rule, Callable[[PartitionRepair, ObservedPartition], bool]] = field(default_factory=lambda: RULES)
 
-    def run(self, entries: Sequence[Entry]) -> list[Outcome]:
+    def run(self, entries: Sequence[PartitionRepair]) -> list[RepairOutcome]:
         """Repair these partitions, and those of a repair that was killed; return how each ended.
 
         A partition that is repaired by the same audit already is left out: only a new audit says what is wrong now.
@@ -100,7 +102,7 @@ class Repairs:
         if waiting:
             self.throttle.limit(waiting)
         active: list[_Run] = []
-        outcomes: list[Outcome] = []
+        outcomes: list[RepairOutcome] = []
         while waiting or active:
             while waiting and len(active) < self.at_once:
                 active.append(self._begin(waiting.pop(0)))
@@ -116,7 +118,7 @@ class Repairs:
         self._settle()
         return sorted(outcomes, key=lambda one: one.partition)
 
-    def _begin(self, entry: Entry) -> _Run:
+    def _begin(self, entry: PartitionRepair) -> _Run:
         self.journal.store(entry)
         now_s = self.clock.now_s()
         return _Run(entry, now_s, now_s)
@@ -125,7 +127,7 @@ class Repairs:
         due_s = self.clock.now_s() + ROUND_S
         self.clock.wait_until(lambda: self.clock.now_s() >= due_s, 2 * ROUND_S + 1, "the next observation")
 
-    def _round(self, active: list[_Run]) -> list[Outcome]:
+    def _round(self, active: list[_Run]) -> list[RepairOutcome]:
         try:
             self.check_owner()
             held = self.holds.held()
@@ -143,7 +145,7 @@ class Repairs:
                 ended.append(outcome)
         return ended
 
-    def _step(self, run: _Run, seen: Seen | str) -> Outcome | None:
+    def _step(self, run: _Run, seen: ObservedPartition | str) -> RepairOutcome | None:
         now_s = self.clock.now_s()
         step: Step = Wait(seen) if isinstance(seen, str) else next_step(run.entry, seen, self.rules)
         if not isinstance(seen, str):
@@ -170,7 +172,7 @@ class Repairs:
         elif isinstance(step, Hold):
             run.waits_for = f"compaction of {partition[0]} to be paused"
             self.holds.hold([partition[0]])
-        elif isinstance(step, Record):
+        elif isinstance(step, RecordProgress):
             self.journal.store(step.entry)
             self._tell(run.entry, step.entry)
             if step.entry.rebuilt != run.entry.rebuilt:
@@ -184,13 +186,13 @@ class Repairs:
             run.waits_for = "the preferred leader to lead"
             self.cluster.elect_preferred(partition)
 
-    def _tell(self, before: Entry, after: Entry) -> None:
+    def _tell(self, before: PartitionRepair, after: PartitionRepair) -> None:
         for broker in after.rebuilt[len(before.rebuilt) :]:
             self.on_step(f"{after.name}: the copy on broker {broker} is complete")
         if before.copy is not None and after.copy is None and before.rebuilt == after.rebuilt:
             self.on_step(f"{after.name}: the leader changed during the copy: it begins anew")
 
-    def _measure(self, run: _Run, seen: Seen, now_s: float) -> None:
+    def _measure(self, run: _Run, seen: ObservedPartition, now_s: float) -> None:
         """Note whether anything changed, and how far the copy is."""
         entry = run.entry
         size = None
@@ -227,10 +229,10 @@ class Repairs:
             raise HarnessError(f"settings could not be put back: {errors[-1]}; run the command again") from error
 
 
-def _with_hold(seen: Seen, has_hold: bool) -> Seen:  # noqa: FBT001
+def _with_hold(seen: ObservedPartition, has_hold: bool) -> ObservedPartition:  # noqa: FBT001
     return seen if has_hold else replace(seen, is_held=False)
 
 
-def _is_same_repair(entry: Entry, stored: Entry | None) -> bool:
+def _is_same_repair(entry: PartitionRepair, stored: PartitionRepair | None) -> bool:
     """Whether the journal has the repair of this partition by the same audit."""
     return stored is not None and stored.audit == entry.audit

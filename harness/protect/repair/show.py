@@ -15,9 +15,9 @@ from harness.terminal import Table
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from harness.protect.repair.plan import Plan, Undecided
+    from harness.protect.repair.plan import RepairPlan, Undecided
     from harness.protect.repair.run import Look, Result
-    from harness.protect.repair.state import Entry, Partition
+    from harness.protect.repair.state import Partition, PartitionRepair
     from harness.terminal import Terminal
 
 MINUTE_S: Final = 60
@@ -33,7 +33,7 @@ def age_text(audited_at: datetime | None, now: datetime | None = None) -> str:
     return f"the audit began {f'{hours} h ' if hours else ''}{minutes} min ago"
 
 
-def plan_json(plan: Plan, look: Look) -> dict[str, Any]:
+def plan_json(plan: RepairPlan, look: Look) -> dict[str, Any]:
     """Return a plan as JSON."""
     return {
         "cluster_id": plan.cluster_id,
@@ -51,7 +51,7 @@ def plan_json(plan: Plan, look: Look) -> dict[str, Any]:
     }
 
 
-def _entry_json(entry: Entry, plan: Plan) -> dict[str, Any]:
+def _entry_json(entry: PartitionRepair, plan: RepairPlan) -> dict[str, Any]:
     task = next((one for one in plan.tasks if one.partition == entry.partition), None)
     return {
         **_place(entry.partition),
@@ -73,7 +73,7 @@ def _place(partition: Partition) -> dict[str, Any]:
     return {"topic": partition[0], "partition": partition[1]}
 
 
-def show_plan(out: Terminal, plan: Plan, look: Look) -> None:
+def show_plan(out: Terminal, plan: RepairPlan, look: Look) -> None:
     """Print a plan."""
     out.line(age_text(plan.audited_at))
     for note in look.notes:
@@ -96,7 +96,7 @@ def show_plan(out: Terminal, plan: Plan, look: Look) -> None:
         out.line(f"UNKNOWN {name}: {reason}")
 
 
-def _entry_text(entry: Entry) -> str:
+def _entry_text(entry: PartitionRepair) -> str:
     spare = "" if entry.spare is None else f", with a replica on broker {entry.spare} meanwhile"
     copied = f"copied from {' or '.join(f'broker {b}' for b in entry.right)}"
     return f"{entry.name}: the replica of {brokers_text(entry.wrong)} is removed and {copied}{spare}"
@@ -112,7 +112,7 @@ def show_undecided(out: Terminal, undecided: Sequence[Undecided]) -> None:
         out.line(f"  to decide: save {name} of every replica, then add --right {name}=BROKER and --saved-folders DIR")
 
 
-def result_json(plan: Plan, result: Result, before: Mapping[str, Any]) -> dict[str, Any]:
+def result_json(plan: RepairPlan, result: Result, before: Mapping[str, Any]) -> dict[str, Any]:
     """Return a result as JSON: before and after by partition, the figures, and the verdict of the last audit."""
     return {
         "plan": plan_json(plan, result.look),
@@ -144,7 +144,7 @@ def figures(result: Result) -> dict[str, float | None]:
     }
 
 
-def rows(plan: Plan, result: Result) -> list[tuple[Partition, str, str, str | None]]:
+def rows(plan: RepairPlan, result: Result) -> list[tuple[Partition, str, str, str | None]]:
     """Return each partition's state before and after, and why it is not repaired."""
     undecided = {one.partition: one.why for one in plan.undecided}
     whys = {one.partition: one.why for one in (*plan.undecided, *result.look.prepared.refused)}
@@ -159,7 +159,7 @@ def rows(plan: Plan, result: Result) -> list[tuple[Partition, str, str, str | No
     return found
 
 
-def show_result(out: Terminal, plan: Plan, result: Result, code: int) -> None:
+def show_result(out: Terminal, plan: RepairPlan, result: Result, code: int) -> None:
     """Print what a repair did."""
     table = [(name_of(partition), was, is_, why or "") for partition, was, is_, why in rows(plan, result)]
     if table:
@@ -178,12 +178,12 @@ def show_result(out: Terminal, plan: Plan, result: Result, code: int) -> None:
     out.line(f"(exit code {code})")
 
 
-def exit_code_of_plan(plan: Plan, look: Look) -> int:
+def exit_code_of_plan(plan: RepairPlan, look: Look) -> int:
     """Return 0 where everything that differs can be repaired, 2 where something is left."""
     return EXIT_UNKNOWN if plan.undecided or look.prepared.refused or plan.unknown else EXIT_CLEAN
 
 
-def exit_code(plan: Plan, result: Result) -> int:
+def exit_code(plan: RepairPlan, result: Result) -> int:
     """Return 0 where all agree, 1 where something still differs, 2 where only undecided or unknown ones are left."""
     states = [after for _, _, after, _ in rows(plan, result)]
     failed = [one.why for one in result.outcomes if one.why] + [one.why for one in result.aborted if one.why]

@@ -16,7 +16,7 @@ LEAST_IN_SYNC = 2
 
 
 @dataclass(frozen=True)
-class Copy:
+class ReplicaCopying:
     """A copy that was begun: the broker that copies, and the leader and its epoch just before the replica was added."""
 
     broker: int
@@ -25,7 +25,7 @@ class Copy:
 
 
 @dataclass(frozen=True)
-class Entry:
+class PartitionRepair:
     """The durable progress of one partition.
 
     ``replicas``: their order before the repair, which is put back. ``leader``: the leader before the repair; -1 where
@@ -43,7 +43,7 @@ class Entry:
     wrong: tuple[int, ...]
     spare: int | None = None
     rebuilt: tuple[int, ...] = ()
-    copy: Copy | None = None
+    copy: ReplicaCopying | None = None
     copies: int = 0
     audit: str = ""
     is_done: bool = False
@@ -71,7 +71,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ObservedPartition:
     """One observation of a partition, on which every broker that was asked agrees.
 
     ``leader``: -1 where there is none. ``replicas``: the assigned ones, also those that are being added or removed.

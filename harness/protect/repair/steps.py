@@ -20,12 +20,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from harness.protect.repair.state import Copy, least_in_sync
+from harness.protect.repair.state import ReplicaCopying, least_in_sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from harness.protect.repair.state import Entry, Seen
+    from harness.protect.repair.state import ObservedPartition, PartitionRepair
 
 MOST_COPIES = 12
 """Of one partition: a cluster whose leaders change this often is not fit for a repair."""
@@ -37,10 +37,10 @@ class Hold:
 
 
 @dataclass(frozen=True)
-class Record:
+class RecordProgress:
     """Store this progress."""
 
-    entry: Entry
+    entry: PartitionRepair
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Done:
     """Every wrong replica is rebuilt, and assignment and leader are as before."""
 
 
-Step: TypeAlias = "Hold | Record | Reassign | Elect | Wait | Stop | Done"
+Step: TypeAlias = "Hold | RecordProgress | Reassign | Elect | Wait | Stop | Done"
 
 
 class Rule(StrEnum):
@@ -88,7 +88,7 @@ class Rule(StrEnum):
     ONE_LEADER = "the leader has not changed during the copy"
 
 
-def _keeps_leader(entry: Entry, seen: Seen) -> bool:
+def _keeps_leader(entry: PartitionRepair, seen: ObservedPartition) -> bool:
     """Whether nobody else led since the copy began.
 
     Each record that names a leader raises the epoch by one (``PartitionRegistration.merge``), so another leader and
@@ -99,7 +99,7 @@ def _keeps_leader(entry: Entry, seen: Seen) -> bool:
     return copy is not None and seen.leader == copy.leader and seen.leader_epoch - copy.leader_epoch <= 1
 
 
-RULES: Final[Mapping[Rule, Callable[[Entry, Seen], bool]]] = {
+RULES: Final[Mapping[Rule, Callable[[PartitionRepair, ObservedPartition], bool]]] = {
     Rule.HELD: lambda _entry, seen: seen.is_held,
     Rule.RIGHT_LEADER: lambda entry, seen: seen.leader in entry.trusted,
     Rule.IN_SYNC: lambda entry, seen: len(seen.isr - {entry.current}) >= least_in_sync(seen.min_insync),
@@ -109,7 +109,11 @@ RULES: Final[Mapping[Rule, Callable[[Entry, Seen], bool]]] = {
 }
 
 
-def next_step(entry: Entry, seen: Seen, rules: Mapping[Rule, Callable[[Entry, Seen], bool]] = RULES) -> Step:
+def next_step(
+    entry: PartitionRepair,
+    seen: ObservedPartition,
+    rules: Mapping[Rule, Callable[[PartitionRepair, ObservedPartition], bool]] = RULES,
+) -> Step:
     """Return the next step for a partition. ``rules``: tests leave one out, to show that it is needed."""
     unfit = _unfit(entry, seen)
     if unfit is not None:
@@ -129,7 +133,7 @@ def next_step(entry: Entry, seen: Seen, rules: Mapping[Rule, Callable[[Entry, Se
     return (step if broker in seen.replicas else _add)(entry, seen, broker, is_broken)
 
 
-def _unfit(entry: Entry, seen: Seen) -> Wait | Stop | None:
+def _unfit(entry: PartitionRepair, seen: ObservedPartition) -> Wait | Stop | None:
     """Return what has to be waited for whatever the progress is, or why the repair cannot go on."""
     if seen.topic_id != entry.topic_id:
         return Stop("the topic was deleted and created again: nothing of it was audited")
@@ -142,18 +146,18 @@ def _unfit(entry: Entry, seen: Seen) -> Wait | Stop | None:
     return None
 
 
-def _follow(entry: Entry, seen: Seen, broker: int, is_broken: Callable[[Rule], bool]) -> Step:
+def _follow(entry: PartitionRepair, seen: ObservedPartition, broker: int, is_broken: Callable[[Rule], bool]) -> Step:
     """Follow a copy until it is complete, or does not count."""
     copy = entry.copy
     if copy is None or is_broken(Rule.ONE_LEADER):
-        return Record(replace(entry, copy=None))
+        return RecordProgress(replace(entry, copy=None))
     if broker in seen.isr:
-        return Record(replace(entry, copy=None, rebuilt=(*entry.rebuilt, broker)))
+        return RecordProgress(replace(entry, copy=None, rebuilt=(*entry.rebuilt, broker)))
     followed = replace(copy, leader_epoch=seen.leader_epoch)
-    return Wait(f"the copy on broker {broker}") if followed == copy else Record(replace(entry, copy=followed))
+    return Wait(f"the copy on broker {broker}") if followed == copy else RecordProgress(replace(entry, copy=followed))
 
 
-def _hand_over(entry: Entry, seen: Seen) -> Step:
+def _hand_over(entry: PartitionRepair, seen: ObservedPartition) -> Step:
     """Have a right replica lead: first in the order of replicas, then elected."""
     leader = next((broker for broker in seen.replicas if broker in entry.trusted & seen.isr & seen.online), None)
     if leader is None:
@@ -163,7 +167,7 @@ def _hand_over(entry: Entry, seen: Seen) -> Step:
     return Elect()
 
 
-def _remove(entry: Entry, seen: Seen, broker: int, is_broken: Callable[[Rule], bool]) -> Step:
+def _remove(entry: PartitionRepair, seen: ObservedPartition, broker: int, is_broken: Callable[[Rule], bool]) -> Step:
     left = tuple(one for one in seen.replicas if one != broker)
     if is_broken(Rule.IN_SYNC):
         least = least_in_sync(seen.min_insync)
@@ -175,18 +179,18 @@ def _remove(entry: Entry, seen: Seen, broker: int, is_broken: Callable[[Rule], b
     return Reassign(left)
 
 
-def _add(entry: Entry, seen: Seen, broker: int, is_broken: Callable[[Rule], bool]) -> Step:
+def _add(entry: PartitionRepair, seen: ObservedPartition, broker: int, is_broken: Callable[[Rule], bool]) -> Step:
     if is_broken(Rule.ONLINE):
         return Wait(f"broker {broker} to be online")
     if is_broken(Rule.FOLDER_GONE):
         return Wait(f"broker {broker} to delete its folder")
-    copy = Copy(broker, seen.leader, seen.leader_epoch)
+    copy = ReplicaCopying(broker, seen.leader, seen.leader_epoch)
     if entry.copy != copy:
-        return Record(replace(entry, copy=copy, copies=entry.copies + 1))
+        return RecordProgress(replace(entry, copy=copy, copies=entry.copies + 1))
     return Reassign((*seen.replicas, broker))
 
 
-def _restore(entry: Entry, seen: Seen) -> Step:
+def _restore(entry: PartitionRepair, seen: ObservedPartition) -> Step:
     if seen.replicas != entry.replicas and not seen.adding and not seen.removing:
         if len(seen.isr & frozenset(entry.replicas)) < min(least_in_sync(seen.min_insync), len(entry.replicas)):
             return Wait("the replicas to be in sync")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from harness.protect.repair.channel import Notes
-    from harness.protect.repair.state import Entry
+    from harness.protect.repair.state import PartitionRepair
 
 REPLICAS: Final = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
@@ -38,13 +38,13 @@ class ThrottleSettings(Protocol):
 TOPIC, BROKER = "topic", "broker"
 
 
-def wanted(entries: Collection[Entry], rate_bytes_s: int) -> dict[tuple[str, str], dict[str, str]]:
+def wanted(entries: Collection[PartitionRepair], rate_bytes_s: int) -> dict[tuple[str, str], dict[str, str]]:
     """Return the settings that limit the copies of these partitions, by kind and name."""
     settings: dict[tuple[str, str], dict[str, str]] = {}
     brokers = {broker for entry in entries for broker in entry.brokers}
     for broker in sorted(brokers):
         settings[BROKER, str(broker)] = dict.fromkeys(RATES, str(rate_bytes_s))
-    by_topic: dict[str, list[Entry]] = {}
+    by_topic: dict[str, list[PartitionRepair]] = {}
     for entry in entries:
         by_topic.setdefault(entry.partition[0], []).append(entry)
     for topic, of_topic in by_topic.items():
@@ -63,7 +63,7 @@ class ChannelThrottle:
     settings: ThrottleSettings
     rate_bytes_s: int | None
 
-    def limit(self, entries: Collection[Entry]) -> None:
+    def limit(self, entries: Collection[PartitionRepair]) -> None:
         """Keep what is found, then set the throttle. A broker that is down is left without a rate of its own."""
         if self.rate_bytes_s is None:
             return

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 from fakes.clock import IdleRoutine
 from fakes.guarded import KilledError
 from harness.errors import HarnessError, WaitTimeoutError
-from harness.protect.repair.state import Seen
+from harness.protect.repair.state import ObservedPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from random import Random
 
-    from harness.protect.repair.state import Entry, Partition
+    from harness.protect.repair.state import Partition, PartitionRepair
 
 KEYS = 1000
 """So many that hardly any is written again, which would repair it. Key 0 is deleted, and back on wrong replicas."""
@@ -100,17 +100,17 @@ class DivergedCluster:
 
     # What a repair sees and does.
 
-    def observe(self, entries: Collection[Entry]) -> dict[Partition, Seen | str]:
+    def observe(self, entries: Collection[PartitionRepair]) -> dict[Partition, ObservedPartition | str]:
         if self.faults and self.random.random() < 0.05:
             raise HarnessError("no broker answers")
         return {entry.partition: self._seen(entry.partition) for entry in entries}
 
-    def _seen(self, partition: Partition) -> Seen | str:
+    def _seen(self, partition: Partition) -> ObservedPartition | str:
         if self.faults and self.random.random() < 0.05:
             return "brokers do not agree yet"
         one, online = self.partitions[partition], self.online
         reported = {b: len(log.records) for b, log in one.logs.items() if b in online}
-        return Seen(
+        return ObservedPartition(
             "id",
             one.leader,
             one.epoch,
@@ -179,7 +179,7 @@ class DivergedCluster:
         for topic in topics:
             del self.found[topic]
 
-    def limit(self, entries: Collection[Entry]) -> None:  # noqa: ARG002
+    def limit(self, entries: Collection[PartitionRepair]) -> None:  # noqa: ARG002
         self.point()
         self.limited = True
 
@@ -318,13 +318,13 @@ class DivergedCluster:
 class DurableJournal:
     """Implements `Journal` in memory. ``point`` as above."""
 
-    stored: dict[Partition, Entry] = field(default_factory=dict)
+    stored: dict[Partition, PartitionRepair] = field(default_factory=dict)
     point: Callable[[], None] = lambda: None
 
-    def entries(self) -> dict[Partition, Entry]:
+    def entries(self) -> dict[Partition, PartitionRepair]:
         return dict(self.stored)
 
-    def store(self, entry: Entry) -> None:
+    def store(self, entry: PartitionRepair) -> None:
         self.point()
         self.stored[entry.partition] = replace(entry)
         self.point()

@@ -14,13 +14,13 @@ from harness.protect.guard.ports import SettingsRead
 from harness.protect.guard.replayed import Replayed
 from harness.protect.guard.service import Guard, Options
 from harness.protect.guard.settings import DIRTY_RATIO, MAX_LAG_MS, MIN_LAG_MS, PAUSE, POLICY, RETENTION_MS
-from harness.protect.guard.watch import View, united
+from harness.protect.guard.watch import ClusterView, united
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from harness.protect.guard.events import Event
-    from harness.protect.guard.journal import Entry, State
+    from harness.protect.guard.events import GuardEvent
+    from harness.protect.guard.journal import Entry, PauseState
     from harness.protect.guard.settings import Found
 
 DEFAULTS = {
@@ -70,13 +70,13 @@ class FakeCluster:
     is_alarmed: bool = False
     requests: int = 0
 
-    def view(self) -> View:
+    def view(self) -> ClusterView:
         self._begin("view")
         answer = united([{(topic, 0): self._state(topic) for topic in self.own if topic not in self.hidden}])
         self.after("view")
         return answer
 
-    def with_added(self, view: View) -> View:
+    def with_added(self, view: ClusterView) -> ClusterView:
         return view
 
     def settings(self, topics: Collection[str]) -> SettingsRead:
@@ -141,7 +141,7 @@ class FakeChannel:
     def ensure(self) -> None:
         """It is there."""
 
-    def read(self) -> State:
+    def read(self) -> PauseState:
         self.cluster._begin("read")
         start = self.replayed.start(self.cluster.log_start)
         entries = enumerate(map(parse_entry, self.cluster.log[start:]), start)
@@ -181,7 +181,7 @@ class Started:
 
     guard: Guard
     leadership: FakeLeadership
-    events: list[Event]
+    events: list[GuardEvent]
 
     def kinds(self) -> list[str]:
         return [str(event.event) for event in self.events]
@@ -189,7 +189,7 @@ class Started:
 
 def start(cluster: FakeCluster, clock: BoundedClock | None = None, cycles: Any = None, **options: Any) -> Started:
     """Start a guard; it has done no round yet."""
-    events: list[Event] = []
+    events: list[GuardEvent] = []
     leadership = FakeLeadership(cluster)
     number = iter(cycles or (f"{id(events)}-{n}" for n in range(1_000_000)))
     guard = Guard(
