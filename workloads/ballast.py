@@ -10,7 +10,7 @@ import math
 import random
 from typing import TYPE_CHECKING
 
-from harness.clients.recorded import Producer
+from harness.clients.recorded import RecordingProducer
 from harness.schedules.scenario import Phase
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def write_ballast(
     """
     records = math.ceil(timers.copy_bytes_per_s * (timers.window_s + timers.settle_s) / RECORD_BYTES)
     choice = random.Random(f"{seed}/{PART}")  # noqa: S311
-    producer = Producer(make, history, PART, PART, phase=Phase.OUTAGE)
+    producer = RecordingProducer(make, history, PART, PART, phase=Phase.OUTAGE)
     for n in range(records):
         value = choice.randbytes(RECORD_BYTES // 2).hex()
         for topic, partition in partitions:

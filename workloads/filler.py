@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from harness.clients.recorded import Producer
+from harness.clients.recorded import RecordingProducer
 from harness.errors import HarnessError
 
 if TYPE_CHECKING:
@@ -58,9 +58,9 @@ class Filler:
         """Create the producers."""
         self._routines: list[Routine] = []
         self._renewals = MOST_RENEWALS
-        self._plain = Producer(self.make, self.history, "filler.plain", PART)
+        self._plain = RecordingProducer(self.make, self.history, "filler.plain", PART)
         self._transactional = [
-            Producer(self.make, self.history, f"filler.tx{n}", PART, f"filler.tx{n}")
+            RecordingProducer(self.make, self.history, f"filler.tx{n}", PART, f"filler.tx{n}")
             for n in range(TRANSACTIONAL_PROCESSES)
         ]
         self._choices = [random.Random(f"{self.seed}/{n}") for n in range(1 + TRANSACTIONAL_PROCESSES)]  # noqa: S311
@@ -112,7 +112,7 @@ class Filler:
             self._renewals -= 1
             producer.renew()
 
-    def _run_transaction(self, producer: Producer, choice: random.Random, prefix: str) -> None:
+    def _run_transaction(self, producer: RecordingProducer, choice: random.Random, prefix: str) -> None:
         producer.begin()
         count = min(PARTITIONS_PER_TRANSACTION, len(self.partitions))
         for partition in choice.sample(list(self.partitions), count):
@@ -120,7 +120,7 @@ class Filler:
                 self._send(producer, choice, partition, prefix)
         (producer.abort if choice.random() < ABORT_SHARE else producer.commit)()
 
-    def _send(self, producer: Producer, choice: random.Random, partition: TopicPartition, prefix: str) -> None:
+    def _send(self, producer: RecordingProducer, choice: random.Random, partition: TopicPartition, prefix: str) -> None:
         key = f"{prefix}.{choice.randrange(KEYS_PER_PROCESS)}"
         value = choice.randbytes(VALUE_BYTES // 2).hex()
         producer.send(*partition, key, None if choice.random() < DELETE_SHARE else value)

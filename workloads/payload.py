@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from harness.clients.recorded import Producer
+from harness.clients.recorded import RecordingProducer
 from harness.schedules.scenario import Action, Critical, Phase, Scenario, Step
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Payload:
         self._written: list[tuple[Phase, Step, TopicPartition, int]] = []
         transactional = scenario.transactional_processes
         self._producers = {
-            process: Producer(
+            process: RecordingProducer(
                 make,
                 history,
                 f"{scenario.name}.{process}",
@@ -102,7 +102,7 @@ class Payload:
         written = ((step, offset) for at, step, tp, offset in self._written if at is phase and tp == partition)
         return next((offset for step, offset in written if wanted(step)), None)
 
-    def _run_step(self, producer: Producer, phase: Phase, step: Step) -> None:
+    def _run_step(self, producer: RecordingProducer, phase: Phase, step: Step) -> None:
         match step.action:
             case Action.BEGIN:
                 producer.begin()

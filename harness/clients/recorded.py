@@ -1,27 +1,52 @@
-"""Producers that write down everything they do, whatever library they use."""
+"""The producer that records every operation in the history, whatever library it uses."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from harness.clients import OPERATION_TIMEOUT_S, ClientError
+from harness.clients import NO_OFFSET, OPERATION_TIMEOUT_S, ClientError
 from harness.errors import HarnessError
 from harness.run_folder.history import HEADER_OP, HEADER_TXN, key_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-    from harness.clients import MakeProducer
+    from harness.clients import LibraryProducer, MakeProducer
     from harness.run_folder.history import History
 
 
+class OperationFailedError(HarnessError):
+    """An operation of a client that failed; the history contains it."""
+
+
+def record(history: History, operation: Callable[[], None], **fields: Any) -> None:
+    """Do an operation and record it. Raises `OperationFailedError` where the library does not complete it."""
+    event = history.invoke(**fields)
+    try:
+        operation()
+    except ClientError as error:
+        history.complete("fail" if error.certainly else "info", event, error=str(error))
+        raise OperationFailedError(f"{fields['process']}: {fields['f']} failed: {error}") from error
+    history.complete("ok", event)
+
+
 @dataclass
-class Producer:
+class _Answers:
+    """The answers to records. An answer that never comes keeps this object alive, and not the producer."""
+
+    unanswered: int = 0
+    last_offset: int = NO_OFFSET
+    errors: list[str] = field(default_factory=list)
+
+
+@dataclass
+class RecordingProducer:
     """One client process. Methods block until the broker answered, but for `send`.
 
-    ``part`` is payload, filler or ballast. With a ``transactional_id`` it is transactional, and has `init` to be called
-    first.
+    ``part`` is payload, filler or ballast. With a ``transactional_id`` it is transactional, and `init` has to be called
+    first. ``numbers``: counts the transactions of the id, where several producers share it; then the history names no
+    transaction between two.
     """
 
     make: MakeProducer
@@ -30,33 +55,47 @@ class Producer:
     part: str
     transactional_id: str | None = None
     phase: str = "before"
+    numbers: Iterator[int] | None = None
 
     def __post_init__(self) -> None:
         """Make the library's producer."""
         self._producer = self.make(self.transactional_id)
-        self._txn = self.history.last_txn(self.transactional_id)
-        self._errors: list[str] = []
-        self._last_offset = -1
+        self._txn = None if self.numbers else self.history.last_txn(self.transactional_id)
+        self._answers = _Answers()
+
+    @property
+    def library_producer(self) -> LibraryProducer:
+        """The library's producer."""
+        return self._producer
+
+    @property
+    def is_in_transaction(self) -> bool:
+        """Whether a transaction is open, of a producer that shares its id."""
+        return self._txn is not None
+
+    @property
+    def unanswered(self) -> int:
+        """How many records have no answer yet."""
+        return self._answers.unanswered
 
     def init(self) -> None:
         """Obtain a producer id and fence earlier owners of the transactional id."""
-        self._bracket("init", self._producer.init_transactions)
+        self.record("init", self._producer.init_transactions)
 
     def renew(self) -> None:
-        """Go on with a new producer after an error; what was open is aborted, and its records may be anything."""
-        self._errors.clear()
+        """Continue with a new producer after an error; the open transaction is aborted."""
+        self._answers = _Answers()
         self._producer = self.make(self.transactional_id)
         self.init()
 
     def begin(self) -> None:
         """Begin the next transaction."""
-        self._txn += 1
-        self._bracket("begin", self._producer.begin_transaction)
+        self._txn = next(self.numbers) if self.numbers else (self._txn or 0) + 1
+        self.record("begin", self._producer.begin_transaction)
 
     def commit(self) -> None:
         """Commit the open transaction, once everything in it is acknowledged."""
-        self.flush()
-        self._bracket("commit", self._producer.commit_transaction)
+        self._end("commit", self._producer.commit_transaction)
 
     def abort(self) -> None:
         """Abort the open transaction.
@@ -64,57 +103,75 @@ class Producer:
         Flushes first: an abort straight after a produce ends in a fatal INVALID_TXN_STATE (librdkafka 2.16
         against 3.9 and 4.2).
         """
-        self.flush()
-        self._bracket("abort", self._producer.abort_transaction)
+        self._end("abort", self._producer.abort_transaction)
 
-    def send(self, topic: str, partition: int, key: str | bytes, value: str | None) -> None:
-        """Produce without waiting; the completion is recorded when the broker has answered."""
+    def _end(self, outcome: str, end: Callable[[], None]) -> None:
+        self.flush()
+        self.record(outcome, end)
+        if self.numbers:
+            self._txn = None
+
+    def send(
+        self, topic: str, partition: int, key: str | bytes, value: str | None, *, is_numbered: bool = False
+    ) -> None:
+        """Produce without waiting; the completion is recorded when the broker has answered.
+
+        ``is_numbered``: a value is the number of the operation, which the history has anyway. Raises
+        `OperationFailedError` where the library does not take the record.
+        """
         event = self.history.invoke(
             f="produce",
             **self._who(),
             topic=topic,
             partition=partition,
             **key_fields(key),
-            value=value,
+            **({} if is_numbered else {"value": value}),
             tombstone=value is None,
         )
         headers = [(HEADER_OP, str(event["op"]).encode())]
         if self.transactional_id is not None:
             headers.append((HEADER_TXN, f"{self.transactional_id}/{self._txn}".encode()))
+        content = str(event["op"]) if is_numbered and value is not None else value
+        answers, history = self._answers, self.history
 
         def answered(error: str | None, offset: int) -> None:
-            if error is None:
-                self._last_offset = offset
-                self.history.complete("ok", event, offset=offset)
-            else:
+            answers.unanswered -= 1
+            answers.last_offset = offset
+            if error is not None:
                 # A delivery that timed out may have been written all the same.
-                self.history.complete("info", event, error=error)
-                self._errors.append(error)
+                history.complete("info", event, error=error)
+                answers.errors.append(error)
+            elif offset == NO_OFFSET:
+                # The record is written, and only its offset would tell which value of the key is the last.
+                history.complete("info", event, error="acknowledged as a duplicate, without an offset")
+            else:
+                history.complete("ok", event, offset=offset)
 
-        self._producer.send((topic, partition), key, value, headers, answered)
+        answers.unanswered += 1
+        try:
+            self._producer.send((topic, partition), key, content, headers, answered)
+        except ClientError as error:
+            history.complete("fail" if error.certainly else "info", event, error=str(error))
+            raise OperationFailedError(f"{self.process}: produce failed: {error}") from error
 
     def put(self, topic: str, partition: int, key: str | bytes, value: str | None) -> int:
         """Produce and wait; return the record's offset. Raises `HarnessError` where it is not acknowledged."""
         self.send(topic, partition, key, value)
         self.flush()
-        return self._last_offset
+        return self._answers.last_offset
 
     def flush(self) -> None:
-        """Wait until everything sent is acknowledged. Raises `HarnessError` for what was not."""
-        left = self._producer.flush()
-        if left or self._errors:
-            failures = "; ".join(self._errors) or f"{left} records are not acknowledged after {OPERATION_TIMEOUT_S:g} s"
-            self._errors.clear()
-            raise HarnessError(f"{self.process}: {failures}")
+        """Wait until everything sent is acknowledged. Raises `OperationFailedError` for records that were not."""
+        remaining = self._producer.flush()
+        if remaining or self._answers.errors:
+            count = f"{remaining} records are not acknowledged after {OPERATION_TIMEOUT_S:g} s"
+            failures = "; ".join(self._answers.errors) or count
+            self._answers.errors.clear()
+            raise OperationFailedError(f"{self.process}: {failures}")
 
-    def _bracket(self, f: str, operation: Callable[[], None]) -> None:
-        event = self.history.invoke(f=f, **self._who())
-        try:
-            operation()
-        except ClientError as error:
-            self.history.complete("fail" if error.certainly else "info", event, error=str(error))
-            raise HarnessError(f"{self.process}: {f} failed: {error}") from error
-        self.history.complete("ok", event)
+    def record(self, f: str, operation: Callable[[], None], **fields: Any) -> None:
+        """Do an operation of this producer and record it, with more ``fields``. Raises as `record` does."""
+        record(self.history, operation, f=f, **self._who(), **fields)
 
     def _who(self) -> dict[str, Any]:
         return {

@@ -22,7 +22,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
-from harness.clients.recorded import Producer
+from harness.clients.recorded import RecordingProducer
 from harness.cluster.observe import as_lists
 from harness.cluster.snapshot import states_of
 from harness.errors import UsageError
@@ -168,7 +168,7 @@ def _next_transaction(aftermath: Aftermath, stuck: Stuck) -> None:
     """Commit another transaction of the same transactional id: its marker closes everything open."""
     name = transactional_id(stuck.partition[0], "tx")
     make, history = aftermath.make_producer, aftermath.history
-    producer = Producer(make, history, f"{name}.again", PART, name, Phase.AFTERMATH)
+    producer = RecordingProducer(make, history, f"{name}.again", PART, name, Phase.AFTERMATH)
     producer.init()
     producer.begin()
     producer.put(*stuck.partition, "another", "value")

@@ -11,7 +11,7 @@ from fakes.clients import FakeLibrary
 from fakes.clock import TickingClock
 from fakes.host import append_half_a_line
 
-from harness.clients.recorded import Producer
+from harness.clients.recorded import RecordingProducer
 from harness.errors import UsageError
 from harness.run_folder.history import HEADER_OP, HEADER_TXN, History
 
@@ -28,7 +28,7 @@ def path(tmp_path: Path) -> Path:
     path = tmp_path / "history.jsonl"
     library = FakeLibrary()
     with closing(History(path, TickingClock())) as history:
-        producer = Producer(library.make, history, *TX)
+        producer = RecordingProducer(library.make, history, *TX)
         producer.init()
         producer.begin()
         producer.put("t", 0, "K", "V")
@@ -104,7 +104,7 @@ def test_the_last_transaction_of_an_id(path: Path, transactional_id: str | None,
 def test_a_producer_numbers_its_transactions_on(path: Path) -> None:
     library = FakeLibrary()
     with resumed(path) as history:
-        producer = Producer(library.make, history, *TX)
+        producer = RecordingProducer(library.make, history, *TX)
         producer.init()
         producer.begin()
         producer.put("t", 0, "K", "V")
@@ -116,7 +116,7 @@ def test_a_producer_numbers_its_transactions_on(path: Path) -> None:
 def test_a_plain_producer_gives_operations_and_no_transactions(path: Path) -> None:
     library = FakeLibrary()
     with resumed(path) as history:
-        Producer(library.make, history, *PLAIN).put("t", 0, "K", None)
+        RecordingProducer(library.make, history, *PLAIN).put("t", 0, "K", None)
     (sent,) = library.logs["t", 0]
     assert sent.headers == {HEADER_OP: "6"}
     assert "txn" not in lines(path)[-1]

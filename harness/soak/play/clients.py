@@ -10,10 +10,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from harness.clients import NO_OFFSET, ClientError
+from harness.clients.recorded import OperationFailedError, RecordingProducer, record
 from harness.errors import HarnessError
-from harness.run_folder.history import HEADER_OP, HEADER_TXN
 from harness.schedules.operations.clients import (
+    ABORT,
     COMMIT,
     CommitOffset,
     DeleteGroup,
@@ -50,13 +50,10 @@ class ClientProcess:
     history: History
     numbers: Iterator[int]
     part: str = "payload"
-    _producer: LibraryProducer | None = None
-    _txn: int | None = None
-    _failed: bool = False
-    _unanswered: int = 0
+    _producer: RecordingProducer | None = None
 
     def play(self, operation: Operation) -> None:
-        """Do it. What does not fit any more, as the end of a transaction that has failed, is passed over."""
+        """Execute an operation. The end of a transaction that has failed, for example, is passed over."""
         try:
             match operation:
                 case Write():
@@ -64,13 +61,13 @@ class ClientProcess:
                 case End():
                     self._end(operation.outcome)
                 case Die():
-                    self._producer = self._txn = None
+                    self._producer = None
                 case SendOffset():
                     self._send_offset(operation)
                 case CommitOffset() | VisitGroup() | DeleteGroup():
                     self._of_groups(operation)
-        except _FailedError:
-            self._producer = self._txn = None
+        except OperationFailedError:
+            self._producer = None
 
     def fill(self, partitions: Sequence[TopicPartition]) -> None:
         """Write a record to each partition: cleaners pass only where something new was written."""
@@ -78,102 +75,72 @@ class ClientProcess:
             for tp in partitions:
                 self._write(tp, FILLER_KEY, deletes=False)
             self.flush()
-        except _FailedError:
+        except OperationFailedError:
             self._producer = None
 
     def close(self) -> None:
-        """End what is open, by an abort or by a new producer of the same id; wait for all answers."""
-        try:
-            self._end("abort")
+        """End the open transaction, by an abort or by a new producer of the same id; wait for all answers."""
+        with suppress(OperationFailedError):
+            self._end(ABORT)
             self.flush()
-        except _FailedError:
-            self._txn = None
-        finally:
-            # An answer that never comes refers to this process for good, and by it to the producer and its threads.
-            self._producer = None
+        self._producer = None
         if self.client.transactional_id is not None:
-            with suppress(_FailedError):
+            with suppress(OperationFailedError):
                 self._ready()
             self._producer = None
 
     def flush(self) -> None:
         """Wait for the answers to all that was sent."""
-        if self._producer is not None and (self._producer.flush() or self._failed):
-            self._failed = False
+        if self._producer is not None:
             # An idempotent producer that brokers have forgotten fails for good (OUT_OF_ORDER_SEQUENCE_NUMBER).
-            raise _FailedError
+            self._producer.flush()
 
-    def _ready(self) -> LibraryProducer:
-        """Return the producer, which is made anew where there is none."""
+    def _ready(self) -> RecordingProducer:
+        """Return the producer; make one where there is none."""
         if self._producer is None:
-            made = self._make()
-            if self.client.transactional_id is not None:
-                self._bracket("init", made.init_transactions)
-            self._producer, self._failed, self._unanswered = made, False, 0
+            client = self.client
+            producer = RecordingProducer(
+                self._make, self.history, client.name, self.part, client.transactional_id, numbers=self.numbers
+            )
+            if client.transactional_id is not None:
+                producer.init()
+            self._producer = producer
         return self._producer
 
-    def _make(self) -> LibraryProducer:
+    def _make(self, transactional_id: str | None) -> LibraryProducer:
         if self.client.is_idempotent:
             if self.library.idempotent is None:
                 raise HarnessError(f"{self.client.library} has no idempotent producer outside of transactions here")
             return self.library.idempotent()
-        if self.client.transactional_id is None and self.library.once is not None:
+        if transactional_id is None and self.library.once is not None:
             # With copies that are appended later, nobody knows which value of a key is the last.
             return self.library.once()
-        return self.library.producer(self.client.transactional_id)
+        return self.library.producer(transactional_id)
 
-    def _begun(self) -> LibraryProducer:
+    def _begun(self) -> RecordingProducer:
         producer = self._ready()
-        if self.client.transactional_id is not None and self._txn is None:
-            self._txn = next(self.numbers)
-            self._bracket("begin", producer.begin_transaction)
+        if self.client.transactional_id is not None and not producer.is_in_transaction:
+            producer.begin()
         return producer
 
     def _write(self, to: TopicPartition, key: str, *, deletes: bool) -> None:
         producer = self._begun()
-        event = self.history.invoke(
-            f="produce", **self._who(), topic=to[0], partition=to[1], key=key, tombstone=deletes
-        )
-        headers = [(HEADER_OP, str(event["op"]).encode())]
-        if self._txn is not None:
-            headers.append((HEADER_TXN, f"{self.client.transactional_id}/{self._txn}".encode()))
-
-        def answered(error: str | None, offset: int) -> None:
-            self._unanswered -= 1
-            if error is None and offset == NO_OFFSET:
-                # It is written, and only its offset would tell which value of the key is the last.
-                self.history.complete("info", event, error="acknowledged as a duplicate, without an offset")
-            elif error is None:
-                self.history.complete("ok", event, offset=offset)
-            else:
-                # It may have been written all the same.
-                self.history.complete("info", event, error=error)
-                self._failed = True
-
-        self._unanswered += 1
-        try:
-            producer.send(to, key, None if deletes else str(event["op"]), headers, answered)
-        except ClientError as error:
-            self.history.complete("fail" if error.certainly else "info", event, error=str(error))
-            raise _FailedError from error
-        if self._txn is None and self._unanswered >= MOST_UNANSWERED:
+        producer.send(*to, key, None if deletes else "", is_numbered=True)
+        if not producer.is_in_transaction and producer.unanswered >= MOST_UNANSWERED:
             self.flush()
 
     def _end(self, outcome: str) -> None:
         producer = self._producer
-        if producer is None or self._txn is None:
-            return
-        self.flush()
-        self._bracket(outcome, producer.commit_transaction if outcome == COMMIT else producer.abort_transaction)
-        self._txn = None
+        if producer is not None and producer.is_in_transaction:
+            (producer.commit if outcome == COMMIT else producer.abort)()
 
     def _send_offset(self, operation: SendOffset) -> None:
         producer, groups = self._begun(), self.library.groups
-        send: Callable[..., None] | None = getattr(producer, "send_offsets", None)
+        send: Callable[..., None] | None = getattr(producer.library_producer, "send_offsets", None)
         if groups is None or send is None:
             raise HarnessError(f"{self.client.library} commits no offsets in transactions here")
         offsets = {(operation.topic, operation.partition): operation.offset}
-        self._bracket("send offset", lambda: send(operation.group, offsets), operation)
+        producer.record("send offset", lambda: send(operation.group, offsets), **_fields_of(operation))
 
     def _of_groups(self, operation: CommitOffset | VisitGroup | DeleteGroup) -> None:
         groups = self.library.groups
@@ -182,7 +149,7 @@ class ClientProcess:
         match operation:
             case CommitOffset():
                 offsets = {(operation.topic, operation.partition): operation.offset}
-                self._bracket("commit offset", lambda: groups.commit(operation.group, offsets), operation)
+                self._record("commit offset", lambda: groups.commit(operation.group, offsets), operation)
             case VisitGroup():
 
                 def visit() -> None:
@@ -192,32 +159,19 @@ class ClientProcess:
                     finally:
                         member.close()
 
-                self._bracket("visit group", visit, operation)
+                self._record("visit group", visit, operation)
             case DeleteGroup():
-                self._bracket("delete group", lambda: groups.delete(operation.group), operation)
+                self._record("delete group", lambda: groups.delete(operation.group), operation)
 
-    def _bracket(self, f: str, act: Callable[[], None], operation: Operation | None = None) -> None:
-        more = {} if operation is None else {n: v for n, v in vars(operation).items() if n in {"group", "protocol"}}
-        if isinstance(operation, SendOffset | CommitOffset):
-            # Not ``offset``: that is of a record.
-            more |= {"input": f"{operation.topic}-{operation.partition}", "committed": operation.offset}
-        event = self.history.invoke(f=f, **self._who(), **more)
-        try:
-            act()
-        except ClientError as error:
-            self.history.complete("fail" if error.certainly else "info", event, error=str(error))
-            raise _FailedError from error
-        self.history.complete("ok", event)
-
-    def _who(self) -> dict[str, Any]:
-        return {
-            "process": self.client.name,
-            "part": self.part,
-            "phase": Phase.BEFORE,
-            "transactional_id": self.client.transactional_id,
-            "txn": self._txn,
-        }
+    def _record(self, f: str, act: Callable[[], None], operation: Operation) -> None:
+        who = {"process": self.client.name, "part": self.part, "phase": Phase.BEFORE}
+        ids = {"transactional_id": self.client.transactional_id, "txn": None}
+        record(self.history, act, f=f, **who, **ids, **_fields_of(operation))
 
 
-class _FailedError(Exception):
-    """The operation failed, and the history has it: go on with a new producer."""
+def _fields_of(operation: Operation) -> dict[str, Any]:
+    """Return what the history has of an operation of a group. An offset of a group is not ``offset``: of a record."""
+    fields = {name: value for name, value in vars(operation).items() if name in {"group", "protocol"}}
+    if isinstance(operation, SendOffset | CommitOffset):
+        fields |= {"input": f"{operation.topic}-{operation.partition}", "committed": operation.offset}
+    return fields
