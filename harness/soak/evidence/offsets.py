@@ -15,7 +15,7 @@ import json
 import threading
 from typing import IO, TYPE_CHECKING, Final
 
-from harness.cluster.poller import Poller
+from harness.cluster.observe import Poller
 from harness.kafka_api.replica import ReplicaEnds
 
 if TYPE_CHECKING:
