@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from harness.clients import MakeProducer
-    from harness.cluster.observe import Observer
+    from harness.cluster.observe import ReplicaObserver
     from harness.kafka_api.messages import TopicPartition
     from harness.run_folder.history import History
 
@@ -90,7 +90,7 @@ class Payload:
         """Return the offset after the last record that was written before the outage; 0 where there is none."""
         return max((o + 1 for at, _, tp, o in self._written if at is Phase.BEFORE and tp == partition), default=0)
 
-    def critical_offset(self, kind: Critical, partition: TopicPartition, observer: Observer) -> int | None:
+    def critical_offset(self, kind: Critical, partition: TopicPartition, observer: ReplicaObserver) -> int | None:
         """Return where the tombstone or marker lies that must vanish; None as long as it was never seen."""
         if kind is Critical.TOMBSTONE:
             return self._first_written(partition, Phase.OUTAGE, lambda step: step.action is Action.DELETE)

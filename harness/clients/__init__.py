@@ -153,7 +153,7 @@ class ClientSpec:
 
 
 @dataclass(frozen=True)
-class Client:
+class ClientLibrary:
     """One library: what opens it, and whether it needs the brokers' jars for that."""
 
     opened: Callable[[ClientSpec], AbstractContextManager[Library]]
@@ -163,10 +163,10 @@ class Client:
 CLIENTS: Final = ("librdkafka", "java")
 
 
-def find_client(name: str) -> Client:
+def find_client(name: str) -> ClientLibrary:
     """Return the library of that name. Raises `UsageError` with the nearest names."""
     from harness.clients import java, librdkafka  # noqa: PLC0415  (they import this module)
 
     if name not in CLIENTS:
         raise UsageError(nearest("client", name, CLIENTS))
-    return Client(java.opened, needs_jars=True) if name == "java" else Client(librdkafka.opened)
+    return ClientLibrary(java.opened, needs_jars=True) if name == "java" else ClientLibrary(librdkafka.opened)

@@ -13,7 +13,7 @@ from harness.errors import HarnessError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from harness.cluster.observe import Observer
+    from harness.cluster.observe import ReplicaObserver
     from harness.host.clock import Clock
     from harness.kafka_api.admin import Admin
     from harness.kafka_api.messages import TopicPartition
@@ -42,7 +42,7 @@ class Cluster:
     control: Control
     clock: Clock
     settle_s: float
-    observer: Observer | None = None
+    observer: ReplicaObserver | None = None
     replicas: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
     absent: tuple[int, ...] = ()
     away: frozenset[int] = frozenset()
@@ -61,7 +61,7 @@ class Cluster:
         return tuple(broker for broker in self.runtime.brokers if broker not in self.absent)
 
     @property
-    def observed(self) -> Observer:
+    def observed(self) -> ReplicaObserver:
         """The observer. Raises ValueError where replicas are not observed."""
         if self.observer is None:
             raise ValueError("the replicas of this cluster are not observed")

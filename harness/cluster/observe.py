@@ -42,7 +42,7 @@ Content = tuple[tuple[int, str], ...]
 
 
 @dataclass(frozen=True)
-class View:
+class ReplicaView:
     """One replica at one moment. ``present`` maps offsets to (kind, producer id)."""
 
     log_start: int
@@ -55,7 +55,7 @@ class View:
     present: dict[int, tuple[str, int]] = field(default_factory=dict)
 
 
-class Observer:
+class ReplicaObserver:
     """Polls every live broker, from `start` to `close`."""
 
     def __init__(
@@ -81,7 +81,7 @@ class Observer:
         past = read_lines(path) if resumed else []
         self._file: IO[str] = path.open("a" if resumed else "x", buffering=1)
         self._lock = threading.Lock()
-        self._views: dict[tuple[int, TopicPartition], View] = {}
+        self._views: dict[tuple[int, TopicPartition], ReplicaView] = {}
         self._looked_s: dict[int, float] = {}
         self._seen: dict[TopicPartition, dict[int, tuple[str, int]]] = {tp: {} for tp in replicas}
         self._contents: dict[tuple[TopicPartition, int, int], Content] = {}
@@ -107,7 +107,7 @@ class Observer:
         """Raise the error that ended an observing routine."""
         self._poller.raise_if_failed()
 
-    def view(self, broker: int, partition: TopicPartition) -> View | None:
+    def view(self, broker: int, partition: TopicPartition) -> ReplicaView | None:
         """Return the newest view of a replica."""
         with self._lock:
             return self._views.get((broker, partition))
@@ -143,7 +143,7 @@ class Observer:
         removed = {one["offset"] for one in line["removed"]}
         present = {o: what for o, what in (before.present if before else {}).items() if o not in removed} | appeared
         offsets = {name: line[name] for name in ("log_start", "high_watermark", "last_stable_offset", "log_end")}
-        self._views[broker, tp] = View(**offsets, present=present)
+        self._views[broker, tp] = ReplicaView(**offsets, present=present)
         self._seen[tp] |= {o: what for o, what in appeared.items() if what[0] != "empty"}
 
     def _poll(self, broker: int, reader: ReplicaReader) -> None:
@@ -164,14 +164,14 @@ class Observer:
             with self._lock:
                 self._looked_s[broker] = began_s
 
-    def _read(self, partition: TopicPartition, state: ReplicaState, opened: OpenTransactions) -> View:
+    def _read(self, partition: TopicPartition, state: ReplicaState, opened: OpenTransactions) -> ReplicaView:
         present: dict[int, tuple[str, int]] = {}
         digest = 0
         for batch in state.batches:
             digest ^= batch_digest(batch.base_offset, batch.crc)
             for offset, kind in self._content(partition, batch):
                 present[offset] = (kind, batch.producer_id)
-        return View(
+        return ReplicaView(
             log_start=state.log_start,
             high_watermark=state.high_watermark,
             last_stable_offset=state.last_stable_offset,
@@ -190,7 +190,7 @@ class Observer:
             content = self._contents[key] = content_of(batch)
         return content
 
-    def _take(self, broker: int, partition: TopicPartition, view: View) -> None:
+    def _take(self, broker: int, partition: TopicPartition, view: ReplicaView) -> None:
         with self._lock:
             before = self._views.get((broker, partition))
             if before == view:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.clients.reader import read_committed
 from harness.cluster import snapshot
-from harness.cluster.observe import Observer
+from harness.cluster.observe import ReplicaObserver
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.play.group_workload import GroupWorkload
 from harness.run_folder.history import History
@@ -63,7 +63,7 @@ class Parts:
 
 
 @dataclass
-class Outage:
+class RunPhases:
     """One run on one cluster: all scenarios, a topic each, in one outage.
 
     ``cluster``: its brokers are not started yet. ``on_window`` is called when nothing is left but to wait.
@@ -114,7 +114,7 @@ class Outage:
         history = owned.enter_context(closing(History(self.folder.history_path, clock, resumed=resumed)))
         observer = owned.enter_context(
             closing(
-                Observer(
+                ReplicaObserver(
                     self.cluster.runtime,
                     plan.replicas,
                     self.folder.observations_path,

@@ -23,7 +23,7 @@ from harness.host.workspace import Workspace
 from harness.judge.outcome import RunResult
 from harness.play import aftermath, applications
 from harness.play.begin import SCHEDULE, begin_manifest
-from harness.play.outage import Outage
+from harness.play.outage import RunPhases
 from harness.play.protection import Gates, GuardBeside
 from harness.play.run_plan import plan_run, prepare_run, repeatable
 from harness.protect.gate.events import parse_line
@@ -130,7 +130,7 @@ def conduct(
                 workspace.let_resume(resumable=True)
 
         protection = _protection(run, folder, spec, clock, client.bootstrap)
-        outage = Outage(plan, cluster, library, folder, stages.begin, on_window, protection=protection)
+        outage = RunPhases(plan, cluster, library, folder, stages.begin, on_window, protection=protection)
 
         _carry_out(outage.resume if is_resumed else outage.run, outage, manifest, stages)
         if manifest.content["status"] == COMPLETE:
@@ -205,7 +205,7 @@ def _log_how_to_resume(workspace: Workspace) -> None:
         log.warning("this run can go on with `harness run --resume %s`", owner.run_dir)
 
 
-def _carry_out(phases: Callable[[], None], outage: Outage, manifest: Manifest, stages: _Stages) -> None:
+def _carry_out(phases: Callable[[], None], outage: RunPhases, manifest: Manifest, stages: _Stages) -> None:
     """Run the phases and record in the manifest how they ended. Raises errors that leave nothing to judge."""
     try:
         phases()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from harness.clients import Client
+    from harness.clients import ClientLibrary
     from harness.clients.reader import Reading
     from harness.kafka_api.messages import TopicPartition
     from harness.kafka_api.metadata import PartitionState
@@ -134,7 +134,7 @@ class System:
     control: Callable[[Runtime, Admin], Control]
     admin: Callable[[Runtime], Admin] = _admin
     consumer: Callable[[Runtime, int, Sequence[TopicPartition]], Reading] = _consumer
-    client: Callable[[Runtime, str], Client] = lambda _, name: find_client(name)
+    client: Callable[[Runtime, str], ClientLibrary] = lambda _, name: find_client(name)
     has_own_clients: bool = False
     timers: Callable[[Timers], Timers] = lambda timers: timers
     why_unfit: Callable[[Placement], str | None] = lambda _: None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, cast
 
-from harness.clients import Client
+from harness.clients import ClientLibrary
 from harness.clients.simulated import SimulatedClient
 from harness.errors import HarnessError, UsageError
 from harness.kafka_api.metadata import PartitionState
@@ -224,11 +224,11 @@ def _timers(timers: Timers) -> Timers:
     )
 
 
-def _client(runtime: Runtime, name: str) -> Client:
+def _client(runtime: Runtime, name: str) -> ClientLibrary:
     if name not in VERSION_2:
         raise UsageError(nearest("client", name, list(VERSION_2)))
     sim = cast("SimRuntime", runtime)
-    return Client(SimulatedClient(sim.cluster, sim.coordinator, VERSION_2[name]).opened)
+    return ClientLibrary(SimulatedClient(sim.cluster, sim.coordinator, VERSION_2[name]).opened)
 
 
 def _consumer(runtime: Runtime, leader: int, partitions: Sequence[TopicPartition]) -> Reading:

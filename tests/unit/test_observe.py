@@ -10,7 +10,7 @@ from fakes.clock import NOW_MS, TickingClock
 from fakes.host import append_half_a_line
 from fakes.runtime import FakeRuntime
 
-from harness.cluster.observe import Observer, View
+from harness.cluster.observe import ReplicaObserver, ReplicaView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,21 +26,25 @@ EMPTIED = {0: VALUE, 1: FILLER, 2: EMPTY, 3: FILLER}
 REMOVED = {0: VALUE, 1: FILLER, 3: FILLER}
 
 
-def view(present: dict[int, tuple[str, int]], log_end: int = 4) -> View:
-    return View(log_start=0, high_watermark=log_end, last_stable_offset=log_end, log_end=log_end, present=present)
+def view(present: dict[int, tuple[str, int]], log_end: int = 4) -> ReplicaView:
+    return ReplicaView(
+        log_start=0, high_watermark=log_end, last_stable_offset=log_end, log_end=log_end, present=present
+    )
 
 
 @pytest.fixture
-def observe(tmp_path: Path) -> Iterator[Callable[..., Observer]]:
+def observe(tmp_path: Path) -> Iterator[Callable[..., ReplicaObserver]]:
     """Make an observer that looks at nothing by itself; one after another they write one file."""
-    made: list[Observer] = []
+    made: list[ReplicaObserver] = []
 
-    def make(*, resumed: bool = True) -> Observer:
+    def make(*, resumed: bool = True) -> ReplicaObserver:
         runtime = FakeRuntime()
         path = tmp_path / "observations.jsonl"
         replicas = dict.fromkeys((TP, OTHER), runtime.brokers)
         nobody: Any = None
-        made.append(Observer(runtime, replicas, path, TickingClock(), period_s=1, reader=nobody, resumed=resumed))
+        made.append(
+            ReplicaObserver(runtime, replicas, path, TickingClock(), period_s=1, reader=nobody, resumed=resumed)
+        )
         return made[-1]
 
     yield make
@@ -52,7 +56,7 @@ def lines(tmp_path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (tmp_path / "observations.jsonl").read_text().splitlines()]
 
 
-def test_every_replica_is_known_as_it_was_seen_last(observe: Callable[..., Observer]) -> None:
+def test_every_replica_is_known_as_it_was_seen_last(observe: Callable[..., ReplicaObserver]) -> None:
     first = observe(resumed=False)
     first._take(1, TP, view(WHOLE))
     first._take(1, TP, view({**REMOVED, 4: FILLER}, log_end=5))
@@ -65,7 +69,7 @@ def test_every_replica_is_known_as_it_was_seen_last(observe: Callable[..., Obser
     assert subject.view(3, TP) is None
 
 
-def test_what_was_removed_before_is_still_removed(observe: Callable[..., Observer]) -> None:
+def test_what_was_removed_before_is_still_removed(observe: Callable[..., ReplicaObserver]) -> None:
     first = observe(resumed=False)
     for present in (WHOLE, REMOVED):
         first._take(1, TP, view(present))
@@ -79,7 +83,7 @@ def test_what_was_removed_before_is_still_removed(observe: Callable[..., Observe
 
 @pytest.mark.parametrize("last", [WHOLE, EMPTIED, REMOVED], ids=["whole", "emptied", "removed"])
 def test_a_marker_is_remembered_as_what_it_was(
-    observe: Callable[..., Observer], last: dict[int, tuple[str, int]]
+    observe: Callable[..., ReplicaObserver], last: dict[int, tuple[str, int]]
 ) -> None:
     first = observe(resumed=False)
     for present in (WHOLE, last):
@@ -89,7 +93,7 @@ def test_a_marker_is_remembered_as_what_it_was(
     assert subject.marker_after(TP, 0) == 2
 
 
-def test_a_marker_that_is_emptied_later_is_remembered_as_what_it_was(observe: Callable[..., Observer]) -> None:
+def test_a_marker_that_is_emptied_later_is_remembered_as_what_it_was(observe: Callable[..., ReplicaObserver]) -> None:
     observe(resumed=False)._take(1, TP, view(WHOLE))
     subject = observe()
     subject._take(1, TP, view(EMPTIED))
@@ -97,7 +101,7 @@ def test_a_marker_that_is_emptied_later_is_remembered_as_what_it_was(observe: Ca
     assert observe().seen(TP)[2] == COMMIT, "and when the run is resumed once more"
 
 
-def test_an_empty_batch_alone_tells_no_marker(observe: Callable[..., Observer]) -> None:
+def test_an_empty_batch_alone_tells_no_marker(observe: Callable[..., ReplicaObserver]) -> None:
     observe(resumed=False)._take(1, TP, view(EMPTIED))
     subject = observe()
     assert 2 not in subject.seen(TP)
@@ -105,7 +109,7 @@ def test_an_empty_batch_alone_tells_no_marker(observe: Callable[..., Observer]) 
 
 
 def test_what_vanished_while_nobody_looked_is_written_at_the_first_look(
-    observe: Callable[..., Observer], tmp_path: Path
+    observe: Callable[..., ReplicaObserver], tmp_path: Path
 ) -> None:
     observe(resumed=False)._take(1, TP, view(WHOLE))
     subject = observe()
@@ -117,25 +121,27 @@ def test_what_vanished_while_nobody_looked_is_written_at_the_first_look(
     assert line["appeared"] == [{"offset": 4, "kind": "value", "producer_id": -1}], "the rest had appeared before"
 
 
-def test_a_replica_that_nobody_saw_before_appears_whole(observe: Callable[..., Observer], tmp_path: Path) -> None:
+def test_a_replica_that_nobody_saw_before_appears_whole(
+    observe: Callable[..., ReplicaObserver], tmp_path: Path
+) -> None:
     observe(resumed=False)._take(1, TP, view(WHOLE))
     observe()._take(3, TP, view(WHOLE))
     assert [one["offset"] for one in lines(tmp_path)[-1]["appeared"]] == [0, 1, 2, 3]
 
 
-def test_a_view_that_has_not_changed_is_written_once(observe: Callable[..., Observer], tmp_path: Path) -> None:
+def test_a_view_that_has_not_changed_is_written_once(observe: Callable[..., ReplicaObserver], tmp_path: Path) -> None:
     subject = observe(resumed=False)
     for _ in range(3):
         subject._take(1, TP, view(WHOLE))
     assert len(lines(tmp_path)) == 1
 
 
-def test_a_look_before_the_cut_is_none_of_this_process(observe: Callable[..., Observer]) -> None:
+def test_a_look_before_the_cut_is_none_of_this_process(observe: Callable[..., ReplicaObserver]) -> None:
     observe(resumed=False)._take(1, TP, view(WHOLE))
     assert not observe().looked_since(1, 0.0)
 
 
-def test_a_line_that_was_being_written_is_cut_off(observe: Callable[..., Observer], tmp_path: Path) -> None:
+def test_a_line_that_was_being_written_is_cut_off(observe: Callable[..., ReplicaObserver], tmp_path: Path) -> None:
     observe(resumed=False)._take(1, TP, view(WHOLE))
     append_half_a_line(tmp_path / "observations.jsonl")
     subject = observe()
@@ -145,7 +151,7 @@ def test_a_line_that_was_being_written_is_cut_off(observe: Callable[..., Observe
 
 
 def test_observations_that_are_there_are_only_written_on_for_a_run_that_is_resumed(
-    observe: Callable[..., Observer],
+    observe: Callable[..., ReplicaObserver],
 ) -> None:
     observe(resumed=False)
     with pytest.raises(FileExistsError):

@@ -11,7 +11,7 @@ from fakes.cluster import FakeCluster, FakePayload
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.play import outage
 from harness.play.options import RunOptions
-from harness.play.outage import Outage
+from harness.play.outage import RunPhases
 from harness.play.run_plan import plan_run
 from harness.schedules.catalog import CONTROL
 from harness.schedules.scenario import Critical
@@ -33,7 +33,7 @@ def waited(cluster: FakeCluster, *unseen: Critical) -> list[str]:
     messages: list[str] = []
     nothing: Any = None
     test = plan_run(RunOptions("kafka-4.4", "stuck-lso"))
-    run = Outage(test, cluster, nothing, nothing, messages.append)
+    run = RunPhases(test, cluster, nothing, nothing, messages.append)
     parts: Any = SimpleNamespace(cluster=cluster, payloads=[FakePayload(*unseen)])
     run._wait_removed(parts)
     return messages

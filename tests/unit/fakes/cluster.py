@@ -18,7 +18,7 @@ from workloads.payload import Payload
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from harness.cluster.observe import Observer
+    from harness.cluster.observe import ReplicaObserver
     from harness.kafka_api.messages import TopicPartition
     from harness.schedules.placement import Placement
 
@@ -89,7 +89,7 @@ class FakePayload(Payload):
         self.partitions = [(CONTROL.name, 0), (CONTROL.name, 1)]
         self.unseen = unseen
 
-    def critical_offset(self, kind: Critical, _partition: TopicPartition, _observer: Observer) -> int | None:
+    def critical_offset(self, kind: Critical, _partition: TopicPartition, _observer: ReplicaObserver) -> int | None:
         if kind in self.unseen:
             return None
         return TOMBSTONE if kind is Critical.TOMBSTONE else MARKER

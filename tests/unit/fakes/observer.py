@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from harness.cluster.observe import Observer, View
+from harness.cluster.observe import ReplicaObserver, ReplicaView
 
 if TYPE_CHECKING:
     from fakes.clock import TickingClock
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from harness.kafka_api.messages import TopicPartition
 
 WHOLE_END = 5
-WHOLE = View(log_start=0, high_watermark=WHOLE_END, last_stable_offset=WHOLE_END, log_end=WHOLE_END)
+WHOLE = ReplicaView(log_start=0, high_watermark=WHOLE_END, last_stable_offset=WHOLE_END, log_end=WHOLE_END)
 PAYLOAD_END, BALLAST_END = 5, 50
 VALUE = ("value", -1)
 
 
 @dataclass
-class FakeObserver(Observer):
+class FakeObserver(ReplicaObserver):
     """Sees replicas as ``views`` has them by broker; the last look began ``lag_s`` seconds ago.
 
     ``removed``: (broker, partition, offset) of what is gone; everything is from ``all_removed_at_s`` on.
@@ -27,13 +27,13 @@ class FakeObserver(Observer):
     """
 
     clock: TickingClock
-    views: dict[int, View | None] = field(default_factory=lambda: dict.fromkeys((1, 2, 3), WHOLE))
+    views: dict[int, ReplicaView | None] = field(default_factory=lambda: dict.fromkeys((1, 2, 3), WHOLE))
     lag_s: float = 0.0
     removed: set[tuple[int, int, int]] = field(default_factory=set)
     all_removed_at_s: float = 1000.0
     marker_distance: int | None = 100
 
-    def view(self, broker: int, _partition: TopicPartition) -> View | None:
+    def view(self, broker: int, _partition: TopicPartition) -> ReplicaView | None:
         return self.views.get(broker)
 
     def looked_since(self, _broker: int, since_s: float) -> bool:
@@ -50,7 +50,7 @@ class FakeObserver(Observer):
 
 
 @dataclass
-class CopyingObserver(Observer):
+class CopyingObserver(ReplicaObserver):
     """Sees brokers that stay at the end, and the others as far as they have copied: a record each second.
 
     ``actions``: what was done to the cluster; ``ends``: how far each broker has copied.
@@ -67,8 +67,8 @@ class CopyingObserver(Observer):
     def looked_since(self, broker: int, since_s: float) -> bool:
         return self.runtime.is_up(broker) and self.clock.now >= since_s + 1
 
-    def view(self, broker: int, partition: TopicPartition) -> View | None:
+    def view(self, broker: int, partition: TopicPartition) -> ReplicaView | None:
         if not any(action.startswith("reassign") for action in self.actions) or partition[0] == "control":
             return None
         self.ends[broker] = end = self.ends.get(broker, 0) + 1
-        return View(log_start=0, high_watermark=end, last_stable_offset=end, log_end=end)
+        return ReplicaView(log_start=0, high_watermark=end, last_stable_offset=end, log_end=end)
