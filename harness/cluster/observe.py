@@ -42,7 +42,7 @@ Content = tuple[tuple[int, str], ...]
 
 
 @dataclass(frozen=True)
-class ReplicaView:
+class ObservedReplica:
     """One replica at one moment. ``present`` maps offsets to (kind, producer id)."""
 
     log_start: int
@@ -81,7 +81,7 @@ class ReplicaObserver:
         past = read_lines(path) if resumed else []
         self._file: IO[str] = path.open("a" if resumed else "x", buffering=1)
         self._lock = threading.Lock()
-        self._views: dict[tuple[int, TopicPartition], ReplicaView] = {}
+        self._views: dict[tuple[int, TopicPartition], ObservedReplica] = {}
         self._looked_s: dict[int, float] = {}
         self._seen: dict[TopicPartition, dict[int, tuple[str, int]]] = {tp: {} for tp in replicas}
         self._contents: dict[tuple[TopicPartition, int, int], Content] = {}
@@ -107,7 +107,7 @@ class ReplicaObserver:
         """Raise the error that ended an observing routine."""
         self._poller.raise_if_failed()
 
-    def view(self, broker: int, partition: TopicPartition) -> ReplicaView | None:
+    def view(self, broker: int, partition: TopicPartition) -> ObservedReplica | None:
         """Return the newest view of a replica."""
         with self._lock:
             return self._views.get((broker, partition))
@@ -143,7 +143,7 @@ class ReplicaObserver:
         removed = {one["offset"] for one in line["removed"]}
         present = {o: what for o, what in (before.present if before else {}).items() if o not in removed} | appeared
         offsets = {name: line[name] for name in ("log_start", "high_watermark", "last_stable_offset", "log_end")}
-        self._views[broker, tp] = ReplicaView(**offsets, present=present)
+        self._views[broker, tp] = ObservedReplica(**offsets, present=present)
         self._seen[tp] |= {o: what for o, what in appeared.items() if what[0] != "empty"}
 
     def _poll(self, broker: int, reader: ReplicaReader) -> None:
@@ -164,14 +164,14 @@ class ReplicaObserver:
             with self._lock:
                 self._looked_s[broker] = began_s
 
-    def _read(self, partition: TopicPartition, state: ReplicaState, opened: OpenTransactions) -> ReplicaView:
+    def _read(self, partition: TopicPartition, state: ReplicaState, opened: OpenTransactions) -> ObservedReplica:
         present: dict[int, tuple[str, int]] = {}
         digest = 0
         for batch in state.batches:
             digest ^= batch_digest(batch.base_offset, batch.crc)
             for offset, kind in self._content(partition, batch):
                 present[offset] = (kind, batch.producer_id)
-        return ReplicaView(
+        return ObservedReplica(
             log_start=state.log_start,
             high_watermark=state.high_watermark,
             last_stable_offset=state.last_stable_offset,
@@ -190,7 +190,7 @@ class ReplicaObserver:
             content = self._contents[key] = content_of(batch)
         return content
 
-    def _take(self, broker: int, partition: TopicPartition, view: ReplicaView) -> None:
+    def _take(self, broker: int, partition: TopicPartition, view: ObservedReplica) -> None:
         with self._lock:
             before = self._views.get((broker, partition))
             if before == view:

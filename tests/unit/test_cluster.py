@@ -17,7 +17,7 @@ from harness.schedules.placement import Placement
 from harness.systems.kafka import KafkaControl
 
 if TYPE_CHECKING:
-    from harness.cluster.observe import ReplicaView
+    from harness.cluster.observe import ObservedReplica
 
 
 def fake(**delays: Any) -> FakeCluster:
@@ -57,7 +57,7 @@ def test_a_broker_that_does_not_answer_now_may_answer_later(silence: type[OSErro
     [replace(WHOLE, log_end=4, high_watermark=4), replace(WHOLE, high_watermark=4), None],
     ids=["shorter log", "high watermark behind", "never seen"],
 )
-def test_one_replica_that_is_behind_is_waited_for(behind: ReplicaView | None) -> None:
+def test_one_replica_that_is_behind_is_waited_for(behind: ObservedReplica | None) -> None:
     subject = fake()
     subject.observer.views[3] = behind
     with pytest.raises(WaitTimeoutError, match="all of it"):

@@ -10,7 +10,7 @@ from fakes.clock import NOW_MS, TickingClock
 from fakes.host import append_half_a_line
 from fakes.runtime import FakeRuntime
 
-from harness.cluster.observe import ReplicaObserver, ReplicaView
+from harness.cluster.observe import ObservedReplica, ReplicaObserver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,8 +26,8 @@ EMPTIED = {0: VALUE, 1: FILLER, 2: EMPTY, 3: FILLER}
 REMOVED = {0: VALUE, 1: FILLER, 3: FILLER}
 
 
-def view(present: dict[int, tuple[str, int]], log_end: int = 4) -> ReplicaView:
-    return ReplicaView(
+def view(present: dict[int, tuple[str, int]], log_end: int = 4) -> ObservedReplica:
+    return ObservedReplica(
         log_start=0, high_watermark=log_end, last_stable_offset=log_end, log_end=log_end, present=present
     )
 

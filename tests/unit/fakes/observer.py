@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from harness.cluster.observe import ReplicaObserver, ReplicaView
+from harness.cluster.observe import ObservedReplica, ReplicaObserver
 
 if TYPE_CHECKING:
     from fakes.clock import TickingClock
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from harness.kafka_api.messages import TopicPartition
 
 WHOLE_END = 5
-WHOLE = ReplicaView(log_start=0, high_watermark=WHOLE_END, last_stable_offset=WHOLE_END, log_end=WHOLE_END)
+WHOLE = ObservedReplica(log_start=0, high_watermark=WHOLE_END, last_stable_offset=WHOLE_END, log_end=WHOLE_END)
 PAYLOAD_END, BALLAST_END = 5, 50
 VALUE = ("value", -1)
 
@@ -27,13 +27,13 @@ class FakeObserver(ReplicaObserver):
     """
 
     clock: TickingClock
-    views: dict[int, ReplicaView | None] = field(default_factory=lambda: dict.fromkeys((1, 2, 3), WHOLE))
+    views: dict[int, ObservedReplica | None] = field(default_factory=lambda: dict.fromkeys((1, 2, 3), WHOLE))
     lag_s: float = 0.0
     removed: set[tuple[int, int, int]] = field(default_factory=set)
     all_removed_at_s: float = 1000.0
     marker_distance: int | None = 100
 
-    def view(self, broker: int, _partition: TopicPartition) -> ReplicaView | None:
+    def view(self, broker: int, _partition: TopicPartition) -> ObservedReplica | None:
         return self.views.get(broker)
 
     def looked_since(self, _broker: int, since_s: float) -> bool:
@@ -67,8 +67,8 @@ class CopyingObserver(ReplicaObserver):
     def looked_since(self, broker: int, since_s: float) -> bool:
         return self.runtime.is_up(broker) and self.clock.now >= since_s + 1
 
-    def view(self, broker: int, partition: TopicPartition) -> ReplicaView | None:
+    def view(self, broker: int, partition: TopicPartition) -> ObservedReplica | None:
         if not any(action.startswith("reassign") for action in self.actions) or partition[0] == "control":
             return None
         self.ends[broker] = end = self.ends.get(broker, 0) + 1
-        return ReplicaView(log_start=0, high_watermark=end, last_stable_offset=end, log_end=end)
+        return ObservedReplica(log_start=0, high_watermark=end, last_stable_offset=end, log_end=end)
