@@ -10,7 +10,7 @@ import pytest
 
 from harness.model_checking.explore.cases import MESSAGES_MATTER
 from harness.models.walk.exhaustive import Explored, explore
-from harness.models.walk.fast_walk import fast_walk
+from harness.models.walk.rows import walk
 from harness.models.walk.state_space import ADD, HAND_OVER, LEADER, NO_CHANGE, REASSIGN, REMOVE, Bound, StateSpace
 from harness.models.world.coordination import RULES
 from harness.schedules.catalog import Anomaly
@@ -22,7 +22,7 @@ DELETED_AND_GONE = "p puts K; 2 leaves; p deletes K; 1 cleans; time passes; 1 cl
 
 @cache
 def walked(bound: Bound, *, first_only: bool = False, **how: Any) -> Explored:
-    return fast_walk(StateSpace(bound, **how), most_states=2_000_000, first_only=first_only)
+    return walk(StateSpace(bound, **how), most_states=2_000_000, first_only=first_only)
 
 
 def coordinated(bound: Bound, *without: str, **how: Any) -> Explored:

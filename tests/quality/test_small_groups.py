@@ -10,7 +10,7 @@ import pytest
 
 from harness.models.log.invariants import violations
 from harness.models.walk.exhaustive import Explored, explore
-from harness.models.walk.fast_walk import fast_walk
+from harness.models.walk.rows import walk
 from harness.models.walk.state_space import ADD, LEADER, NO_CHANGE, REMOVE, Bound, StateSpace
 from harness.models.world.groups import (
     AT_RELOAD,
@@ -49,7 +49,7 @@ FREEZE_OF_DELETED = (
 
 @cache
 def walked(bound: Bound, **how: Any) -> Explored:
-    return fast_walk(StateSpace(bound, **how), most_states=2_000_000)
+    return walk(StateSpace(bound, **how), most_states=2_000_000)
 
 
 def ways(found: Explored) -> dict[str, str]:

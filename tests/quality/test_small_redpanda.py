@@ -9,7 +9,7 @@ import pytest
 
 from harness.models.log import redpanda
 from harness.models.walk.exhaustive import Explored, explore
-from harness.models.walk.fast_walk import fast_walk
+from harness.models.walk.rows import walk
 from harness.models.walk.state_space import ADD, LEADER, NO_CHANGE, REMOVE, Bound, State, StateSpace
 from harness.models.walk.systems import redpanda_without
 from harness.models.world import coordination
@@ -31,7 +31,7 @@ def txn(change: str) -> Bound:
 def walked(bound: Bound, *without: str, delayed: bool = False, first_only: bool = False) -> Explored:
     names = frozenset(without)
     small = StateSpace(bound, system=redpanda_without(names), coordinated=True, without=names, delayed=delayed)
-    return fast_walk(small, most_states=500_000, first_only=first_only)
+    return walk(small, most_states=500_000, first_only=first_only)
 
 
 @pytest.mark.commit("change='remove'")

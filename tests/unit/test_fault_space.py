@@ -19,7 +19,7 @@ from harness.models.faults.space import FaultSpace
 from harness.models.faults.state import FaultBound
 from harness.models.log.invariants import LOST_VALUE
 from harness.models.walk.exhaustive import Explored, explore
-from harness.models.walk.fast_walk import fast_walk
+from harness.models.walk.rows import walk
 from harness.models.walk.state_space import Bound
 from harness.schedules.catalog import Anomaly
 from harness.targets import SIM_KAFKA
@@ -45,7 +45,7 @@ def name(of: FaultBound) -> str:
 
 
 def walked(of: FaultBound, *, symmetric: bool = True) -> Explored:
-    found = fast_walk(FaultSpace(of, symmetric=symmetric), most_states=PLENTY)
+    found = walk(FaultSpace(of, symmetric=symmetric), most_states=PLENTY)
     assert found.is_whole
     return found
 

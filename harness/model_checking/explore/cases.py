@@ -16,7 +16,7 @@ from harness.models.cloud_topics.rules import RULES as CLOUD_RULES
 from harness.models.cloud_topics.world import Case as CloudCase
 from harness.models.faults.rules import FURTHER_RULES, GATE_RULES
 from harness.models.log import redpanda
-from harness.models.walk.fast_walk import fast_walk
+from harness.models.walk.rows import walk
 from harness.models.walk.state_space import ADD, HAND_OVER, LEADER, REASSIGN, REMOVE, Bound, StateSpace
 from harness.models.walk.systems import KAFKA, redpanda_without
 from harness.models.world import coordination
@@ -97,7 +97,7 @@ class Case:
 
     def walk(self, *, most_states: int, first_only: bool) -> Explored:
         """Explore it; states that differ only by names of brokers or of keys count once."""
-        return fast_walk(self.space(symmetric=True), most_states=most_states, first_only=first_only)
+        return walk(self.space(symmetric=True), most_states=most_states, first_only=first_only)
 
 
 AnyCase: TypeAlias = "Case | CloudCase | FaultCase"

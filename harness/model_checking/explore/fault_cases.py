@@ -12,7 +12,7 @@ from harness.errors import UsageError
 from harness.models.faults import rules as by
 from harness.models.faults.space import FaultSpace
 from harness.models.faults.state import FaultBound
-from harness.models.walk.fast_walk import fast_walk
+from harness.models.walk.rows import walk
 from harness.models.walk.state_space import Bound
 from harness.suggest import nearest
 from harness.targets import SIM_KAFKA
@@ -88,7 +88,7 @@ class FaultCase:
     def walk(self, *, most_states: int, first_only: bool) -> Explored:
         """Explore it; states that differ only by names of brokers or of keys count once."""
         space = FaultSpace(self.bound, symmetric=True)
-        return fast_walk(space, most_states=most_states, first_only=first_only)
+        return walk(space, most_states=most_states, first_only=first_only)
 
 
 def fault_cases(with_: Collection[str], without: Sequence[str]) -> Sequence[FaultCase]:

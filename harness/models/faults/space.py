@@ -46,7 +46,7 @@ HELD = Bounds(0, 0)
 
 
 class FaultSpace:
-    """The transitions of a small cluster under faults; what `harness.models.walk.fast_walk` needs of a space."""
+    """The transitions of a small cluster under faults; a `harness.models.walk.rows.Space`."""
 
     def __init__(self, bound: FaultBound, *, symmetric: bool = False) -> None:
         """Begin without any state; ``symmetric``: as for `harness.models.walk.state_space.StateSpace`.
@@ -84,12 +84,12 @@ class FaultSpace:
         """Whether steps depend on the offsets of replicas, too (`own`)."""
         return self.bound.waits == by.COORDINATED
 
-    def recorded_steps(self, state: FaultState, owns: Sequence[Pair]) -> Iterator[FaultState]:
-        """Yield the states after each step, as `harness.models.walk.state_space.StateSpace.recorded_steps` does."""
+    def recorded_steps(self, state: FaultState, owns: Sequence[Pair]) -> Iterator[tuple[Operation, FaultState]]:
+        """Yield each step, and the state after it; see `harness.models.walk.state_space.StateSpace`."""
         space: Any = copy(self)
         space.effects = recorded(self.effects)
         space._own = lambda one, clients: owns[one.number] if isinstance(one, Slot) else self._own(one, clients)  # noqa: SLF001
-        yield from (after for _, after in space.following(state))
+        yield from space.following(state)
 
     def in_sync(self, state: FaultState) -> list[int]:
         """Return the brokers whose replicas are in sync and have all records."""

@@ -1,4 +1,4 @@
-"""What steps do to a replica: computed once for each, or recorded to be computed for many (`walk.programs`)."""
+"""What steps do to a replica: computed once for each, or recorded to be computed for many (`walk.rows`)."""
 
 from __future__ import annotations
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable
+    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
     from harness.schedules.operations.operation import Operation
 
@@ -40,13 +41,15 @@ def explore(
     most_states: int,
     first_only: bool = False,
     key: Callable[[S], Hashable] = lambda state: state,
+    steps_of: Callable[[Sequence[S]], tuple[Operation, ...]] | None = None,
 ) -> Explored:
     """Explore the whole state graph from a start, or ``most_states`` states of it.
 
     ``following`` gives the operations that are possible in a state, and the states that they lead to; a step that
     changes nothing is skipped. ``wrong`` gives the names of the violations in a state. A violation does not end the
     exploration, unless ``first_only``; the first path to each name is kept, which is a shortest one. States with the
-    same ``key`` have the same futures, and count as one state.
+    same ``key`` have the same futures, and count as one state. ``steps_of`` names the steps of a path through these
+    states; by default they are those of ``following``.
     """
     explored = Explored(states=1)
     predecessors: dict[Hashable, S | None] = {key(start): None}
@@ -77,15 +80,27 @@ def explore(
             ahead.append((after, explored.depth + 1))
         explored.ends += is_end
 
-    def path_to(state: S) -> tuple[Operation, ...]:
-        steps: list[Operation] = []
-        while (before := predecessors[key(state)]) is not None:
-            steps.append(next(step for step, after in following(before) if key(after) == key(state)))
-            state = before
-        return tuple(reversed(steps))
-
-    explored.wrong = {name: path_to(state) for name, state in first.items()}
+    paths = {name: _path_to(state, predecessors, key) for name, state in first.items()}
+    explored.wrong = {
+        name: steps_of(path) if steps_of else _steps_of(path, following, key) for name, path in paths.items()
+    }
     return explored
+
+
+def _path_to(state: S, predecessors: Mapping[Hashable, S | None], key: Callable[[S], Hashable]) -> list[S]:
+    path = [state]
+    while (before := predecessors[key(path[-1])]) is not None:
+        path.append(before)
+    return path[::-1]
+
+
+def _steps_of(
+    path: Sequence[S], following: Callable[[S], Iterable[tuple[Operation, S]]], key: Callable[[S], Hashable]
+) -> tuple[Operation, ...]:
+    return tuple(
+        next(step for step, reached in following(before) if key(reached) == key(after))
+        for before, after in pairwise(path)
+    )
 
 
 class Numbered(Generic[T]):

@@ -181,8 +181,10 @@ class StateSpace:
         """Whether steps depend on the offsets of replicas, too (`own`)."""
         return self._coordinated
 
-    def recorded_steps(self, state: State, owns: Sequence[Pair]) -> Iterator[State]:
-        """Yield the states after each step, with an `Effect` or a `Slot` in place of each replica; none is normalized.
+    def recorded_steps(self, state: State, owns: Sequence[Pair]) -> Iterator[tuple[Operation, State]]:
+        """Yield each step, and the state after it, with an `Effect` or a `Slot` in place of each replica.
+
+        The states are not normalized.
 
         ``state`` has a `Slot` in place of each replica, and ``owns`` the offsets of each slot's replica. They are all
         that steps depend on, so that steps need not be taken again for other replicas with the same offsets.
@@ -190,7 +192,7 @@ class StateSpace:
         space: Any = copy(self)
         space.effects = recorded(self.effects)
         space._own = lambda one, clients: owns[one.number] if isinstance(one, Slot) else self._own(one, clients)  # noqa: SLF001
-        yield from (after for _, after in space._following(state))  # noqa: SLF001
+        yield from space._following(state)  # noqa: SLF001
 
     def in_sync(self, state: State) -> list[int]:
         """Return the brokers whose replicas are in sync."""

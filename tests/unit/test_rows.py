@@ -1,4 +1,4 @@
-"""Walks by compiled loops: the same as the walk state by state, and what symmetry leaves out is only there again."""
+"""Walks by rows of numbers: the same as the walk state by state, and symmetry leaves out only other names."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.models.walk import fast_walk as module
 from harness.models.walk.exhaustive import Explored, explore
-from harness.models.walk.fast_walk import fast_walk
-from harness.models.walk.programs import Programs
+from harness.models.walk.rows import Rows, walk
 from harness.models.walk.state_space import ADD, HAND_OVER, LEADER, REASSIGN, REMOVE, Bound, StateSpace
 from harness.models.walk.systems import REDPANDA
 from harness.models.world.groups import NEW, OLD
@@ -43,7 +41,7 @@ def by_state(space: StateSpace, **how: Any) -> Explored:
 
 @pytest.mark.parametrize("bound", BOUNDS, ids=repr)
 def test_the_result_is_that_of_the_walk_state_by_state(bound: Bound) -> None:
-    found = fast_walk(StateSpace(bound), most_states=PLENTY)
+    found = walk(StateSpace(bound), most_states=PLENTY)
     assert found == by_state(StateSpace(bound))
     assert found.is_whole
 
@@ -56,9 +54,9 @@ def test_so_it_is_with_coordination(change: str, system: str, *, delayed: bool) 
     bound = Bound(writes=1, transactions=0, change=change)
     how: dict[str, Any] = {"coordinated": True, "delayed": delayed, "without": frozenset({"mtro-includes-offline"})}
     how |= {"system": REDPANDA} if system == "redpanda" else {}
-    fast, slow = fast_walk(StateSpace(bound, **how), most_states=PLENTY), by_state(StateSpace(bound, **how))
-    assert lengths(fast) == lengths(slow)
-    assert replace(fast, wrong={}) == replace(slow, wrong={})
+    by_rows, by_states = walk(StateSpace(bound, **how), most_states=PLENTY), by_state(StateSpace(bound, **how))
+    assert lengths(by_rows) == lengths(by_states)
+    assert replace(by_rows, wrong={}) == replace(by_states, wrong={})
 
 
 @pytest.mark.parametrize("bound", [replace(WRITES, change=HAND_OVER), TXN], ids=repr)
@@ -66,18 +64,9 @@ def test_so_it_is_with_coordination(change: str, system: str, *, delayed: bool) 
     "how", [{"first_only": True}, {"most_states": 1}, {"most_states": 500}, {"most_states": 2_000}]
 )
 def test_walks_that_end_early_end_at_the_same_state(bound: Bound, how: dict[str, Any]) -> None:
-    found = fast_walk(StateSpace(bound), **{"most_states": PLENTY, **how})
+    found = walk(StateSpace(bound), **{"most_states": PLENTY, **how})
     assert found == by_state(StateSpace(bound), **how)
     assert not found.is_whole
-
-
-@pytest.mark.parametrize("chunk", [1, 7])
-def test_the_number_of_rows_at_once_changes_nothing(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = fast_walk(StateSpace(TXN), most_states=PLENTY)
-    monkeypatch.setattr(module, "CHUNK", chunk)
-    monkeypatch.setattr(module, "_MISSING", 64)
-    monkeypatch.setattr(module, "_FEWEST", 64)
-    assert fast_walk(StateSpace(TXN), most_states=PLENTY) == whole
 
 
 def lengths(found: Explored) -> dict[str, int]:
@@ -98,14 +87,14 @@ SYMMETRIC = [
 def test_brokers_that_may_change_places_count_once(bound: Bound) -> None:
     """Every cleaner runs here: as many states as the whole graph has that differ by more than names."""
     space = StateSpace(bound, reduced=False, symmetric=True)
-    rows, programs = set[tuple[int, ...]](), Programs(space)
+    rows, space_in_rows = set[tuple[int, ...]](), Rows(space)
 
     def noted(state: State) -> Iterator[str]:
-        rows.add(programs.row(state))
+        rows.add(space_in_rows.row(state))
         yield from space.wrong(state)
 
     whole = explore(space.start, space.following, noted, most_states=PLENTY)
-    found = fast_walk(StateSpace(bound, reduced=False, symmetric=True), most_states=PLENTY)
+    found = walk(StateSpace(bound, reduced=False, symmetric=True), most_states=PLENTY)
     assert whole.states == by_state(StateSpace(bound, reduced=False)).states
     assert found.states == len(rows) <= whole.states
     assert (found.states < whole.states) == (bound.change == LEADER or not bound.outage)
@@ -115,8 +104,8 @@ def test_brokers_that_may_change_places_count_once(bound: Bound) -> None:
 
 @pytest.mark.parametrize("bound", [*SYMMETRIC, TWO_KEYS, replace(TWO_KEYS, writes=0, change=LEADER)], ids=repr)
 def test_symmetry_and_cleaners_left_alone_leave_nothing_out_together(bound: Bound) -> None:
-    whole = fast_walk(StateSpace(bound, reduced=False), most_states=PLENTY)
-    few = fast_walk(StateSpace(bound, symmetric=True), most_states=PLENTY)
+    whole = walk(StateSpace(bound, reduced=False), most_states=PLENTY)
+    few = walk(StateSpace(bound, symmetric=True), most_states=PLENTY)
     assert whole.is_whole
     assert few.states < whole.states
     assert lengths(few) == lengths(whole)
@@ -134,7 +123,7 @@ def test_keys_that_may_change_places_count_once(bound: Bound) -> None:
         yield from space.wrong(state)
 
     whole = explore(space.start, space.following, noted, most_states=PLENTY)
-    found = fast_walk(StateSpace(bound, symmetric=True), most_states=PLENTY)
+    found = walk(StateSpace(bound, symmetric=True), most_states=PLENTY)
     assert 2 * found.states - len(unwritten) == whole.states
     assert lengths(found) == lengths(whole)
 
@@ -143,7 +132,7 @@ def test_keys_that_may_change_places_count_once(bound: Bound) -> None:
     "bound", [replace(WRITES, change=LEADER), replace(WRITES, change=HAND_OVER, outage=False, gate=True)], ids=repr
 )
 def test_a_shortest_way_can_be_gone_under_the_names_of_its_brokers(bound: Bound) -> None:
-    found = fast_walk(StateSpace(bound, symmetric=True), most_states=PLENTY)
+    found = walk(StateSpace(bound, symmetric=True), most_states=PLENTY)
     assert found.wrong
     plain = StateSpace(bound, reduced=False)
     for name, steps in found.wrong.items():
