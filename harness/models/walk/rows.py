@@ -163,7 +163,8 @@ class Rows(Generic[S]):
 
     def steps_of(self, path: Sequence[Row]) -> tuple[Operation, ...]:
         """Return the steps of a path from the start, each broker under its own name all the way."""
-        state, steps = self._space.start, list[Operation]()
+        state = self._space.start
+        steps: list[Operation] = []
         for row in path[1:]:
             step, state = next((step, after) for step, after in self._space.following(state) if self.row(after) == row)
             steps.append(step)
