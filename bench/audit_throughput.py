@@ -31,7 +31,8 @@ from rich.console import Console
 from rich.table import Table
 from segments_data import TOPIC, Shape, State, write_replicas
 
-from harness.audit.judge import assemble, judge_copies
+from harness.audit.audit_verdict import assemble
+from harness.audit.copy_checks import judge_copies
 from harness.broker_files.copies.copies import find_copies
 from harness.broker_files.segments.batches import CONTROL
 from harness.broker_files.segments.blocks import iter_blocks
@@ -139,7 +140,7 @@ def warm_s(every: Sequence[Data], rounds: int) -> dict[Data, list[float]]:
                 brokers = {broker: [folder.absolute()] for broker, folder in enumerate(data.replicas, 1)}
                 started_s = time.monotonic()
                 copies = find_copies(brokers, [TOPIC], "bench")
-                verdict = assemble(copies, judge_copies(session, [copies]), timings_s={})["verdict"]
+                verdict = assemble(copies, judge_copies(session, [copies]), timings_s={}).verdict
                 if verdict != CLEAN:
                     raise SystemExit(f"{data.what} x {data.times} is {verdict}")
                 if number:

@@ -28,18 +28,21 @@ from random_outages import BROKERS, Round, played
 from rich.console import Console
 from rich.table import Table
 
+from harness.audit.audit_verdict import assemble
 from harness.audit.copies.disk import context_of_copies
-from harness.audit.judge import assemble, judge_copies
+from harness.audit.copy_checks import judge_copies
 from harness.broker_files.copies.copies import find_copies
 from harness.clients import ClientError
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, HarnessError
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
+from harness.json_codec import from_json, to_json
 from harness.judge.sessions import CHECKS
+from harness.judge.verdict import Verdict
 from harness.run_folder.store import new_run_id
 from harness.soak.evidence.client_log import load_client_log
 from harness.soak.evidence.replica_log import final_state, read_replica
-from harness.soak.judge.tally import Tally, tally
+from harness.soak.judge.audit_tally import Tally, tally
 from harness.soak.judge.truth import compare
 from harness.spark.options import SparkOptions
 from harness.spark.workspace_session import session_of
@@ -85,7 +88,7 @@ def audit_disk(folders: Sequence[Path]) -> None:
         rows = judge_copies(session, found)
     for folder, copies in zip(folders, found, strict=True):
         for mode, given in ((DISK, copies), (DISK_ALONE, replace(copies, metadata=None))):
-            store(folder, mode, assemble(given, rows, timings_s={}, context=context_of_copies(given)))
+            store(folder, mode, to_json(assemble(given, rows, timings_s={}, context=context_of_copies(given))))
 
 
 def store(folder: Path, mode: str, verdict: Mapping[str, Any]) -> None:
@@ -130,7 +133,14 @@ def results_of(evidence: Path) -> list[dict[str, Any]]:
             if (folder / name).exists():
                 verdict = json.loads((folder / name).read_text())
                 row = {key: played_[key] for key in ("target", "version", "seed", "partitions", "steps")}
-                rows.append({**row, "mode": mode, "commit": verdict["commit"], **tally(truth, verdict).as_json()})
+                rows.append(
+                    {
+                        **row,
+                        "mode": mode,
+                        "commit": verdict["commit"],
+                        **to_json(tally(truth, from_json(Verdict, verdict))),
+                    }
+                )
     return rows
 
 

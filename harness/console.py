@@ -11,18 +11,24 @@ import click
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
+from harness.json_codec import to_json
 from harness.judge import guarantees
-from harness.judge.verdict import ANOMALY, CLEAN, EXIT_CODES, UNKNOWN, finding_line
+from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, EXIT_CODES, UNKNOWN
 from harness.terminal import Terminal, stderr, stdout, styled
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from harness.judge.finding import Finding
     from harness.judge.outcome import RunResult
+    from harness.judge.stuck_durations import AftermathStep
+    from harness.judge.verdict import Verdict
 
 TEXT, JSON = "text", "json"
 QUIET = "harness.quiet"
 """The key of ``--quiet`` in the meta data of Click's context."""
 MB = 1_000_000
-STYLES = {ANOMALY: "bold red", CLEAN: "bold green", UNKNOWN: "bold yellow"}
+STYLES = {ANOMALY: "bold red", UNKNOWN: "bold yellow", AS_EXPECTED: "green", CLEAN: "bold green"}
 
 
 def _is_quiet() -> bool:
@@ -95,27 +101,26 @@ class ConsoleProgress:
 def show(result: RunResult, output: str) -> None:
     """Print a run's result to stdout, as text or as JSON."""
     verdict, out, err = result.verdict, stdout(), stderr()
-    code = EXIT_CODES[verdict["verdict"]]
     if output == JSON:
-        out.json(verdict)
+        out.json(to_json(verdict))
     else:
         show_findings(out, verdict)
-        if verdict["guarantees"]:
-            out.line(guarantees.summary_line(verdict["guarantees"]))
-        for view in verdict.get("applications", ()):
-            # Print each difference next to its finding.
-            if not view["differs"]:
-                out.line(f"no consequence: {view['summary']}")
-        _show_aftermath(out, verdict["aftermath"])
-        for difference in verdict["partial"]:
-            out.line(f"not judged: {difference['path']} {difference['problem']}")
-        for note in verdict["notes"]:
+        if verdict.guarantees:
+            out.line(guarantees.summary_line(verdict.guarantees))
+        for view in verdict.applications or ():
+            # Views that differ are printed with their finding.
+            if not view.differs:
+                out.line(f"no consequence: {view.summary}")
+        _show_aftermath(out, verdict.aftermath or ())
+        for missing in verdict.partial or ():
+            out.line(f"not judged: {missing.path} {missing.problem}")
+        for note in verdict.notes or ():
             out.line(f"note: {note}")
-        out.line(f"{relative(result.folder.path)}/   (exit code {code})")
+        out.line(f"{relative(result.folder.path)}/   (exit code {EXIT_CODES[verdict.verdict]})")
     for broker, address in result.kept.items():
         err.line(f"kept: broker {broker} at {address}")
     if result.kept:
-        err.line(f"audit it with: {_audit_command(result, result.verdict.get('command') or '')}")
+        err.line(f"audit it with: {_audit_command(result, verdict.command or '')}")
         err.line(f"remove it with: harness clean {result.folder.run_id}")
 
 
@@ -127,48 +132,49 @@ def _audit_command(result: RunResult, command: str) -> str:
     return shlex.join(["harness", "audit", "live", "--bootstrap-server", servers, "--topic", "*", *login])
 
 
-def show_findings(out: Terminal, verdict: dict[str, Any]) -> None:
+def show_findings(out: Terminal, verdict: Verdict) -> None:
     """Print a line for each scenario without a finding, and for each finding."""
-    for scenario in verdict["scenarios"]:
-        if scenario["verdict"] != ANOMALY:
-            out.line(verdict_word(scenario["verdict"]), f" {scenario['scenario']}: {scenario['reason']}")
+    for scenario in verdict.scenarios:
+        if scenario.verdict != ANOMALY:
+            out.line(verdict_word(scenario.verdict), f" {scenario.scenario}: {scenario.reason}")
     advised: set[tuple[object, ...]] = set()
-    for finding in verdict["findings"]:
-        out.line(verdict_word(ANOMALY), f" {finding_line(finding)}")
+    for finding in verdict.findings:
+        out.line(verdict_word(ANOMALY), f" {finding}")
         _show_evidence(out, finding)
-        about = (finding["topic"], finding["partition"], finding.get("means"), finding.get("do"))
-        if about not in advised and "means" in finding:
-            advised.add(about)
+        advice = (finding.place, finding.means, finding.do)
+        if finding.means is not None and advice not in advised:
+            advised.add(advice)
             _show_advice(out, finding)
 
 
-def _show_evidence(out: Terminal, finding: dict[str, Any]) -> None:
+def _show_evidence(out: Terminal, finding: Finding) -> None:
     """Print the evidence for a decided finding, where the logs alone do not prove it, and the assumptions.
 
     Of a record of an internal topic also what its readers get, who reads it now, and the line that commits an offset.
     """
-    record = finding.get("record", {})
-    lines = (
-        ("consequence", finding.get("consequence")),
-        ("for consumers", record.get("consumers")),
-        ("who reads it", record.get("coordinator", {}).get("text")),
-        ("commit", record.get("commit")),
-        ("note", record.get("note")),
-    )
+    record = finding.record
+    lines: list[tuple[str, str | None]] = [("consequence", finding.consequence)]
+    if record is not None:
+        lines += [
+            ("for consumers", record.consumers),
+            ("who reads it", None if record.coordinator is None else record.coordinator.text),
+            ("commit", record.commit),
+            ("note", record.note),
+        ]
     for name, text in lines:
         if text:
             out.line(f"  {name}: {text}")
-    if finding.get("decided_by"):
-        out.line(f"  decided by: {'; '.join(finding['decided_by'])}")
-    for assumption in finding.get("assumptions", ()):
+    if finding.decided_by:
+        out.line(f"  decided by: {'; '.join(finding.decided_by)}")
+    for assumption in finding.assumptions or ():
         out.line(f"  assumed: {assumption}")
 
 
-def _show_advice(out: Terminal, finding: dict[str, Any]) -> None:
+def _show_advice(out: Terminal, finding: Finding) -> None:
     """Print what a finding means, what to do, and the commands for a shell."""
-    out.line(f"  what it means: {finding['means']}")
-    out.line(f"  what to do: {finding['do']}")
-    for command in finding["commands"]:
+    out.line(f"  what it means: {finding.means}")
+    out.line(f"  what to do: {finding.do}")
+    for command in finding.commands or ():
         out.line(f"    {command}")
 
 
@@ -177,22 +183,17 @@ def verdict_word(verdict: str) -> Any:
     return styled(verdict.upper(), STYLES[verdict])
 
 
-def _show_aftermath(out: Terminal, steps: list[dict[str, Any]]) -> None:
+def _show_aftermath(out: Terminal, steps: Iterable[AftermathStep]) -> None:
     freed: set[tuple[str, int, int]] = set()
     for step in steps:
-        lines = [f"stuck: {', '.join(map(_stands, step['stuck']))}"] if step["stuck"] else []
-        for replica in step["ended"]:
-            name = (replica["topic"], replica["partition"], replica["broker"])
-            lines += [] if name in freed else [f"free: {_stands(replica)}, taken as {replica['outcome']}"]
+        lines = [f"stuck: {', '.join(map(str, step.stuck))}"] if step.stuck else []
+        for replica in step.ended:
+            name = (replica.topic, replica.partition, replica.broker)
+            lines += [] if name in freed else [f"free: {replica}, taken as {replica.outcome}"]
             freed.add(name)
-        out.line(f"{step['after_s']:6.1f} s  {step['summary']}")
+        out.line(f"{step.after_s:6.1f} s  {step.summary}")
         for line in lines or ["nothing is stuck"]:
             out.line(f"          {line}")
-
-
-def _stands(replica: dict[str, Any]) -> str:
-    where = f"{replica['topic']}-{replica['partition']} on broker {replica['broker']}"
-    return f"{where} at {replica['last_stable_offset']} of {replica['high_watermark']}"
 
 
 def relative(path: Path) -> Path:

@@ -15,7 +15,7 @@ from checkers.evidence.tables import PARTITION, REPLICA, colocated, place_of
 from checkers.replay.batch_outcomes import COMMITTED, OPEN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from pyspark.sql import DataFrame
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _DISPUTED = "run string, topic string, partition int, key binary, disputed long"
 
 
-def disputed_records(findings: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
+def disputed_records(findings: Iterable[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
     """Return run, topic, partition, key, offset of every record that a finding is about: rows of `finding.findings`.
 
     That is the finding's own offset, and where a tombstone is missing also the offset of the tombstone.

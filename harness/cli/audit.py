@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import cloup
@@ -15,7 +16,8 @@ from harness.cli.options.parameters import TOPIC, FilePath, Number, Text
 from harness.cli.options.spark import PARAMETERS, spark_options
 from harness.console import JSON, MB, TEXT, ConsoleProgress, show_findings
 from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, UsageError, interruptible
-from harness.judge.verdict import ANOMALY, EXIT_CODES
+from harness.json_codec import to_json
+from harness.judge.verdict import ANOMALY, CLEAN, EXIT_CODES, UNKNOWN
 from harness.suggest import quoted
 from harness.terminal import stdout
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from harness.judge.verdict import Verdict
     from harness.spark.options import SparkOptions
 
 MOST_MB_PER_S = 1e6
@@ -204,7 +207,7 @@ def live(  # noqa: PLR0917
         progress.close()
     if output == TEXT:
         stdout().table(replica_table(prefiltered.statuses))
-    return show({**verdict, "prefilter": prefiltered_json(prefiltered)}, output)
+    return show(replace(verdict, prefilter=prefiltered_json(prefiltered)), output)
 
 
 @command(
@@ -239,18 +242,18 @@ def exposure_(topics: tuple[str, ...], bootstrap: str, config: Path | None, outp
     return EXIT_CLEAN if result.level == Level.OK and not result.notes else EXIT_UNKNOWN
 
 
-def show(verdict: dict[str, Any], output: str) -> int:
+def show(verdict: Verdict, output: str) -> int:
     """Print an audit's verdict to stdout and return its exit code."""
-    code, out = EXIT_CODES[verdict["verdict"]], stdout()
+    code, out = EXIT_CODES[verdict.verdict], stdout()
     if output == JSON:
-        out.json(verdict)
+        out.json(to_json(verdict))
         return code
     show_findings(out, verdict)
-    for note in verdict["notes"]:
+    for note in verdict.notes or ():
         out.line(f"note: {note}")
-    counts = [f"{sum(s['verdict'] == name for s in verdict['scenarios'])} {name}" for name in EXIT_CODES]
-    count = len(verdict["findings"])
-    findings = f", {count} finding{'s' if count > 1 else ''}" if verdict["verdict"] == ANOMALY else ""
+    verdicts, count = [one.verdict for one in verdict.scenarios], len(verdict.findings)
+    counts = [f"{verdicts.count(name)} {name}" for name in (ANOMALY, CLEAN, UNKNOWN)]
+    findings = f", {count} finding{'s' if count > 1 else ''}" if verdict.verdict == ANOMALY else ""
     out.line(f"partitions: {', '.join(counts)}{findings}   (exit code {code})")
     return code
 

@@ -43,4 +43,4 @@ def check(run_dir: Path, output: str, spark: SparkOptions, *, partial: bool) -> 
     progress = ConsoleProgress()
     result = check_folder(run_dir, progress, spark, partial=partial)
     show(result, output)
-    return EXIT_CODES[result.verdict["verdict"]]
+    return EXIT_CODES[result.verdict.verdict]

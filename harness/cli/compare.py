@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from harness.report.differences import Change
+    from harness.report.differences import ComparedText
 
 OLD = "results/kafka-4.4/all/2026-11-22T17-49-05Z-e334"
 NEW = "results/kafka-4.4/all/latest"
@@ -53,7 +53,7 @@ def compare(before: Path, after: Path, output: str) -> int:
     return EXIT_CLEAN
 
 
-def _as_json(changes: Sequence[Change]) -> list[dict[str, Any]]:
+def _as_json(changes: Sequence[ComparedText]) -> list[dict[str, Any]]:
     return [
         {
             "name": change.name,

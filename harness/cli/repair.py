@@ -19,9 +19,10 @@ from harness.suggest import quoted
 from harness.terminal import stderr, stdout
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
+    from harness.judge.verdict import Verdict
     from harness.protect.repair.plan import RepairPlan
     from harness.protect.repair.state import Partition
     from harness.spark.options import SparkOptions
@@ -68,18 +69,14 @@ def rights_of(rights: Sequence[str], partitions: Sequence[Partition]) -> dict[Pa
     return decisions
 
 
-def read_verdict(path: Path) -> dict[str, Any]:
+def read_verdict(path: Path) -> Verdict:
     """Return the verdict of an audit. Raises `UsageError`."""
-    from harness.protect.repair.plan import check  # noqa: PLC0415  (slow imports, only where needed)
+    from harness.protect.repair.plan import read_audit  # noqa: PLC0415  (slow imports, only where needed)
 
     try:
-        verdict = json.loads(path.read_text("utf-8"))
-        check(verdict)
-    except (OSError, ValueError) as error:
+        return read_audit(json.loads(path.read_text("utf-8")))
+    except (OSError, ValueError, UsageError) as error:
         raise UsageError(f"{path}: {error}") from error
-    except UsageError as error:
-        raise UsageError(f"{path}: {error}") from error
-    return dict(verdict)
 
 
 @command(
@@ -178,7 +175,7 @@ def repair(  # noqa: PLR0917
     request = RepairRequest(
         addresses(bootstrap, config),
         plan,
-        str(verdict.get("run_id", "")),
+        verdict.run_id,
         at_once=at_once,
         rate_bytes_s=None if throttle_mb is None else max(int(throttle_mb * MB), 1),
         patience_s=wait_s,
@@ -211,7 +208,7 @@ def _plan(request: Any, shown: RepairPlan, output: str) -> int:
     return code
 
 
-def _apply(request: Any, shown: RepairPlan, verdict: Mapping[str, Any], spark: SparkOptions, output: str) -> int:
+def _apply(request: Any, shown: RepairPlan, verdict: Verdict, spark: SparkOptions, output: str) -> int:
     from harness.protect.repair.run import apply  # noqa: PLC0415
     from harness.protect.repair.show import age_text, exit_code, result_json, show_result  # noqa: PLC0415
 

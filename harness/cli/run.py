@@ -70,4 +70,4 @@ def run(context: click.Context, /, output: str, run_dir: Path | None, **paramete
     finally:
         progress.close()
     show(result, output)
-    return EXIT_CODES[result.verdict["verdict"]]
+    return EXIT_CODES[result.verdict.verdict]

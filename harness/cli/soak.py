@@ -22,6 +22,7 @@ from harness.cli.options.parameters import (
 from harness.cli.options.spark import PARAMETERS, spark_options
 from harness.console import JSON, STYLES, ConsoleProgress, print_progress
 from harness.errors import EXIT_ANOMALY, UsageError
+from harness.json_codec import to_json
 from harness.judge.verdict import EXIT_CODES
 from harness.runtimes import AUTO
 from harness.soak.causes import NAMES
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from harness.soak.campaign import Soak
+    from harness.judge.soak_verdict import RoundLine, SoakVerdict
     from harness.spark.options import SparkOptions
 
 SOAKED, ROUNDS = map(cloup.OptionGroup, ("Soak", "Rounds"))
@@ -159,7 +160,7 @@ def soak(context: click.Context, /, *, output: str, soak_dir: Path | None, **par
             result = resume(soak_dir, parameters["spark"], progress, _print_round)
     finally:
         progress.close()
-    _show(result, output)
+    _show(result.result(), output)
     return EXIT_CODES[result.verdict]
 
 
@@ -211,45 +212,42 @@ def _options(parameters: Mapping[str, Any], options_given: frozenset[str]) -> An
     )
 
 
-def _print_round(line: Mapping[str, Any]) -> None:
-    counts = ", ".join(f"{count} {name}" for name, count in line["findings"].items()) or "nothing"
-    more = f", {line['unexplained']} unexplained" if line["unexplained"] else ""
-    print_progress(f"{line['name']} (seed {line['seed']}): {line['verdict']}: found {counts}{more}")
+def _print_round(line: RoundLine) -> None:
+    counts = ", ".join(f"{count} {name}" for name, count in line.findings.items()) or "nothing"
+    more = f", {line.unexplained} unexplained" if line.unexplained else ""
+    print_progress(f"{line.name} (seed {line.seed}): {line.verdict}: found {counts}{more}")
 
 
-def _show(result: Soak, output: str) -> None:
-    content = result.as_json()
-    if output == JSON:
-        stdout().json(content)
-        return
+def _show(result: SoakVerdict, output: str) -> None:
     out = stdout()
+    if output == JSON:
+        out.json(to_json(result))
+        return
     rows = [
         (
-            row["name"],
-            str(row["seed"]),
-            styled(row["verdict"], STYLES[row["verdict"]]),
-            str(row["operations"]),
-            str(len(row["faults"])),
-            ", ".join(f"{count} {name}" for name, count in row["findings"].items()),
-            str(row["unexplained"]),
+            line.name,
+            str(line.seed),
+            styled(line.verdict, STYLES[line.verdict]),
+            str(line.operations),
+            str(len(line.faults)),
+            ", ".join(f"{count} {name}" for name, count in line.findings.items()),
+            str(line.unexplained),
         )
-        for row in content["rounds"]
+        for line in result.rounds
     ]
     out.table(Table(("round", "seed", "verdict", "operations", "faults", "found", "unexplained"), rows))
-    if content["audit"]:
+    if result.audit:
         names = ("diverged", "found", "called clean", "right accusations", "wrong accusations", "harmful copies")
-        out.line("audit beside: ", ", ".join(f"{content['audit'][name]} {name}" for name in names))
-    if content["groups"]:
-        counts = content["groups"]
-        out.line("offsets of groups: ", ", ".join(f"{counts[name]} {name}" for name in counts))
-    if content["gates"]:
-        counts = content["gates"]
+        out.line("audit beside: ", ", ".join(f"{result.audit[name]} {name}" for name in names))
+    if result.groups:
+        out.line("offsets of groups: ", ", ".join(f"{count} {name}" for name, count in result.groups.items()))
+    if counts := result.gates:
         out.line(
             f"gates: held {counts['held']} of {counts['exposed']} exposed outages, of {counts['partitions']} partitions"
         )
-    if shown := content["shown"]:
-        out.line(f"{shown['finding']}: found in {shown['in']} of {shown['of']} rounds")
-    for name, why in content["not_drawn"].items():
+    if shown := result.shown:
+        out.line(f"{shown.finding}: found in {shown.in_} of {shown.of} rounds")
+    for name, why in result.not_drawn.items():
         out.line("not drawn: ", name, f" ({why})")
-    out.line(styled(content["verdict"].upper(), STYLES[content["verdict"]]), f"  {content['reason']}")
-    out.line(f"{content['folder']}/")
+    out.line(styled(result.verdict.upper(), STYLES[result.verdict]), f"  {result.reason}")
+    out.line(f"{result.folder}/")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from checkers.anomalies import FINDERS
@@ -12,12 +12,14 @@ from checkers.evidence.tables import PLANNERS, checkpointed, load, raise_if_dama
 from checkers.finding import completed
 from checkers.guarantees import all_guarantees
 from checkers.replay.judged import judge, transaction_outcomes
-from harness.judge import verdict
+from harness.json_codec import to_json
 from harness.judge.consequences import consequences, with_consequences
+from harness.judge.finding import finding_of
 from harness.judge.group_consequences import read_group_events
 from harness.judge.guarantees import CHECKER
 from harness.judge.protected import FILES, GATES, ProtectionRecord, came_back_at_ms, protection_of
-from harness.judge.verdict import Results
+from harness.judge.run_verdict import Results, assemble, with_group_consequences
+from harness.judge.verdict import Doubt
 from harness.run_folder import inventory
 from harness.run_folder.history import read_lines
 from harness.run_folder.store import AFTERMATH, APPLICATIONS, RunFolder
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from checkers.replay.judged import Judged
+    from harness.judge.finding import CheckerRow
+    from harness.judge.verdict import Verdict
     from harness.run_folder.inventory import Difference
 
 T = TypeVar("T")
@@ -51,11 +55,11 @@ THREADS = 4
 class Judgement:
     """The files to store after a check: ``verdict.json``, and the rows of ``outcomes.jsonl``.
 
-    The latter are those of `checkers.replay.judged.transaction_outcomes`.
+    The rows are those of `checkers.replay.judged.transaction_outcomes`.
     """
 
-    verdict: dict[str, Any]
-    outcomes: Sequence[dict[str, Any]] = ()
+    verdict: Verdict
+    outcomes: Sequence[CheckerRow] = ()
 
 
 @dataclass(frozen=True)
@@ -87,38 +91,50 @@ def plan(
 
 
 def run_checkers(prepared: Prepared) -> Results:
-    """Read the run folders and check them. Raises `UsageError` for a damaged folder.
+    """Read the run folder and check it. Raises as `compute_rows`."""
+    return results_of(*compute_rows(prepared))
 
-    A checker that raises does not end the others: its error is returned, and forbids ``clean``.
+
+def compute_rows(prepared: Prepared) -> tuple[dict[str, list[CheckerRow]], dict[str, str]]:
+    """Read the run folders and check them; return the rows of each table, and the errors of checkers that raised.
+
+    A checker that raises does not end the others; its error forbids ``clean``. Raises `UsageError` for damaged folders.
     """
     with threads(prepared.session, THREADS) as pool:
         damage = pool.submit(raise_if_damaged, prepared.problems)
-        rows, raised = each(prepared.rows, lambda name: dictionaries(prepared.rows[name]), using=pool.map)
+        rows, raised = each(prepared.rows, lambda name: collected(prepared.rows[name]), using=pool.map)
         damage.result()
-    return _results(rows, {**prepared.raised, **raised})
+    return rows, {**prepared.raised, **raised}
 
 
-def check_folders(spark: SparkSession, folders: Sequence[RunFolder]) -> Results:
-    """Check complete run folders, each checker as soon as it is planned. Raises as `run_checkers`."""
-    evidence = load(spark, folders)
+def check_folder(spark: SparkSession, folder: RunFolder) -> Results:
+    """Check a complete run folder, each checker as soon as it is planned. Raises as `run_checkers`."""
+    evidence = load(spark, [folder])
     with threads(spark, PLANNERS) as pool:
         # Damage is found by reading all evidence, which stays cached for the checkers.
         damage = pool.submit(raise_if_damaged, evidence.problems)
         judged = judge(evidence)
-        rows_by_table, raised = each(TABLES, lambda name: dictionaries(TABLES[name](judged)), using=pool.map)
+        rows_by_table, raised = each(TABLES, lambda name: collected(TABLES[name](judged)), using=pool.map)
         damage.result()
-    return _results(rows_by_table, raised)
+    return results_of(rows_by_table, raised)
 
 
-def _results(rows_by_table: dict[str, list[dict[str, Any]]], raised: dict[str, str]) -> Results:
+def results_of(rows_by_table: Mapping[str, Sequence[CheckerRow]], raised: Mapping[str, str]) -> Results:
+    """Return the results for one run of the rows of each table."""
     return Results(
-        findings=[row for name in FINDERS for row in rows_by_table.get(name, [])],
-        doubts=rows_by_table.get("doubts", []),
-        exposure=rows_by_table.get("exposure", []),
+        findings=[finding_of(row) for name in FINDERS for row in rows_by_table.get(name, ())],
+        doubts=[doubt_of(row) for row in rows_by_table.get("doubts", ())],
+        exposure=rows_by_table.get("exposure", ()),
         guarantees=rows_by_table.get(CHECKER),
-        outcomes=rows_by_table.get(OUTCOMES, []),
+        outcomes=rows_by_table.get(OUTCOMES, ()),
         raised=raised,
     )
+
+
+def doubt_of(row: CheckerRow) -> Doubt:
+    """Return the doubt of a checker's row."""
+    fields = ("broker", "topic", "partition", "kind", "reason")
+    return Doubt(**{name: row[name] for name in fields})
 
 
 def each(names: Iterable[str], action: Callable[[str], T], using: Any = map) -> tuple[dict[str, T], dict[str, str]]:
@@ -136,13 +152,13 @@ def each(names: Iterable[str], action: Callable[[str], T], using: Any = map) -> 
     return done, raised
 
 
-def dictionaries(rows: DataFrame) -> list[dict[str, Any]]:
-    """Compute a checker's rows, with whole explanations: few, whatever the size of its input."""
+def collected(rows: DataFrame) -> list[CheckerRow]:
+    """Compute a checker's rows, with complete sentences: few rows, whatever the size of its input."""
     return [completed(row.asDict(recursive=True)) for row in rows.collect()]
 
 
 def judge_run(
-    results: Results | None, folder: RunFolder, manifest: dict[str, Any], missing: Sequence[Difference] = ()
+    results: Results | None, folder: RunFolder, manifest: Mapping[str, Any], missing: Sequence[Difference] = ()
 ) -> Judgement:
     """Return the judgement of one run.
 
@@ -150,21 +166,22 @@ def judge_run(
     evidence that differs from what the run wrote, and that the checkers did not read. Raises `UsageError` for a damaged
     folder.
     """
-    sound = inventory.without(folder, missing)
-    aftermath, shown = ([] if results is None else read_afterwards(sound, name) for name in (AFTERMATH, APPLICATIONS))
-    given = Results([], [], [], {}) if results is None else results
-    protection, by = None, protection_of(manifest)
-    events = [] if results is None else read_afterwards(sound, FILES[by or GATES])
-    if results is not None and (by or events):
-        came_back_ms = came_back_at_ms(folder.history_path) if sound.has(folder.history_path) else None
-        protection = ProtectionRecord(by, events, came_back_ms)
-    notes = inventory.notes(manifest)
-    verdict_json = verdict.assemble(manifest, given, aftermath, missing=missing, notes=notes, protection=protection)
-    if results is not None and sound.has(folder.history_path):
-        verdict.add_consequences(verdict_json, read_group_events(folder.history_path), manifest["absent_brokers"])
-    seen = consequences(shown)
-    findings = with_consequences(verdict_json["findings"], seen)
-    return Judgement({**verdict_json, "findings": findings, "applications": seen}, given.outcomes)
+    sound, notes = inventory.without(folder, missing), inventory.notes(manifest)
+    if results is None:
+        return Judgement(replace(assemble(manifest, Results(), missing=missing, notes=notes), applications=()))
+    protection, protected_by, has_history = None, protection_of(manifest), sound.has(folder.history_path)
+    events = read_afterwards(sound, FILES[protected_by or GATES])
+    if protected_by or events:
+        came_back_ms = came_back_at_ms(folder.history_path) if has_history else None
+        protection = ProtectionRecord(protected_by, events, came_back_ms)
+    aftermath, views = read_afterwards(sound, AFTERMATH), consequences(read_afterwards(sound, APPLICATIONS))
+    verdict = assemble(manifest, results, aftermath, missing=missing, notes=notes, protection=protection)
+    findings = verdict.findings
+    if has_history:
+        events = read_group_events(folder.history_path)
+        findings = with_group_consequences(findings, events, manifest["absent_brokers"])
+    verdict = replace(verdict, findings=with_consequences(findings, views), applications=views)
+    return Judgement(verdict, results.outcomes)
 
 
 def store(folder: RunFolder, judgement: Judgement) -> None:
@@ -172,15 +189,16 @@ def store(folder: RunFolder, judgement: Judgement) -> None:
 
     A former verdict that differs is kept under another name.
     """
-    former = folder.keep_former_verdict(judgement.verdict)
+    content = to_json(judgement.verdict)
+    former = folder.keep_former_verdict(content)
     if former is not None:
         log.warning("the former verdict differs, and is kept as %s", former.name)
     folder.write_lines(folder.outcomes_path, judgement.outcomes)
-    folder.write_json(folder.verdict_path, judgement.verdict)
+    folder.write_json(folder.verdict_path, content)
 
 
-def read_afterwards(folder: RunFolder, name: str) -> list[dict[str, Any]]:
-    """Return the lines of a file that a run may have; none where it has not. Raises `UsageError` for a damaged one."""
+def read_afterwards(folder: RunFolder, name: str) -> Sequence[Mapping[str, Any]]:
+    """Return the lines of a file that a run may have; none without the file. Raises `UsageError` for a damaged file."""
     path = folder.path / name
     return read_lines(path) if folder.has(path) else []
 

@@ -1,18 +1,21 @@
-"""What an application on top was seen to suffer, in words of the person who runs it, by ``applications.jsonl``.
+"""Consequences for an application, in words of the person who runs it, by ``applications.jsonl``.
 
-The schema of the lines is in `harness.play.applications`. Each view that an application has of a topic is compared with
-the same view while a replica that stayed led the topic: that is what it should be.
+`harness.play.applications` has the schema of the lines. Each view that an application has of a topic is compared with
+the same view while a replica that stayed in sync led the topic: the application should always show this view.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-Line = dict[str, Any]
+    from harness.judge.finding import Finding
+
+AppliedLine: TypeAlias = "Mapping[str, Any]"
+"""A line of ``applications.jsonl``."""
 
 STAYING, ABSENT, AGAIN = "staying-leads", "absent-leads", "staying-leads-again"
 """The steps of `harness.play.applications`."""
@@ -46,65 +49,80 @@ ENTRIES: Final = ("has {key} = {is_there}", "lacks {key} = {should_be}", "has {k
 
 
 @dataclass(frozen=True)
-class Difference:
-    """What differs between two entries of a key; None for a key that is not there."""
+class WrongEntry:
+    """An entry of a view that differs from the one that it should be; None for a missing entry."""
 
     key: str
     should_be: str | None
     is_there: str | None
 
     def text(self, view: str) -> str:
-        """Return it in words."""
+        """Return the difference in words."""
         extra, missing, changed = PHRASES.get(view, ENTRIES)
         phrase = missing if self.is_there is None else extra if self.should_be is None else changed
         return phrase.format(key=self.key, should_be=_short(self.should_be), is_there=_short(self.is_there))
 
 
-def consequences(lines: Sequence[Line]) -> list[dict[str, Any]]:
-    """Return one entry for each view of a topic and broker that was away: ``differs``, and ``summary`` in a sentence.
+@dataclass(frozen=True, kw_only=True)
+class ApplicationView:
+    """A view that an application has of a topic while a broker leads that was absent, compared with the right view.
 
-    ``{application, version, topic, view, broker, differs, lasts, summary}``. ``lasts``: whether something was still
-    different when a replica that stayed led again; null where nothing differed, or where that was not seen.
+    ``lasts``: whether something still differed when a replica that stayed in sync led again; None where nothing
+    differed, or where this was not observed.
     """
-    steps: dict[tuple[str, str, str, int | None], Line] = {
+
+    application: str
+    version: str
+    topic: str
+    view: str
+    broker: int
+    differs: bool
+    lasts: bool | None
+    summary: str
+
+
+def consequences(lines: Sequence[AppliedLine]) -> tuple[ApplicationView, ...]:
+    """Return one entry for each view of a topic and absent broker."""
+    steps: dict[tuple[str, str, str, int | None], AppliedLine] = {
         (line["step"], line["topic"], line["view"], line["absent"]): line for line in lines
     }
-    found = []
+    views = []
     for (step, topic, view, broker), line in steps.items():
         should_be = steps.get((STAYING, topic, view, None))
-        if step != ABSENT or should_be is None:
+        if step != ABSENT or should_be is None or broker is None:
             continue
         again = steps.get((AGAIN, topic, view, broker))
         differs, lasts, text = _compared(should_be, line, again)
         title = TITLES[line["application"], view].format_map(line)
-        found.append(
-            {
-                **{name: line[name] for name in ("application", "version", "topic", "view")},
-                "broker": broker,
-                "differs": differs,
-                "lasts": lasts,
-                "summary": f"{title} {text}",
-            }
+        views.append(
+            ApplicationView(
+                application=line["application"],
+                version=line["version"],
+                topic=topic,
+                view=view,
+                broker=broker,
+                differs=differs,
+                lasts=lasts,
+                summary=f"{title} {text}",
+            )
         )
-    return found
+    return tuple(views)
 
 
-def with_consequences(findings: Sequence[Mapping[str, Any]], seen: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the findings of ``verdict.json``, each with what was seen of its topic and broker as ``consequence``."""
-    return [{**finding, **_consequence(finding, seen)} for finding in findings]
+def with_consequences(findings: Iterable[Finding], views: Iterable[ApplicationView]) -> tuple[Finding, ...]:
+    """Return the findings, each with the differing views of its topic and broker as ``consequence``."""
+    differing = [view for view in views if view.differs]
+
+    def added(finding: Finding) -> Finding:
+        replica = (finding.topic, finding.broker)
+        summaries = [view.summary for view in differing if (view.topic, view.broker) == replica]
+        earlier = [finding.consequence] if finding.consequence else []
+        return replace(finding, consequence="; ".join([*earlier, *summaries])) if summaries else finding
+
+    return tuple(map(added, findings))
 
 
-def _consequence(finding: Mapping[str, Any], seen: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    summaries = [
-        one["summary"]
-        for one in seen
-        if one["differs"] and (one["topic"], one["broker"]) == (finding["topic"], finding["broker"])
-    ]
-    earlier = [finding["consequence"]] if finding.get("consequence") else []
-    return {"consequence": "; ".join([*earlier, *summaries])} if summaries else {}
-
-
-def _compared(should_be: Line, line: Line, again: Line | None) -> tuple[bool, bool | None, str]:
+def _compared(should_be: AppliedLine, line: AppliedLine, again: AppliedLine | None) -> tuple[bool, bool | None, str]:
     """Return whether a view differs from what it should be, whether that lasts, and both in words."""
     if should_be["entries"] is None:
         return False, None, f"could not be compared: it was {should_be['state']} while broker {should_be['leader']} led"
@@ -122,7 +140,7 @@ def _compared(should_be: Line, line: Line, again: Line | None) -> tuple[bool, bo
     return True, True, f"{text}; with that local state it {still} {leads}"
 
 
-def _wrong(should_be: Line, line: Line) -> str:
+def _wrong(should_be: AppliedLine, line: AppliedLine) -> str:
     """Return what is wrong with a view, "" where nothing is."""
     if line["running_s"] is None and should_be["running_s"] is not None:
         return f"stays {line['state']} (watched for {line['watched_s']:.0f} s)"
@@ -135,9 +153,9 @@ def _wrong(should_be: Line, line: Line) -> str:
     return " and ".join(one.text(line["view"]) for one in differences)
 
 
-def _differences(should_be: Mapping[str, str], is_there: Mapping[str, str]) -> list[Difference]:
+def _differences(should_be: Mapping[str, str], is_there: Mapping[str, str]) -> list[WrongEntry]:
     keys = sorted({*should_be, *is_there})
-    every = (Difference(key, should_be.get(key), is_there.get(key)) for key in keys)
+    every = (WrongEntry(key, should_be.get(key), is_there.get(key)) for key in keys)
     return [one for one in every if one.should_be != one.is_there]
 
 

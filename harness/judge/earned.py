@@ -14,7 +14,8 @@ from harness.schedules.scenario import Critical
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-Fact = dict[str, Any]
+Fact: TypeAlias = "Mapping[str, Any]"
+"""A row of `checkers.consistency.exposure`."""
 _Conditions: TypeAlias = "tuple[tuple[str, Callable[[Fact], bool]], ...]"
 """What has to be shown of a replica, each with the text for where it is not."""
 _ByRemoval: TypeAlias = "Callable[[Sequence[Fact], Sequence[Fact]], tuple[str, str]]"
@@ -24,7 +25,7 @@ _IfKept: TypeAlias = "Callable[[Sequence[Fact], Sequence[Fact], Sequence[Fact]],
 
 
 def earn(
-    scenario: dict[str, Any],
+    scenario: Mapping[str, Any],
     facts: Sequence[Fact],
     control: Sequence[Fact],
     *,
@@ -68,7 +69,7 @@ def _unknown(kind: str, brokers: Sequence[int], rows: Mapping[int, Fact]) -> str
 
 
 def _earn_shared(
-    kind: str, brokers: Sequence[int], rows: dict[int, Fact], _control: Sequence[Fact], absent: Sequence[int]
+    kind: str, brokers: Sequence[int], rows: Mapping[int, Fact], _control: Sequence[Fact], absent: Sequence[int]
 ) -> tuple[str | None, str]:
     """With one copy, the absent broker has to serve what the others serve, once they have removed a record."""
     if unknown := _unknown(kind, brokers, rows):
@@ -87,7 +88,7 @@ def _earn_one(  # noqa: PLR0917
     if_kept: _IfKept,
     kind: str,
     brokers: Sequence[int],
-    rows: dict[int, Fact],
+    rows: Mapping[int, Fact],
     control: Sequence[Fact],
     absent: Sequence[int],
 ) -> tuple[str | None, str]:

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-Event: TypeAlias = "dict[str, Any]"
-Place: TypeAlias = tuple[str, int]
+    from harness.judge.finding import Place
+
+Event: TypeAlias = "Mapping[str, Any]"
 FIELDS: Final = (f'"f": "{FETCH_OFFSETS}"', f'"f": "{CONSUME}"')
 
 

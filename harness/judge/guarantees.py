@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping  # noqa: TC003  (the codec reads the types of fields)
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+
+    from harness.judge.finding import CheckerRow, Place
 
 CHECKER = "guarantees"
 """The name in `harness.judge.check.CHECKERS` of the checker of guarantees."""
@@ -41,12 +44,49 @@ GUARANTEES = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Violation:
+    """The first violation of a guarantee on a replica, and how many there are.
+
+    ``broker`` is None where the violation does not depend on a replica.
+    """
+
+    broker: int | None
+    topic: str
+    partition: int
+    offset: int | None
+    explanation: str
+    witness: Mapping[str, Any]
+    count: int
+
+    @property
+    def place(self) -> Place:
+        """Topic and partition."""
+        return self.topic, self.partition
+
+    def __str__(self) -> str:
+        """Return the violation in one line."""
+        broker = "" if self.broker is None else f"broker {self.broker}, "
+        return f"{broker}{self.topic}-{self.partition}: {self.explanation}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuaranteeResult:
+    """Whether a guarantee holds in a run: None where there was nothing to compare."""
+
+    guarantee: str
+    holds: bool | None
+    reason: str
+    compared: int
+    violations: tuple[Violation, ...]
+
+
 def guarantee_results(
-    rows: Sequence[dict[str, Any]] | None,
+    rows: Sequence[CheckerRow] | None,
     distrusted: Iterable[tuple[str, int, int]],
     why_not: str,
     not_guaranteed: Mapping[str, str] = MappingProxyType({}),
-) -> list[dict[str, Any]]:
+) -> tuple[GuaranteeResult, ...]:
     """Return ``guarantees`` of ``verdict.json``.
 
     ``rows`` of the guarantees' checkers, None where none were computed, with the reason ``why_not``. Rows of replicas
@@ -55,64 +95,60 @@ def guarantee_results(
     """
     left_out = set(distrusted)
     trusted = [row for row in rows or [] if (row["topic"], row["partition"], row["broker"]) not in left_out]
-    return [
-        _one(guarantee, [], f"not guaranteed by this target: {not_guaranteed[guarantee.name]}")
+    return tuple(
+        _result(guarantee, [], f"not guaranteed by this target: {not_guaranteed[guarantee.name]}")
         if guarantee.name in not_guaranteed
-        else _one(guarantee, [row for row in trusted if row["guarantee"] == guarantee.name], why_not)
+        else _result(guarantee, [row for row in trusted if row["guarantee"] == guarantee.name], why_not)
         for guarantee in GUARANTEES
-    ]
-
-
-def _one(guarantee: Guarantee, rows: Sequence[dict[str, Any]], why_not: str) -> dict[str, Any]:
-    compared = sum(row["compared"] for row in rows)
-    broken = sorted(
-        (row for row in rows if row["violated"]),
-        key=lambda row: (row["topic"], row["partition"], -1 if row["broker"] is None else row["broker"]),
     )
-    if broken:
-        first = broken[0]
-        more = sum(row["violated"] for row in broken) - 1
-        reason = f"{_where(first)}: {first['explanation']}" + (f" (and {more} more)" if more else "")
+
+
+def _result(guarantee: Guarantee, rows: Sequence[CheckerRow], why_not: str) -> GuaranteeResult:
+    compared = sum(row["compared"] for row in rows)
+    violations = sorted(
+        (_violation(row) for row in rows if row["violated"]),
+        key=lambda violation: (*violation.place, -1 if violation.broker is None else violation.broker),
+    )
+    if violations:
+        more = sum(violation.count for violation in violations) - 1
+        reason = f"{violations[0]}" + (f" (and {more} more)" if more else "")
     elif compared:
         reason = f"{compared} {guarantee.compared} compared; none violates the guarantee"
     else:
         reason = why_not or guarantee.vacuous
-    return {
-        "guarantee": guarantee.name,
-        "holds": not broken if compared else None,
-        "reason": reason,
-        "compared": compared,
-        "violations": [_violation(row) for row in broken],
-    }
+    return GuaranteeResult(
+        guarantee=guarantee.name,
+        holds=not violations if compared else None,
+        reason=reason,
+        compared=compared,
+        violations=tuple(violations),
+    )
 
 
-def _violation(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the first violation on a replica, and the number of all."""
-    fields = ("broker", "topic", "partition", "offset", "explanation")
-    return {**{name: row[name] for name in fields}, "witness": json.loads(row["witness"]), "count": row["violated"]}
+def _violation(row: CheckerRow) -> Violation:
+    return Violation(
+        broker=row["broker"],
+        topic=row["topic"],
+        partition=row["partition"],
+        offset=row["offset"],
+        explanation=row["explanation"],
+        witness=json.loads(row["witness"]),
+        count=row["violated"],
+    )
 
 
-def _where(row: dict[str, Any]) -> str:
-    broker = "" if row["broker"] is None else f"broker {row['broker']}, "
-    return f"{broker}{row['topic']}-{row['partition']}"
-
-
-def violated_on(results: Sequence[dict[str, Any]], concerns: Callable[[dict[str, Any]], bool]) -> list[str]:
+def violated_on(results: Sequence[GuaranteeResult], concerns: Callable[[Violation], bool]) -> list[str]:
     """Return a reason for each guarantee of which a violation ``concerns`` the scenario."""
-    return [
-        f"the guarantee {one['guarantee']} is violated: {_where(violation)}: {violation['explanation']}"
-        for one in results
-        for violation in [next((violation for violation in one["violations"] if concerns(violation)), None)]
-        if violation is not None
-    ]
+    first = ((result.guarantee, next(filter(concerns, result.violations), None)) for result in results)
+    return [f"the guarantee {name} is violated: {violation}" for name, violation in first if violation is not None]
 
 
-def summary_line(results: Sequence[dict[str, Any]]) -> str:
+def summary_line(results: Sequence[GuaranteeResult]) -> str:
     """Return a summary in one line."""
-    counts = {holds: [one["guarantee"] for one in results if one["holds"] is holds] for holds in (True, False, None)}
+    names = {holds: [one.guarantee for one in results if one.holds is holds] for holds in (True, False, None)}
     parts = [
-        *([f"violated: {', '.join(counts[False])}"] if counts[False] else []),
-        *([f"{len(counts[True])} hold"] if counts[True] else []),
-        *([f"not checked (no evidence): {', '.join(counts[None])}"] if counts[None] else []),
+        *([f"violated: {', '.join(names[False])}"] if names[False] else []),
+        *([f"{len(names[True])} hold"] if names[True] else []),
+        *([f"not checked (no evidence): {', '.join(names[None])}"] if names[None] else []),
     ]
     return f"guarantees: {'; '.join(parts)}"

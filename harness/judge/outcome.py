@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from harness.judge.verdict import Verdict
     from harness.run_folder.store import RunFolder
 
 
@@ -30,5 +31,5 @@ class RunResult:
     """A run's folder and verdict, and with ``--keep`` the addresses of its brokers."""
 
     folder: RunFolder
-    verdict: dict[str, Any]
+    verdict: Verdict
     kept: dict[int, str]

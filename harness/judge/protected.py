@@ -15,8 +15,10 @@ from harness.run_folder.guard_events import Kind
 from harness.run_folder.store import GATE, GUARD
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
+
+    from harness.judge.finding import CheckerRow
 
 UNPROTECTED, GATES, THE_GUARD = "none", "gate", "guard"
 FILES: Final = {GATES: GATE, THE_GUARD: GUARD}
@@ -36,10 +38,10 @@ class ProtectionRecord:
     """
 
     by: str | None
-    events: Sequence[dict[str, Any]] = ()
+    events: Sequence[Mapping[str, Any]] = ()
     came_back_ms: int | None = None
 
-    def facts(self, row: dict[str, Any]) -> dict[str, Any]:
+    def facts(self, row: CheckerRow) -> CheckerRow:
         """Return a row of `checkers.consistency.exposure` with what was done to protect that replica.
 
         released_at_ms: when the gate or guard let go of a partition that it held while brokers came back.
@@ -56,7 +58,7 @@ class ProtectionRecord:
             "dropped_up_to": anew[0]["dropped_up_to"] if anew else None,
         }
 
-    def _released_at_ms(self, events: Iterable[dict[str, Any]]) -> int | None:
+    def _released_at_ms(self, events: Iterable[Mapping[str, Any]]) -> int | None:
         held_at_ms: int | None = None
         for one in events:
             if one["event"] in _HOLDS and held_at_ms is None:
@@ -69,7 +71,7 @@ class ProtectionRecord:
         return None
 
 
-def protection_of(manifest: dict[str, Any]) -> str | None:
+def protection_of(manifest: Mapping[str, Any]) -> str | None:
     """Return what protected the replicas of a run; None where nothing did."""
     return next((name for name in FILES if manifest.get(name)), None)
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
-from harness.judge.verdict import ANOMALY, UNKNOWN
+from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, UNKNOWN
 from harness.nightly.night import is_refused
 from harness.nightly.outages import SOAK
 from harness.targets import find_target
@@ -128,7 +128,7 @@ def _repeat_status(cell: Cell, expected: str, attempts: Sequence[Attempt]) -> tu
         return Status.REFUSED if is_refused(last) else Status.FAILED, str(last.failure), result
     if result.verdict == UNKNOWN:
         return Status.UNKNOWN, result.reason, result
-    if result.verdict != expected:
+    if result.verdict not in {expected, CLEAN if expected == AS_EXPECTED else expected}:
         return Status.FIXED if expected == ANOMALY else Status.REGRESSED, result.reason, result
     if expected == ANOMALY and cell.scenario != SOAK and result.found != (cell.anomaly,):
         return Status.OTHER_NAME, f"{', '.join(result.found)}: {result.reason}", result

@@ -16,7 +16,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import UsageError
-from harness.judge.verdict import ANOMALY, CLEAN
+from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN
 from harness.nightly.fields import raise_if_no_list, read_toml, with_known_keys
 from harness.nightly.matrix import AXES
 from harness.targets import line_of
@@ -28,12 +28,15 @@ if TYPE_CHECKING:
     from harness.nightly.outages import Cell
 
 KEYS = (*AXES, "verdict", "why")
-EXPECTED = (ANOMALY, CLEAN)
+EXPECTED = (ANOMALY, AS_EXPECTED, CLEAN)
 
 
 @dataclass(frozen=True)
 class Expectation:
-    """One entry: patterns by axis, and the ``verdict`` (anomaly: under its own name) of each cell that fits all."""
+    """One entry: patterns by axis, and the ``verdict`` of each cell that fits all.
+
+    ``anomaly`` is meant under its own name. ``as-expected`` is for soaks that tolerate findings, and may be ``clean``.
+    """
 
     patterns: Mapping[str, Sequence[str]]
     verdict: str

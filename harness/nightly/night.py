@@ -7,13 +7,15 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import psutil
 
-from harness.errors import EXIT_USAGE
+from harness.errors import EXIT_CLEAN, EXIT_USAGE
+from harness.json_codec import from_json
 from harness.judge.protected import UNPROTECTED
-from harness.judge.verdict import CLEAN, EXIT_CODES, finding_line
+from harness.judge.soak_verdict import SoakVerdict
+from harness.judge.verdict import EXIT_CODES, Verdict
 from harness.nightly.ledger import Attempt, ScenarioResult
 from harness.nightly.outages import SOAK
 from harness.nightly.soaks import SOAK_ENDS_S, soak_command
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from harness.judge.finding import Finding
+    from harness.judge.verdict import ScenarioVerdict
     from harness.nightly.ledger import Ledger
     from harness.nightly.matrix import Matrix
     from harness.nightly.outages import Outage
@@ -129,39 +133,40 @@ def run_process(ledger: Ledger, results: Path, index: int, number: int, time_lim
         )
     ended = Attempt(index, number, code, took_s, failure=None)
     if outage.soak is not None:
-        return with_soak_result(ended, json.loads(stdout), outage)
-    return with_scenario_results(ended, json.loads(stdout), outage, results)
+        return with_soak_result(ended, from_json(SoakVerdict, json.loads(stdout)), outage)
+    return with_scenario_results(ended, from_json(Verdict, json.loads(stdout)), outage, results)
 
 
-def with_scenario_results(ended: Attempt, verdict: dict[str, Any], outage: Outage, results: Path) -> Attempt:
+def with_scenario_results(ended: Attempt, verdict: Verdict, outage: Outage, results: Path) -> Attempt:
     """Return an attempt with the results of the outage's scenarios, from its ``verdict.json`` and its manifest."""
-    run_dir = results / outage.target / outage.anomalies / verdict["run_id"]
+    run_dir = results / outage.target / outage.anomalies / verdict.run_id
     manifest = json.loads((run_dir / MANIFEST).read_text())
-    scenarios = verdict["scenarios"]
+    strays = [one for one in verdict.findings if not any(scenario.has(one.place) for scenario in verdict.scenarios)]
     return replace(
         ended,
         failure=None if manifest["status"] == COMPLETE else manifest["failure"] or manifest["status"],
         run_dir=str(run_dir.relative_to(results)),
-        version=verdict["target"]["version"],
-        scenario_results=tuple(_scenario_result(one, verdict["findings"]) for one in verdict["scenarios"]),
-        strays=tuple(finding_line(one) for one in verdict["findings"] if not any(_is_in(one, s) for s in scenarios)),
+        version=verdict.target["version"],
+        scenario_results=tuple(_scenario_result(one, verdict.findings) for one in verdict.scenarios),
+        strays=tuple(map(str, strays)),
     )
 
 
-def with_soak_result(ended: Attempt, soak: dict[str, Any], outage: Outage) -> Attempt:
+def with_soak_result(ended: Attempt, soak: SoakVerdict, outage: Outage) -> Attempt:
     """Return an attempt with the result of its soak, from what `harness soak` printed."""
-    bad = next((one for one in soak["rounds"] if one["verdict"] == soak["verdict"] != CLEAN), None)
+    passed = EXIT_CODES[soak.verdict] == EXIT_CLEAN
+    bad = None if passed else next((one for one in soak.rounds if one.verdict == soak.verdict), None)
     return replace(
         ended,
-        run_dir=f"{outage.target}/{SOAK}/{soak['folder'].rpartition('/')[2]}",
+        run_dir=f"{outage.target}/{SOAK}/{soak.folder.rpartition('/')[2]}",
         version=find_target(outage.target).version,
         scenario_results=(
             ScenarioResult(
                 SOAK,
-                soak["verdict"],
-                soak["reason"],
-                tuple(soak["findings"]),
-                f"{bad['name']} (seed {bad['seed']}): {bad['reason']}" if bad else "",
+                soak.verdict,
+                soak.reason,
+                tuple(soak.findings),
+                f"{bad.name} (seed {bad.seed}): {bad.reason}" if bad else "",
             ),
         ),
     )
@@ -172,14 +177,8 @@ def is_refused(attempt: Attempt) -> bool:
     return attempt.exit_code == EXIT_USAGE
 
 
-def _is_in(finding: dict[str, Any], scenario: dict[str, Any]) -> bool:
-    return finding["topic"] == scenario["topic"] and finding["partition"] in scenario["partitions"]
-
-
-def _scenario_result(scenario: dict[str, Any], findings: Sequence[dict[str, Any]]) -> ScenarioResult:
-    findings_here = [finding for finding in findings if _is_in(finding, scenario)]
-    names = dict.fromkeys(name for one in findings_here for name in (one["anomaly"], *one["candidates"]))
-    return ScenarioResult(
-        scenario["scenario"], scenario["verdict"], scenario["reason"], tuple(names),
-        finding_line(findings_here[0]) if findings_here else "",
-    )  # fmt: skip
+def _scenario_result(scenario: ScenarioVerdict, findings: Sequence[Finding]) -> ScenarioResult:
+    here = [finding for finding in findings if scenario.has(finding.place)]
+    names = dict.fromkeys(name for finding in here for name in finding.names)
+    witness = str(here[0]) if here else ""
+    return ScenarioResult(scenario.scenario, scenario.verdict, scenario.reason, tuple(names), witness)

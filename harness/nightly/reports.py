@@ -13,6 +13,7 @@ from junitparser.xunit2 import FlakyError, JUnitXml, TestCase, TestSuite
 
 from harness.escape import visible
 from harness.judge.protected import UNPROTECTED
+from harness.judge.verdict import worst
 from harness.nightly.cells import CONTRADICTS, Status, exit_code
 from harness.targets import title_of
 
@@ -56,7 +57,7 @@ def grid(results: Sequence[CellResult]) -> Grid:
 
 def cell_text(result: CellResult) -> str:
     """Return the text of a cell of the table."""
-    verdict = result.expected if result.status is Status.AS_EXPECTED else result.status.upper()
+    verdict = worst(result.verdicts) if result.status is Status.AS_EXPECTED else result.status.upper()
     count = f" {len(result.verdicts)}/{result.repeats}" if result.repeats > 1 else ""
     return f"{verdict}{count}{' (flaky)' if result.flaky else ''}"
 

@@ -7,7 +7,7 @@
     seed = 1
     expect = "known.toml"              # of the soaks without the gate; by default what every Kafka shows
 
-The verdict is clean where nothing was found but what is tolerated by name: so ``clean`` is expected of every soak.
+A soak is ``as-expected`` if every finding is tolerated by name, and ``clean`` if nothing was found: both are expected.
 """
 
 from __future__ import annotations

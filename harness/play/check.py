@@ -47,7 +47,7 @@ def check_folder(path: Path, progress: Progress, spark: SparkOptions, *, partial
         if session is not None:
             sound = inventory.without(folder, differences())
             progress.stage("check")
-            results = check.check_folders(session, [sound])
+            results = check.check_folder(session, sound)
         judgement = check.judge_run(results, folder, content, differences())
     try:
         check.store(folder, judgement)

@@ -8,7 +8,7 @@ import os
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, TypeAlias
@@ -145,10 +145,9 @@ def conduct(
             results = run_checkers(prepared()) if manifest.content["status"] == COMPLETE else None
         judgement = judge_run(results, folder, manifest.content)
         stages.end()
-        verdict = judgement.verdict
-        verdict["timings_s"] = stages.timings_s
+        verdict = replace(judgement.verdict, timings_s=stages.timings_s)
         manifest.time(stages.timings_s)
-        store(folder, judgement)
+        store(folder, replace(judgement, verdict=verdict))
         write_if_possible(folder, verdict, drawn())
         _point_latest_here(folder)
         kept = {}

@@ -22,8 +22,8 @@ _JARS: Final = "jars."
 
 
 @dataclass(frozen=True)
-class Change:
-    """One thing in both runs, as text; "" where a run does not have it."""
+class ComparedText:
+    """A verdict, a finding or a setting in both runs, as text; "" where a run does not have it."""
 
     name: str
     before: str
@@ -31,19 +31,19 @@ class Change:
 
     @property
     def is_change(self) -> bool:
-        """Whether the runs differ in it."""
+        """Whether the runs differ here."""
         return self.before != self.after
 
 
 @dataclass(frozen=True)
-class Difference:
+class RunDifference:
     """A run compared with an earlier one. ``settings``: of the manifests, only those that differ."""
 
     before: StoredRun
     after: StoredRun
-    verdicts: Sequence[Change]
-    findings: Sequence[Change]
-    settings: Sequence[Change]
+    verdicts: Sequence[ComparedText]
+    findings: Sequence[ComparedText]
+    settings: Sequence[ComparedText]
 
 
 def previous_runs(runs: Sequence[StoredRun]) -> dict[str, StoredRun]:
@@ -63,12 +63,12 @@ def previous_runs(runs: Sequence[StoredRun]) -> dict[str, StoredRun]:
     return previous
 
 
-def difference(before: StoredRun, after: StoredRun) -> Difference:
+def difference(before: StoredRun, after: StoredRun) -> RunDifference:
     """Compare two runs."""
 
-    def changes(texts: Callable[[StoredRun], Mapping[str, str]]) -> list[Change]:
+    def changes(texts: Callable[[StoredRun], Mapping[str, str]]) -> list[ComparedText]:
         old, new = texts(before), texts(after)
-        return [Change(name, old.get(name, ""), new.get(name, "")) for name in dict.fromkeys([*new, *old])]
+        return [ComparedText(name, old.get(name, ""), new.get(name, "")) for name in dict.fromkeys([*new, *old])]
 
     # Each version has jars of its own.
     are_of_one_version = before.manifest["target"]["version"] == after.manifest["target"]["version"]
@@ -77,18 +77,18 @@ def difference(before: StoredRun, after: StoredRun) -> Difference:
         for change in changes(_settings)
         if change.is_change and (are_of_one_version or not change.name.startswith(_JARS))
     ]
-    return Difference(before, after, changes(_verdicts), changes(_findings), settings)
+    return RunDifference(before, after, changes(_verdicts), changes(_findings), settings)
 
 
 def _verdicts(run: StoredRun) -> dict[str, str]:
-    return {scenario["scenario"]: scenario["verdict"] for scenario in run.verdict["scenarios"]}
+    return {scenario.scenario: scenario.verdict for scenario in run.verdict.scenarios}
 
 
 def _findings(run: StoredRun) -> dict[str, str]:
     sentences: dict[str, list[str]] = defaultdict(list)
-    for one in run.verdict["findings"]:
-        name = f"{one['anomaly']} on broker {one['broker']}, {one['topic']}-{one['partition']}"
-        sentences[name].append(headline(one))
+    for finding in run.verdict.findings:
+        name = f"{finding.anomaly} on broker {finding.broker}, {finding.topic}-{finding.partition}"
+        sentences[name].append(headline(finding))
     return {name: "; ".join(of_name) for name, of_name in sentences.items()}
 
 

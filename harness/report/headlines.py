@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import base64
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from harness.escape import escape, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    Finding = Mapping[str, Any]
+    from harness.judge.finding import Finding
 
 VISIBLE: Final = "visible"
 
 
 def headline(finding: Finding) -> str:
     """Return the sentence of a finding of ``verdict.json``; it names a broker only where the finding is decided."""
-    if not finding.get("decided", True):
+    if not finding.decided:
         return (
-            f"replicas of {_partition(finding)} disagree about {_key(finding)} at offset {finding['offset']}, and the "
+            f"replicas of {_partition(finding)} disagree about {_key(finding)} at offset {finding.offset}, and the "
             "evidence does not show which replica is wrong"
         )
-    return _SENTENCES.get(finding["anomaly"], _unnamed)(finding)
+    return _SENTENCES.get(finding.anomaly, _unnamed)(finding)
 
 
 def worst(findings: Sequence[Finding]) -> int | None:
@@ -34,20 +33,20 @@ def worst(findings: Sequence[Finding]) -> int | None:
 
     def rank(index: int) -> tuple[bool, int]:
         finding = findings[index]
-        name = finding["anomaly"]
-        return finding["effect"] != VISIBLE, names.index(name) if name in names else len(names)
+        name = finding.anomaly
+        return finding.effect != VISIBLE, names.index(name) if name in names else len(names)
 
     return min(range(len(findings)), key=rank, default=None)
 
 
 def _stuck_lso(finding: Finding) -> str:
-    high_watermark = finding["witness"].get("high_watermark_here")
+    high_watermark = finding.witness.get("high_watermark_here")
     # Compaction leaves gaps, and markers have offsets, too: offsets are at least as many as records.
-    hidden = None if high_watermark is None else high_watermark - finding["offset"]
+    hidden = None if high_watermark is None else high_watermark - finding.offset
     consequence = (
         "" if hidden is None else f"; up to {_count(hidden, 'record')} {'is' if hidden == 1 else 'are'} invisible"
     )
-    return f"broker {finding['broker']} will never deliver {_past(finding)}{consequence}"
+    return f"broker {finding.broker} will never deliver {_past(finding)}{consequence}"
 
 
 def _hanging_transaction(finding: Finding) -> str:
@@ -55,32 +54,32 @@ def _hanging_transaction(finding: Finding) -> str:
 
 
 def _aborted_to_committed(finding: Finding) -> str:
-    is_visible = finding["effect"] == VISIBLE
+    is_visible = finding.effect == VISIBLE
     return (
-        f"broker {finding['broker']} {'delivers' if is_visible else 'holds'} {_records(finding, 'aborted')} as "
-        f"committed, from offset {finding['offset']} ({_key(finding)})"
+        f"broker {finding.broker} {'delivers' if is_visible else 'holds'} {_records(finding, 'aborted')} as "
+        f"committed, from offset {finding.offset} ({_key(finding)})"
         f"{'' if is_visible else ', behind its last stable offset'}"
     )
 
 
 def _tombstone_divergence(finding: Finding) -> str:
-    deleted_at = finding["witness"].get("deleted_at")
+    deleted_at = finding.witness.get("deleted_at")
     gone = "which other replicas have removed" if deleted_at is None else f"deleted at offset {deleted_at}"
     return (
-        f"broker {finding['broker']} still serves deleted {_key(finding)} of {_partition(finding)}: the value at "
-        f"offset {finding['offset']}, {gone}"
+        f"broker {finding.broker} still serves deleted {_key(finding)} of {_partition(finding)}: the value at "
+        f"offset {finding.offset}, {gone}"
     )
 
 
 def _committed_to_aborted(finding: Finding) -> str:
-    broker, witness = f"broker {finding['broker']}", finding["witness"]
+    broker, witness = f"broker {finding.broker}", finding.witness
     if "records" not in witness:
         return (
             f"{broker} counts a committed transaction of {_partition(finding)} as aborted, from offset "
-            f"{finding['offset']}; none of its records is left"
+            f"{finding.offset}; none of its records is left"
         )
-    hides = f"{broker} hides {_records(finding, 'committed')}, from offset {finding['offset']}"
-    if finding["effect"] != VISIBLE:
+    hides = f"{broker} hides {_records(finding, 'committed')}, from offset {finding.offset}"
+    if finding.effect != VISIBLE:
         return f"{hides}; later records supersede {'it' if witness['records'] == 1 else 'them'}"
     alive_at = witness.get("alive_here_at")
     served = "do not get its last value" if alive_at is None else f"get the older value at offset {alive_at}"
@@ -88,21 +87,21 @@ def _committed_to_aborted(finding: Finding) -> str:
 
 
 def _unexplained_divergence(finding: Finding) -> str:
-    witness = finding["witness"]
+    witness = finding.witness
     if "last_committed_at" not in witness:
         return (
-            f"broker {finding['broker']} applies a later marker to a transaction in {_partition(finding)}, "
-            f"from offset {finding['offset']}"
+            f"broker {finding.broker} applies a later marker to a transaction in {_partition(finding)}, "
+            f"from offset {finding.offset}"
         )
     return (
-        f"broker {finding['broker']} lacks the last committed record of {_key(finding)} in {_partition(finding)}, at "
+        f"broker {finding.broker} lacks the last committed record of {_key(finding)} in {_partition(finding)}, at "
         f"offset {witness['last_committed_at']}"
     )
 
 
 def _unnamed(finding: Finding) -> str:
-    name = escape(finding["anomaly"])
-    return f"broker {finding['broker']} has {name} in {_partition(finding)}, at offset {finding['offset']}"
+    name = escape(finding.anomaly)
+    return f"broker {finding.broker} has {name} in {_partition(finding)}, at offset {finding.offset}"
 
 
 _SENTENCES: Final[Mapping[str, Callable[[Finding], str]]] = {
@@ -117,15 +116,15 @@ _SENTENCES: Final[Mapping[str, Callable[[Finding], str]]] = {
 
 
 def _partition(finding: Finding) -> str:
-    return f"{escape(finding['topic'])}-{finding['partition']}"
+    return f"{escape(finding.topic)}-{finding.partition}"
 
 
 def _past(finding: Finding) -> str:
-    return f"{_partition(finding)} past offset {finding['offset']} to read_committed consumers"
+    return f"{_partition(finding)} past offset {finding.offset} to read_committed consumers"
 
 
 def _records(finding: Finding, outcome: str) -> str:
-    return f"{_count(finding['witness'].get('records', 1), f'{outcome} record')} of {_partition(finding)}"
+    return f"{_count(finding.witness.get('records', 1), f'{outcome} record')} of {_partition(finding)}"
 
 
 def _count(number: int, what: str) -> str:
@@ -133,10 +132,6 @@ def _count(number: int, what: str) -> str:
 
 
 def _key(finding: Finding) -> str:
-    record, key = finding.get("record", {}), finding["key"]
-    if "key" in record:
-        return str(record["text"])
-    if key is None:
-        return "a record without a key"
-    raw = base64.b64decode(key["base64"]) if "base64" in key else key["text"].encode(errors="surrogatepass")
-    return f"key {shortened(raw)}"
+    if finding.record is not None and finding.record.key is not None:
+        return finding.record.text
+    return "a record without a key" if finding.key is None else f"key {shortened(finding.key)}"

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from harness.broker_files.segments.batches import Batch, Record
+    from harness.judge.finding import Finding, Place
     from harness.report.pictures.story import Story
     from harness.run_folder.store import RunFolder
 
@@ -24,7 +25,7 @@ VALUE, TOMBSTONE, EMPTIED = "value", "tombstone", "emptied batch"
 
 
 @dataclass(frozen=True)
-class Cell:
+class LogCell:
     """One broker's content at an offset. ``kind``: value, tombstone, emptied batch, or the marker's type.
 
     ``transaction``: by the record's header. ``outcome`` and ``decided_by``: this broker's outcome of its transaction,
@@ -46,7 +47,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Row:
+class LogRow:
     """One offset. ``cells`` and ``missing`` are by broker: the content, or why there is none.
 
     ``findings``: their numbers by broker. ``differs``: the brokers with content at the offset interpret
@@ -54,7 +55,7 @@ class Row:
     """
 
     offset: int
-    cells: Mapping[int, Cell]
+    cells: Mapping[int, LogCell]
     missing: Mapping[int, str]
     findings: Mapping[int, Sequence[int]]
     differs: bool
@@ -68,17 +69,17 @@ class SideBySide:
     topic: str
     partition: int
     brokers: tuple[int, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[LogRow, ...]
     problem: str = ""
 
     @property
-    def place(self) -> tuple[str, int]:
+    def place(self) -> Place:
         """Topic and partition."""
         return self.topic, self.partition
 
 
 def side_by_side(
-    folder: RunFolder, manifest: Mapping[str, Any], findings: Sequence[Mapping[str, Any]], story: Story
+    folder: RunFolder, manifest: Mapping[str, Any], findings: Sequence[Finding], story: Story
 ) -> list[SideBySide]:
     """Return every partition of a run after the rejoin, with the payloads' records that no broker has any more.
 
@@ -86,12 +87,12 @@ def side_by_side(
     """
     outcomes = _outcomes(folder)
     numbers: dict[tuple[str, int, int], dict[int, list[int]]] = {}
-    for number, one in enumerate(findings, 1):
-        by_broker = numbers.setdefault((one["topic"], one["partition"], one["offset"]), {})
-        by_broker.setdefault(one["broker"], []).append(number)
+    for number, finding in enumerate(findings, 1):
+        by_broker = numbers.setdefault((*finding.place, finding.offset), {})
+        by_broker.setdefault(finding.broker, []).append(number)
 
     def partition_of(topic: str, partition: int, brokers: Sequence[int]) -> SideBySide:
-        cells_by_broker: dict[int, dict[int, Cell]] = {broker: {} for broker in brokers}
+        cells_by_broker: dict[int, dict[int, LogCell]] = {broker: {} for broker in brokers}
         seen, removed = story.seen.get((topic, partition), {}), story.removals(topic, partition)
         background = {offset: False for offset, what in seen.items() if not what.background}
         background |= {at: False for *place, at in numbers if place == [topic, partition]}
@@ -112,7 +113,7 @@ def side_by_side(
             missing = {
                 broker: removed.get((broker, offset), "never seen here") for broker in brokers if broker not in here
             }
-            rows.append(Row(offset, here, missing, found, differs, background[offset] and not differs))
+            rows.append(LogRow(offset, here, missing, found, differs, background[offset] and not differs))
         return SideBySide(topic, partition, tuple(brokers), tuple(rows), "; ".join(problems))
 
     return [
@@ -128,7 +129,7 @@ def _cells(
     topic: str,
     partition: int,
     outcomes: Mapping[tuple[int, str, int, int], tuple[str, int | None]],
-) -> Iterator[tuple[int, Cell, bool]]:
+) -> Iterator[tuple[int, LogCell, bool]]:
     """Yield offset, cell, and whether it is background traffic."""
     background: set[int] = set()
     for batch, source in _batches(folder, broker, f"{topic}-{partition}"):
@@ -138,14 +139,14 @@ def _cells(
         if batch.is_control:
             control = marker(batch, source=source)
             kind = control.type if control else EMPTIED
-            yield batch.last_offset, Cell(kind, producer_id=producer_id), batch.producer_id in background
+            yield batch.last_offset, LogCell(kind, producer_id=producer_id), batch.producer_id in background
         elif batch.is_empty:
-            yield batch.last_offset, Cell(EMPTIED, **fields), batch.producer_id in background
+            yield batch.last_offset, LogCell(EMPTIED, **fields), batch.producer_id in background
         else:
             for record in iter_records(batch, source=source):
                 transaction = next((shortened(value) for name, value in record.headers if name == HEADER_TXN), None)
                 kind = TOMBSTONE if record.value is None else VALUE
-                cell = Cell(kind, *_texts(topic, record), transaction=transaction, **fields)
+                cell = LogCell(kind, *_texts(topic, record), transaction=transaction, **fields)
                 is_background = (record.key or b"").startswith(BACKGROUND)
                 if is_background and producer_id is not None:
                     background.add(producer_id)

@@ -12,7 +12,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from harness.escape import to_json, visible
-from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN, places_of
+from harness.json_codec import to_json as as_json
+from harness.judge.run_verdict import places_of
+from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, UNKNOWN
+from harness.judge.verdict import worst as worst_verdict
 from harness.report.headlines import headline, worst
 from harness.report.logs import side_by_side
 from harness.report.pictures.drawing import topology
@@ -24,6 +27,8 @@ from harness.run_folder.store import REPORT
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from harness.judge.finding import Finding, Place
+    from harness.judge.verdict import ScenarioVerdict, Verdict
     from harness.report.logs import SideBySide
     from harness.report.pictures.story import Story
     from harness.run_folder.store import RunFolder
@@ -34,7 +39,7 @@ SENTENCES: Final = {
     UNKNOWN: "this run shows neither that the replicas agree nor that they do not",
 }
 """Headlines of runs without a finding."""
-SIGNS: Final = {ANOMALY: "✗", CLEAN: "✓", UNKNOWN: "?"}
+SIGNS: Final = {ANOMALY: "✗", UNKNOWN: "?", AS_EXPECTED: "≈", CLEAN: "✓"}
 OUTCOME_SIGNS: Final = {"committed": "✓", "aborted": "✗", "open": "…"}
 """Distinguish verdicts and outcomes without colours."""
 
@@ -50,17 +55,17 @@ class Drawn:
     """The parts of a page that take longest, and need no verdict; ``timelines`` by topic and partition."""
 
     story: Story
-    timelines: Mapping[tuple[str, int], str]
+    timelines: Mapping[Place, str]
 
 
 @dataclass(frozen=True)
-class Topic:
-    """One partition on the page. ``result``: of the verdict, None for a control. ``findings``: with their numbers."""
+class PartitionSection:
+    """One partition on the page. ``result``: its verdict, None for a control. ``findings``: with their numbers."""
 
     table: SideBySide
     scenario: Mapping[str, Any]
-    result: Mapping[str, Any] | None
-    findings: Sequence[tuple[int, Mapping[str, Any]]]
+    result: ScenarioVerdict | None
+    findings: Sequence[tuple[int, Finding]]
     timeline: str
     graph: str
 
@@ -71,16 +76,16 @@ def draw(folder: RunFolder) -> Drawn:
     return Drawn(story, {place: timeline(story, *place) for place in story.lanes})
 
 
-def write_report(folder: RunFolder, verdict: Mapping[str, Any], drawn: Drawn | None = None) -> None:
+def write_report(folder: RunFolder, verdict: Verdict, drawn: Drawn | None = None) -> None:
     """Write the page of a run whose manifest and evidence are in its folder. Raises `UsageError` where they are not."""
     manifest = json.loads(folder.manifest_path.read_text())
     (folder.path / REPORT).write_text(page(folder, manifest, verdict, drawn))
 
 
-def page(folder: RunFolder, manifest: Mapping[str, Any], verdict: Mapping[str, Any], drawn: Drawn | None = None) -> str:
+def page(folder: RunFolder, manifest: Mapping[str, Any], verdict: Verdict, drawn: Drawn | None = None) -> str:
     """Return the page; ``drawn``: parts of this page that were drawn before, if any."""
-    findings = list(enumerate(verdict["findings"], 1))
-    worst_index = worst(verdict["findings"])
+    findings = list(enumerate(verdict.findings, 1))
+    worst_index = worst(verdict.findings)
     number = None if worst_index is None else worst_index + 1
     topics = _topics(folder, manifest, verdict, drawn or draw(folder))
     # The topic of the headline comes first, then others with findings.
@@ -92,7 +97,7 @@ def page(folder: RunFolder, manifest: Mapping[str, Any], verdict: Mapping[str, A
         .get_template("run.html")
         .render(
             verdict=verdict,
-            sentence=SENTENCES[verdict["verdict"]] if number is None else headline(dict(findings)[number]),
+            sentence=SENTENCES[verdict.verdict] if number is None else headline(dict(findings)[number]),
             worst=number,
             manifest=manifest,
             topics=topics,
@@ -113,8 +118,8 @@ def environment() -> Environment:
         lstrip_blocks=True, finalize=_as_text,
     )  # fmt: skip
     loaded.filters |= {
-        "commands": commands, "headline": headline, "without_sentences": _without_sentences,
-        "pretty": lambda value: to_json(value, indent=2),
+        "commands": commands, "headline": headline, "worst": worst_verdict, "without_sentences": _without_sentences,
+        "pretty": lambda value: to_json(as_json(value), indent=2),
     }  # fmt: skip
     return loaded
 
@@ -125,30 +130,21 @@ def commands(broker: int, topic: str, partition: int) -> str:
     return _COMMANDS.format(folder=shlex.quote(folder), topic=shlex.quote(topic), partition=partition)
 
 
-def _topics(folder: RunFolder, manifest: Mapping[str, Any], verdict: Mapping[str, Any], drawn: Drawn) -> list[Topic]:
+def _topics(folder: RunFolder, manifest: Mapping[str, Any], verdict: Verdict, drawn: Drawn) -> list[PartitionSection]:
     scenarios = {place: scenario for scenario in manifest["scenarios"] for place in places_of(scenario)}
     topics = []
-    for table in side_by_side(folder, manifest, verdict["findings"], drawn.story):
+    for table in side_by_side(folder, manifest, verdict.findings, drawn.story):
         place = table.place
-        findings = [
-            (number, one)
-            for number, one in enumerate(verdict["findings"], 1)
-            if (one["topic"], one["partition"]) == place
-        ]
+        findings = [(number, one) for number, one in enumerate(verdict.findings, 1) if one.place == place]
         drawing = drawn.timelines.get(place) or timeline(drawn.story, *place)
         graph = draw_graph(transactions(table, drawn.story.seen.get(place, {})))
-        result = next((one for one in verdict["scenarios"] if _has(one, *place)), None)
-        topics.append(Topic(table, scenarios[place], result, findings, drawing, graph))
+        result = next((one for one in verdict.scenarios if one.has(place)), None)
+        topics.append(PartitionSection(table, scenarios[place], result, findings, drawing, graph))
     return topics
 
 
-def _has(result: Mapping[str, Any], topic: str, partition: int) -> bool:
-    """Whether a scenario of ``verdict.json`` has the partition: before 0.3 all of its topic, and no list of them."""
-    return bool(result["topic"] == topic and partition in result.get("partitions", [partition]))
-
-
-def _without_sentences(finding: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in finding.items() if name != "explanation"}
+def _without_sentences(finding: Finding) -> Mapping[str, Any]:
+    return {name: value for name, value in as_json(finding).items() if name != "explanation"}
 
 
 def _as_text(value: Any) -> Any:

@@ -205,8 +205,8 @@ def _matrix(runs: Sequence[StoredRun], anomaly: str | None = None) -> Matrix:
     counts: dict[tuple[str, str], dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
     for run in runs:
         if run.manifest.get("takes_away", True):
-            for scenario in run.verdict["scenarios"]:
-                counts[scenario["anomaly"], scenario["payload"]][run.column][scenario["verdict"]] += 1
+            for scenario in run.verdict.scenarios:
+                counts[str(scenario.anomaly), str(scenario.payload)][run.column][scenario.verdict] += 1
     rows = [
         (str(scenario.anomaly), scenario.payload)
         for scenario in ALL_SCENARIOS
@@ -219,22 +219,21 @@ def _matrix(runs: Sequence[StoredRun], anomaly: str | None = None) -> Matrix:
 def _picture(runs: Sequence[StoredRun], anomaly: str) -> dict[str, Any] | None:
     """Return the best illustration of an anomaly: the newest run that had the anomaly, on one topic."""
     for run in reversed(runs):
-        for finding in run.verdict["findings"]:
-            if finding["anomaly"] == anomaly and not finding["candidates"]:
+        for finding in run.verdict.findings:
+            if finding.anomaly == anomaly and not finding.candidates:
                 try:
                     story = read_story(run.folder)
-                    tables = side_by_side(run.folder, run.manifest, run.verdict["findings"], story)
+                    tables = side_by_side(run.folder, run.manifest, run.verdict.findings, story)
                 except DRAWING_ERRORS:
                     break
-                place = finding["topic"], finding["partition"]
-                table = next(one for one in tables if one.place == place)
-                return {"run": run, "table": table, "timeline": timeline(story, *place), "finding": finding}
+                table = next(one for one in tables if one.place == finding.place)
+                return {"run": run, "table": table, "timeline": timeline(story, *finding.place), "finding": finding}
     return None
 
 
 def _trend(runs: Sequence[StoredRun]) -> str:
     """Return a picture of all runs over time, a row a version and a mark a run; "" where no run id has a time."""
-    marks = tuple((run.began_at, run.column, run.verdict["verdict"]) for run in runs if run.began_at is not None)
+    marks = tuple((run.began_at, run.column, run.verdict.verdict) for run in runs if run.began_at is not None)
     return _draw_trend(marks) if marks else ""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
+from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, UNKNOWN
 from harness.report.page import SIGNS, environment
 from harness.report.pictures.soak_round import draw_round
 from harness.report.stored.soaks import read_round, read_soak
@@ -22,6 +22,7 @@ DRAWING_ERRORS: Final = (OSError, ValueError, LookupError, TypeError, AttributeE
 """Errors of a folder that is damaged or of another release."""
 SENTENCES: Final = {
     ANOMALY: "replicas are wrong",
+    AS_EXPECTED: "replicas are wrong, as it is expected",
     CLEAN: "every replica serves what clients wrote",
     UNKNOWN: "this round shows neither that the replicas are right nor that they are not",
 }
@@ -39,17 +40,17 @@ def round_page(soak: StoredSoak, one: StoredRound, back: str) -> str:
     """Return the page of a round, with its pictures. ``back``: the address of the page of its soak."""
     return environment().get_template("round.html").render(
         soak=soak, one=one, pictures=draw_round(one), signs=SIGNS, back=back,
-        sentence=SENTENCES[one.verdict["verdict"]], findings=one.verdict["findings"][:MOST_FINDINGS],
-        left=len(one.verdict["findings"]) - MOST_FINDINGS,
+        sentence=SENTENCES[one.verdict.verdict], findings=one.verdict.findings[:MOST_FINDINGS],
+        left=len(one.verdict.findings) - MOST_FINDINGS,
         command=replay_command(soak, one),
     )  # fmt: skip
 
 
 def replay_command(soak: StoredSoak, one: StoredRound) -> str:
     """Return the command that plays a round again."""
-    gate = " --gate" if soak.content["gate"] else ""
-    schedule = f"results/{soak.name}/{one.name}/{ROUND} --seed {one.verdict['seed']}"
-    return f"harness soak --target {soak.content['target']}{gate} --schedule {schedule} --rounds 1"
+    gate = " --gate" if soak.content.gate else ""
+    schedule = f"results/{soak.name}/{one.name}/{ROUND} --seed {one.verdict.seed}"
+    return f"harness soak --target {soak.content.target}{gate} --schedule {schedule} --rounds 1"
 
 
 def write_pages(soak_path: Path, name: str) -> str | None:

@@ -21,8 +21,10 @@ from harness.console import print_progress
 from harness.errors import HarnessError, UsageError, interruptible
 from harness.host.clock import RealClock
 from harness.host.workspace import Workspace
+from harness.json_codec import from_json, to_json
 from harness.judge.sessions import CHECKS
-from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN, worst
+from harness.judge.soak_verdict import RepeatedFinding, RoundLine, SoakVerdict
+from harness.judge.verdict import EXIT_CODES, UNKNOWN, worst
 from harness.run_folder.store import ROUND, SOAK_STATE, RunFolder, create_run_folder, new_run_id
 from harness.runtimes import AUTO
 from harness.schedules.generators import Fixed
@@ -31,7 +33,7 @@ from harness.schedules.schedule import write_schedule
 from harness.soak.draw.fit import fitted
 from harness.soak.draw.plan import Shape, draw_plan
 from harness.soak.draw.workload import generator_of
-from harness.soak.judging import Judging
+from harness.soak.judge_queue import JudgeQueue
 from harness.soak.play.internal import serves_groups
 from harness.soak.play.rig import booted, find_setup
 from harness.soak.play.round import play_round, read_played, read_round, write_round
@@ -39,7 +41,7 @@ from harness.spark.workspace_session import session_of
 from harness.targets import SIM_KAFKA, find_target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from harness.judge.outcome import Progress
@@ -84,70 +86,71 @@ class Soak:
     options: SoakOptions
     drawn: Collection[str] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
-    rounds: list[dict[str, Any]] = field(default_factory=list)
+    rounds: list[RoundLine] = field(default_factory=list)
     took_s: float = 0.0
 
     @property
     def verdict(self) -> str:
         """The worst of all rounds; unknown without any."""
-        return worst([one["verdict"] for one in self.rounds]) if self.rounds else UNKNOWN
+        return worst(one.verdict for one in self.rounds) if self.rounds else UNKNOWN
 
-    def as_json(self) -> dict[str, Any]:
+    def result(self) -> SoakVerdict:
         """Return the content of ``soak.json``, which is printed, too."""
         options = self.options
-        return {
-            "schema": SCHEMA,
-            "verdict": self.verdict,
-            "reason": self._reason(),
-            "folder": str(self.folder.path),
-            "target": options.target,
-            "seed": options.seed,
-            "minutes": options.minutes,
-            "runtime": options.runtime,
-            "gate": options.gate,
-            "shape": {name: getattr(options.shape, name) for name in ("partitions", "clients", "play_s", "rate_hz")},
-            "expected": dict(options.expected),
-            "drawn": sorted(self.drawn),
-            "not_drawn": dict(self.left_out),
-            "took_s": round(self.took_s, 1),
-            "findings": self._by_name(),
-            "unexplained": sum(one["unexplained"] for one in self.rounds),
-            "audit": self._sum("audit"),
-            "groups": self._sum("groups"),
-            "gates": self._sum("gates"),
-            "shown": self._shown(),
-            "rounds": self.rounds,
-        }
+        return SoakVerdict(
+            verdict=self.verdict,
+            reason=self._reason(),
+            folder=str(self.folder.path),
+            target=options.target,
+            seed=options.seed,
+            minutes=options.minutes,
+            runtime=options.runtime,
+            gate=options.gate,
+            shape={name: getattr(options.shape, name) for name in ("partitions", "clients", "play_s", "rate_hz")},
+            expected=options.expected,
+            drawn=tuple(sorted(self.drawn)),
+            not_drawn=self.left_out,
+            took_s=round(self.took_s, 1),
+            findings=self._by_name(),
+            unexplained=sum(one.unexplained for one in self.rounds),
+            audit=_sum(one.audit for one in self.rounds),
+            groups=_sum(one.groups for one in self.rounds),
+            gates=_sum(one.gates for one in self.rounds),
+            shown=self._shown(),
+            rounds=tuple(self.rounds),
+        )
 
-    def _shown(self) -> dict[str, Any] | None:
+    def _shown(self) -> RepeatedFinding | None:
         """Return in how many rounds the finding of a shrunk round was found; None for any other schedule."""
         schedule = self.options.schedule
         if schedule is None or not schedule.finding:
             return None
-        found = sum(schedule.finding in one["findings"] for one in self.rounds)
-        return {"finding": schedule.finding, "in": found, "of": len(self.rounds)}
+        count = sum(schedule.finding in one.findings for one in self.rounds)
+        return RepeatedFinding(finding=schedule.finding, in_=count, of=len(self.rounds))
 
     def write(self) -> None:
         """Write ``soak.json``."""
-        self.folder.write_json(self.folder.path / SOAK_STATE, self.as_json())
+        self.folder.write_json(self.folder.path / SOAK_STATE, to_json(self.result()))
 
     def _reason(self) -> str:
-        verdicts = [one["verdict"] for one in self.rounds]
-        counts = {verdict: verdicts.count(verdict) for verdict in (ANOMALY, UNKNOWN, CLEAN)}
-        first = next((one for one in self.rounds if one["verdict"] == self.verdict), None)
+        verdicts = [one.verdict for one in self.rounds]
+        counts = {verdict: verdicts.count(verdict) for verdict in EXIT_CODES}
+        first = next((one for one in self.rounds if one.verdict == self.verdict), None)
         text = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count) or "no round"
-        return f"{text}; {first['name']}: {first['reason']}" if first else text
+        return f"{text}; {first.name}: {first.reason}" if first else text
 
     def _by_name(self) -> dict[str, int]:
-        names = sorted({name for one in self.rounds for name in one["findings"]})
-        return {name: sum(one["findings"].get(name, 0) for one in self.rounds) for name in names}
-
-    def _sum(self, of: str) -> dict[str, int]:
-        tallies = [one[of] for one in self.rounds if one.get(of)]
-        return {name: sum(one[name] for one in tallies) for name in (tallies[0] if tallies else ())}
+        names = sorted({name for one in self.rounds for name in one.findings})
+        return {name: sum(one.findings.get(name, 0) for one in self.rounds) for name in names}
 
 
-def soak(options: SoakOptions, progress: Progress, on_round: Callable[[dict[str, Any]], None]) -> Soak:
+def _sum(counts_of_rounds: Iterable[Mapping[str, int] | None]) -> dict[str, int]:
+    """Return the sums of counts by name, over the rounds that have them."""
+    counted = [counts for counts in counts_of_rounds if counts]
+    return {name: sum(counts[name] for counts in counted) for name in (counted[0] if counted else ())}
+
+
+def soak(options: SoakOptions, progress: Progress, on_round: Callable[[RoundLine], None]) -> Soak:
     """Soak for so many minutes, or rounds. ``on_round`` is called with the line of each round that was judged.
 
     Raises `UsageError` for what is found wrong before anything starts, `HarnessError` where no cluster comes up; the
@@ -160,23 +163,20 @@ def soak(options: SoakOptions, progress: Progress, on_round: Callable[[dict[str,
     return _go_on(Soak(folder, options, setup.faults, setup.left_out), setup, progress, on_round)
 
 
-def resume(path: Path, spark: SparkOptions, progress: Progress, on_round: Callable[[dict[str, Any]], None]) -> Soak:
+def resume(path: Path, spark: SparkOptions, progress: Progress, on_round: Callable[[RoundLine], None]) -> Soak:
     """Go on with a soak that was cut off, for the minutes that are left of it. Raises as `soak` does."""
     try:
-        state = json.loads((path / SOAK_STATE).read_text())
-        shape = Shape(**state["shape"])
+        state = from_json(SoakVerdict, json.loads((path / SOAK_STATE).read_text()))
         options = SoakOptions(
-            state["target"], state["minutes"], state["seed"], path, spark,
-            runtime=state["runtime"], gate=state["gate"], shape=shape, expected=state["expected"],
+            state.target, state.minutes, state.seed, path, spark,
+            runtime=state.runtime, gate=state.gate, shape=Shape(**state.shape), expected=state.expected,
         )  # fmt: skip
-        rounds, took_s = list(state["rounds"]), float(state["took_s"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, TypeError) as error:
         raise UsageError(f"--resume {path} is no folder of a soak that can go on: {SOAK_STATE}: {error}") from error
     setup = find_setup(options.target, options.shape, progress, gate=options.gate, runtime=options.runtime)
     options = replace(options, shape=setup.shape)
-    return _go_on(
-        Soak(RunFolder(path), options, setup.faults, setup.left_out, rounds, took_s), setup, progress, on_round
-    )
+    resumed = Soak(RunFolder(path), options, setup.faults, setup.left_out, list(state.rounds), state.took_s)
+    return _go_on(resumed, setup, progress, on_round)
 
 
 def shrink_file(target: str, path: Path, name: str, minutes: float, progress: Progress) -> dict[str, Any]:
@@ -217,18 +217,18 @@ def shrink_file(target: str, path: Path, name: str, minutes: float, progress: Pr
     }
 
 
-def _go_on(of: Soak, setup: Setup, progress: Progress, on_round: Callable[[dict[str, Any]], None]) -> Soak:
+def _go_on(of: Soak, setup: Setup, progress: Progress, on_round: Callable[[RoundLine], None]) -> Soak:
     began_s, took_s = time.monotonic(), of.took_s
     run_id = f"{SOAK}-{new_run_id()}"
     of.write()  # before any round is judged: what ends this process may come sooner
 
-    def note(line: dict[str, Any]) -> None:
+    def note(line: RoundLine) -> None:
         of.rounds.append(line)
         of.write()
         on_round(line)
         from harness.report.soak_pages import write_pages  # noqa: PLC0415  (matplotlib)
 
-        if problem := write_pages(of.folder.path, line["name"]):
+        if problem := write_pages(of.folder.path, line.name):
             print_progress(problem)
 
     def kept() -> str:
@@ -244,7 +244,7 @@ def _go_on(of: Soak, setup: Setup, progress: Progress, on_round: Callable[[dict[
     ):
         clusters = _Clusters(setup, workspace, of.folder.path / "logs" / run_id)
         owned.callback(clusters.drop)
-        judging = owned.enter_context(Judging(of.options.expected.keys(), session, note))
+        queue = owned.enter_context(JudgeQueue(of.options.expected.keys(), session, note))
         lost: HarnessError | None = None
         try:
             for name, plan, generator in _rounds(of, setup):
@@ -256,11 +256,11 @@ def _go_on(of: Soak, setup: Setup, progress: Progress, on_round: Callable[[dict[
                         break
                     progress.stage(f"round {name}")
                     played = _play(clusters, plan, generator, _emptied(folder))
-                judging.add(folder, played)
+                queue.add(folder, played)
         except HarnessError as error:
             lost = error  # raised once all that was played is judged
         clusters.drop()
-        judging.finish()
+        queue.finish()
     of.took_s = took_s + time.monotonic() - began_s
     of.write()
     if lost is not None:

@@ -21,17 +21,19 @@ from diverged import CALM, PAYLOADS, ROUGH, Diverged, Weather, diverge
 from test_audit import dealt, key_of
 
 from checkers.evidence.tables import load_copies
+from harness.audit.audit_verdict import assemble
 from harness.audit.copies.disk import context_of_copies
-from harness.audit.judge import assemble, judge_whole
+from harness.audit.copy_checks import judge_whole
 from harness.broker_files.copies.copies import find_copies
+from harness.json_codec import to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from harness.audit.judge import Rows
+    from harness.audit.copy_checks import Rows
     from harness.broker_files.copies.copies import Copies
 
 pytestmark = pytest.mark.timeout(3600)
@@ -102,11 +104,11 @@ def _judge(spark: SparkSession, top: Path, cases: Sequence[tuple[Diverged, dict[
     ]
 
 
-def _findings(one: Copies, rows: dict[str, Rows], knowing: str) -> list[dict[str, Any]]:
+def _findings(one: Copies, rows: Mapping[str, Rows], knowing: str) -> list[dict[str, Any]]:
     assert one.metadata is not None
     known = one if knowing == WITH else replace(one, metadata=None)
-    findings: list[dict[str, Any]] = assemble(known, rows, timings_s={}, context=context_of_copies(known))["findings"]
-    return findings
+    verdict = assemble(known, rows, timings_s={}, context=context_of_copies(known))
+    return [to_json(finding) for finding in verdict.findings]
 
 
 def _described(one: Judged, finding: dict[str, Any]) -> str:

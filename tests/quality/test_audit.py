@@ -17,8 +17,10 @@ from planted import SAME_OUTCOME
 from checkers.evidence.tables import load_copies
 from checkers.finding import UNEXPLAINED_DIVERGENCE
 from checkers.reduction.reduce import reduce_copies
-from harness.audit.judge import assemble, judge_reduced, judge_whole
+from harness.audit.audit_verdict import assemble
+from harness.audit.copy_checks import judge_reduced, judge_whole
 from harness.broker_files.copies.copies import find_copies
+from harness.json_codec import to_json
 from harness.judge.verdict import ANOMALY
 
 if TYPE_CHECKING:
@@ -27,8 +29,9 @@ if TYPE_CHECKING:
     from generate import Case
     from pyspark.sql import SparkSession
 
-    from harness.audit.judge import Rows
+    from harness.audit.copy_checks import Rows
     from harness.broker_files.copies.copies import Copies
+    from harness.judge.finding import CheckerRow
 
 Verdicts = dict[str, dict[str, Any]]
 
@@ -61,13 +64,13 @@ def reduced(spark: SparkSession, copies: list[Copies]) -> Verdicts:
 def verdicts(copies: list[Copies], rows: dict[str, Rows]) -> Verdicts:
     assert rows["raised"] == []
     rows_of = dealt(copies, rows)
-    return {one.run_id: assemble(one, rows_of[one.run_id], timings_s={}) for one in copies}
+    return {one.run_id: to_json(assemble(one, rows_of[one.run_id], timings_s={})) for one in copies}
 
 
-def dealt(copies: Sequence[Copies], rows: Mapping[str, Rows]) -> dict[str, dict[str, Rows]]:
+def dealt(copies: Sequence[Copies], rows: Mapping[str, Rows]) -> Mapping[str, Mapping[str, Rows]]:
     """Return the rows of each case: assembling thousands of verdicts, each would look at all of them."""
-    rows_of: dict[str, dict[str, Rows]] = {
-        one.run_id: {**{name: [] for name in rows}, "raised": rows["raised"]} for one in copies
+    rows_of: dict[str, dict[str, list[CheckerRow]]] = {
+        one.run_id: {**{name: [] for name in rows}, "raised": list(rows["raised"])} for one in copies
     }
     for name, table in rows.items():
         for row in table:

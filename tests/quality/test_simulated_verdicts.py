@@ -5,8 +5,6 @@ All runs are judged in one job, as checkers are keyed by run.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,21 +12,22 @@ from simulated import simulate
 
 from harness.cluster.boot import Equipment
 from harness.host.java import find_java
-from harness.judge import verdict
-from harness.judge.check import prepare, run_checkers
-from harness.judge.verdict import Results
+from harness.json_codec import to_json
+from harness.judge.check import compute_rows, prepare, results_of
+from harness.judge.run_verdict import assemble
 from harness.play.begin import begin_manifest
 from harness.play.run_plan import PreparedRun
 from harness.run_folder.store import COMPLETE
 from harness.runtimes.base import Ready
-from harness.schedules.catalog import SCENARIOS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
+    from harness.judge.finding import CheckerRow
+    from harness.judge.run_verdict import Results
     from harness.run_folder.store import RunFolder
 
 WRONG: tuple[dict[str, Any], ...] = (
@@ -72,9 +71,8 @@ def verdicts(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> d
     for target, options in RUNS:
         name = name_of(target, options)
         actual[name] = _run(top / name, target, options)
-    results = run_checkers(prepare(spark, [folder for folder, _ in actual.values()]))
-    shares = _by_run(results)
-    return {name: verdict.assemble(content, shares[name]) for name, (_, content) in actual.items()}
+    rows, raised = compute_rows(prepare(spark, [folder for folder, _ in actual.values()]))
+    return {name: to_json(assemble(content, _by_run(rows, raised, name))) for name, (_, content) in actual.items()}
 
 
 def _run(path: Path, target: str, options: Mapping[str, Any]) -> tuple[RunFolder, dict[str, Any]]:
@@ -86,43 +84,5 @@ def _run(path: Path, target: str, options: Mapping[str, Any]) -> tuple[RunFolder
     return run.folder, {**begun.content, "coordination": proof}
 
 
-def _by_run(results: Results) -> defaultdict[str, Results]:
-    shares: defaultdict[str, Results] = defaultdict(lambda: Results([], [], [], dict(results.raised), guarantees=[]))
-    for field in fields(Results):
-        for row in getattr(results, field.name) if field.name != "raised" else ():
-            getattr(shares[row["run"]], field.name).append(row)
-    return shares
-
-
-@pytest.mark.parametrize("options", WRONG, ids=lambda options: name_of("", options))
-def test_everything_is_found_on_who_was_away(options: dict[str, Any], verdicts: dict[str, dict[str, Any]]) -> None:
-    actual = verdicts[name_of("sim-kafka", options)]
-    assert {one["scenario"]: one["verdict"] for one in actual["scenarios"]} == {
-        one.name: "anomaly" for one in SCENARIOS
-    }
-    assert {one["broker"] for one in actual["findings"]} == set(range(2, 2 + options.get("absent", 1)))
-    topics = {scenario.name: str(scenario.anomaly) for scenario in SCENARIOS}
-    assert all(one["anomaly"] == topics[one["topic"]] for one in actual["findings"])
-
-
-def test_older_versions_are_wrong_in_the_same_way(verdicts: dict[str, dict[str, Any]]) -> None:
-    assert len(verdicts[name_of("sim-kafka-3.9", {"nemesis": "kill"})]["findings"]) == len(SCENARIOS)
-
-
-@pytest.mark.parametrize(
-    ("target", "options"), RIGHT, ids=lambda one: one if isinstance(one, str) else name_of("", one)
-)
-def test_what_has_nothing_wrong_is_clean(
-    target: str, options: dict[str, Any], verdicts: dict[str, dict[str, Any]]
-) -> None:
-    actual = verdicts[name_of(target, options)]
-    assert {
-        one["scenario"]: (one["verdict"], one["reason"]) for one in actual["scenarios"] if one["verdict"] != "clean"
-    } == {}
-
-
-@pytest.mark.parametrize("name", [name_of(*run) for run in RIGHT])
-def test_guarantees_hold_where_nothing_is_wrong(name: str, verdicts: dict[str, dict[str, Any]]) -> None:
-    actual = {one["guarantee"]: one["holds"] for one in verdicts[name]["guarantees"]}
-    assert not [guarantee for guarantee, holds in actual.items() if holds is False]
-    assert [actual[one] for one in ("last-value", "order", "offsets")] == [True] * 3
+def _by_run(rows: Mapping[str, Sequence[CheckerRow]], raised: Mapping[str, str], run_id: str) -> Results:
+    return results_of({name: [row for row in table if row["run"] == run_id] for name, table in rows.items()}, raised)

@@ -13,16 +13,19 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 from fakes.progress import FakeProgress
+from findings import audited_verdict
 from soaked import play
 
 from harness.broker_files.segments.batches import iter_batches, marker
 from harness.broker_files.side_files.txnindex import encode_txnindex, iter_txnindex
-from harness.judge.verdict import ANOMALY, CLEAN
+from harness.judge.soak_verdict import CHECKERS, CLIENTS
+from harness.judge.verdict import ANOMALY, CLEAN, ScenarioVerdict
 from harness.protect.gate.events import HELD, RELEASED
 from harness.run_folder.history import read_lines
 from harness.run_folder.store import AFTER_REJOIN, BATCHES, RunFolder
@@ -30,8 +33,8 @@ from harness.soak.draw.plan import Shape, draw_plan
 from harness.soak.draw.workload import generator_of
 from harness.soak.evidence.client_log import COMMITTED, client_log_of
 from harness.soak.judge.gate_evidence import Outage, judge_gates, removable_of
-from harness.soak.judge.judges import judge_rounds, replicas_of, truth_of
-from harness.soak.judge.verdict import CHECKERS, CLIENTS, Checked, Statements, verdict_of
+from harness.soak.judge.judge_rounds import judge_rounds, replicas_of, truth_of
+from harness.soak.judge.round_verdict import CheckedRound, JudgeResults, verdict_of
 from harness.soak.play.rig import find_setup
 
 if TYPE_CHECKING:
@@ -147,23 +150,35 @@ def test_a_fault_in_what_a_replica_has_is_found(
     verdicts = judge_rounds(spark, rounds)
     found: Counter[str] = Counter()
     for verdict in verdicts.values():
-        own = [one for one in verdict["findings"] if one["broker"] == BROKER]
-        nameless = [one for one in verdict["unexplained"] if one.get("broker") == BROKER]
-        found["not clean"] += verdict["verdict"] != CLEAN
+        own = [one for one in verdict.findings if one.broker == BROKER]
+        nameless = [one for one in verdict.unexplained if one.broker == BROKER]
+        found["not clean"] += verdict.verdict != CLEAN
         found["names the replica"] += bool(own or nameless)
         for judge in (CLIENTS, CHECKERS):
-            found[judge] += any(judge in one["found_by"] for one in [*own, *nameless])
+            found[judge] += any(
+                judge in by for by in [*(one.found_by for one in own), *((one.found_by,) for one in nameless)]
+            )
     sys.stdout.write(f"{planted}: of {len(rounds)} {dict(found)}\n")
     assert min(found["not clean"], found["names the replica"]) >= LEAST_FOUND * len(rounds)
 
 
 def told(evidence: GateEvidence, folder: RunFolder, played: PlayedRound) -> str:
-    audited: dict[str, Any] = {
-        "findings": [],
-        "scenarios": [{"topic": tp[0], "partition": tp[1], "verdict": CLEAN} for tp in played.plan.partitions],
-    }
-    statements = Statements(truth_of(folder, played), Checked(), audited, gates=evidence)
-    return str(verdict_of(played, statements)["verdict"])
+    scenarios = [
+        ScenarioVerdict(
+            scenario=f"{topic}-{number}",
+            anomaly=None,
+            payload=None,
+            topic=topic,
+            partition=number,
+            verdict=CLEAN,
+            reason="",
+            exposure={},
+        )
+        for topic, number in played.plan.partitions
+    ]
+    audited = replace(audited_verdict(), scenarios=tuple(scenarios))
+    results = JudgeResults(truth_of(folder, played), CheckedRound(), audited, gates=evidence)
+    return verdict_of(played, results).verdict
 
 
 def test_what_a_gate_says_never_makes_a_round_clean(tmp_path: Path, request: pytest.FixtureRequest) -> None:

@@ -37,9 +37,9 @@ from test_audit import dealt, found_in, is_missed_marker
 import checkers.replay.truth
 from checkers.anomalies import FINDERS
 from checkers.evidence.tables import load, load_copies
-from harness.audit.judge import KEY_STATES
+from harness.audit.copy_checks import KEY_STATES
 from harness.broker_files.copies.copies import find_copies
-from harness.judge.check import dictionaries
+from harness.judge.check import collected
 from harness.run_folder.store import RunFolder
 
 if TYPE_CHECKING:
@@ -250,14 +250,14 @@ def _judged(code: Code, kind: str, known: Evidence) -> Judged:
 
 
 def _tables(code: Code, kind: str, judged: Judged) -> dict[str, _Table]:
-    """Return what `harness.judge.check.prepare` and `harness.audit.judge.judge_whole` ask for."""
+    """Return what `harness.judge.check.prepare` and `harness.audit.copy_checks.judge_whole` ask for."""
     checks = code.runs.CHECKERS if kind == RUNS else code.copies.CHECKERS
     return {name: _Table(check.__module__, partial(check, judged)) for name, check in checks.items()}
 
 
 def _rows(stand: Stand, tables: Mapping[str, _Table]) -> Rows:
     with ThreadPoolExecutor(_THREADS) as pool:
-        rows = pool.map(lambda table: stand.remembered.get(table.plan(), dictionaries), tables.values())
+        rows = pool.map(lambda table: stand.remembered.get(table.plan(), collected), tables.values())
         return dict(zip(tables, rows, strict=True))
 
 

@@ -13,11 +13,13 @@ from stores import BUCKET, KEYS, S3A, MiniHdfs, MotoS3, mini_hdfs, moto_s3
 
 from checkers.evidence.tables import load_copies
 from checkers.reduction.reduce import reduce_copies
-from harness.audit.judge import assemble, judge_reduced, judge_whole
+from harness.audit.audit_verdict import assemble
+from harness.audit.copy_checks import judge_reduced, judge_whole
 from harness.broker_files.copies.copies import find_copies
 from harness.broker_files.storage.webhdfs import HTTP_ADDRESS
 from harness.cli.audit import parse_brokers
 from harness.errors import EXIT_ANOMALY, EXIT_USAGE, UsageError
+from harness.json_codec import to_json
 from harness.judge.verdict import ANOMALY
 from harness.spark.source import register
 
@@ -89,7 +91,7 @@ def test_the_verdict_is_that_of_folders(
     reduced = judge_reduced(reduce_copies(spark, list(copies.values()), tasks=2))
     for rows in (whole, reduced):
         assert rows["raised"] == []
-        actual = {key: assemble(one, rows, timings_s={}) for key, one in copies.items()}
+        actual = {key: to_json(assemble(one, rows, timings_s={})) for key, one in copies.items()}
         for (name, where), verdict in actual.items():
             assert without_places(verdict) == without_places(actual[name, HERE]), (name, where)
         found = {name for (name, _), verdict in actual.items() if verdict["verdict"] == ANOMALY}

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from literal import History, put, replica, write_run
 
-from harness.judge.verdict import ANOMALY, CLEAN
-from harness.report.page import page
+from harness.json_codec import from_json
+from harness.judge.verdict import ANOMALY, CLEAN, Verdict
+from harness.report import page as report
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from harness.run_folder.store import RunFolder
 
 HOSTILE = "<script>alert(1)</script>\x00\u202e\x1b[31m&\"'"
 LONG = "x" * (1 << 20)
@@ -33,8 +36,21 @@ FINDING: dict[str, Any] = {
 
 def verdict(*findings: dict[str, Any]) -> dict[str, Any]:
     actual = ANOMALY if findings else CLEAN
-    scenario = {"scenario": "t", "topic": "t", "verdict": actual, "reason": "it is"}
-    return {"verdict": actual, "reason": f"because {HOSTILE}", "scenarios": [scenario], "findings": list(findings)}
+    scenario = {
+        "scenario": "t", "anomaly": "stuck-lso", "payload": "value", "topic": "t", "partitions": [0],
+        "verdict": actual, "reason": "it is", "exposure": {"replicas": []},
+    }  # fmt: skip
+    return {
+        "verdict": actual, "reason": f"because {HOSTILE}", "run_id": "stuck", "target": {"name": "kafka-3.9"},
+        "timings_s": {}, "scenarios": [scenario], "findings": list(findings), "checker_errors": {},
+    }  # fmt: skip
+
+
+def page(
+    folder: RunFolder, manifest: dict[str, Any], content: dict[str, Any], drawn: report.Drawn | None = None
+) -> str:
+    """Return the page of a run with this content of ``verdict.json``."""
+    return report.page(folder, manifest, from_json(Verdict, content), drawn)
 
 
 def write_night(results: Path, name: str, run: str, **more: Any) -> None:
@@ -42,6 +58,7 @@ def write_night(results: Path, name: str, run: str, **more: Any) -> None:
     cell = {"target": "kafka-4.4", "client": "java", "nemesis": "kill", "runtime": "local", "scenario": "stuck-lso"}
     result = {
         "cell": cell, "version": "4.4.0", "expected": "anomaly", "status": "as expected", "why": "so it is",
+        "verdicts": ["anomaly"],
         "runs": [run], "flaky": [], **more,
     }  # fmt: skip
     summary = {

@@ -18,7 +18,7 @@ from harness.soak.causes import diagnose
 from harness.soak.causes.cause import RoundEvidence, symptoms_of
 from harness.soak.draw.plan import Shape, draw_plan
 from harness.soak.draw.workload import generator_of
-from harness.soak.judge.verdict import UNEXPLAINED
+from harness.soak.judge.round_verdict import UNEXPLAINED
 from harness.soak.play.rig import booted, find_setup
 from harness.soak.play.round import PlayedRound, play_round
 

@@ -13,6 +13,7 @@ from harness.audit.explain.advice import with_advice
 from harness.audit.explain.attribution import Disputes, attribute
 from harness.audit.explain.knowledge import Knowledge
 from harness.broker_files.metadata_log.history import PartitionHistory, PartitionState
+from harness.json_codec import to_json
 
 STUCK, POISON = "stuck-lso", "aborted-to-committed"
 HIDDEN, DIVERGED = "committed-to-aborted", "tombstone-divergence"
@@ -63,7 +64,8 @@ def found(
         for broker in ALL
     ]
     knowledge = Knowledge({PLACE: coverage or Coverage()}, is_without_transactions=never)
-    return with_advice(attribute(rows, Disputes.of(states, replicas, knowledge)), {PLACE: ALL})
+    findings = with_advice(attribute(rows, Disputes.of(states, replicas, knowledge)), {PLACE: ALL})
+    return [to_json(finding) for finding in findings]
 
 
 def accused(findings: list[dict[str, Any]]) -> list[tuple[Any, ...]]:

@@ -15,8 +15,10 @@ from copied import write_copies
 
 from checkers.evidence.tables import load_copies
 from checkers.reduction.reduce import reduce_copies
-from harness.audit.judge import assemble, judge_reduced, judge_whole
+from harness.audit.audit_verdict import assemble
+from harness.audit.copy_checks import judge_reduced, judge_whole
 from harness.broker_files.copies.copies import find_copies
+from harness.json_codec import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -90,7 +92,7 @@ def results(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Re
     return Results(
         top,
         {
-            way: {copies.run_id: assemble(copies, value, timings_s={}) for copies in every}
+            way: {copies.run_id: to_json(assemble(copies, value, timings_s={})) for copies in every}
             for way, value in rows.items()
         },
         {run for run, *_ in reduced.cleared},
@@ -100,7 +102,7 @@ def results(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Re
 
 def judged_alone(every: Sequence[Copies], judge: Callable[[Copies], Mapping[str, Any]]) -> Verdicts:
     """Return the verdicts of `ALONE`."""
-    return {one.run_id: assemble(one, judge(one), timings_s={}) for one in every if one.run_id in ALONE}
+    return {one.run_id: to_json(assemble(one, judge(one), timings_s={})) for one in every if one.run_id in ALONE}
 
 
 BOTH_WAYS = pytest.mark.parametrize("way", [WHOLE, REDUCED])

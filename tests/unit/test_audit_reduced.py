@@ -11,8 +11,10 @@ from literal import Txn, abort, commit, delete, put
 
 from checkers.reduction.candidate_keys import KEYS_A_BUCKET
 from checkers.reduction.reduce import reduce_copies
-from harness.audit.judge import assemble, judge_reduced
+from harness.audit.audit_verdict import assemble
+from harness.audit.copy_checks import judge_reduced
 from harness.broker_files.copies.copies import find_copies
+from harness.json_codec import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,7 +85,7 @@ def said_of(
         _left(few),
         _left(many),
         list(many.left_out.values()),
-        assemble(given.many, judge(many), timings_s={}),
+        to_json(assemble(given.many, judge(many), timings_s={})),
     )
 
 

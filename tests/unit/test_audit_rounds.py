@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from harness.audit.judge import NO_ROWS
+from harness.audit.copy_checks import NO_ROWS
 from harness.audit.live.rounds import CHANGING, ROUNDS, Round, repeated
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from harness.audit.explain.knowledge import Place
+    from harness.judge.finding import Place
 
 A, B = ("a", 0), ("b", 0)
 

@@ -11,13 +11,15 @@ from stored_markers import encode_marker
 
 from checkers.evidence.tables import load_copies
 from checkers.reduction.reduce import reduce_copies
-from harness.audit.judge import assemble, judge_reduced, judge_whole
+from harness.audit.audit_verdict import assemble
+from harness.audit.copy_checks import judge_reduced, judge_whole
 from harness.audit.live.coordinators import TransactionDescriptions
 from harness.audit.live.reading import Span
 from harness.audit.live.replica_status import replica_statuses
 from harness.audit.live.spool import SpoolOptions, copies_of, spool, store_transactions
 from harness.broker_files.segments.batches import Record
 from harness.broker_files.segments.encode import encode_batch
+from harness.json_codec import to_json
 from harness.kafka_api.transactions import OpenTransaction, TransactionDescription
 from harness.run_folder.store import RunFolder
 
@@ -158,7 +160,7 @@ def verdicts(
     top = tmp_path_factory.mktemp("spooled")
     copies = [spooled(name, case, RunFolder(top / name)) for name, case in CASES.items()]
     rows = request.param(spark, copies)
-    return {one.run_id: assemble(one, rows, timings_s={}) for one in copies}
+    return {one.run_id: to_json(assemble(one, rows, timings_s={})) for one in copies}
 
 
 def spooled(name: str, case: Case, folder: RunFolder) -> Copies:

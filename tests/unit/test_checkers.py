@@ -7,6 +7,7 @@ case states all its findings and all its doubts, so a checker that says too much
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from checkers.anomalies import aborted_to_committed, committed_to_aborted, stuck
 from checkers.consistency import doubts, exposure
 from checkers.evidence.tables import load, raise_if_damaged
 from checkers.replay.judged import judge
-from harness.judge.check import dictionaries
+from harness.judge.check import collected
 from harness.run_folder.store import RunFolder
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ PARAMETERS = [pytest.param(case, id=case.history.name) for case in CASES]
 
 CHECKERS = (stuck_lso, aborted_to_committed, committed_to_aborted, tombstone_divergence)
 
-Rows = list[dict[str, Any]]
+Rows = list[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -59,13 +60,11 @@ def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Jud
 
 @pytest.fixture(scope="session")
 def results(judged: Judged) -> Results:
-    findings = [row for checker in CHECKERS for row in dictionaries(checker.check(judged))]
-    return Results(
-        by_run(findings), by_run(dictionaries(doubts.check(judged))), by_run(dictionaries(exposure.check(judged)))
-    )
+    findings = [row for checker in CHECKERS for row in collected(checker.check(judged))]
+    return Results(by_run(findings), by_run(collected(doubts.check(judged))), by_run(collected(exposure.check(judged))))
 
 
-def by_run(rows: Rows) -> dict[str, Rows]:
+def by_run(rows: Iterable[Mapping[str, Any]]) -> dict[str, Rows]:
     runs: dict[str, Rows] = {}
     for row in sorted(rows, key=lambda row: (row["broker"] or 0, row.get("offset") or 0)):
         runs.setdefault(row["run"], []).append(row)
@@ -85,7 +84,7 @@ def test_findings(case: Case, results: Results) -> None:
         assert {name: witness.get(name) for name in wanted.witness} == wanted.witness
 
 
-def _facts(row: dict[str, Any]) -> tuple[Any, ...]:
+def _facts(row: Mapping[str, Any]) -> tuple[Any, ...]:
     names = (
         "anomaly",
         "broker",

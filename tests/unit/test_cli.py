@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from fakes.host import write_java
+from findings import verdict
 from literal import History, appeared, put, replica, write_run
 
 from harness import console
@@ -32,11 +33,11 @@ from harness.targets.lock import read_lock
 from nemesis import SCRIPTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from pyspark.sql import SparkSession
 
-    from harness.judge.verdict import Results
+    from harness.judge.run_verdict import Results
 
 RUN = ("run", "--target", "kafka-3.9", "--anomaly", "stuck-lso", "--runtime", "local")
 COMMAND_S = 120
@@ -290,8 +291,7 @@ def test_an_aftermath_tells_who_is_stuck_and_who_has_just_got_free(
         {"summary": "after another", "after_s": 10.0, "stuck": [REPLICA], "ended": [FREE]},
         {"summary": "at last", "after_s": 11.0, "stuck": [], "ended": []},
     ]
-    nothing: dict[str, Any] = {"scenarios": [], "findings": [], "guarantees": [], "partial": [], "notes": []}
-    actual = {**nothing, "verdict": "anomaly", "aftermath": steps}
+    actual = verdict(verdict="anomaly", aftermath=[{**step, "step": "s"} for step in steps])
     console.show(RunResult(RunFolder(tmp_path), actual, {}), "text")
     assert capsys.readouterr().out.splitlines()[:-1] == [
         "   0.0 s  as it was left",
@@ -490,23 +490,23 @@ DAMAGES = (
 )
 
 
-def planned_before(spark: SparkSession, folders: Sequence[RunFolder]) -> Results:
-    return check.run_checkers(check.prepare(spark, folders))
+def planned_before(spark: SparkSession, folder: RunFolder) -> Results:
+    return check.run_checkers(check.prepare(spark, [folder]))
 
 
-@pytest.mark.parametrize("judge", [check.check_folders, planned_before], ids=lambda judge: judge.__name__)
+@pytest.mark.parametrize("judge", [check.check_folder, planned_before], ids=lambda judge: judge.__name__)
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
 def test_damage_is_named_with_its_place(
     spark: SparkSession,
     tmp_path: Path,
     damage: Callable[[Path], str],
-    judge: Callable[[SparkSession, Sequence[RunFolder]], Results],
+    judge: Callable[[SparkSession, RunFolder], Results],
 ) -> None:
     run_folder(tmp_path)
     folder, _ = open_run_folder(tmp_path / "run")
     where = damage(folder.path)
     with pytest.raises(UsageError) as refused:
-        judge(spark, [folder])
+        judge(spark, folder)
     assert "the run folder is damaged" in str(refused.value)
     assert where in str(refused.value)
 

@@ -14,6 +14,7 @@ import cloup
 import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner
+from findings import verdict
 from test_documentation import parse
 from test_nightly_night import plan_of
 
@@ -158,11 +159,8 @@ def test_a_wrong_file_is_one_sentence(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_kept_cluster_comes_with_the_command_that_audits_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    verdict = {
-        "verdict": "clean", "command": "harness run --target kafka-4.4 --command-config 'a b.properties' --keep",
-        "scenarios": [], "findings": [], "guarantees": [], "aftermath": [], "partial": [], "notes": [],
-    }  # fmt: skip
-    show(RunResult(RunFolder(tmp_path / "id"), verdict, {1: "127.0.0.1:1", 2: "127.0.0.1:2"}), "text")
+    actual = verdict(command="harness run --target kafka-4.4 --command-config 'a b.properties' --keep")
+    show(RunResult(RunFolder(tmp_path / "id"), actual, {1: "127.0.0.1:1", 2: "127.0.0.1:2"}), "text")
     shown = capsys.readouterr().err
     assert (
         "audit it with: harness audit live --bootstrap-server 127.0.0.1:1,127.0.0.1:2 --topic '*' "

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from findings import finding
 
-from harness.judge.consequences import consequences, with_consequences
+from harness.json_codec import from_json, to_json
+from harness.judge import consequences as module
+from harness.judge.consequences import ApplicationView, with_consequences
 
 FULL = {"a": "1", "b": "2", "c": "3", "d": "4", "e": "5"}
 
@@ -18,6 +21,12 @@ def line(step: str, entries: dict[str, str] | None, **more: Any) -> dict[str, An
         "absent": None if step == "staying-leads" else 2, "topic": "t", "view": "table", "state": "RUNNING",
         "running_s": 1.2, "watched_s": 9.0, "entries": entries, "error": None, **more,
     }  # fmt: skip
+
+
+def consequences(lines: Any) -> list[dict[str, Any]]:
+    """Return the views as ``verdict.json`` has them."""
+    views: list[dict[str, Any]] = to_json(module.consequences(lines))
+    return views
 
 
 def summary(*lines: dict[str, Any]) -> str:
@@ -126,15 +135,18 @@ def test_each_view_and_each_broker_is_compared_by_itself() -> None:
 
 
 def test_findings_get_what_was_seen_of_their_topic_and_broker() -> None:
-    def seen(topic: str, broker: int, summary: str, *, differs: bool = True) -> dict[str, Any]:
-        return {"topic": topic, "broker": broker, "summary": summary, "differs": differs}
+    def seen(topic: str, broker: int, summary: str, *, differs: bool = True) -> ApplicationView:
+        view = {"application": "streams", "version": "4.3.1", "view": "table", "lasts": None}
+        return from_json(
+            ApplicationView, {**view, "topic": topic, "broker": broker, "summary": summary, "differs": differs}
+        )
 
     findings = [
-        {"topic": "t", "broker": 2},
-        {"topic": "t", "broker": 3},
-        {"topic": "u", "broker": 2, "consequence": "group g reads nothing"},
-        {"topic": "v", "broker": 2},
+        finding(topic="t", broker=2),
+        finding(topic="t", broker=3),
+        finding(topic="u", broker=2, consequence="group g reads nothing"),
+        finding(topic="v", broker=2),
     ]
     shown = [seen("t", 2, "A"), seen("t", 2, "B"), seen("u", 2, "C"), seen("v", 2, "D", differs=False)]
     actual = with_consequences(findings, shown)
-    assert [one.get("consequence") for one in actual] == ["A; B", None, "group g reads nothing; C", None]
+    assert [one.consequence for one in actual] == ["A; B", None, "group g reads nothing; C", None]

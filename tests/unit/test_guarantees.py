@@ -7,6 +7,7 @@ one job. Times are of the harness's clock: a record is begun at its ``at_ms``, a
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,7 @@ from checkers.evidence.parse import retentions_ms
 from checkers.evidence.tables import load, raise_if_damaged
 from checkers.guarantees import all_guarantees
 from checkers.replay.judged import judge
-from harness.judge.check import dictionaries
+from harness.judge.check import collected
 
 if TYPE_CHECKING:
     from literal import Entry, Replica
@@ -703,7 +704,7 @@ CONTROL_CASES = [
 
 CASES = [*LAST_VALUE_CASES, *ORDER_CASES, *OFFSET_CASES, *TOMBSTONE_CASES, *LAG_CASES, *CONTROL_CASES]
 
-Rows = list[dict[str, Any]]
+Rows = list[Mapping[str, Any]]
 
 
 @pytest.fixture(scope="module")
@@ -711,7 +712,7 @@ def guaranteed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
     top = tmp_path_factory.mktemp("guarantees")
     evidence = load(spark, [write_run(top, case.history) for case in CASES])
     raise_if_damaged(evidence.problems)
-    return by_run(dictionaries(all_guarantees.check(judge(evidence))))
+    return by_run(collected(all_guarantees.check(judge(evidence))))
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case.history.name) for case in CASES])

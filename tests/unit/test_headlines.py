@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import findings
 import pytest
 
 from checkers.finding import HANGING_TRANSACTION, UNEXPLAINED_DIVERGENCE
 from harness.report.headlines import _SENTENCES, headline, worst
 from harness.schedules.catalog import Anomaly
 
+if TYPE_CHECKING:
+    from harness.judge.finding import Finding
+
 VISIBLE, LATENT = "visible", "latent"
 
 
-def finding(anomaly: str, effect: str = VISIBLE, **more: Any) -> dict[str, Any]:
-    return {
-        "anomaly": anomaly, "candidates": [], "broker": 2, "topic": "t", "partition": 0, "offset": 5,
-        "key": {"text": "K"}, "producer_id": 6, "effect": effect, "explanation": "it is so", "witness": {}, **more,
-    }  # fmt: skip
+def finding(anomaly: str, effect: str = VISIBLE, **more: Any) -> Finding:
+    return findings.finding(**{"anomaly": anomaly, "key": {"text": "K"}, "producer_id": 6, "effect": effect, **more})
 
 
 @pytest.mark.parametrize(
@@ -88,7 +89,7 @@ def finding(anomaly: str, effect: str = VISIBLE, **more: Any) -> dict[str, Any]:
         (finding("of-a-later-release"), "broker 2 has of-a-later-release in t-0, at offset 5"),
     ],
 )
-def test_the_sentence_names_broker_partition_and_consequence(one: dict[str, Any], sentence: str) -> None:
+def test_the_sentence_names_broker_partition_and_consequence(one: Finding, sentence: str) -> None:
     assert headline(one) == sentence
 
 
@@ -106,10 +107,12 @@ def test_a_key_is_escaped(key: dict[str, str], text: str) -> None:
 
 def test_a_decoded_record_is_shown_as_such() -> None:
     one = finding(
-        "tombstone-divergence", key={"text": "\0\1"}, record={"text": "group g, data-0", "key": {"group": "g"}}
+        "tombstone-divergence",
+        key={"text": "\0\1"},
+        record={"topic_kind": "k", "text": "group g, data-0", "key": {"group": "g"}},
     )
     assert "still serves deleted group g, data-0 of t-0" in headline(one)
-    undecoded = finding("tombstone-divergence", record={"text": "key K", "note": "unknown"})
+    undecoded = finding("tombstone-divergence", record={"topic_kind": "k", "text": "key K", "note": "unknown"})
     assert "deleted key K of t-0" in headline(undecoded)
 
 

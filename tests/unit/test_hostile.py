@@ -16,6 +16,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from copied import copy, write_copies
 from fakes.brokers import FakeBroker, Held, audited_cluster
+from findings import verdict
 from hostile import HOSTILE, LITERAL, NAME, raise_if_forged, raise_if_raw
 from literal import History, Txn, abort, commit, delete, put, replica, write_run
 from pages import MANIFEST, hostile_page, write_night
@@ -35,9 +36,10 @@ from harness.cli.main import cli as commands
 from harness.cli.nightly import _show as show_night
 from harness.console import JSON, TEXT, ConsoleProgress
 from harness.errors import EXIT_ANOMALY, EXIT_UNKNOWN, EXIT_USAGE, HarnessError
+from harness.json_codec import to_json
 from harness.judge import check
 from harness.judge.outcome import RunResult
-from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN, finding_line, finding_of
+from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 from harness.kafka_api.address import Address
 from harness.kafka_api.metadata import ClusterState, PartitionState, TopicState
 from harness.kafka_api.transactions import OpenTransaction, TransactionDescription
@@ -117,7 +119,7 @@ def test_what_checkers_say_of_runs(spark: SparkSession, tmp_path: Path) -> None:
     histories.append(replace(histories[0], name="other", after=(*histories[0].after[:2], other)))
     found = check.run_checkers(check.prepare(spark, [write_run(tmp_path, one) for one in histories]))
     assert found.raised == {}
-    lines = [finding_line(finding_of(row)) for row in found.findings]
+    lines = [str(finding) for finding in found.findings]
     lines += [row["explanation"] for row in found.guarantees or [] if row["violated"]]
     names = {line.partition(":")[0] for line in lines}
     assert {"stuck-lso", "aborted-to-committed", "committed-to-aborted"} <= names
@@ -133,14 +135,20 @@ def of_a_run(folder: Path) -> RunResult:
         "witness": {HOSTILE: HOSTILE},
     }  # fmt: skip
     stuck = {"topic": NAME, "partition": 0, "broker": 2, "last_stable_offset": 1, "high_watermark": 2}
-    actual = {
-        "verdict": ANOMALY, "findings": [finding],
-        "scenarios": [{"scenario": NAME, "verdict": UNKNOWN, "reason": HOSTILE}],
-        "guarantees": [{"guarantee": HOSTILE, "holds": True}],
-        "partial": [{"path": HOSTILE, "problem": HOSTILE}],
-        "notes": [HOSTILE],
-        "aftermath": [{"after_s": 1.0, "summary": HOSTILE, "stuck": [stuck], "ended": [{**stuck, "outcome": HOSTILE}]}],
-    }  # fmt: skip
+    actual = verdict(
+        verdict=ANOMALY, findings=[finding],
+        scenarios=[{
+            "scenario": NAME, "anomaly": NAME, "payload": NAME, "topic": NAME, "partitions": [0], "verdict": UNKNOWN,
+            "reason": HOSTILE, "exposure": {"replicas": []},
+        }],
+        guarantees=[{"guarantee": HOSTILE, "holds": True, "reason": HOSTILE, "compared": 1, "violations": []}],
+        partial=[{"path": HOSTILE, "problem": HOSTILE}],
+        notes=[HOSTILE],
+        aftermath=[{
+            "step": HOSTILE, "after_s": 1.0, "summary": HOSTILE, "stuck": [stuck],
+            "ended": [{**stuck, "outcome": HOSTILE}],
+        }],
+    )  # fmt: skip
     return RunResult(RunFolder(folder / NAME), actual, {1: HOSTILE})
 
 
@@ -151,7 +159,7 @@ def test_run_and_check(tmp_path: Path, capsys: Capture, output: str) -> None:
     captured = capsys.readouterr()
     checked(captured.out + captured.err)
     if output == JSON:
-        assert json.loads(captured.out) == result.verdict
+        assert json.loads(captured.out) == to_json(result.verdict)
     else:
         assert captured.out.count(LITERAL) >= 6
         assert "t[red]\\x1b[31m\\u202e[/red]:x:-0" in captured.out

@@ -303,7 +303,7 @@ def test_a_replica_with_a_lost_segment_is_not_accused(spark: SparkSession, tmp_p
         shutil.rmtree(folder.path / SERVED)
     sound = without(folder, differences(manifest))
     accused = run_checkers(prepare(spark, [folder]))
-    assert [row["broker"] for row in accused.findings] == [2], "the lost segment shows, as it is read"
+    assert [finding.broker for finding in accused.findings] == [2], "the lost segment shows, as it is read"
     judged = run_checkers(prepare(spark, [sound]))
     assert (judged.findings, judged.doubts, judged.raised) == ([], [], {})
 

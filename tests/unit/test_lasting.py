@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.judge.stuck_durations import stuck_durations
+from harness.json_codec import to_json
+from harness.judge import stuck_durations as module
 
 TOPIC = "stuck-lso"
 FOUND, EXPIRIES, RESTART, NEXT = (
@@ -36,6 +37,12 @@ def replica(broker: int = 2, partition: int = 0, last_stable_offset: int = 60, *
         "broker": broker, "topic": TOPIC, "partition": partition, "last_stable_offset": last_stable_offset,
         "high_watermark": 60, **more,
     }  # fmt: skip
+
+
+def stuck_durations(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the steps as ``verdict.json`` has them."""
+    steps: list[dict[str, Any]] = to_json(module.stuck_durations(lines))
+    return steps
 
 
 def test_no_lines_tell_nothing() -> None:

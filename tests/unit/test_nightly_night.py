@@ -14,7 +14,9 @@ import pytest
 from fakes.progress import NightOfRuns
 
 from harness.errors import UsageError
-from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
+from harness.json_codec import from_json
+from harness.judge.soak_verdict import SoakVerdict
+from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, UNKNOWN
 from harness.nightly.cells import CellResult, Status, exit_code, results_of, strays_of
 from harness.nightly.expectations import Expectation, expected, read_expectations
 from harness.nightly.ledger import ATTEMPTS, Attempt, Ledger, Plan, ScenarioResult
@@ -276,11 +278,18 @@ def test_junit_has_a_case_a_cell(night: tuple[Plan, list[CellResult], list[str]]
 
 
 SOAK_FILE = "targets = ['sim-kafka']\nanomalies = ['stuck-lso']\n[[matrix]]\n[[soak]]\nminutes = 5\n"
+ROUND = {
+    "operations": 1, "faults": [], "findings": {}, "unexplained": 0, "audit": None, "groups": None, "gates": None,
+    "took_s": {},
+}  # fmt: skip
 SOAKED = {
     "verdict": "anomaly", "reason": "1 anomaly", "folder": "/somewhere/sim-kafka/soak/the-soak",
+    "target": "sim-kafka", "seed": 4, "minutes": 5.0, "runtime": "auto", "gate": False, "shape": {},
+    "expected": {}, "drawn": [],
+    "not_drawn": {}, "took_s": 330.0, "unexplained": 0, "audit": {}, "groups": {}, "gates": {}, "shown": None,
     "findings": {"hanging-transaction": 2}, "rounds": [
-        {"name": "soak-1", "seed": 4, "verdict": "clean", "reason": "all is well"},
-        {"name": "soak-2", "seed": 5, "verdict": "anomaly", "reason": "it hangs"},
+        {**ROUND, "name": "soak-1", "seed": 4, "verdict": "clean", "reason": "all is well"},
+        {**ROUND, "name": "soak-2", "seed": 5, "verdict": "anomaly", "reason": "it hangs"},
     ],
 }  # fmt: skip
 
@@ -294,7 +303,9 @@ def with_soak(tmp_path: Path) -> Plan:
 
 
 def soak_ended(plan: Plan, **more: Any) -> Attempt:
-    return with_soak_result(Attempt(1, 1, 1, 330.0, None), {**SOAKED, **more}, plan.matrix.outages[1])
+    return with_soak_result(
+        Attempt(1, 1, 1, 330.0, None), from_json(SoakVerdict, {**SOAKED, **more}), plan.matrix.outages[1]
+    )
 
 
 def test_a_soak_that_finds_something_new_is_a_regression_in_junit_and_summary(with_soak: Plan, tmp_path: Path) -> None:
@@ -304,19 +315,34 @@ def test_a_soak_that_finds_something_new_is_a_regression_in_junit_and_summary(wi
     assert results[1].runs == ("sim-kafka/soak/the-soak",)
     assert exit_code(results, []) == 1
     assert [row[0][:2] for row in grid(results).rows] == [(STUCK, "value"), ("soak", "drawn")]
-    assert "**REGRESSED** sim-kafka soak drawn drawn sim: expected clean" in markdown(with_soak, results, [])
+    assert "**REGRESSED** sim-kafka soak drawn drawn sim: expected as-expected" in markdown(with_soak, results, [])
     write_junit(tmp_path / "j.xml", results, [])
     suite = ET.parse(tmp_path / "j.xml").getroot()[0]  # noqa: S314  (our own)
     (failure,) = [child for case in suite for child in case]
-    assert failure.get("message") == "regressed: expected clean"
+    assert failure.get("message") == "regressed: expected as-expected"
     assert "soak-2 (seed 5): it hangs" in (failure.text or "")
 
 
-@pytest.mark.parametrize(("verdict", "status", "code"), [(CLEAN, Status.AS_EXPECTED, 0), (UNKNOWN, Status.UNKNOWN, 2)])
+@pytest.mark.parametrize(
+    ("verdict", "status", "code"),
+    [
+        (CLEAN, Status.AS_EXPECTED, 0),
+        (AS_EXPECTED, Status.AS_EXPECTED, 0),
+        (UNKNOWN, Status.UNKNOWN, 2),
+    ],
+)
 def test_a_soak_is_a_cell_as_any_other(verdict: str, status: Status, code: int, with_soak: Plan) -> None:
     results = results_of(with_soak, [ended(0, 1, found()), soak_ended(with_soak, verdict=verdict)])
     assert results[1].status == status
     assert exit_code(results, []) == code
+
+
+def test_a_soak_with_tolerated_findings_is_never_shown_as_clean(with_soak: Plan) -> None:
+    tolerated, clean = (
+        results_of(with_soak, [ended(0, 1, found()), soak_ended(with_soak, verdict=verdict)])[1]
+        for verdict in (AS_EXPECTED, CLEAN)
+    )
+    assert (cell_text(tolerated), cell_text(clean)) == ("as-expected", "clean")
 
 
 def test_a_soak_begins_only_where_its_minutes_are_left(with_soak: Plan, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from copied import segment_name
+from findings import verdict
 from hostile import HOSTILE, raise_if_forged, raise_if_raw
 from stored_records import GROUPS, KEY_BYTES, TRANSACTIONS, VALUES, offset_key, offset_value
 from test_attribution import received_by
@@ -28,6 +29,7 @@ from harness.cli.main import cli
 from harness.console import show_findings
 from harness.errors import EXIT_ANOMALY
 from harness.escape import in_sentence
+from harness.json_codec import to_json
 from harness.terminal import stdout
 
 if TYPE_CHECKING:
@@ -86,7 +88,7 @@ def found(
     served = {(place, broker, offset): value for broker in ALL for offset, value in values.items()}
     leaders = Leaders() if leader is None else Leaders({place: leader}, {topic: partitions}, is_now=True)
     findings = with_states(attribute(rows, disputes), disputes, served)
-    return with_advice(with_coordinators(findings, leaders), {place: ALL})
+    return [to_json(finding) for finding in with_advice(with_coordinators(findings, leaders), {place: ALL})]
 
 
 COMMITS = {3: offset_value(10), 5: offset_value(60), 8: offset_value(61)}
@@ -275,7 +277,7 @@ def test_hostile_names(capsys: pytest.CaptureFixture[str]) -> None:
     (one,) = findings
     # A line for a shell would not have the group's name.
     assert "commit" not in one["record"]
-    show_findings(stdout(), {"scenarios": [], "findings": findings})
+    show_findings(stdout(), verdict(findings=findings))
     text = capsys.readouterr().out
     raise_if_raw(text)
     raise_if_forged(text)

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 import pytest
 from click.testing import CliRunner
-from test_repair_plan import finding, undecided, verdict
+from findings import verdict as verdict_of
+from test_repair_plan import finding, plan_of, undecided, verdict
 
 from harness.cli.repair import parse_partition, repair, rights_of
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, UsageError
 from harness.protect.repair import run
 from harness.protect.repair.hanging import Aborted, confirmed
-from harness.protect.repair.plan import Abort, Undecided, plan_of
+from harness.protect.repair.plan import Abort, Undecided, read_audit
 from harness.protect.repair.preflight import PreparedRepair
 from harness.protect.repair.run import Look, Result
 from harness.protect.repair.service import RepairOutcome
@@ -52,7 +53,7 @@ def refusal(*arguments: str) -> str:
         ((*HERE, "--plan"), "no broker answers"),
         ((*HERE, "--plan", "--partition", "orders"), "'orders': give it as TOPIC-PARTITION"),
         ((*HERE, "--plan", "--partition", "orders-7"), "orders-7: the audit has no finding"),
-        ((*HERE, "--apply", "--right", "orders-1=x"), "give it as TOPIC-PARTITION=BROKER"),
+        ((*HERE, "--apply", "--right", "orders-1=x"), "give TOPIC-PARTITION=BROKER"),
         ((*HERE, "--apply", "--right", "1"), "name the partitions by --partition"),
         ((*HERE, "--apply", "--right", "orders-1=1"), "save the folder of the partition of every replica first"),
         ((*HERE, "--apply", "--right", "orders-1=1", "--saved-folders", "."), "1/orders-1 has no segment"),
@@ -86,8 +87,9 @@ def looked(*refused: Undecided) -> Look:
 
 
 def result(after: str | None = "clean", outcome: RepairOutcome = DONE, *refused: Undecided) -> Result:
-    scenarios = [{"scenario": "orders-0", "topic": "orders", "partition": 0, "verdict": after}]
-    return Result(looked(*refused), (outcome,), (), None if after is None else {"scenarios": scenarios}, 30.0)
+    scenario = {**verdict(finding())["scenarios"][0], "verdict": after}
+    audited = None if after is None else verdict_of(scenarios=[scenario])
+    return Result(looked(*refused), (outcome,), (), audited, 30.0)
 
 
 def outcome(why: str | None) -> RepairOutcome:
@@ -113,7 +115,7 @@ def test_exit_codes() -> None:
 
 
 def test_a_result_has_before_and_after_and_the_figures() -> None:
-    shown = result_json(DECIDED, result(), verdict(finding(right=[1, 3])))
+    shown = result_json(DECIDED, result(), read_audit(verdict(finding(right=[1, 3]))))
     assert shown["partitions"] == [
         {"topic": "orders", "partition": 0, "before": "differ", "after": "agree", "why": None}
     ]

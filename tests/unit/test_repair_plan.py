@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from harness.errors import UsageError
-from harness.protect.repair.plan import Abort, plan_of
+from harness.protect.repair import plan as module
+from harness.protect.repair.plan import Abort, RepairPlan, read_audit
 
 ORDERS = ("orders", 0)
 
@@ -21,7 +22,11 @@ def finding(broker: int = 2, **more: Any) -> dict[str, Any]:
         "broker": broker,
         "offset": 5,
         "decided": True,
+        "candidates": [],
+        "key": None,
         "producer_id": None,
+        "effect": "visible",
+        "witness": {},
         "explanation": f"broker {broker} serves a deleted value",
         **more,
     }
@@ -37,6 +42,8 @@ def verdict(*findings: dict[str, Any], **more: Any) -> dict[str, Any]:
     scenarios = [
         {
             "scenario": f"{topic}-{partition}",
+            "anomaly": None,
+            "payload": None,
             "topic": topic,
             "partition": partition,
             "verdict": "anomaly",
@@ -48,11 +55,20 @@ def verdict(*findings: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {
         "schema": 1,
         "run_id": "audit-2026-11-24T10-20-30Z-ab12",
+        "verdict": "anomaly",
+        "reason": "",
         "target": {"name": "cluster", "cluster_id": "c1"},
+        "timings_s": {},
+        "checker_errors": {},
         "findings": list(findings),
         "scenarios": scenarios,
         **more,
     }
+
+
+def plan_of(content: Any, *arguments: Any, **named: Any) -> RepairPlan:
+    """Return the plan from what an audit printed."""
+    return module.plan_of(read_audit(content), *arguments, **named)
 
 
 def test_a_decided_replica_is_rebuilt_from_those_that_are_shown_to_be_right() -> None:
@@ -138,7 +154,13 @@ def test_only_a_hanging_transaction_is_aborted() -> None:
 
 
 def test_groups_whose_offsets_differ_are_named() -> None:
-    record = {"type": "OffsetCommit", "key": {"group": "g"}, "commit": "kafka-consumer-groups.sh …"}
+    record = {
+        "topic_kind": "k",
+        "text": "g",
+        "type": "OffsetCommit",
+        "key": {"group": "g"},
+        "commit": "kafka-consumer-groups.sh …",
+    }
     (task,) = plan_of(verdict(finding(right=[1], record=record, topic="__consumer_offsets"))).tasks
     assert (task.groups, task.commits) == (("g",), ("kafka-consumer-groups.sh …",))
 
@@ -156,7 +178,11 @@ def test_a_choice_of_partitions_leaves_the_others_out() -> None:
         ({}, "it is no verdict"),
         ([], "it is no verdict"),
         (verdict(schema=2), "of schema 2"),
-        ({**verdict(finding()), "scenarios": [{"scenario": "stuck-lso"}]}, "the verdict of a run"),
+        (
+            {**verdict(), "scenarios": [{**verdict(finding())["scenarios"][0], "partition": None, "partitions": [0]}]},
+            "the verdict of a run",
+        ),
+        ({**verdict(), "findings": [{}]}, "a damaged verdict: Verdict.findings\\[0\\] has no anomaly"),
     ],
 )
 def test_what_is_no_verdict_of_an_audit_is_refused(content: Any, message: str) -> None:

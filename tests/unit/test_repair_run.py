@@ -10,7 +10,7 @@ from fakes.brokers import TP, FakeBroker, Held, audited
 from fakes.guarded import BoundedClock, FakeChannel, FakeCluster
 from fakes.progress import FakeProgress
 from fakes.repaired import TOPIC_ID, RepairedBrokers
-from test_repair_plan import finding, verdict
+from test_repair_plan import finding, plan_of, verdict
 
 from harness.audit.live.prefilter import prefilter
 from harness.errors import UsageError
@@ -20,7 +20,7 @@ from harness.protect.repair import hanging, run
 from harness.protect.repair.channel import ChannelJournal, Notes
 from harness.protect.repair.hanging import abort_all
 from harness.protect.repair.live import LiveRepairCluster
-from harness.protect.repair.plan import Abort, plan_of
+from harness.protect.repair.plan import Abort
 from harness.protect.repair.run import RepairRequest, look
 from harness.protect.repair.state import PartitionRepair
 from harness.spark.options import SparkOptions

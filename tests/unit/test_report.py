@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from literal import History, Txn, commit, delete, put, replica, write_run
-from pages import FINDING, HOSTILE, LONG, MANIFEST, hostile_page, verdict
+from pages import FINDING, HOSTILE, LONG, MANIFEST, hostile_page, page, verdict
 from stored_records import offset_key, offset_value
 
 from harness.broker_files.segments.batches import Record
 from harness.errors import UsageError
-from harness.report.logs import Cell, SideBySide, _texts, side_by_side
-from harness.report.page import commands, page
+from harness.json_codec import from_json
+from harness.judge.finding import Finding
+from harness.report.logs import LogCell, SideBySide, _texts, side_by_side
+from harness.report.page import commands
 from harness.report.pictures.graph import transactions
-from harness.report.pictures.story import Away, Event, Lane, read_story
+from harness.report.pictures.story import Away, Lane, StoryEvent, read_story
 from harness.report.pictures.timeline import _last_change_s, _margins, _names_of_offsets, _row_of, _text, timeline
 from harness.run_folder.history import key_fields
 
@@ -70,7 +72,7 @@ def folder(tmp_path: Path) -> RunFolder:
 
 
 def table(folder: RunFolder, *findings: dict[str, Any]) -> SideBySide:
-    (found,) = side_by_side(folder, MANIFEST, findings, read_story(folder))
+    (found,) = side_by_side(folder, MANIFEST, [from_json(Finding, one) for one in findings], read_story(folder))
     return found
 
 
@@ -83,7 +85,7 @@ def test_a_row_is_an_offset_and_a_column_a_broker(folder: RunFolder) -> None:
         1: ("committed", 1), 2: ("open", None), 3: ("committed", 1),
     }  # fmt: skip
     assert rows[0].findings == {2: [1]}
-    assert rows[1].cells[1] == Cell("commit", producer_id=5)
+    assert rows[1].cells[1] == LogCell("commit", producer_id=5)
     assert rows[1].missing == {2: "never seen here"}
     assert rows[2].missing == {3: "value, removed at 2.5 s"}
 
@@ -243,10 +245,10 @@ def test_a_key_that_is_not_valid_is_damage(tmp_path: Path) -> None:
 
 
 def test_a_label_names_a_transaction_once() -> None:
-    begins, writes = Event(0.0, "tx", "begins transaction 1", 1, True), Event(0.0, "tx", "writes K at 2", 1)
-    plain, next_one = Event(0.0, "tx", "writes L"), Event(0.0, "tx", "writes M", 2)
+    begins, writes = StoryEvent(0.0, "tx", "begins transaction 1", 1, True), StoryEvent(0.0, "tx", "writes K at 2", 1)
+    plain, next_one = StoryEvent(0.0, "tx", "writes L"), StoryEvent(0.0, "tx", "writes M", 2)
     assert _text([begins, writes]) == "begins transaction 1, writes K at 2"
-    assert _text([Event(0.0, "tx", "writes transaction 1", 1)]) == "writes transaction 1 in transaction 1"
+    assert _text([StoryEvent(0.0, "tx", "writes transaction 1", 1)]) == "writes transaction 1 in transaction 1"
     assert _text([writes, writes, plain, next_one]) == (
         "writes K at 2 in transaction 1, writes K at 2, writes L, writes M in transaction 2"
     )
@@ -267,8 +269,8 @@ def test_a_folder_that_was_judged_before_there_were_outcomes(folder: RunFolder) 
 
 
 def test_guarantees_are_reported_and_their_absence_is_borne(folder: RunFolder) -> None:
-    actual = [
-        {"guarantee": name, "holds": holds, "reason": f"{name} {HOSTILE}"}
+    actual: list[dict[str, Any]] = [
+        {"guarantee": name, "holds": holds, "reason": f"{name} {HOSTILE}", "compared": 1, "violations": []}
         for name, holds in (("order", True), ("offsets", False), ("tombstones", None))
     ]
     text = page(folder, MANIFEST, {**verdict(), "guarantees": actual})
@@ -333,10 +335,10 @@ def test_a_row_has_room_for_all_that_a_replica_shows() -> None:
 
 
 def test_words_and_names_have_their_room() -> None:
-    short = _margins([Event(0.0, "tx", "writes K")], 10.0)
-    long_name = _margins([Event(0.0, "a-process-of-thirty-letters-or-so", "writes K")], 10.0)
-    at_the_end = _margins([Event(9.9, "tx", "writes K, " * 4)], 10.0)
-    slanted = _margins([Event(0.0, "tx", "writes K, " * 12)], 10.0)
+    short = _margins([StoryEvent(0.0, "tx", "writes K")], 10.0)
+    long_name = _margins([StoryEvent(0.0, "a-process-of-thirty-letters-or-so", "writes K")], 10.0)
+    at_the_end = _margins([StoryEvent(9.9, "tx", "writes K, " * 4)], 10.0)
+    slanted = _margins([StoryEvent(0.0, "tx", "writes K, " * 12)], 10.0)
     assert long_name.left_in > short.left_in + 1
     assert at_the_end.right_in > short.right_in + 1
     assert (slanted.top_in > short.top_in, slanted.right_in) == (True, short.right_in)

@@ -20,17 +20,24 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FINDING = {
-    "anomaly": "stuck-lso", "broker": 2, "topic": TOPIC, "partition": 0, "explanation": "<b>frozen</b>", "witness": {},
+    "anomaly": "stuck-lso", "broker": 2, "topic": TOPIC, "partition": 0, "count": 1, "found_by": ["clients"],
+    "explanation": "<b>frozen</b>", "witness": {},
 }  # fmt: skip
 ROW = {
     "name": "soak-1", "seed": 7, "verdict": "anomaly", "reason": "a reason", "operations": 3, "faults": [],
-    "findings": {"stuck-lso": 1}, "unexplained": 0, "audit": None,
+    "findings": {"stuck-lso": 1}, "unexplained": 0, "audit": None, "groups": None, "gates": None, "took_s": {},
 }  # fmt: skip
 STATE = {
     "verdict": "anomaly", "reason": "a reason", "target": "sim-kafka", "seed": 7, "minutes": 1.0, "gate": False,
+    "folder": "f", "runtime": "auto", "shape": {},
+    "expected": {}, "drawn": [], "findings": {}, "unexplained": 0, "groups": {},
+    "gates": {}, "shown": None,
     "not_drawn": {"ring": "takes five brokers"}, "took_s": 12.0, "audit": {"diverged": 1},
     "rounds": [ROW, {**ROW, "name": "soak-2", "verdict": "clean", "findings": {}}],
 }  # fmt: skip
+
+
+VERDICT_OF_ROUND = {"verdict": "clean", "reason": "a reason", "audit": None, "groups": None, "gates": None}
 
 
 def written_soak(results: Path) -> Path:
@@ -39,7 +46,7 @@ def written_soak(results: Path) -> Path:
     played = play_steps(soak / "soak-1", (1.0, put(T)), (2.0, KILL), (8.0, START), (9.0, COMMITS))
     assert played.failure is None
     write_round(soak / "soak-1" / ROUND, played)
-    verdict = {"verdict": "anomaly", "reason": "a reason", "seed": 7, "findings": [FINDING], "unexplained": []}
+    verdict = {**VERDICT_OF_ROUND, "verdict": "anomaly", "seed": 7, "findings": [FINDING]}
     (soak / "soak-1" / VERDICT).write_text(json.dumps(verdict))
     (soak / SOAK_STATE).write_text(json.dumps(STATE))
     return soak
@@ -56,7 +63,7 @@ def written_round(
     (folder / name).write_text("".join(f"{json.dumps(one)}\n" for one in events))
     (folder / OFFSETS).write_text("".join(f"{json.dumps(one)}\n" for one in samples))
     (folder / ROUND).write_text("{}")
-    (folder / VERDICT).write_text('{"verdict": "clean"}')
+    (folder / VERDICT).write_text(json.dumps(VERDICT_OF_ROUND))
     return folder
 
 

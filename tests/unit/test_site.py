@@ -22,13 +22,17 @@ RUN = f"kafka-4.4/stuck-lso/{ID.format(1)}"
 
 
 def verdict_json(verdict: str) -> dict[str, Any]:
-    scenario = {"scenario": "stuck-lso", "topic": "t", "anomaly": "stuck-lso", "payload": "value"}
+    scenario = {
+        "scenario": "stuck-lso", "topic": "t", "anomaly": "stuck-lso", "payload": "value", "partitions": [0],
+        "exposure": {"replicas": []},
+    }  # fmt: skip
     finding = {
         "anomaly": "stuck-lso", "candidates": [], "broker": 2, "topic": "t", "partition": 0, "offset": 0,
         "key": {"text": "K"}, "producer_id": 5, "effect": "visible", "explanation": "frozen", "witness": {},
     }  # fmt: skip
     return {
-        "verdict": verdict, "reason": "so it is", "findings": [finding] if verdict == ANOMALY else [],
+        "verdict": verdict, "reason": "so it is", "run_id": "r", "target": {"name": "kafka-4.4"}, "timings_s": {},
+        "checker_errors": {}, "findings": [finding] if verdict == ANOMALY else [],
         "scenarios": [{**scenario, "verdict": verdict, "reason": "so it is"}],
     }  # fmt: skip
 
@@ -187,7 +191,7 @@ def test_a_finding_without_its_fields_leaves_its_run_out(tmp_path: Path) -> None
     result["findings"][0]["witness"] = "text"
     (path / "verdict.json").write_text(json.dumps(result))
     assert stored_runs(results)[1] == [
-        f"kafka-4.4/stuck-lso/{path.name} cannot be read: AttributeError: 'str' object has no attribute 'get'"
+        f"kafka-4.4/stuck-lso/{path.name} cannot be read: ValueError: Verdict.findings[0].witness is str"
     ]
 
 

@@ -16,14 +16,16 @@ from soaked import KILL, START, P, play_steps, put
 
 from harness.cli.main import cli
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, HarnessError, UsageError
-from harness.judge.verdict import ANOMALY, CLEAN, EXIT_CODES, UNKNOWN
+from harness.json_codec import from_json, to_json
+from harness.judge.soak_verdict import RoundLine
+from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, EXIT_CODES, UNKNOWN
 from harness.run_folder.store import RunFolder
 from harness.soak import campaign
 from harness.soak.campaign import MOST_BOOTS, Soak, SoakOptions, resume, soak
 from harness.soak.draw.plan import Shape
 from harness.soak.judge.expectations import read_expected
-from harness.soak.judge.judges import truth_of
-from harness.soak.judging import Judging
+from harness.soak.judge.judge_rounds import truth_of
+from harness.soak.judge_queue import JudgeQueue
 from harness.soak.play.rig import booted, find_setup
 from harness.soak.play.round import write_round
 from harness.spark.options import SparkOptions
@@ -53,8 +55,8 @@ def one_session(monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> None:
     monkeypatch.setattr(campaign, "session_of", lambda *_, **__: Lent())
 
 
-def timeless(line: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in line.items() if name != "took_s"}
+def timeless(line: RoundLine) -> RoundLine:
+    return replace(line, took_s={})
 
 
 def options(results: Path, **more: Any) -> SoakOptions:
@@ -63,24 +65,24 @@ def options(results: Path, **more: Any) -> SoakOptions:
 
 @pytest.mark.usefixtures("one_session")
 def test_a_soak_is_kept_and_goes_on_where_it_was_cut_off(tmp_path: Path) -> None:
-    lines: list[dict[str, Any]] = []
+    lines: list[RoundLine] = []
     first = soak(options(tmp_path), FakeProgress(), lines.append)
-    assert [line["name"] for line in lines] == ["soak-1", "soak-2"]
-    assert [line["seed"] for line in lines] == [1, 2]
+    assert [line.name for line in lines] == ["soak-1", "soak-2"]
+    assert [line.seed for line in lines] == [1, 2]
     folder = first.folder.path
     assert folder.parent == tmp_path / "sim-kafka" / "soak"
     stored = json.loads((folder / "soak.json").read_text())
-    assert stored == json.loads(json.dumps(first.as_json()))
+    assert stored == json.loads(json.dumps(to_json(first.result())))
     assert stored["not_drawn"]["ring"] == "takes five brokers"
     for line in lines:
-        kept = RunFolder(folder / line["name"])
-        assert json.loads(kept.verdict_path.read_text())["verdict"] == line["verdict"]
-        assert (kept.path / "brokers").exists() == (line["verdict"] != CLEAN)
+        kept = RunFolder(folder / line.name)
+        assert json.loads(kept.verdict_path.read_text())["verdict"] == line.verdict
+        assert (kept.path / "brokers").exists() == (line.verdict != CLEAN)
     # Cut off after one round: another process plays the second one again, the same way.
     one = {**stored, "rounds": stored["rounds"][:1], "minutes": stored["took_s"] / 60 + 0.002}
     (folder / "soak.json").write_text(json.dumps(one))
     again = resume(folder, SparkOptions(), FakeProgress(), lines.append)
-    assert timeless(again.rounds[1]) == timeless(stored["rounds"][1])
+    assert timeless(again.rounds[1]) == timeless(first.rounds[1])
     assert again.took_s > stored["took_s"]
 
 
@@ -106,11 +108,11 @@ def test_a_soak_that_goes_on_judges_what_was_played_before_it_was_cut_off(
 ) -> None:
     """Found by a soak whose process librdkafka ended: rounds that waited for their verdicts were played again."""
 
-    def ends(_: Judging) -> None:
+    def ends(_: JudgeQueue) -> None:
         raise MemoryError
 
     with monkeypatch.context() as cut_off:
-        cut_off.setattr(Judging, "finish", ends)
+        cut_off.setattr(JudgeQueue, "finish", ends)
         with pytest.raises(MemoryError):
             soak(options(tmp_path / "cut-off"), FakeProgress(), lambda _: None)
     (stored,) = (tmp_path / "cut-off" / "sim-kafka" / "soak").glob("*/soak.json")
@@ -121,7 +123,7 @@ def test_a_soak_that_goes_on_judges_what_was_played_before_it_was_cut_off(
     judged = resume(stored.parent, SparkOptions(), FakeProgress(), lambda _: None).rounds
     whole = soak(options(tmp_path / "whole"), FakeProgress(), lambda _: None).rounds
     assert [timeless(one) for one in judged] == [timeless(one) for one in whole]
-    assert judged[0]["took_s"].keys() == whole[0]["took_s"].keys()
+    assert judged[0].took_s.keys() == whole[0].took_s.keys()
 
 
 def failing_boots(monkeypatch: pytest.MonkeyPatch, failing: range) -> None:
@@ -139,7 +141,7 @@ def failing_boots(monkeypatch: pytest.MonkeyPatch, failing: range) -> None:
 @pytest.mark.usefixtures("one_session")
 def test_a_cluster_that_does_not_come_up_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     failing_boots(monkeypatch, range(2, 2 + MOST_BOOTS - 1))
-    assert [one["name"] for one in soak(options(tmp_path), FakeProgress(), lambda _: None).rounds] == [
+    assert [one.name for one in soak(options(tmp_path), FakeProgress(), lambda _: None).rounds] == [
         "soak-1",
         "soak-2",
     ]
@@ -150,7 +152,7 @@ def test_what_was_played_is_judged_before_a_soak_without_a_cluster_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failing_boots(monkeypatch, range(2, 2 + MOST_BOOTS))
-    lines: list[dict[str, Any]] = []
+    lines: list[RoundLine] = []
     with pytest.raises(HarnessError, match="no broker registers"):
         soak(options(tmp_path), FakeProgress(), lines.append)
     (stored,) = (tmp_path / "sim-kafka" / "soak").glob("*/soak.json")
@@ -165,11 +167,11 @@ def test_a_round_that_cannot_be_judged_takes_no_other_with_it(tmp_path: Path, mo
             raise ValueError("a batch ends too soon")
         return truth_of(folder, played)
 
-    monkeypatch.setattr("harness.soak.judge.judges.truth_of", only_the_first)
+    monkeypatch.setattr("harness.soak.judge.judge_rounds.truth_of", only_the_first)
     first, second = soak(options(tmp_path), FakeProgress(), lambda _: None).rounds
-    assert "cannot be judged" not in first["reason"]
-    assert second["verdict"] == UNKNOWN
-    assert second["reason"] == "it cannot be judged: ValueError: a batch ends too soon"
+    assert "cannot be judged" not in first.reason
+    assert second.verdict == UNKNOWN
+    assert second.reason == "it cannot be judged: ValueError: a batch ends too soon"
 
 
 @pytest.mark.usefixtures("one_session")
@@ -177,9 +179,9 @@ def test_nothing_is_said_of_rounds_whose_spark_ended(tmp_path: Path, monkeypatch
     def disconnected(*_: object) -> Any:
         raise ConnectionError("answer from Java side is empty")
 
-    monkeypatch.setattr("harness.soak.judge.judges.truth_of", disconnected)
-    monkeypatch.setattr("harness.soak.judging.has_ended", lambda _: True)
-    lines: list[dict[str, Any]] = []
+    monkeypatch.setattr("harness.soak.judge.judge_rounds.truth_of", disconnected)
+    monkeypatch.setattr("harness.soak.judge_queue.has_ended", lambda _: True)
+    lines: list[RoundLine] = []
     with pytest.raises(HarnessError, match="Spark's JVM ended while rounds were judged: answer from Java"):
         soak(options(tmp_path), FakeProgress(), lines.append)
     assert not lines
@@ -196,27 +198,28 @@ def test_a_jvm_that_ended_is_noticed(spark: SparkSession) -> None:
 @pytest.mark.usefixtures("one_session")
 def test_a_stored_round_is_played_again_with_one_seed_after_the_other(tmp_path: Path) -> None:
     schedule = play_steps(tmp_path / "round", (1, put(P)), (3, KILL), (8, put(P, deletes=True)), (15, START)).schedule
-    lines: list[dict[str, Any]] = []
+    lines: list[RoundLine] = []
     result = soak(options(tmp_path / "results", schedule=schedule), FakeProgress(), lines.append)
-    assert [(line["seed"], line["findings"]) for line in lines] == [
+    assert [(line.seed, line.findings) for line in lines] == [
         (1, {"tombstone-divergence": 1}), (2, {"tombstone-divergence": 1}),
     ]  # fmt: skip
     assert (result.verdict, EXIT_CODES[result.verdict]) == (ANOMALY, EXIT_ANOMALY)
-    assert result.as_json()["shown"] is None, "of a round that was not shrunk"
+    assert result.result().shown is None, "of a round that was not shrunk"
     tolerated = soak(
         options(tmp_path / "more", schedule=schedule, rounds=1, expected={"tombstone-divergence": "known"}),
         FakeProgress(),
         lines.append,
     )
-    assert EXIT_CODES[tolerated.verdict] == EXIT_CLEAN
+    assert (tolerated.verdict, EXIT_CODES[tolerated.verdict]) == (AS_EXPECTED, EXIT_CLEAN)
+    assert tolerated.result().reason.startswith("1 as-expected; soak-1: ")
     for finding, shown in (("tombstone-divergence", 1), ("stuck-lso", 0)):
         again = options(tmp_path / finding, schedule=replace(schedule, finding=finding), rounds=1)
-        assert soak(again, FakeProgress(), lines.append).as_json()["shown"] == {
+        assert to_json(soak(again, FakeProgress(), lines.append).result())["shown"] == {
             "finding": finding,
             "in": shown,
             "of": 1,
         }
-    assert tolerated.as_json()["findings"] == {"tombstone-divergence": 1}
+    assert tolerated.result().findings == {"tombstone-divergence": 1}
     assert (tolerated.folder.path / "soak-1" / "brokers").is_dir(), "its evidence is kept all the same"
 
 
@@ -227,15 +230,19 @@ def test_a_stored_round_is_played_again_with_one_seed_after_the_other(tmp_path: 
         ([CLEAN, CLEAN], EXIT_CLEAN),
         ([CLEAN, UNKNOWN], EXIT_UNKNOWN),
         ([ANOMALY, UNKNOWN, CLEAN], EXIT_ANOMALY),
+        ([CLEAN, AS_EXPECTED], EXIT_CLEAN),
+        ([AS_EXPECTED, UNKNOWN], EXIT_UNKNOWN),
     ],
 )
 def test_the_worst_round_decides(tmp_path: Path, verdicts: list[str], code: int) -> None:
-    rounds: list[dict[str, Any]] = [
-        {"name": "r", "verdict": one, "reason": "", "findings": {}, "unexplained": 0, "audit": None} for one in verdicts
-    ]
+    line = {
+        "name": "r", "seed": 1, "reason": "", "operations": 0, "faults": [], "findings": {}, "unexplained": 0,
+        "audit": None, "groups": None, "gates": None, "took_s": {},
+    }  # fmt: skip
+    rounds = [from_json(RoundLine, {**line, "verdict": verdict}) for verdict in verdicts]
     result = Soak(RunFolder(tmp_path), options(tmp_path), rounds=rounds)
     assert EXIT_CODES[result.verdict] == code
-    assert result.as_json()["verdict"] == result.verdict
+    assert result.result().verdict == result.verdict
 
 
 @pytest.mark.parametrize(

@@ -131,10 +131,10 @@ def test_a_view_is_wrong_by_name(lines: list[Any], here: GroupView, name: str | 
 def test_a_finding_has_the_partition_and_says_whose_view_it_is() -> None:
     lines = [*done(plain, 1), *done(sent, 2), *ended("abort", 3)]
     (found,) = compare_groups(log(*lines), [view(1), view(2)]).findings()
-    assert (found["anomaly"], found["broker"], found["topic"], found["partition"]) == (
+    assert (found.anomaly, found.broker, found.topic, found.partition) == (
         ABORTED_SERVED, 2, "__consumer_offsets", 0,
     )  # fmt: skip
-    assert found["explanation"] == "group g, t-0: by its replica, broker 2 has offset 2, by clients offset 1"
+    assert found.explanation == "group g, t-0: by its replica, broker 2 has offset 2, by clients offset 1"
 
 
 LOG = """\
@@ -156,11 +156,11 @@ def test_a_coordinator_that_cannot_load_its_partition_has_a_finding(log_text: st
     assert refusal is not None
     content = {"broker": 2, "partition": 0, "answers": [], "refusal": refusal}
     (found,) = compare_groups(log(*done(plain, 1)), [view(1), answered(content)]).findings()
-    assert (found["anomaly"], found["broker"]) == (name, 2)
-    assert found["explanation"].startswith(
+    assert (found.anomaly, found.broker) == (name, 2)
+    assert found.explanation.startswith(
         "no group has a coordinator: broker 2 cannot load the partition: IllegalStateException: Group g is "
     )
-    assert "groupId='g'" in found["explanation"]
+    assert "groupId='g'" in found.explanation
 
 
 def test_a_log_without_a_refusal_explains_nothing() -> None:

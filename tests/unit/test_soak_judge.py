@@ -6,28 +6,33 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from findings import audited_verdict, finding, violated
 from soaked import ABORTS, DIES, KILL, SMALL, START, P, T, play_steps, put
 
-from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
+from harness.json_codec import to_json
+from harness.judge.soak_verdict import CHECKERS, CLIENTS
+from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, UNKNOWN, Doubt
 from harness.run_folder.store import RunFolder
 from harness.schedules.schedule import Schedule
 from harness.soak.causes.reopened_transaction import Reopened
-from harness.soak.judge.judges import judge_rounds
+from harness.soak.judge.judge_rounds import judge_rounds
+from harness.soak.judge.round_verdict import CheckedRound, JudgeResults, verdict_of
 from harness.soak.judge.truth import STATE, STUCK, Truth, Wrong
-from harness.soak.judge.verdict import CHECKERS, CLIENTS, Checked, Statements, verdict_of
 from harness.soak.play.round import PlayedRound
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
+    from harness.judge.finding import Finding
     from harness.schedules.operations.operation import Operation
 
 TP = ("t", 0)
 HANGING, REOPENED = "hanging-transaction", "reopened-transaction"
 PLAYED = PlayedRound(Schedule((), target="sim-kafka", plan=SMALL))
-AUDITED: dict[str, Any] = {"findings": [], "scenarios": [{"topic": "t", "partition": 0, "verdict": "clean"}]}
+AUDITED = audited_verdict("t")
 UNDELETED = Wrong(STATE, "k", None, None, None, "the value of write 1", "no value", due=0)
 LOST = Wrong(STATE, "k", None, None, None, "no value", "the value of write 1", due=0)
 
@@ -37,15 +42,24 @@ def truth(*wrongs: Wrong, broker: int = 2, unknown: frozenset[Any] = frozenset()
     return Truth(given, unknown, {replica: {} for replica in given}, {}, {})
 
 
-def row(anomaly: str, broker: int = 2) -> dict[str, Any]:
-    return {
-        "anomaly": anomaly, "broker": broker, "topic": "t", "partition": 0, "offset": 3, "key": {"text": "k"},
-        "explanation": f"it is {anomaly}", "witness": {},
-    }  # fmt: skip
+def row(anomaly: str, broker: int = 2) -> Finding:
+    return finding(anomaly=anomaly, broker=broker, offset=3, key={"text": "k"}, explanation=f"it is {anomaly}")
 
 
-def verdict(known: Truth, checked: Checked = Checked(), expected: tuple[str, ...] = ()) -> dict[str, Any]:  # noqa: B008
-    return verdict_of(PLAYED, Statements(known, checked, AUDITED), expected)
+def verdict(known: Truth, checked: CheckedRound = CheckedRound(), expected: tuple[str, ...] = ()) -> dict[str, Any]:  # noqa: B008
+    return judged(JudgeResults(known, checked, AUDITED), expected)
+
+
+def judged(
+    results: JudgeResults | None, expected: Collection[str] = (), played: PlayedRound = PLAYED
+) -> dict[str, Any]:
+    """Return the verdict on a round as its file has it."""
+    content: dict[str, Any] = to_json(verdict_of(played, results, expected))
+    return content
+
+
+def doubt(broker: int, reason: str) -> Doubt:
+    return Doubt(broker=broker, topic="t", partition=0, kind="contradiction", reason=reason)
 
 
 def test_a_round_without_anything_wrong_is_clean() -> None:
@@ -55,7 +69,7 @@ def test_a_round_without_anything_wrong_is_clean() -> None:
 
 
 def test_both_judges_name_one_finding() -> None:
-    given = verdict(truth(UNDELETED, UNDELETED), Checked([row("tombstone-divergence")]))
+    given = verdict(truth(UNDELETED, UNDELETED), CheckedRound([row("tombstone-divergence")]))
     assert given["verdict"] == ANOMALY
     (found,) = given["findings"]
     assert (found["anomaly"], found["broker"], found["count"]) == ("tombstone-divergence", 2, 2)
@@ -65,8 +79,8 @@ def test_both_judges_name_one_finding() -> None:
 
 def test_what_only_one_judge_calls_wrong_is_a_finding_and_unexplained() -> None:
     for known, checked, by in (
-        (truth(UNDELETED), Checked(), CLIENTS),
-        (truth(), Checked([row("tombstone-divergence")]), CHECKERS),
+        (truth(UNDELETED), CheckedRound(), CLIENTS),
+        (truth(), CheckedRound([row("tombstone-divergence")]), CHECKERS),
     ):
         given = verdict(known, checked)
         assert given["verdict"] == ANOMALY
@@ -86,36 +100,36 @@ def test_a_transaction_that_hangs_everywhere_is_known_by_clients_alone() -> None
 
 
 def test_what_has_no_name_is_unexplained_and_the_round_unknown() -> None:
-    given = verdict(truth(LOST), Checked([row("unexplained-divergence")]))
+    given = verdict(truth(LOST), CheckedRound([row("unexplained-divergence")]))
     assert (given["verdict"], given["findings"]) == (UNKNOWN, [])
     assert [one["found_by"] for one in given["unexplained"]] == [CLIENTS, CHECKERS]
 
 
 def test_a_key_that_no_client_knows_is_not_unexplained() -> None:
-    given = verdict(truth(unknown=frozenset({(TP, "k")})), Checked([row("unexplained-divergence")]))
+    given = verdict(truth(unknown=frozenset({(TP, "k")})), CheckedRound([row("unexplained-divergence")]))
     assert given["verdict"] == CLEAN
 
 
 def test_what_clients_can_name_is_not_unexplained() -> None:
     carried_out = replace(LOST, counts_aborted=(7,))
     known = replace(truth(carried_out), followed={TP: {7: {"committed"}}})
-    given = verdict(known, Checked([row("unexplained-divergence")]))
+    given = verdict(known, CheckedRound([row("unexplained-divergence")]))
     assert [(one["anomaly"], one["found_by"]) for one in given["findings"]] == [("aborted-to-committed", [CLIENTS])]
     assert given["unexplained"] == []
-    assert verdict(truth(LOST), Checked([row("unexplained-divergence")]))["findings"] == []
+    assert verdict(truth(LOST), CheckedRound([row("unexplained-divergence")]))["findings"] == []
 
 
 def test_what_lies_below_the_log_start_is_no_finding() -> None:
     """Compaction removes a marker whose transaction lies below the log start, and leaves its records on disk."""
     known = replace(truth(), log_starts={(2, TP): 4})
-    assert verdict(known, Checked([row("stuck-lso")]))["verdict"] == CLEAN
-    assert verdict(replace(known, log_starts={(2, TP): 3}), Checked([row("stuck-lso")]))["verdict"] == ANOMALY
+    assert verdict(known, CheckedRound([row("stuck-lso")]))["verdict"] == CLEAN
+    assert verdict(replace(known, log_starts={(2, TP): 3}), CheckedRound([row("stuck-lso")]))["verdict"] == ANOMALY
 
 
 def test_expected_findings_are_listed_and_tolerated() -> None:
-    known, checked = truth(UNDELETED), Checked([row("tombstone-divergence")])
+    known, checked = truth(UNDELETED), CheckedRound([row("tombstone-divergence")])
     given = verdict(known, checked, ("tombstone-divergence",))
-    assert given["verdict"] == CLEAN
+    assert given["verdict"] == AS_EXPECTED
     assert given["reason"].endswith("give what clients know, but for known findings: 1 tombstone-divergence")
     assert [one["anomaly"] for one in given["findings"]] == ["tombstone-divergence"]
     assert verdict(known, checked, ("stuck-lso",))["verdict"] == ANOMALY
@@ -124,27 +138,26 @@ def test_expected_findings_are_listed_and_tolerated() -> None:
 @pytest.mark.parametrize(
     "checked",
     [
-        Checked(raised={"doubts": "ValueError: no"}),
-        Checked(doubts=[{"broker": 1, "topic": "t", "partition": 0, "reason": "it contradicts itself"}]),
+        CheckedRound(raised={"doubts": "ValueError: no"}),
+        CheckedRound(doubts=[doubt(1, "it contradicts itself")]),
     ],
 )
-def test_what_could_not_be_judged_forbids_clean(checked: Checked) -> None:
+def test_what_could_not_be_judged_forbids_clean(checked: CheckedRound) -> None:
     assert verdict(truth(), checked)["verdict"] == UNKNOWN
 
 
 def test_a_transaction_that_is_open_again_is_a_finding_and_no_doubt() -> None:
     reason = "the broker says that producer 3 has an open transaction, its log that it has none"
-    checked = Checked(doubts=[{"broker": 2, "topic": "t", "partition": 0, "reason": reason}])
-    assert verdict_of(PLAYED, Statements(truth(), checked, AUDITED))["verdict"] == UNKNOWN
-    known = Statements(truth(), checked, AUDITED, reopened=[Reopened(2, ("t", 0), 3, 5, 9)])
-    given = verdict_of(PLAYED, known)
+    checked = CheckedRound(doubts=[doubt(2, reason)])
+    assert judged(JudgeResults(truth(), checked, AUDITED))["verdict"] == UNKNOWN
+    known = JudgeResults(truth(), checked, AUDITED, reopened=[Reopened(2, ("t", 0), 3, 5, 9)])
+    given = judged(known)
     assert (given["verdict"], [one["anomaly"] for one in given["findings"]]) == (ANOMALY, [REOPENED])
-    assert verdict_of(PLAYED, known, [REOPENED])["verdict"] == CLEAN
+    assert judged(known, [REOPENED])["verdict"] == AS_EXPECTED
 
 
 def test_a_guarantee_that_is_violated_without_a_finding_is_unexplained() -> None:
-    violation = {"broker": 1, "topic": "t", "partition": 0, "explanation": "out of order"}
-    checked = Checked(guarantees=[{"guarantee": "order", "violations": [violation]}])
+    checked = CheckedRound(guarantees=[violated("order", "out of order")])
     given = verdict(truth(), checked)
     assert given["verdict"] == UNKNOWN
     assert given["unexplained"][0]["explanation"] == "the guarantee order is violated: out of order"
@@ -154,18 +167,15 @@ def test_a_guarantee_that_is_violated_without_a_finding_is_unexplained() -> None
 
 
 def test_an_audit_that_accuses_a_right_replica_is_unexplained() -> None:
-    accused = {
-        **row("tombstone-divergence", broker=1), "producer_id": None, "decided": True, "effect": "visible",
-    }  # fmt: skip
-    audited = {**AUDITED, "findings": [accused]}
-    given = verdict_of(PLAYED, Statements(truth(), Checked(), audited))
+    audited = replace(AUDITED, findings=(row("tombstone-divergence", broker=1),))
+    given = judged(JudgeResults(truth(), CheckedRound(), audited))
     assert given["verdict"] == UNKNOWN
     assert given["unexplained"][0]["found_by"] == "audit"
     assert given["audit"]["counts"]["wrong accusations"] == 1
 
 
 def test_a_round_that_did_not_go_to_its_end_is_unknown() -> None:
-    given = verdict_of(replace(PLAYED, failure="no broker answers"), None)
+    given = judged(None, played=replace(PLAYED, failure="no broker answers"))
     assert (given["verdict"], given["reason"]) == (UNKNOWN, "the round did not go to its end: no broker answers")
 
 
@@ -176,7 +186,7 @@ def test_rounds_are_judged_together_by_all_three(tmp_path: Path, spark: SparkSes
         "stuck": [(1.0, put(T)), (3.0, KILL), (5.0, DIES), (15.0, START)],
     }
     rounds = {RunFolder(tmp_path / name): play_steps(tmp_path / name, *timed) for name, timed in steps.items()}
-    verdicts = judge_rounds(spark, rounds)
+    verdicts = {name: to_json(given) for name, given in judge_rounds(spark, rounds).items()}
     found = {
         name: [(one["anomaly"], one["broker"], one["found_by"]) for one in given["findings"]]
         for name, given in verdicts.items()

@@ -6,31 +6,33 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from findings import audited_verdict, finding, violated
 from metadata_logs import change, partition, read_metadata_log, topic, write_metadata_log
 from soaked import SMALL
 
-from harness.judge.verdict import ANOMALY, CLEAN
+from harness.json_codec import to_json
+from harness.judge.soak_verdict import CLIENTS, RoundFinding
+from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN
 from harness.schedules.schedule import Schedule
 from harness.soak.causes import diagnose
 from harness.soak.causes.cause import Judge, RoundEvidence, Symptom
 from harness.soak.evidence.client_log import WrittenRecord
 from harness.soak.evidence.losses import Loss, losses_of, unclean_leaders
+from harness.soak.judge.round_verdict import CheckedRound, JudgeResults, verdict_of
 from harness.soak.judge.truth import HIDDEN, STATE, STUCK, Truth, Wrong
-from harness.soak.judge.verdict import Checked, Statements, verdict_of
 from harness.soak.play.round import PlayedRound
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from harness.judge.finding import Finding
 
 TP, OTHER = ("t", 0), ("u", 0)
 LOST, HOLE, SKIPPED_MARKER, UNCLEAN = (
     "lost-unsynced", "hole-after-power-failure", "skipped-marker", "unclean-election",
 )  # fmt: skip
 PLAYED = PlayedRound(Schedule((), target="kafka-4.4", plan=SMALL))
-AUDITED: dict[str, Any] = {
-    "findings": [],
-    "scenarios": [{"topic": topic, "partition": 0, "verdict": "clean"} for topic in ("t", "u")],
-}
+AUDITED = audited_verdict("t", "u")
 ALONE = Loss(2, TP, 8, 12, was_alone=True)
 SKIPPED = Loss(2, TP, 8, 12, is_hole=True)
 OF_OUTCOMES = Loss(2, ("__transaction_state", 0), 90, 95, was_alone=True)
@@ -83,35 +85,46 @@ def truth(wrongs: dict[int, tuple[Wrong, ...]], tp: tuple[str, int] = TP) -> Tru
     return Truth(given, frozenset(), {replica: {} for replica in given}, {3: "committed"}, {})
 
 
-def verdict(known: Truth, *losses: Loss, checked: Checked = Checked()) -> dict[str, Any]:  # noqa: B008
-    return verdict_of(PLAYED, Statements(known, checked, AUDITED, losses=losses))
+def verdict(known: Truth, *losses: Loss, checked: CheckedRound = CheckedRound()) -> dict[str, Any]:  # noqa: B008
+    content: dict[str, Any] = to_json(verdict_of(PLAYED, JudgeResults(known, checked, AUDITED, losses=losses)))
+    return content
 
 
-def row(anomaly: str, broker: int) -> dict[str, Any]:
-    return {
-        "anomaly": anomaly, "broker": broker, "topic": "t", "partition": 0, "offset": 7, "key": {"text": "k"},
-        "explanation": f"it is {anomaly}", "witness": {},
-    }  # fmt: skip
+def row(anomaly: str, broker: int) -> Finding:
+    return finding(anomaly=anomaly, broker=broker, offset=7, key={"text": "k"}, explanation=f"it is {anomaly}")
+
+
+def of_group(anomaly: str, broker: int, partition: int) -> RoundFinding:
+    return RoundFinding(
+        anomaly=anomaly,
+        broker=broker,
+        topic="__consumer_offsets",
+        partition=partition,
+        count=1,
+        found_by=(CLIENTS,),
+        explanation="x",
+        witness=[],
+    )
 
 
 @pytest.mark.parametrize("wrong", [GONE, OPEN, replace(OPEN, kind=HIDDEN)], ids=lambda one: one.kind)
 def test_what_every_replica_lost_is_listed_and_no_anomaly(wrong: Wrong) -> None:
     known = truth(dict.fromkeys((1, 2, 3), (wrong,)))
     given = verdict(known, ALONE)
-    assert given["verdict"] == CLEAN
+    assert given["verdict"] == AS_EXPECTED
     assert [(one["anomaly"], one["broker"]) for one in given["findings"]] == [(LOST, 1), (LOST, 2), (LOST, 3)]
     assert given["unexplained"] == []
     assert (
         "offsets 8 to 12 of t-0 were lost with the power of broker 2, which had not synced them and was alone in the"
         in given["findings"][0]["explanation"]
     )
-    assert verdict(known)["verdict"] != CLEAN, "without a loss, it is something else"
+    assert verdict(known)["verdict"] not in {AS_EXPECTED, CLEAN}, "without a loss, it is something else"
 
 
 def test_what_the_checkers_call_it_does_not_matter() -> None:
-    checked = Checked([row("committed-to-aborted", 1), row("unexplained-divergence", 3)])
+    checked = CheckedRound([row("committed-to-aborted", 1), row("unexplained-divergence", 3)])
     given = verdict(truth(dict.fromkeys((1, 2, 3), (GONE,))), ALONE, checked=checked)
-    assert (given["verdict"], {one["anomaly"] for one in given["findings"]}) == (CLEAN, {LOST})
+    assert (given["verdict"], {one["anomaly"] for one in given["findings"]}) == (AS_EXPECTED, {LOST})
 
 
 @pytest.mark.parametrize(
@@ -125,7 +138,7 @@ def test_what_the_checkers_call_it_does_not_matter() -> None:
     ids=["one", "two", "differently", "another key"],
 )
 def test_replicas_that_differ_have_diverged(wrongs: dict[int, tuple[Wrong, ...]]) -> None:
-    checked = Checked([row("stuck-lso", 2)])
+    checked = CheckedRound([row("stuck-lso", 2)])
     given = verdict(truth(wrongs), ALONE, checked=checked)
     assert given["verdict"] == ANOMALY
     assert LOST not in {one["anomaly"] for one in given["findings"]}
@@ -182,13 +195,12 @@ def test_replicas_that_differ_after_an_unclean_election() -> None:
 def test_a_loss_is_of_its_partition_and_one_of_outcomes_of_all_transactions() -> None:
     of_transaction, plain = (truth(dict.fromkeys((1, 2, 3), (wrong,)), OTHER) for wrong in (OPEN, GONE))
     assert verdict(of_transaction, ALONE)["verdict"] == ANOMALY
-    assert verdict(of_transaction, OF_OUTCOMES)["verdict"] == CLEAN
-    assert verdict(plain, OF_OUTCOMES)["verdict"] != CLEAN
+    assert verdict(of_transaction, OF_OUTCOMES)["verdict"] == AS_EXPECTED
+    assert verdict(plain, OF_OUTCOMES)["verdict"] not in {AS_EXPECTED, CLEAN}
 
 
 def test_offsets_that_were_given_again_are_no_violation() -> None:
-    violation = {"broker": 1, "topic": "t", "partition": 0, "explanation": "another record at offset 9"}
-    checked = Checked(guarantees=[{"guarantee": "offsets", "violations": [violation]}])
+    checked = CheckedRound(guarantees=[violated("offsets", "another record at offset 9")])
     assert verdict(truth({}), ALONE, checked=checked)["unexplained"] == []
     assert len(verdict(truth({}), checked=checked)["unexplained"]) == 1
 
@@ -203,7 +215,7 @@ def test_a_hole_is_an_anomaly_of_its_broker_alone(offset: int) -> None:
     assert "offsets 8 to 12 of t-0 were lost with the power of broker 2" in given["reason"]
     assert "has a later segment, so that it goes on there" in given["reason"]
     assert given["unexplained"] == []
-    by_checkers = verdict(known, SKIPPED, checked=Checked([row("unexplained-divergence", 2)]))
+    by_checkers = verdict(known, SKIPPED, checked=CheckedRound([row("unexplained-divergence", 2)]))
     assert [one["anomaly"] for one in by_checkers["findings"]] == [HOLE]
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from test_soak_truth import PRODUCER, data, end, replica
 
+from harness.json_codec import from_json
+from harness.judge.verdict import Doubt
 from harness.run_folder.store import AFTER_REJOIN, STATE, RunFolder
 from harness.soak.causes.cause import Diagnosis
 from harness.soak.causes.reopened_transaction import Reopened, reopened_of
@@ -75,12 +77,13 @@ def test_what_is_open_by_the_log_too_is_another_matter(
 )
 def test_it_explains_the_doubt_about_its_own_replica(changed: dict[str, Any], *, explains: bool) -> None:
     reason = f"the broker says that producer {PRODUCER} has an open transaction, its log that it has none"
-    doubt = {"broker": BROKER, "topic": "t", "partition": 0, "reason": reason, **changed}
+    given = {"broker": BROKER, "topic": "t", "partition": 0, "kind": "contradiction", "reason": reason, **changed}
+    doubt = from_json(Doubt, given)
     assert Reopened(BROKER, TP, PRODUCER, 0, 1).explains(doubt) is explains
 
 
 @pytest.mark.parametrize(("marker", "says"), [(1, "its marker at offset 1"), (None, "neither records nor a marker")])
 def test_what_it_says(marker: int | None, says: str) -> None:
     finding = Reopened(BROKER, TP, PRODUCER, 0, marker).finding(Diagnosis("reopened-transaction", ""))
-    assert (finding["anomaly"], finding["broker"], finding["topic"]) == ("reopened-transaction", BROKER, "t")
-    assert says in finding["explanation"]
+    assert (finding.anomaly, finding.broker, finding.topic) == ("reopened-transaction", BROKER, "t")
+    assert says in finding.explanation

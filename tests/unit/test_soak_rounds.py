@@ -37,7 +37,7 @@ from harness.schedules.operations.faults import Inject
 from harness.schedules.schedule import Step
 from harness.soak.causes.cause import RoundEvidence
 from harness.soak.evidence.client_log import ABORTED, client_log_of
-from harness.soak.judge.judges import replicas_of, truth_of
+from harness.soak.judge.judge_rounds import replicas_of, truth_of
 from harness.soak.play.round import read_played, read_round, write_round
 
 if TYPE_CHECKING:

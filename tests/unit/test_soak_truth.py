@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import findings
 import pytest
 from soaked import names_by_replica
 from stored_markers import encode_marker
@@ -27,12 +28,16 @@ from harness.soak.evidence.client_log import (
     load_client_log,
 )
 from harness.soak.evidence.replica_log import OPEN, ReplicaLog, read_replica
-from harness.soak.judge.tally import BY_LUCK, EITHER, RIGHT, WRONG, judge, tally
+from harness.soak.judge.audit_tally import BY_LUCK, EITHER, RIGHT, WRONG, judge, tally
+from harness.soak.judge.round_verdict import UNEXPLAINED
 from harness.soak.judge.truth import HIDDEN, SERVED, STATE, STUCK, compare
-from harness.soak.judge.verdict import UNEXPLAINED
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from harness.judge.finding import Finding
+    from harness.judge.verdict import Verdict
 
 TP = ("t", 0)
 PRODUCER = 7
@@ -86,22 +91,15 @@ def clients(outcome: str) -> ClientLog:
     )  # fmt: skip
 
 
-def audited(findings: list[dict[str, Any]], verdict: str = "anomaly") -> dict[str, Any]:
-    return {"findings": findings, "scenarios": [{"topic": "t", "partition": 0, "verdict": verdict}]}
+def audited(found: Sequence[Finding], verdict: str = "anomaly") -> Verdict:
+    audit = findings.audited_verdict("t")
+    scenarios = tuple(replace(scenario, verdict=verdict) for scenario in audit.scenarios)
+    return replace(audit, scenarios=scenarios, findings=tuple(found))
 
 
-def finding(broker: int, offset: int = 0, key: str | None = "k", **more: Any) -> dict[str, Any]:
+def finding(broker: int, offset: int = 0, key: str | None = "k", **more: Any) -> Finding:
     named = None if key is None else {"text": key}
-    return {
-        "anomaly": "tombstone-divergence",
-        "topic": "t",
-        "partition": 0,
-        "broker": broker,
-        "offset": offset,
-        "key": named,
-        "producer_id": None,
-        **more,
-    }
+    return findings.finding(broker=broker, offset=offset, key=named, **more)
 
 
 def test_a_record_is_what_its_broker_serves_it_as(tmp_path: Path) -> None:
@@ -150,7 +148,7 @@ def test_an_aborted_delete_that_was_carried_out_accuses_who_carried_it_out(tmp_p
     done = tally(truth, audited([finding(1), finding(2)]))
     assert (done.counts["diverged"], done.counts["found"]) == (1, 1)
     assert (done.counts["right accusations"], done.counts["wrong accusations"]) == (1, 1)
-    assert [wrong["finding"]["broker"] for wrong in done.wrong] == [1]
+    assert [wrong["finding"].broker for wrong in done.wrong] == [1]
 
 
 def test_who_is_called_right_must_not_be_wrong(tmp_path: Path) -> None:
@@ -347,7 +345,7 @@ def test_a_finding_where_every_replica_is_right_is_for_nothing(tmp_path: Path) -
     truth = compare(clients(ABORTED), {(1, TP): read_replica(replica(tmp_path / "r", VALUE))})
     done = tally(truth, audited([finding(1, decided=False)]))
     assert (done.counts["diverged"], done.counts["nothing wrong"]) == (0, 1)
-    assert [one["broker"] for one in done.for_nothing] == [1]
+    assert [one.broker for one in done.for_nothing] == [1]
 
 
 def test_a_diverged_partition_without_a_finding_is_missed(tmp_path: Path) -> None:

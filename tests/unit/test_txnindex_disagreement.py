@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from checkers.consistency.txnindex_disagreement import compare
-from harness.judge.check import dictionaries
+from harness.judge.check import collected
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +38,7 @@ def differing(
         spark.createDataFrame([(*place, *epoch) for epoch in epochs], f"{PLACE}, leader_epoch int, start_offset long"),
         spark.createDataFrame(replicas, f"{PLACE}, log_start long, bound long"),
     )
-    return dictionaries(rows)
+    return list(map(dict, collected(rows)))
 
 
 def test_the_longer_span_is_named_with_the_shorter_one(spark: SparkSession) -> None:

@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
-from harness.judge import guarantees, verdict
+from harness.json_codec import from_json, to_json
+from harness.judge import guarantees, run_verdict
 from harness.judge.earned import earn as earn_by_facts
-from harness.judge.verdict import Results
+from harness.judge.finding import finding_of
+from harness.judge.run_verdict import Results
+from harness.judge.verdict import Doubt
 from harness.run_folder.inventory import Difference
 
 CRITICAL_OFFSET = 20
@@ -300,8 +303,15 @@ def assembled(
     missing: Any = (),
     **changes: Any,
 ) -> dict[str, Any]:
-    results = Results(list(findings), list(doubts), list(exposure), raised or {}, guarantees=guarantees)
-    return verdict.assemble(manifest(**changes), results, missing=missing)
+    results = Results(
+        [finding_of(row) for row in findings],
+        [from_json(Doubt, row) for row in doubts],
+        list(exposure),
+        raised or {},
+        guarantees=guarantees,
+    )
+    verdict: dict[str, Any] = to_json(run_verdict.assemble(manifest(**changes), results, missing=missing))
+    return verdict
 
 
 def test_a_finding_is_an_anomaly() -> None:
@@ -424,6 +434,10 @@ def promised(broker: int | None, violated: int, topic: str = "stuck-lso") -> dic
     }  # fmt: skip
 
 
+def summary_line(content: dict[str, Any]) -> str:
+    return guarantees.summary_line([from_json(guarantees.GuaranteeResult, one) for one in content["guarantees"]])
+
+
 def tombstones(content: dict[str, Any]) -> dict[str, Any]:
     (found,) = (one for one in content["guarantees"] if one["guarantee"] == "tombstones")
     return dict(found)
@@ -439,7 +453,7 @@ def test_a_guarantee_that_holds() -> None:
         "compared": 10,
         "violations": [],
     }
-    assert guarantees.summary_line(result["guarantees"]) == (
+    assert summary_line(result) == (
         "guarantees: 1 hold; not checked (no evidence): last-value, order, offsets, min-compaction-lag, control-batches"
     )
 
@@ -455,9 +469,7 @@ def test_a_violated_guarantee_forbids_clean(topic: str) -> None:
         "broker": 3, "topic": topic, "partition": 0, "offset": 4, "explanation": "it went", "witness": {"age_ms": 3},
         "count": 2,
     }  # fmt: skip
-    assert guarantees.summary_line(result["guarantees"]).startswith(
-        "guarantees: violated: tombstones; not checked (no evidence): "
-    )
+    assert summary_line(result).startswith("guarantees: violated: tombstones; not checked (no evidence): ")
 
 
 def test_a_violated_guarantee_of_no_broker_is_reported_with_its_place() -> None:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
 from verdict_schema import schema, violations
+
+from harness.json_codec import from_json, to_json
+from harness.judge.finding import Finding, InternalRecord, ServedState
+from harness.judge.guarantees import GuaranteeResult, Violation
+from harness.judge.verdict import ScenarioVerdict, Verdict
 
 PUBLISHED = sorted((Path(__file__).parents[2] / "results").glob("2*/*/*/*/verdict.json"))
 
@@ -48,3 +54,39 @@ def test_what_does_not_keep_to_it_is_named(path: str, value: Any, named: str) ->
     verdict = json.loads(PUBLISHED[0].read_text())
     (violation,) = violations(change(verdict, path, value))
     assert violation.startswith(f"{named}: ")
+
+
+def of_findings(*names: str) -> dict[str, Any]:
+    """Return the schema of findings, or of a member of them."""
+    described = schema()["properties"]["findings"]["items"]
+    for name in names:
+        described = described["properties"][name]
+        described = described.get("items", described)
+    return dict(described)
+
+
+@pytest.mark.parametrize(
+    ("cls", "described"),
+    [
+        (Verdict, schema()),
+        (ScenarioVerdict, schema()["properties"]["scenarios"]["items"]),
+        (Finding, of_findings()),
+        (InternalRecord, of_findings("record")),
+        (ServedState, of_findings("record", "states")),
+        (GuaranteeResult, schema()["properties"]["guarantees"]["items"]),
+        (Violation, schema()["properties"]["guarantees"]["items"]["properties"]["violations"]["items"]),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_classes_have_the_fields_of_the_schema(cls: Any, described: dict[str, Any]) -> None:
+    assert {field.name.rstrip("_") for field in fields(cls)} == set(described["properties"])
+    always = {field.name.rstrip("_") for field in fields(cls) if field.default is not None or field.default is MISSING}
+    assert set(described["required"]) <= always, "a required member is never left out"
+
+
+def test_published_verdicts_are_read_and_written_unchanged() -> None:
+    for path in PUBLISHED:
+        content = json.loads(path.read_text())
+        for finding in content["findings"]:
+            finding.setdefault("decided", True)
+        assert to_json(from_json(Verdict, content)) == content, path

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from harness.audit.audit_verdict import AuditContext, assemble
+from harness.audit.copy_checks import is_big, judge_copies
 from harness.audit.explain.knowledge import knowledge_of_metadata
-from harness.audit.judge import AuditContext, assemble, is_big, judge_copies
 from harness.audit.live.coordination import leaders_of_metadata
 from harness.broker_files.copies.copies import find_copies
 from harness.host.java import find_java
@@ -22,12 +23,13 @@ if TYPE_CHECKING:
 
     from harness.broker_files.copies.copies import Copies
     from harness.judge.outcome import Progress
+    from harness.judge.verdict import Verdict
     from harness.spark.options import SparkOptions
 
 
 def audit_disk(
     brokers: Mapping[int, Sequence[Path]], topics: Sequence[str], progress: Progress, spark: SparkOptions
-) -> dict[str, Any]:
+) -> Verdict:
     """Return the verdict on the topics' replicas in these folders, by broker.
 
     Raises `UsageError` as `find_copies` and `session_of` do.

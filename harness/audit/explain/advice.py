@@ -8,12 +8,11 @@ compaction, and to save every replica's folder.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
 
 from checkers.anomalies import MEANS
 from checkers.finding import HANGING_TRANSACTION
-from harness.audit.explain.knowledge import by_place, place_of
 from harness.audit.explain.record_advice import (
     NO_RIGHT_OFFSETS_DO,
     RECOMMIT_DO,
@@ -22,9 +21,12 @@ from harness.audit.explain.record_advice import (
     with_consumers,
 )
 from harness.audit.explain.record_advice import means as means_of_record
+from harness.judge.finding import by_place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from harness.judge.finding import Finding, Place
 
 BOOTSTRAP: Final = '--bootstrap-server "$BOOTSTRAP"'
 """The first command sets the variable."""
@@ -74,54 +76,52 @@ class _Partition:
 
 
 def with_advice(
-    findings: Sequence[dict[str, Any]], brokers: Mapping[tuple[str, int], Sequence[int]], bootstrap: str = ANY_BROKER
-) -> list[dict[str, Any]]:
+    findings: Sequence[Finding], brokers: Mapping[Place, Sequence[int]], bootstrap: str = ANY_BROKER
+) -> list[Finding]:
     """Add ``means``, ``do`` and ``commands`` (lines for a shell) to findings.
 
     ``brokers``: the replicas of each partition, in the order of its assignment. ``bootstrap``: a broker's address.
     """
     partitions = {place: _partition(place, group, brokers[place]) for place, group in by_place(findings).items()}
-    return [
-        {**with_consumers(finding, BOOTSTRAP), **_advice(finding, partitions[place_of(finding)], bootstrap)}
-        for finding in findings
-    ]
+    return [_advised(with_consumers(finding, BOOTSTRAP), partitions[finding.place], bootstrap) for finding in findings]
 
 
-def _partition(place: tuple[str, int], findings: Sequence[dict[str, Any]], brokers: Sequence[int]) -> _Partition:
-    accusing = [finding for finding in findings if finding["anomaly"] != HANGING_TRANSACTION]
-    wrong = {finding["broker"] for finding in accusing if finding["decided"]}
-    right = {broker for finding in accusing for broker in finding.get("right", ())} - wrong
+def _partition(place: Place, findings: Sequence[Finding], brokers: Sequence[int]) -> _Partition:
+    accusing = [finding for finding in findings if finding.anomaly != HANGING_TRANSACTION]
+    wrong = {finding.broker for finding in accusing if finding.decided}
+    right = {broker for finding in accusing for broker in finding.right or ()} - wrong
     leaders = [broker for broker in brokers if broker in right]
-    return _Partition(*place, brokers, leaders, all(finding["decided"] for finding in accusing))
+    return _Partition(*place, brokers, leaders, all(finding.decided for finding in accusing))
 
 
-def _advice(finding: dict[str, Any], partition: _Partition, bootstrap: str) -> dict[str, Any]:
+def _advised(finding: Finding, partition: _Partition, bootstrap: str) -> Finding:
     fields = {
-        "broker": finding["broker"],
+        "broker": finding.broker,
         "partition": partition.name,
-        "producer_id": finding["producer_id"],
+        "producer_id": finding.producer_id,
         "leader": next(iter(partition.leaders), None),
         "why": NONE_RIGHT if partition.is_decided else UNDECIDED_LEFT,
     }
     is_of_group = is_about_offsets(finding)
-    if finding["anomaly"] == HANGING_TRANSACTION:
-        at = f"--topic {partition.topic} --partition {partition.number} --start-offset {finding['offset']}"
+    if finding.anomaly == HANGING_TRANSACTION:
+        at = f"--topic {partition.topic} --partition {partition.number} --start-offset {finding.offset}"
         do, commands = HANGING_DO, [f"kafka-transactions.sh {BOOTSTRAP} abort {at}"]
-    elif not finding["decided"]:
+    elif not finding.decided:
         do = UNDECIDED_OFFSETS_DO if is_of_group else UNDECIDED_DO
         commands = [_pause_compaction(partition.topic)]
     elif partition.is_decided and partition.leaders:
         do = RECOMMIT_DO if is_of_group else RECOPY_DO
-        commands = _recopy(partition, finding["broker"], partition.leaders[0], is_of_group=is_of_group)
+        commands = _recopy(partition, finding.broker, partition.leaders[0], is_of_group=is_of_group)
     else:
         do = NO_RIGHT_OFFSETS_DO if is_of_group else NO_LEADER_DO
         commands = [_pause_compaction(partition.topic)]
-    means = MEANS[finding["anomaly"]] if finding["decided"] else UNDECIDED_MEANS
-    return {
-        "means": (means_of_record(finding) or means).format(**fields),
-        "do": do.format(**fields),
-        "commands": [f"BOOTSTRAP={bootstrap}", *commands],
-    }
+    means = means_of_record(finding) or (MEANS[finding.anomaly] if finding.decided else UNDECIDED_MEANS)
+    return replace(
+        finding,
+        means=means.format(**fields),
+        do=do.format(**fields),
+        commands=(f"BOOTSTRAP={bootstrap}", *commands),
+    )
 
 
 def _pause_compaction(topic: str) -> str:

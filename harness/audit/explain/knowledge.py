@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 from checkers.attribution.coverage import Coverage
 from harness.broker_files.internal_topics.decode import TRANSACTION_STATE
@@ -14,10 +14,7 @@ if TYPE_CHECKING:
 
     from harness.audit.live.cluster import AuditedCluster
     from harness.broker_files.metadata_log.history import ClusterMetadata
-
-Place: TypeAlias = "tuple[str, int]"
-"""Topic and partition."""
-Row: TypeAlias = "dict[str, Any]"
+    from harness.judge.finding import CheckerRow, Place
 
 
 @dataclass(frozen=True)
@@ -47,14 +44,14 @@ def brokers_text(numbers: Iterable[int]) -> str:
     return f"broker{'s' if len(listed) > 1 else ''} {', '.join(listed)}"
 
 
-def place_of(row: Row) -> Place:
-    """Return the partition that a checker's row or a finding is about."""
+def place_of(row: CheckerRow) -> Place:
+    """Return the partition of a checker's row."""
     return row["topic"], row["partition"]
 
 
-def by_place(rows: Iterable[Row]) -> dict[Place, list[Row]]:
-    """Group rows or findings by partition."""
-    places: dict[Place, list[Row]] = {}
+def rows_by_place(rows: Iterable[CheckerRow]) -> dict[Place, list[CheckerRow]]:
+    """Group checkers' rows by partition."""
+    places: dict[Place, list[CheckerRow]] = {}
     for row in rows:
         places.setdefault(place_of(row), []).append(row)
     return places

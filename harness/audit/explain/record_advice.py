@@ -8,7 +8,8 @@ rebuilt. Where the evidence does not decide, nothing is copied over: what the ap
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from checkers.finding import UNEXPLAINED_DIVERGENCE
 from harness.broker_files.internal_topics.decode import CONSUMER_OFFSETS, KAFKAS_OWN
@@ -19,7 +20,7 @@ from harness.schedules.catalog import Anomaly
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from harness.audit.explain.knowledge import Row
+    from harness.judge.finding import Finding, InternalRecord, ServedState
 
 _UNDECIDED = "undecided"
 _STATE, _TOOL, _MEMBER = "coordinator's state", "tool's state", "group with members"
@@ -99,88 +100,78 @@ NO_RIGHT_OFFSETS_DO: Final = (
 )
 
 
-def means(finding: Row) -> str | None:
+def means(finding: Finding) -> str | None:
     """Return what a finding means, with fields in braces; None where its topic or its coordinator's key is unknown."""
-    if "record" not in finding or ("key" not in finding["record"] and finding["topic"] in KAFKAS_OWN):
+    record = finding.record
+    if record is None or (record.key is None and finding.topic in KAFKAS_OWN):
         return None
-    type_ = _advised_type(finding)
-    name = finding["anomaly"] if finding["decided"] else _UNDECIDED
+    type_ = _advised_type(finding.topic, record)
+    name = finding.anomaly if finding.decided else _UNDECIDED
     return _MEANS.get((type_, name)) or _MEANS.get((type_, _UNDECIDED)) or _MEANS[_STATE, _UNDECIDED]
 
 
-def is_about_offsets(finding: Row) -> bool:
+def is_about_offsets(finding: Finding) -> bool:
     """Whether a finding is about a group's committed offset."""
-    return bool(finding.get("record", {}).get("type") == OFFSET_COMMIT)
+    return finding.record is not None and finding.record.type == OFFSET_COMMIT
 
 
-def _advised_type(finding: Row) -> str:
-    type_ = finding["record"].get("type")
-    if type_ in {OFFSET_COMMIT, TRANSACTION_LOG, CLASSIC_GROUP}:
-        return str(type_)
-    if finding["topic"] == CONSUMER_OFFSETS:
+def _advised_type(topic: str, record: InternalRecord) -> str:
+    if record.type in {OFFSET_COMMIT, TRANSACTION_LOG, CLASSIC_GROUP}:
+        return str(record.type)
+    if topic == CONSUMER_OFFSETS:
         return _MEMBER
-    return _STATE if finding["topic"] in KAFKAS_OWN else _TOOL
+    return _STATE if topic in KAFKAS_OWN else _TOOL
 
 
-def with_consumers(finding: Row, bootstrap: str) -> Row:
+def with_consumers(finding: Finding, bootstrap: str) -> Finding:
     """Add to a finding about a committed offset ``consumers`` (a sentence) and ``commit`` (a line for a shell).
 
-    The latter only where the offset is known that may be committed, and names are such that a shell's line shows them.
+    ``commit`` is added only where the right offset is known, and a shell's line can show the names.
     """
-    if not is_about_offsets(finding) or "states" not in finding["record"]:
+    record = finding.record
+    if record is None or record.states is None or record.key is None or not is_about_offsets(finding):
         return finding
-    record = finding["record"]
-    command = _commit(finding, bootstrap)
-    more = {"consumers": _consumers(finding), **({} if command is None else {"commit": command})}
-    return {**finding, "record": {**record, **more}}
+    offset = _right_offset(finding, record.states)
+    consumers, commit = _consumers(record.key, record.states, offset), _commit(record.key, offset, bootstrap)
+    return replace(finding, record=replace(record, consumers=consumers, commit=commit))
 
 
-def _consumers(finding: Row) -> str:
+def _consumers(key: Mapping[str, str], states: tuple[ServedState, ...], right_offset: int | None) -> str:
     """Return what the group gets from each coordinator."""
-    record = finding["record"]
-    group = escape(record["key"]["group"])
-    where = escape(f"{record['key']['topic']}-{record['key']['partition']}")
+    partition = escape(f"{key['topic']}-{key['partition']}")
     texts = []
-    reference = _reference(finding)
-    for one in record["states"]:
-        brokers = " or ".join(map(str, one["brokers"]))
-        texts.append(f"with broker {brokers} as coordinator {_effect(one, reference, where)}")
-    return f"group {group}: {'; '.join(texts)}"
+    for state in states:
+        brokers = " or ".join(map(str, state.brokers))
+        texts.append(f"with broker {brokers} as coordinator {_effect(state, right_offset, partition)}")
+    return f"group {escape(key['group'])}: {'; '.join(texts)}"
 
 
-def _effect(state: Row, reference: int | None, where: str) -> str:
-    offset = state["committed_offset"]
-    if state["pending"]:
-        return f"it gets no record of {where}"
+def _effect(state: ServedState, right_offset: int | None, partition: str) -> str:
+    offset = state.committed_offset
+    if state.pending:
+        return f"it gets no record of {partition}"
     if offset is None:
-        return f"it starts {where} by auto.offset.reset"
-    start = f"it starts {where} at {offset}"
-    if reference is None or offset == reference:
+        return f"it starts {partition} by auto.offset.reset"
+    start = f"it starts {partition} at {offset}"
+    if right_offset is None or offset == right_offset:
         return start
-    if offset > reference:
-        return f"{start}, and skips {offsets_text(reference, offset)}"
-    return f"{start}, and consumes {offsets_text(offset, reference)} again"
+    if offset > right_offset:
+        return f"{start}, and skips {offsets_text(right_offset, offset)}"
+    return f"{start}, and consumes {offsets_text(offset, right_offset)} again"
 
 
-def _reference(finding: Row) -> int | None:
+def _right_offset(finding: Finding, states: tuple[ServedState, ...]) -> int | None:
     """Return the right committed offset; None where evidence does not show one."""
-    right = set(finding.get("right", ())) if finding["decided"] else set()
-    offsets = {
-        one["committed_offset"]
-        for one in finding["record"]["states"]
-        if right & set(one["brokers"]) and not one["pending"]
-    }
+    right = set(finding.right or ()) if finding.decided else set()
+    offsets = {state.committed_offset for state in states if right & set(state.brokers) and not state.pending}
     return next(iter(offsets)) if len(offsets) == 1 else None
 
 
-def _commit(finding: Row, bootstrap: str) -> str | None:
-    offset = _reference(finding)
-    key: dict[str, Any] = finding["record"]["key"]
-    names = (key["group"], key["topic"])
-    if offset is None or any(escape(name) != name or not name for name in names):
+def _commit(key: Mapping[str, str], offset: int | None, bootstrap: str) -> str | None:
+    if offset is None or any(escape(name) != name or not name for name in (key["group"], key["topic"])):
         return None
-    group, place = shlex.quote(key["group"]), shlex.quote(f"{key['topic']}:{key['partition']}")
+    group, partition = shlex.quote(key["group"]), shlex.quote(f"{key['topic']}:{key['partition']}")
     return (
-        f"kafka-consumer-groups.sh {bootstrap} --group {group} --topic {place} --reset-offsets --to-offset {offset} "
-        "--execute"
+        f"kafka-consumer-groups.sh {bootstrap} --group {group} --topic {partition} --reset-offsets "
+        f"--to-offset {offset} --execute"
     )

@@ -6,8 +6,7 @@ replicas' segments while these are there (`read_values`); the findings get their
 
 from __future__ import annotations
 
-import base64
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -16,6 +15,7 @@ from harness.broker_files.internal_topics.decode import internal_topic
 from harness.broker_files.internal_topics.phrases import OFFSET_COMMIT, committed_offset, state, subject
 from harness.broker_files.segments.batches import CorruptLogError, iter_batches, iter_records
 from harness.broker_files.segments.blocks import WORTH_COMPILING_BYTES, iter_blocks
+from harness.judge.finding import ServedState
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
     from checkers.attribution.blame import KeyState
     from harness.audit.explain.attribution import Disputes
-    from harness.audit.explain.knowledge import Place, Row
     from harness.broker_files.copies.copies import Copies, ReplicaCopy
     from harness.broker_files.internal_topics.phrases import Subject
     from harness.broker_files.segments.batches import Batch
+    from harness.judge.finding import CheckerRow, Finding, Place
 
 Values: TypeAlias = "Mapping[tuple[Place, int, int], bytes | None]"
 """Values by partition, broker and offset of the log."""
@@ -34,7 +34,7 @@ Values: TypeAlias = "Mapping[tuple[Place, int, int], bytes | None]"
 COMMITTED = "committed offset "
 
 
-def read_values(copies: Sequence[Copies], key_states: Iterable[Row]) -> list[Row]:
+def read_values(copies: Sequence[Copies], key_states: Iterable[CheckerRow]) -> list[CheckerRow]:
     """Return ``run``, ``topic``, ``partition``, ``broker``, ``offset`` and ``value`` of records of internal topics.
 
     ``key_states``: rows of `checkers.attribution.key_states`. A record that cannot be read is left out: its offset is
@@ -86,40 +86,33 @@ def _batches(path: Path, offsets: Collection[int]) -> Iterator[Batch]:
                     yield block.batch(index)
 
 
-def values_of(rows: Iterable[Row]) -> Values:
+def values_of(rows: Iterable[CheckerRow]) -> Values:
     """Return the rows of `read_values` by partition, broker and offset."""
     return {(place_of(row), row["broker"], row["offset"]): row["value"] for row in rows}
 
 
-def with_states(findings: Iterable[Row], disputes: Disputes, values: Values) -> list[Row]:
+def with_states(findings: Iterable[Finding], disputes: Disputes, values: Values) -> list[Finding]:
     """Add ``states`` to the ``record`` of findings: what each replica serves, decoded; the explanation begins with it.
 
-    Each of the states has ``brokers``, ``state`` (a phrase), and where a group's offset is committed
-    ``committed_offset``; ``pending`` is true where an open transaction has another offset.
+    Replicas that serve the same are one state.
     """
     return [_with_states(finding, disputes, values) for finding in findings]
 
 
-def _with_states(finding: Row, disputes: Disputes, values: Values) -> Row:
-    about = None if finding["key"] is None else subject(finding["topic"], key_bytes(finding["key"]))
-    if about is None or about.key is None:
+def _with_states(finding: Finding, disputes: Disputes, values: Values) -> Finding:
+    about, record = subject(finding.topic, finding.key), finding.record
+    if record is None or finding.key is None or about is None or about.key is None:
         return finding
-    place = place_of(finding)
-    key_states = disputes.states_of(place, key_bytes(finding["key"]), finding["offset"])
-    states = _grouped([_Served(place, about, one, values) for one in key_states])
-    if finding["decided"]:
-        states.sort(key=lambda one: finding["broker"] not in one["brokers"])
-    explanation = f"{about.text}: {_summary(about, states)}; in the log: {finding['explanation']}"
-    return {
-        **finding,
-        "record": {**finding["record"], "states": states},
-        **({"explanation": explanation} if states else {}),
-    }
-
-
-def key_bytes(key: Mapping[str, str]) -> bytes:
-    """Return the bytes of a finding's key."""
-    return key["text"].encode() if "text" in key else base64.b64decode(key["base64"])
+    key_states = disputes.states_of(finding.place, finding.key, finding.offset)
+    states = _grouped([_Served(finding.place, about, one, values) for one in key_states])
+    if finding.decided:
+        states.sort(key=lambda state: finding.broker not in state.brokers)
+    explanation = f"{about.text}: {_summary(about, states)}; in the log: {finding.explanation}"
+    return replace(
+        finding,
+        record=replace(record, states=tuple(states)),
+        explanation=explanation if states else finding.explanation,
+    )
 
 
 @dataclass(frozen=True)
@@ -163,36 +156,31 @@ class _Served:
         return self.values.get((self.place, self.broker, offset))
 
 
-def _grouped(served: Sequence[_Served]) -> list[Row]:
+def _grouped(served: Sequence[_Served]) -> list[ServedState]:
     """Return the replicas by what they serve; where different records have the same text, with their log offsets."""
-    records: dict[str, set[int | None]] = {}
+    offsets: dict[str, set[int | None]] = {}
     for one in served:
-        records.setdefault(one.text, set()).add(one.last_at)
-    groups: dict[tuple[str, int | None], Row] = {}
+        offsets.setdefault(one.text, set()).add(one.last_at)
+    states: dict[tuple[str, int | None], ServedState] = {}
     for one in served:
-        is_unclear = len(records[one.text]) > 1
-        text = f"{one.text} (log offset {one.last_at})" if is_unclear else one.text
-        group = groups.setdefault(
-            (text, one.last_at),
-            {
-                "brokers": [],
-                "state": text,
-                "committed_offset": one.committed,
-                "pending": one.key_state.open_from is not None,
-            },
+        text = f"{one.text} (log offset {one.last_at})" if len(offsets[one.text]) > 1 else one.text
+        pending, state = one.key_state.open_from is not None, states.get((text, one.last_at))
+        states[text, one.last_at] = (
+            ServedState(brokers=(one.broker,), state=text, committed_offset=one.committed, pending=pending)
+            if state is None
+            else replace(state, brokers=(*state.brokers, one.broker))
         )
-        group["brokers"].append(one.broker)
-    return list(groups.values())
+    return list(states.values())
 
 
-def _summary(about: Subject, states: Sequence[Row]) -> str:
+def _summary(about: Subject, states: Sequence[ServedState]) -> str:
     """Return "committed offset 60 on broker 2, 10 on brokers 1 and 3"."""
     parts: list[str] = []
     for one in states:
-        text = one["state"]
+        text = one.state
         if about.key is not None and about.key.type == OFFSET_COMMIT and parts and parts[0].startswith(COMMITTED):
             text = text.removeprefix(COMMITTED)
-        parts.append(f"{text} on {on_brokers(one['brokers'])}")
+        parts.append(f"{text} on {on_brokers(one.brokers)}")
     return ", ".join(parts)
 
 

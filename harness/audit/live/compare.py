@@ -7,12 +7,13 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from checkers.finding import VISIBLE
+from harness.audit.audit_verdict import AuditContext, assemble
+from harness.audit.copy_checks import NO_ROWS, judge_copies
 from harness.audit.explain.advice import ANY_BROKER
 from harness.audit.explain.knowledge import Knowledge, knowledge_of_cluster
-from harness.audit.judge import NO_ROWS, AuditContext, assemble, judge_copies
 from harness.audit.live.cluster import client_of, describe
 from harness.audit.live.coordination import leaders_of_cluster
 from harness.audit.live.coordinators import ask_coordinators
@@ -26,6 +27,7 @@ from harness.broker_files.copies.copies import Copies
 from harness.errors import UsageError
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
+from harness.judge.finding import Finding
 from harness.judge.sessions import CHECKS
 from harness.run_folder.store import RunFolder, new_run_id
 from harness.spark.compilation import start_compilation
@@ -36,11 +38,12 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from harness.audit.explain.knowledge import Place
     from harness.audit.live.cluster import AuditedCluster
     from harness.audit.live.prefilter import Prefiltered, Suspicion
     from harness.audit.live.spool import SpoolResult
+    from harness.judge.finding import Place
     from harness.judge.outcome import Progress
+    from harness.judge.verdict import Verdict
     from harness.kafka_api.address import Address
     from harness.spark.options import SparkOptions
 
@@ -66,7 +69,7 @@ class AuditRequest:
         return self.since_ms is not None or self.until_ms is not None
 
 
-def audit_quickly(request: AuditRequest, progress: Progress) -> tuple[dict[str, Any], Prefiltered]:
+def audit_quickly(request: AuditRequest, progress: Progress) -> tuple[Verdict, Prefiltered]:
     """Return the verdict by the brokers' answers, without reading data, and the answers.
 
     Raises `UsageError` as `describe` and `prefilter`.
@@ -76,7 +79,7 @@ def audit_quickly(request: AuditRequest, progress: Progress) -> tuple[dict[str, 
     return answers.verdict(nothing_read, {"ask": answers.took_s}, notes=(NOT_READ,)), answers.prefiltered
 
 
-def audit_live(request: AuditRequest, progress: Progress, spark: SparkOptions) -> dict[str, Any]:
+def audit_live(request: AuditRequest, progress: Progress, spark: SparkOptions) -> Verdict:
     """Return the verdict on every replica of the topics.
 
     Raises `UsageError` as `describe`, `prefilter` and `session_of` do and where ``save`` cannot be made;
@@ -121,7 +124,7 @@ class _Answers:
         timings_s: Mapping[str, float],
         after: AuditedCluster | None = None,
         notes: Sequence[str] = (),
-    ) -> dict[str, Any]:
+    ) -> Verdict:
         """Assemble the verdict by these answers and the last readings; ``after``: the cluster after those."""
         state = self.cluster.state
         context = AuditContext(
@@ -213,29 +216,27 @@ def _new_folder(path: Path) -> Path:
     return path.absolute()
 
 
-def _finding(suspicion: Suspicion) -> dict[str, Any]:
+def _finding(suspicion: Suspicion) -> Finding:
     """Return a suspicion as a finding: every follower had its time to catch up."""
     transaction, described = suspicion.transaction, suspicion.coordinator
-    return {
-        "anomaly": suspicion.anomaly,
-        "candidates": [],
-        "decided": True,
-        "broker": suspicion.broker,
-        "topic": suspicion.topic,
-        "partition": suspicion.partition,
-        "offset": suspicion.offset,
-        "key": None,
-        "producer_id": None if transaction is None else transaction.producer_id,
-        "effect": VISIBLE,
-        "explanation": suspicion.explanation,
-        "witness": {
+    return Finding(
+        anomaly=suspicion.anomaly,
+        broker=suspicion.broker,
+        topic=suspicion.topic,
+        partition=suspicion.partition,
+        offset=suspicion.offset,
+        key=None,
+        producer_id=None if transaction is None else transaction.producer_id,
+        effect=VISIBLE,
+        explanation=suspicion.explanation,
+        witness={
             "other_broker": next(iter(suspicion.decided_on), None),
             "decided_on": list(suspicion.decided_on),
             "producer_epoch": None if transaction is None else transaction.producer_epoch,
             "transactional_id": None if described is None else described.transactional_id,
             "coordinator_says": None if described is None else described.state,
         },
-    }
+    )
 
 
 def _since(started_s: float) -> float:

@@ -8,19 +8,19 @@ Sources: ``GroupCoordinatorService.partitionFor``, ``TransactionStateManager.par
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.audit.explain.knowledge import place_of
 from harness.broker_files.internal_topics.decode import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from harness.escape import escape
+from harness.judge.finding import Coordinator
 from harness.schedules.groups import offsets_partition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from harness.audit.explain.knowledge import Place, Row
     from harness.broker_files.metadata_log.history import ClusterMetadata
+    from harness.judge.finding import Finding, Place
     from harness.kafka_api.metadata import ClusterState
 
 _NO_LEADER: Final = -1
@@ -55,42 +55,37 @@ def leaders_of_metadata(metadata: ClusterMetadata | None) -> Leaders:
     return Leaders({place: history.states[-1].leader for place, history in histories.items()}, counts)
 
 
-def with_coordinators(findings: Iterable[Row], leaders: Leaders) -> list[Row]:
-    """Add ``coordinator`` to the ``record`` of findings: ``broker`` (null: none), ``is`` and ``text``.
-
-    ``is``: right, wrong, undecided or not accused: what the finding says of this broker's replica.
-    """
-    return [
-        {**one, "record": {**one["record"], "coordinator": _coordinator(one, leaders)}}
-        if "key" in one.get("record", {}) and place_of(one) in leaders.brokers
-        else one
-        for one in findings
-    ]
+def with_coordinators(findings: Iterable[Finding], leaders: Leaders) -> list[Finding]:
+    """Add to the ``record`` of findings its ``coordinator``, and what the finding says of that broker's replica."""
+    return [_with_coordinator(finding, leaders) for finding in findings]
 
 
-def _coordinator(finding: Row, leaders: Leaders) -> Row:
-    record, topic = finding["record"], finding["topic"]
-    broker = leaders.brokers[place_of(finding)]
-    whom, hashed, verb = _coordinated(topic, record["key"])
+def _with_coordinator(finding: Finding, leaders: Leaders) -> Finding:
+    record, topic, broker = finding.record, finding.topic, leaders.brokers.get(finding.place)
+    if record is None or record.key is None or broker is None:
+        return finding
+    name, hashed, verb = _coordinated(topic, record.key)
     verb = verb if leaders.is_now else {"coordinates": "coordinated", "leads": "led"}[verb]
-    when = "now" if leaders.is_now else "at the end of the metadata log"
-    question = f"who {verb} {whom} {when}"
+    question = f"who {verb} {name} {'now' if leaders.is_now else 'at the end of the metadata log'}"
     count = leaders.partitions[topic]
-    if hashed is not None and offsets_partition(hashed, count) != finding["partition"]:
+    if hashed is not None and offsets_partition(hashed, count) != finding.partition:
         here = f"partition {offsets_partition(hashed, count)} of {topic}, which has {count} partitions"
-        return {"broker": None, "is": UNAFFECTED, "text": f"{whom} belongs to {here}: no coordinator reads this record"}
-    if broker == _NO_LEADER:
-        return {"broker": None, "is": UNAFFECTED, "text": f"{question}: nobody, the partition has no leader"}
-    standing = _standing(finding, broker)
-    return {"broker": broker, "is": standing, "text": f"{question}: broker {broker}, {standing}"}
+        text = f"{name} belongs to {here}: no coordinator reads this record"
+        coordinator = Coordinator(broker=None, is_=UNAFFECTED, text=text)
+    elif broker == _NO_LEADER:
+        coordinator = Coordinator(broker=None, is_=UNAFFECTED, text=f"{question}: nobody, the partition has no leader")
+    else:
+        standing = _standing(finding, broker)
+        coordinator = Coordinator(broker=broker, is_=standing, text=f"{question}: broker {broker}, {standing}")
+    return replace(finding, record=replace(record, coordinator=coordinator))
 
 
-def _standing(finding: Row, broker: int) -> str:
-    if not finding["decided"]:
+def _standing(finding: Finding, broker: int) -> str:
+    if not finding.decided:
         return UNDECIDED
-    if broker == finding["broker"]:
+    if broker == finding.broker:
         return WRONG
-    return RIGHT if broker in finding.get("right", ()) else UNAFFECTED
+    return RIGHT if broker in (finding.right or ()) else UNAFFECTED
 
 
 def _coordinated(topic: str, key: Mapping[str, Any]) -> tuple[str, str | None, str]:
@@ -98,8 +93,8 @@ def _coordinated(topic: str, key: Mapping[str, Any]) -> tuple[str, str | None, s
     coordinated = _COORDINATED.get(topic)
     if coordinated is None:
         return "the partition", None, "leads"
-    whom, hashed = coordinated(key)
-    return whom, hashed, "coordinates"
+    name, hashed = coordinated(key)
+    return name, hashed, "coordinates"
 
 
 def _group(key: Mapping[str, Any]) -> tuple[str, str]:

@@ -16,9 +16,9 @@ from harness.audit.explain.knowledge import place_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from harness.audit.explain.knowledge import Place
-    from harness.audit.judge import Rows
+    from harness.audit.copy_checks import Rows
     from harness.broker_files.copies.copies import ReplicaCopy
+    from harness.judge.finding import CheckerRow, Place
 
 ROUNDS = 3
 DOUBTFUL_TABLES = (*FINDERS, "doubts", "unsure", "damaged")
@@ -30,8 +30,7 @@ CHANGING = "each reading found differences at other offsets: the partition chang
 class Round:
     """One reading of some partitions, with the checkers' rows.
 
-    ``rows``: as `harness.audit.judge.judge_whole` returns them. ``unknown``: by partition, further reasons not to call
-    it clean.
+    ``rows``: as `copy_checks.judge_whole` returns them. ``unknown``: by partition, further reasons against ``clean``.
     """
 
     replicas: tuple[ReplicaCopy, ...]
@@ -81,5 +80,5 @@ def _finding_keys(one: Round) -> set[tuple[Any, ...]]:
     return {_key(row) for name in FINDERS for row in one.rows[name]}
 
 
-def _key(row: dict[str, Any]) -> tuple[Any, ...]:
+def _key(row: CheckerRow) -> tuple[Any, ...]:
     return (*place_of(row), row["broker"], row["offset"], row["anomaly"])

@@ -13,17 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 from checkers.finding import HANGING_TRANSACTION
 from harness.audit.explain.advice import NONE_RIGHT
-from harness.audit.explain.knowledge import brokers_text, by_place, name_of
+from harness.audit.explain.knowledge import brokers_text, name_of
 from harness.audit.explain.record_advice import is_about_offsets
 from harness.errors import UsageError
-from harness.judge.verdict import UNKNOWN
+from harness.json_codec import from_json
+from harness.judge.finding import by_place
+from harness.judge.verdict import UNKNOWN, Verdict
 from harness.protect.repair.state import Partition  # noqa: TC001  (of a dataclass)
 from harness.run_folder.store import SCHEMA, TIME_FORMAT
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from harness.audit.explain.knowledge import Row
+    from harness.judge.finding import Finding
 
 AUDIT_RUN = "audit-"
 """What the run id of an audit begins with; the time follows."""
@@ -90,137 +92,138 @@ class RepairPlan:
 
 
 def plan_of(
-    verdict: Mapping[str, Any], rights: Mapping[Partition, int] | None = None, only: Collection[Partition] = ()
+    verdict: Verdict, rights: Mapping[Partition, int] | None = None, only: Collection[Partition] = ()
 ) -> RepairPlan:
     """Return what to repair by the verdict of an audit.
 
     ``rights``: a right replica of an undecided partition, as a person decides. ``only``: the partitions to look at;
-    every one where it is empty. Raises `UsageError` where the verdict is not an audit's, and for a broker that cannot
-    be right.
+    every one where it is empty. Raises `UsageError` for a broker that cannot be right.
     """
-    check(verdict)
     rights = rights or {}
-    places = by_place(verdict["findings"])
+    places = by_place(verdict.findings)
     if strangers := sorted({*rights, *only} - places.keys()):
         raise UsageError(f"{name_of(strangers[0])}: the audit has no finding on this partition")
-    chosen = {place: found for place, found in sorted(places.items()) if not only or place in only}
+    chosen = {place: findings for place, findings in sorted(places.items()) if not only or place in only}
     tasks, undecided = [], []
-    for place, found in chosen.items():
-        accusing = [one for one in found if one["anomaly"] != HANGING_TRANSACTION]
+    for place, findings in chosen.items():
+        accusing = [one for one in findings if one.anomaly != HANGING_TRANSACTION]
         if place in rights:
             tasks.append(_task_by_person(place, accusing, rights[place]))
         elif accusing:
             task = _task(place, accusing)
             if task is None:
-                replicas = _replicas(verdict, place) or _named(accusing)
+                replicas = _compared(verdict, place) or _named(accusing)
                 undecided.append(_undecided(place, accusing, replicas))
             else:
                 tasks.append(task)
     unknown = [
-        (one["scenario"], one["reason"])
-        for one in verdict["scenarios"]
-        if one["verdict"] == UNKNOWN and (not only or (one["topic"], one["partition"]) in only)
+        (one.scenario, one.reason)
+        for one in verdict.scenarios
+        if one.verdict == UNKNOWN and (not only or any(map(one.has, only)))
     ]
     return RepairPlan(
         tuple(tasks),
         # An audit finds it on every replica. A second marker could abort the producer's next transaction.
         tuple(
             dict.fromkeys(
-                Abort(place, one["producer_id"], one["offset"])
-                for place, found in chosen.items()
-                for one in found
-                if one["anomaly"] == HANGING_TRANSACTION
+                Abort(place, one.producer_id, one.offset)
+                for place, findings in chosen.items()
+                for one in findings
+                if one.anomaly == HANGING_TRANSACTION and one.producer_id is not None
             )
         ),
         tuple(undecided),
         tuple(unknown),
-        verdict["target"].get("cluster_id") or None,
-        _time_of(verdict.get("run_id", "")),
+        verdict.target.get("cluster_id") or None,
+        _time_of(verdict.run_id),
     )
 
 
-def check(verdict: Mapping[str, Any]) -> None:
-    """Raise `UsageError` where this is not the verdict of an audit."""
-    is_verdict = isinstance(verdict, dict) and {"schema", "findings", "scenarios", "target"} <= verdict.keys()
-    if not is_verdict:
+def read_audit(content: Any) -> Verdict:
+    """Return the verdict of an audit from JSON. Raises `UsageError` for anything else."""
+    if not isinstance(content, dict) or not {"schema", "findings", "scenarios", "target"} <= content.keys():
         raise UsageError("it is no verdict: give what `harness audit live` or `audit disk` prints with --format json")
-    if verdict["schema"] != SCHEMA:
-        raise UsageError(f"it is a verdict of schema {verdict['schema']}, and this version reads schema {SCHEMA}")
-    if any("partition" not in one for one in verdict["scenarios"]) or any(
-        "decided" not in one for one in verdict["findings"]
-    ):
+    if content["schema"] != SCHEMA:
+        raise UsageError(f"it is a verdict of schema {content['schema']}, and this version reads schema {SCHEMA}")
+    try:
+        verdict = from_json(Verdict, content)
+    except ValueError as error:
+        raise UsageError(f"it is a damaged verdict: {error}") from error
+    if any(scenario.partition is None for scenario in verdict.scenarios):
         raise UsageError(
             "it is the verdict of a run: audit the cluster, which says who is wrong by evidence of its own"
         )
+    return verdict
 
 
-def _task(place: Partition, found: Sequence[Row]) -> Task | None:
+def _task(place: Partition, findings: Sequence[Finding]) -> Task | None:
     """Return the task where everything is decided and a replica is right, by the rule of `explain.advice`."""
-    wrong = {one["broker"] for one in found}
-    right = {broker for one in found for broker in one.get("right", ())} - wrong
-    if not right or not all(one["decided"] for one in found):
+    wrong = {finding.broker for finding in findings}
+    right = {broker for finding in findings for broker in finding.right or ()} - wrong
+    if not right or not all(finding.decided for finding in findings):
         return None
-    why = [one["explanation"] for one in found]
-    return Task(place, tuple(sorted(wrong)), tuple(sorted(right)), tuple(why), *_groups(found))
+    why = [finding.explanation for finding in findings]
+    return Task(place, tuple(sorted(wrong)), tuple(sorted(right)), tuple(why), *_groups(findings))
 
 
-def _task_by_person(place: Partition, found: Sequence[Row], broker: int) -> Task:
+def _task_by_person(place: Partition, findings: Sequence[Finding], broker: int) -> Task:
     """Return the task where a person says that this broker's replica is right. Raises `UsageError`."""
     wrong: set[int] = set()
     agreeing: set[int] | None = None
-    if not found:
+    if not findings:
         raise UsageError(f"--right {name_of(place)}={broker}: its replicas do not disagree; a transaction hangs")
-    for one in found:
-        groups = [set(group["brokers"]) for group in one.get("disagree", ())]
+    for finding in findings:
+        groups = [set(group.brokers) for group in finding.disagree or ()]
         own = next((group for group in groups if broker in group), None)
-        if one["decided"] and one["broker"] == broker:
+        if finding.decided and finding.broker == broker:
             raise UsageError(f"--right {name_of(place)}={broker}: the audit shows that this replica is wrong")
-        if one["decided"]:
-            wrong.add(one["broker"])
+        if finding.decided:
+            wrong.add(finding.broker)
         elif own is not None:
             wrong |= set().union(*groups) - own
             agreeing = own if agreeing is None else agreeing & own
-        elif one["broker"] != broker and not groups:
-            wrong.add(one["broker"])
+        elif finding.broker != broker and not groups:
+            wrong.add(finding.broker)
         else:
             raise UsageError(
-                f"--right {name_of(place)}={broker}: the audit did not compare this replica at offset {one['offset']}"
+                f"--right {name_of(place)}={broker}: the audit did not compare this replica at offset {finding.offset}"
             )
     if broker in wrong:
         raise UsageError(f"--right {name_of(place)}={broker}: other findings of the partition contradict it")
     right = {broker} | ((agreeing or set()) - wrong)
-    why = (f"a person decided that broker {broker} is right", *(one["explanation"] for one in found))
-    return Task(place, tuple(sorted(wrong)), tuple(sorted(right)), why, *_groups(found))
+    why = (f"a person decided that broker {broker} is right", *(finding.explanation for finding in findings))
+    return Task(place, tuple(sorted(wrong)), tuple(sorted(right)), why, *_groups(findings))
 
 
-def _undecided(place: Partition, found: Sequence[Row], replicas: tuple[int, ...]) -> Undecided:
-    open_ = [one for one in found if not one["decided"]]
-    why = open_[0]["explanation"] if open_ else f"{NONE_RIGHT}: {found[0]['explanation']}"
+def _undecided(place: Partition, findings: Sequence[Finding], replicas: tuple[int, ...]) -> Undecided:
+    undecided = [finding for finding in findings if not finding.decided]
+    why = undecided[0].explanation if undecided else f"{NONE_RIGHT}: {findings[0].explanation}"
     serves = [
-        f"offset {one['offset']}: {brokers_text(group['brokers'])}: {group['serves']}"
-        for one in (open_ or found)
-        for group in one.get("disagree", ())
+        f"offset {finding.offset}: {brokers_text(group.brokers)}: {group.serves}"
+        for finding in (undecided or findings)
+        for group in finding.disagree or ()
     ]
     return Undecided(place, why, tuple(serves), replicas)
 
 
-def _replicas(verdict: Mapping[str, Any], place: Partition) -> tuple[int, ...]:
+def _compared(verdict: Verdict, place: Partition) -> tuple[int, ...]:
     """Return the replicas that the audit compared."""
-    scenarios = [one for one in verdict["scenarios"] if (one["topic"], one["partition"]) == place]
-    return tuple(replica["broker"] for one in scenarios for replica in one["exposure"]["replicas"])
+    scenarios = [scenario for scenario in verdict.scenarios if scenario.has(place)]
+    return tuple(replica["broker"] for scenario in scenarios for replica in scenario.exposure["replicas"])
 
 
-def _named(found: Sequence[Row]) -> tuple[int, ...]:
+def _named(findings: Sequence[Finding]) -> tuple[int, ...]:
     """Return the brokers that findings name, where the audit read no replica."""
-    groups = [group["brokers"] for one in found for group in one.get("disagree", ())]
-    answers = [one.get("witness", {}).get("decided_on", ()) for one in found]
-    return tuple(sorted({one["broker"] for one in found}.union(*groups, *answers)))
+    groups = [group.brokers for finding in findings for group in finding.disagree or ()]
+    answers = [finding.witness.get("decided_on", ()) for finding in findings]
+    return tuple(sorted({finding.broker for finding in findings}.union(*groups, *answers)))
 
 
-def _groups(found: Sequence[Row]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    about = [one for one in found if is_about_offsets(one)]
-    groups = {one["record"]["key"]["group"] for one in about if "key" in one["record"]}
-    commits = {one["record"]["commit"] for one in about if "commit" in one["record"]}
+def _groups(findings: Sequence[Finding]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the consumer groups whose offsets findings are about, and the commands that commit right offsets."""
+    records = [finding.record for finding in findings if finding.record is not None and is_about_offsets(finding)]
+    groups = {record.key["group"] for record in records if record.key is not None}
+    commits = {record.commit for record in records if record.commit is not None}
     return tuple(sorted(groups)), tuple(sorted(commits))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from harness.audit.live.compare import AuditRequest, audit_live
 from harness.host.clock import RealClock
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from harness.judge.outcome import Progress
+    from harness.judge.verdict import Verdict
     from harness.kafka_api.address import Address
     from harness.protect.guard.ports import Channel
     from harness.protect.repair.plan import RepairPlan
@@ -62,14 +63,14 @@ class Result:
     look: Look
     outcomes: tuple[RepairOutcome, ...]
     aborted: tuple[Aborted, ...]
-    after: Mapping[str, Any] | None
+    after: Verdict | None
     took_s: float
     notes: tuple[str, ...] = field(default_factory=tuple)
 
     def state_after(self, partition: Partition) -> str:
         """Return what the audit at the end says of a partition."""
-        scenarios = [] if self.after is None else self.after["scenarios"]
-        verdicts = [one["verdict"] for one in scenarios if (one["topic"], one["partition"]) == partition]
+        scenarios = () if self.after is None else self.after.scenarios
+        verdicts = [one.verdict for one in scenarios if one.has(partition)]
         return STATE[verdicts[0]] if verdicts else NOT_AUDITED
 
 

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from harness.audit.explain.knowledge import brokers_text, name_of
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
+from harness.json_codec import to_json
 from harness.judge.verdict import CLEAN
 from harness.protect.repair.run import AGREE, DIFFER, UNDECIDED
 from harness.terminal import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
+    from harness.judge.verdict import Verdict
     from harness.protect.repair.plan import RepairPlan, Undecided
     from harness.protect.repair.run import Look, Result
     from harness.protect.repair.state import Partition, PartitionRepair
@@ -112,7 +114,7 @@ def show_undecided(out: Terminal, undecided: Sequence[Undecided]) -> None:
         out.line(f"  to decide: save {name} of every replica, then add --right {name}=BROKER and --saved-folders DIR")
 
 
-def result_json(plan: RepairPlan, result: Result, before: Mapping[str, Any]) -> dict[str, Any]:
+def result_json(plan: RepairPlan, result: Result, before: Verdict) -> dict[str, Any]:
     """Return a result as JSON: before and after by partition, the figures, and the verdict of the last audit."""
     return {
         "plan": plan_json(plan, result.look),
@@ -126,8 +128,8 @@ def result_json(plan: RepairPlan, result: Result, before: Mapping[str, Any]) -> 
         ],
         "aborted": [{**_place(one.abort.partition), "why": one.why} for one in result.aborted],
         "figures": figures(result),
-        "before": dict(before),
-        "after": None if result.after is None else dict(result.after),
+        "before": to_json(before),
+        "after": to_json(result.after),
     }
 
 
@@ -189,6 +191,7 @@ def exit_code(plan: RepairPlan, result: Result) -> int:
     failed = [one.why for one in result.outcomes if one.why] + [one.why for one in result.aborted if one.why]
     if failed or result.look.prepared.refused or DIFFER in states:
         return EXIT_ANOMALY
-    clean = {one["scenario"] for one in (result.after or {}).get("scenarios", ()) if one["verdict"] == CLEAN}
+    scenarios = () if result.after is None else result.after.scenarios
+    clean = {one.scenario for one in scenarios if one.verdict == CLEAN}
     is_known = all(name in clean for name, _ in plan.unknown)
     return EXIT_CLEAN if is_known and all(after == AGREE for after in states) else EXIT_UNKNOWN

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from harness.run_folder.store import REPORT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
+    from harness.judge.verdict import Verdict
     from harness.report.page import Drawn
     from harness.run_folder.store import RunFolder
 
@@ -36,7 +37,7 @@ def _draw(folder: RunFolder) -> Drawn | None:
     return None
 
 
-def write_if_possible(folder: RunFolder, verdict: Mapping[str, Any], drawn: Drawn | None) -> None:
+def write_if_possible(folder: RunFolder, verdict: Verdict, drawn: Drawn | None) -> None:
     """Write the page; an error is logged, and does not affect the verdict."""
     try:
         from harness.report.page import write_report  # noqa: PLC0415  (slow imports, and nothing else needs them)

@@ -23,7 +23,7 @@ _DONE = {"begin": "begins", "commit": "commits", "abort": "aborts"}
 
 
 @dataclass(frozen=True)
-class Event:
+class StoryEvent:
     """An operation of a client: seconds since the first operation, the process, a text, and its transaction.
 
     ``names_transaction``: the text does, as that of a transaction's begin or end.
@@ -69,7 +69,7 @@ class Story:
     ``ends_s``: the time of the last event.
     """
 
-    events: Mapping[tuple[str, int], Sequence[Event]]
+    events: Mapping[tuple[str, int], Sequence[StoryEvent]]
     away: Sequence[Away]
     lanes: Mapping[tuple[str, int], Mapping[int, Lane]]
     seen: Mapping[tuple[str, int], Mapping[int, Seen]]
@@ -116,7 +116,7 @@ def read_story(folder: RunFolder) -> Story:
 
 def _events(
     history: Sequence[Mapping[str, Any]], since_s: Callable[[Mapping[str, Any]], float]
-) -> dict[tuple[str, int], list[Event]]:
+) -> dict[tuple[str, int], list[StoryEvent]]:
     """Return what payloads did. Where a transaction begins and ends, its client's history names no partition."""
     shown = {"produce", *_DONE}
     done = [line for line in history if line["part"] == "payload" and line["type"] == "ok" and line["f"] in shown]
@@ -124,9 +124,9 @@ def _events(
     for line in done:
         if line["f"] == "produce":
             written[line["process"]].add((line["topic"], line["partition"]))
-    events: dict[tuple[str, int], list[Event]] = defaultdict(list)
+    events: dict[tuple[str, int], list[StoryEvent]] = defaultdict(list)
     for line in done:
-        event = Event(since_s(line), line["process"], _event_text(line), line.get("txn"), line["f"] in _DONE)
+        event = StoryEvent(since_s(line), line["process"], _event_text(line), line.get("txn"), line["f"] in _DONE)
         places = {(line["topic"], line["partition"])} if line["f"] == "produce" else written[line["process"]]
         for place in places:
             events[place].append(event)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from harness.report.pictures.story import Away, Event, Lane, Story
+    from harness.report.pictures.story import Away, Lane, Story, StoryEvent
 
 LANE_IN, CLIENTS_IN, BETWEEN_ROWS_IN = 0.76, 0.79, 0.4
 TITLE_IN, AXIS_IN = 0.25, 0.8
@@ -47,7 +47,7 @@ REMOVED_COLOUR: Final = "#e69f00"
 
 
 @dataclass(frozen=True)
-class Row:
+class TimelineRow:
     """A row of the picture: its place on the y axis, in inches, and the values at its bottom and its top."""
 
     bottom_in: float
@@ -80,7 +80,7 @@ def timeline(story: Story, topic: str, partition: int) -> str:
     ends_s = min(changed_s * (1 + TAIL), story.ends_s) or 1.0
     margins = _margins(events, ends_s)
     height_in = CLIENTS_IN + (BETWEEN_ROWS_IN + LANE_IN) * len(brokers)
-    clients = Row(height_in - CLIENTS_IN, CLIENTS_IN, len(processes) - 0.5, -0.7)
+    clients = TimelineRow(height_in - CLIENTS_IN, CLIENTS_IN, len(processes) - 0.5, -0.7)
     rows = [
         _row_of(lanes[broker], clients.bottom_in - (BETWEEN_ROWS_IN + LANE_IN) * number)
         for number, broker in enumerate(brokers, 1)
@@ -103,13 +103,13 @@ def timeline(story: Story, topic: str, partition: int) -> str:
     return drawing.svg
 
 
-def _row_of(lane: Lane, bottom_in: float) -> Row:
+def _row_of(lane: Lane, bottom_in: float) -> TimelineRow:
     """Return the row of a replica, with space below and above all that is drawn."""
     offsets = [offset for field, *_ in LINES for offset in getattr(lane.offsets, field)]
     offsets += [offset for _, offset, _ in lane.removed]
     lowest, highest = min(offsets), max(offsets)
     space = ROW_SPACE * max(highest - lowest, 1)
-    return Row(bottom_in, LANE_IN, lowest - space, highest + space)
+    return TimelineRow(bottom_in, LANE_IN, lowest - space, highest + space)
 
 
 def _axes(figure: Figure, ends_s: float, height_in: float) -> Axes:
@@ -124,7 +124,7 @@ def _axes(figure: Figure, ends_s: float, height_in: float) -> Axes:
     return axes
 
 
-def _draw_row(axes: Axes, row: Row, title: str, names: Mapping[float, str]) -> None:
+def _draw_row(axes: Axes, row: TimelineRow, title: str, names: Mapping[float, str]) -> None:
     """Draw a row's left and lower line, its title, and the names of some values beside it.
 
     matplotlib's own ticks and titles take several times as long to draw.
@@ -141,13 +141,13 @@ def _draw_row(axes: Axes, row: Row, title: str, names: Mapping[float, str]) -> N
         )  # fmt: skip
 
 
-def _names_of_offsets(row: Row) -> dict[float, str]:
+def _names_of_offsets(row: TimelineRow) -> dict[float, str]:
     offsets = TICKS.tick_values(max(row.lowest, 0), row.highest)
     return {offset: f"{offset:.0f}" for offset in offsets if row.lowest <= offset <= row.highest}
 
 
 def _last_change_s(
-    events: Sequence[Event], away: Sequence[Away], lanes: Collection[Lane], background: Collection[int]
+    events: Sequence[StoryEvent], away: Sequence[Away], lanes: Collection[Lane], background: Collection[int]
 ) -> float:
     """Return the time after which the picture shows only straight lines."""
     changes = [event.at_s for event in events]
@@ -162,7 +162,7 @@ def _last_change_s(
     return max(changes, default=0.0)
 
 
-def _margins(events: Sequence[Event], ends_s: float) -> Margins:
+def _margins(events: Sequence[StoryEvent], ends_s: float) -> Margins:
     """Return the space for the names of clients, offsets, titles and slanted labels, which may exceed the axes."""
     names_in = min(LABEL_IN * max([OFFSET_DIGITS, *(len(_client(event.process)) for event in events)]), WIDTH_IN / 3)
     across_in = WIDTH_IN - names_in - TICK_IN
@@ -176,7 +176,7 @@ def _margins(events: Sequence[Event], ends_s: float) -> Margins:
     return Margins(names_in + TICK_IN, min(right_in, WIDTH_IN / 3), top_in, AXIS_IN)
 
 
-def _draw_events(axes: Axes, row: Row, processes: Sequence[str], events: Sequence[Event]) -> None:
+def _draw_events(axes: Axes, row: TimelineRow, processes: Sequence[str], events: Sequence[StoryEvent]) -> None:
     at_in = dict(zip(processes, row.at(range(len(processes))), strict=True))
     axes.plot(
         [event.at_s for event in events], [at_in[event.process] for event in events], "|", color="black", markersize=10
@@ -193,12 +193,12 @@ def _client(process: str) -> str:
     return visible(process.rpartition(".")[2])
 
 
-def _merged_events(events: Sequence[Event], within_s: float) -> Iterator[tuple[Event, str]]:
+def _merged_events(events: Sequence[StoryEvent], within_s: float) -> Iterator[tuple[StoryEvent, str]]:
     """Yield the first of each process's events in quick succession, and the texts of all of them."""
     for _, events_of_process in groupby(
         sorted(events, key=lambda event: event.process), key=lambda event: event.process
     ):
-        group: list[Event] = []
+        group: list[StoryEvent] = []
         for event in events_of_process:
             if group and event.at_s - group[0].at_s > within_s:
                 yield group[0], _text(group)
@@ -207,7 +207,7 @@ def _merged_events(events: Sequence[Event], within_s: float) -> Iterator[tuple[E
         yield group[0], _text(group)
 
 
-def _text(events: Sequence[Event]) -> str:
+def _text(events: Sequence[StoryEvent]) -> str:
     """Return the texts of events of one client, which name a transaction with the first of its events."""
     texts: list[str] = []
     named: set[int | None] = {None}
@@ -222,7 +222,7 @@ def _last(lane: Lane) -> str:
     return ", ".join(f"{name} {getattr(lane.offsets, field)[-1]}" for field, name, *_ in LINES)
 
 
-def _draw_lane(axes: Axes, row: Row, lane: Lane, ends_s: float, background: set[int]) -> None:
+def _draw_lane(axes: Axes, row: TimelineRow, lane: Lane, ends_s: float, background: set[int]) -> None:
     for field, name, colour, width in LINES:
         places_in = row.at(getattr(lane.offsets, field))
         axes.step(

@@ -65,4 +65,4 @@ def _night(name: str, summary: Mapping[str, Any]) -> Night:
 
 def _raise_if_incomplete(one: Mapping[str, Any]) -> None:
     """Raise KeyError or TypeError where a field of a cell is missing that a page shows."""
-    _ = one["expected"], one["why"], list(one["runs"]), list(one["flaky"])
+    _ = one["expected"], one["why"], [list(one[name]) for name in ("runs", "flaky", "verdicts")]

@@ -10,6 +10,8 @@ from glob import iglob
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.host import leftovers
+from harness.json_codec import from_json
+from harness.judge.verdict import Verdict
 from harness.report.headlines import headline
 from harness.run_folder.store import HARNESS_LOG, LATEST, MANIFEST, RUNNING, TIME_FORMAT, VERDICT, RunFolder
 from harness.targets import title_of
@@ -32,7 +34,7 @@ class StoredRun:
     folder: RunFolder
     name: str
     manifest: dict[str, Any]
-    verdict: dict[str, Any]
+    verdict: Verdict
 
     @property
     def began_at(self) -> datetime | None:
@@ -65,7 +67,7 @@ def stored_run(path: Path, name: str = "") -> StoredRun:
     name = name or str(path)
     try:
         manifest, verdict = (json.loads((path / file).read_text()) for file in (MANIFEST, VERDICT))
-        run = StoredRun(RunFolder(path), name, manifest, verdict)
+        run = StoredRun(RunFolder(path), name, manifest, from_json(Verdict, verdict))
         _raise_if_incomplete(run)
     except FileNotFoundError as error:
         missing = error.filename.rpartition("/")[2]
@@ -78,9 +80,7 @@ def stored_run(path: Path, name: str = "") -> StoredRun:
 def _raise_if_incomplete(run: StoredRun) -> None:
     """Raise KeyError, TypeError or AttributeError where a field is missing that a site shows."""
     _ = run.column, *(run.manifest[name] for name in ("anomaly", "nemesis", "client"))
-    _ = run.verdict["verdict"], run.verdict["reason"], [headline(finding) for finding in run.verdict["findings"]]
-    for scenario in run.verdict["scenarios"]:
-        _ = [scenario[name] for name in ("scenario", "anomaly", "payload", "verdict")]
+    _ = [headline(finding) for finding in run.verdict.findings]
 
 
 def paths_below(folder: Path, pattern: str) -> Iterator[Path]:

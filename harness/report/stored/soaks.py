@@ -7,6 +7,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from harness.json_codec import from_json
+from harness.judge.soak_verdict import RoundVerdict, SoakVerdict
 from harness.report.pictures.replica_offsets import ReplicaOffsets
 from harness.report.stored.runs import paths_below
 from harness.run_folder.fault_times import fault_times
@@ -32,14 +34,14 @@ class StoredSoak:
 
     path: Path
     name: str
-    content: Mapping[str, Any]
+    content: SoakVerdict
     kept: tuple[str, ...]
 
     @property
     def column(self) -> str:
         """The tested version, as a column's title."""
-        version = self.content["target"].partition("-")[2]
-        return title_of(self.content["target"], version)
+        version = self.content.target.partition("-")[2]
+        return title_of(self.content.target, version)
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ class StoredRound:
 
     name: str
     played: Mapping[str, Any]
-    verdict: Mapping[str, Any]
+    verdict: RoundVerdict
     operations: Sequence[ClientOperation]
     faults: Sequence[FaultSpan]
     replicas: Mapping[int, Mapping[str, ReplicaOffsets]]
@@ -91,12 +93,9 @@ def stored_soaks(results: Path) -> tuple[list[StoredSoak], list[str]]:
 
 def read_soak(path: Path, name: str) -> StoredSoak:
     """Return the soak of a folder. Raises OSError, ValueError, LookupError or TypeError for one that is damaged."""
-    content = json.loads((path / SOAK_STATE).read_text())
-    _ = [content[one] for one in ("verdict", "reason", "target", "seed", "minutes", "gate", "not_drawn", "took_s")]
-    for one in content["rounds"]:
-        _ = [one[part] for part in ("seed", "verdict", "reason", "operations", "faults", "findings", "unexplained")]
-    names = [str(one["name"]) for one in content["rounds"]]
-    return StoredSoak(path, name, content, tuple(one for one in names if (path / one / BROKERS).is_dir()))
+    content = from_json(SoakVerdict, json.loads((path / SOAK_STATE).read_text()))
+    kept = (line.name for line in content.rounds if (path / line.name / BROKERS).is_dir())
+    return StoredSoak(path, name, content, tuple(kept))
 
 
 def read_round(path: Path) -> StoredRound:
@@ -109,7 +108,7 @@ def read_round(path: Path) -> StoredRound:
     return StoredRound(
         path.name,
         json.loads((path / ROUND).read_text()),
-        json.loads((path / VERDICT).read_text()),
+        from_json(RoundVerdict, json.loads((path / VERDICT).read_text())),
         _operations(events, began_ms),
         _faults(events, began_ms),
         _replicas(samples, began_ms),

@@ -10,20 +10,19 @@ it loads. See ``docs/explanation/track-record.md``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
+from harness.judge.soak_verdict import BROKER, RoundFinding
 from harness.soak.causes.cause import Cause, Diagnosis, Judge, Symptom
 from harness.soak.evidence.replica_log import OPEN, read_replica, served_replicas
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
+    from harness.judge.verdict import Doubt
     from harness.kafka_api.messages import TopicPartition
     from harness.run_folder.store import RunFolder
     from harness.soak.evidence.replica_log import Replica, ReplicaLog
-
-BROKER: Final = "broker"
-"""Who says so: the broker's own answer contradicts its log."""
 
 
 @dataclass(frozen=True)
@@ -39,35 +38,34 @@ class Reopened:
     first_offset: int
     marker: int | None
 
-    def explains(self, doubt: Mapping[str, Any]) -> bool:
+    def explains(self, doubt: Doubt) -> bool:
         """Whether the broker's answers contradict its log because of this transaction."""
-        place = (doubt["broker"], (doubt["topic"], doubt["partition"]))
         says = f"the broker says that producer {self.producer_id} has an open transaction"
-        return place == (self.broker, self.partition) and doubt["reason"].startswith(says)
+        return (doubt.broker, doubt.place) == (self.broker, self.partition) and doubt.reason.startswith(says)
 
     @property
     def symptom(self) -> Symptom:
         """The symptom for causes."""
         return Symptom(Judge.BROKER, self.broker, self.partition, offset=self.first_offset)
 
-    def finding(self, diagnosis: Diagnosis) -> dict[str, Any]:
+    def finding(self, diagnosis: Diagnosis) -> RoundFinding:
         """Return the finding."""
         topic, partition = self.partition
         end = "neither records nor a marker of it" if self.marker is None else f"its marker at offset {self.marker}"
         words = f"; {diagnosis.words}" if diagnosis.words else ""
-        return {
-            "anomaly": diagnosis.name,
-            "broker": self.broker,
-            "topic": topic,
-            "partition": partition,
-            "count": 1,
-            "found_by": [BROKER],
-            "explanation": (
+        return RoundFinding(
+            anomaly=diagnosis.name,
+            broker=self.broker,
+            topic=topic,
+            partition=partition,
+            count=1,
+            found_by=(BROKER,),
+            explanation=(
                 f"the broker takes the transaction of producer {self.producer_id} for open from offset"
                 f" {self.first_offset} on, and its log has {end}: its last stable offset is stuck{words}"
             ),
-            "witness": {"producer_id": self.producer_id, "offset": self.first_offset, "marker": self.marker},
-        }
+            witness={"producer_id": self.producer_id, "offset": self.first_offset, "marker": self.marker},
+        )
 
 
 def reopened_of(folder: RunFolder) -> list[Reopened]:

@@ -19,7 +19,7 @@ from harness.schedules.operations.faults import Heal, Inject
 from harness.schedules.shrink import reduced
 from harness.soak.causes import diagnose
 from harness.soak.causes.cause import RoundEvidence, symptoms_of
-from harness.soak.judge.judges import truth_of
+from harness.soak.judge.judge_rounds import truth_of
 from harness.soak.play.rig import booted
 from harness.soak.play.round import play_round
 

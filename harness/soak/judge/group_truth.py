@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from harness.broker_files.internal_topics.decode import CONSUMER_OFFSETS
+from harness.judge.soak_verdict import CLIENTS, RoundFinding
 from harness.schedules.catalog import Anomaly
 from harness.soak.evidence.client_log import ABORTED, UNKNOWN
 
@@ -55,21 +56,22 @@ class GroupTruth:
         """What was judged, as ``verdict.json`` has it."""
         return {"keys": self.keys, "views": self.views, "unknown": self.unknown, "wrong": len(self.wrongs)}
 
-    def findings(self) -> Iterator[dict[str, Any]]:
+    def findings(self) -> Iterator[RoundFinding]:
         """Yield a finding for each broker and name, as of any other partition."""
         grouped: dict[tuple[int, int, str], list[tuple[GroupView, WrongOffset]]] = {}
         for view, wrong in self.wrongs:
             grouped.setdefault((view.broker, view.partition, wrong.name), []).append((view, wrong))
         for (broker, partition, name), some in sorted(grouped.items(), key=lambda one: one[0]):
-            yield {
-                "anomaly": name,
-                "broker": broker,
-                "topic": CONSUMER_OFFSETS,
-                "partition": partition,
-                "count": len(some),
-                "explanation": _words(*some[0]),
-                "witness": [_words(*one) for one in some],
-            }
+            yield RoundFinding(
+                anomaly=name,
+                broker=broker,
+                topic=CONSUMER_OFFSETS,
+                partition=partition,
+                count=len(some),
+                found_by=(CLIENTS,),
+                explanation=_words(*some[0]),
+                witness=[_words(*one) for one in some],
+            )
 
 
 def compare_groups(log: GroupLog, views: Iterable[GroupView]) -> GroupTruth:

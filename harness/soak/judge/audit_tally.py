@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections import defaultdict
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from harness.judge.finding import by_place
 from harness.judge.verdict import CLEAN
 from harness.schedules.catalog import Anomaly
 from harness.soak.evidence.client_log import UNKNOWN
 from harness.soak.judge.truth import STATE, STUCK
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from harness.judge.finding import Finding
+    from harness.judge.verdict import Verdict
     from harness.kafka_api.messages import TopicPartition
     from harness.soak.judge.truth import Truth, Wrong
 
@@ -39,35 +41,28 @@ class Tally:
     )  # fmt: skip
 
     counts: Mapping[str, int]
-    missed: list[dict[str, Any]]
-    wrong: list[dict[str, Any]]
-    for_nothing: list[dict[str, Any]]
-    harmful: list[dict[str, Any]]
-
-    def as_json(self) -> dict[str, Any]:
-        """Return it as JSON takes it."""
-        return asdict(self)
+    missed: Sequence[Mapping[str, Any]]
+    wrong: Sequence[Mapping[str, Any]]
+    for_nothing: Sequence[Finding]
+    harmful: Sequence[Mapping[str, Any]]
 
 
-def tally(truth: Truth, verdict: Mapping[str, Any]) -> Tally:
-    """Hold the findings of an audit against the truth."""
-    findings: dict[TopicPartition, list[dict[str, Any]]] = defaultdict(list)
-    for found in verdict["findings"]:
-        findings[found["topic"], found["partition"]].append(found)
-    diverged = truth.diverged
-    judged = [(found, judge(truth, found)) for found in verdict["findings"] if is_accusation(found)]
+def tally(truth: Truth, verdict: Verdict) -> Tally:
+    """Compare the findings of an audit with the truth."""
+    findings, diverged = by_place(verdict.findings), truth.diverged
+    judged = [(finding, judge(truth, finding)) for finding in verdict.findings if finding.decided]
     shares: dict[str, int] = defaultdict(int)
     for tp in diverged & findings.keys():
-        decided = [is_accusation(found) for found in findings[tp]]
+        decided = [finding.decided for finding in findings[tp]]
         shares["decided" if all(decided) else "partly decided" if any(decided) else "undecided"] += 1
     for_nothing = [
-        found
+        finding
         for tp in findings.keys() - diverged
-        for found in findings[tp]
-        if judge(truth, found) not in {EITHER, BY_LUCK}
+        for finding in findings[tp]
+        if judge(truth, finding) not in {EITHER, BY_LUCK}
     ]
-    verdicts = {(one["topic"], one["partition"]): one["verdict"] for one in verdict["scenarios"]}
-    harmful = [found for found in verdict["findings"] if _is_harmful(truth, found)]
+    verdicts = {(one.topic, one.partition): one.verdict for one in verdict.scenarios}
+    harmful = [finding for finding in verdict.findings if _is_harmful(truth, finding)]
     counts = {
         "partitions": len({tp for _, tp in truth.wrongs}),
         "diverged": len(diverged),
@@ -78,51 +73,46 @@ def tally(truth: Truth, verdict: Mapping[str, Any]) -> Tally:
         "right by luck": sum(is_right == BY_LUCK for _, is_right in judged),
         "wrong accusations": sum(is_right == WRONG for _, is_right in judged),
         "either": sum(is_right == EITHER for _, is_right in judged),
-        "nothing wrong": len({_place(found) for found in for_nothing}),
+        "nothing wrong": len({finding.place for finding in for_nothing}),
         "harmful copies": len(harmful),
     }
     return Tally(
         counts,
         [{"verdict": verdicts[tp], **_replicas(truth, tp)} for tp in sorted(diverged - findings.keys())],
-        [{"finding": found, **_replicas(truth, _place(found))} for found, is_right in judged if is_right == WRONG],
+        [{"finding": one, **_replicas(truth, one.place)} for one, is_right in judged if is_right == WRONG],
         for_nothing,
-        [{"finding": found, **_replicas(truth, _place(found))} for found in harmful],
+        [{"finding": finding, **_replicas(truth, finding.place)} for finding in harmful],
     )
 
 
-def is_accusation(found: Mapping[str, Any]) -> bool:
-    """Whether a finding says of its broker that it is wrong."""
-    return bool(found.get("decided", True))
-
-
-def judge(truth: Truth, found: Mapping[str, Any]) -> str:
-    """Say whether an accusation is right: the broker is wrong about that key's final state, or that transaction.
+def judge(truth: Truth, finding: Finding) -> str:
+    """Return whether an accusation is right: the broker is wrong about that key's final state, or that transaction.
 
     ``either`` where no client can vouch for the key or the transaction, such as one of whose records no replica has any
     left and no client knows the offset. ``by luck`` where the broker did miss the
     marker of the transaction, and the one that it goes by says the same: it serves what is right. Brokers that a
     finding calls right must not be wrong about it; they may be wrong about something else of the partition.
     """
-    tp, key = _place(found), _key(found)
-    write = truth.at.get((tp, found["offset"]))
+    tp, key = finding.place, None if finding.key is None else finding.key.decode("utf-8", "backslashreplace")
+    write = truth.at.get((tp, finding.offset))
     transaction = NONE if write is None or write.transaction is None else write.transaction
 
     def is_wrong(broker: int) -> bool:
         return any(
             (wrong.kind == STATE and wrong.key == key)
-            or wrong.offset == found["offset"]
+            or wrong.offset == finding.offset
             or (wrong.transaction == transaction)
             or (
                 wrong.kind == STUCK
-                and found["anomaly"] == Anomaly.STUCK_LSO
-                and wrong.producer_id == found["producer_id"]
+                and finding.anomaly == Anomaly.STUCK_LSO
+                and wrong.producer_id == finding.producer_id
             )
             for wrong in truth.wrongs.get((broker, tp), ())
         )
 
-    if is_wrong(found["broker"]) and not any(map(is_wrong, found.get("right", ()))):
+    if is_wrong(finding.broker) and not any(map(is_wrong, finding.right or ())):
         return RIGHT
-    belief = truth.missed[found["broker"], tp].get(transaction)
+    belief = truth.missed[finding.broker, tp].get(transaction)
     if belief is not None and truth.outcomes[transaction] != UNKNOWN:
         return BY_LUCK if belief == truth.outcomes[transaction] else RIGHT
     if write is None and key is None:
@@ -134,35 +124,22 @@ def judge(truth: Truth, found: Mapping[str, Any]) -> str:
     return EITHER if is_unknown else WRONG
 
 
-def copied_from(found: Mapping[str, Any]) -> int | None:
+def copied_from(finding: Finding) -> int | None:
     """Return the broker that a finding's commands make the leader while the accused one is not among the replicas."""
-    plans = [line.split("'")[1] for line in found.get("commands", ()) if line.startswith("echo '")]
+    plans = [line.split("'")[1] for line in finding.commands or () if line.startswith("echo '")]
     orders = [partition["replicas"] for plan in plans for partition in json.loads(plan)["partitions"]]
-    return next((order[0] for order in orders if found["broker"] not in order), None)
+    return next((order[0] for order in orders if finding.broker not in order), None)
 
 
-def _is_harmful(truth: Truth, found: Mapping[str, Any]) -> bool:
-    source, tp = copied_from(found), _place(found)
+def _is_harmful(truth: Truth, finding: Finding) -> bool:
+    source, tp = copied_from(finding), finding.place
     if source is None:
         return False
     there, here = (
         {(wrong.kind, wrong.key, wrong.transaction) for wrong in truth.wrongs.get((broker, tp), ())}
-        for broker in (source, found["broker"])
+        for broker in (source, finding.broker)
     )
     return not there <= here
-
-
-def _place(found: Mapping[str, Any]) -> TopicPartition:
-    return found["topic"], found["partition"]
-
-
-def _key(found: Mapping[str, Any]) -> str | None:
-    match found["key"]:
-        case {"text": text}:
-            return str(text)
-        case {"base64": text}:
-            return base64.b64decode(text).decode("utf-8", "backslashreplace")
-    return None
 
 
 def _replicas(truth: Truth, tp: TopicPartition) -> dict[str, Any]:

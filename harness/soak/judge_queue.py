@@ -1,13 +1,18 @@
-"""Judges the rounds of a soak beside the rounds that follow, several in one job, and keeps what is worth it."""
+"""Judge the rounds of a soak while the next rounds are played, several in one job.
+
+The logs of a clean round are deleted.
+"""
 
 from __future__ import annotations
 
 import shutil
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Self
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, Self
 
 from harness.errors import HarnessError
+from harness.json_codec import to_json
+from harness.judge.soak_verdict import RoundLine
 from harness.judge.verdict import CLEAN
 from harness.run_folder.store import BROKERS, FETCHED
 from harness.soak.play.internal import INTERNAL
@@ -18,6 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from harness.judge.soak_verdict import RoundVerdict
     from harness.run_folder.store import RunFolder
     from harness.soak.play.round import PlayedRound
 
@@ -26,27 +32,24 @@ MOST_IN_A_JOB: Final = 4
 
 
 @dataclass
-class Judging:
-    """Judges rounds in a thread of its own, beside the next ones: one job at a time.
-
-    Its methods raise what a job has raised.
-    """
+class JudgeQueue:
+    """Judges rounds in another thread, one job at a time. Its methods raise what a job has raised."""
 
     expected: Collection[str]
     session: SparkSession
-    on_round: Callable[[dict[str, Any]], None]
+    on_round: Callable[[RoundLine], None]
     _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "judge"))
     _waiting: dict[RunFolder, PlayedRound] = field(default_factory=dict)
     _job: Future[None] | None = None
 
     def add(self, folder: RunFolder, played: PlayedRound) -> None:
-        """Have a round judged, with the others that wait once there are enough of them."""
+        """Queue a round; a job begins once enough rounds are queued."""
         self._waiting[folder] = played
         if len(self._waiting) >= MOST_IN_A_JOB:
             self._begin()
 
     def finish(self) -> None:
-        """Judge what waits, and wait until all is judged."""
+        """Judge the queued rounds, and wait until all are judged."""
         if self._waiting:
             self._begin()
         self._wait()
@@ -62,11 +65,11 @@ class Judging:
             self._job = None
 
     def __enter__(self) -> Self:
-        """Begin nothing yet."""
+        """Return the queue, which is empty."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End with the job that goes on."""
+        """Wait for the job that is running."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
@@ -74,15 +77,16 @@ def _judge(
     expected: Collection[str],
     session: SparkSession,
     waiting: Mapping[RunFolder, PlayedRound],
-    on_round: Callable[[dict[str, Any]], None],
+    on_round: Callable[[RoundLine], None],
 ) -> None:
-    """Judge the rounds that wait for it, note each, and keep the logs of those that are not clean."""
+    """Judge the queued rounds, store each verdict, and delete the logs of clean rounds."""
     verdicts = _verdicts(expected, session, waiting)
     release(session)
     for folder, played in waiting.items():
         verdict = verdicts[folder.run_id]
-        folder.write_json(folder.verdict_path, {**verdict, "round": folder.run_id, "seed": played.plan.seed})
-        if verdict["verdict"] == CLEAN and not verdict["findings"]:
+        stored = replace(verdict, round=folder.run_id, seed=played.plan.seed)
+        folder.write_json(folder.verdict_path, to_json(stored))
+        if verdict.verdict == CLEAN:
             for name in (BROKERS, FETCHED, INTERNAL):
                 shutil.rmtree(folder.path / name, ignore_errors=True)
         on_round(_line(folder.run_id, played, verdict))
@@ -90,14 +94,14 @@ def _judge(
 
 def _verdicts(
     expected: Collection[str], session: SparkSession, waiting: Mapping[RunFolder, PlayedRound]
-) -> dict[str, dict[str, Any]]:
-    """Return the verdict of each round. Of several that cannot be judged together, each is judged alone.
+) -> dict[str, RoundVerdict]:
+    """Return the verdict of each round. Rounds that cannot be judged together are judged alone.
 
-    One that cannot be judged then is unknown, and takes none of the others with it. Raises `HarnessError` where Spark's
-    JVM has ended, by itself or because the soak was interrupted: nothing is known of these rounds then.
+    A round that cannot be judged alone is unknown, and the others are judged. Raises `HarnessError` where Spark's JVM
+    has ended, by itself or because the soak was interrupted: nothing is known of these rounds then.
     """
-    from harness.soak.judge.judges import judge_rounds  # noqa: PLC0415  (pyspark and the checkers)
-    from harness.soak.judge.verdict import unjudged  # noqa: PLC0415  (pyspark and the checkers)
+    from harness.soak.judge.judge_rounds import judge_rounds  # noqa: PLC0415  (pyspark and the checkers)
+    from harness.soak.judge.round_verdict import unjudged  # noqa: PLC0415  (pyspark and the checkers)
 
     try:
         return judge_rounds(session, waiting, expected)
@@ -111,22 +115,19 @@ def _verdicts(
         return {folder.run_id: unjudged(f"it cannot be judged: {type(error).__name__}: {error}") for folder in waiting}
 
 
-def _line(name: str, played: PlayedRound, verdict: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is said of a round: findings by name, and what it took to get there."""
-    names = [one["anomaly"] for one in verdict["findings"]]
-    operations = [type(step.operation).__name__ for step in played.schedule.steps]
-    faults = [str(step.operation) for step in played.schedule.steps if type(step.operation).__name__ == "Inject"]
-    return {
-        "name": name,
-        "seed": played.plan.seed,
-        "verdict": verdict["verdict"],
-        "reason": verdict["reason"],
-        "operations": len(operations),
-        "faults": faults,
-        "findings": {one: names.count(one) for one in sorted(set(names))},
-        "unexplained": len(verdict["unexplained"]),
-        "audit": verdict["audit"] and verdict["audit"]["counts"],
-        "groups": verdict["groups"],
-        "gates": verdict["gates"],
-        "took_s": dict(played.took_s),
-    }
+def _line(name: str, played: PlayedRound, verdict: RoundVerdict) -> RoundLine:
+    operations = [step.operation for step in played.schedule.steps]
+    return RoundLine(
+        name=name,
+        seed=played.plan.seed,
+        verdict=verdict.verdict,
+        reason=verdict.reason,
+        operations=len(operations),
+        faults=tuple(str(operation) for operation in operations if type(operation).__name__ == "Inject"),
+        findings=verdict.counts,
+        unexplained=len(verdict.unexplained),
+        audit=verdict.audit and verdict.audit["counts"],
+        groups=verdict.groups,
+        gates=verdict.gates,
+        took_s=played.took_s,
+    )

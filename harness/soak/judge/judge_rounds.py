@@ -14,14 +14,15 @@ from checkers.consistency import doubts
 from checkers.evidence.tables import load
 from checkers.guarantees import all_guarantees, last_value
 from checkers.replay.judged import judge
+from harness.audit.audit_verdict import assemble
 from harness.audit.copies.disk import context_of_copies
-from harness.audit.judge import assemble, judge_copies
+from harness.audit.copy_checks import judge_copies
 from harness.broker_files.copies.copies import find_copies
 from harness.broker_files.internal_topics.decode import CONSUMER_OFFSETS
 from harness.broker_files.metadata_log.join import read_metadata_logs
-from harness.judge.check import THREADS, dictionaries, each
+from harness.judge.check import THREADS, collected, doubt_of, each
+from harness.judge.finding import finding_of
 from harness.judge.guarantees import CHECKER, guarantee_results
-from harness.judge.verdict import finding_of
 from harness.models.world.groups import DROPS_PENDING, NEW, OLD
 from harness.run_folder.history import read_lines
 from harness.run_folder.store import AFTER_REJOIN, GATE, SKIPPED_MARKERS, WHOLE_HISTORY
@@ -33,8 +34,8 @@ from harness.soak.evidence.losses import TRANSACTION_STATE, losses_of, unclean_l
 from harness.soak.evidence.replica_log import read_replica, served_replicas
 from harness.soak.judge.gate_evidence import judge_gates, late_cleaners, of_last_topics, outages_of, removable_of
 from harness.soak.judge.group_truth import GroupTruth, compare_groups
+from harness.soak.judge.round_verdict import CheckedRound, JudgeResults, verdict_of
 from harness.soak.judge.truth import compare
-from harness.soak.judge.verdict import Checked, Statements, verdict_of
 from harness.soak.play.internal import metadata_folders, views_of
 from harness.spark.threads import threads
 from harness.targets import find_target
@@ -47,6 +48,9 @@ if TYPE_CHECKING:
 
     from checkers.replay.judged import Judged
     from harness.broker_files.metadata_log.history import ClusterMetadata
+    from harness.judge.finding import CheckerRow
+    from harness.judge.soak_verdict import RoundVerdict
+    from harness.judge.verdict import Verdict
     from harness.run_folder.store import RunFolder
     from harness.soak.evidence.replica_log import Replica, ReplicaLog
     from harness.soak.judge.gate_evidence import GateEvidence
@@ -66,7 +70,7 @@ TABLES: Final[Mapping[str, Callable[[Judged], DataFrame]]] = {
 RETENTION_POLICY: Final = "delete"
 
 
-def _whole_history(folder: RunFolder) -> list[dict[str, Any]]:
+def _whole_history(folder: RunFolder) -> Sequence[Mapping[str, Any]]:
     whole = folder.path / WHOLE_HISTORY
     return read_lines(whole if whole.exists() else folder.history_path)
 
@@ -87,8 +91,8 @@ def replicas_of(folder: RunFolder) -> dict[Replica, ReplicaLog]:
     return {one: read_replica(path, state.get("log_start", 0)) for one, path, state in served_replicas(folder)}
 
 
-def check(session: SparkSession, folders: Sequence[RunFolder]) -> dict[str, Checked]:
-    """Run the checkers of runs over rounds, all in one job, and return what they say by run id.
+def check(session: SparkSession, folders: Sequence[RunFolder]) -> dict[str, CheckedRound]:
+    """Run the checkers of runs over rounds, all in one job, and return their results by run id.
 
     A checker that raises ends no other, and counts in every round.
     """
@@ -99,20 +103,20 @@ def check(session: SparkSession, folders: Sequence[RunFolder]) -> dict[str, Chec
         folder.write_lines(folder.history_path, events_for_checkers(read_lines(whole)))
     judged = judge(load(session, folders))
     with threads(session, THREADS) as pool:
-        rows, raised = each(TABLES, lambda name: dictionaries(TABLES[name](judged)), using=pool.map)
+        rows, raised = each(TABLES, lambda name: collected(TABLES[name](judged)), using=pool.map)
     return {folder.run_id: _checked(folder.run_id, rows, raised) for folder in folders}
 
 
-def _checked(run_id: str, rows: Mapping[str, list[dict[str, Any]]], raised: Mapping[str, str]) -> Checked:
-    own = {name: [row for row in some if row["run"] == run_id] for name, some in rows.items()}
-    contradictions = [one for one in own.get("doubts", []) if one["kind"] == doubts.CONTRADICTION]
-    distrusted = [(one["topic"], one["partition"], one["broker"]) for one in contradictions]
-    guarantees = guarantee_results(own.get(CHECKER), distrusted, raised.get(CHECKER, ""))
-    found = [finding_of(row) for name in FINDERS for row in own.get(name, [])]
-    return Checked(found, guarantees, contradictions, dict(raised))
+def _checked(run_id: str, rows: Mapping[str, Sequence[CheckerRow]], raised: Mapping[str, str]) -> CheckedRound:
+    of_round = {name: [row for row in table if row["run"] == run_id] for name, table in rows.items()}
+    contradictions = [doubt_of(row) for row in of_round.get("doubts", []) if row["kind"] == doubts.CONTRADICTION]
+    distrusted = [(*doubt.place, doubt.broker) for doubt in contradictions]
+    guarantees = guarantee_results(of_round.get(CHECKER), distrusted, raised.get(CHECKER, ""))
+    findings = [finding_of(row) for name in FINDERS for row in of_round.get(name, [])]
+    return CheckedRound(findings, guarantees, contradictions, raised)
 
 
-def audit(session: SparkSession, rounds: Mapping[RunFolder, Iterable[int]]) -> dict[str, dict[str, Any]]:
+def audit(session: SparkSession, rounds: Mapping[RunFolder, Iterable[int]]) -> dict[str, Verdict]:
     """Return the verdict of an audit of each round's disks, by run id; it knows nothing of clients.
 
     ``rounds``: with their brokers.
@@ -134,7 +138,7 @@ def _copied(folder: RunFolder, brokers: Iterable[int]) -> dict[int, list[Path]]:
     }
 
 
-def groups_of(folder: RunFolder, played: PlayedRound, events: Sequence[dict[str, Any]]) -> GroupTruth:
+def groups_of(folder: RunFolder, played: PlayedRound, events: Sequence[Mapping[str, Any]]) -> GroupTruth:
     """Return which brokers are wrong about groups' offsets. Raises `UsageError` for a damaged folder."""
     log = group_log_of(events)
     drops_pending = CONSUMER in find_target(played.schedule.target).group_protocols
@@ -143,7 +147,7 @@ def groups_of(folder: RunFolder, played: PlayedRound, events: Sequence[dict[str,
 
 
 def gates_of(
-    folder: RunFolder, played: PlayedRound, events: Sequence[dict[str, Any]], metadata: ClusterMetadata | None
+    folder: RunFolder, played: PlayedRound, events: Sequence[Mapping[str, Any]], metadata: ClusterMetadata | None
 ) -> GateEvidence | None:
     """Return what gates held of what was exposed; None for a round without gates. Raises `UsageError` for damage."""
     logged = _logged(folder.path / GATE)
@@ -154,7 +158,7 @@ def gates_of(
     return judge_gates(outages, removable_of(events), of_last_topics(logged, events), ended_ms, late_cleaners(events))
 
 
-def _logged(path: Path) -> list[dict[str, Any]] | None:
+def _logged(path: Path) -> Sequence[Mapping[str, Any]] | None:
     return read_lines(path) if path.exists() else None
 
 
@@ -166,8 +170,8 @@ def metadata_of(folder: RunFolder, played: PlayedRound) -> ClusterMetadata | Non
 
 def judge_rounds(
     session: SparkSession, rounds: Mapping[RunFolder, PlayedRound], expected: Collection[str] = ()
-) -> dict[str, dict[str, Any]]:
-    """Judge rounds that were played, by all three; return their verdicts by run id. Raises `UsageError` for damage.
+) -> dict[str, RoundVerdict]:
+    """Judge rounds that were played, and return their verdicts by run id. Raises `UsageError` for a damaged folder.
 
     Several rounds at once cost little more than one: most of the time is planning.
     """
@@ -182,7 +186,7 @@ def judge_rounds(
             events, metadata = _whole_history(folder), metadata_of(folder, one)
             groups, gates = groups_of(folder, one, events), gates_of(folder, one, events, metadata)
             losses = losses_of(events, unclean_leaders(metadata))
-            statements = Statements(
+            results = JudgeResults(
                 truths[name],
                 checked[name],
                 audited[name],
@@ -192,5 +196,5 @@ def judge_rounds(
                 reopened_of(folder),
                 _logged(folder.path / SKIPPED_MARKERS) or (),
             )
-            verdicts[name] = verdict_of(one, statements, expected)
+            verdicts[name] = verdict_of(one, results, expected)
     return verdicts

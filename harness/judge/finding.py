@@ -1,0 +1,164 @@
+"""A finding: one replica, or a dispute between replicas, at one place, as ``verdict.json`` has it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from harness.broker_files.internal_topics.phrases import subject
+from harness.escape import in_sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+CheckerRow: TypeAlias = Mapping[str, Any]
+"""A row that a checker returned: columns by name."""
+Place: TypeAlias = "tuple[str, int]"
+"""Topic and partition."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServedState:
+    """The decoded value that some replicas serve for a record of an internal topic.
+
+    ``committed_offset``: of a group; None where there is none, and for other records. ``pending``: whether an open
+    transaction has another value.
+    """
+
+    brokers: tuple[int, ...]
+    state: str
+    committed_offset: int | None
+    pending: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coordinator:
+    """The coordinator or leader of a finding's partition: None where there is none. ``is_``: right, wrong, …"""
+
+    broker: int | None
+    is_: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class InternalRecord:
+    """The decoded record of a finding, in a topic that brokers or their tools keep.
+
+    ``type`` and ``key``: None where the key cannot be decoded, and ``note`` has the reason. The other fields are those
+    of audits: ``consumers`` says where the group starts with each coordinator, ``commit`` commits the right offset.
+    """
+
+    topic_kind: str
+    text: str
+    type: str | None = None
+    key: Mapping[str, Any] | None = None
+    note: str | None = None
+    states: tuple[ServedState, ...] | None = None
+    coordinator: Coordinator | None = None
+    consumers: str | None = None
+    commit: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicaGroup:
+    """The replicas that serve the same for a disputed key."""
+
+    brokers: tuple[int, ...]
+    serves: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One entry of ``findings``, whose fields the schema describes.
+
+    The fields from ``decided_by`` on are those of audits.
+    """
+
+    anomaly: str
+    candidates: tuple[str, ...] = ()
+    broker: int
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    record: InternalRecord | None = None
+    producer_id: int | None
+    effect: str
+    explanation: str
+    witness: Mapping[str, Any]
+    decided: bool = True
+    consequence: str | None = None
+    decided_by: tuple[str, ...] | None = None
+    assumptions: tuple[str, ...] | None = None
+    right: tuple[int, ...] | None = None
+    disagree: tuple[ReplicaGroup, ...] | None = None
+    means: str | None = None
+    do: str | None = None
+    commands: tuple[str, ...] | None = None
+
+    @property
+    def place(self) -> Place:
+        """Topic and partition."""
+        return self.topic, self.partition
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The anomaly, and the other names that the evidence does not exclude."""
+        return tuple(dict.fromkeys((self.anomaly, *self.candidates)))
+
+    @property
+    def where(self) -> str:
+        """The place in one phrase. It names a broker only where the finding is decided."""
+        broker = f"broker {self.broker}, " if self.decided else ""
+        return f"{broker}{self.topic}-{self.partition}, offset {self.offset}"
+
+    def __str__(self) -> str:
+        """Return the finding in one line."""
+        others = [name for name in self.candidates if name != self.anomaly]
+        names = f"{self.anomaly} (or {' or '.join(others)})" if others else self.anomaly
+        return f"{names}: {self.where}: {self.explanation} [{self.effect}]"
+
+
+def finding_of(row: CheckerRow) -> Finding:
+    """Return the finding of a checker's row.
+
+    The key of a topic that brokers or their tools keep is decoded: ``record``, and its text in the explanation.
+    """
+    key, explanation = None if row["key"] is None else bytes(row["key"]), row["explanation"]
+    about = subject(row["topic"], key)
+    record = None
+    if about is not None:
+        decoded = about.key
+        record = InternalRecord(
+            topic_kind=about.kind,
+            text=about.text,
+            type=None if decoded is None else decoded.type,
+            key=None if decoded is None else decoded.fields,
+            note=about.note or None,
+        )
+        if key is not None and decoded is not None:
+            explanation = explanation.replace(in_sentence(key), f'"{about.text}"')
+    return Finding(
+        anomaly=row["anomaly"],
+        candidates=tuple(row["candidates"]),
+        broker=row["broker"],
+        topic=row["topic"],
+        partition=row["partition"],
+        offset=row["offset"],
+        key=key,
+        record=record,
+        producer_id=row["producer_id"],
+        effect=row["effect"],
+        explanation=explanation,
+        witness=json.loads(row["witness"]),
+    )
+
+
+def by_place(findings: Iterable[Finding]) -> dict[Place, list[Finding]]:
+    """Group findings by partition."""
+    places: dict[Place, list[Finding]] = {}
+    for finding in findings:
+        places.setdefault(finding.place, []).append(finding)
+    return places

@@ -1,0 +1,49 @@
+"""Findings and verdicts for tests: only what a test is about has to be given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.json_codec import from_json
+from harness.judge.finding import Finding
+from harness.judge.guarantees import GuaranteeResult, Violation
+from harness.judge.verdict import Verdict
+
+
+def finding(**fields: Any) -> Finding:
+    """Return a finding from fields of ``verdict.json``."""
+    defaults = {
+        "anomaly": "tombstone-divergence", "candidates": [], "broker": 2, "topic": "t", "partition": 0, "offset": 5,
+        "key": None, "producer_id": None, "effect": "visible", "explanation": "it is so", "witness": {},
+    }  # fmt: skip
+    return from_json(Finding, {**defaults, **fields})
+
+
+def verdict(**fields: Any) -> Verdict:
+    """Return a verdict from fields of ``verdict.json``."""
+    defaults = {
+        "schema": 1, "verdict": "clean", "reason": "it is so", "run_id": "r", "target": {"name": "kafka-4.4"},
+        "timings_s": {}, "scenarios": [], "findings": [], "doubts": [], "checker_errors": {},
+    }  # fmt: skip
+    return from_json(Verdict, {**defaults, **fields})
+
+
+def audited_verdict(*topics: str) -> Verdict:
+    """Return the verdict of an audit on partition 0 of each topic, which is clean."""
+    scenario: dict[str, Any] = {
+        "anomaly": None,
+        "payload": None,
+        "partition": 0,
+        "verdict": "clean",
+        "reason": "",
+        "exposure": {},
+    }
+    return verdict(
+        scenarios=[{**scenario, "scenario": f"{topic}-0", "topic": topic, "partition": 0} for topic in topics]
+    )
+
+
+def violated(guarantee: str, explanation: str) -> GuaranteeResult:
+    """Return the result of a guarantee that is violated once, on broker 1."""
+    violation = Violation(broker=1, topic="t", partition=0, offset=9, explanation=explanation, witness={}, count=1)
+    return GuaranteeResult(guarantee=guarantee, holds=False, reason="", compared=1, violations=(violation,))

@@ -1,0 +1,88 @@
+"""Dataclasses as JSON, and back: every kind of field, and what is wrong with other content."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping  # noqa: TC003  (the codec reads the types of fields)
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from harness.json_codec import from_json, to_json
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inner:
+    is_: bool
+    key: bytes | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outer:
+    number: int
+    share: float | None
+    names: tuple[str, ...] = ()
+    inner: Inner | None = None
+    inners: tuple[Inner, ...] | None = None
+    counts: Mapping[str, int]
+    anything: Any = None
+
+
+FULL = Outer(
+    number=1,
+    share=0.5,
+    names=("a", "b"),
+    inner=Inner(is_=True, key=b"text"),
+    inners=(Inner(is_=False, key=b"\xff"), Inner(is_=False, key=None)),
+    counts={"x": 2},
+    anything=[{"y": None}],
+)
+CONTENT: dict[str, Any] = {
+    "number": 1, "share": 0.5, "names": ["a", "b"], "inner": {"is": True, "key": {"text": "text"}},
+    "inners": [{"is": False, "key": {"base64": "/w=="}}, {"is": False, "key": None}],
+    "counts": {"x": 2}, "anything": [{"y": None}],
+}  # fmt: skip
+
+
+def test_all_fields() -> None:
+    assert to_json(FULL) == CONTENT
+    assert from_json(Outer, json.loads(json.dumps(CONTENT))) == FULL
+
+
+def test_a_field_without_a_value_is_left_out_where_it_may_be() -> None:
+    least = Outer(number=1, share=None, counts={})
+    assert to_json(least) == {"number": 1, "share": None, "names": [], "counts": {}}
+    assert from_json(Outer, {"number": 1, "share": None, "counts": {}}) == least
+    assert from_json(Outer, {"number": 1, "share": 2, "counts": {}, "of a later version": 1}).share == 2
+
+
+@pytest.mark.parametrize("key", [b"", b"a\x00", "\u202e".encode(), b"\xed\xa0\x80", bytes(range(256))])
+def test_every_key_survives(key: bytes) -> None:
+    content = json.loads(json.dumps(to_json(Inner(is_=True, key=key))))
+    assert from_json(Inner, content).key == key
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"number": "1"}, "Outer.number is str"),
+        ({"number": True}, "Outer.number is bool"),
+        ({"share": True}, "Outer.share is bool"),
+        ({"names": "ab"}, "Outer.names is str"),
+        ({"names": [1]}, r"Outer.names\[0\] is int"),
+        ({"inner": []}, "Outer.inner is list"),
+        ({"inner": {"is": True}}, "Outer.inner has no key"),
+        ({"inner": {"is": True, "key": {"hex": "00"}}}, "Outer.inner.key has neither text nor base64"),
+        ({"counts": {"x": None}}, "Outer.counts.x is NoneType"),
+    ],
+)
+def test_other_content_is_rejected_with_its_place(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        from_json(Outer, {**CONTENT, **change})
+
+
+@pytest.mark.parametrize("content", [None, [], "text", 1])
+def test_other_json_is_rejected(content: Any) -> None:
+    with pytest.raises(ValueError, match="Outer is "):
+        from_json(Outer, content)
