@@ -129,6 +129,8 @@ def diverge(cluster: Secured) -> None:
             return False
 
     write("lost", "value")
+    # On a busy machine the record is acknowledged by a smaller ISR.
+    wait_until(lambda: len(batches(cluster, AWAY, DIVERGED)) == 1, BOUND_S, "the record on the broker to be killed")
     cluster.runtime.kill(AWAY)
     wait_until(is_gone, BOUND_S, "the broker to leave the ISR")
     write("lost", None)
