@@ -1,4 +1,4 @@
-"""The daemon that forks Spark's Python workers in a session of the harness: it imports once what all workers need.
+"""The daemon that forks Spark's Python workers: it imports the modules that all workers need, once.
 
 It blocks the import of pandas, which no worker needs: pyarrow imports pandas to test whether a list is a pandas series.
 """

@@ -1,6 +1,6 @@
-"""One file for each anomaly, which ends with its `Finder`: the evidence of the anomaly, and its findings.
+"""One file for each anomaly, which ends with its `Finder`.
 
-There are four anomalies of a run, and three more for audits, which have no history of clients. `checkers.replay`
+Runs are checked for four anomalies, and audits, which have no history of clients, for three more. `checkers.replay`
 derives the beliefs of brokers; `checkers.attribution` decides which replica is wrong.
 """
 
@@ -16,6 +16,6 @@ if TYPE_CHECKING:
 FINDERS: dict[str, Finder] = {
     module.name: import_module(f"{__name__}.{module.name}").FINDER for module in pkgutil.iter_modules(__path__)
 }
-"""Finders by the names of their modules."""
+"""Finders by module name."""
 MEANS = {finder.name: finder.means for finder in FINDERS.values() if finder.means}
-"""Meanings of findings, by the names of anomalies."""
+"""Meanings of findings, by anomaly."""

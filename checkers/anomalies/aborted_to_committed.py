@@ -1,16 +1,15 @@
 """aborted-to-committed: a replica counts data of an aborted transaction as committed and serves it.
 
-Verifies: every record that a replica still holds below the bound, and believes committed by the next marker of the
-record's producer there, against the transaction's true outcome (see `truth`). A record without its transactional bit is
-believed committed too: Redpanda's compaction removes the bit from records that it believes committed. There is one
-finding for each transaction and replica, with the first such record.
+Verifies: every record below the bound that a replica still has and believes committed, against the transaction's true
+outcome (see `truth`). A record without its transactional bit is believed committed too: Redpanda's compaction removes
+the bit from records that it believes committed. A finding has the first such record of a transaction on a replica.
 
 Without a history of clients, and where no marker shows the outcome any more: a transactional value that another replica
-has removed while an older value of the key is alive there. Only an abort removes a value and leaves the older one (see
+has removed while an older value of the key is alive there. Only an abort removes a value and keeps the older one (see
 `undeleted_values`).
 
-Does not verify: aborted records that the replica has compacted away since; transactions whose outcome is known neither
-from the client nor from any marker.
+Does not verify: aborted records that the replica has compacted away; transactions whose outcome neither the client nor
+any marker shows.
 """
 
 from __future__ import annotations

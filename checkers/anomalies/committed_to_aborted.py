@@ -2,20 +2,18 @@
 
 Verifies four kinds of evidence, the first three (see `hidden`) against each transaction's true outcome (see `truth`):
 
-* ``log``        the replica still holds the record, and the next marker of the record's producer there is an ABORT;
-* ``txnindex``   the record lies inside the range of an aborted transaction in the replica's ``.txnindex``. This
-                 evidence outlives the record: the replica compacts the record away, and its log then equals the
-                 others';
-* ``held``       the replica held a committed tombstone before its return; the tombstone is gone while the older value
+* ``log``        the replica still has the record, and the next marker of the record's producer there is an ABORT;
+* ``txnindex``   the record lies inside the range of an aborted transaction in the replica's ``.txnindex``, which
+                 still shows this after the replica has compacted the record away;
+* ``held``       the replica had a committed tombstone before its return; the tombstone is gone while the older value
                  is alive: a replica that believes the tombstone committed removes the value first;
 * ``span``       no record is left on any replica, but a COMMIT of the producer was seen inside the range of one
                  aborted transaction in the replica's ``.txnindex``.
 
-The effect is visible where such a record makes a key's final state on this replica differ from the true one, else
-latent: then later committed records have superseded every hidden record.
+The effect is visible where a hidden record makes a key's final state on this replica wrong, else latent: later
+committed records have superseded every hidden record.
 
-Does not verify: records of unknown outcome; hidden records that are neither in the log nor in the ``.txnindex`` any
-more.
+Does not verify: records of unknown outcome; hidden records that neither the log nor the ``.txnindex`` still shows.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """hanging-transaction: a transaction is open on every replica, but its coordinator has finished it (KIP-664).
 
-Verifies: a transaction that is open below the bound in each replica's own log, against the producer's last record in
-``__transaction_state``. There is no finding while the transaction coordinator has not finished (Ongoing, PrepareCommit,
-PrepareAbort, PrepareEpochFence).
+Verifies: a transaction that is open below the bound in every replica's log, against the producer's last record in
+``__transaction_state``. A transaction that its coordinator has not finished (Ongoing, PrepareCommit, PrepareAbort,
+PrepareEpochFence) is not reported.
 
-Does not verify: transactions without the coordinator's log, or whose transactional id the coordinator has expired; a
-transaction that is not open on some replica (`stuck_lso`).
+Does not verify: transactions without the coordinator's log, or whose transactional id has expired; transactions that
+are open on some replicas only (`stuck_lso`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def check(judged: Judged) -> DataFrame:
         effect=f.lit(VISIBLE),
         explanation=sentence(
             "read_committed is frozen at {first_offset} on every replica: the transaction of producer {producer_id} "
-            "({transactional_id}) is open there, and its coordinator is done with it ({state})"
+            "({transactional_id}) is open there, and its coordinator has finished it ({state})"
         ),
         witness={
             "transactional_id": f.col("transactional_id"),
@@ -65,8 +65,8 @@ FINDER = Finder(
     check=check,
     in_runs=False,
     means=(
-        "read_committed consumers of {partition} get nothing from there on, on any broker: no marker was ever written "
-        "for the transaction of producer {producer_id}, whose coordinator is done with it (KIP-664; KIP-890 prevents "
-        "new ones)"
+        "read_committed consumers of {partition} get no records from that offset on, on any broker: no marker was "
+        "written for the transaction of producer {producer_id}, which its coordinator has finished (KIP-664; KIP-890 "
+        "prevents new hanging transactions)"
     ),
 )

@@ -1,13 +1,12 @@
-"""A log that shows by itself that a marker was missed, where no other replica shows the outcome of that marker.
+"""A log that proves that a marker was missed, where no other replica shows the type of that marker.
 
 Verifies: data of a producer that is followed by data of a higher producer epoch before any marker (see
-`batch_outcomes.overtaken_transactions`). The next marker, which was written for another transaction, then decides both.
-If the missed marker and the next one agree, the outcome is right, and the finding is only `unexplained-divergence`;
-else the finding is the anomaly that is named beside it in ``candidates``. `stuck_lso` reports transactions that are
-still open in the log.
+`batch_outcomes.overtaken_transactions`). This replica applies the next marker, which was written for another
+transaction, to both. If both markers have the same type, the outcome is right, and the finding is only
+`unexplained-divergence`; else the finding is the other anomaly in ``candidates``. `stuck_lso` reports transactions that
+are still open in the log.
 
-Does not verify: transactions whose marker any replica shows (they are judged by that marker), or for which
-`undeleted_values` has better evidence.
+Does not verify: transactions whose marker any replica shows, or for which `undeleted_values` has better evidence.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def check(judged: Judged) -> DataFrame:
-    """Return findings; the offset is that of the transaction's first batch that is still there."""
+    """Return findings; the offset is where the transaction's first remaining batch begins."""
     if judged.replica_only is None:
         raise ValueError("only for audits: the clients of a run know the outcome of each transaction")
     replica_only = judged.replica_only

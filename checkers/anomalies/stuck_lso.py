@@ -1,21 +1,20 @@
 """stuck-lso: a transaction that has ended stays open on a replica, whose last stable offset does not advance.
 
-Verifies: on each replica, the first offset of every transaction that is open in the replica's own log. The transaction
-is stuck if its end lies within this replica's log:
+Verifies: the first offset of every transaction that is open in a replica's log. The transaction is stuck if its end
+lies within this replica's log:
 
-* a marker of that producer after that offset, or an emptied marker, was seen on another replica (or earlier) below
-  this log's end;
+* a marker of the producer after that offset, also an emptied one, was seen on another replica (or earlier) below this
+  log's end;
 * the client knows the outcome, and another replica, whose high watermark is not beyond this log's end, has its last
   stable offset past that offset;
 * on another replica, whose log covers the offset, the transaction is not open: by its log, where no marker beyond this
-  log's end decides the transaction, or by a producer snapshot from before this log's end; in either case only where no
+  log's end ends the transaction, or by a producer snapshot from before this log's end; in either case only where no
   record was removed beyond the shortest log end (see `truth.differing_keys`);
-* this log itself has data of the same producer in a higher epoch, which a producer gets only after the end of all its
-  earlier transactions (`ProducerAppendInfo`; KIP-360 and KIP-890).
+* this log has data of the same producer in a higher epoch, which a producer gets only after the end of all its earlier
+  transactions (`ProducerAppendInfo`; KIP-360 and KIP-890).
 
-Does not verify: last stable offsets against each other (a follower's may lag behind legally). A transaction that is
-open on every replica is a hanging transaction, not a stuck one. A transaction whose marker may lie beyond this log's
-end is undetermined and not reported.
+Does not verify: last stable offsets against each other (a follower's may legally lag behind); transactions that are
+open on every replica (`hanging_transaction`); transactions whose marker may lie beyond this log's end.
 
 Source: KIP-98, `ProducerStateManager.firstUnstableOffset`.
 """
@@ -178,7 +177,7 @@ FINDER = Finder(
     name=Anomaly.STUCK_LSO,
     check=check,
     means=(
-        "read_committed consumers of broker {broker} get nothing from there on, and its cleaner is stuck, too: it "
-        "missed the marker that ended the transaction of producer {producer_id}. It does not heal by itself"
+        "read_committed consumers of broker {broker} get no records from that offset on, and its cleaner is stuck, "
+        "too: it missed the marker that ended the transaction of producer {producer_id}. It does not heal by itself"
     ),
 )

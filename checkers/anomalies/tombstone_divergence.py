@@ -1,17 +1,17 @@
 """tombstone-divergence: a replica never had a key's tombstone and keeps serving the deleted value.
 
-Verifies: every key whose last committed record is, in truth, a tombstone below the bound, against the last record that
-each replica believes committed. A replica is wrong if it serves an older value and has no record at the tombstone's
-offset, neither committed nor aborted nor open.
+Verifies: every key whose last committed record is a tombstone below the bound, against the last record that each
+replica believes committed. A replica is wrong if it serves an older value and has no record, committed, aborted or
+open, at the tombstone's offset.
 
-Legal and not reported: a tombstone that is still there, a value that is still there *with* its tombstone, a value that
-is gone, logs that start later.
+Legal: a tombstone that a replica still has, with or without the older value; a value that is gone; logs that start
+later.
 
-A replica may also have had a transactional tombstone and have taken it for aborted (committed-to-aborted). Where the
-replica's ``.txnindex`` or its files before the return show that, the finding is not this anomaly; where the replica has
-the transaction's own marker, the tombstone cannot have been misjudged. Or the tombstone was aborted, and a replica that
-still has it, or has removed the value because of it, is wrong (aborted-to-committed): the history of clients shows
-that. Without a history the names are ``candidates``.
+A replica may also have had a transactional tombstone and have believed it aborted (committed-to-aborted). It is not
+this anomaly where the replica's ``.txnindex`` or its files before the return show that, and it cannot have happened
+where the replica has the transaction's own marker. Or the tombstone was aborted, and a replica that still has it, or
+has removed the value because of it, is wrong (aborted-to-committed): the history of clients shows that. Without a
+history the names are ``candidates``.
 
 Without a history of clients, and where the tombstone is gone on every replica: a value that another replica has removed
 and of whose key that replica has no record left (see `undeleted_values`). In a partition with transactions, all three
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def check(judged: Judged) -> DataFrame:
-    """Return findings; the offset is that of the value that should be gone."""
+    """Return findings; the offset is where the deleted value lies."""
     rows = _by_tombstone(judged)
     return rows if judged.replica_only is None else rows.unionByName(_by_removal(judged, judged.replica_only))
 
@@ -84,10 +84,7 @@ def _by_tombstone(judged: Judged) -> DataFrame:
 
 
 def _candidates(*others: Column) -> Column:
-    """Return the names that the evidence leaves: this anomaly's, and the ``others`` that are not null.
-
-    None where this anomaly's is the only one.
-    """
+    """Return this anomaly and the ``others`` that are not null; an empty array without others."""
     names = f.array_compact(f.array(f.lit(str(Anomaly.TOMBSTONE_DIVERGENCE)), *others))
     return f.when(f.size(names) > 1, names).otherwise(f.array().cast("array<string>"))
 
@@ -105,7 +102,7 @@ def _by_removal(judged: Judged, replica_only: ReplicaOnlyEvidence) -> DataFrame:
         proven=f.lit(False),
         explanation=sentence(
             "key {key} is alive: this broker serves the value of offset {offset}, and broker {removed_by}, whose log "
-            "covers that offset, has removed it and has nothing of the key since",
+            "covers that offset, has removed the value and has no later record of the key",
             key=printable("key"),
         ),
         witness={
@@ -121,7 +118,7 @@ FINDER = Finder(
     name=Anomaly.TOMBSTONE_DIVERGENCE,
     check=check,
     means=(
-        "a key that was deleted still has its value on broker {broker}: it was away, or not yet in the ISR, while the "
+        "a deleted key still has its value on broker {broker}, which was down, or not yet in the ISR, while the "
         "tombstone was written and removed"
     ),
 )

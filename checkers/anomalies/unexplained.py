@@ -1,10 +1,9 @@
 """unexplained-divergence: a key's final state is wrong on a replica, and none of the four anomalies explains that.
 
 Verifies: every key whose last committed record is known, against the last record that each replica believes committed.
-Another anomaly explains three cases: the value that the replica serves was aborted; the true record is hidden or open
-on the replica; the missing record is a tombstone, which is tombstone-divergence by definition. Without a history of
-clients also: a value that one replica has lost although an older value of the key is alive there, and which no abort
-can have removed (see `undeleted_values`).
+Other anomalies explain three cases: the value that the replica serves was aborted; the true record is hidden or open on
+the replica; the missing record is a tombstone. Without a history of clients also: a value that one replica has lost
+while an older value of the key is alive there, and that no abort can have removed (see `undeleted_values`).
 
 Does not verify: the cause. A truncated log, a disk that lost writes, and an unknown bug look the same.
 """
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def check(judged: Judged) -> DataFrame:
-    """Return findings; the offset is that of the last committed record."""
+    """Return findings; the offset is where the last committed record lies."""
     rows = _states(judged)
     return rows if judged.replica_only is None else rows.unionByName(_lost(judged.replica_only))
 
@@ -69,8 +68,8 @@ def _lost(replica_only: ReplicaOnlyEvidence) -> DataFrame:
         effect=f.lit(VISIBLE),
         proven=~f.col("transactional"),
         explanation=sentence(
-            "key {key}: broker {held_by} has a committed value at offset {offset}, this broker has lost it and serves "
-            "that of offset {older_there}, and no evidence explains why",
+            "key {key}: broker {held_by} has a committed value at offset {offset}, this broker has lost that value and "
+            "serves the value of offset {older_there}, and no evidence explains why",
             key=printable("key"),
         ),
         witness={
@@ -85,5 +84,5 @@ FINDER = Finder(
     name=UNEXPLAINED_DIVERGENCE,
     check=check,
     in_runs=False,
-    means="the replicas differ in a way that compaction does not make",
+    means="the replicas differ in a way that compaction does not cause",
 )

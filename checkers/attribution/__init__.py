@@ -1,5 +1,5 @@
-"""Which replica is wrong about a key, where evidence decides.
+"""Decide from evidence which replica is wrong about a key.
 
-`key_states` has what each replica serves, `coverage` which replicas must have received a record, and `blame` decides.
-Findings are in `checkers.anomalies`; the sentences that a user reads are in `harness.audit`.
+`key_states` returns the state that each replica serves, `coverage` proves which replicas received a record, and `blame`
+combines both. Findings are in `checkers.anomalies`, and the sentences for users in `harness.audit`.
 """

@@ -1,4 +1,4 @@
-"""Which leader epochs a replica provably received in full: the strongest evidence of which replica is wrong.
+"""The leader epochs that a replica provably received in full: the strongest evidence of which replica is wrong.
 
 Rules (Kafka 3.9 - 4.4):
 
@@ -8,13 +8,13 @@ Rules (Kafka 3.9 - 4.4):
   `LogCleanerManager.cleanableOffsets`);
 * a replica enters the ISR once its log end reaches the high watermark, even if it has missed records before
   (`Partition.isFollowerInSync`): records that it copied before that prove nothing;
-* ISR changes carry no offset, and from metadata version 3.6 on a shrink does not bump the leader epoch. So membership
-  counts for whole epochs only, and for the last records of an epoch only where it went on until the high watermark had
-  passed them: until this replica led itself, or until now.
+* ISR changes carry no offset, and from metadata version 3.6 on a shrink does not increment the leader epoch. So
+  membership counts for whole epochs only, and for the last records of an epoch only where it lasted until the high
+  watermark had passed them: until this replica led itself, or until now.
 
-All of this is true of one and the same log: a replica that was unassigned meanwhile, or whose log is in another
-directory, proves nothing of earlier epochs, and no replica does across an unclean election. Facts that the metadata log
-does not contain are returned as assumptions.
+These rules apply to one log: a replica that was unassigned in between, or whose log is in another directory, proves
+nothing about earlier epochs, and no replica proves anything across an unclean election. Facts that are missing in the
+metadata log are returned as assumptions.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _RESERVED = "A" * 20
 
 @dataclass(frozen=True)
 class Proof:
-    """Why a replica had every record, a clause without its subject, and the assumptions of this proof."""
+    """The reason why a replica had every record, a clause without its subject, and the assumptions of this proof."""
 
     reason: str
     assumptions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Coverage:
+class EpochCoverage:
     """The leaders of a partition and the members of its ISR, over time. ``history`` is None without a metadata log.
 
     ``registrations``: metadata offsets at which each broker registered; None where restarts are unknown.
@@ -74,7 +74,7 @@ class Coverage:
         return Proof(_reason(led, followed), self._assumptions(broker, since[0].offset))
 
     def _followed(self, indexes: Sequence[int], broker: int) -> bool:
-        """Whether a broker was in the ISR for the whole epoch, and after that until it led or until now."""
+        """Return whether a broker was in the ISR for the whole epoch, and after that until it led or until now."""
         assert self.history is not None  # noqa: S101  (the caller has epochs)
         states = self.history.states
         if indexes[0] == 0 and not self.history.since_creation:
@@ -97,7 +97,7 @@ class Coverage:
 
 
 def _is_interrupted(states: Sequence[PartitionState], broker: int) -> bool:
-    """Whether a broker's log may have been replaced since, or may have been truncated below the high watermark."""
+    """Return whether a broker's log may have been replaced, or truncated below the high watermark."""
     directories = {directory for state in states if (directory := _directory(state, broker))}
     unclean = any(
         later.recovering or later.leader not in {NO_LEADER, *before.isr} for before, later in pairwise(states)

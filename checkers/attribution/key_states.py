@@ -1,7 +1,7 @@
-"""What every replica serves for the keys that replicas disagree about, and its belief about a disputed record.
+"""The state that each replica serves for a key that replicas disagree about, and its belief about the disputed record.
 
-An audit's findings say where replicas disagree; `blame` decides from these states which replica is wrong. A replica
-without a row has no record of the key from its log start to the bound.
+`blame` decides from these states which replica is wrong. A replica without a row has no record of the key from its log
+start to the bound.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _DISPUTED = "run string, topic string, partition int, key binary, disputed long"
 
 
 def disputed_records(findings: Iterable[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-    """Return run, topic, partition, key, offset of every record that a finding is about: rows of `finding.findings`.
+    """Return run, topic, partition, key, offset of each disputed record of these rows of `finding.findings`.
 
-    That is the finding's own offset, and where a tombstone is missing also the offset of the tombstone.
+    A finding disputes the record at its offset and, where a tombstone is missing, the tombstone.
     """
     disputed = set()
     for row in findings:
@@ -41,16 +41,16 @@ def disputed_records(findings: Iterable[Mapping[str, Any]]) -> list[tuple[Any, .
 def key_states(judged: Judged, disputed: list[tuple[Any, ...]]) -> DataFrame:
     """Return REPLICA, key, ``disputed`` (an offset), ``last``, ``at``, ``open_from`` of every replica with the key.
 
-    ``last``: the last record of the key that the replica believes committed (offset, tombstone, leader_epoch).
-    ``at``: its belief about the disputed record, null where it has no such record (belief, tombstone, transactional,
-    leader_epoch, decided_in_leader_epoch). ``open_from``: its first record of the key in an open transaction.
+    ``last``: the last record of the key that the replica believes committed (fields of `blame.LastRecord`). ``at``: its
+    belief about the disputed record, null where it has no such record (fields of `blame.DisputedRecord`).
+    ``open_from``: its first record of the key in an open transaction.
     """
-    wanted = judged.records.sparkSession.createDataFrame(disputed, _DISPUTED)
+    records = judged.records.sparkSession.createDataFrame(disputed, _DISPUTED)
     last = f.struct("offset", "tombstone", "leader_epoch")
     at = f.struct("belief", "tombstone", "transactional", "leader_epoch", "decided_in_leader_epoch")
     return (
         colocated(judged.records)
-        .join(colocated(wanted), ["key", *PARTITION])
+        .join(colocated(records), ["key", *PARTITION])
         .groupBy("key", "disputed", *REPLICA)
         .agg(
             f.max(f.when(f.col("belief") == COMMITTED, last)).alias("last"),

@@ -2,16 +2,15 @@
 
 ``contradiction``: a broker's answers, or observations of the broker, contradict its stored log.
 
-* the batches that the broker served at the end are not those on its disk, where the replica is judged by its disk;
+* the batches that the broker served at the end are not the batches on its disk, where its disk is judged;
 * the last observed log (number of batches and digest) is not the stored log;
 * the broker's open transactions, or its last stable offset, differ from its log (`wire_answers`);
 * a read_committed consumer of the broker was delivered other offsets below the bound than its log gives.
 
 ``unexplained``: findings of `unexplained`. In a run, which has a history of clients, they are a gap in the evidence.
 
-Does not verify: a broker's answers about offsets below its log start; last stable offsets that lag; a replica
-that was not asked after the rejoin, because its broker was down; aborted lists, ``.txnindex`` and producer
-snapshots against the log.
+Does not verify: answers about offsets below the log start; last stable offsets that lag; a replica whose broker was
+down after the rejoin; aborted lists, ``.txnindex`` and producer snapshots against the log.
 """
 
 from __future__ import annotations
@@ -51,10 +50,7 @@ def check(judged: Judged) -> DataFrame:
 
 
 def _batches_differ(judged: Judged) -> DataFrame:
-    """Return the replicas whose served or last observed batches differ from the stored ones.
-
-    Compares their number and digest, as `harness.broker_files.segments.batches.batch_digest` defines it.
-    """
+    """Return the replicas whose served or last observed batches differ from the stored batches in number or digest."""
     share = digest_share()
     judged_by, fetched = f.col("judged"), f.col("source") == FETCH
     batches = (
@@ -70,10 +66,10 @@ def _batches_differ(judged: Judged) -> DataFrame:
         )
     )
     last = judged.evidence.observations.groupBy(*REPLICA).agg(
-        f.max_by("batches", "time_ms").alias("seen"), f.max_by("digest", "time_ms").alias("seen_digest")
+        f.max_by("batches", "time_ms").alias("observed"), f.max_by("digest", "time_ms").alias("observed_digest")
     )
     served_others = f.expr("served AND NOT (stored_digest = fetched_digest AND stored = fetched)")
-    seen_others = f.expr("NOT (stored_digest = seen_digest AND stored = seen)")
+    observed_others = f.expr("NOT (stored_digest = observed_digest AND stored = observed)")
     reasons = f.array_compact(
         f.array(
             f.when(
@@ -81,8 +77,8 @@ def _batches_differ(judged: Judged) -> DataFrame:
                 sentence("{stored} batches on disk and {fetched} served after the rejoin, with other content"),
             ),
             f.when(
-                seen_others,
-                sentence("the stored log ({stored} batches) is not what was last seen there ({seen} batches)"),
+                observed_others,
+                sentence("the stored log ({stored} batches) is not the last observed log ({observed} batches)"),
             ),
         )
     )

@@ -1,8 +1,7 @@
 """Each replica's exposure to the fault: the facts that a verdict of ``clean`` requires.
 
-There is one row for every critical tombstone or marker (see `Critical`) and every replica of its partition. The facts
-come from the history, from both snapshots and from the timed observations; `harness.judge.earned` decides which
-combination of facts gives ``clean``.
+A row is about a critical tombstone or marker (see `Critical`) and a replica of its partition. The facts come from the
+history, both snapshots and the observations; `harness.judge.earned` decides which combination of facts gives ``clean``.
 """
 
 from __future__ import annotations
@@ -32,8 +31,7 @@ def criticals(judged: Judged) -> DataFrame:
     """Return CRITICAL rows; ``critical_offset`` is null for a marker that was never seen on any replica.
 
     ``payload_offset`` is the record that the tombstone deletes, or the transaction's first record. Of several records
-    with the tombstone's key it is the last that the payload wrote before the outage: a broker that is away has no later
-    one.
+    with the tombstone's key it is the payload's last one before the outage: the absent broker has no later record.
     """
     payload = judged.evidence.history.where("part = 'payload' AND type = 'ok'")
     deletes = payload.where((f.col("phase") == Phase.OUTAGE) & f.col("tombstone")).select(
@@ -68,22 +66,21 @@ def criticals(judged: Judged) -> DataFrame:
 def check(judged: Judged) -> DataFrame:
     """Return CRITICAL, broker and the facts about that replica.
 
-    had_payload, held_critical: from its files before the return. has_payload, held_after: from its files at the
-    end. log_end_before, log_end_after, high_watermark_after. seen_there, removed_at_ms: from observations, the
-    first time. cleaned_past: before the return its cleaner had passed the critical offset, by its checkpoint or by
-    the broker's answer (`harness.systems.Control.compaction`). passed: the cleaner had done so after the delete
-    horizon, which a batch within the cleaned range that is younger than the horizon proves. same_directory: the log
-    directory's id did not change. led: the broker led the partition at both snapshots, in one leader epoch, so that all
-    that was copied between them came from it. was_served: the log was read over the wire at the end; served_digest:
-    equal for equal logs (`harness.broker_files.segments.batches.batch_digest`).
+    had_payload, held_critical: from its files before the return. has_payload, held_after: from its files at the end.
+    log_end_before, log_end_after, high_watermark_after. seen_there, removed_at_ms: from observations, the first time.
+    cleaned_past: before the return its cleaner had passed the critical offset, by its checkpoint or by the broker's
+    answer (`harness.systems.Control.compaction`). passed: the cleaner did so after the delete horizon, as a younger
+    batch in the cleaned range proves. same_directory: the log directory's id did not change. led: the broker led the
+    partition at both snapshots, in one leader epoch, so that it served every copy between them. was_served: the log was
+    read over the wire at the end; served_digest: as `harness.broker_files.segments.batches.batch_digest`.
     """
     evidence = judged.evidence
-    held = _held(evidence)
-    at_payload = held.select(
+    presence = _held(evidence)
+    at_payload = presence.select(
         *REPLICA, f.col("at").alias("payload_offset"), f.col("before").alias("had_payload"),
         f.col("after").alias("has_payload"),
     )  # fmt: skip
-    at_critical = held.select(
+    at_critical = presence.select(
         *REPLICA, f.col("at").alias("critical_offset"), f.col("before").alias("held_critical"),
         f.col("after").alias("held_after"), "horizon_ms",
     )  # fmt: skip
@@ -120,9 +117,9 @@ def check(judged: Judged) -> DataFrame:
 
 
 def _held(evidence: Evidence) -> DataFrame:
-    """Return REPLICA, ``at``, ``before``, ``after``, horizon_ms: which snapshots have which records and markers.
+    """Return REPLICA, ``at``, ``before``, ``after``, horizon_ms: the snapshots that have each record and full marker.
 
-    Emptied markers are left out. ``horizon_ms`` is that before the return.
+    ``horizon_ms`` is the delete horizon before the return.
     """
     is_before, is_after = f.col("snapshot") == BEFORE_RETURN, f.col("snapshot") == AFTER_REJOIN
     return (
@@ -138,12 +135,12 @@ def _held(evidence: Evidence) -> DataFrame:
 
 def _seen(evidence: Evidence) -> DataFrame:
     """Return REPLICA, critical_offset, ``seen_at_ms``, ``removed_at_ms`` from the observations, the first time."""
-    # A marker that was emptied first is removed as an empty batch; an empty batch alone is no sight of a marker.
-    whole = ("tombstone", *MARKERS)
-    appeared = evidence.appeared.where(f.col("kind").isin(*whole)).withColumnRenamed("time_ms", "seen_at_ms")
+    # A marker may be emptied before it is removed. An empty batch alone does not show a marker.
+    kinds = ("tombstone", *MARKERS)
+    appeared = evidence.appeared.where(f.col("kind").isin(*kinds)).withColumnRenamed("time_ms", "seen_at_ms")
     removed = (
         evidence.observations.select(*REPLICA, "time_ms", f.explode("removed").alias("seen"))
-        .where(f.col("seen.kind").isin(*whole, "empty"))
+        .where(f.col("seen.kind").isin(*kinds, "empty"))
         .select(*REPLICA, f.col("seen.offset").alias("offset"), f.col("time_ms").alias("removed_at_ms"))
     )
     return (
@@ -162,7 +159,7 @@ def _cleaned_until(judged: Judged) -> DataFrame:
 
 
 def _in_both(judged: Judged, condition: str, column: str, name: str) -> DataFrame:
-    """Return REPLICA, ``name``: whether the condition holds at both snapshots, and the column is the same there."""
+    """Return REPLICA, ``name``: whether the condition holds at both snapshots, with the same value of the column."""
     states = judged.evidence.states.where(condition)
     return states.groupBy(*REPLICA).agg(
         f.expr(f"size(collect_set({column})) = 1 AND size(collect_set(snapshot)) = 2").alias(name)

@@ -1,4 +1,4 @@
-"""A broker's side files against its log: both come from the same broker, and have to agree.
+"""A broker's side files against its log: both come from the same broker, and must agree.
 
 Verifies, for copies of folders, and for logs that were read from a running cluster, by the brokers' answers
 (`wire_answers`):
@@ -6,9 +6,9 @@ Verifies, for copies of folders, and for logs that were read from a running clus
 * the open transactions in the newest producer snapshot, where the snapshot was taken at or after the last segment's
   first offset (earlier batches may have been cleaned since): each is open in the log or ended after the snapshot, and
   each transaction that is open in the log from before the snapshot is in the snapshot;
-* every batch within the span of a ``.txnindex`` entry of its producer is aborted by the log too, and by that marker;
-* every batch that is aborted by the log is within such a span; for a running cluster only below the last stable
-  offset, beyond which no broker lists aborted transactions.
+* the log aborts every batch within the span of a ``.txnindex`` entry of its producer, by the marker of that entry;
+* every batch that the log aborts is within such a span; for a running cluster only below the last stable offset, beyond
+  which no broker lists aborted transactions.
 
 Does not verify: older snapshots; sequences and epochs in snapshots; entries of transactions whose batches are gone.
 
@@ -41,7 +41,7 @@ def check(judged: Judged) -> DataFrame:
 def compare(evidence: Evidence, replicas: DataFrame, opened: DataFrame, beliefs: DataFrame) -> DataFrame:
     """Return REPLICA, ``reason``; uses only the control batches of the evidence's entries.
 
-    The other parameters are as in `judged.Judged`. ``beliefs`` may be about producer spans instead of batches.
+    The other parameters are as in `judged.Judged`; ``beliefs`` may be about producer spans instead of batches.
     """
     return (
         _snapshots(evidence, replicas, opened)
@@ -115,7 +115,7 @@ def _indexes(evidence: Evidence, replicas: DataFrame, beliefs: DataFrame) -> Dat
         .select(
             *REPLICA,
             reason(
-                "{source} {has} the batch at offset {at} among aborted transactions, and its log gives it as {belief}",
+                "{source} {has} the batch at offset {at} among aborted transactions, but in its log it is {belief}",
                 source=f.when(f.col("last_segment").isNull(), "the broker").otherwise("its .txnindex"),
                 has=f.when(f.col("inside"), "has").otherwise("does not have"),
             ),

@@ -1,11 +1,10 @@
 """Replicas whose ranges of one aborted transaction differ: their logs may agree, but their beliefs do not.
 
 Verifies: the spans of aborted transactions (from ``.txnindex``, or from brokers' answers) that end at the same ABORT
-below the bound, against each other. The longer span may include a marker that its replica has missed, after compaction
-has removed the records that would show this. Or the replica with the longer span is right, and the other replica copied
-a log from which compaction had removed the transaction's first batches. The logs do not distinguish these cases, so
-there is no finding, but ``clean`` is forbidden. A replica that received every record may decide
-(`harness.audit.explain.attribution.attribute_spans`).
+below the bound, against each other. The replica with the longer span may have missed a marker inside it, and compaction
+removed the records that would show this. Or that replica is right, and the other one copied a log from which compaction
+had removed the transaction's first batches. The logs do not distinguish these cases: ``clean`` is forbidden, without a
+finding. A replica that received every record may decide (`harness.audit.explain.attribution.attribute_spans`).
 
 Does not verify: spans that only one replica has, as compaction removes the index entry with the marker.
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def check(judged: Judged) -> DataFrame:
-    """Return REPLICA of the longest span, ``reason``, and of all replicas ``spans``, ``producer_id``, ``last_offset``.
+    """Return REPLICA of the longest span, ``reason``, ``spans``, ``producer_id``, ``last_offset``, ``leader_epoch``.
 
     ``spans``: ``broker``, ``first_offset`` of each replica that has a span of the marker and whose log covers the
     longest span; ``leader_epoch``: the epoch in which, or after which, the longest span began.
@@ -58,16 +57,16 @@ def compare(aborts: DataFrame, epochs: DataFrame, replicas: DataFrame) -> DataFr
             "last_offset",
             f.filter("all", lambda span: span["log_start"] <= f.col("longest.first_offset")).alias("spans"),
             reason(
-                "it counts what producer {producer_id} wrote from offset {longest_from} to {last_offset} as aborted, "
-                "broker {other} only from {shortest_from} on: it missed a marker in between, or the other one copied a "
-                "log that was cleaned before",
+                "it counts the records of producer {producer_id} from offset {longest_from} to {last_offset} as "
+                "aborted, broker {other} only from {shortest_from} on: it missed a marker in between, or broker "
+                "{other} copied a log that had been cleaned",
                 longest_from=f.col("longest.first_offset"),
                 other=f.col("shortest.broker"),
                 shortest_from=f.col("shortest.first_offset"),
             ),
         )
     )
-    # A replica's start offset of an epoch is never before the true one (see `unreplicated_tails`).
+    # On no replica does an epoch begin before its true start offset (see `unreplicated_tails`).
     began = epochs.select(*PARTITION, "leader_epoch", "start_offset")
     return (
         colocated(differing)

@@ -1,8 +1,8 @@
-"""A broker's answers about a replica against the replica's log: both come from the same broker, and have to agree.
+"""A broker's answers about a replica against the replica's log: both come from the same broker, and must agree.
 
 Verifies, for replicas whose broker was asked about the log as it was read (``served``):
 
-* the open transactions in the broker's answer are those that are open in its log;
+* the same transactions are open in the broker's answer and in its log;
 * its last stable offset is not past a transaction that is open in its log.
 
 Does not verify: last stable offsets that lag; offsets below the log start.
@@ -39,8 +39,8 @@ def compare(replicas: DataFrame, opened: DataFrame) -> DataFrame:
 def with_served_aborts(evidence: Evidence) -> Evidence:
     """Return the evidence with the aborted transactions that brokers listed when they served a log.
 
-    A broker lists a transaction's first offset; for a read_committed consumer the transaction lasts until the
-    producer's next ABORT in that log. A transaction without such a marker is left out.
+    A broker lists a transaction's first offset; for a read_committed consumer the transaction ends at the producer's
+    next ABORT in that log. A transaction without such a marker is left out.
     """
     listed = evidence.states.select(*REPLICA, f.explode("aborted").alias("txn")).select(
         *REPLICA, f.col("txn")[0].alias("producer_id"), f.col("txn")[1].alias("first_offset")

@@ -1,5 +1,4 @@
-"""From files to DataFrames: run folders, copies of brokers' disks and spools of live clusters.
+"""Read run folders, copies of brokers' disks and spools of live clusters into DataFrames.
 
-Schemas, readers and the tables that every checker starts from. `harness.broker_files` parses the bytes; this package
-draws no conclusions.
+`harness.broker_files` parses the bytes; this package draws no conclusions.
 """

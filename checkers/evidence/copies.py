@@ -1,6 +1,6 @@
-"""Read folders that were copied from brokers: the same tables as a run folder's, without the history of any client.
+"""Read folders that were copied from brokers as the same tables as a run folder, without a history of clients.
 
-Logs that were read from a running cluster have the same layout, with the brokers' answers in place of their own files.
+Logs that were read from a running cluster have the same layout, with the brokers' answers instead of side files.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from checkers.evidence.parse import (
     READERS,
     STATE_FIELDS,
     NotReadableError,
-    Reader,
+    TableReader,
     fields_of,
     json_object,
     log_rows,
@@ -46,7 +46,7 @@ def _head(copies: Copies, copy: ReplicaCopy) -> Row:
 def _files(
     paths: Callable[[ReplicaCopy], Iterable[Path]], *more: Any
 ) -> Callable[[Copies], Iterator[tuple[Row, Path]]]:
-    """Return a function that yields `_head`, ``more`` columns and path of these files of every replica."""
+    """Return a function that yields `_head`, ``more`` columns and the path of each such file of every replica."""
 
     def files(copies: Copies) -> Iterator[tuple[Row, Path]]:
         for copy in copies.replicas:
@@ -61,7 +61,7 @@ def _indexes(copy: ReplicaCopy) -> Iterable[Path]:
 
 
 def _last_segments_or_answers(copies: Copies) -> Iterator[tuple[Row, Path]]:
-    """Yield the broker's answer about a replica where there is one, else the replica's last segment."""
+    """Yield the broker's answer about each replica, or the replica's last segment if the broker was not asked."""
     for copy in copies.replicas:
         answer = copy.folder / STATE
         head = (copies.run_id, AFTER_REJOIN, copy.broker, copy.topic, copy.partition)
@@ -69,7 +69,7 @@ def _last_segments_or_answers(copies: Copies) -> Iterator[tuple[Row, Path]]:
 
 
 def _entries(path: Path) -> Iterator[Row]:
-    """Yield a segment's records and empty batches; only the last one may end inside a batch."""
+    """Yield a segment's records and empty batches; only the log's last segment may end inside a batch."""
     last = live_segments(path.parent).segments[-1]
     return log_rows(path, may_be_cut=path.name == last.log)
 
@@ -78,7 +78,7 @@ def _coordinator_logs(copies: Copies) -> Iterator[tuple[Row, Path]]:
     for copy in copies.transaction_states:
         for path in copy.logs:
             yield (copies.run_id, copy.broker, copy.partition), path
-    for broker, path in copies.words.items():
+    for broker, path in copies.coordinator_answers.items():
         yield (copies.run_id, broker, None), path
 
 
@@ -114,10 +114,10 @@ def _epochs(path: Path) -> Iterator[Row]:
 
 
 def replica_facts(folder: Path) -> dict[str, int | None]:
-    """Return the offsets in the checkpoints beside a partition's folder.
+    """Return the offsets in the checkpoints of a partition's log directory.
 
-    log_start (not before the first segment), start_checkpoint, high_watermark and cleaner_offset (each of these three
-    None where no checkpoint has the partition), and last_segment: the last segment's first offset.
+    log_start (not before the first segment), start_checkpoint, high_watermark, cleaner_offset (the latter three None
+    where no checkpoint has the partition) and last_segment: the last segment's first offset.
     """
     topic, _, partition = folder.name.rpartition("-")
     segments = live_segments(folder).segments
@@ -149,9 +149,9 @@ def _state(last_log: Path) -> Iterator[Row]:
 def _answered_state(path: Path) -> Iterator[Row]:
     """Yield a replica's state by its broker's answer, with the columns of `STATES`.
 
-    ``served`` is true where the broker's answer is about the log as it was read: nothing was appended meanwhile, and
-    reading began at the log start offset. The high watermark is at most the offset up to which the log was read.
-    Offsets below the first one that was read count as offsets below the log start: their absence proves nothing.
+    ``served`` is true where the answer is about the log as it was read: nothing was appended in between, and reading
+    began at the log start offset. The high watermark is at most the offset up to which the log was read. Offsets below
+    the first offset that was read count as offsets below the log start: their absence proves nothing.
     """
     content = json_object(path.read_bytes(), str(path))
     log_start, high_watermark, *transactions = fields_of(content, STATE_FIELDS, str(path))
@@ -167,29 +167,29 @@ def _answered_state(path: Path) -> Iterator[Row]:
 def _coordinator_answers(path: Path) -> Iterator[Row]:
     """Yield the latest state of each transactional id of a coordinator, with the columns of `COORDINATORS`."""
     (transactions,) = fields_of(json_object(path.read_bytes(), str(path)), (TRANSACTIONS,), str(path))
-    for one in transactions:
+    for entry in transactions:
         try:
-            transactional_id, producer_id, state = one
+            transactional_id, producer_id, state = entry
         except (TypeError, ValueError) as error:
-            raise NotReadableError(f"{path}: {one} is not a transactional id, a producer id and a state") from error
+            raise NotReadableError(f"{path}: {entry} is not a transactional id, a producer id and a state") from error
         yield 0, transactional_id, producer_id, state
 
 
-SIDE_READERS_OF_COPIES: dict[str, Reader] = {
+SIDE_READERS_OF_COPIES: dict[str, TableReader] = {
     "aborts": replace(READERS["aborts"], files=_files(_indexes)),
-    "producers": Reader(
+    "producers": TableReader(
         "a producer snapshot", PRODUCERS, _files(lambda copy: sorted(copy.folder.glob("*.snapshot"))), _producers
     ),
-    "epochs": Reader(
+    "epochs": TableReader(
         "a checkpoint of leader epochs",
         EPOCHS,
         _files(lambda copy: copy.folder.glob("leader-epoch-checkpoint")),
         _epochs,
     ),
-    "coordinators": Reader("a log of transaction states", COORDINATORS, _coordinator_logs, _coordinators),
+    "coordinators": TableReader("a log of transaction states", COORDINATORS, _coordinator_logs, _coordinators),
     "states": replace(READERS["states"], files=_last_segments_or_answers, rows=_state),
 }
-READERS_OF_COPIES: dict[str, Reader] = {
+READERS_OF_COPIES: dict[str, TableReader] = {
     **SIDE_READERS_OF_COPIES,
     "entries": replace(READERS["entries"], files=_files(lambda copy: copy.logs, True), rows=_entries),
 }

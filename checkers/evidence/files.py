@@ -1,4 +1,4 @@
-"""The segment files of copies of any size, and how they are distributed over Spark's tasks."""
+"""The segment files of copies of any size, and their distribution over Spark's tasks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_BOUNDS: Final = dict.fromkeys(_BOUNDS[1:], 2**63 - 1)
 
 @dataclass(frozen=True)
 class SegmentFile:
-    """A segment of a replica. ``is_last``: the log's last segment, which a broker may have been appending to."""
+    """A segment of a replica. ``is_last``: whether it is the log's last one, which its broker may append to."""
 
     run: str
     broker: int
@@ -33,7 +33,7 @@ class SegmentFile:
     shortest: int
     base_offset: int
     log_end: int
-    """The log end offset that is used; later batches were never replicated, and are left out."""
+    """Batches from this offset on were never replicated and are left out."""
 
     @property
     def place(self) -> Place:
@@ -42,10 +42,10 @@ class SegmentFile:
 
 
 def segment_files(copies: Sequence[Copies], facts: Mapping[tuple[Any, ...], Mapping[str, Any]]) -> list[SegmentFile]:
-    """Return the files of all replicas. ``facts``: log start, bound, shortest and log end, by `REPLICA_PLACE`."""
+    """Return the files of all replicas. ``facts``: log_start, bound, shortest and log_end, by `REPLICA_PLACE`."""
     return [
         SegmentFile(
-            run=one.run_id,
+            run=cluster.run_id,
             broker=copy.broker,
             topic=copy.topic,
             partition=copy.partition,
@@ -53,10 +53,10 @@ def segment_files(copies: Sequence[Copies], facts: Mapping[tuple[Any, ...], Mapp
             size_bytes=path.stat().st_size,
             is_last=segment is copy.segments[-1],
             base_offset=segment.base_offset,
-            **{name: facts[one.run_id, *copy.place, copy.broker][name] for name in _BOUNDS},
+            **{name: facts[cluster.run_id, *copy.place, copy.broker][name] for name in _BOUNDS},
         )
-        for one in copies
-        for copy in one.replicas
+        for cluster in copies
+        for copy in cluster.replicas
         for segment, path in zip(copy.segments, copy.logs, strict=True)
     ]
 

@@ -1,6 +1,6 @@
 """Read a run folder's files as rows, in Spark's Python workers: one reader for each table of evidence.
 
-Files are listed when a job runs, not when it is planned: a check can be planned before a run has ended.
+Files are listed when a job runs, not when it is planned: a check can be planned before the run has ended.
 """
 
 from __future__ import annotations
@@ -33,41 +33,38 @@ ROWS_PER_ARROW_BATCH = 10_000
 STATE_FIELDS = ("log_start", "high_watermark", "last_stable_offset", "aborted", "open")
 """Fields of a broker's answer about a replica, in the order of `STATES`."""
 CHECKPOINTS = ("log-start-offset", "replication-offset")
-"""The checkpoints that replace the first two fields where the broker was not asked."""
+"""The checkpoints with the first two fields, for a broker that was not asked."""
 
 RETENTIONS = (
     ("delete.retention.ms", "log.cleaner.delete.retention.ms", 86_400_000),
     ("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms", 0),
 )
-"""Topic setting, broker setting and Kafka's default, in the order of `SETTINGS`. The topic's setting takes precedence
-over the brokers', and that over the default."""
+"""Topic setting, broker setting and Kafka's default, in the order of `SETTINGS` and of precedence."""
 CLOCK_SKEW = "clock-skew"
-"""The nemesis that sets clocks forward: brokers measure these times by their own clocks, which then are wrong."""
+"""The nemesis that sets clocks forward: brokers then measure these times by wrong clocks."""
 
 Row = tuple[Any, ...]
 
 
 class NotReadableError(Exception):
-    """A file's content is not what a run writes; the message names file and position."""
+    """Raised for a file whose content no run writes; the message names the file and the position."""
 
 
 @dataclass(frozen=True)
-class Reader:
-    """How a table is read: its files with the columns that their paths give, and the columns in each file."""
+class TableReader:
+    """Reads a table. ``files`` yields each file and the columns from its path, ``rows`` the other columns of a file."""
 
-    what: str
+    description: str
     schema: t.StructType
     files: Callable[[Any], Iterator[tuple[Row, Any]]]
     rows: Callable[[Any], Iterator[Row]]
 
 
-def read(reader: Reader, folders: Sequence[Any], share: int, shares: int) -> Iterator[pa.RecordBatch]:
+def read(reader: TableReader, folders: Sequence[Any], share: int, shares: int) -> Iterator[pa.RecordBatch]:
     """Yield the ``share``-th of ``shares`` parts of a table, in Arrow batches of bounded size.
 
-    ``folders``: objects that ``reader.files`` accepts.
-
-    Where a file is unreadable from some position on, the rows before that position are followed by one row whose
-    ``problem`` is the reason.
+    ``folders``: objects that ``reader.files`` accepts. The last row of a file that is unreadable from some position on
+    has the reason in ``problem``.
     """
     arrow = to_arrow_schema(reader.schema)
     files = [file for folder in folders for file in reader.files(folder)]
@@ -76,13 +73,13 @@ def read(reader: Reader, folders: Sequence[Any], share: int, shares: int) -> Ite
         for row in _rows(reader, head, source):
             pending.append(row)
             if len(pending) == ROWS_PER_ARROW_BATCH:
-                yield _arrow_batch(pending, arrow, reader.what)
+                yield _arrow_batch(pending, arrow, reader.description)
                 pending = []
     if pending:
-        yield _arrow_batch(pending, arrow, reader.what)
+        yield _arrow_batch(pending, arrow, reader.description)
 
 
-def _rows(reader: Reader, head: Row, source: Any) -> Iterator[Row]:
+def _rows(reader: TableReader, head: Row, source: Any) -> Iterator[Row]:
     try:
         for row in reader.rows(source):
             yield (*head, *row, None)
@@ -90,19 +87,19 @@ def _rows(reader: Reader, head: Row, source: Any) -> Iterator[Row]:
         yield (*head, *(None,) * (len(reader.schema) - len(head) - 1), str(error))
 
 
-def _arrow_batch(rows: list[Row], schema: pa.Schema, what: str) -> pa.RecordBatch:
+def _arrow_batch(rows: list[Row], schema: pa.Schema, description: str) -> pa.RecordBatch:
     columns = []
     for field, column in zip(schema, zip(*rows, strict=True), strict=True):
         try:
             columns.append(pa.array(column, field.type))
         except (pa.ArrowException, OverflowError) as error:
-            problem = f"{what} has an entry whose {field.name} is no {field.type}: {error}"
+            problem = f"{description} has an entry whose {field.name} is not of type {field.type}: {error}"
             return pa.RecordBatch.from_pylist([{"problem": problem}], schema=schema)
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _logs(folder: RunFolder) -> Iterator[tuple[Row, Path]]:
-    """Yield the columns of `_replica_files` and ``judged`` of every log."""
+    """Yield each log with the columns of `_replica_files` and ``judged``."""
     stored = set()
     for head, path in _replica_files(".log", ".bin")(folder):
         _, snapshot, source, *replica = head
@@ -112,7 +109,7 @@ def _logs(folder: RunFolder) -> Iterator[tuple[Row, Path]]:
 
 
 def _replica_files(*suffixes: str) -> Callable[[RunFolder], Iterator[tuple[Row, Path]]]:
-    """Return a function that yields run, snapshot, source, broker, topic, partition of every such file."""
+    """Return a function that yields each such file with run, snapshot, source, broker, topic and partition."""
 
     def files(folder: RunFolder) -> Iterator[tuple[Row, Path]]:
         for source, top in ((DISK, store.BROKERS), (FETCH, store.FETCHED)):
@@ -133,14 +130,14 @@ def _topic_partition(name: str) -> tuple[str, int]:
 def _entries(path: Path) -> Iterator[Row]:
     """Yield a log's records and empty batches.
 
-    A file may end inside a batch if a broker was appending to the file when the file was copied or the broker was
-    killed. `doubts` reports a missing batch, as the log then ends before the log that the broker served.
+    A file may end inside a batch if its broker was appending to it when it was copied or the broker was killed.
+    `doubts` reports a batch that is missing because of that, as the broker served a longer log.
     """
     return log_rows(path, may_be_cut=True)
 
 
 def log_rows(path: Path, *, may_be_cut: bool) -> Iterator[Row]:
-    """Yield the columns of `ENTRIES` that a log file gives; raise at the end if it has entries of older formats."""
+    """Yield the columns of `ENTRIES` that a log file gives; raise at its end if it has entries of older formats."""
     skipped = 0
     try:
         for entry in iter_entries(path.read_bytes(), source=str(path)):
@@ -193,7 +190,7 @@ def _aborts(path: Path) -> Iterator[Row]:
 def _replicas(folder: RunFolder) -> Iterator[tuple[Row, tuple[RunFolder, Path, Path]]]:
     """Yield run, snapshot, broker, topic, partition of every replica that has files or answers.
 
-    Also the folder of its broker's checkpoints, and the folder of its broker's answers about the replica.
+    With the run folder, the folder of the broker's checkpoints, and the folder of the broker's answers.
     """
     stored, fetched = folder.path / store.BROKERS, folder.path / store.FETCHED
     places = {path.parts[-3:] for top in (stored, fetched) for path in top.glob("*/*/*/") if folder.has(path)}
@@ -203,7 +200,7 @@ def _replicas(folder: RunFolder) -> Iterator[tuple[Row, tuple[RunFolder, Path, P
 
 
 def _state(replica: tuple[RunFolder, Path, Path]) -> Iterator[Row]:
-    """Yield the fields of the broker's answer about the replica, else those of its checkpoints."""
+    """Yield the fields of the broker's answer about the replica, or of the checkpoints without an answer."""
     folder, checkpoints, served = replica
     answer = served / store.STATE
     state: dict[str, Any] = {}
@@ -224,13 +221,13 @@ def _state(replica: tuple[RunFolder, Path, Path]) -> Iterator[Row]:
 
 
 def read_log_checkpoint(folder: Path, name: str, partition: tuple[str, int]) -> int | None:
-    """Return a partition's offset in a log directory's checkpoint; None where the checkpoint does not have it."""
+    """Return a partition's offset in a log directory's checkpoint, or None."""
     path = folder / f"{name}-checkpoint"
     return read_checkpoint(path.read_bytes(), source=str(path)).get(partition) if path.exists() else None
 
 
 def _directory_id(folder: RunFolder, checkpoints: Path) -> str | None:
-    """Return the id of a broker's log directory; a broker that starts with an empty one gets another id."""
+    """Return the id of a broker's log directory; a broker that starts with an empty directory creates another id."""
     uuid, properties = checkpoints / store.BROKER_UUID, checkpoints / "meta.properties"
     if folder.has(uuid):
         return uuid.read_text().strip()
@@ -250,7 +247,7 @@ def _json_file(name: str) -> Callable[[RunFolder], Iterator[tuple[Row, Path]]]:
 def _json_lines(
     schema: t.StructType, converted: Callable[[dict[str, Any], str], dict[str, Any]] = lambda op, _: op
 ) -> Callable[[Path], Iterator[Row]]:
-    """Return a function that yields the columns of a schema that lines give; ``converted``: takes a line's place."""
+    """Return a function that yields a schema's columns of each line. ``converted``: takes a line and its place."""
     names = schema.names[1:-1]
 
     def rows(path: Path) -> Iterator[Row]:
@@ -268,25 +265,27 @@ def _with_binary_key(op: dict[str, Any], place: str) -> dict[str, Any]:
     try:
         return {**op, "key": key_of(op)}
     except ValueError as error:
-        raise NotReadableError(f"{place} has a key that is none: {error}") from error
+        raise NotReadableError(f"{place} has an invalid key: {error}") from error
 
 
 def retentions_ms(manifest: dict[str, Any]) -> tuple[int | None, ...]:
-    """Return each setting; None where the manifest has no settings, and where the nemesis set clocks forward.
+    """Return each of the `RETENTIONS`; None without settings, or if the nemesis set clocks forward.
 
-    Raises ValueError for a setting that is not a number.
+    Raises `ValueError` for a setting that is not a number.
     """
     if "topic_settings" not in manifest or manifest.get("nemesis") == CLOCK_SKEW:
         return (None,) * len(RETENTIONS)
     topic, broker = manifest["topic_settings"], manifest.get("broker_settings", {})
-    return tuple(_setting(name, topic.get(name, broker.get(of_broker, own))) for name, of_broker, own in RETENTIONS)
+    return tuple(
+        _setting(name, topic.get(name, broker.get(of_broker, default))) for name, of_broker, default in RETENTIONS
+    )
 
 
 def _setting(name: str, value: Any) -> int:
     try:
         return int(value)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} is no number: {value!r}") from error
+        raise ValueError(f"{name} is not a number: {value!r}") from error
 
 
 def _settings(path: Path) -> Iterator[Row]:
@@ -300,7 +299,7 @@ def fields_of(content: dict[str, Any], names: Sequence[str], place: str) -> Row:
     """Return these fields of a JSON object. Raises `NotReadableError` where one is missing."""
     missing = [name for name in names if name not in content]
     if missing:
-        raise NotReadableError(f"{place} lacks {', '.join(missing)}")
+        raise NotReadableError(f"{place} does not have {', '.join(missing)}")
     return tuple(content[name] for name in names)
 
 
@@ -311,16 +310,18 @@ def json_object(text: bytes, place: str) -> dict[str, Any]:
     except ValueError as error:
         raise NotReadableError(f"{place} is not JSON: {error}") from error
     if not isinstance(content, dict):
-        raise NotReadableError(f"{place} is no JSON object")
+        raise NotReadableError(f"{place} is not a JSON object")
     return content
 
 
 READERS = {
-    "entries": Reader("a log", ENTRIES, _logs, _entries),
-    "aborts": Reader("a .txnindex", ABORTS, _replica_files(".txnindex"), _aborts),
-    "states": Reader("a state.json", STATES, _replicas, _state),
-    "history": Reader(store.HISTORY, HISTORY, _json_file(store.HISTORY), _json_lines(HISTORY, _with_binary_key)),
-    "observations": Reader(store.OBSERVATIONS, OBSERVATIONS, _json_file(store.OBSERVATIONS), _json_lines(OBSERVATIONS)),
-    "settings": Reader(store.MANIFEST, SETTINGS, _json_file(store.MANIFEST), _settings),
+    "entries": TableReader("a log", ENTRIES, _logs, _entries),
+    "aborts": TableReader("a .txnindex", ABORTS, _replica_files(".txnindex"), _aborts),
+    "states": TableReader("a state.json", STATES, _replicas, _state),
+    "history": TableReader(store.HISTORY, HISTORY, _json_file(store.HISTORY), _json_lines(HISTORY, _with_binary_key)),
+    "observations": TableReader(
+        store.OBSERVATIONS, OBSERVATIONS, _json_file(store.OBSERVATIONS), _json_lines(OBSERVATIONS)
+    ),
+    "settings": TableReader(store.MANIFEST, SETTINGS, _json_file(store.MANIFEST), _settings),
 }
 """By name of the `Evidence` field."""

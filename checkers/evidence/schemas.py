@@ -19,7 +19,7 @@ def _evidence(**columns: t.DataType) -> t.StructType:
 _REPLICA_FILE: dict[str, t.DataType] = {
     "snapshot": TEXT, "source": TEXT, "broker": INT, "topic": TEXT, "partition": INT
 }  # fmt: skip
-"""The columns that follow from the path of a replica's file. ``source`` is disk or fetch."""
+"""The columns that a file's path gives. ``source`` is disk or fetch."""
 
 ENTRIES = _evidence(
     **_REPLICA_FILE, judged=FLAG,
@@ -29,8 +29,8 @@ ENTRIES = _evidence(
     first_in_batch=FLAG, offset=LONG, key=t.BinaryType(), tombstone=FLAG, txn=TEXT,
 )  # fmt: skip
 """A row is one record, or one batch without records (a control batch, or a batch that compaction emptied): then
-``offset``, ``key``, ``tombstone`` and ``txn`` (the record header) are null. ``judged``: whether the checkers judge the
-replica by this source at that snapshot: by its files, or by what its broker served if the files are not Kafka logs."""
+``offset``, ``key``, ``tombstone`` and ``txn`` (the record header) are null. ``judged``: whether the row's source is
+judged: the replica's files, or the batches that its broker served if its files are not Kafka logs."""
 
 ABORTS = _evidence(**_REPLICA_FILE, producer_id=LONG, first_offset=LONG, last_offset=LONG)
 """``.txnindex`` entries; ``last_offset`` is the offset of the ABORT marker (`CompletedTxn`)."""
@@ -39,15 +39,14 @@ PRODUCERS = _evidence(
     **_REPLICA_FILE, as_of=LONG, producer_id=LONG, producer_epoch=INT, last_offset=LONG, first_offset=LONG
 )
 """Entries of producer snapshots: the replica's state of each producer when its log ended at ``as_of``; ``first_offset``
-is the first offset of the producer's open transaction, null where none was open. A snapshot without producers is one
-row whose producer is null."""
+is the first offset of the producer's open transaction, else null. A snapshot without producers is one row of nulls."""
 
 EPOCHS = _evidence(**_REPLICA_FILE, leader_epoch=INT, start_offset=LONG)
-"""Entries of a replica's ``leader-epoch-checkpoint``: leader epochs, and the offset at which each began."""
+"""Entries of a replica's ``leader-epoch-checkpoint``."""
 
 COORDINATORS = _evidence(broker=INT, partition=INT, offset=LONG, transactional_id=TEXT, producer_id=LONG, state=TEXT)
-"""Records of ``__transaction_state``; ``producer_id`` and ``state`` are null where the coordinator has expired the id.
-For a running cluster: the answers of each transaction coordinator; ``partition`` is null."""
+"""Records of ``__transaction_state``; ``producer_id`` and ``state`` are null for an expired transactional id. For a
+running cluster: the answers of each transaction coordinator; ``partition`` is null."""
 
 STATES = _evidence(
     snapshot=TEXT, broker=INT, topic=TEXT, partition=INT, served=FLAG,
@@ -57,11 +56,10 @@ STATES = _evidence(
     leader=INT, leader_epoch=INT, start_checkpoint=LONG,
 )  # fmt: skip
 """The state of a replica at a snapshot. ``served``: the broker was asked over the wire; else the state comes from
-checkpoints, and ``last_stable_offset``, ``aborted`` and ``open`` are null. ``last_segment``: first offset of the last
-segment, for copies; ``log_end``: the offset after the last whole batch, for copies and for logs that were read from a
-running cluster; ``cut``: for the latter, whether the log goes on after the offset where reading stopped on purpose.
-``leader`` and ``leader_epoch`` of the partition, in runs, by the metadata at the snapshot. ``start_checkpoint``: for
-copies, the log start offset in the broker's checkpoint, null where it has none."""
+checkpoints, and ``last_stable_offset``, ``aborted`` and ``open`` are null. For runs: ``leader`` and ``leader_epoch`` of
+the partition. For copies: ``last_segment``, the last segment's first offset; ``log_end``, after the last complete
+batch; ``start_checkpoint``, the log start offset in the broker's checkpoint, or null. For a running cluster:
+``log_end``, and ``cut``, whether reading stopped before the log's end on purpose."""
 
 HISTORY = _evidence(
     index=LONG, type=TEXT, f=TEXT, op=LONG, time_ms=LONG, process=TEXT, part=TEXT, phase=TEXT,
@@ -77,10 +75,10 @@ OBSERVATIONS = _evidence(
     log_start=LONG, high_watermark=LONG, last_stable_offset=LONG, log_end=LONG,
     batches=LONG, digest=LONG, appeared=_ENTRIES_SEEN, removed=_ENTRIES_SEEN,
 )  # fmt: skip
-"""The observer's observations, as `harness.cluster.observe` writes it."""
+"""The observer's observations, as `harness.cluster.observe` writes them."""
 
 SETTINGS = _evidence(delete_retention_ms=LONG, min_compaction_lag_ms=LONG)
-"""Settings of a run's topics, from the manifest (`parse.retentions_ms`); null where they are unknown."""
+"""Settings of a run's topics, from the manifest (`parse.retentions_ms`); null if they are unknown."""
 
 SCHEMAS = {
     "entries": ENTRIES,
@@ -93,4 +91,4 @@ SCHEMAS = {
     "coordinators": COORDINATORS,
     "settings": SETTINGS,
 }
-"""By name of the `checkers.evidence.tables.Evidence` field."""
+"""Schemas by field of `checkers.evidence.tables.Evidence`."""

@@ -1,4 +1,4 @@
-"""Run folders and copies as DataFrames. Only `checkers.reduction`, for big segments, reads files in another way."""
+"""Run folders and copies as DataFrames. Only `checkers.reduction` reads files differently, for large segments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from checkers.evidence.copies import READERS_OF_COPIES, SIDE_READERS_OF_COPIES
-from checkers.evidence.parse import READERS, Reader, read
+from checkers.evidence.parse import READERS, TableReader, read
 from checkers.evidence.schemas import SCHEMAS
 from harness.broker_files.segments.batches import DIGEST_MODULUS
 from harness.errors import UsageError
@@ -30,23 +30,22 @@ if TYPE_CHECKING:
 PARTITION = ["topic", "partition", "run"]
 """Columns that identify a partition of a run.
 
-Spark sorts for joins, windows and groups, by the first column first. So the columns with the most values come first,
-and before them an offset, a key or a producer: rows that differ there are compared no further.
+Spark sorts by these columns for joins, windows and groups. The column with the most values comes first, after an
+offset, a key or a producer: rows that differ there are not compared further.
 """
 REPLICA = ["broker", *PARTITION]
 """Columns that identify a replica of a partition."""
 Place: TypeAlias = tuple[str, str, int]
 """The values of `PLACE`."""
 PLACE = ("run", "topic", "partition")
-"""The columns of `PARTITION` in the order in which they are written: from the whole to the part."""
+"""The columns of `PARTITION` in the order in which they are written."""
 REPLICA_PLACE = (*PLACE, "broker")
-"""The same of `REPLICA`."""
 
 PLANNERS = 2
 """Threads that plan: a new JVM interprets most of the code that planning calls, and each thread uses one core."""
 
 TASKS = {"entries": 2}
-"""How many tasks read a table; one for a table that is not listed."""
+"""The number of tasks that read a table; one for other tables."""
 
 
 def place_of(row: Mapping[str, Any] | Row) -> Place:
@@ -60,7 +59,7 @@ class Evidence:
 
     ``entries``: every replica at every snapshot, both sources. ``aborts``: from disk. ``producers``, ``epochs``
     and ``coordinators``: only for copies from a cluster. ``history``, ``observations`` and ``settings``: only for runs.
-    ``has_clients``: whether there is a history of client ops; without one, only replicas can be compared.
+    ``has_clients``: whether there is a history of client ops; without it, only replicas can be compared.
     """
 
     entries: DataFrame
@@ -81,14 +80,14 @@ class Evidence:
 
     @cached_property
     def before_return(self) -> DataFrame:
-        """Entries just before the absent broker came back."""
+        """Entries just before the return of the absent broker."""
         return self.entries.where((f.col("snapshot") == BEFORE_RETURN) & f.col("judged"))
 
     @cached_property
     def appeared(self) -> DataFrame:
         """REPLICA, time_ms, offset, kind, producer_id: each record and marker that the observer saw appear."""
-        seen = self.observations.select(*REPLICA, "time_ms", f.explode("appeared").alias("seen"))
-        return seen.select(*REPLICA, "time_ms", "seen.*")
+        entries = self.observations.select(*REPLICA, "time_ms", f.explode("appeared").alias("seen"))
+        return entries.select(*REPLICA, "time_ms", "seen.*")
 
     @property
     def problems(self) -> DataFrame:
@@ -122,7 +121,7 @@ def load_side_files(spark: SparkSession, copies: Sequence[Copies]) -> Evidence:
     return _evidence(spark, SIDE_READERS_OF_COPIES, copies)
 
 
-def _evidence(spark: SparkSession, readers: Mapping[str, Reader], folders: Sequence[Any]) -> Evidence:
+def _evidence(spark: SparkSession, readers: Mapping[str, TableReader], folders: Sequence[Any]) -> Evidence:
     def table(name: str) -> DataFrame:
         if name not in readers:
             return empty(spark.range(0, 0, 1, 1), SCHEMAS[name])
@@ -134,7 +133,7 @@ def _evidence(spark: SparkSession, readers: Mapping[str, Reader], folders: Seque
 
 
 def empty(no_rows: DataFrame, schema: StructType) -> DataFrame:
-    """Return an empty table, derived from a DataFrame without rows: planning a table from Python data costs more."""
+    """Return an empty table, derived from a DataFrame without rows: planning a table from Python data takes longer."""
     return no_rows.select(*(f.lit(None).cast(field.dataType).alias(field.name) for field in schema))
 
 
@@ -143,7 +142,7 @@ def digest_share() -> Column:
     return f.col("crc") * (f.pmod(f.col("base_offset"), f.lit(DIGEST_MODULUS)) + 1)
 
 
-def _table(spark: SparkSession, reader: Reader, folders: Sequence[Any], tasks: int) -> DataFrame:
+def _table(spark: SparkSession, reader: TableReader, folders: Sequence[Any], tasks: int) -> DataFrame:
     def part(shares: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for share in shares:
             for number in share.column(0).to_pylist():
@@ -154,7 +153,7 @@ def _table(spark: SparkSession, reader: Reader, folders: Sequence[Any], tasks: i
 
 
 def checkpointed(rows: DataFrame) -> DataFrame:
-    """Plan rows now, and keep them after the first job that computes them (a lazy local checkpoint)."""
+    """Plan rows now, and store them when the first job computes them (a lazy local checkpoint)."""
     return colocated(rows).localCheckpoint(eager=False)
 
 
@@ -163,13 +162,13 @@ PARTITIONS = "spark.harness.partitions"
 
 
 def colocated(rows: DataFrame) -> DataFrame:
-    """Put all rows of a run into one Spark partition: a run is small, and then no join needs a shuffle.
+    """Put all rows of a run into one Spark partition: a run is small, and joins then need no shuffle.
 
     All runs share that partition, unless the session distributes them (`PARTITIONS`). Call this function again on the
-    result of an inner join, a full join or a union before joining the result.
+    result of an inner join, a full join or a union before the next join.
     """
     partitions = _partitions(rows.sparkSession)
-    # The planner omits this repartition where the rows are distributed by run already.
+    # The planner omits this repartition if the rows are distributed by run already.
     return rows.coalesce(1) if partitions == 1 else rows.repartition(partitions, "run")
 
 

@@ -1,4 +1,4 @@
-"""All guarantees, in one job: each is small, and a job for each would cost more than its computation."""
+"""All guarantees, in one job: starting a job for each would take longer than its computation."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ GUARANTEES = (last_value, order, offsets, tombstones, compaction_lag, control_ba
 
 
 def check(judged: Judged, guarantees: Sequence[ModuleType] = GUARANTEES) -> DataFrame:
-    """Return `checkers.finding.results` of each of these guarantees and every replica with anything to compare."""
+    """Return `checkers.finding.results` of each of these guarantees for every replica with rows to compare."""
     observed = observed_removals(judged)
-    return colocated(reduce(DataFrame.unionByName, (one.check(observed) for one in guarantees)))
+    return colocated(reduce(DataFrame.unionByName, (guarantee.check(observed) for guarantee in guarantees)))

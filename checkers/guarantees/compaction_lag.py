@@ -1,15 +1,13 @@
 """min-compaction-lag: no record younger than ``min.compaction.lag.ms`` is compacted.
 
-Verifies: every removal from a replica that the observer saw (values, tombstones, markers, emptied batches) against the
-topic's ``min.compaction.lag.ms``: the removed entry was not younger. `removals` describes what proves a removal and an
-age.
+Verifies: the age of every entry (value, tombstone, marker, emptied batch) that the observer saw removed from a replica,
+against the topic's ``min.compaction.lag.ms``. `removals` describes the proof of a removal and of an age.
 
 Does not verify: removals between two observations, or from a broker that was down; entries whose time of writing is
-unknown; that a batch is not emptied too early, which shows only when the rest of the batch is removed. With the
-default, 0, nothing is guaranteed.
+unknown; a batch that is emptied too early, until the rest of the batch is removed. The default, 0, guarantees nothing.
 
 Source: Kafka's documentation, "What guarantees does log compaction provide?", 1, and ``min.compaction.lag.ms``;
-`LogCleanerManager.cleanableOffsets`: nothing is cleaned from the first segment on that holds a younger record.
+`LogCleanerManager.cleanableOffsets`: nothing is cleaned from the first segment with a younger record on.
 """
 
 from __future__ import annotations

@@ -1,20 +1,19 @@
 """control-batches: a COMMIT or ABORT is removed after its transaction's data, not too early, and is emptied for good.
 
-Verifies, on each replica that once held a marker below its high watermark:
+Verifies, on each replica that once had a marker below its high watermark:
 
 * where the marker is gone at the end, or its batch emptied, no data batch of its transaction is left, emptied batches
   included: no batch of its producer before the marker, without another marker of that producer in between in this log;
 * the observer did not see the marker removed before it was ``delete.retention.ms`` old (`removals`);
-* where the batch was emptied, before the return or in an observation, it is no full marker at the end; only for
-  replicas whose log directory never changed, as a log copied from another replica may still have the marker.
+* where the batch was emptied, before the return or in an observation, it does not have a marker again at the end; only
+  for replicas whose log directory never changed, as a log copied from another replica may still have the marker.
 
-Does not verify: the type of a marker at an offset (see `offsets`); that an emptied batch, which has no COMMIT or ABORT,
-ends no transaction (`checkers.consistency.doubts` compares brokers' open transactions by that rule); that a marker or
-an emptied batch is ever removed; when producers expire. A replica that never had the marker has not removed the marker:
-the anomalies are about that.
+Does not verify: the type of a marker at an offset (see `offsets`); that an emptied batch ends no transaction
+(`checkers.consistency.doubts` compares brokers' open transactions by that rule); that a marker or an emptied batch is
+ever removed; the expiration of producers; replicas that never had the marker, which the anomalies are about.
 
-Source: `Cleaner.shouldDiscardBatch`, `CleanedTransactionMetadata.onControlBatchRead` (a marker may be removed when no
-batch of its transaction was met in this pass), KIP-534 (the delete horizon).
+Source: `Cleaner.shouldDiscardBatch`, `CleanedTransactionMetadata.onControlBatchRead` (a marker may be removed if the
+pass read no batch of its transaction), KIP-534 (the delete horizon).
 """
 
 from __future__ import annotations
@@ -107,9 +106,9 @@ def _refilled(observed: ObservedRemovals) -> DataFrame:
         .where("same_directory")
     )
     full = _full_at_end(observed).withColumn("is_full", f.lit(True))
-    seen = observed.sightings.where("kind = 'empty'").select(*REPLICA, "offset")
+    observed_empty = observed.sightings.where("kind = 'empty'").select(*REPLICA, "offset")
     return (
-        colocated(stored.unionByName(seen))
+        colocated(stored.unionByName(observed_empty))
         .distinct()
         .join(colocated(markers), ["offset", *PARTITION], "left_semi")
         .join(colocated(same_directory), REPLICA, "left_semi")
@@ -125,7 +124,7 @@ def _refilled(observed: ObservedRemovals) -> DataFrame:
 
 
 def _before(observed: ObservedRemovals) -> DataFrame:
-    """Return the entries of a replica before the return that were below its own high watermark then."""
+    """Return the entries of each replica before the return that were below the replica's high watermark."""
     evidence = observed.judged.evidence
     high_watermarks = evidence.states.where(f.col("snapshot") == BEFORE_RETURN).select(*REPLICA, "high_watermark")
     return evidence.before_return.join(high_watermarks, REPLICA).where("last_offset < high_watermark")

@@ -2,10 +2,9 @@
 
 Verifies: for every key whose last record below the bound is known to be committed, that each replica whose log starts
 at or before that record still gives that state: the record itself if it is a value, and no older value if it is a
-tombstone (which may be gone by then). A replica gives the records that it believes committed: a record that is in the
-log, but hidden or in an open transaction, is not retained for any reader. A record that only waits behind a last stable
-offset that does not advance is retained (stuck-lso reports this). So the guarantee is violated wherever an anomaly has
-changed a final state on the replica that was away; the anomalies show how, this guarantee shows which data are lost.
+tombstone (which may have been removed). A replica gives the records that it believes committed: no reader receives a
+record that is hidden or in an open transaction. A record beyond a last stable offset that does not advance is retained
+(stuck-lso reports this). Where an anomaly has changed a final state on a replica, this guarantee shows the lost data.
 
 Does not verify: a key whose last record is in a transaction whose end was not acknowledged to its client; keys with a
 later record at or beyond the bound; records that were superseded, whose loss is legal.
@@ -32,7 +31,7 @@ NAME = "last-value"
 
 
 def check(observed: ObservedRemovals) -> DataFrame:
-    """Return `checkers.finding.results`; the offset is that of the last committed record."""
+    """Return `checkers.finding.results`; the offset is the last committed record's."""
     judged = observed.judged
     unacknowledged = client_outcomes(judged.evidence.history).where("client_outcome IS NULL").select("run", "txn")
     undecided = judged.written.join(unacknowledged, ["run", "txn"], "left_semi").select(

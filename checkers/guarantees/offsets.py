@@ -1,17 +1,16 @@
 """offsets: an offset never changes its content, on any replica, in any snapshot.
 
 Verifies: all facts about one offset, from the client that wrote there, from every replica's stored and served log at
-both snapshots, and from the observer's appearances and removals: the offset has a value, a tombstone, a COMMIT or an
-ABORT, and always the same of these; a record has one key and one transaction header, a marker one producer. A replica's
-entry counts only below the replica's own high watermark of that time: above it, a change of leader may legally replace
-a record. An empty offset (a gap, an emptied batch) contradicts nothing.
+both snapshots, and from the observer's appearances and removals. All must agree on a value, a tombstone, a COMMIT or an
+ABORT, on the key and the transaction header of a record, and on the producer of a marker. A replica's entry counts only
+below the replica's high watermark at that time: above it, a change of leader may legally replace a record. An empty
+offset (a gap, an emptied batch) contradicts nothing.
 
 Does not verify: values and timestamps of records, which evidence does not contain; entries above a high watermark that
-was not yet known, as in the files of a broker that is down and whose checkpoint lags; that another record does not use
-the offset *later* than all snapshots.
+lags, as in the checkpoint of a broker that is down; records written after all snapshots.
 
-Source: Kafka's documentation, "What guarantees does log compaction provide?", 3 (the offset never changes). That a
-marker keeps its type: `ControlRecordType`, which nothing rewrites; compaction may only empty its batch.
+Source: Kafka's documentation, "What guarantees does log compaction provide?", 3 (the offset never changes);
+`ControlRecordType`: nothing rewrites the type of a marker, compaction may only empty its batch.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 NAME = "offsets"
 FACTS = ("kind", "key", "txn", "producer_id")
 CLIENT, OBSERVER, BEFORE, AFTER = range(4)
-"""Sources of a fact, in the order of time."""
+"""Sources of a fact, in chronological order."""
 
 
 def check(observed: ObservedRemovals) -> DataFrame:
@@ -57,7 +56,7 @@ def check(observed: ObservedRemovals) -> DataFrame:
             **{name: printable(name) for name in ("key", "first_key")},
             **{name: printable(name, none="none") for name in ("txn", "first_txn")},
         ),
-        witness={name: f.col(name).cast("string") for one in FACTS for name in (one, f"first_{one}")},
+        witness={name: f.col(name).cast("string") for fact in FACTS for name in (fact, f"first_{fact}")},
     )
 
 
@@ -90,7 +89,7 @@ def _from_logs(observed: ObservedRemovals) -> DataFrame:
             f.coalesce("marker", _record_kind()).alias("kind"),
             "key",
             "txn",
-            # Data batches have no producer here: Redpanda's compaction rewrites more of a data batch than Kafka's does.
+            # The producer of data batches is not compared: Redpanda's compaction rewrites more of them than Kafka's.
             f.when(f.col("marker").isNotNull(), f.col("producer_id")).alias("producer_id"),
         )
         .join(colocated(replicated), [*REPLICA, "snapshot"])

@@ -2,14 +2,13 @@
 
 Verifies:
 
-* the records that a read_committed consumer was delivered from a replica: their offsets rise;
-* the ops of clients: a record that was acknowledged before another one was invoked has a lower offset. With `offsets`,
-  which compares each record's offset with the acknowledged one, this is the order on every replica.
+* the offsets of the records that a replica delivered to a read_committed consumer rise;
+* a record that was acknowledged before the produce of another record was invoked has a lower offset. As `offsets`
+  compares each record's offset with its acknowledgement, this is the order on every replica.
 
-Does not verify, as it is verified already: the order inside a log as it is stored or served. The reader
-(`harness.broker_files.segments.batches`) rejects a batch or record whose offset does not rise as a damaged folder: a
-log out of order and a damaged copy look the same. Nor the segments of one folder against each other: a broker may have
-been replacing them while the folder was copied. Records that were produced at the same time may be in either order.
+Does not verify: the order inside a stored or served log (`harness.broker_files.segments.batches` rejects a log whose
+offsets do not rise as damaged); the segments of one folder against each other, as a broker may have been replacing them
+during the copy. Records that were produced at the same time may be in either order.
 
 Source: Kafka's documentation, "What guarantees does log compaction provide?", 2 (messages are never re-ordered).
 """
@@ -33,7 +32,7 @@ NAME = "order"
 
 
 def check(observed: ObservedRemovals) -> DataFrame:
-    """Return `checkers.finding.results`; the offset is that of the record that is out of order."""
+    """Return `checkers.finding.results`; the offset is where the record that is out of order lies."""
     rows = _delivered(observed).unionByName(_written(observed))
     return results(
         colocated(rows),
@@ -48,7 +47,7 @@ def check(observed: ObservedRemovals) -> DataFrame:
 
 
 def _delivered(observed: ObservedRemovals) -> DataFrame:
-    """Return REPLICA, offset, ``before``: the offset delivered just before; null where this one is higher."""
+    """Return REPLICA, offset, ``before``: the offset delivered just before, null where the order is right."""
     # Only completed polls have records.
     history = observed.judged.evidence.history
     in_turn = history.select(*REPLICA, "op", f.posexplode("records.offset").alias("nth", "offset"))
@@ -59,7 +58,7 @@ def _delivered(observed: ObservedRemovals) -> DataFrame:
 
 
 def _written(observed: ObservedRemovals) -> DataFrame:
-    """Return the same from acknowledgements: ``before`` is the first acknowledged record at a higher offset."""
+    """Return REPLICA, offset, ``before``: a higher offset that was acknowledged before the produce, or null."""
     higher = Window.partitionBy(*PARTITION).orderBy(f.desc("offset")).rowsBetween(Window.unboundedPreceding, -1)
     first = f.min(f.struct("acked_at", "offset")).over(higher)
     return observed.acks.withColumn("first", first).select(

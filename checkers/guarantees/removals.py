@@ -1,15 +1,14 @@
 """Observed removals from replicas during cleaning, and an upper bound of the age of each removed record.
 
-A removal is judged only where nothing but compaction can have caused it: the offset was below this replica's own high
+A removal is judged only where nothing but compaction can have caused it: the offset was below this replica's high
 watermark before the removal (so it was not truncated, except in an unclean election), and after the removal the log
 still started at or before the offset and ended after it.
 
-For the age of an offset, an upper bound is enough. No record is written before its client begins to produce it, and a
-record at a higher offset is written later. So an offset is no older than the latest beginning of any acknowledged
-record at or below it. All these times are by the clock of the harness's host; brokers use their own clocks. A constant
-lead of a broker's clock changes nothing for tombstones and markers, whose time begins and ends on that clock, but a
-jump does. For ``min.compaction.lag.ms``, which is compared with clients' times, any lead matters. Where a run sets
-clocks forward, no guarantee is judged by times (`checkers.evidence.parse.retentions_ms`).
+The age of an offset is at most the time since the latest invocation of an acknowledged produce at or below that offset.
+These times are by the clock of the harness's host, and brokers use their own clocks. A constant lead of a broker's
+clock does not change the retention of tombstones and markers, which begins and ends on that clock, but a jump does. For
+``min.compaction.lag.ms``, which is compared with clients' times, any lead matters. Where a run sets clocks forward, no
+guarantee is judged by times (`checkers.evidence.parse.retentions_ms`).
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ class ObservedRemovals:
     ``acks``: PARTITION, offset, key, tombstone, txn (as in record headers), ``invoked_ms``, ``invoked_at``,
     ``acked_at`` (lines of the history) of each acknowledged record.
     ``sightings``: REPLICA, offset, kind, producer_id, ``is_gone``, time_ms, log_start, log_end: the appearances and
-    removals that the observer saw, at offsets that were below the replica's high watermark by then.
+    removals that the observer saw, at offsets below the replica's high watermark.
     ``removals``: the removals from inside the log, with the facts about the offset: key, tombstone, truth,
-    ``last_of_key`` (the last offset of the key that is not known to be aborted), ``goes_on``, ``known_to`` (every
-    offset from this one up to there is known), ``age_ms`` (an upper bound), ``delete_retention_ms`` and
-    ``min_compaction_lag_ms``. Removals of unknown offsets are left out.
+    ``last_of_key`` (the last offset of the key that is not known to be aborted), ``goes_on`` (see
+    `truth.written_records`), ``known_to`` (the end of the known offsets from this one on), ``age_ms`` (an upper bound),
+    ``delete_retention_ms`` and ``min_compaction_lag_ms``. Removals of unknown offsets are left out.
     """
 
     judged: Judged
@@ -51,7 +50,7 @@ class ObservedRemovals:
 
 
 def observed_removals(judged: Judged) -> ObservedRemovals:
-    """Derive the observed removals."""
+    """Derive the observed removals from the evidence of a run."""
     acks = checkpointed(_acks(judged))
     sightings = checkpointed(_sightings(judged))
     return ObservedRemovals(judged, acks, sightings, checkpointed(_removals(judged, acks, sightings)))

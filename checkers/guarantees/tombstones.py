@@ -1,17 +1,15 @@
 """tombstones: a tombstone can be read for at least ``delete.retention.ms`` after it was written.
 
-Verifies: every tombstone that the observer saw removed from a replica against the topic's ``delete.retention.ms``: the
-tombstone was not younger. A reader that starts at the log start and is through within that time meets the tombstone.
-The clock of the retention starts at the first cleaning, which is later than the writing, so that a correct replica is
-never below. A violation is reported only where it is proven (see `removals`): the tombstone was committed, and no later
-record of its key was written that this replica can have had. A newer record lets compaction remove the tombstone at
-once, and legally; so there is no verdict where any offset after the tombstone, up to the log end of that time, is
-unknown.
+Verifies: the age of every tombstone that the observer saw removed from a replica, against the topic's
+``delete.retention.ms``. A reader that reads the log from its start within that time receives the tombstone. The
+retention begins with the first cleaning, after the write, so that a correct replica never removes a tombstone earlier.
+A violation is reported only where it is proven (see `removals`): the tombstone was committed, and this replica cannot
+have had a later record of its key, because of which compaction removes a tombstone at once. So every offset from the
+tombstone to the log end at that time must be known.
 
 Does not verify: removals that the observer did not see, from a broker that was down or between two observations;
 tombstones of clients outside the run; that a tombstone is ever removed, which nothing guarantees; tombstones that a
-replica never had: a log that was copied from another replica has the records that were left there (see
-tombstone-divergence).
+replica never had, as it copied a cleaned log (see tombstone-divergence).
 
 Source: Kafka's documentation, "What guarantees does log compaction provide?", 4, and ``delete.retention.ms``; for the
 clock `Cleaner.shouldRetainRecord` and KIP-534.

@@ -1,6 +1,6 @@
-"""Partitions that are too big to be checked record by record: which of them may have diverged, and in which keys.
+"""Select the partitions and keys that may have diverged, where partitions are too large to be checked by record.
 
-`scan` and `consistent_partitions` read whole logs once, `candidate_keys` and `fast_path` select the keys that may
+`scan` and `consistent_partitions` read complete logs once, `candidate_keys` and `fast_path` select the keys that may
 differ, and `read_records` reads their records for the checkers. A filter in this package may keep healthy keys; it
-never drops a diverged one.
+never drops a diverged key.
 """

@@ -1,6 +1,6 @@
-"""The belief of each replica about the producer spans of its log, and where beliefs differ between replicas.
+"""Each replica's beliefs about the producer spans of its log, and differences of beliefs between replicas.
 
-Works like the checkers on batches (`batch_outcomes`, `truth`): a producer span stands for a batch.
+A producer span stands for a batch in the functions of `batch_outcomes` and `truth`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from checkers.replay.batch_outcomes import (
     COMMITTED,
     OPEN,
     PRODUCER,
-    decided,
     open_transactions,
     overtaken_transactions,
+    with_beliefs,
     with_first_marker,
 )
 from checkers.replay.truth import markers_seen, with_stable_ends, with_whole_beyond
@@ -43,11 +43,10 @@ _DIGESTS = (COMMITTED, ABORTED, OPEN, "marker")
 class Beliefs:
     """Planned tables that are derived from producer spans.
 
-    ``side``: the evidence of side files, with the control batches as its entries. ``producer_spans``: those of readable
-    files. ``damaged``: REPLICA and ``problem`` of every file that is unreadable from some position on. ``data_spans``:
-    the producer spans of data, with `BELIEF` and ``misjudged``. ``index_spans``: ``.txnindex`` entries with a marker
-    inside. ``summary``: a row for each replica. ``overtaken``: as in `judged.ReplicaOnlyEvidence`. ``opened``,
-    ``replicas``: as in `judged.Judged`.
+    ``side``: the evidence of side files, with the control batches as its entries. ``damaged``: REPLICA and ``problem``
+    of every file that is unreadable from some position on. ``data_spans``: the producer spans of data, with `BELIEF`
+    and ``misjudged``. ``index_spans``: ``.txnindex`` entries with a marker inside. ``summary``: a row for each replica.
+    ``overtaken``: as in `judged.ReplicaOnlyEvidence`. ``opened``, ``replicas``: as in `judged.Judged`.
     """
 
     side: Evidence
@@ -67,7 +66,7 @@ class Beliefs:
         damaged = problems.unionByName(side.damaged)
         sound = producer_spans.where("problem IS NULL")
         side = with_served_aborts(replace(side, entries=as_entries(sound.where("control"))))
-        believed = decided(sound)
+        believed = with_beliefs(sound)
         overtaken = overtaken_transactions(sound, believed).localCheckpoint(eager=False)
         markers = checkpointed(markers_seen(side))
         index_spans = checkpointed(_index_spans(side, markers))
@@ -84,12 +83,12 @@ class Beliefs:
 
     @property
     def tails(self) -> DataFrame:
-        """Unreplicated tails by the leader epochs of producer spans: a span may end inside such a tail."""
+        """Unreplicated tails by the leader epochs of producer spans; a span may end inside such a tail."""
         return unreplicated_tails(self.producer_spans.withColumn("last_offset", f.col("end_offset")), self.side.epochs)
 
     @property
     def ended_elsewhere(self) -> DataFrame:
-        """REPLICA, ``from``, ``to``: first batches of transactions that are open from there on only some replicas."""
+        """REPLICA, ``from``, ``to``: the first batches of transactions that are open on some replicas only."""
         replicas = self.replicas.select(
             *REPLICA, "bound", f.count("*").over(Window.partitionBy(*PARTITION)).alias("replicas")
         )
@@ -126,10 +125,10 @@ class Beliefs:
 
 def differing_places(summary: Sequence[dict[str, Any]]) -> set[Place]:
     """Return the partitions whose replicas differ in batches or beliefs, or have misjudged spans."""
-    seen: dict[Place, set[tuple[Any, ...]]] = {}
+    digests_of: dict[Place, set[tuple[Any, ...]]] = {}
     for row in summary:
-        seen.setdefault(place_of(row), set()).add(tuple(row[belief] for belief in _DIGESTS))
-    return {place for place, digests in seen.items() if len(digests) > 1} | {
+        digests_of.setdefault(place_of(row), set()).add(tuple(row[belief] for belief in _DIGESTS))
+    return {place for place, digests in digests_of.items() if len(digests) > 1} | {
         place_of(row) for row in summary if row["misjudged"]
     }
 
@@ -154,10 +153,10 @@ def _index_spans(side: Evidence, markers: DataFrame) -> DataFrame:
 
 
 def _with_misjudged(believed: DataFrame, markers: DataFrame, overtaken: DataFrame, index_spans: DataFrame) -> DataFrame:
-    """Add ``misjudged``: whether the deciding marker of a transactional span may be that of another transaction.
+    """Add ``misjudged``: whether the deciding marker of a transactional span may belong to another transaction.
 
-    This is so if the deciding marker is not the first one that any replica shows, if this log alone shows that a marker
-    was missed, or if another marker lies inside the ``.txnindex`` entry of the transaction.
+    A span is misjudged if the deciding marker is not the first one that any replica shows, if this log alone shows that
+    a marker was missed, or if another marker lies inside the ``.txnindex`` entry of the transaction.
     """
     marked_spans = index_spans.select(*PRODUCER, "span_from", "span_to")
     in_spans = (

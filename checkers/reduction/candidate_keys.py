@@ -1,12 +1,12 @@
 """The keys whose final state may differ between replicas, found by reading every record once.
 
-Every record is hashed and sent to the task of its hash's bucket, sixteen bytes each; that task compares the last
-committed record of each key on each replica. The filter may keep healthy keys; it never drops a diverged one: every
-finding of the checkers about a key's final state is about a candidate key. The checkers judge the candidates.
+Every key is hashed and sent to the task of its hash's bucket, sixteen bytes for each record. That task compares the
+last committed record of each key on each replica. The checkers judge the candidate keys, which may be healthy; a key
+that is not a candidate has not diverged.
 
-The rule: a key with a later record at or beyond the bound, because of which some replica may have cleaned, is no
-candidate. Each other key is a candidate unless its last value (none, for a tombstone or no record) is the same on every
-replica whose log does not start after it. Keys of records whose transaction is misjudged are always candidates.
+A key with a later record at or beyond the bound, because of which some replica may have cleaned, is not a candidate.
+Every other key is a candidate unless its last value (none, for a tombstone or no record) is the same on every replica
+whose log does not start after it. Keys of records whose transaction is misjudged are always candidates.
 
 Two keys with the same hash (64 bits) count as one key; a difference is missed if the other key hides it.
 """
@@ -46,16 +46,16 @@ TASK_BYTES: Final = 64 << 20
 """Bytes of segment files that one task reads."""
 SEND_ROWS: Final = 1 << 21
 KEYS_A_BUCKET: Final = 2_000
-"""The limit of candidate keys of a bucket: one finding is as good as a million. Keys beyond the limit are counted."""
+"""The limit of candidate keys of a bucket. Keys beyond the limit are counted."""
 
 _SENT = table(run=TEXT, topic=TEXT, partition=INT, bucket=INT, broker=INT, hashes=t.BinaryType(), places=t.BinaryType())
 
 CANDIDATE_RECORDS = table(run=TEXT, topic=TEXT, partition=INT, broker=INT, **{"from": LONG}, to=LONG, left_out=LONG)
-"""Offsets of records to be read. ``left_out``: in a row of its own, how many more candidate keys there are."""
+"""Ranges of offsets to read. ``left_out``: in a separate row, the number of candidate keys beyond the limit."""
 
 
 def buckets_of(segments: Sequence[SegmentFile]) -> list[int]:
-    """Return the number of buckets for the keys of each file: as many as all files of its partition need."""
+    """Return the number of buckets for the keys of each file, which all files of its partition share."""
     sizes: dict[Place, int] = {}
     for segment in segments:
         sizes[segment.place] = sizes.get(segment.place, 0) + segment.size_bytes
@@ -67,8 +67,8 @@ def candidate_keys(
 ) -> DataFrame:
     """Return `CANDIDATE_RECORDS`: every record of each candidate key.
 
-    ``beliefs``: a row for each file that is to be read, ``segment`` and the beliefs about its transactional spans:
-    producer_id, base_offset, belief, misjudged. ``buckets``: their number, by segment. ``tasks``: how many Spark tasks
+    ``beliefs``: a row for each file to read: ``segment``, and the beliefs about its transactional spans (producer_id,
+    base_offset, belief, misjudged). ``buckets``: their number, by segment. ``tasks``: the number of Spark tasks that
     compare.
     """
     sent_schema, candidate_schema = to_arrow_schema(_SENT), to_arrow_schema(CANDIDATE_RECORDS)
@@ -175,7 +175,7 @@ def _distributed(
 
 
 def _compare(bucket: pa.Table, place: Place, log_starts: dict[int, int], schema: pa.Schema) -> pa.Table:
-    """Return the records of the candidate keys; a replica without any record in the bucket is compared, too."""
+    """Return the records of the candidate keys; replicas without records in the bucket are compared, too."""
     brokers = bucket.column("broker").to_numpy()
     hashes, places, owners = [], [], []
     for row, broker in enumerate(brokers.tolist()):
@@ -187,7 +187,7 @@ def _compare(bucket: pa.Table, place: Place, log_starts: dict[int, int], schema:
     groups, keys = grouped.indices.to_numpy(), len(grouped.dictionary)
     is_candidate = _differ(placed, owned, groups, keys, log_starts)
     rows = np.flatnonzero(is_candidate[groups])
-    # The keys with the lowest offsets, so that the first record of a misjudged transaction is among them.
+    # Keep the keys with the lowest offsets, so that the first record of a misjudged transaction is among them.
     numbers = np.flatnonzero(is_candidate)
     lowest = np.full(keys, np.iinfo(np.int64).max)
     np.minimum.at(lowest, groups[rows], placed[rows])
@@ -224,7 +224,7 @@ def _differ(
         mine = np.flatnonzero((owned == broker) & counts)
         last = np.full(count, -1)
         np.maximum.at(last, groups[mine], placed[mine])
-        # -1, where there is none, has all flags.
+        # -1, without a committed record, has all flags, TOMBSTONE too.
         values.append(np.where(last & TOMBSTONE == 0, last >> _FLAG_BITS, -1))
     highest = np.max(values, axis=0)
     covers = np.array(list(log_starts.values()))[:, None] <= highest

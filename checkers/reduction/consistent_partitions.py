@@ -1,12 +1,9 @@
-"""Partitions whose transactions agree on all replicas, by their producer spans: the fast path needs no other step.
+"""Partitions whose transactions agree on all replicas, by their producer spans.
 
 A partition is consistent if every log ends at the same offset, if no log has an unreplicated tail, if every log ends
 each transaction with the first marker that any replica shows after it, if no ``.txnindex`` and no newest producer
 snapshot contradicts its log, and if no transaction is open. Then no transaction can be misjudged, and only records
-remain to be compared. If the data batches are the same too, the records are the same, and nothing remains.
-
-This module reports no finding. No checker would find a wrong belief in a consistent partition; the checkers judge every
-other partition, whatever the reason.
+must be compared, unless the data batches are the same. The checkers judge every other partition.
 """
 
 from __future__ import annotations
@@ -46,8 +43,8 @@ BELIEFS = t.ArrayType(table(producer_id=LONG, base_offset=LONG, belief=TEXT, mis
 PARTITION_ROWS = table(
     run=TEXT, topic=TEXT, partition=INT, consistent=FLAG, same=FLAG, log_end=LONG, segment=INT, beliefs=BELIEFS
 )
-"""A row for each partition. For a consistent one whose batches differ also a row for each segment with batches:
-``segment`` and ``beliefs``."""
+"""A row for each partition. For a consistent partition whose batches differ also ``segment`` and ``beliefs`` of each
+segment with batches."""
 
 
 def consistent_partitions(spans: DataFrame, copies: Mapping[Place, Copies]) -> DataFrame:
@@ -79,13 +76,13 @@ class _Log:
     segment: Longs
     end: int
     decided_at: Longs
-    """The offset of the producer's next marker; -1 where there is none."""
+    """The offset of the producer's next marker, else -1."""
     committed: Flags
-    """Whether that marker is a COMMIT."""
+    """True where the producer's next marker is a COMMIT."""
 
     @property
     def is_data(self) -> Flags:
-        """Whether each span is transactional data."""
+        """True for each span of transactional data."""
         return self.transactional & ~self.is_marker
 
 
@@ -144,7 +141,7 @@ def _beliefs(logs: Iterable[_Log]) -> dict[int, list[dict[str, Any]]]:
 
 
 def _has_unreplicated_tail(columns: dict[str, Any], epoch_starts: Sequence[tuple[int, int]]) -> bool:
-    """Whether any replica has a lower leader epoch where another has a higher one already (see `unreplicated_tails`).
+    """Return whether any replica has a lower leader epoch than another one at the same offset (`unreplicated_tails`).
 
     ``epoch_starts``: leader epochs and their start offsets.
     """
@@ -165,26 +162,26 @@ def _log(columns: dict[str, Any], mine: npt.NDArray[np.intp]) -> _Log:
     control = columns["control"].to_numpy(zero_copy_only=False)[mine]
     ends = columns["end_offset"].to_numpy()[mine]
     decides = (markers == "commit") | (markers == "abort")
-    kept = np.flatnonzero(~control | decides)
-    kept = kept[np.lexsort((bases[kept], producers[kept]))]
-    producers, bases, decides = producers[kept], bases[kept], decides[kept]
-    transactional = columns["transactional"].to_numpy(zero_copy_only=False)[mine][kept]
+    rows = np.flatnonzero(~control | decides)
+    rows = rows[np.lexsort((bases[rows], producers[rows]))]
+    producers, bases, decides = producers[rows], bases[rows], decides[rows]
+    transactional = columns["transactional"].to_numpy(zero_copy_only=False)[mine][rows]
     following = _next(producers, decides)
     return _Log(
         producer=producers,
         base=bases,
-        epoch=columns["producer_epoch"].to_numpy()[mine][kept],
+        epoch=columns["producer_epoch"].to_numpy()[mine][rows],
         is_marker=decides,
         transactional=transactional,
-        segment=columns["segment"].to_numpy()[mine][kept],
+        segment=columns["segment"].to_numpy()[mine][rows],
         end=int(ends.max()) + 1,
         decided_at=np.append(bases, NOWHERE)[following],
-        committed=np.append(markers[kept] == "commit", False)[following],
+        committed=np.append(markers[rows] == "commit", False)[following],
     )
 
 
 def _next(producers: Longs, marks: Flags) -> Longs:
-    """Return for each row the index of its producer's next marked row, itself included; -1 where there is none."""
+    """Return for each row the index of its producer's next marked row, itself included, else -1."""
     nowhere = len(producers)
     places = np.where(marks, np.arange(nowhere), nowhere)
     following = np.minimum.accumulate(places[::-1])[::-1]
@@ -193,8 +190,8 @@ def _next(producers: Longs, marks: Flags) -> Longs:
 
 
 def _is_overtaken(log: _Log) -> bool:
-    """Whether data of a producer are followed by data of a higher producer epoch before a marker."""
-    # Two neighbours are of one producer: a producer's last span is a marker, else it is open, and the log inconsistent.
+    """Return whether data of a producer are followed by data of a higher producer epoch before a marker."""
+    # Adjacent data spans have the same producer: a producer's last span is a marker, else the log is inconsistent.
     follows = log.is_data[:-1] & log.is_data[1:]
     return bool((follows & (log.epoch[1:] > log.epoch[:-1])).any())
 
@@ -204,7 +201,7 @@ class _SideFiles:
     """The side files of one replica.
 
     ``producer``, ``first``, ``last``: its aborted transactions. ``open_producers``: producers with an open transaction
-    in its newest producer snapshot, of offset ``as_of``. ``epochs``: leader epochs and their start offsets.
+    in its newest producer snapshot, at offset ``as_of``. ``epochs``: leader epochs and their start offsets.
     """
 
     producer: Longs
@@ -221,7 +218,7 @@ class _SideFiles:
 
     @classmethod
     def read(cls, copies: Copies) -> _SideFiles:
-        """Read the files beside one replica. Raises ``CorruptLogError`` and ``OSError``."""
+        """Read the side files of one replica. Raises ``CorruptLogError`` and ``OSError``."""
         producers, firsts, lasts = np.array(_rows("aborts", copies), np.int64).reshape(-1, 3).T
         snapshots = _rows("producers", copies)
         as_of = max((at for at, *_ in snapshots), default=-1)
@@ -244,7 +241,7 @@ def _marks(logs: Mapping[int, _Log], side_files: Mapping[int, _SideFiles]) -> tu
 
 
 def _spans_differ(side_files: Iterable[_SideFiles]) -> bool:
-    """Whether the ranges of one aborted transaction differ between replicas (see `txnindex_disagreement`)."""
+    """Return whether the ranges of an aborted transaction differ between replicas (see `txnindex_disagreement`)."""
     first_of: dict[tuple[int, int], int] = {}
     for files in side_files:
         for producer, first, last in files.aborted:
@@ -254,7 +251,7 @@ def _spans_differ(side_files: Iterable[_SideFiles]) -> bool:
 
 
 def first_after(producers: Longs, places: Longs, marks: tuple[Longs, Longs]) -> Longs:
-    """Return for each of ``places`` the offset of its producer's first marker after it; -1 where there is none."""
+    """Return for each of ``places`` the offset of its producer's first marker after it, else -1."""
     count = len(producers)
     owners, at = np.concatenate([producers, marks[0]]), np.concatenate([places, marks[1]])
     is_mark = np.arange(len(owners)) >= count
@@ -265,7 +262,7 @@ def first_after(producers: Longs, places: Longs, marks: tuple[Longs, Longs]) -> 
 
 
 def _contradicts(log: _Log, side_files: _SideFiles, marks: tuple[Longs, Longs]) -> bool:
-    """Whether a log contradicts its side files, or the markers of any replica."""
+    """Return whether a log contradicts its side files, or the markers of any replica."""
     data = log.is_data
     producers, bases, decided_at = log.producer[data], log.base[data], log.decided_at[data]
     if (first_after(producers, bases, marks) != decided_at).any():
@@ -274,17 +271,17 @@ def _contradicts(log: _Log, side_files: _SideFiles, marks: tuple[Longs, Longs]) 
         return True
     entry_of = {(producer, last): first for producer, first, last in side_files.aborted}
     spans = (column.tolist() for column in (producers, bases, decided_at, log.committed[data]))
-    # An open transaction is neither committed nor in the index, and so counts as a contradiction.
+    # An open transaction is neither committed nor in the index, and counts as a contradiction.
     for producer, base, at, committed in zip(*spans, strict=True):
         if (entry_of.get((producer, at), base + 1) <= base) == committed:
             return True
-    # No transaction is open in the log, so every producer that wrote since has ended its transaction.
+    # No transaction is open in the log: every producer with a later span has ended its transaction.
     ended = log.producer[log.base >= side_files.as_of]
     return not side_files.open_producers <= set(ended.tolist())
 
 
 def _digest(columns: dict[str, Any], mine: Flags) -> int:
-    """Return a digest of the data batches from the log start on; markers were compared by their outcomes."""
+    """Return a digest of the data batches from the log start on; markers are compared by their outcomes."""
     data = ~columns["control"].to_numpy(zero_copy_only=False)
     compared = mine & data & (columns["region"].to_numpy() != BEFORE)
     return int(np.bitwise_xor.reduce(columns["digest"].to_numpy()[compared], initial=0))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from harness.broker_files.copies.copies import Copies
 
 Facts: TypeAlias = "dict[tuple[str, str, int, int], dict[str, int | None]]"
-"""The offsets beside each log (`copies.replica_facts`), by `REPLICA_PLACE`."""
+"""The offsets in checkpoints (`copies.replica_facts`), by `REPLICA_PLACE`."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Cleared:
 
 
 def cleared_partitions(spark: SparkSession, copies: Sequence[Copies], facts: Facts, tasks: int) -> Cleared:
-    """Read all copies, and return the partitions that are cleared. ``tasks``: how many Spark tasks compare."""
+    """Read all copies, and return the partitions that are cleared. ``tasks``: the number of tasks that compare."""
     if not copies:
         return Cleared(set(), [])
     segments = segment_files(copies, {replica: {**fields, **NO_BOUNDS} for replica, fields in facts.items()})
@@ -70,10 +70,10 @@ def cleared_partitions(spark: SparkSession, copies: Sequence[Copies], facts: Fac
 def _by_place(copies: Sequence[Copies]) -> dict[Place, Copies]:
     """Return the replicas of each partition."""
     places: dict[Place, Copies] = {}
-    for one in copies:
-        for copy in one.replicas:
-            partition = places.setdefault((one.run_id, *copy.place), replace(one, replicas=()))
-            places[one.run_id, *copy.place] = replace(partition, replicas=(*partition.replicas, copy))
+    for cluster in copies:
+        for copy in cluster.replicas:
+            partition = places.setdefault((cluster.run_id, *copy.place), replace(cluster, replicas=()))
+            places[cluster.run_id, *copy.place] = replace(partition, replicas=(*partition.replicas, copy))
     return places
 
 

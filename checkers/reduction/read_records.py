@@ -30,8 +30,8 @@ _HEAD = 7
 _FIRST_AT, _OFFSET_AT = (ENTRIES.names.index(name) - _HEAD for name in ("first_in_batch", "offset"))
 
 
-def read_records(spark: SparkSession, wanted: DataFrame, segments: Sequence[SegmentFile]) -> DataFrame:
-    """Return `ENTRIES` of the records at the wanted offsets (REPLICA, ``from``, ``to``), not of whole batches.
+def read_records(spark: SparkSession, ranges: DataFrame, segments: Sequence[SegmentFile]) -> DataFrame:
+    """Return `ENTRIES` of the records in these ranges (REPLICA, ``from``, ``to``), not of complete batches.
 
     A batch without records is returned as one row.
     """
@@ -41,7 +41,7 @@ def read_records(spark: SparkSession, wanted: DataFrame, segments: Sequence[Segm
         "run string, topic string, partition int, broker int, segment int, base_offset long",
     )
     by_file = (
-        wanted.join(f.broadcast(files), REPLICA)
+        ranges.join(f.broadcast(files), REPLICA)
         .where("base_offset <= to")
         # An offset is in the last segment that begins at or before it.
         .groupBy("from", "to", *REPLICA)
@@ -72,7 +72,7 @@ def _segment_records(
 
 
 def _rows(block: Block, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> Iterator[tuple[Any, ...]]:
-    """Yield the columns of each wanted record, the first of each batch marked as such."""
+    """Yield the columns of each record in the ranges; sets ``first_in_batch`` of the first one in each batch."""
     for index in np.flatnonzero(_any_within(block.batches["base_offset"], block.batches["last_offset"], starts, ends)):
         is_first = True
         for row in batch_rows(block.batch(int(index)), block.source):
@@ -88,7 +88,7 @@ def _any_within(
     starts: npt.NDArray[np.int64],
     ends: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.bool_]:
-    """Return for each range of offsets whether it overlaps any wanted range; ``starts`` is sorted."""
+    """Return for each pair of first and last offsets whether it overlaps a range; ``starts`` is sorted."""
     nearest = np.searchsorted(starts, last, "right") - 1
     overlaps: npt.NDArray[np.bool_] = (nearest >= 0) & (ends[nearest] >= first)
     return overlaps

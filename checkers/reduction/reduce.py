@@ -1,4 +1,4 @@
-"""Reduce copies of any size to the evidence that the checkers need; the checkers judge this evidence like a run's.
+"""Reduce copies of any size to the evidence that the checkers need.
 
 The fast path first clears the partitions in which no checker can find anything (`fast_path`). Each other partition
 takes four steps:
@@ -54,18 +54,17 @@ if TYPE_CHECKING:
 
 Rows = list[dict[str, Any]]
 Cuts = dict[tuple[Any, ...], int]
-"""The offset at which each REPLICA's log is cut, because an unreplicated tail begins there."""
+"""The offset at which each REPLICA's log is cut: the start of its unreplicated tail."""
 
 
 @dataclass(frozen=True)
 class Reduced:
     """Copies after the reduction.
 
-    ``evidence``: its entries are the records that were read; None where there is nothing to judge. ``replicas``: the
-    parameter of `judged.judge`. ``tables``: the rows of ``replicas``, ``doubts`` (from `side_files`, for the whole
-    logs), ``unsure`` (from `txnindex_disagreement`) and ``damaged`` (REPLICA and ``problem``). ``left_out``: how many
-    more keys may differ than are judged, by partition. ``cleared``: the partitions in which no checker can find
-    anything.
+    ``evidence``: its entries are the records that were read; None if there is nothing to judge. ``replicas``: the
+    parameter of `judged.judge`. ``tables``: the rows of ``replicas``, ``doubts`` (from `side_files`, for the complete
+    logs), ``unsure`` (from `txnindex_disagreement`) and ``damaged`` (REPLICA and ``problem``). ``left_out``: the number
+    of candidate keys that are not judged, by partition. ``cleared``: the partitions that the fast path cleared.
     """
 
     evidence: Evidence | None
@@ -76,9 +75,9 @@ class Reduced:
 
 
 def reduce_copies(spark: SparkSession, copies: Sequence[Copies], tasks: int) -> Reduced:
-    """Run all steps; each of the ``copies`` stands for a run. ``tasks``: how many Spark tasks run at a time."""
+    """Run all steps; each of the ``copies`` stands for a run. ``tasks``: the number of concurrent Spark tasks."""
     # The fast path does not compare brokers' answers over the wire.
-    served, copied = [one for one in copies if one.served], [one for one in copies if not one.served]
+    served, copied = ([cluster for cluster in copies if cluster.served is is_served] for is_served in (True, False))
     facts, damaged = _facts(copied)
     readable = _without(copied, {place_of(row) for row in damaged})
     cleared = cleared_partitions(spark, readable, facts, tasks)
@@ -95,12 +94,12 @@ def reduce_copies(spark: SparkSession, copies: Sequence[Copies], tasks: int) -> 
 
 
 def _facts(copies: Sequence[Copies]) -> tuple[Facts, Rows]:
-    """Return the offsets beside each log, and the damage (REPLICA and ``problem``) of unreadable files."""
+    """Return the offsets in checkpoints, and the damage (REPLICA and ``problem``) of unreadable files."""
     facts: Facts = {}
     damaged = []
-    for one in copies:
-        for copy in one.replicas:
-            replica = (one.run_id, *copy.place, copy.broker)
+    for cluster in copies:
+        for copy in cluster.replicas:
+            replica = (cluster.run_id, *copy.place, copy.broker)
             try:
                 facts[replica] = replica_facts(copy.folder)
             except (CorruptLogError, OSError) as error:
@@ -110,11 +109,11 @@ def _facts(copies: Sequence[Copies]) -> tuple[Facts, Rows]:
 
 def _without(copies: Sequence[Copies], places: set[Place]) -> list[Copies]:
     """Return the copies without the replicas of these partitions; copies without replicas are left out."""
-    left = [
-        replace(one, replicas=tuple(copy for copy in one.replicas if (one.run_id, *copy.place) not in places))
-        for one in copies
-    ]
-    return [one for one in left if one.replicas]
+    remaining = []
+    for cluster in copies:
+        replicas = tuple(copy for copy in cluster.replicas if (cluster.run_id, *copy.place) not in places)
+        remaining += [replace(cluster, replicas=replicas)] if replicas else []
+    return remaining
 
 
 def _reduce(spark: SparkSession, copies: Sequence[Copies], tasks: int) -> Reduced:
@@ -123,7 +122,7 @@ def _reduce(spark: SparkSession, copies: Sequence[Copies], tasks: int) -> Reduce
     cut: Cuts = {}
     segments, beliefs, tables = _read_beliefs(spark, copies, side, cut, tasks)
     while tables["tails"]:
-        # Again, without the unreplicated tails.
+        # Read the files again, without the unreplicated tails.
         cut = cut_further(cut, {_replica(row): row["stale_from"] for row in tables["tails"]})
         segments, beliefs, tables = _read_beliefs(spark, copies, side, cut, tasks)
     summary = tables["summary"]
@@ -137,9 +136,9 @@ def _reduce(spark: SparkSession, copies: Sequence[Copies], tasks: int) -> Reduce
 
 
 def cut_further(cut: Cuts, new: Cuts) -> Cuts:
-    """Return the cuts with those for new unreplicated tails.
+    """Add the cuts for new unreplicated tails.
 
-    Raises `RuntimeError` where a replica was already cut at or before the new tail: this would repeat for ever.
+    Raises `RuntimeError` if a replica was already cut at or before its new tail, as the caller would repeat forever.
     """
     again = sorted(replica for replica, stale_from in new.items() if stale_from >= cut.get(replica, stale_from + 1))
     if again:
@@ -157,7 +156,7 @@ def _read_beliefs(
     segments = segment_files(copies, {_replica(row): row.asDict() for row in ends.collect()})
     spans = scan(spark, segments).repartition(tasks, *PARTITION).localCheckpoint(eager=False)
     with ThreadPoolExecutor(1) as pool:
-        # Planning the next tables takes as long as reading.
+        # The next tables are planned during the scan, as planning takes as long.
         read = pool.submit(spans.count)
         beliefs = Beliefs.of(side_files_before(side, tails), ends, spans)
         tables = _in_one_job(beliefs.small_tables())
@@ -181,11 +180,11 @@ def _in_one_job(tables: Mapping[str, DataFrame]) -> Callable[[], dict[str, Rows]
         colocated(table).select(f.lit(name).alias("table"), f.to_json(f.struct(*table.columns)).alias("row"))
         for name, table in tables.items()
     ]
-    whole = reduce(DataFrame.unionAll, rows)
+    union = reduce(DataFrame.unionAll, rows)
 
     def compute() -> dict[str, Rows]:
         rows_by_table: dict[str, Rows] = {name: [] for name in tables}
-        for row in whole.collect():
+        for row in union.collect():
             empty_row = dict.fromkeys(tables[row["table"]].columns)
             rows_by_table[row["table"]].append({**empty_row, **json.loads(row["row"])})
         return rows_by_table
@@ -196,26 +195,26 @@ def _in_one_job(tables: Mapping[str, DataFrame]) -> Callable[[], dict[str, Rows]
 def _evidence(
     spark: SparkSession, beliefs: Beliefs, segments: Sequence[SegmentFile], differing: set[Place], tasks: int
 ) -> tuple[Evidence | None, dict[Place, int]]:
-    """Return the evidence for the checkers, None where there is none, and how many keys are left out, by partition."""
+    """Return the evidence for the checkers, or None, and the number of keys that are left out, by partition."""
     entries, left_out = _judged_keys(spark, beliefs, segments, differing, tasks)
     batches = as_entries(beliefs.spans_to_include).join(
         entries.select(*REPLICA, "base_offset"), ["base_offset", *REPLICA], "left_anti"
     )
-    kept = checkpointed(entries.unionByName(batches.select(*ENTRIES.names)))
+    with_batches = checkpointed(entries.unionByName(batches.select(*ENTRIES.names)))
     index_spans = beliefs.index_spans.select(*PARTITION, "producer_id")
-    producers = checkpointed(kept.select(*PARTITION, "producer_id").unionByName(index_spans).distinct())
+    producers = checkpointed(with_batches.select(*PARTITION, "producer_id").unionByName(index_spans).distinct())
     if producers.isEmpty():
         return None, left_out
     markers = beliefs.side.entries.join(producers, ["producer_id", *PARTITION], "left_semi").select(*ENTRIES.names)
-    return replace(beliefs.side, entries=checkpointed(kept.unionByName(markers))), left_out
+    return replace(beliefs.side, entries=checkpointed(with_batches.unionByName(markers))), left_out
 
 
 def _judged_keys(
     spark: SparkSession, beliefs: Beliefs, segments: Sequence[SegmentFile], differing: set[Place], tasks: int
 ) -> tuple[DataFrame, dict[Place, int]]:
-    """Return `ENTRIES` of every record of each key that may differ, and how many keys are left out, by partition.
+    """Return `ENTRIES` of every record of each candidate key, and the number of keys left out, by partition.
 
-    Also the entries of the first batch of each transaction that may be stuck.
+    The entries include the first batch of each transaction that may be stuck.
     """
     read = {number: segment for number, segment in enumerate(segments) if segment.place in differing}
     spans = (
@@ -229,5 +228,5 @@ def _judged_keys(
         files.repartition(readers, "segment"), segments, buckets_of(segments), tasks
     ).localCheckpoint()
     more = keys.where("left_out IS NOT NULL").groupBy(*PARTITION).agg(f.sum("left_out").alias("keys")).collect()
-    wanted = keys.where("broker IS NOT NULL").select(*REPLICA, "from", "to").unionByName(beliefs.ended_elsewhere)
-    return checkpointed(read_records(spark, wanted, segments)), {place_of(row): row["keys"] for row in more}
+    ranges = keys.where("broker IS NOT NULL").select(*REPLICA, "from", "to").unionByName(beliefs.ended_elsewhere)
+    return checkpointed(read_records(spark, ranges, segments)), {place_of(row): row["keys"] for row in more}

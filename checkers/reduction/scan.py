@@ -1,8 +1,8 @@
-"""Reduce whole segments to producer spans: all that beliefs need of a log, without reading its records.
+"""Reduce segments to producer spans, from which beliefs are derived without the records.
 
 A producer span is a sequence of batches of one producer and one producer epoch between two markers, in one segment. All
-batches of a span have one outcome, as a batch belongs to one transaction. A log of many records has a few thousand
-spans; a digest of the batches' checksums stands for the records. The checksums are computed, not only read.
+batches of a span have the same outcome. A log of many records has a few thousand spans; a digest of the batches'
+checksums stands for the records. The checksums are computed, not only read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Flags = npt.NDArray[np.bool_]
 
 BEFORE, COMPARED, REPLICATED, BEYOND = -1, 0, 1, 2
-"""The region of a span: before the log start; below the bound; from there to the shortest log end; and beyond."""
+"""The region of a span: before the log start; below the bound; below the shortest log end; beyond."""
 
 PRODUCER_SPANS = table(
     run=TEXT, broker=INT, topic=TEXT, partition=INT, segment=INT,
@@ -40,10 +40,9 @@ PRODUCER_SPANS = table(
     transactional=FLAG, control=FLAG, marker=TEXT, region=INT,
     records=LONG, digest=LONG, first_in_batch=FLAG, problem=TEXT,
 )  # fmt: skip
-"""``segment`` is an index into the files that were scanned. ``last_offset`` is that of the first batch, ``end_offset``
-that of the last; a control batch is a span of its own. All producers outside transactions count as one, -1. ``digest``
-is the same for the same batches, however they are divided into segments. ``first_in_batch`` is true: a span stands for
-a batch."""
+"""``segment`` is an index into the scanned files. ``last_offset`` is the last offset of the first batch, ``end_offset``
+of the last batch; each control batch is a separate span. All producers outside transactions count as one, -1.
+``digest`` does not depend on segment boundaries. ``first_in_batch`` is true: a span stands for a batch."""
 
 _TASK_BYTES: Final = 256 << 20
 """Bytes that a task reads: work for a tenth of a second, several times the time to start a task."""
@@ -51,7 +50,7 @@ _AT_ONCE = 1 << 16
 
 
 def scan(spark: SparkSession, segments: Sequence[SegmentFile]) -> DataFrame:
-    """Return `PRODUCER_SPANS` of all these files; a file is read only when a job runs."""
+    """Return `PRODUCER_SPANS` of these files; a file is read only when a job runs."""
     tasks = shares(segments, _TASK_BYTES)
     schema = to_arrow_schema(PRODUCER_SPANS)
 
@@ -65,7 +64,7 @@ def scan(spark: SparkSession, segments: Sequence[SegmentFile]) -> DataFrame:
 
 
 def _producer_spans(segment: SegmentFile, index: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the producer spans of a file; if it is unreadable from some position on, also a row with the problem."""
+    """Yield the producer spans of a file, and a row with the problem if it is unreadable from some position on."""
     pending: list[Batches] = []
     count = skipped = 0
     problem: str | None = None
@@ -100,7 +99,7 @@ def _table(segment: SegmentFile, index: int, batches: Batches, schema: pa.Schema
     epochs = np.where(transactional, batches["producer_epoch"], -1)
     regions = _regions(segment, batches)
     starts = np.flatnonzero(
-        _differs(producers, epochs, transactional, regions, batches["leader_epoch"]) | _beside(control)
+        _differs(producers, epochs, transactional, regions, batches["leader_epoch"]) | _borders(control)
     )
     ends = np.append(starts[1:], len(batches)) - 1
     rows = len(starts)
@@ -133,7 +132,6 @@ def _marker(number: int) -> str | None:
 
 
 def _regions(segment: SegmentFile, batches: Batches) -> npt.NDArray[np.int32]:
-    """Return the region of each batch."""
     base = batches["base_offset"]
     regions = (base >= segment.bound).astype(np.int32) + (base >= segment.shortest)
     return np.where(batches["last_offset"] < segment.log_start, BEFORE, regions).astype(np.int32)
@@ -147,15 +145,15 @@ def _differs(*columns: npt.NDArray[Any]) -> Flags:
     return new
 
 
-def _beside(control: Flags) -> Flags:
+def _borders(control: Flags) -> Flags:
     """Return for each row whether it or the row before is a control batch."""
-    beside = control.copy()
-    beside[1:] |= control[:-1]
-    return beside
+    borders = control.copy()
+    borders[1:] |= control[:-1]
+    return borders
 
 
 def _digests(batches: Batches) -> npt.NDArray[np.uint64]:
-    """Mix each batch's place and checksum into 64 bits (the finalizer of splitmix64)."""
+    """Mix the offsets and the checksum of each batch into 64 bits (the finalizer of splitmix64)."""
     mixed = batches["base_offset"].astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     mixed ^= batches["last_offset"].astype(np.uint64) * np.uint64(0xD1B54A32D192ED03)
     mixed += batches["crc"].astype(np.uint64) * np.uint64(0x8CB92BA72F3D8DD7)

@@ -1,5 +1,4 @@
-"""What each broker believes: the outcome of every transactional batch, derived from its own log alone.
+"""Derive each broker's beliefs, the outcomes of transactional batches by its own log, and the truth (`judged`).
 
-Also the truth that beliefs are compared with, and beliefs and truth together (`judged`). This package reads no files
-and names no anomalies.
+This package reads no files and names no anomalies.
 """

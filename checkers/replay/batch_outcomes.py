@@ -4,8 +4,6 @@ Rules (`ProducerStateManager`, `ProducerAppendInfo`, Kafka 3.9 - 4.4): a transac
 the transaction that the next marker of its producer ends, *in this broker's log*, even if another marker was written
 for that transaction. A transactional data batch that compaction has emptied also opens a transaction; an emptied
 control batch ends none. Without a following marker the transaction is open on this broker.
-
-The functions work on batches, not on records: a batch belongs to one transaction.
 """
 
 from __future__ import annotations
@@ -29,21 +27,21 @@ COMMITTED, ABORTED, OPEN = "committed", "aborted", "open"
 
 
 def outcome_of(marker: str) -> f.Column:  # type: ignore[name-defined]
-    """Column: the outcome for a marker's type; null for other control records."""
+    """Return the outcome for a column with a marker's type; null for other control records."""
     return f.when(f.col(marker) == COMMIT, COMMITTED).when(f.col(marker) == ABORT, ABORTED)
 
 
 def own_marker() -> f.Column:  # type: ignore[name-defined]
-    """Column: whether the deciding marker is surely the transaction's own, as its producer epoch is the next one.
+    """Return whether the deciding marker is certainly the transaction's own, as its producer epoch is the next one.
 
     From transactions v2 on, each end of a transaction increments the producer epoch. In v1 a marker has the epoch of
-    the data, so that the marker of a transaction and that of the producer's next transaction look the same (KIP-890).
+    the data, and so has the marker of the producer's next transaction (KIP-890).
     """
     return f.coalesce(f.col("decided_in_epoch") == f.col("producer_epoch") + 1, f.lit(False))
 
 
 def from_here_on(group: list[str], offset: str) -> WindowSpec:
-    """Window: this row and those at later offsets of its group, nearest last; no group is kept in memory."""
+    """Return the window of this row and the rows at later offsets, nearest last; no group is buffered in memory."""
     later_first = Window.partitionBy(*group).orderBy(f.col(offset).desc())
     return later_first.rowsBetween(Window.unboundedPreceding, Window.currentRow)
 
@@ -51,10 +49,9 @@ def from_here_on(group: list[str], offset: str) -> WindowSpec:
 def with_first_marker(
     rows: DataFrame, markers: DataFrame, *, at: str, group: Sequence[str] = PRODUCER, is_big: bool = False
 ) -> DataFrame:
-    """Add ``first_marker`` and ``marker_outcome``: offset and outcome of the first marker after the offset ``at``.
+    """Add ``first_marker`` and ``marker_outcome``: offset and outcome of the group's first marker after offset ``at``.
 
-    Takes markers as `judged.Judged`; of the same ``group``, a producer in a partition unless given. ``is_big``: leave
-    the rows of a run distributed.
+    ``markers``: as in `judged.Judged`. ``is_big``: leave the rows of a run distributed.
     """
     marks = markers.select(*group, f.col("marker_offset").alias(at), f.struct("outcome", "marker_offset").alias("mark"))
     both = rows.unionByName(marks, allowMissingColumns=True)
@@ -77,11 +74,11 @@ _OF_MARKER = {
 BELIEF = ("belief", *_OF_MARKER)
 
 
-def decided(batches: DataFrame) -> DataFrame:
-    """Return the data batches, or all their records, with `BELIEF`; control batches are left out.
+def with_beliefs(batches: DataFrame) -> DataFrame:
+    """Return the data batches, or all their records, of one snapshot and source with `BELIEF`.
 
-    Takes rows of one snapshot and source. Adds ``belief`` (committed | aborted | open; non-transactional data is
-    committed) and offset, producer epoch and leader epoch of the deciding marker (null where there is none).
+    Adds ``belief`` (committed | aborted | open; non-transactional data is committed) and offset, producer epoch and
+    leader epoch of the deciding marker (null without a marker). Control batches are left out.
     """
     facts = f.struct(outcome_of("marker").alias("outcome"), *_OF_MARKER.values())
     decision = f.when(outcome_of("marker").isNotNull(), facts)
@@ -110,11 +107,11 @@ def overtaken_transactions(entries: DataFrame, beliefs: DataFrame) -> DataFrame:
     A row is a producer's first batch that is followed by data of a higher producer epoch before any marker of that
     producer: this replica has missed a marker in between. A producer gets a higher epoch only after its transaction
     coordinator has ended the open transaction (KIP-360, KIP-890), and compaction removes a marker only after the last
-    batch of its transaction. A gap between epochs alone proves nothing: transactions on other partitions also increment
+    batch of its transaction. A gap between epochs proves nothing, as transactions on other partitions also increment
     the epoch.
     """
     in_order = Window.partitionBy("producer_id", *REPLICA).orderBy("base_offset")
-    # Markers get no epoch: a marker neither overtakes a batch nor is overtaken.
+    # Markers have no epoch here, so that they neither overtake a batch nor are overtaken.
     markers = entries.where(f.col("marker").isin(*MARKERS)).select(*REPLICA, "base_offset", "producer_id")
     batches = beliefs.where("transactional").select(
         *REPLICA, "base_offset", "producer_id", "last_offset", "producer_epoch", "belief", "decided_by"
@@ -136,7 +133,7 @@ def overtaken_transactions(entries: DataFrame, beliefs: DataFrame) -> DataFrame:
 def open_transactions(beliefs: DataFrame) -> DataFrame:
     """Return REPLICA, producer_id, ``first_offset``, ``first_last_offset`` of the transactions open in each log.
 
-    Both offsets are those of the transaction's first batch; the last stable offset stays at ``first_offset``.
+    The offsets are the first and the last one of the transaction's first batch.
     """
     return (
         beliefs.where(f.col("belief") == OPEN)

@@ -1,4 +1,4 @@
-"""The first marker after an offset, as `batch_outcomes.with_first_marker` finds it, for a few markers in memory."""
+"""The rule of `batch_outcomes.with_first_marker` for a few markers in memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def first_marker(markers: Iterable[tuple[int, int]], producer_id: int, offset: int) -> int | None:
-    """Return the offset of the producer's first marker after an offset, None where there is none.
+    """Return the offset of the producer's first marker after an offset, else None.
 
     ``markers``: offset and producer id of every marker of the partition.
     """

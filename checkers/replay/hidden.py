@@ -1,7 +1,6 @@
 """The committed records that a replica hides as aborted, with the evidence for each record.
 
-Shared by `committed_to_aborted`, which reports them, and by the checkers that must not report their effects as
-another anomaly.
+`committed_to_aborted` reports them; other checkers must not report their effects as another anomaly.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ if TYPE_CHECKING:
 
 
 def hidden_records(evidence: Evidence, written: DataFrame, records: DataFrame, differing_keys: DataFrame) -> DataFrame:
-    """Return every hidden record: REPLICA, offset, key, tombstone, producer_id, txn, ``abort_at``, ``source``.
+    """Return REPLICA, offset, key, tombstone, producer_id, txn, ``abort_at``, ``source`` of every hidden record.
 
-    One row per record and source (log, txnindex, held: see `committed_to_aborted`). ``abort_at`` is the
-    offset of the ABORT that the replica took for the transaction's end, null where that offset is unknown.
+    One row per record and source (log, txnindex, held: see `committed_to_aborted`). ``abort_at`` is the offset of the
+    ABORT that the replica applied to the transaction, null if that offset is unknown.
     """
     committed = written.where((f.col("truth") == COMMITTED) & f.col("transactional"))
     facts = committed.select(*PARTITION, "offset", "key", "tombstone", "producer_id", "txn")
@@ -56,8 +55,8 @@ def _once_held(evidence: Evidence) -> DataFrame:
     """Return REPLICA, offset of every record that was ever seen on a replica: in its files, or by the observer.
 
     A record inside the range of an aborted transaction in the replica's ``.txnindex`` may never have been on that
-    replica: while the replica was away, others compacted the record and a marker, and the replica then took two
-    transactions of a producer for one.
+    replica: while its broker was down, other replicas removed the record and a marker, so that two transactions of a
+    producer became one on this replica.
     """
     appeared = evidence.appeared.where(f.col("kind").isin(*DATA)).select(*REPLICA, "offset")
     stored = evidence.entries.select(*REPLICA, "offset")
@@ -65,7 +64,7 @@ def _once_held(evidence: Evidence) -> DataFrame:
 
 
 def _undone_deletes(evidence: Evidence, differing_keys: DataFrame, facts: DataFrame) -> DataFrame:
-    """Return committed tombstones that a replica removed after the return, while the older value is alive."""
+    """Return the committed tombstones that a replica removed after the return while the older value is alive."""
     held_before = evidence.before_return.select(*REPLICA, "offset")
     held_now = evidence.final.select(*REPLICA, "offset")
     alive = differing_keys.where("true_tombstone AND here_offset < true_offset").select(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, REPLICA_PLACE, Evidence, checkpointed, colocated
-from checkers.replay.batch_outcomes import BELIEF, decided, open_transactions, overtaken_transactions
+from checkers.replay.batch_outcomes import BELIEF, open_transactions, overtaken_transactions, with_beliefs
 from checkers.replay.hidden import hidden_records
 from checkers.replay.truth import (
     bounded_replicas,
@@ -35,9 +35,8 @@ _RECORD = (
 class ReplicaOnlyEvidence:
     """Evidence from replicas alone, for audits, which have no history of clients.
 
-    ``undeleted_values``: values that another replica has removed, from `undeleted_values.undeleted_values`; their keys
-    are not among `Judged.differing_keys`. ``overtaken``: transactions for which the log alone shows that a marker was
-    missed, from `batch_outcomes.overtaken_transactions`.
+    ``undeleted_values``: from `undeleted_values.undeleted_values`; their keys are not among `Judged.differing_keys`.
+    ``overtaken``: from `batch_outcomes.overtaken_transactions`.
     """
 
     undeleted_values: DataFrame
@@ -48,20 +47,17 @@ class ReplicaOnlyEvidence:
 class Judged:
     """DataFrames about the final snapshot; records and keys are limited to offsets that count, up to the bound.
 
-    ``replicas``: REPLICA columns with ``log_start``, ``counts_from``, ``log_end``, ``high_watermark``,
-    ``last_stable_offset``, ``aborted``, ``open``, ``bound``, ``whole_beyond``, ``nothing_beyond``, ``has_transactions``
-    (see `truth`) and ``stable_end``: the last stable offset, derived from the log where the broker was not asked.
-    ``beliefs``: each replica's belief about each batch, from `batch_outcomes.decided`.
+    ``replicas``: the columns of `STATES` and those that `truth` adds: ``counts_from``, ``bound``, ``whole_beyond``,
+    ``nothing_beyond``, ``has_transactions``, ``open_from``, ``stable_end``.
+    ``beliefs``: each replica's belief about each batch, from `batch_outcomes.with_beliefs`.
     ``opened``: the transactions that are open in each log, from `batch_outcomes.open_transactions`.
     ``records``: records with their replica's belief about their batch.
-    ``markers``: PARTITION, producer_id, marker_offset, outcome: every marker that was ever seen on any replica.
-    ``written``: PARTITION, offset, key, tombstone, txn, transactional, producer_id, truth, ``first_marker`` (the offset
-    of its producer's first marker after it): every record with a key that is known to have been written.
-    ``expected``: the final state of each key that each replica has to give, from `truth.expected_states`.
-    ``differing_keys``: REPLICA, key, the true last record (``true_*``) and the last record that the replica believes
-    committed (``here_*``) of every key where the two differ in effect.
+    ``markers``: every marker that was ever seen on any replica, from `truth.markers_seen`.
+    ``written``: every record with a key that is known to have been written, from `truth.written_records`.
+    ``expected``: the final state of each key that each replica must give, from `truth.expected_states`.
+    ``differing_keys``: the keys whose final state on a replica is wrong, from `truth.differing_keys`.
     ``hidden``: committed records that a replica hides, from `hidden.hidden_records`.
-    ``replica_only``: evidence from replicas alone; None where the evidence has a history of clients.
+    ``replica_only``: evidence from replicas alone; None if the evidence has a history of clients.
     """
 
     evidence: Evidence
@@ -78,10 +74,10 @@ class Judged:
 
 
 def transaction_outcomes(judged: Judged) -> DataFrame:
-    """Return the outcome that each replica gives to each transactional batch, for people to read beside the findings.
+    """Return the outcome that each replica gives to each transactional batch, for users.
 
     REPLICA, ``base_offset``, ``last_offset``, ``outcome`` (committed, aborted or open) and ``decided_by``: the offset
-    of the marker, null where there is none. There is no row for a batch that compaction has removed.
+    of the marker, or null. Removed batches have no row.
     """
     return judged.beliefs.where("transactional").select(
         *REPLICA_PLACE, "base_offset", "last_offset", f.col("belief").alias("outcome"), "decided_by"
@@ -91,9 +87,9 @@ def transaction_outcomes(judged: Judged) -> DataFrame:
 def judge(evidence: Evidence, replicas: DataFrame | None = None) -> Judged:
     """Derive beliefs and truth from the evidence.
 
-    ``replicas``: as in `Judged`; to be given where the evidence's entries do not contain the whole logs.
+    ``replicas``: as in `Judged`; required if the evidence's entries do not contain the complete logs.
     """
-    rows = checkpointed(decided(evidence.final))
+    rows = checkpointed(with_beliefs(evidence.final))
     beliefs = rows.where("first_in_batch").select(*REPLICA, *_BATCH, *BELIEF)
     opened = checkpointed(open_transactions(beliefs))
     if replicas is None:

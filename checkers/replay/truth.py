@@ -1,9 +1,9 @@
 """The truth: the outcome of every transaction and the last committed record of every key.
 
-A transaction's outcome comes from the client. Where the client does not know the outcome (``info``), it comes from the
+A transaction's outcome comes from the client. If the client does not know the outcome (``info``), it comes from the
 *earliest* marker of the producer after the record that was ever seen on any replica, at any snapshot: a marker can be
-removed but never be added later, so a replica whose log has only a later marker has lost one. This is not a vote. Where
-neither client nor marker shows the outcome, it is null, and nothing is judged by it.
+removed but never added later, so a replica whose log has only a later marker has lost one. The number of replicas does
+not matter. If neither client nor marker shows the outcome, it is null, and nothing is judged by it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ UNBOUNDED = 2**63 - 1
 def bounded_replicas(evidence: Evidence) -> DataFrame:
     """Return every replica after the rejoin with its log end and the columns that `bounded` adds.
 
-    Without a history of clients, also with the columns of `with_whole_beyond` and ``has_transactions``: true where the
+    Without a history of clients, also with the columns of `with_whole_beyond` and ``has_transactions``: true if the
     partition has any transactional batch, else null.
     """
     ends = evidence.final.groupBy(*REPLICA).agg((f.max("last_offset") + 1).alias("log_end"))
@@ -56,12 +56,12 @@ def bounded_replicas(evidence: Evidence) -> DataFrame:
 def bounded(states: DataFrame) -> DataFrame:
     """Add ``shortest``, the shortest log end of the partition, its ``bound``, and ``counts_from`` to replicas.
 
-    The bound is the smaller of the highest high watermark of any replica and the shortest log end: a checkpoint may
-    lag by seconds, so the lowest high watermark would be useless. Records below ``counts_from`` do not count: the log
-    start, or a higher one that any broker has in its checkpoint. Such a log start is the leader's, by DeleteRecords or
-    its retention, and followers take it over with their next fetch; but a running broker writes its checkpoint once a
-    minute (``log.flush.start.offset.checkpoint.interval.ms``), and not at all where the log start is the first
-    segment's offset (``LogManager.checkpointLogStartOffsetsInDir``). So a copy may have no trace of it.
+    The bound is the smaller of the highest high watermark of any replica and the shortest log end; the lowest high
+    watermark may lag by seconds in a checkpoint. Records below ``counts_from`` do not count: the log start, or a higher
+    log start in any broker's checkpoint. Followers adopt the leader's log start (by DeleteRecords or retention) with
+    their next fetch; but a running broker writes its checkpoint once a minute
+    (``log.flush.start.offset.checkpoint.interval.ms``), and never if the log start is the first segment's offset
+    (``LogManager.checkpointLogStartOffsetsInDir``). So a copy may not show it.
     """
     everywhere = Window.partitionBy(*PARTITION)
     return (
@@ -76,9 +76,9 @@ def with_whole_beyond(replicas: DataFrame, held_beyond: DataFrame) -> DataFrame:
     """Add ``whole_beyond`` and ``nothing_beyond``.
 
     ``whole_beyond``: whether the log has every offset from the shortest log end on, so that no record was removed
-    there. Also true where the log starts at or after that end, as such a log has no record that is compared; false
-    where reading was stopped early. ``nothing_beyond``: whether ``whole_beyond`` is true on every replica.
-    Takes ``held_beyond``: REPLICA, ``held_beyond``, the number of offsets that the log has there.
+    there. Also true if the log starts at or after that end, as such a log has no record to compare; false if reading
+    was stopped early. ``nothing_beyond``: whether ``whole_beyond`` is true on every replica.
+    ``held_beyond`` (parameter): REPLICA, ``held_beyond``: the number of offsets that the log has there.
     """
     is_whole = f.coalesce("held_beyond", f.lit(0)) == f.col("log_end") - f.col("shortest")
     is_whole |= f.col("log_start") >= f.col("shortest")
@@ -94,9 +94,9 @@ def with_whole_beyond(replicas: DataFrame, held_beyond: DataFrame) -> DataFrame:
 def with_stable_ends(replicas: DataFrame, opened: DataFrame) -> DataFrame:
     """Add ``open_from`` and ``stable_end``.
 
-    ``open_from``: the first offset of the first transaction that is open in the log, null where there is none; no
-    record from there on is delivered to a read_committed reader. ``stable_end``: the last stable offset, derived from
-    the log where the broker was not asked. ``opened``: from `batch_outcomes.open_transactions`.
+    ``open_from``: the first offset of the first open transaction, or null; read_committed readers receive no record
+    from there on. ``stable_end``: the last stable offset, derived from the log if the broker was not asked.
+    ``opened``: from `batch_outcomes.open_transactions`.
     """
     first = opened.groupBy(*REPLICA).agg(f.min("first_offset").alias("open_from"))
     return (
@@ -107,10 +107,10 @@ def with_stable_ends(replicas: DataFrame, opened: DataFrame) -> DataFrame:
 
 
 def markers_seen(evidence: Evidence) -> DataFrame:
-    """Return every marker that was ever seen on any replica: in logs, in ``.txnindex``, or by the observer.
+    """Return PARTITION, producer_id, marker_offset, outcome of every marker that was ever seen on any replica.
 
-    A marker at or beyond every high watermark of its snapshot does not count: it may have been truncated later. A
-    marker that the observer saw always counts.
+    Markers come from logs, ``.txnindex`` files and the observer. A stored marker at or beyond every high watermark of
+    its snapshot does not count, as it may have been truncated later.
     """
     logs = evidence.entries.where(f.col("marker").isin(*MARKERS)).select(
         *PARTITION, "snapshot", "producer_id", f.col("last_offset").alias("marker_offset"),
@@ -135,7 +135,7 @@ def markers_seen(evidence: Evidence) -> DataFrame:
 def _replicated(evidence: Evidence) -> DataFrame:
     """Return PARTITION, snapshot, ``replicated``: the highest high watermark of any replica at that snapshot.
 
-    Without any high watermark, as for folders without checkpoints, all offsets count as replicated.
+    Without any high watermark (folders without checkpoints), all offsets count as replicated.
     """
     return evidence.states.groupBy(*PARTITION, "snapshot").agg(
         f.coalesce(f.max("high_watermark"), f.lit(UNBOUNDED)).alias("replicated")
@@ -145,8 +145,8 @@ def _replicated(evidence: Evidence) -> DataFrame:
 def client_outcomes(history: DataFrame) -> DataFrame:
     """Return run, txn header, ``client_outcome``, ``some_lost`` of every transaction that a client wrote in.
 
-    The outcome is null where no end of the transaction was acknowledged; ``some_lost``: whether any record was not
-    acknowledged. The header of a record outside transactions is null, and null joins nothing.
+    The outcome is null if no end of the transaction was acknowledged; ``some_lost``: whether any record was not
+    acknowledged. The header of a record outside transactions is null, which joins nothing.
     """
     is_ok, is_record = f.col("type") == "ok", f.col("f") == "produce"
     outcome = f.when(f.col("f") == "commit", COMMITTED).when(f.col("f") == "abort", ABORTED)
@@ -165,17 +165,20 @@ BY_CLIENT, BY_FINAL_LOG, BY_LOG_BEFORE_RETURN, BY_OBSERVER = range(4)
 def written_records(evidence: Evidence, markers: DataFrame, replicas: DataFrame) -> DataFrame:
     """Return every record with a key that is known to have been written below the bound, with its ``truth``.
 
+    PARTITION, offset, key, tombstone, txn, transactional, producer_id, truth, ``first_marker`` (the offset of its
+    producer's first marker after it), ``goes_on`` (whether the key has a record at or beyond the bound that is not
+    known to be aborted).
+
     The sources are the client's acknowledgements and the logs of all replicas below a high watermark of that snapshot
-    (records beyond it may have been truncated later). Where several sources have an offset, the most reliable source
-    counts, and of equal ones the one with the transactional bit: Redpanda's compaction may remove that bit, and nothing
-    adds it. The observer has producer ids only. ``goes_on``: whether the key has a record at or beyond the bound that
-    is not known to be aborted.
+    (records beyond it may have been truncated later). If several sources have an offset, the most reliable source
+    counts, and among equal sources one with the transactional bit: Redpanda's compaction may remove that bit, and
+    nothing adds it. The observer has producer ids only.
 
-    A client knows the outcome of records that were acknowledged to it. A record without an acknowledgement may be a
-    duplicate in another transaction than its header names, unless its transaction has an unacknowledged record.
+    A client knows the outcome of acknowledged records. A record without an acknowledgement may be a duplicate in
+    another transaction than its header names, unless its transaction has an unacknowledged record.
 
-    Does not distinguish a truncated record from one that was compacted away later, where other logs already
-    reached past its offset and no other source has that offset.
+    Does not distinguish a truncated record from a record that was compacted away later, if other logs already reached
+    past its offset and no other source has that offset.
     """
     facts = ("key", "tombstone", "txn", "transactional")
     # An offset comes with an acknowledgement.
@@ -210,8 +213,8 @@ def written_records(evidence: Evidence, markers: DataFrame, replicas: DataFrame)
             *(best(name, reliability).alias(name) for name in facts),
             best("producer_id", f.when(f.col("producer_id").isNotNull(), f.col("rank"))).alias("producer_id"),
         )
-        # Markers have no key, nor have records that only the observer saw. A record without a key is invalid in a
-        # compacted topic, and every cleaner removes it (`Cleaner.shouldRetainRecord`).
+        # Markers have no key, and neither have records that only the observer saw. Every cleaner removes records
+        # without a key (`Cleaner.shouldRetainRecord`).
         .where("key IS NOT NULL")
         .join(replicas.select(*PARTITION, "bound").distinct(), PARTITION)
     )
@@ -233,7 +236,7 @@ def written_records(evidence: Evidence, markers: DataFrame, replicas: DataFrame)
 def later_keys(covered: DataFrame) -> DataFrame:
     """Return PARTITION, key of every key with a record at or beyond the bound that a replica does not believe aborted.
 
-    ``covered``: records of every replica from its log start on, with their beliefs and ``bound``.
+    ``covered``: records of every replica from its log start on, with beliefs and ``bound``.
     """
     return (
         covered.where((f.col("offset") >= f.col("bound")) & (f.col("belief") != ABORTED))
@@ -245,9 +248,8 @@ def later_keys(covered: DataFrame) -> DataFrame:
 def true_states(written: DataFrame) -> DataFrame:
     """Return PARTITION, key, ``true_offset``, ``true_tombstone``, ``true_transactional`` of each key.
 
-    The final state of a key is its last record that is not aborted. A key is left out if the outcome of that record is
-    unknown, if it has no such record (a replica that serves the key serves aborted data), or if it has a later record
-    at or beyond the bound (``goes_on``).
+    The final state of a key is its last record that is not aborted. A key is left out without such a record, if the
+    outcome of that record is unknown, or if the key has a later record at or beyond the bound (``goes_on``).
     """
     return (
         written.where(~f.col("goes_on") & ~f.col("truth").eqNullSafe(ABORTED))
@@ -259,7 +261,7 @@ def true_states(written: DataFrame) -> DataFrame:
 
 
 def expected_states(written: DataFrame, replicas: DataFrame) -> DataFrame:
-    """Return the `true_states` that each replica has to give, with REPLICA: of records that count (`bounded`)."""
+    """Return the `true_states` that each replica must give, with REPLICA: of records that count (`bounded`)."""
     states = true_states(written).join(replicas.select(*REPLICA, "counts_from"), PARTITION)
     return colocated(states).where("true_offset >= counts_from")
 
@@ -270,8 +272,8 @@ def differing_keys(written: DataFrame, records: DataFrame, expected: DataFrame) 
     REPLICA, key, true_offset, true_tombstone, true_transactional, here_offset, here_tombstone, here_truth. A final
     state is wrong if a deleted key has a value on the replica, or if the replica serves another value than the last
     one. Legal: a log that starts after the true record, and any state of a key with a later record at or beyond the
-    bound: a replica may have removed all earlier records because of that record, and replicas whose logs end before it
-    may have copied that log. ``expected``: from `expected_states`.
+    bound: a replica may have removed all earlier records because of that record, and replicas whose logs end before
+    that record may have copied that log. ``expected``: from `expected_states`.
     """
     truths = written.select(*PARTITION, f.col("offset").alias("here_offset"), f.col("truth").alias("here_truth"))
     here = (
@@ -288,7 +290,7 @@ def differing_keys(written: DataFrame, records: DataFrame, expected: DataFrame) 
 
 
 def txn_header() -> f.Column:  # type: ignore[name-defined]
-    """Column ``txn``: the header of a transaction's records, from the history; null outside transactions."""
+    """Return the column ``txn``: the header of a transaction's records, by the history; null outside transactions."""
     return f.concat("transactional_id", f.lit("/"), f.col("txn").cast("string")).alias("txn")
 
 

@@ -1,19 +1,19 @@
-"""Values that one replica serves and another replica has removed: the evidence that is left when markers are gone.
+"""Values that one replica serves and another replica has removed: the remaining evidence when markers are gone.
 
 A cleaner removes a key's last committed record only if a later record of the key exists (another value, or a
 tombstone, which compaction also removes in the end), or if the record was aborted. So if the last record of a key on
 one replica is a value, and another replica, whose log covers that offset, has no record of the key at or after that
-offset, then the replica that still *holds* the value missed a record or a marker. This is not a vote: one replica
-without the value outweighs any number of replicas with it, unless that replica was truncated, which looks the same.
-Where any log was cleaned beyond the shortest log end, the value may have been removed because of a record that other
-replicas have yet to copy; such a value is not reported.
+offset, then the replica that still *has* the value missed a record or a marker. One replica without the value outweighs
+any number of replicas with it, unless that replica was truncated, which looks the same. If any log was cleaned beyond
+the shortest log end, the value may have been removed because of a record that other replicas have yet to copy; such a
+value is not reported.
 
-This applies only to partitions without a history of clients: a history shows directly which records are right.
+This applies only to partitions without a history of clients, which would show the truth directly.
 
-Legal, and not reported: a log that starts later, and a key that has a later record at or beyond the bound (a replica
-may have cleaned because of that record, or have copied a log that was). Other checkers with better evidence report a
-value whose transaction is known to be aborted (`aborted_to_committed`), a key of which a later tombstone is still known
-(`tombstone_divergence`), and a key of which a later record is open on this replica (`stuck_lso`).
+Legal: a log that starts later, and a key that has a later record at or beyond the bound (a replica may have cleaned
+because of that record, or have copied a cleaned log). Other checkers with better evidence report a value whose
+transaction is known to be aborted (`aborted_to_committed`), a key with a later tombstone on any replica
+(`tombstone_divergence`), and a key with a later record in an open transaction (`stuck_lso`).
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def undeleted_values(
 ) -> DataFrame:
     """Return REPLICA, key, offset and facts of each undeleted value, and a broker that removed it.
 
-    ``aborts``: `ABORTS`. ``believed``: every record of every replica that counts, up to the bound, with its belief;
-    ``later``: from `truth.later_keys`. Adds ``transactional``, ``producer_id``, ``decided_by``, ``own_marker``
-    (whether the deciding marker is surely the transaction's own), ``removed_by`` (the first broker where an older value
-    is alive, else the first one), ``older_there`` (the offset of that older value, else null).
+    The facts: ``transactional``, ``producer_id``, ``decided_by``, ``own_marker`` (from `batch_outcomes.own_marker`),
+    ``removed_by`` (the first broker where an older value is alive, else the first one), ``older_there`` (the offset of
+    that older value, else null). ``aborts``: `ABORTS`. ``believed``: every record of every replica that counts, up to
+    the bound, with its belief. ``later``: from `truth.later_keys`.
     """
     truths = written.select(*PARTITION, "offset", "truth")
     records = colocated(believed.join(truths, ["offset", *PARTITION])).withColumn(
@@ -67,7 +67,7 @@ def undeleted_values(
         .join(deleted, ["key", *PARTITION], "left")
         .where("deleted_at IS NULL OR deleted_at < last.offset")
         .where("log_start <= last.offset")
-        # Each replica is joined with itself too, and reaches the offset of its own value.
+        # Each replica is also joined with itself, which reaches the offset of the value.
         .join(there, ["removed_by", "key", *PARTITION], "left")
         .where("reaches IS NULL OR reaches < last.offset")
         .join(colocated(_aborted_by_index(aborts, alive)), ["key", "removed_by", *REPLICA], "left_anti")
@@ -84,11 +84,10 @@ def undeleted_values(
 
 
 def _aborted_by_index(aborts: DataFrame, alive: DataFrame) -> DataFrame:
-    """Return REPLICA, key, ``removed_by``: values whose transaction is aborted by that broker's own ``.txnindex``.
+    """Return REPLICA, key, ``removed_by``: values whose transaction the ``.txnindex`` of ``removed_by`` lists.
 
-    That the broker has removed such a value does not show that the replica with the value is wrong: a marker shows
-    which outcome is right. This does not apply to a value that has lost its transactional bit (see
-    `aborted_to_committed`).
+    The removal of such a value does not show which replica is wrong: a marker shows which outcome is right. A value
+    that has lost its transactional bit does not count (see `aborted_to_committed`).
     """
     spans = aborts.select(*PARTITION, f.col("broker").alias("removed_by"), "producer_id", "first_offset", "last_offset")
     values = alive.where("last.transactional").select(

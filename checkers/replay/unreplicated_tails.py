@@ -1,11 +1,11 @@
 """Tails of logs that were never replicated: a returning broker truncates its tail before it follows (KIP-101, KIP-279).
 
-Leader epochs rise along a log, and all replicas have the same leader epoch at the same offset. Where one replica has an
-epoch at or before an offset, and another replica has a lower epoch *at* that offset, a deposed leader wrote the latter:
-the two logs agree up to that offset only.
+Leader epochs rise along a log, and all replicas have the same leader epoch at the same offset. If one replica has an
+epoch at or before an offset, and another replica has a lower epoch *at* that offset, a deposed leader wrote the latter
+record: the two logs agree up to that offset only.
 
 The start offset of an epoch comes from a replica's ``leader-epoch-checkpoint``, else from the replica's first batch of
-that epoch. Compaction may have removed that batch: then the tail seems to begin later than it does.
+that epoch. If compaction has removed that batch, the tail seems to begin later.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 def unreplicated_tails(batches: DataFrame, epochs: DataFrame) -> DataFrame:
     """Return REPLICA, ``stale_from`` of each replica with an unreplicated tail: the first offset of that tail.
 
-    Takes REPLICA, ``base_offset``, ``last_offset`` and ``leader_epoch`` of all batches of one snapshot, or of all
-    sequences of batches of one leader epoch, and `EPOCHS`.
+    ``batches``: REPLICA, ``base_offset``, ``last_offset`` and ``leader_epoch`` of all batches of one snapshot, or of
+    all sequences of batches of one leader epoch. ``epochs``: `EPOCHS`.
     """
     checkpoints = epochs.select(*PARTITION, "leader_epoch", "start_offset")
     starts = (
@@ -48,7 +48,7 @@ def unreplicated_tails(batches: DataFrame, epochs: DataFrame) -> DataFrame:
 
 
 def without_unreplicated_tails(evidence: Evidence) -> Evidence:
-    """Return the evidence of copies without entries and side file entries of unreplicated tails."""
+    """Return the evidence of copies without the entries of unreplicated tails, also in side files."""
     tails = checkpointed(unreplicated_tails(evidence.entries.where("first_in_batch"), evidence.epochs))
     return replace(
         side_files_before(evidence, tails), entries=_before(evidence.entries, tails, f.col("last_offset") + 1)
@@ -56,7 +56,7 @@ def without_unreplicated_tails(evidence: Evidence) -> Evidence:
 
 
 def side_files_before(evidence: Evidence, tails: DataFrame) -> Evidence:
-    """Return the evidence with the side file entries from before the unreplicated tails; ``entries`` do not change."""
+    """Return the evidence without the side file entries of unreplicated tails; ``entries`` do not change."""
     return replace(
         evidence,
         aborts=_before(evidence.aborts, tails, f.col("last_offset") + 1),

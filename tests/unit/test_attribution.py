@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from checkers.attribution.coverage import Coverage
+from checkers.attribution.coverage import EpochCoverage
 from checkers.finding import UNEXPLAINED_DIVERGENCE as UNEXPLAINED
 from harness.audit.explain.advice import with_advice
 from harness.audit.explain.attribution import Disputes, attribute
@@ -46,16 +46,16 @@ def serves(
     }  # fmt: skip
 
 
-def received_by(*brokers: int) -> Coverage:
+def received_by(*brokers: int) -> EpochCoverage:
     """Return that these brokers were in the ISR all the time, and broker 0, which is not one of them, led."""
     state = PartitionState(1, 0, 0, 0, ALL, (0, *brokers))
-    return Coverage(PartitionHistory("t", "id", 0, since_creation=True, states=(state,)), {})
+    return EpochCoverage(PartitionHistory("t", "id", 0, since_creation=True, states=(state,)), {})
 
 
 def found(
     rows: list[dict[str, Any]],
     *states: dict[str, Any],
-    coverage: Coverage | None = None,
+    coverage: EpochCoverage | None = None,
     has_transactions: bool = True,
     never: bool = False,
 ) -> list[dict[str, Any]]:
@@ -63,7 +63,7 @@ def found(
         {"topic": "t", "partition": 0, "broker": broker, "log_start": 0, "has_transactions": has_transactions}
         for broker in ALL
     ]
-    knowledge = Knowledge({PLACE: coverage or Coverage()}, is_without_transactions=never)
+    knowledge = Knowledge({PLACE: coverage or EpochCoverage()}, is_without_transactions=never)
     findings = with_advice(attribute(rows, Disputes.of(states, replicas, knowledge)), {PLACE: ALL})
     return [to_json(finding) for finding in findings]
 

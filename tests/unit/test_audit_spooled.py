@@ -99,7 +99,7 @@ CASES = {
         held(5, *TWO_ENDS[2:], aborted=((P, 2),)),
         held(5, *TWO_ENDS[2:], aborted=((P, 0),)),
         "unknown",
-        "broker 2: it counts what producer 5 wrote from offset 0 to 3 as aborted, broker 1 only from 2 on",
+        "broker 2: it counts the records of producer 5 from offset 0 to 3 as aborted, broker 1 only from 2 on",
     ),
     "aborted-and-not-listed": Case(
         held(5, *TWO_ENDS, aborted=((P, 2),)),

@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from checkers.attribution.blame import (
     DELETED,
     SUPERSEDED,
-    At,
+    DisputedRecord,
     KeyState,
-    Last,
+    LastRecord,
     blame_state,
     blame_transaction,
     states_served,
 )
-from checkers.attribution.coverage import Coverage, Proof
+from checkers.attribution.coverage import EpochCoverage, Proof
 from checkers.replay.batch_outcomes import ABORTED, COMMITTED, OPEN
 
 
 @dataclass(frozen=True)
-class Witnesses(Coverage):
+class Witnesses(EpochCoverage):
     """Brokers that received everything from a leader epoch on, by broker."""
 
     since: tuple[tuple[int, int], ...] = ()
@@ -35,22 +35,22 @@ def witnesses(*brokers: int, since: int = 0) -> Witnesses:
 
 def value(broker: int, offset: int, epoch: int = 0) -> KeyState:
     """Return a replica that serves the value of an offset, in no transaction."""
-    return KeyState(broker, 0, Last(offset, tombstone=False, leader_epoch=epoch), _at(COMMITTED, epoch))
+    return KeyState(broker, 0, LastRecord(offset, tombstone=False, leader_epoch=epoch), _at(COMMITTED, epoch))
 
 
 def transactional(broker: int, belief: str, *, offset: int = 5, epoch: int = 0) -> KeyState:
-    last = Last(offset, tombstone=False, leader_epoch=epoch) if belief == COMMITTED else None
+    last = LastRecord(offset, tombstone=False, leader_epoch=epoch) if belief == COMMITTED else None
     return KeyState(broker, 0, last, _at(belief, epoch, decided=epoch), offset if belief == OPEN else None)
 
 
-def _at(belief: str, epoch: int, decided: int | None = None) -> At:
-    return At(
+def _at(belief: str, epoch: int, decided: int | None = None) -> DisputedRecord:
+    return DisputedRecord(
         belief, tombstone=False, transactional=decided is not None, leader_epoch=epoch, decided_in_leader_epoch=decided
     )
 
 
 def deleted(broker: int, offset: int, epoch: int = 0) -> KeyState:
-    return KeyState(broker, 0, Last(offset, tombstone=True, leader_epoch=epoch))
+    return KeyState(broker, 0, LastRecord(offset, tombstone=True, leader_epoch=epoch))
 
 
 def nothing(broker: int, log_start: int = 0) -> KeyState:
@@ -58,7 +58,7 @@ def nothing(broker: int, log_start: int = 0) -> KeyState:
 
 
 def test_nothing_is_decided_without_a_witness() -> None:
-    blame = blame_state(5, [value(1, 5), nothing(2), value(3, 5)], Coverage())
+    blame = blame_state(5, [value(1, 5), nothing(2), value(3, 5)], EpochCoverage())
     assert (blame.truth, blame.wrong, blame.right) == (None, frozenset(), frozenset())
 
 
@@ -127,7 +127,7 @@ def test_what_replicas_serve_in_words() -> None:
     about = [value(1, 5), transactional(2, ABORTED), transactional(3, OPEN), nothing(4), nothing(5, log_start=7)]
     assert states_served(5, about) == {
         "the value of offset 5": [1],
-        "nothing, with offset 5 treated as aborted": [2],
+        "nothing, with offset 5 believed aborted": [2],
         "nothing, with offset 5 in an open transaction": [3],
         "nothing": [4],
         "nothing (its log starts at 7)": [5],

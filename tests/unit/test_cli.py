@@ -465,16 +465,16 @@ def break_state(path: Path) -> str:
 def take_from_state(path: Path) -> str:
     (state,) = (path / "fetched" / "1" / AFTER_REJOIN).glob("*/state.json")
     state.write_text('{"log_start": 0, "high_watermark": 1, "last_stable_offset": 1, "aborted": []}')
-    return f"{state} lacks open"
+    return f"{state} does not have open"
 
 
 def list_in_history(path: Path) -> str:
-    return append_line(path / "history.jsonl", "[]") + " is no JSON object"
+    return append_line(path / "history.jsonl", "[]") + " is not a JSON object"
 
 
 def words_for_an_offset(path: Path) -> str:
     append_line(path / "history.jsonl", '{"f": "produce", "offset": "ten"}')
-    return "history.jsonl has an entry whose offset is no int64"
+    return "history.jsonl has an entry whose offset is not of type int64"
 
 
 DAMAGES = (

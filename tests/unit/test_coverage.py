@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from checkers.attribution.coverage import Coverage
+from checkers.attribution.coverage import EpochCoverage
 from harness.broker_files.metadata_log.history import PartitionHistory, PartitionState
 
 ALL = (1, 2, 3)
@@ -14,12 +14,12 @@ def state(offset: int, leader: int, epoch: int, isr: tuple[int, ...] = ALL, **mo
     return PartitionState(offset, leader, epoch, offset, **{"replicas": ALL, "isr": isr, **more})  # type: ignore[arg-type]
 
 
-def coverage(*states: PartitionState, since_creation: bool = True, **registrations: tuple[int, ...]) -> Coverage:
+def coverage(*states: PartitionState, since_creation: bool = True, **registrations: tuple[int, ...]) -> EpochCoverage:
     history = PartitionHistory("t", "id", 0, since_creation, states)
-    return Coverage(history, {int(name[1:]): offsets for name, offsets in registrations.items()})
+    return EpochCoverage(history, {int(name[1:]): offsets for name, offsets in registrations.items()})
 
 
-def received(known: Coverage, first: int = 0, last: int | None = None) -> set[int]:
+def received(known: EpochCoverage, first: int = 0, last: int | None = None) -> set[int]:
     """Return the brokers that received the epochs."""
     return {broker for broker in ALL if known.received(broker, first, last)}
 
@@ -31,7 +31,7 @@ AWAY = (state(1, 1, 0), state(2, 1, 0, (1, 3)), state(3, 1, 0))
 @pytest.mark.parametrize(
     ("known", "expected"),
     [
-        pytest.param(Coverage(), set(), id="nothing is known"),
+        pytest.param(EpochCoverage(), set(), id="nothing is known"),
         pytest.param(coverage(state(1, 1, 0)), {1, 2, 3}, id="nobody left the ISR"),
         pytest.param(coverage(*AWAY), {1, 3}, id="a shrink without a new epoch"),
         pytest.param(coverage(*AWAY, since_creation=False), {1}, id="the ISR before a snapshot is not known"),
@@ -60,7 +60,7 @@ AWAY = (state(1, 1, 0), state(2, 1, 0, (1, 3)), state(3, 1, 0))
         ),
     ],
 )
-def test_epochs_that_are_received(known: Coverage, expected: set[int]) -> None:
+def test_epochs_that_are_received(known: EpochCoverage, expected: set[int]) -> None:
     assert received(known) == expected
 
 
@@ -84,7 +84,7 @@ def test_a_restart_since_is_an_assumption() -> None:
 
 
 def test_restarts_that_are_not_known_are_an_assumption() -> None:
-    known = Coverage(PartitionHistory("t", "", 0, since_creation=False, states=(state(0, 1, 7),)))
+    known = EpochCoverage(PartitionHistory("t", "", 0, since_creation=False, states=(state(0, 1, 7),)))
     proof = known.received(1, 7)
     assert proof is not None
     assert "if it was restarted since" in proof.assumptions[0]

@@ -749,5 +749,5 @@ def test_retentions(manifest: dict[str, Any], expected: tuple[int | None, int | 
 
 
 def test_a_retention_that_is_no_number() -> None:
-    with pytest.raises(ValueError, match=r"delete\.retention\.ms is no number: 'soon'"):
+    with pytest.raises(ValueError, match=r"delete\.retention\.ms is not a number: 'soon'"):
         retentions_ms({"topic_settings": {"delete.retention.ms": "soon"}})

@@ -15,7 +15,7 @@ from stored_records import GROUPS, KEY_BYTES, TRANSACTIONS, VALUES, offset_key, 
 from test_attribution import received_by
 from verdict_schema import schema, violations
 
-from checkers.attribution.coverage import Coverage
+from checkers.attribution.coverage import EpochCoverage
 from harness.audit.copies import disk
 from harness.audit.explain.advice import with_advice
 from harness.audit.explain.attribution import Disputes, attribute
@@ -84,7 +84,7 @@ def found(
         {"topic": topic, "partition": 0, "broker": broker, "log_start": 0, "has_transactions": True} for broker in ALL
     ]
     place = (topic, 0)
-    disputes = Disputes.of(states, replicas, Knowledge({place: received_by(*right) if right else Coverage()}))
+    disputes = Disputes.of(states, replicas, Knowledge({place: received_by(*right) if right else EpochCoverage()}))
     served = {(place, broker, offset): value for broker in ALL for offset, value in values.items()}
     leaders = Leaders() if leader is None else Leaders({place: leader}, {topic: partitions}, is_now=True)
     findings = with_states(attribute(rows, disputes), disputes, served)
@@ -265,7 +265,7 @@ def test_an_unknown_key_is_as_before_with_a_note() -> None:
     assert one["record"] == {
         "topic_kind": "group coordinator's topic",
         "text": "key \\x00c\\x00\\x01g",
-        "note": "the key is shown escaped: key type 99 of a group coordinator's topic is not known",
+        "note": "the key is shown escaped: unknown key type 99 of a group coordinator's topic",
     }
     assert "key \\x00" in one["explanation"] or "key \0" in one["explanation"]
 

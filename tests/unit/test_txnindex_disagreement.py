@@ -45,7 +45,7 @@ def test_the_longer_span_is_named_with_the_shorter_one(spark: SparkSession) -> N
     (row,) = differing(spark)
     assert (row["broker"], row["producer_id"], row["last_offset"], row["leader_epoch"]) == (1, 7, END, None)
     assert [(span["broker"], span["first_offset"]) for span in row["spans"]] == [(1, LONG), (2, SHORT)]
-    assert "what producer 7 wrote from offset 10 to 20 as aborted, broker 2 only from 14 on" in row["reason"]
+    assert "the records of producer 7 from offset 10 to 20 as aborted, broker 2 only from 14 on" in row["reason"]
 
 
 def test_the_leader_epoch_is_the_last_one_that_began_at_or_before_the_longer_span(spark: SparkSession) -> None:

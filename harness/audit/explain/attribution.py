@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 from checkers.attribution.blame import (
     DELETED,
     SUPERSEDED,
-    At,
+    DisputedRecord,
     KeyState,
-    Last,
+    LastRecord,
     blame_state,
     blame_transaction,
     states_served,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from checkers.attribution.blame import Blame
-    from checkers.attribution.coverage import Coverage
+    from checkers.attribution.coverage import EpochCoverage
     from harness.audit.explain.knowledge import Knowledge
     from harness.judge.finding import CheckerRow, Place
 
@@ -100,8 +100,8 @@ def _key_state(facts: CheckerRow, row: CheckerRow | None) -> KeyState:
     return KeyState(
         facts["broker"],
         facts["log_start"],
-        None if last is None else Last(**last),
-        None if at is None else At(**at),
+        None if last is None else LastRecord(**last),
+        None if at is None else DisputedRecord(**at),
         row["open_from"],
     )
 
@@ -152,7 +152,7 @@ def _proven(finding: Finding, states: Sequence[KeyState], disputes: Disputes) ->
 
 
 def _serving(
-    alive_at: int | None, since: int, finding: Finding, states: Sequence[KeyState], coverage: Coverage
+    alive_at: int | None, since: int, finding: Finding, states: Sequence[KeyState], coverage: EpochCoverage
 ) -> frozenset[int]:
     """Return the brokers that serve this, where it is right: no broker serves something else that may be later.
 
@@ -327,7 +327,7 @@ def attribute_spans(rows: Iterable[CheckerRow], knowledge: Knowledge) -> tuple[l
     return findings, undecided
 
 
-def _witness_reasons(row: CheckerRow, coverage: Coverage) -> dict[int, str]:
+def _witness_reasons(row: CheckerRow, coverage: EpochCoverage) -> dict[int, str]:
     """Return the proof that each broker received the whole span, by broker."""
     if row["leader_epoch"] is None:
         return {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from checkers.attribution.coverage import Coverage
+from checkers.attribution.coverage import EpochCoverage
 from harness.broker_files.internal_topics.decode import TRANSACTION_STATE
 from harness.broker_files.metadata_log.history import PartitionHistory, PartitionState
 
@@ -24,13 +24,13 @@ class Knowledge:
     ``is_without_transactions``: the cluster has no transaction coordinator's log, and so never had a transaction.
     """
 
-    coverage: Mapping[Place, Coverage] = field(default_factory=dict)
+    coverage: Mapping[Place, EpochCoverage] = field(default_factory=dict)
     replicas: Mapping[Place, tuple[int, ...]] = field(default_factory=dict)
     is_without_transactions: bool = False
 
-    def coverage_of(self, place: Place) -> Coverage:
+    def coverage_of(self, place: Place) -> EpochCoverage:
         """Return the leadership history of a partition, as far as it is known."""
-        return self.coverage.get(place, Coverage())
+        return self.coverage.get(place, EpochCoverage())
 
 
 def name_of(place: Place) -> str:
@@ -62,7 +62,7 @@ def knowledge_of_metadata(metadata: ClusterMetadata | None) -> Knowledge:
     if metadata is None:
         return Knowledge()
     return Knowledge(
-        {place: Coverage(history, metadata.registrations) for place, history in metadata.histories.items()},
+        {place: EpochCoverage(history, metadata.registrations) for place, history in metadata.histories.items()},
         {place: history.states[-1].replicas for place, history in metadata.histories.items()},
         TRANSACTION_STATE not in metadata.topics,
     )
@@ -80,7 +80,9 @@ def knowledge_of_cluster(before: AuditedCluster, after: AuditedCluster) -> Knowl
         is_same = now is not None and (now.leader, now.leader_epoch) == (state.leader, state.leader_epoch)
         if state.leader_epoch is not None and is_same:
             states = (PartitionState(0, state.leader, state.leader_epoch, 0, state.replicas, state.isr),)
-            coverage[topic, number] = Coverage(PartitionHistory(topic, "", number, since_creation=False, states=states))
+            coverage[topic, number] = EpochCoverage(
+                PartitionHistory(topic, "", number, since_creation=False, states=states)
+            )
     return Knowledge(
         coverage,
         {place: state.replicas for place, state in before.state.partitions.items()},

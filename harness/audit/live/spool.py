@@ -140,7 +140,7 @@ def copies_of(folder: RunFolder, run_id: str, read: SpoolResult, transaction_fil
         folder_of_replica = _replica_folder(folder, (broker, (topic, partition)))
         segments = tuple(live_segments(folder_of_replica).segments)
         replicas.append(ReplicaCopy(broker, topic, partition, folder_of_replica, segments))
-    return Copies(run_id, tuple(replicas), words=transaction_files, served=True)
+    return Copies(run_id, tuple(replicas), coordinator_answers=transaction_files, served=True)
 
 
 def store_transactions(folder: RunFolder, descriptions: TransactionDescriptions) -> dict[int, Path]:

@@ -30,14 +30,14 @@ NO_EPOCHS = "records that a deposed leader never replicated are recognized by th
 
 _PARTITION_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>\d+)")
 _SET_ASIDE = re.compile(r"(?P<topic>.+)-\d+\.[0-9A-Za-z_-]+-(delete|future|stray)")
-"""A folder that is being deleted, moving in from another disk, or stray (`LocalLog`)."""
+"""A folder that is being deleted, moved in from another disk, or stray (`LocalLog`)."""
 _SEGMENT = re.compile(r"\d{20}\.log")
 _SHOWN = 10
 
 
 @dataclass(frozen=True)
 class ReplicaCopy:
-    """One replica: its partition folder, next to which the broker's checkpoints may be, and its segments in order."""
+    """One replica: its partition folder, whose parent may contain checkpoints, and its segments in order."""
 
     broker: int
     topic: str
@@ -58,18 +58,17 @@ class ReplicaCopy:
 
 @dataclass(frozen=True)
 class Copies:
-    """The copies to compare. ``notes``: what was left out, in sentences.
+    """The copies to compare. ``notes``: the files that are left out, in sentences.
 
-    ``transaction_states``: the coordinators' own logs, where they were copied too. ``words``: coordinators' answers,
-    where they were asked; files by broker. ``served``: read from a running cluster, whose brokers' answers replace
-    their files. ``metadata``: leaders and ISRs by the brokers' metadata logs, where those were copied too.
-    ``cluster_id``: None where no log directory names it.
+    ``transaction_states``: replicas of ``__transaction_state``. ``coordinator_answers``: files with the answers of
+    transaction coordinators, by broker. ``served``: read from a running cluster, whose brokers' answers replace side
+    files. ``metadata``: leaders and ISRs by metadata logs. ``cluster_id``: None if no log directory contains it.
     """
 
     run_id: str
     replicas: tuple[ReplicaCopy, ...]
     transaction_states: tuple[ReplicaCopy, ...] = ()
-    words: Mapping[int, Path] = field(default_factory=dict)
+    coordinator_answers: Mapping[int, Path] = field(default_factory=dict)
     served: bool = False
     notes: tuple[str, ...] = ()
     metadata: ClusterMetadata | None = None
@@ -77,38 +76,39 @@ class Copies:
 
 
 def find_copies(brokers: Mapping[int, Sequence[Path]], topics: Sequence[str], run_id: str) -> Copies:
-    """Return the replicas of the topics in these folders: log directories, or partition folders themselves.
+    """Return the replicas of the topics in these folders: log directories, or partition folders.
 
-    ``topics`` are names or patterns, as in `selection`; none: every topic that is compacted (see `_compacted`). Raises
-    `UsageError` for a folder that cannot be read, a broker without any such replica, a replica twice or without a
-    segment, for different topics of one name, and as `verify_identity`. The metadata log is no replica to compare; an
-    unusable one is a note.
+    ``topics``: names or patterns, as in `selection`; empty: every compacted topic (see `_compacted`). An unusable
+    metadata log is noted. Raises `UsageError` for a folder that cannot be read, a broker without such a replica, a
+    duplicate replica or one without segments, for different topics of one name, and as `verify_identity`.
     """
     replicas: list[ReplicaCopy] = []
     states: list[ReplicaCopy] = []
     notes: list[Note] = []
-    paths_of = {broker: [path for one in given for path in _folders(broker, one)] for broker, given in brokers.items()}
+    paths_of = {
+        broker: [path for folder in folders for path in _folders(broker, folder)] for broker, folders in brokers.items()
+    }
     log_dirs = {broker: list(dict.fromkeys(path.parent for path in paths)) for broker, paths in paths_of.items()}
-    found_on = {broker: list(_partitions(broker, paths)) for broker, paths in paths_of.items()}
-    every = [copy for found in found_on.values() for copy in found]
+    copies_of = {broker: list(_partitions(broker, paths)) for broker, paths in paths_of.items()}
+    every = [copy for copies in copies_of.values() for copy in copies]
     metadata_logs = {copy.broker: copy.folder for copy in every if copy.topic == CLUSTER_METADATA}
-    there = {copy.topic for copy in every} - {CLUSTER_METADATA}
-    named = _named(topics, there) if topics else _compacted(there, metadata_logs, log_dirs)
+    existing = {copy.topic for copy in every} - {CLUSTER_METADATA}
+    selected = _named(topics, existing) if topics else _compacted(existing, metadata_logs, log_dirs)
     for broker, folders in brokers.items():
-        found, paths = found_on[broker], paths_of[broker]
-        _raise_if_twice(found)
-        wanted = [copy for copy in found if copy.topic in named.topics]
-        if not wanted and topics:
-            topics_found = sorted({copy.topic for copy in found})
-            rest = f"are {listed(topics_found, _SHOWN)}" if topics_found else "is no partition folder at all"
-            given = ", ".join(map(str, folders))
-            raise UsageError(f"broker {broker} has no replica of {', '.join(topics)} in {given}; there {rest}")
-        replicas += (_with_segments(copy, notes) for copy in wanted)
-        states += (_with_segments(copy, notes) for copy in found if copy.topic == TRANSACTION_STATE)
+        copies = copies_of[broker]
+        _raise_if_twice(copies)
+        chosen = [copy for copy in copies if copy.topic in selected.topics]
+        if not chosen and topics:
+            other_topics = sorted({copy.topic for copy in copies})
+            content = f"are {listed(other_topics, _SHOWN)}" if other_topics else "is no partition folder"
+            names = ", ".join(map(str, folders))
+            raise UsageError(f"broker {broker} has no replica of {', '.join(topics)} in {names}; there {content}")
+        replicas += (_with_segments(copy, notes) for copy in chosen)
+        states += (_with_segments(copy, notes) for copy in copies if copy.topic == TRANSACTION_STATE)
         notes += (
-            Note(broker, str(path), "no replica in use: left out")
-            for path in paths
-            if (aside := _SET_ASIDE.fullmatch(path.name)) and is_named(aside["topic"], topics or named.topics)
+            Note(broker, str(path), "not a replica in use: left out")
+            for path in paths_of[broker]
+            if (aside := _SET_ASIDE.fullmatch(path.name)) and is_named(aside["topic"], topics or selected.topics)
         )
     identity = verify_identity(brokers, log_dirs, [*replicas, *states])
     _raise_if_other_topics(replicas)
@@ -117,7 +117,7 @@ def find_copies(brokers: Mapping[int, Sequence[Path]], topics: Sequence[str], ru
         run_id,
         tuple(replicas),
         tuple(states),
-        notes=(*in_sentences(notes), *identity.notes, *metadata.notes, *named.notes),
+        notes=(*in_sentences(notes), *identity.notes, *metadata.notes, *selected.notes),
         metadata=metadata.metadata,
         cluster_id=identity.cluster_id,
     )
@@ -125,39 +125,39 @@ def find_copies(brokers: Mapping[int, Sequence[Path]], topics: Sequence[str], ru
 
 @dataclass(frozen=True)
 class _Selection:
-    """The topics to compare; ``notes``: which they are, where that is not what the user named."""
+    """The topics to compare; ``notes``: sentences about topics that the user did not name."""
 
     topics: frozenset[str]
     notes: tuple[str, ...]
 
 
-def _named(patterns: Sequence[str], there: Iterable[str]) -> _Selection:
-    topics = frozenset(topic for topic in there if is_named(topic, patterns))
-    return _Selection(topics, tuple(internal_left_out(there, patterns)))
+def _named(patterns: Sequence[str], existing: Iterable[str]) -> _Selection:
+    topics = frozenset(topic for topic in existing if is_named(topic, patterns))
+    return _Selection(topics, tuple(internal_left_out(existing, patterns)))
 
 
 def _compacted(
-    there: Iterable[str], metadata_logs: Mapping[int, Path], log_dirs: Mapping[int, Sequence[Path]]
+    existing: Iterable[str], metadata_logs: Mapping[int, Path], log_dirs: Mapping[int, Sequence[Path]]
 ) -> _Selection:
-    """Return the compacted topics: by their own cleanup policy in a metadata log, else by what cleaners have cleaned.
+    """Return the compacted topics: by the cleanup policy in a metadata log, else by ``cleaner-offset-checkpoint``.
 
-    A broker's ``cleaner-offset-checkpoint`` has the partitions that its cleaner has cleaned, and so those of compacted
-    topics only (``LogCleanerManager``). Kafka's own topics are compacted. Raises `UsageError` where there is none.
+    That checkpoint has the partitions that a cleaner has cleaned, of compacted topics only (``LogCleanerManager``).
+    Kafka's internal topics are compacted. Raises `UsageError` if no topic is known to be compacted.
     """
     metadata = read_metadata_logs(metadata_logs, ()).metadata
     policies = {} if metadata is None else metadata.cleanup_policies
     cleaned = {topic for folders in log_dirs.values() for folder in folders for topic in _cleaned(folder)}
     topics = frozenset(
         topic
-        for topic in there
+        for topic in existing
         if is_compacted(topic, policies.get(topic)) or (topic not in policies and topic in cleaned)
     )
     if not topics:
         raise UsageError("no topic in the folders is known to be compacted: name topics by --topic")
     source = f"{'the metadata log and ' if metadata else ''}the checkpoints of the brokers' cleaners"
-    notes = [audited(topics, len(set(there) - topics), source)]
+    notes = [audited(topics, len(set(existing) - topics), source)]
     if metadata is None:
-        notes.append("there is no metadata log: a compacted topic that no cleaner has cleaned is not among them")
+        notes.append("without a metadata log, compacted topics that no cleaner has cleaned are left out")
     return _Selection(topics, tuple(notes))
 
 
@@ -177,7 +177,7 @@ def _partitions(broker: int, paths: Iterable[Path]) -> Iterator[ReplicaCopy]:
 
 
 def _with_segments(copy: ReplicaCopy, notes: list[Note]) -> ReplicaCopy:
-    """Return the replica with the segments in its folder, and note the other files in it."""
+    """Return the replica with its segments, and add notes on other files in its folder."""
     try:
         live = live_segments(copy.folder)
     except OSError as error:
@@ -219,8 +219,8 @@ def _listed(broker: int, folder: Path) -> list[Path]:
 def _metadata_of(logs: Mapping[int, Path], replicas: Iterable[ReplicaCopy]) -> JoinedLog:
     """Read the metadata logs, by broker, of the cluster of these replicas.
 
-    A topic has no history where the ``partition.metadata`` of a replica is missing or has another topic id (KIP-516):
-    a topic that was created after another of the same name was deleted. Raises ``OSError``.
+    The history of a topic is left out if the ``partition.metadata`` of a replica is missing or has another topic id
+    (KIP-516), as the topic was deleted and created again. Raises ``OSError``.
     """
     joined = read_metadata_logs(logs, {copy.topic for copy in replicas})
     if joined.metadata is None:
@@ -235,22 +235,21 @@ def _metadata_of(logs: Mapping[int, Path], replicas: Iterable[ReplicaCopy]) -> J
                 f"{copy.folder.name} of broker {copy.broker} {has}, the metadata log has topic id {ids[copy.topic]}: "
                 f"the history of {copy.topic} is left out"
             )
-    kept = {place: history for place, history in joined.metadata.histories.items() if place[0] not in notes}
-    return JoinedLog(replace(joined.metadata, histories=kept), (*joined.notes, *notes.values()))
+    histories = {place: history for place, history in joined.metadata.histories.items() if place[0] not in notes}
+    return JoinedLog(replace(joined.metadata, histories=histories), (*joined.notes, *notes.values()))
 
 
 def _raise_if_twice(copies: Iterable[ReplicaCopy]) -> None:
-    """Raise where one broker's folders contain a partition twice."""
-    seen: dict[tuple[str, int], Path] = {}
+    folders: dict[tuple[str, int], Path] = {}
     for copy in copies:
-        if copy.place in seen:
-            both = f"{seen[copy.place]} and {copy.folder}"
+        if copy.place in folders:
+            both = f"{folders[copy.place]} and {copy.folder}"
             raise UsageError(f"broker {copy.broker} has {copy.topic}-{copy.partition} twice: {both}")
-        seen[copy.place] = copy.folder
+        folders[copy.place] = copy.folder
 
 
 def _raise_if_other_topics(copies: Iterable[ReplicaCopy]) -> None:
-    """Raise where two brokers' folders are of successive topics of one name (KIP-516)."""
+    """Raise `UsageError` if folders belong to successive topics of one name (KIP-516)."""
     ids: dict[str, tuple[str, Path]] = {}
     for copy in copies:
         path = copy.folder / PARTITION_METADATA

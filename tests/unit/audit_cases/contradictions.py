@@ -38,7 +38,7 @@ CONTRADICTION_CASES = [
         "a .txnindex has what the log has committed",
         copy(1, *DECIDED, index=(aborted(T1, 0, 1),)),
         copy(2, *DECIDED),
-        says="broker 1: its .txnindex has the batch at offset 0 among aborted transactions, and its log gives it as "
+        says="broker 1: its .txnindex has the batch at offset 0 among aborted transactions, but in its log it is "
         "committed",
     ),
     unknown(

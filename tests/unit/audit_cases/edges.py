@@ -239,13 +239,13 @@ EDGE_CASES = [
         "a .txnindex has an aborted transaction end at another marker",
         copy(1, *HIDDEN_ALIKE, index=(aborted(T1, 0, 3),)),
         copy(2, *HIDDEN_ALIKE),
-        says="broker 1: its .txnindex has the batch at offset 0 among aborted transactions, and its log gives it as",
+        says="broker 1: its .txnindex has the batch at offset 0 among aborted transactions, but in its log it is",
     ),
     unknown(
         "a .txnindex has what the log has committed, and lacks what it has aborted",
         copy(1, *DECIDED[:2], put(2, "K", T2), abort(3, T2), END, index=(aborted(T1, 0, 1),)),
         copy(2, *DECIDED[:2], put(2, "K", T2), abort(3, T2), END),
-        says="broker 1: its .txnindex has the batch at offset 0 among aborted transactions, and its log gives it as "
+        says="broker 1: its .txnindex has the batch at offset 0 among aborted transactions, but in its log it is "
         "committed",
     ),
     anomaly(

@@ -23,7 +23,7 @@ HANGING_CASES = [
         ended_by(("t", 5, "Ongoing"), ("t", 5, "PrepareCommit"), ("t", 5, "CompleteCommit")),
         *(
             Finding(
-                HANGING, broker, 0, None, 5, VISIBLE, says="its coordinator is done with it (CompleteCommit)",
+                HANGING, broker, 0, None, 5, VISIBLE, says="its coordinator has finished it (CompleteCommit)",
                 witness={"transactional_id": "t", "coordinator_says": "CompleteCommit"},
             )
             for broker in (1, 2)

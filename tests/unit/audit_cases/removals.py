@@ -48,6 +48,8 @@ REMOVAL_CASES = [
     anomaly(
         "a value without a transaction is lost, and an older one lives",
         (copy(1, put(0, "K"), put(2, "K"), END), copy(2, put(0, "K"), END)),
-        Finding(UNEXPLAINED, 2, 2, "K", -1, VISIBLE, says="this broker has lost it and serves that of offset 0"),
+        Finding(
+            UNEXPLAINED, 2, 2, "K", -1, VISIBLE, says="this broker has lost that value and serves the value of offset 0"
+        ),
     ),
 ]  # fmt: skip

@@ -32,7 +32,7 @@ DOUBT_CASES = [
             wrote=SAME,
             after=(replica(1, *SAME), replica(2, *SAME, last_seen=SAME[:2])),
         ),
-        doubts=(Doubt(CONTRADICTION, 2, "the stored log (3 batches) is not what was last seen there (2 batches)"),),
+        doubts=(Doubt(CONTRADICTION, 2, "the stored log (3 batches) is not the last observed log (2 batches)"),),
     ),
     Case(
         History(

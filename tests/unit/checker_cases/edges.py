@@ -131,7 +131,7 @@ EDGE_CASES = [
             after=(replica(1, put(0, "K"), END, last_seen=(put(1, "K"), END)), replica(2, put(0, "K"), END)),
         ),
         doubts=(
-            Doubt(CONTRADICTION, 1, "the stored log (2 batches) is not what was last seen there (2 batches)"),
+            Doubt(CONTRADICTION, 1, "the stored log (2 batches) is not the last observed log (2 batches)"),
         ),
     ),
     Case(
@@ -227,7 +227,7 @@ EDGE_CASES = [
         ),
         doubts=(
             Doubt(CONTRADICTION, 1, "0 batches on disk and 2 served"),
-            Doubt(CONTRADICTION, 1, "the stored log (0 batches) is not what was last seen there (2 batches)"),
+            Doubt(CONTRADICTION, 1, "the stored log (0 batches) is not the last observed log (2 batches)"),
         ),
     ),
     Case(
