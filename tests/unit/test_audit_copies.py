@@ -190,7 +190,7 @@ def test_a_topic_that_one_broker_does_not_have(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_partitions(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="there is no partition folder at all"):
+    with pytest.raises(UsageError, match="there is no partition folder"):
         find({1: [tmp_path]}, "t")
 
 
@@ -217,14 +217,14 @@ def test_folders_that_are_set_aside_are_noted(tmp_path: Path) -> None:
     make(tmp_path, *aside, "t-3.AAAAAAAAAAAAAAAAAAAAAQ-stray")
     found = find({1: [tmp_path]}, "t")
     assert places(found) == [(1, "t", 0)]
-    assert found.notes == ("broker 1: 3 folders: no replica in use: left out",)
+    assert found.notes == ("broker 1: 3 folders: not a replica in use: left out",)
 
 
 def test_leftovers_of_the_cleaner_are_noted(tmp_path: Path) -> None:
     gone = {
         segment_name(0, "log.deleted"): "marked for deletion",
-        segment_name(0): "replaced by what a cleaner or a split has written anew",
-        segment_name(20, "log.cleaned"): "not yet whole when its writer, a cleaner or a split, was interrupted",
+        segment_name(0): "replaced by a file of a cleaner or a split",
+        segment_name(20, "log.cleaned"): "not yet complete when its writer, a cleaner or a split, was interrupted",
     }
     swap = segment_name(0, "log.swap")
     make(tmp_path, "t-0", files=[*gone, swap, segment_name(20)])

@@ -119,7 +119,7 @@ def test_diverged_copies(command: Command, tmp_path: Path) -> None:
     assert do.startswith("  what to do: pause compaction, save the folder of t-0 on broker 2, make broker 1 the leader")
     assert commands[0] == "    BOOTSTRAP=HOST:PORT"
     assert any("kafka-reassign-partitions.sh" in command for command in commands)
-    assert note.endswith("t-1.AAAAAAAAAAAAAAAAAAAAAQ-stray: no replica in use: left out")
+    assert note.endswith("t-1.AAAAAAAAAAAAAAAAAAAAAQ-stray: not a replica in use: left out")
     assert counts == "partitions: 1 anomaly, 0 clean, 0 unknown, 1 finding   (exit code 1)"
 
 

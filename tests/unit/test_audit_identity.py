@@ -114,7 +114,7 @@ def test_partition_folders_of_another_broker(two: dict[int, list[Path]]) -> None
 def test_two_clusters(two: dict[int, list[Path]]) -> None:
     path = write_ids(two[2][0], "version=1", "node.id=2", "cluster.id=other")
     assert refusal(two) == (
-        f"the folders are of 2 clusters: {two[1][0] / META_PROPERTIES} says cluster.id=literal; "
+        f"the folders belong to 2 clusters: {two[1][0] / META_PROPERTIES} says cluster.id=literal; "
         f"{path} says cluster.id=other; give copies of one cluster"
     )
 

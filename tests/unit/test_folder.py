@@ -46,7 +46,7 @@ def test_what_is_deleted_or_not_yet_whole_is_left_out() -> None:
     assert live.segments == [Segment(10, name(10), None)]
     assert why(live) == {
         deleted: "marked for deletion",
-        cleaned: "not yet whole when its writer, a cleaner or a split, was interrupted",
+        cleaned: "not yet complete when its writer, a cleaner or a split, was interrupted",
     }
 
 
@@ -59,7 +59,7 @@ def test_a_swap_file_replaces_what_it_covers() -> None:
         Segment(10, swap, index),
         Segment(30, name(30), None),
     ]
-    replaced = "replaced by what a cleaner or a split has written anew"
+    replaced = "replaced by a file of a cleaner or a split"
     assert why(live) == {name(10): replaced, name(20): replaced}
 
 

@@ -78,8 +78,7 @@ def test_what_a_deposed_controller_wrote_is_left_out(tmp_path: Path) -> None:
     joined = read_metadata_logs(write(tmp_path, logs, epochs_2={2: 2}, epochs_3={2: 2}))
     assert leaders(joined) == [1, 2, 3]
     assert joined.notes[0] == (
-        "broker 1: its metadata log from offset 2 on is what a deposed controller wrote (epoch 1, not 2), and is left "
-        "out"
+        "broker 1: a deposed controller wrote its metadata log from offset 2 on (epoch 1, not 2), which is left out"
     )
 
 
@@ -122,7 +121,7 @@ def test_the_log_begins_as_the_copy_that_reaches_back_furthest(tmp_path: Path) -
     apart = read_metadata_logs({1: folders[1], 4: later})
     assert apart.metadata is not None
     assert apart.metadata.start_offset == 3
-    assert apart.notes == ("broker 1: its metadata log ends before that of broker 4 begins, and is left out",)
+    assert apart.notes == ("broker 1: its metadata log ends before the log of broker 4 begins, and is left out",)
 
 
 def test_snapshots_of_every_copy_serve(tmp_path: Path) -> None:
@@ -142,8 +141,7 @@ def test_a_log_without_a_beginning_is_noted(tmp_path: Path) -> None:
     assert joined.metadata.histories == {}
     assert "a snapshot of the metadata log cannot be read, and is left out: " in joined.notes[0]
     assert joined.notes[1] == (
-        "the metadata log begins at offset 2, and no snapshot has the state there: what it shows of partitions "
-        "that are older is left out"
+        "the metadata log begins at offset 2, and no snapshot has the state there: older partitions are left out"
     )
 
 

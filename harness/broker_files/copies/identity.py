@@ -1,7 +1,7 @@
-"""Whether folders are what the user declared: copies of different brokers, of one cluster, each under its own id.
+"""Verify that folders are copies of different brokers of one cluster, each declared with its broker's id.
 
 A broker writes ``meta.properties`` into each of its log directories (`MetaProperties`): version 0 with ``broker.id``,
-version 1 (KRaft) with ``node.id``; ``cluster.id``; ``directory.id`` since KIP-858. Nothing is guaranteed in version 0.
+version 1 (KRaft) with ``node.id``; ``cluster.id``; ``directory.id`` since KIP-858. Version 0 guarantees none of them.
 The topic's id is in ``partition.metadata`` of each partition folder (KIP-516); `copies` compares it.
 """
 
@@ -36,9 +36,9 @@ _TOPIC_ID = re.compile(r"^topic_id: *(\S+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class LogDirectory:
-    """A log directory that was given for ``broker``, and its ``meta.properties``; None where there is none.
+    """A log directory that was declared for ``broker``, and the ids in its ``meta.properties``, or None.
 
-    ``node_id`` has the name and the value. Ids are None where the file lacks them.
+    ``node_id``: name and value.
     """
 
     broker: int
@@ -56,7 +56,7 @@ class LogDirectory:
 
 @dataclass(frozen=True)
 class Identity:
-    """``cluster_id``: None where no folder names it. ``notes``: for each broker whose identity is not certain, why."""
+    """``cluster_id``: None if no folder contains it. ``notes``: why the identity of a broker is not certain."""
 
     cluster_id: str | None
     notes: tuple[str, ...]
@@ -65,13 +65,12 @@ class Identity:
 def verify_identity(
     brokers: Mapping[int, Sequence[Path]], log_dirs: Mapping[int, Sequence[Path]], replicas: Sequence[ReplicaCopy]
 ) -> Identity:
-    """Return the id of the cluster, and a note for each broker whose identity could not be checked in full.
+    """Return the id of the cluster, and a note for each broker whose identity could not be checked completely.
 
-    ``brokers``: folders as they were given. ``log_dirs``: those folders, or the log directories that contain them.
+    ``brokers``: the declared folders. ``log_dirs``: these folders, or the log directories that contain them.
 
-    Raises `UsageError` where one folder was given for two brokers (also by another path, or inside the other), where
-    a folder is of another broker than it was given for, or of another cluster than the rest, and where
-    ``meta.properties`` cannot be read.
+    Raises `UsageError` if one folder is declared for two brokers (also by another path, or inside another folder), for
+    a folder of another broker than declared or of another cluster, and if ``meta.properties`` cannot be read.
     """
     _raise_if_one_folder(brokers, replicas)
     directories = [_read(broker, path) for broker, paths in log_dirs.items() for path in paths]
@@ -83,11 +82,13 @@ def verify_identity(
         for broker in brokers
         if (missing := [*_missing_ids(broker, directories), *_missing_topic_ids(broker, replicas)])
     )
-    return Identity(next((one.cluster_id for one in directories if one.cluster_id is not None), None), notes)
+    return Identity(
+        next((directory.cluster_id for directory in directories if directory.cluster_id is not None), None), notes
+    )
 
 
 def topic_id(folder: Path) -> str | None:
-    """Return the id of the topic of a partition's folder; None where the folder has none. Raises OSError."""
+    """Return the topic id in a partition's folder, or None. Raises OSError."""
     path = folder / PARTITION_METADATA
     match = _TOPIC_ID.search(path.read_text(errors="replace")) if path.exists() else None
     return match[1] if match else None
@@ -119,43 +120,52 @@ def _read(broker: int, path: Path) -> LogDirectory:
 
 
 def _raise_if_one_folder(brokers: Mapping[int, Sequence[Path]], replicas: Iterable[ReplicaCopy]) -> None:
-    given = [(broker, folder, list(lineage(folder))) for broker, folders in brokers.items() for folder in folders]
-    for (one, its_folder, its_lineage), (other, folder, of_other) in combinations(given, 2):
-        if one == other:
+    folder_lineages = [
+        (broker, folder, list(lineage(folder))) for broker, folders in brokers.items() for folder in folders
+    ]
+    for (first, first_folder, first_lineage), (second, second_folder, second_lineage) in combinations(
+        folder_lineages, 2
+    ):
+        if first == second:
             continue
-        if its_lineage[0] == of_other[0]:
+        if first_lineage[0] == second_lineage[0]:
             raise UsageError(
-                f"one folder was given for brokers {one} and {other}: {its_folder} and {folder} are the same;"
-                " give each broker's own copy"
+                f"one folder was given for brokers {first} and {second}: {first_folder} and {second_folder} are the"
+                " same; give each broker's own copy"
             )
         for inner, inner_broker, outer, outer_broker, is_inside in (
-            (folder, other, its_folder, one, its_lineage[0] in of_other),
-            (its_folder, one, folder, other, of_other[0] in its_lineage),
+            (second_folder, second, first_folder, first, first_lineage[0] in second_lineage),
+            (first_folder, first, second_folder, second, second_lineage[0] in first_lineage),
         ):
             if is_inside:
                 raise UsageError(
                     f"the folder of broker {inner_broker}, {inner}, lies inside the folder of broker {outer_broker},"
                     f" {outer}; give each broker's own copy"
                 )
-    seen: dict[object, ReplicaCopy] = {}
+    first_copies: dict[object, ReplicaCopy] = {}
     for copy in replicas:
-        first = seen.setdefault(next(lineage(copy.folder)), copy)
-        if first.broker != copy.broker:
+        first_copy = first_copies.setdefault(next(lineage(copy.folder)), copy)
+        if first_copy.broker != copy.broker:
             raise UsageError(
-                f"brokers {first.broker} and {copy.broker} have one folder: {first.folder} and {copy.folder} are the"
-                " same; give each broker's own copy"
+                f"brokers {first_copy.broker} and {copy.broker} have one folder: {first_copy.folder} and"
+                f" {copy.folder} are the same; give each broker's own copy"
             )
 
 
 def _raise_if_other_broker(directories: Sequence[LogDirectory]) -> None:
-    wrong = [(one, *one.node_id) for one in directories if one.node_id and one.node_id[1] != one.broker]
+    wrong = [
+        (directory, *directory.node_id)
+        for directory in directories
+        if directory.node_id and directory.node_id[1] != directory.broker
+    ]
     if not wrong:
         return
     nodes = {node for _, _, node in wrong}
     says = [
-        f"{one.properties_path} says {one.node_id[0]}={one.node_id[1]} and was given for broker {one.broker}"
-        for one in directories
-        if one.node_id and one.node_id[1] in nodes
+        f"{declared.properties_path} says {'='.join(map(str, declared.node_id))} and was given for broker"
+        f" {declared.broker}"
+        for declared in directories
+        if declared.node_id and declared.node_id[1] in nodes
     ]
     first, _, node = wrong[0]
     raise UsageError(
@@ -166,39 +176,45 @@ def _raise_if_other_broker(directories: Sequence[LogDirectory]) -> None:
 
 def _raise_if_other_cluster(directories: Sequence[LogDirectory]) -> None:
     clusters: dict[str, LogDirectory] = {}
-    for one in directories:
-        if one.cluster_id is not None:
-            clusters.setdefault(one.cluster_id, one)
+    for directory in directories:
+        if directory.cluster_id is not None:
+            clusters.setdefault(directory.cluster_id, directory)
     if len(clusters) > 1:
-        says = [f"{one.properties_path} says {CLUSTER_ID}={name}" for name, one in clusters.items()]
-        raise UsageError(f"the folders are of {len(clusters)} clusters: {'; '.join(says)}; give copies of one cluster")
+        says = [f"{directory.properties_path} says {CLUSTER_ID}={name}" for name, directory in clusters.items()]
+        raise UsageError(
+            f"the folders belong to {len(clusters)} clusters: {'; '.join(says)}; give copies of one cluster"
+        )
 
 
 def _raise_if_one_directory(directories: Sequence[LogDirectory]) -> None:
-    """Raise where brokers were given copies of one log directory whose ids do not name the broker."""
-    seen: dict[str, LogDirectory] = {}
-    for one in directories:
-        if one.directory_id is None:
+    """Raise `UsageError` if two brokers were given copies of one log directory, whose ids do not name the broker."""
+    by_id: dict[str, LogDirectory] = {}
+    for directory in directories:
+        if directory.directory_id is None:
             continue
-        first = seen.setdefault(one.directory_id, one)
-        if first.broker != one.broker:
+        first = by_id.setdefault(directory.directory_id, directory)
+        if first.broker != directory.broker:
             raise UsageError(
-                f"brokers {first.broker} and {one.broker} were given copies of one log directory:"
-                f" {first.properties_path} and {one.properties_path} say {DIRECTORY_ID}={one.directory_id};"
+                f"brokers {first.broker} and {directory.broker} were given copies of one log directory:"
+                f" {first.properties_path} and {directory.properties_path} say {DIRECTORY_ID}={directory.directory_id};"
                 " give each broker's own copy"
             )
 
 
 def _missing_ids(broker: int, directories: Iterable[LogDirectory]) -> Iterator[str]:
-    for one in directories:
-        if one.broker != broker:
+    for directory in directories:
+        if directory.broker != broker:
             continue
-        if not one.has_properties:
-            yield f"{one.path} has no {META_PROPERTIES}"
+        if not directory.has_properties:
+            yield f"{directory.path} has no {META_PROPERTIES}"
             continue
-        missing = [name for name, value in (("node id", one.node_id), (CLUSTER_ID, one.cluster_id)) if value is None]
+        missing = [
+            name
+            for name, value in (("node id", directory.node_id), (CLUSTER_ID, directory.cluster_id))
+            if value is None
+        ]
         if missing:
-            yield f"{one.properties_path} has no {' and no '.join(missing)}"
+            yield f"{directory.properties_path} has no {' and no '.join(missing)}"
 
 
 def _missing_topic_ids(broker: int, replicas: Iterable[ReplicaCopy]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Notes of an audit next to its findings: the same note about many files, folders or partitions is one sentence."""
+"""Notes of an audit: equal notes about many files, folders or partitions become one sentence."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ MOST_NAMED: Final = 3
 
 @dataclass(frozen=True)
 class Note:
-    """A note, ``what``, about a partition's ``folder`` that was copied from a broker, or about one ``file`` in it."""
+    """A note about a partition's ``folder`` that was copied from a broker, or about a ``file`` in it."""
 
     broker: int
     folder: str
-    what: str
+    text: str
     file: str = ""
 
 
 def in_sentences(notes: Iterable[Note]) -> tuple[str, ...]:
-    """Return one sentence for all equal notes; a single note names its file or folder, several are counted."""
+    """Return a sentence for each group of equal notes: one note names its file or folder, several are counted."""
     alike: dict[tuple[str, bool], list[Note]] = {}
     for note in dict.fromkeys(notes):
-        alike.setdefault((note.what, bool(note.file)), []).append(note)
-    return tuple(f"{_subject(group)}: {what}" for (what, _), group in alike.items())
+        alike.setdefault((note.text, bool(note.file)), []).append(note)
+    return tuple(f"{_subject(group)}: {text}" for (text, _), group in alike.items())
 
 
 def listed(names: Sequence[str], most: int = MOST_NAMED) -> str:

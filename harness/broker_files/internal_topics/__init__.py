@@ -1,5 +1,4 @@
-"""Records of the compacted topics that brokers and their tools keep: their keys and values, and what they are about.
+"""Decode and describe the records of internal topics: of coordinators, Connect, Schema Registry and Streams.
 
-`decode` reads them by their topic's name; `phrases` has the words. Whoever reads a topic's records is not here, and
-neither is what a coordinator makes of them.
+`decode` decodes keys and values by the topic's name; `phrases` describes them.
 """

@@ -1,7 +1,7 @@
 """Keys and values of the coordinators' topics, by Kafka's published message formats.
 
 Source: ``common/message/*.json`` in the jars ``kafka-group-coordinator``, ``kafka-transaction-coordinator`` and
-``kafka-share-coordinator`` of 4.4.0; formats 9 and 18 from the sources of 4.0 and 4.1, which have removed them since.
+``kafka-share-coordinator`` of 4.4.0; formats 9 and 18 from the sources of 4.0 and 4.1, as later versions removed them.
 Brokers of 3.9 have the same formats with fewer fields. A key begins with its type, a value with its version.
 """
 
@@ -37,10 +37,10 @@ GROUP_KEYS: Final = {
     22: "StreamsGroupCurrentMemberAssignment",
     23: "StreamsGroupTopology",
 }
-"""Messages of ``__consumer_offsets`` by the type that a key begins with (``CoordinatorRecordType``, ``apiKey``).
+"""Messages of ``__consumer_offsets`` by the type at the start of a key (``CoordinatorRecordType``, ``apiKey``).
 
-Both group coordinators read 0 and 1 alike (``GroupMetadataManager.readMessageKey`` of 3.9; ``LegacyOffsetCommit`` of
-4.x has the fields of ``OffsetCommit`` at version 0)."""
+Both group coordinators read 0 and 1 in the same way (``GroupMetadataManager.readMessageKey`` of 3.9;
+``LegacyOffsetCommit`` of 4.x has the fields of ``OffsetCommit`` at version 0)."""
 
 TRANSACTION_KEYS: Final = {0: "TransactionLog"}
 """Messages of ``__transaction_state``."""
@@ -91,7 +91,7 @@ def _key_fields(message: str) -> str:
 MESSAGES: Final = (*dict.fromkeys(GROUP_KEYS.values()), *TRANSACTION_KEYS.values(), *SHARE_KEYS.values())
 
 KEYS: Final = message_formats("".join(f"{message}Key 0{_key_fields(message)}" for message in MESSAGES))
-"""Formats of keys by name. No key has flexible versions; the type takes the place of the version."""
+"""Formats of keys by name. No key has flexible versions; the type replaces the version."""
 
 _TOPIC_METADATA = """
     Topics []TopicMetadata

@@ -1,7 +1,7 @@
-"""Decode keys and values of the compacted topics that brokers and their tools keep, by the topic's name.
+"""Decode keys and values of internal topics, by the topic's name.
 
-Each decoder raises ``ValueError`` with the reason where bytes are not of a known format: then nothing is guessed. What
-it returns is as it was stored; whoever prints it escapes it (`harness.escape`).
+Each decoder raises ``ValueError`` with the reason for bytes of an unknown format. It returns text as it is stored; the
+caller must escape it (`harness.escape`) before printing.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ SHARE_GROUP_STATE: Final = "__share_group_state"
 KAFKAS_OWN: Final = (CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE)
 """The topics that brokers create for themselves (``Topic.INTERNAL_TOPICS``)."""
 COMPACTED_BY_DEFAULT: Final = (CONSUMER_OFFSETS, TRANSACTION_STATE)
-"""Those that brokers create as compacted topics.
+"""The internal topics that brokers create as compacted topics.
 
-``__share_group_state`` is created with ``cleanup.policy=delete``: the share coordinator removes what it no longer needs
-by DeleteRecords (``ShareCoordinatorService.shareGroupStateTopicConfigs``, ``performRecordPruning``)."""
+``__share_group_state`` has ``cleanup.policy=delete``: the share coordinator removes old records by DeleteRecords
+(``ShareCoordinatorService.shareGroupStateTopicConfigs``, ``performRecordPruning``)."""
 
 CONNECTOR: Final = "Connector"
 TASK: Final = "Task"
@@ -44,7 +44,7 @@ _CONNECT = re.compile(
     r"(?P<role>config|offset(?!-syncs)|status)(?:s|es)?(?:[-._].*)?",
     re.IGNORECASE,
 )
-"""Connect's topics have the names that its user gives: this is how documentation and tools name them."""
+"""Names of Connect's topics in documentation and tools; users may choose others."""
 _SCHEMAS = re.compile(r"(?:.*[-._])?_?schemas")
 _CHANGELOG = re.compile(r".+-changelog")
 """``<application id>-<store>-changelog`` (``ProcessorStateManager.storeChangelogTopic``)."""
@@ -60,7 +60,7 @@ class DecodedKey:
 
 @dataclass(frozen=True, slots=True)
 class InternalTopic:
-    """How the records of a topic are decoded. ``kind``: what the topic is, for a sentence."""
+    """The decoders of a topic's records. ``kind``: a noun phrase for the topic."""
 
     kind: str
     key: Callable[[bytes], DecodedKey]
@@ -68,7 +68,7 @@ class InternalTopic:
 
 
 def internal_topic(topic: str) -> InternalTopic | None:
-    """Return the decoders of a topic; None for a topic whose records only its own applications can read."""
+    """Return the decoders of a topic; None for a topic of applications."""
     if topic in _BY_NAME:
         return _BY_NAME[topic]
     if connect := _CONNECT.fullmatch(topic):
@@ -80,7 +80,7 @@ def _coordinator_topic(kind: str, types: Mapping[int, str]) -> InternalTopic:
     def read_key(key: bytes) -> DecodedKey:
         number = _int16(key, "a key")
         if number not in types:
-            raise ValueError(f"key type {number} of a {kind} is not known")
+            raise ValueError(f"unknown key type {number} of a {kind}")
         return DecodedKey(types[number], KEYS[f"{types[number]}Key"].decode(key[_INT16.size :], 0))
 
     def read_value(key: DecodedKey, value: bytes) -> dict[str, Any]:
@@ -89,17 +89,17 @@ def _coordinator_topic(kind: str, types: Mapping[int, str]) -> InternalTopic:
     return InternalTopic(kind, read_key, read_value)
 
 
-def _int16(data: bytes, what: str) -> int:
+def _int16(data: bytes, description: str) -> int:
     if len(data) < _INT16.size:
-        raise ValueError(f"{what} of {len(data)} bytes has no version")
+        raise ValueError(f"{description} of {len(data)} bytes has no version")
     return int(_INT16.unpack_from(data)[0])
 
 
 def _json(data: bytes) -> Any:
-    """Return JSON. Raises ``ValueError`` also for JSON that is nested too deeply, and for NaN, which JSON lacks."""
+    """Parse JSON. Raises ``ValueError`` also for JSON that is nested too deeply, and for NaN, which is not JSON."""
 
     def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is no JSON")
+        raise ValueError(f"{constant} is not JSON")
 
     try:
         return json.loads(data.decode(), parse_constant=refuse)
@@ -110,7 +110,7 @@ def _json(data: bytes) -> Any:
 def _json_object(data: bytes) -> dict[str, Any]:
     content = _json(data)
     if not isinstance(content, dict):
-        raise ValueError("it is no JSON object")  # noqa: TRY004  (data that is not of the format, not a wrong argument)
+        raise ValueError("it is not a JSON object")  # noqa: TRY004  (wrong data, not a wrong argument)
     return content
 
 
@@ -119,15 +119,15 @@ def _value_object(_: DecodedKey, value: bytes) -> dict[str, Any]:
 
 
 def _by_shapes(kind: str, shapes: Mapping[str, str]) -> Callable[[bytes], DecodedKey]:
-    """Return a decoder of text keys; ``shapes``: expressions with named groups, by type."""
+    """Return a decoder of text keys. ``shapes``: regular expressions with named groups, by type."""
     compiled = {type_: re.compile(shape, re.DOTALL) for type_, shape in shapes.items()}
 
     def read_key(key: bytes) -> DecodedKey:
         text = key.decode()
         for type_, shape in compiled.items():
-            if found := shape.fullmatch(text):
-                return DecodedKey(type_, found.groupdict())
-        raise ValueError(f"it is no key of a {kind}")
+            if match := shape.fullmatch(text):
+                return DecodedKey(type_, match.groupdict())
+        raise ValueError(f"it is not a key of a {kind}")
 
     return read_key
 
@@ -136,7 +136,7 @@ def _source_offset_key(key: bytes) -> DecodedKey:
     match _json(key):
         case [str(connector), partition]:
             return DecodedKey(SOURCE_OFFSET, {"connector": connector, "partition": partition})
-    raise ValueError("it is no key of a Connect offset topic")
+    raise ValueError("it is not a key of a Connect offset topic")
 
 
 def _schema_key(key: bytes) -> DecodedKey:

@@ -1,16 +1,16 @@
-"""Kafka's message formats (``common/message/*.json`` in Kafka's sources), by tables in a short notation.
+"""Kafka's message formats (``common/message/*.json`` in Kafka's sources), as tables in a short notation.
 
-A table lists messages; the lines below a message are its fields, and those below a field its own::
+A table lists messages; the lines below a message are its fields, and the lines below a field are its inner fields::
 
     OffsetCommitValue 0-4 flexible 4+
         offset int64
         leaderEpoch int32 3+ = -1
         topicId uuid tag 0 4+
 
-A message's line has its valid versions, and the versions with compact fields and tagged fields (KIP-482); without
-``flexible`` there are none. A field's line has its type; then ``tag N``, ``nullable`` and the versions of the field
-(all where none are given), where they apply; and ``=`` with the default where it is not the type's own. A field whose
-default is ``null`` is nullable. The messages are decoded by kafka-python's protocol classes.
+A message's line has its valid versions and, after ``flexible``, the versions with compact fields and tagged fields
+(KIP-482). A field's line has its type, and where they apply ``tag N``, ``nullable``, the versions of the field (all by
+default) and ``=`` with a default that differs from the type's. A field whose default is ``null`` is nullable.
+kafka-python's protocol classes decode the messages.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _INDENT = 4
 
 @dataclass(frozen=True)
 class MessageFormat:
-    """A message of the versions 0 to ``newest_version``. ``first_flexible``: None where no version is flexible.
+    """A message of the versions 0 to ``newest_version``. ``first_flexible``: None if no version is flexible.
 
-    ``definition``: the message as in Kafka's JSON; None where no field is of use.
+    ``definition``: the message as in Kafka's JSON; None if the table lists no field.
     """
 
     name: str
@@ -45,13 +45,13 @@ class MessageFormat:
 
     @cached_property
     def struct(self) -> Any:
-        """Kafka-python's codec, which decodes and encodes; None where no field is of use."""
-        from kafka.protocol.schemas.fields import StructField  # noqa: PLC0415  (all of kafka-python comes with it)
+        """Kafka-python's codec, which decodes and encodes; None if the table lists no field."""
+        from kafka.protocol.schemas.fields import StructField  # noqa: PLC0415  (it imports all of kafka-python)
 
         return None if self.definition is None else StructField(self.definition)
 
     def decode(self, data: bytes, version: int) -> dict[str, Any]:
-        """Return the fields by their names in snake case; an absent tagged field is left out, an unknown one as well.
+        """Return the fields by their names in snake case, without absent and unknown tagged fields.
 
         Arrays are lists, UUIDs text as Kafka prints them. Raises ``ValueError`` for an unknown version, and for a
         malformed message.
@@ -64,29 +64,28 @@ class MessageFormat:
         file = BytesIO(data)
         try:
             fields = self.struct.decode(file, version=version, compact=is_flexible, tagged=is_flexible)
-        # kafka-python asserts that a struct in a tagged field has no tagged fields, and a string without its bytes is
-        # one that reads None.
+        # kafka-python asserts that a struct in a tagged field has no tagged fields, and reads None for a cut string.
         except (struct.error, ValueError, AssertionError, TypeError, AttributeError) as error:
             raise ValueError(f"malformed {self.name}: {error or type(error).__name__}") from error
         if rest := len(file.read()):
             raise ValueError(f"malformed {self.name}: {rest} bytes follow the message")
         return self._checked(self.struct, fields, version)
 
-    def _checked(self, of: Any, fields: Mapping[str, Any], version: int) -> dict[str, Any]:
+    def _checked(self, struct_field: Any, fields: Mapping[str, Any], version: int) -> dict[str, Any]:
         """Return the fields with UUIDs as text. Raises ``ValueError`` for a null that the format does not allow."""
-        for field in of.untagged_fields(version):
+        for field in struct_field.untagged_fields(version):
             is_uuid = field.type_str.removeprefix("[]") == "uuid" and not field.is_array()
             if fields[field.name] is None and not is_uuid and not field.nullable_for_version_q(version):
                 raise ValueError(f"malformed {self.name}: {field.name} is null")
-        named = {name: value for name, value in fields.items() if name in of.fields}
-        return {name: self._readable(of.fields[name], value, version) for name, value in named.items()}
+        named = {name: value for name, value in fields.items() if name in struct_field.fields}
+        return {name: self._readable(struct_field.fields[name], value, version) for name, value in named.items()}
 
     def _readable(self, field: Any, value: Any, version: int) -> Any:
         if field.is_array():
             if value is None:
                 return None
             inner = field.array_of
-            return [self._readable(inner, one, version) for one in value]
+            return [self._readable(inner, element, version) for element in value]
         if field.is_struct():
             return None if value is None else self._checked(field, value, version)
         return uuid_text(value) if field.type_str == "uuid" else value
@@ -110,12 +109,12 @@ def message_formats(table: str) -> dict[str, MessageFormat]:
 
 
 def uuid_text(value: UUID | None) -> str:
-    """Return a UUID as ``org.apache.kafka.common.Uuid`` prints it; None, the decoded zero, is zero."""
+    """Return a UUID as ``org.apache.kafka.common.Uuid`` prints it; None is the zero UUID."""
     return base64.urlsafe_b64encode(value.bytes if value else bytes(16)).decode().rstrip("=")
 
 
 def _blocks(lines: Sequence[str], indent: int) -> list[tuple[str, list[str]]]:
-    """Return each line of an indentation with the lines below it, which are indented further."""
+    """Return each line of this indentation with the lines below it that are indented further."""
     blocks: list[tuple[str, list[str]]] = []
     for line in lines:
         if not line.strip():

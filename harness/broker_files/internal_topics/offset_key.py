@@ -1,4 +1,4 @@
-"""Keys in ``__consumer_offsets``, as a coordinator writes them: ``OffsetCommitKey`` and ``GroupMetadataKey``."""
+"""Keys in ``__consumer_offsets``: ``OffsetCommitKey`` and ``GroupMetadataKey``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class OffsetKey(NamedTuple):
 
 
 def encode_offset_key(key: OffsetKey) -> bytes:
-    """Return the bytes that a coordinator writes."""
+    """Return the key of the record that a coordinator writes for a committed offset."""
     return _encode(VERSION, key._asdict())
 
 
@@ -36,7 +36,7 @@ def encode_group_key(group: str) -> bytes:
 
 
 def decode_offset_key(content: bytes) -> OffsetKey | None:
-    """Return the key; None for the key of another kind of record."""
+    """Return the key of a committed offset; None for the key of another record."""
     decoders = internal_topic(CONSUMER_OFFSETS)
     try:
         key = None if decoders is None else decoders.key(content)

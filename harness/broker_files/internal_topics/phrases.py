@@ -1,7 +1,7 @@
-"""What records of internal topics are about, and the state that they give it: phrases for sentences.
+"""Phrases for the subject of an internal topic's record, and for the state in its value.
 
-Every name that comes from a record is escaped here. Values of Connect may contain secrets: of them only sizes and
-names of states are shown.
+Every name that comes from a record is escaped here. As Connect's values may contain secrets, only sizes and names of
+states are shown.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ Fields = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a record is about. ``text``: for a sentence; ``key``: None where it cannot be decoded, and ``note`` has why.
+    """The subject of a record. ``kind``: of its topic. ``text``: a phrase.
 
-    ``kind``: what its topic is.
+    ``key``: None if it cannot be decoded; ``note`` has the reason.
     """
 
     kind: str
@@ -38,7 +38,7 @@ class Subject:
 
     @property
     def fields(self) -> Mapping[str, Any]:
-        """The fields of the key; none where it cannot be decoded."""
+        """The fields of the key; empty if it cannot be decoded."""
         return {} if self.key is None else self.key.fields
 
     def as_json(self) -> Fields:
@@ -50,7 +50,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """The words for a type of record: ``subject`` has fields of the key in braces, ``absent`` is the state without."""
+    """Phrases for a type of record: ``subject`` has fields of the key in braces, ``absent`` is for a tombstone."""
 
     subject: str
     state: Callable[[Fields], str]
@@ -58,7 +58,7 @@ class _Words:
 
 
 def subject(topic: str, key: bytes | None) -> Subject | None:
-    """Return what a record is about; None for a topic whose records only its own applications can read."""
+    """Return the subject of a record; None for a topic of applications."""
     decoders = internal_topic(topic)
     if decoders is None or key is None:
         return None
@@ -77,32 +77,32 @@ def subject(topic: str, key: bytes | None) -> Subject | None:
         return Subject(decoders.kind, f"key {shortened(key)}", note=note)
 
 
-def state(topic: str, of: Subject, value: bytes | None) -> str:
-    """Return the state that a record's value gives; ``value`` None: a tombstone, or no record at all."""
+def state(topic: str, subject: Subject, value: bytes | None) -> str:
+    """Return the state that a record's value gives. ``value`` None: a tombstone, or no record."""
     decoders = internal_topic(topic)
-    words = None if of.key is None else _WORDS.get(of.key.type)
+    words = None if subject.key is None else _WORDS.get(subject.key.type)
     if value is None:
         return words.absent if words else "no record"
-    if decoders is None or of.key is None or words is None:
+    if decoders is None or subject.key is None or words is None:
         return f"a value of {len(value):,} bytes"
     try:
-        return words.state(decoders.value(of.key, value))
+        return words.state(decoders.value(subject.key, value))
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         return f"a value of {len(value):,} bytes that cannot be decoded ({escape(str(error))})"
 
 
 def offsets_text(first: int, end: int) -> str:
-    """Return the offsets from the first one to the one before ``end``."""
+    """Return a phrase for the offsets from ``first`` to before ``end``."""
     return f"offset {first}" if end - first == 1 else f"offsets {first} to {end - 1}"
 
 
-def committed_offset(topic: str, of: Subject, value: bytes | None) -> int | None:
-    """Return the offset that a group has committed by a record; None for any other record, and where it has none."""
+def committed_offset(topic: str, subject: Subject, value: bytes | None) -> int | None:
+    """Return the offset that a group has committed by this record; None for another record or a tombstone."""
     decoders = internal_topic(topic)
-    if decoders is None or of.key is None or of.key.type != OFFSET_COMMIT or value is None:
+    if decoders is None or subject.key is None or subject.key.type != OFFSET_COMMIT or value is None:
         return None
     try:
-        return int(decoders.value(of.key, value)["offset"])
+        return int(decoders.value(subject.key, value)["offset"])
     except ValueError:
         return None
 
@@ -115,12 +115,12 @@ def _compact(value: Any) -> str:
     return escape(json.dumps(value, separators=(",", ":"), ensure_ascii=False))
 
 
-def _count(number: int, one: str, more: str = "") -> str:
-    return f"{number} {one if number == 1 else more or f'{one}s'}"
+def _count(number: int, singular: str, plural: str = "") -> str:
+    return f"{number} {singular if number == 1 else plural or f'{singular}s'}"
 
 
 def _partitions(value: Fields, *names: str) -> int:
-    return sum(len(one["partitions"]) for name in names for one in value[name])
+    return sum(len(assignment["partitions"]) for name in names for assignment in value[name])
 
 
 def _transaction(value: Fields) -> str:
@@ -263,4 +263,4 @@ _WORDS: Final[Mapping[str, _Words]] = {
     ),
     "CLEAR_SUBJECT": _Words("clearing of subject {subject}", lambda _: "cleared", "not cleared"),
 }
-"""By the type of a record."""
+"""Phrases by the type of a record."""

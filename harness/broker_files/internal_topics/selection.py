@@ -1,8 +1,8 @@
-"""Which topics a command is about, by what the user names; the same for copies of disks and for a running cluster.
+"""Select the topics of a command, for copies of disks and for a running cluster.
 
-As a shell's ``*`` leaves out files that begin with a dot, a pattern leaves out topics that begin with ``__`` unless it
-begins so itself. Where nothing is named, it is every compacted topic, internal ones included. The notes say which
-topics that gives: nothing is left out silently.
+A pattern matches topics that begin with ``__`` only if it begins with ``__``, as a shell's ``*`` treats files that
+begin with a dot. By default every compacted topic is selected, including internal ones. Notes name the selected topics
+and those that were left out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SHOWN: Final = 10
 
 
 def is_named(topic: str, patterns: Iterable[str]) -> bool:
-    """Whether a name or a pattern (``*``, ``?``, ``[...]``) is about a topic."""
+    """Return whether a name or a pattern (``*``, ``?``, ``[...]``) selects a topic."""
     return any(
         fnmatchcase(topic, pattern) and (pattern.startswith(_INTERNAL) or not topic.startswith(_INTERNAL))
         for pattern in patterns
@@ -30,10 +30,10 @@ def is_named(topic: str, patterns: Iterable[str]) -> bool:
 
 
 def is_compacted(topic: str, policy: str | None) -> bool:
-    """Whether a topic is compacted by its cleanup policy; where that is unknown, by what brokers create."""
+    """Return whether a topic is compacted by its cleanup policy or, if that is unknown, by brokers' defaults."""
     if policy is None:
         return topic in COMPACTED_BY_DEFAULT
-    return _COMPACT in (one.strip() for one in policy.split(","))
+    return _COMPACT in (part.strip() for part in policy.split(","))
 
 
 def internal_left_out(topics: Iterable[str], patterns: Sequence[str]) -> list[str]:
@@ -51,7 +51,7 @@ def internal_left_out(topics: Iterable[str], patterns: Sequence[str]) -> list[st
 
 
 def audited(topics: Iterable[str], others: int, source: str) -> str:
-    """Return a note on the topics that are audited where none were named. ``others``: how many are not compacted."""
+    """Return a note on the topics that are audited by default. ``others``: the number of topics that are not."""
     names = sorted(topics)
     rest = f"; {others} more topic{'s are' if others > 1 else ' is'} not compacted" if others else ""
     return f"every compacted topic is audited, by {source}: {', '.join(names)}{rest}"

@@ -1,7 +1,7 @@
-"""Records of ``__transaction_state``: what a coordinator last wrote of a transactional id.
+"""Records of ``__transaction_state``: the state of a transactional id.
 
-Key and value are those of ``TransactionLogKey`` (version 0) and ``TransactionLogValue`` (0 and 1, which begin alike);
-the fields after the state are not read.
+The key is a ``TransactionLogKey`` (version 0), the value a ``TransactionLogValue`` (versions 0 and 1, whose first
+fields are the same); the fields after the state are not read.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ ONGOING = "Ongoing"
 STATES = (
     "Empty", ONGOING, "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence",
 )  # fmt: skip
-"""By their stored number (`TransactionState`)."""
+"""Names by stored number (`TransactionState`)."""
 
 FINISHED = ("Empty", "CompleteCommit", "CompleteAbort", "Dead")
-"""States in which a coordinator has nothing more to write for a transaction."""
+"""States after which a coordinator writes no marker."""
 
 _KEY = struct.Struct(">hh")
 _VALUE = struct.Struct(">hqhib")
@@ -29,7 +29,7 @@ _VALUE_VERSIONS = (0, 1)
 
 @dataclass(frozen=True, slots=True)
 class TransactionState:
-    """The state of a transactional id; ``producer_id`` and ``state`` are None where it expired."""
+    """The state of a transactional id; ``producer_id`` and ``state`` are None if it has expired."""
 
     transactional_id: str
     producer_id: int | None

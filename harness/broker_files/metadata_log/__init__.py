@@ -1,1 +1,1 @@
-"""The metadata log: copies, records, and the history of partitions and brokers."""
+"""The metadata log: its copies and records, and the history of partitions and brokers."""

@@ -1,8 +1,8 @@
 """One broker's copy of the metadata log: the folder ``__cluster_metadata-0`` with segments and snapshots (KIP-630).
 
-Every node has one, controllers and brokers. The log has no gap and is never compacted: ``KafkaMetadataLog`` removes
-whole segments that lie before the oldest retained snapshot. A snapshot, ``<end offset>-<epoch>.checkpoint``, has the
-state after all records before its end offset, as records between a header and a footer (``SnapshotHeaderRecord``).
+Every controller and broker has a copy. The log has no gap and is never compacted: ``KafkaMetadataLog`` removes segments
+that lie completely before the oldest retained snapshot. A snapshot, ``<end offset>-<epoch>.checkpoint``, has the state
+after all records before its end offset, as records between a header and a footer (``SnapshotHeaderRecord``).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _IDENTITY = ["base_offset", "last_offset", "leader_epoch", "crc"]
 _NO_BATCHES = repack_fields(np.empty(0, HEADERS)[_IDENTITY])
 _TYPES = np.array(sorted(RecordType), np.uint8)
 _FRAME_BYTES: Final = 3
-"""The least size of a frame: three varints. The types that are read take one byte each."""
+"""The smallest size of a frame: three varints. The types that are read take one byte each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,25 +59,25 @@ class MetadataCopy:
 
     @property
     def start_offset(self) -> int:
-        """The first offset in the log; where it is empty, its end."""
+        """The first offset in the log; the end of an empty log."""
         return int(self.batches["base_offset"][0]) if len(self.batches) else self.end_offset
 
     @property
     def end_offset(self) -> int:
-        """The offset after the last batch; where the log is empty, that of the newest snapshot."""
+        """The offset after the last batch; for an empty log, the end offset of the newest snapshot."""
         if len(self.batches):
             return int(self.batches["last_offset"][-1]) + 1
         return max((snapshot.end_offset for snapshot in self.snapshots), default=0)
 
     @property
     def last_epoch(self) -> int:
-        """The epoch of the controller that wrote the last batch; -1 where there is none."""
+        """The epoch of the controller that wrote the last batch, or -1."""
         return int(self.batches["leader_epoch"][-1]) if len(self.batches) else -1
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A decoded record; ``offset`` is its own, or in a snapshot the last that the snapshot has."""
+    """A decoded record. ``offset``: in a snapshot, the last offset before the snapshot's end."""
 
     offset: int
     type: RecordType
@@ -85,9 +85,9 @@ class Message:
 
 
 def read_copy(folder: Path) -> MetadataCopy:
-    """Read the batches and snapshots of a folder, with every CRC checked. The last batch may be cut.
+    """Read the batches and snapshots of a folder, and verify every CRC. The last batch may be cut.
 
-    Raises ``CorruptLogError`` for anything else that no broker writes, and ``OSError``.
+    Raises ``CorruptLogError`` for other damage, and ``OSError``.
     """
     logs = tuple(folder / segment.log for segment in live_segments(folder).segments)
     rows = [_batches(log, may_be_cut=log is logs[-1]) for log in logs]
@@ -102,7 +102,7 @@ def read_copy(folder: Path) -> MetadataCopy:
 
 
 def log_messages(copy: MetadataCopy, first_offset: int, end_offset: int) -> Iterator[Message]:
-    """Yield the records of the batches between two offsets, at which batches begin; of the types that are read.
+    """Yield the records of a `RecordType` in the batches between two offsets, at which batches begin.
 
     Raises ``CorruptLogError`` for a record that is malformed, or of an unsupported newer version.
     """
@@ -110,15 +110,15 @@ def log_messages(copy: MetadataCopy, first_offset: int, end_offset: int) -> Iter
         with log.open("rb") as file:
             for block in until_cut(iter_blocks(file, source=str(log), verify_crc=False)):
                 batches = block.batches
-                wanted = (batches["base_offset"] >= first_offset) & (batches["last_offset"] < end_offset)
-                for unpacked in unpack(block, wanted):
+                is_in_range = (batches["base_offset"] >= first_offset) & (batches["last_offset"] < end_offset)
+                for unpacked in unpack(block, is_in_range):
                     yield from _messages(block, unpacked)
 
 
 def snapshot_messages(snapshot: Snapshot) -> Iterator[Message]:
     """Yield the records of a snapshot.
 
-    Raises ``CorruptLogError`` as `log_messages` does, and where the file is damaged or not whole.
+    Raises ``CorruptLogError`` as `log_messages` does, and if the file is damaged or incomplete.
     """
     source = str(snapshot.path)
     ending = None
@@ -143,8 +143,8 @@ def _messages(block: Block, unpacked: Unpacked) -> Iterator[Message]:
     frame_at, sizes = unpacked.value_at, unpacked.value_size
     is_frame = sizes >= _FRAME_BYTES
     heads = unpacked.data[np.where(is_frame, frame_at, 0)], unpacked.data[np.where(is_frame, frame_at + 1, 0)]
-    wanted = ~is_frame | (heads[0] != FRAME_VERSION) | np.isin(heads[1], _TYPES)
-    for row in np.flatnonzero(wanted).tolist():
+    is_read = ~is_frame | (heads[0] != FRAME_VERSION) | np.isin(heads[1], _TYPES)
+    for row in np.flatnonzero(is_read).tolist():
         at, size = int(frame_at[row]), int(sizes[row])
         try:
             frame = read_frame(unpacked.data[at : at + size].tobytes() if size >= 0 else None)

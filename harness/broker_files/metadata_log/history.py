@@ -30,11 +30,11 @@ _MIGRATING = uuid_text(None)
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """A partition from the record at metadata offset ``offset`` on, until the next state.
+    """A partition from the record at metadata offset ``offset`` until the next state.
 
-    ``leader`` is `NO_LEADER` while there is none. ``recovering``: an unclean election chose the leader, which has not
-    recovered yet (``LeaderRecoveryState``). ``directories``: the id of the log directory of each of ``replicas``, as in
-    its ``meta.properties`` (KIP-858); empty where they are unknown.
+    ``leader`` may be `NO_LEADER`. ``recovering``: an unclean election chose the leader, which has not recovered yet
+    (``LeaderRecoveryState``). ``directories``: the id of the log directory of each of ``replicas``, as in its
+    ``meta.properties`` (KIP-858); empty if they are unknown.
     """
 
     offset: int
@@ -51,8 +51,8 @@ class PartitionState:
 class PartitionHistory:
     """The states of a partition in order. ``topic_id``: as in ``partition.metadata``.
 
-    ``since_creation``: the first state is that at the partition's creation. Else the log has lost the states before,
-    and the first is from a snapshot; its ``offset`` is the last that the snapshot has.
+    ``since_creation``: whether the first state is the partition's creation. Else earlier states are lost, the first
+    state is from a snapshot, and its ``offset`` is the last one before the snapshot's end.
     """
 
     topic: str
@@ -64,12 +64,12 @@ class PartitionHistory:
 
 @dataclass(frozen=True)
 class ClusterMetadata:
-    """Partitions and brokers by a metadata log, from ``start_offset`` on and up to before ``end_offset``.
+    """Partitions and brokers by a metadata log, from ``start_offset`` to before ``end_offset``.
 
-    ``source``: the folder of the copy that ends last. ``histories``: by topic and partition; where a topic was deleted
-    and created again, those of the last topic of that name. ``topics``: those that exist at the end.
-    ``registrations``: by broker, the metadata offsets at which a process of the broker first registered, which are
-    its broker epochs. ``cleanup_policies``: by topic, for those that have a policy of their own at the end.
+    ``source``: the folder of the copy that ends last. ``histories``: by topic and partition, of the last topic of each
+    name. ``topics``: the topics that exist at the end. ``registrations``: by broker, the metadata offsets at which a
+    process of the broker first registered, which are its broker epochs. ``cleanup_policies``: by topic, explicit
+    policies at the end.
     """
 
     source: Path
@@ -82,14 +82,14 @@ class ClusterMetadata:
 
 
 @dataclass
-class Replayed:
-    """The state after the records replayed so far; ``wanted``: the topics whose partitions are kept, or None for all.
+class MetadataReplay:
+    """The state after the records replayed so far. ``topics``: the topics whose partitions are kept; None: all.
 
-    ``names``: of every topic id. ``existing``: topic ids by name; ``last_ids``: the same, with those of deleted topics.
-    ``states``: by topic id and partition.
+    ``names``: by topic id. ``existing``: topic ids by name; ``last_ids``: also of deleted topics. ``states``: by topic
+    id and partition.
     """
 
-    wanted: Collection[str] | None = None
+    topics: Collection[str] | None = None
     names: dict[str, str] = field(default_factory=dict)
     existing: dict[str, str] = field(default_factory=dict)
     last_ids: dict[str, str] = field(default_factory=dict)
@@ -106,19 +106,19 @@ class Replayed:
         }
 
 
-def replay(messages: Iterable[Message], topics: Collection[str] | None = None) -> Replayed:
+def replay(messages: Iterable[Message], topics: Collection[str] | None = None) -> MetadataReplay:
     """Replay records in order, and keep the partitions of these topics, or of all.
 
-    A change of an unknown partition is left out: the log may begin after the partition's creation.
+    Changes of an unknown partition are left out: the log may begin after the partition's creation.
     """
-    replayed = Replayed(topics)
+    replayed = MetadataReplay(topics)
     for message in _committed(messages):
         _RULES[message.type](replayed, message.offset, message.fields)
     return replayed
 
 
 def _committed(messages: Iterable[Message]) -> Iterator[Message]:
-    """Yield the committed records: those of a transaction of the log once it ends, none where it is aborted or open."""
+    """Yield the committed records: records of a transaction when it ends, not if it is aborted or open."""
     pending: list[Message] | None = None
     for message in messages:
         match message.type:
@@ -135,21 +135,21 @@ def _committed(messages: Iterable[Message]) -> Iterator[Message]:
                 yield message
 
 
-def _topic(replayed: Replayed, _: int, fields: Mapping[str, Any]) -> None:
+def _topic(replayed: MetadataReplay, _: int, fields: Mapping[str, Any]) -> None:
     name, topic_id = fields["name"], fields["topic_id"]
     replayed.names[topic_id] = name
     replayed.existing[name] = replayed.last_ids[name] = topic_id
 
 
-def _remove_topic(replayed: Replayed, _: int, fields: Mapping[str, Any]) -> None:
+def _remove_topic(replayed: MetadataReplay, _: int, fields: Mapping[str, Any]) -> None:
     name = replayed.names.get(fields["topic_id"])
     if name is not None and replayed.existing.get(name) == fields["topic_id"]:
         del replayed.existing[name]
-        # The settings of a topic go with it (``ConfigurationControlManager.deleteTopicConfigs``).
+        # The settings are deleted with the topic (``ConfigurationControlManager.deleteTopicConfigs``).
         replayed.cleanup_policies.pop(name, None)
 
 
-def _config(replayed: Replayed, _: int, fields: Mapping[str, Any]) -> None:
+def _config(replayed: MetadataReplay, _: int, fields: Mapping[str, Any]) -> None:
     if (fields["resource_type"], fields["name"]) != (TOPIC_RESOURCE, _CLEANUP_POLICY):
         return
     if fields["value"] is None:
@@ -158,10 +158,10 @@ def _config(replayed: Replayed, _: int, fields: Mapping[str, Any]) -> None:
         replayed.cleanup_policies[fields["resource_name"]] = fields["value"]
 
 
-def _partition(replayed: Replayed, offset: int, fields: Mapping[str, Any]) -> None:
+def _partition(replayed: MetadataReplay, offset: int, fields: Mapping[str, Any]) -> None:
     topic_id = fields["topic_id"]
     name = replayed.names.get(topic_id)
-    if name is None or (replayed.wanted is not None and name not in replayed.wanted):
+    if name is None or (replayed.topics is not None and name not in replayed.topics):
         return
     state = PartitionState(
         offset,
@@ -176,7 +176,7 @@ def _partition(replayed: Replayed, offset: int, fields: Mapping[str, Any]) -> No
     replayed.states[topic_id, fields["partition_id"]] = [state]
 
 
-def _change_partition(replayed: Replayed, offset: int, fields: Mapping[str, Any]) -> None:
+def _change_partition(replayed: MetadataReplay, offset: int, fields: Mapping[str, Any]) -> None:
     states = replayed.states.get((fields["topic_id"], fields["partition_id"]))
     if states is None:
         return
@@ -189,7 +189,7 @@ def _change_partition(replayed: Replayed, offset: int, fields: Mapping[str, Any]
         changed["directories"] = directories
     leader = fields.get("leader", UNCHANGED_LEADER)
     if leader != UNCHANGED_LEADER:
-        # Also where the leader stays the same: a controller raises the leader epoch alone in this way.
+        # Also for the same leader: in this way a controller increments only the leader epoch.
         changed |= {"leader": leader, "leader_epoch": last.leader_epoch + 1}
     recovery = fields.get("leader_recovery_state", _UNCHANGED_RECOVERY)
     if recovery != _UNCHANGED_RECOVERY:
@@ -197,12 +197,12 @@ def _change_partition(replayed: Replayed, offset: int, fields: Mapping[str, Any]
     states.append(replace(last, offset=offset, partition_epoch=last.partition_epoch + 1, **changed))
 
 
-def _register(replayed: Replayed, _: int, fields: Mapping[str, Any]) -> None:
-    # A process that registers again keeps its broker epoch, and a snapshot has no offset of its own.
+def _register(replayed: MetadataReplay, _: int, fields: Mapping[str, Any]) -> None:
+    # A process that registers again keeps its broker epoch. The offset of a record in a snapshot is unknown.
     replayed.registrations[fields["broker_id"]].add(fields["broker_epoch"])
 
 
-_RULES: Final[Mapping[RecordType, Callable[[Replayed, int, Mapping[str, Any]], None]]] = {
+_RULES: Final[Mapping[RecordType, Callable[[MetadataReplay, int, Mapping[str, Any]], None]]] = {
     RecordType.TOPIC: _topic,
     RecordType.REMOVE_TOPIC: _remove_topic,
     RecordType.CONFIG: _config,
@@ -213,7 +213,7 @@ _RULES: Final[Mapping[RecordType, Callable[[Replayed, int, Mapping[str, Any]], N
 
 
 def _directories(ids: Iterable[str] | None) -> tuple[str, ...] | None:
-    """Return the ids, none where every one is `_MIGRATING`, as before KIP-858."""
+    """Return the ids; empty if every id is `_MIGRATING`, as before KIP-858."""
     if ids is None:
         return None
     directories = tuple(ids)
@@ -221,5 +221,5 @@ def _directories(ids: Iterable[str] | None) -> tuple[str, ...] | None:
 
 
 def _is_creation(state: PartitionState) -> bool:
-    """Whether nothing has changed since the partition was created: every change raises the partition epoch."""
+    """Return whether the partition has not changed since its creation: every change increments the partition epoch."""
     return state.partition_epoch == 0 and state.leader_epoch == 0

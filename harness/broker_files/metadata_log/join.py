@@ -1,9 +1,8 @@
-"""One metadata log from the copies of several nodes of a cluster.
+"""Join the copies of several nodes of a cluster into one metadata log.
 
-Copies agree as far as the quorum has committed them (KIP-595). Where two copies differ, one has a batch of a lower
-epoch. The batch is from a controller that was deposed before a majority had it: the controller of the higher epoch was
-elected by a majority, and had all batches that were committed until then. Two batches of one epoch are never different:
-such copies are not of one log.
+Copies agree up to the end of the committed batches (KIP-595). Where two copies differ, one has a batch of a lower
+epoch, from a controller that was deposed before a majority had the batch: a majority elected the controller of the
+higher epoch, which had all committed batches. Different batches of one epoch are from different logs.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JoinedLog:
-    """The joined metadata; None where no copy is usable. ``notes``: what was left out and why, in sentences."""
+    """The joined metadata; None if no copy is usable. ``notes``: what is left out and why, in sentences."""
 
     metadata: ClusterMetadata | None
     notes: tuple[str, ...]
@@ -37,9 +36,9 @@ class JoinedLog:
 def read_metadata_logs(folders: Mapping[int, Path], topics: Collection[str] | None = None) -> JoinedLog:
     """Read the copies of several brokers as one log, with the histories of these topics, or of all.
 
-    The log ends as the copy with the highest epoch, and among those as the longest, and begins as the copy that reaches
-    back furthest. Left out and noted are: a copy that cannot be read, a copy without an offset in common with the log,
-    and the end of a copy that a deposed controller wrote. Where copies contradict each other, none is used.
+    The log ends like the longest copy with the highest epoch, and begins like the copy that begins first. Left out and
+    noted are: a copy that cannot be read, a copy without a common offset with the log, and the end of a copy that a
+    deposed controller wrote. If copies contradict each other, none is used.
     """
     notes: list[str] = []
     copies: dict[int, MetadataCopy] = {}
@@ -54,7 +53,9 @@ def read_metadata_logs(folders: Mapping[int, Path], topics: Collection[str] | No
     log, agreeing = copies.pop(last), {}
     for broker, copy in copies.items():
         if copy.end_offset <= log.start_offset:
-            notes.append(f"broker {broker}: its metadata log ends before that of broker {last} begins, and is left out")
+            notes.append(
+                f"broker {broker}: its metadata log ends before the log of broker {last} begins, and is left out"
+            )
             continue
         different = _first_difference(log.batches, copy.batches)
         if different is None:
@@ -69,8 +70,8 @@ def read_metadata_logs(folders: Mapping[int, Path], topics: Collection[str] | No
             )
             return JoinedLog(None, tuple(notes))
         notes.append(
-            f"broker {broker}: its metadata log from offset {at} on is what a deposed controller wrote (epoch "
-            f"{other['leader_epoch']}, not {mine['leader_epoch']}), and is left out"
+            f"broker {broker}: a deposed controller wrote its metadata log from offset {at} on (epoch "
+            f"{other['leader_epoch']}, not {mine['leader_epoch']}), which is left out"
         )
         agreeing[broker] = _until(copy, at)
     try:
@@ -83,7 +84,7 @@ def read_metadata_logs(folders: Mapping[int, Path], topics: Collection[str] | No
 
 
 def _first_difference(log: Batches, other: Batches) -> tuple[np.void, np.void] | None:
-    """Return the first batch that differs from the other log's, among common offsets, and the other log's batch."""
+    """Return the first batches that differ among the common offsets of two logs."""
     start = max(log["base_offset"][:1].max(initial=0), other["base_offset"][:1].max(initial=0))
     end = min(log["last_offset"][-1:].max(initial=-1), other["last_offset"][-1:].max(initial=-1))
     ours, theirs = (rows[(rows["base_offset"] >= start) & (rows["base_offset"] <= end)] for rows in (log, other))
@@ -93,18 +94,17 @@ def _first_difference(log: Batches, other: Batches) -> tuple[np.void, np.void] |
 
 
 def _until(copy: MetadataCopy, end_offset: int) -> MetadataCopy:
-    kept = copy.batches[copy.batches["base_offset"] < end_offset]
+    batches = copy.batches[copy.batches["base_offset"] < end_offset]
     snapshots = tuple(snapshot for snapshot in copy.snapshots if snapshot.end_offset <= end_offset)
-    return replace(copy, batches=kept, snapshots=snapshots)
+    return replace(copy, batches=batches, snapshots=snapshots)
 
 
 def _replayed(
     last: MetadataCopy, others: Sequence[MetadataCopy], topics: Collection[str] | None, notes: list[str]
 ) -> ClusterMetadata:
-    """Replay the log that ends as one copy, and begins as the one that reaches back furthest.
+    """Replay the joined log, from the oldest snapshot after which no record is missing.
 
-    It begins with the oldest snapshot from which on no record is missing. Adds to the notes which snapshots cannot be
-    read. Raises ``CorruptLogError`` for a record that cannot be read.
+    Adds notes about snapshots that cannot be read. Raises ``CorruptLogError`` for a record that cannot be read.
     """
     first = min((last, *others), key=lambda copy: copy.start_offset)
     snapshots = chain.from_iterable(copy.snapshots for copy in (last, *others))
@@ -127,7 +127,7 @@ def _replayed(
 def _beginning(
     first_offset: int, last_offset: int, snapshots: Iterable[Snapshot], notes: list[str]
 ) -> tuple[int, list[Message]]:
-    """Return where to begin between two offsets, and the records of the snapshot of that state."""
+    """Return the offset between two offsets where replay begins, and the records of the snapshot at that offset."""
     if first_offset == 0:
         return 0, []
     usable = {snapshot.end_offset: snapshot for snapshot in snapshots}
@@ -139,14 +139,14 @@ def _beginning(
         except CorruptLogError as error:
             notes.append(f"a snapshot of the metadata log cannot be read, and is left out: {error}")
     notes.append(
-        f"the metadata log begins at offset {first_offset}, and no snapshot has the state there: what it shows "
-        "of partitions that are older is left out"
+        f"the metadata log begins at offset {first_offset}, and no snapshot has the state there: older partitions "
+        "are left out"
     )
     return first_offset, []
 
 
 def _unconfirmed(metadata: ClusterMetadata, broker: int, confirmed_until: int) -> list[str]:
-    """Note changes of partitions that are in one copy alone: a majority may not have had them."""
+    """Return a note on changes of partitions that are in one copy only: a majority may not have had them."""
     states = (state for history in metadata.histories.values() for state in history.states)
     if all(state.offset < confirmed_until for state in states):
         return []

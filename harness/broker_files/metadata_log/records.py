@@ -2,8 +2,7 @@
 
 A record's value is a frame: version of the frame, type and version of the message as unsigned varints, then the message
 (``AbstractApiMessageSerde``). The table below has the fields of ``metadata/src/main/resources/common/metadata`` in
-Kafka's sources, as of 3.9.2 and 4.4.0. Tagged fields that are not listed are skipped, as brokers do. Messages of other
-types are not decoded.
+Kafka's sources of 3.9.2 and 4.4.0. Unlisted tagged fields are skipped, and messages of other types are not decoded.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ if TYPE_CHECKING:
 
 FRAME_VERSION: Final = 1
 UNCHANGED_LEADER: Final = -2
-"""``NO_LEADER_CHANGE``: a PartitionChangeRecord leaves leader and leader epoch as they are."""
+"""``NO_LEADER_CHANGE``: a PartitionChangeRecord changes neither leader nor leader epoch."""
 TOPIC_RESOURCE: Final = 2
-"""``ConfigResource.Type.TOPIC``: the resource of a ConfigRecord with a topic's setting."""
+"""``ConfigResource.Type.TOPIC``"""
 
 
 class RecordType(IntEnum):
-    """The types that are decoded, by their stored number (``apiKey``)."""
+    """The decoded types, by stored number (``apiKey``)."""
 
     REGISTER_BROKER = 0
     TOPIC = 2
@@ -52,7 +51,7 @@ class Frame:
 
 
 def read_frame(value: bytes | None) -> Frame:
-    """Split a record's value. Raises ``ValueError`` for another version of the frame, and for a malformed one."""
+    """Split a record's value. Raises ``ValueError`` for an unknown version of the frame, and for a malformed frame."""
     data = BytesIO(value or b"")
     try:
         frame_version, number, version = (UnsignedVarInt32.decode(data) for _ in range(3))
@@ -64,11 +63,7 @@ def read_frame(value: bytes | None) -> Frame:
 
 
 def decode_message(frame: Frame) -> dict[str, Any]:
-    """Return the message's fields by their names in snake case; an absent tagged field is left out.
-
-    Arrays are lists, UUIDs text as Kafka prints them. Raises ``ValueError`` for an unsupported newer version, and for a
-    malformed message. The frame's type is one of `RecordType`.
-    """
+    """Return the message's fields as `MessageFormat.decode` does. The frame's type must be a `RecordType`."""
     return SCHEMAS[RecordType(frame.type)].decode(frame.message, frame.version)
 
 
@@ -127,8 +122,8 @@ BeginTransactionRecord 0 flexible 0+
 EndTransactionRecord 0 flexible 0+
 AbortTransactionRecord 0 flexible 0+
 """)
-"""RegisterBrokerRecord 4 adds a tagged field (KIP-1066), skipped here. No field of a transaction's records is read."""
+"""The tagged field of RegisterBrokerRecord 4 (KIP-1066) and the fields of a transaction's records are not read."""
 
 SCHEMAS: Final[Mapping[RecordType, MessageFormat]] = {
-    one: _FORMATS[f"{one.name.title().replace('_', '')}Record"] for one in RecordType
+    record_type: _FORMATS[f"{record_type.name.title().replace('_', '')}Record"] for record_type in RecordType
 }

@@ -1,14 +1,13 @@
-"""Segment files as Arrow tables: a row a batch or a row a record, and only the requested columns.
+"""Segment files as Arrow tables: a row for each batch or record, with the requested columns only.
 
 `BATCHES`: a batch's header fields, under the names of ``batches.Batch``. ``marker`` is ``commit``, ``abort``
-or ``other``, null for data and for a batch that compaction has emptied. An entry of magic 0 or 1 is a row too, null
-but for ``magic``, ``position``, ``size_bytes``, ``last_offset`` and ``crc``, which is its CRC32.
+or ``other``, null for data and for a batch that compaction has emptied. An entry of magic 0 or 1 is a row of nulls
+except for ``magic``, ``position``, ``size_bytes``, ``last_offset`` and ``crc``, which is its CRC32.
 
-`RECORDS`: the records of data batches, without those of magic 0 and 1. ``batch_offset`` is the base offset of a
-record's batch, ``attributes`` the record's own. Names of headers that are not UTF-8 keep their bytes, as backslash
-escapes.
+`RECORDS`: the records of data batches of magic 2. ``batch_offset`` is the base offset of a record's batch,
+``attributes`` the record's own. Header names that are not UTF-8 keep their bytes, as backslash escapes.
 
-Sizes are in bytes, times in milliseconds since the epoch; there is no column without nulls by contract.
+Sizes are in bytes, times in milliseconds since the epoch. Every column is nullable.
 """
 
 from __future__ import annotations
@@ -87,20 +86,20 @@ def read_table(
     block_bytes: int = BLOCK_BYTES,
     verify_crc: bool = True,
 ) -> Iterator[pa.RecordBatch]:
-    """Read a segment file from its current position, as `BATCHES` or `RECORDS`, all columns or some in the order given.
+    """Read a segment file from its current position, as `BATCHES` or `RECORDS`; ``columns`` None: all.
 
-    An Arrow batch has at most 131,072 rows, or those of one block. Payloads are unpacked for `RECORDS` alone, and keys,
-    values and headers copied where their column is requested.
+    An Arrow batch has at most 131,072 rows, or the rows of one block. Payloads are unpacked for `RECORDS` only, and
+    keys, values and headers copied if their column is requested.
 
     Raises ``CorruptLogError`` as ``blocks`` does, after yielding the rows before the error.
     """
-    whole = SCHEMAS[table]
-    schema = whole if columns is None else pa.schema([whole.field(name) for name in columns])
+    full_schema = SCHEMAS[table]
+    schema = full_schema if columns is None else pa.schema([full_schema.field(name) for name in columns])
     blocks = iter_blocks(file, source=source, block_bytes=block_bytes, verify_crc=verify_crc)
     return _batches(blocks, schema) if table == "batches" else _records(blocks, schema, source)
 
 
-# A row a batch
+# Batches
 
 
 def _batches(blocks: Iterator[Block], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -146,7 +145,7 @@ def _names_by_index(indexes: Any, names: Sequence[str]) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(indexes, mask=indexes < 0), list(names)).dictionary_decode()
 
 
-# A row a record
+# Records
 
 
 def _records(blocks: Iterator[Block], schema: pa.Schema, source: str) -> Iterator[pa.RecordBatch]:
@@ -180,7 +179,7 @@ def _of_record(field: pa.Field, block: Block, records: Unpacked) -> pa.Array:  #
 
 
 def _binary(data: Bytes, places: Ints, sizes: Ints) -> pa.Array:
-    """Copy fields into a column of bytes. All of ``data`` is less than what 32-bit offsets reach."""
+    """Copy fields into a column of bytes. ``data`` must be small enough for 32-bit offsets."""
     fields = _fields()
     offsets = np.zeros(len(sizes) + 1, np.int32)
     np.cumsum(np.maximum(sizes, 0), out=offsets[1:])

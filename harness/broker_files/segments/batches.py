@@ -1,7 +1,7 @@
 """Magic-2 record batches, from a segment file or from the records of a Fetch response.
 
-The layout is that of ``DefaultRecordBatch`` in Kafka's clients; all integers are big-endian. This is the reference:
-``blocks`` reads the same faster, and calls this module for the error messages.
+The layout is ``DefaultRecordBatch`` of Kafka's clients; all integers are big-endian. This is the reference reader:
+``blocks`` is faster, and calls this module for the error messages.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CRC_FROM: Final = 21
 """The CRC covers everything after itself: not the base offset and leader epoch, which brokers rewrite."""
 
 MAX_BATCH_BYTES: Final = 256 * 1024 * 1024
-"""No topic allows messages anywhere near this: beyond it, a length is broken."""
+"""A larger length is corrupt, as no topic allows messages of nearly this size."""
 
 CODEC_MASK: Final = 0x07
 APPEND_TIME: Final = 0x08
@@ -71,7 +71,7 @@ class CorruptLogError(HarnessError):
 
 
 def until_cut(parts: Iterator[T]) -> Iterator[T]:
-    """Yield the parts of a file up to where it is cut, for callers that know of the cut."""
+    """Yield the parts of a file before the place where it is cut, without an error."""
     try:
         yield from parts
     except CorruptLogError as error:
@@ -81,11 +81,11 @@ def until_cut(parts: Iterator[T]) -> Iterator[T]:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One record batch as stored, its records still packed.
+    """One record batch as stored, with packed records.
 
-    ``timestamp_base_ms`` is the raw header field that the records' timestamps count from. It is the
-    first record's timestamp unless the cleaner has put its delete horizon there (attribute bit 6, set on
-    batches with tombstones or a marker): then ``base_timestamp_ms`` is None.
+    ``timestamp_base_ms`` is the raw header field to which the records' timestamps are relative: the first record's
+    timestamp, or the delete horizon that the cleaner has set (attribute bit 6, for batches with tombstones or a
+    marker).
     """
 
     position: int
@@ -102,46 +102,46 @@ class Batch:
     base_sequence: int
     record_count: int
     payload: memoryview = field(repr=False)
-    """The bytes after the header, still compressed: a view that keeps the whole source alive."""
+    """The bytes after the header, still compressed: a view that keeps its source alive."""
 
     @property
     def base_timestamp_ms(self) -> int | None:
-        """The first record's timestamp (-1: none); None where the field has the delete horizon."""
+        """The first record's timestamp (-1: none); None if the field has the delete horizon."""
         return None if self.attributes & DELETE_HORIZON else self.timestamp_base_ms
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When the cleaner may drop this batch's tombstones or marker; None if it has set no horizon."""
+        """The time from which the cleaner may remove this batch's tombstones or marker, or None."""
         return self.timestamp_base_ms if self.attributes & DELETE_HORIZON else None
 
     @property
     def is_transactional(self) -> bool:
-        """Part of a transaction: data, or the marker that ends one."""
+        """True for data of a transaction and for its marker."""
         return bool(self.attributes & TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
-        """A control batch: a transaction marker, or one that compaction has emptied."""
+        """True for a transaction marker, also if compaction has emptied the batch."""
         return bool(self.attributes & CONTROL)
 
     @property
     def codec(self) -> Codec:
-        """How the payload is compressed."""
+        """The compression of the payload."""
         return CODECS[self.attributes & CODEC_MASK]
 
     @property
     def timestamp_type(self) -> Literal["create", "append"]:
-        """The clock of the timestamps: the producer's for each record, or the broker's once for the batch."""
+        """The source of the timestamps: the producer for each record, or the broker for the batch."""
         return "append" if self.attributes & APPEND_TIME else "create"
 
     @property
     def is_empty(self) -> bool:
-        """Compaction removed every record and kept the header for the producer's sequence numbers."""
+        """True if compaction removed every record, and kept the header for the producer's sequence numbers."""
         return self.record_count == 0
 
 
 def iter_batches(buffer: BytesLike, *, source: str, verify_crc: bool = True) -> Iterator[Batch]:
-    """Iterate over the batches from byte 0, without the entries of older formats; otherwise as ``iter_entries``."""
+    """Iterate over the batches from byte 0 as ``iter_entries``, without entries of older formats."""
     entries = iter_entries(buffer, source=source, verify_crc=verify_crc)
     return (entry for entry in entries if isinstance(entry, Batch))
 
@@ -149,11 +149,11 @@ def iter_batches(buffer: BytesLike, *, source: str, verify_crc: bool = True) -> 
 def iter_entries(
     buffer: BytesLike, *, source: str, verify_crc: bool = True, start: int = 0, previous_offset: int = -1
 ) -> Iterator[Batch | OldEntry]:
-    """Iterate over all entries from byte 0; lazily, so all before an error is yielded.
+    """Iterate lazily over all entries from byte 0, so that the entries before an error are yielded.
 
-    An all-zero tail (``log.preallocate``) is the end of the log. It must have at least a whole zero
-    length field: fewer zeros may be the start of a cut batch with a small base offset. Where the buffer is the rest
-    of a source, ``start`` is its first byte's position in the source and ``previous_offset`` the last offset before it.
+    An all-zero tail (``log.preallocate``) is the end of the log. It must include a complete length field: fewer zeros
+    may be the start of a cut batch with a small base offset. For a buffer from the middle of a source, ``start`` is its
+    position in the source and ``previous_offset`` the last offset before it.
 
     Raises ``CorruptLogError`` at the first batch that is cut or that no broker writes, also for a base
     offset that does not rise: the CRC does not cover that field.
@@ -176,22 +176,22 @@ def iter_entries(
 
 
 def _entry_size(view: memoryview, position: int, source: str) -> int | None:
-    """Return the size in bytes of the entry at the start of ``view``, which is complete; None at the zero tail."""
-    left = len(view)
-    if left < LOG_OVERHEAD:
-        reason = f"batch is cut: {left} bytes of a {HEADER.size}-byte header"
+    """Return the size in bytes of the complete entry at the start of ``view``; None at the zero tail."""
+    available = len(view)
+    if available < LOG_OVERHEAD:
+        reason = f"batch is cut: {available} bytes of a {HEADER.size}-byte header"
         raise CorruptLogError(source, position, reason, cut=True)
     (length,) = _LENGTH.unpack_from(view, _LENGTH_AT)
     if length == 0 and _all_zero(view):
         return None
-    magic = view[_MAGIC_AT] if left > _MAGIC_AT else 0
+    magic = view[_MAGIC_AT] if available > _MAGIC_AT else 0
     if magic != MAGIC and magic not in OLD_MAGICS:
         raise CorruptLogError(source, position, f"magic {magic}: only magic 0, 1 and 2 are known")
     size = LOG_OVERHEAD + int(length)
     if not (HEADER.size if magic == MAGIC else LEAST_BYTES[magic]) <= size <= MAX_BATCH_BYTES:
         raise CorruptLogError(source, position, f"impossible length {length}")
-    if left < size:
-        raise CorruptLogError(source, position, f"batch is cut: {left} of {size} bytes", cut=True)
+    if available < size:
+        raise CorruptLogError(source, position, f"batch is cut: {available} of {size} bytes", cut=True)
     return size
 
 
@@ -241,9 +241,9 @@ def _batch(view: memoryview, position: int, source: str, *, verify_crc: bool) ->
 
 
 def iter_records(batch: Batch, *, source: str) -> Iterator[Record]:
-    """Unpack a batch's records in offset order; lazily, after decompressing them all.
+    """Decompress a batch's records, and yield them in offset order.
 
-    Raises ``CorruptLogError`` at the batch's position for a payload that does not decompress (or to too much), for a
+    Raises ``CorruptLogError`` at the batch's position for a payload that does not decompress, or is too large, for a
     malformed record, and for other than ``record_count`` records.
     """
     try:
@@ -280,7 +280,7 @@ def iter_records(batch: Batch, *, source: str) -> Iterator[Record]:
 def marker(batch: Batch, *, source: str) -> Marker | None:
     """Read the marker of a control batch; None for data, and for a control batch that compaction has emptied.
 
-    Raises ``CorruptLogError`` where `read_marker` refuses the record.
+    Raises ``CorruptLogError`` if `read_marker` rejects the record.
     """
     if not batch.is_control or batch.is_empty:
         return None
@@ -292,8 +292,8 @@ def marker(batch: Batch, *, source: str) -> Marker | None:
 
 
 def batch_digest(base_offset: int, crc: int) -> int:
-    """Return one batch's share of a log's digest: the exclusive or of all shares, which is equal for equal logs.
+    """Return one batch's share of a log's digest, which is the exclusive or of all shares.
 
-    Order does not matter and nothing overflows 63 bits, so SQL computes the same without sorting.
+    The order does not matter, and nothing overflows 63 bits, so that SQL computes the same digest without sorting.
     """
     return crc * (base_offset % DIGEST_MODULUS + 1)

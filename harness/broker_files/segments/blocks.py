@@ -1,8 +1,8 @@
-"""The fast reader of segment files: whole batches block by block, their records as columns, in bounded memory.
+"""The fast reader of segment files: batches in blocks, their records as columns, in bounded memory.
 
 Results, errors and error messages are the same as from ``batches.iter_entries``, ``batches.marker`` and
-``batches.iter_records``: wherever the compiled loops meet something unusual, those functions are called. The first use
-in a process loads numba and the loops, the first ever compiles them.
+``batches.iter_records``, which this module calls for unusual data. The first use in a process loads numba and the
+loops, the first use on a machine compiles them.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES: Final = 8 << 20
 WORTH_COMPILING_BYTES: Final = 64 << 20
-"""From so much data on, this reader is faster than the reference, which takes two seconds for it. This reader takes
-half a second to start, and four more when its loops are compiled for the first time.
+"""The size from which on this reader is faster than the reference, which takes two seconds for it. This reader takes
+half a second to start, and four more seconds to compile its loops for the first time.
 """
 
 _ROWS = 1 << 17
@@ -55,18 +55,18 @@ _MARKERS = {kind: number for number, kind in enumerate(MARKERS)}
 
 
 class Readable(Protocol):
-    """The source: a file open for bytes, or an object with the same method."""
+    """A file open for bytes, or an object with the same method."""
 
     def readinto(self, buffer: memoryview, /) -> int | None:
-        """Fill the buffer from its start, and return the number of bytes; 0 at the end."""
+        """Fill the buffer from its start, and return the number of bytes; 0 at the end of the file."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """Consecutive whole batches of one file.
+    """Consecutive complete batches of one file.
 
     ``data`` begins at byte ``position`` of ``source``. ``batches`` and ``skipped``, the entries of magic 0 and 1,
-    are structured arrays of `columns.HEADERS`; their positions count from the start of the file.
+    are structured arrays of `columns.HEADERS`, with positions in the file.
     """
 
     source: str
@@ -82,7 +82,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unpacked:
-    """Records of one block as columns, a row a record; places and sizes refer to ``data``.
+    """Records of one block as columns; places and sizes refer to ``data``.
 
     ``batch`` indexes ``Block.batches``. ``attributes`` are the record's own. A size of -1 is null; headers follow each
     other from ``headers_at``, as ``DefaultRecord`` writes them.
@@ -109,10 +109,10 @@ class Unpacked:
 def iter_blocks(
     file: Readable, *, source: str, block_bytes: int = BLOCK_BYTES, verify_crc: bool = True
 ) -> Iterator[Block]:
-    """Read a file from its current position to its end, ``block_bytes`` at a time, or one batch that is larger.
+    """Read a file from its current position to its end, in blocks of ``block_bytes`` or of one larger batch.
 
-    Raises ``CorruptLogError`` as ``batches.iter_entries`` does, and as ``batches.marker`` does for a control batch;
-    all before the error has been yielded.
+    Raises ``CorruptLogError`` as ``batches.iter_entries`` does, and as ``batches.marker`` does for a control batch,
+    after yielding the batches before the error.
     """
     kernels = _kernels()
     position, previous_offset = 0, -1
@@ -144,15 +144,15 @@ def iter_blocks(
 
 
 def unpack(
-    block: Block, wanted: npt.NDArray[np.bool_] | npt.NDArray[np.integer[Any]] | None = None
+    block: Block, selection: npt.NDArray[np.bool_] | npt.NDArray[np.integer[Any]] | None = None
 ) -> Iterator[Unpacked]:
-    """Yield the records of data batches: all, or those of a mask over ``block.batches`` or of rising indexes into it.
+    """Yield the records of data batches. ``selection``: a mask over ``block.batches``, or rising indexes into it.
 
-    Control batches are left out. One `Unpacked` has 131,072 records at most, and 8 MiB of unpacked bytes or what the
-    batch that goes over it has. Raises ``CorruptLogError`` as ``batches.iter_records`` does, after yielding all before.
+    Control batches are left out. One `Unpacked` has at most 131,072 records, and 8 MiB of unpacked bytes plus the rest
+    of a batch. Raises ``CorruptLogError`` as ``batches.iter_records``, after yielding the records before the error.
     """
     chosen = np.arange(len(block.batches))
-    chosen = chosen if wanted is None else chosen[wanted]
+    chosen = chosen if selection is None else chosen[selection]
     chosen = chosen[block.batches["attributes"][chosen] & CONTROL == 0]
     batches = block.batches[chosen]
     if (batches["attributes"] & CODEC_MASK).any():
@@ -189,7 +189,7 @@ def _announced_bytes(rest: Bytes) -> int:
 
 
 def _filled(file: Readable, rest: Bytes, size_bytes: int) -> tuple[Bytes, bool]:
-    """Return ``rest`` and what follows it in the file, ``size_bytes`` in all; and whether the file ends before that."""
+    """Return ``rest`` and the next bytes of the file, ``size_bytes`` in all, and whether the file ends before that."""
     data = np.empty(size_bytes, np.uint8)
     data[: len(rest)] = rest
     view, filled = data.data, len(rest)
@@ -199,10 +199,7 @@ def _filled(file: Readable, rest: Bytes, size_bytes: int) -> tuple[Bytes, bool]:
 
 
 def _sound(data: Bytes, position: int, entries: Batches, source: str, *, verify_crc: bool) -> int:
-    """Return the number of entries before the first with a wrong CRC or a malformed marker.
-
-    Fills in the markers of those before.
-    """
+    """Return the number of entries before the first with a wrong CRC or a malformed marker, and set their markers."""
     sound = _with_right_crc(data, position, entries) if verify_crc else len(entries)
     markers = entries["marker"]
     for index in np.flatnonzero(markers[:sound] == ASK).tolist():
@@ -226,10 +223,7 @@ def _with_right_crc(data: Bytes, position: int, entries: Batches) -> int:
 
 
 def _not_zero(file: Readable, rest: Bytes) -> Bytes | None:
-    """Return None if ``rest`` and the rest of the file is zero, else ``rest`` and the non-zero bytes.
-
-    Zeros between the two are left out.
-    """
+    """Return None if ``rest`` and the rest of the file is zero, else ``rest`` and the next block that is not zero."""
     if rest.any():
         return rest
     while True:
@@ -265,14 +259,14 @@ def _reference_batch(data: Bytes, position: int, row: np.void, source: str) -> B
 
 
 def _unpack_compressed(block: Block, chosen: npt.NDArray[np.intp]) -> Iterator[Unpacked]:
-    """Unpack as many batches at a time as yield about `_UNPACKED_BYTES`."""
+    """Unpack batches in groups of about `_UNPACKED_BYTES`."""
     view = block.data.data
     rows = block.batches[chosen]
     starts = (rows["position"] - block.position).tolist()
     sizes, attributes = rows["size_bytes"].tolist(), rows["attributes"].tolist()
     first = 0
     while first < len(chosen):
-        # Of this map, only the pages that are written take memory.
+        # Only the written pages of this map take memory.
         room = _UNPACKED_BYTES + MAX_DECOMPRESSED_BYTES
         arena = mmap.mmap(-1, room, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         places = [0]
@@ -301,12 +295,12 @@ def _walk_records(
     kernels = _kernels()
     batches = block.batches[chosen]
     state = np.array([0, 0, 0, -1], np.int64)
-    left = int(batches["record_count"].sum(dtype=np.int64))
+    remaining = int(batches["record_count"].sum(dtype=np.int64))
     status = kernels.FULL
     while status == kernels.FULL:
-        columns = _columns(min(left, _ROWS))
+        columns = _columns(min(remaining, _ROWS))
         count, status = kernels.walk_records(data, batches, starts, ends, state, *columns)
-        left -= count
+        remaining -= count
         if count:
             batch, *others = (column[:count] for column in columns)
             yield Unpacked(data, chosen[batch].astype(np.int32), *others)
@@ -315,13 +309,13 @@ def _walk_records(
 
 
 def _columns(rows: int) -> list[Any]:
-    """Make room for the columns of an `Unpacked`."""
+    """Return empty columns of an `Unpacked`."""
     fixed = [np.empty(rows, dtype) for dtype in (np.int32, np.int64, np.int64, np.uint8)]
     return [*fixed, *(np.empty(rows, np.int32) for _ in range(6))]
 
 
 def _refuse_records(block: Block, index: int) -> NoReturn:
-    """Raise what the reference has against the records of a batch."""
+    """Raise the reference's error for the records of a batch."""
     batch = block.batch(index)
     for _ in iter_records(batch, source=block.source):
         pass

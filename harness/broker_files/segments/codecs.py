@@ -1,4 +1,4 @@
-"""Record compression: the five codecs of a magic-2 batch, with a ceiling on what a batch may unpack to."""
+"""Record compression: the five codecs of a magic-2 batch, with a limit of the unpacked size."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 Codec: TypeAlias = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
 CODECS: Final[tuple[Codec, ...]] = get_args(Codec)
-"""Indexed by bits 0-2 of the batch attributes (CompressionType); higher numbers are not assigned."""
+"""Codecs by bits 0-2 of the batch attributes (CompressionType); higher numbers are not assigned."""
 
 MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
-"""No broker accepts a batch anywhere near this: beyond it, a batch is a decompression bomb."""
+"""A larger batch is a decompression bomb, as no broker accepts batches of nearly this size."""
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES = len(_XERIAL_MAGIC) + 8  # then version and oldest compatible version, an int32 each
@@ -37,22 +37,22 @@ _PACK: dict[Codec, Callable[[bytes], Any]] = {
 
 
 def decompress(codec: Codec, payload: memoryview) -> bytes:
-    """Unpack a batch's records; at most ``MAX_DECOMPRESSED_BYTES`` come out.
+    """Unpack a batch's records.
 
-    Raises ``ValueError`` with the reason for a malformed stream or one that unpacks to more than that.
+    Raises ``ValueError`` with the reason for a malformed stream, or for more than ``MAX_DECOMPRESSED_BYTES``.
     """
     if codec == "none":
         return payload.tobytes()
-    # Streams need not announce their size, and the library fills the given buffer or fails. A private
-    # anonymous map of the whole ceiling costs only the pages that are written.
+    # The size of a stream is unknown, and the library fails if the buffer is too small. Only the written pages of a
+    # private anonymous map take memory.
     out = memoryview(mmap.mmap(-1, MAX_DECOMPRESSED_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
     return out[: decompress_into(codec, payload, out)].tobytes()
 
 
 def decompress_into(codec: Codec, payload: memoryview, out: memoryview) -> int:
-    """Unpack a batch's records into ``out``, and return how many bytes they take.
+    """Unpack a batch's records into ``out``, of ``MAX_DECOMPRESSED_BYTES``, and return their size in bytes.
 
-    ``out`` is to have room for ``MAX_DECOMPRESSED_BYTES``. Raises as ``decompress`` does.
+    Raises as ``decompress`` does.
     """
     try:
         if codec == "none":
@@ -67,23 +67,23 @@ def decompress_into(codec: Codec, payload: memoryview, out: memoryview) -> int:
 
 
 def compress(codec: Codec, data: bytes) -> bytes:
-    """Pack as librdkafka does: a gzip member, a raw snappy block, an lz4 frame or a zstd frame."""
+    """Compress as librdkafka does: to a gzip member, a raw snappy block, an lz4 frame or a zstd frame."""
     return data if codec == "none" else bytes(_PACK[codec](data))
 
 
 def _decompress_snappy(payload: memoryview, out: memoryview) -> int:
-    """One raw block (librdkafka's choice) or blocks in the xerial framing of snappy-java."""
+    """Unpack one raw block (from librdkafka) or blocks in the xerial framing of snappy-java."""
     if payload[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
         return _snappy_block(payload, out)
     written = 0
     position = _XERIAL_HEADER_BYTES
     while position < len(payload):
-        left = len(payload) - position - _INT32.size
-        if left < 0:
+        available = len(payload) - position - _INT32.size
+        if available < 0:
             raise ValueError("snappy stream ends inside a block length")
         (size,) = _INT32.unpack_from(payload, position)
-        if not 0 <= size <= left:
-            raise ValueError(f"snappy block announces {size} bytes, {left} are left")
+        if not 0 <= size <= available:
+            raise ValueError(f"snappy block announces {size} bytes, {available} are left")
         position += _INT32.size
         written += _snappy_block(payload[position : position + size], out[written:])
         position += size

@@ -1,4 +1,4 @@
-"""Layouts of numpy arrays, and constants in them, that the compiled reader and its callers share."""
+"""Layouts of numpy arrays, and constants, that the compiled reader and its callers share."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ HEADERS: Final = np.dtype(
     ],
     align=True,
 )
-"""A row a batch: the fields of ``batches.Batch`` under the same names, and ``marker``, from a control batch.
+"""A row for each batch: the fields of ``batches.Batch`` under the same names, and ``marker``, from a control batch.
 
-A row of an entry of magic 0 or 1 has its position, size, CRC32 and offset; the rest of it is zero.
+A row of an entry of magic 0 or 1 has its position, size, CRC32 and offset; its other fields are zero.
 """
 
 MARKER_NAMES: Final = (*MARKERS, "other")
-"""By value of ``marker``: what ``batches.marker`` gives, with one name for the types that end no transaction."""
+"""Names by value of ``marker``; types that end no transaction have the same name."""
 NO_MARKER, OTHER_CONTROL = -1, len(MARKERS)
 """Values of ``marker``: data, or a control batch that compaction has emptied; and the other types."""
 ASK: Final = -2
-"""A ``marker`` while a block is being read: the bytes are unusual, and the reference must read them."""
+"""The value of ``marker`` for unusual bytes until the reference has read them."""
 
 NULL_KEY_HASH: Final = 42
 """The result of Spark's ``xxhash64`` for null: its seed."""

@@ -46,15 +46,14 @@ def encode_batch(
     delete_horizon_ms: int | None = None,
     last_offset: int | None = None,
 ) -> bytes:
-    """Encode one batch with a right CRC.
+    """Encode one batch with a valid CRC.
 
-    Offsets come from the records, which may leave gaps; ``last_offset`` is needed where compaction
-    removed the last record or all of them, and else is the last record's. A delete horizon takes the field
-    of the first record's timestamp, as the cleaner does. With ``append_time``, readers take
-    ``max_timestamp_ms`` for every record's timestamp. An empty batch has no payload, whatever the codec:
-    ``DefaultRecordBatch.writeEmptyHeader`` writes none.
+    The records' offsets may have gaps. ``last_offset``: the last record's by default, needed if compaction removed that
+    record. A delete horizon replaces the first record's timestamp, as in the cleaner. With ``append_time``, every
+    record has the timestamp ``max_timestamp_ms`` for readers. An empty batch has no payload and no codec
+    (``DefaultRecordBatch.writeEmptyHeader``).
 
-    Raises ``struct.error`` for a number that its field cannot hold.
+    Raises ``struct.error`` for a number that does not fit its field.
     """
     timestamps = [record.timestamp_ms for record in records] or [_NO_TIMESTAMP]
     base_timestamp_ms = timestamps[0] if delete_horizon_ms is None else delete_horizon_ms

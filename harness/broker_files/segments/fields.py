@@ -1,4 +1,4 @@
-"""Compiled loops over keys, values and headers that ``kernels`` has located: hashes of them, and copies."""
+"""Compiled loops that hash and copy the keys, values and headers that ``kernels`` has located."""
 
 # ruff: noqa: PLR2004 (the numbers of XXH64)
 
@@ -46,19 +46,19 @@ def _round(lane: Any, value: Any) -> Any:
 
 @compiled(uint64(BYTES, int64, int64))
 def xxh64(data: Bytes, at: int, size: int) -> Any:
-    """Hash bytes as Spark's ``xxhash64`` does: XXH64 with seed 42 (by Yann Collet's specification of it)."""
+    """Hash bytes as Spark's ``xxhash64`` does: XXH64 with seed 42 (Yann Collet's specification)."""
     end = at + size
     if size >= 32:
-        one, two = _SEED + _PRIME_1 + _PRIME_2, _SEED + _PRIME_2
-        three, four = _SEED, _SEED - _PRIME_1
+        lane_1, lane_2 = _SEED + _PRIME_1 + _PRIME_2, _SEED + _PRIME_2
+        lane_3, lane_4 = _SEED, _SEED - _PRIME_1
         while end - at >= 32:
-            one = _round(one, load_eight_bytes(data, at))
-            two = _round(two, load_eight_bytes(data, at + 8))
-            three = _round(three, load_eight_bytes(data, at + 16))
-            four = _round(four, load_eight_bytes(data, at + 24))
+            lane_1 = _round(lane_1, load_eight_bytes(data, at))
+            lane_2 = _round(lane_2, load_eight_bytes(data, at + 8))
+            lane_3 = _round(lane_3, load_eight_bytes(data, at + 16))
+            lane_4 = _round(lane_4, load_eight_bytes(data, at + 24))
             at += 32
-        value = _rotated(one, 1) + _rotated(two, 7) + _rotated(three, 12) + _rotated(four, 18)
-        for lane in (one, two, three, four):
+        value = _rotated(lane_1, 1) + _rotated(lane_2, 7) + _rotated(lane_3, 12) + _rotated(lane_4, 18)
+        for lane in (lane_1, lane_2, lane_3, lane_4):
             value = (value ^ _round(uint64(0), lane)) * _PRIME_1 + _PRIME_4
     else:
         value = _SEED + _PRIME_5
@@ -86,7 +86,7 @@ def hash_fields(data: Bytes, places: Ints, sizes: Ints, out: npt.NDArray[np.uint
 
 @compiled(types.void(BYTES, int32[::1], int32[::1], int32[::1], BYTES))
 def copy_fields(data: Bytes, places: Ints, sizes: Ints, offsets: Ints, out: Bytes) -> None:
-    """Copy each field to ``out[offsets[i]:]``; null and empty ones have nothing to copy."""
+    """Copy each field to ``out[offsets[i]:]``, except null and empty fields."""
     for i in range(len(places)):
         if sizes[i] > 0:
             copy_bytes(out, int64(offsets[i]), data, int64(places[i]), int64(sizes[i]))  # type: ignore[call-arg]

@@ -1,10 +1,9 @@
-"""The files of a partition's folder that are its log: those that a broker would load when it starts.
+"""The files of a partition's folder that a broker would load as its log when it starts.
 
 A cleaner writes ``.cleaned`` files, renames them to ``.swap`` when they are complete, renames the files that they
-replace to ``.deleted``, and then removes the ``.swap`` suffix. A folder copied from a running or killed broker may show
-any step of that; ``LogLoader.load`` completes each, and its rules are applied here to names, changing nothing. Index
-files are named after their segment and take part; of them only ``.txnindex`` is of use here, as ``.index`` and
-``.timeindex`` contain only what the log contains.
+replace to ``.deleted``, and then removes the ``.swap`` suffix. A copy of a folder may show any of these states.
+``LogLoader.load`` completes them; here its rules are applied to names without changing files. Of the index files only
+``.txnindex`` is read, as ``.index`` and ``.timeindex`` are derived from the log.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _LAST_OFFSET_DELTA = 6
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One segment by the names of its files; ``txnindex`` is None where no transaction of it was aborted."""
+    """The file names of one segment; ``txnindex`` is None if the segment has no aborted transaction."""
 
     base_offset: int
     log: str
@@ -40,7 +39,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """A partition's segments in the order of the log, and why other log files are not among them, by name."""
+    """A partition's segments in the order of the log, and the reasons why other log files are left out, by name."""
 
     segments: list[Segment]
     left_out: dict[str, str]
@@ -55,21 +54,20 @@ class _File:
 
 
 def live_segments(folder: Path) -> Live:
-    """Find the log of a partition's folder.
+    """Return the log of a partition's folder.
 
-    Raises ``CorruptLogError`` for a ``.swap`` file that cannot be read: the files that it replaces are unknown.
+    Raises ``CorruptLogError`` for an unreadable ``.swap`` file, as the files that it replaces are unknown.
     """
     names = [path.name for path in folder.iterdir() if path.is_file()]
     return choose_segments(names, lambda name: next_offset(folder / name))
 
 
 def choose_segments(names: Iterable[str], next_offset_of: Callable[[str], int | None]) -> Live:
-    """Choose among the names in a folder. ``next_offset_of`` is called for ``.log.swap`` files alone.
+    """Choose the live files among the names in a folder. ``next_offset_of`` is called for ``.log.swap`` files only.
 
     - ``.deleted`` and ``.cleaned`` files are left out.
-    - So are ``.swap`` files at or after the smallest ``.cleaned``: they come from an unfinished split of a segment.
-    - Other ``.swap`` files count as completed; they replace all files from the first one's base offset to the
-      last one's end.
+    - ``.swap`` files at or after the smallest ``.cleaned`` are left out: they come from an unfinished split.
+    - Other ``.swap`` files count as completed; they replace all files from their lowest base offset to their end.
     """
     files = [file for name in sorted(names) if (file := _file(name))]
     first_cleaned = min((file.base_offset for file in files if file.suffix == "cleaned"), default=None)
@@ -79,8 +77,8 @@ def choose_segments(names: Iterable[str], next_offset_of: Callable[[str], int | 
     swapped = [file for file in swaps if file.kind == "log"]
     start = min((file.base_offset for file in swapped), default=0)
     end = max((next_offset_of(file.name) or file.base_offset for file in swapped), default=0)
-    kept = [file for file in files if file.suffix is None and not start <= file.base_offset < end]
-    live = {(file.base_offset, file.kind): file.name for file in (*kept, *swaps)}
+    remaining = [file for file in files if file.suffix is None and not start <= file.base_offset < end]
+    live = {(file.base_offset, file.kind): file.name for file in (*remaining, *swaps)}
     bases = sorted(base_offset for base_offset, kind in live if kind == "log")
     segments = [Segment(base, live[base, "log"], live.get((base, "txnindex"))) for base in bases]
     gone = [file for file in files if file.kind == "log" and file.name not in live.values()]
@@ -92,15 +90,15 @@ def _why_left_out(file: _File) -> str:
         case "deleted":
             return "marked for deletion"
         case "cleaned":
-            return "not yet whole when its writer, a cleaner or a split, was interrupted"
+            return "not yet complete when its writer, a cleaner or a split, was interrupted"
         case "swap":
             return "part of a split that was interrupted"
         case _:
-            return "replaced by what a cleaner or a split has written anew"
+            return "replaced by a file of a cleaner or a split"
 
 
 def next_offset(path: Path) -> int | None:
-    """Return the offset after a segment file's last batch, None where it has none. Raises ``CorruptLogError``."""
+    """Return the offset after a segment file's last batch, None for an empty file. Raises ``CorruptLogError``."""
     last = _BEFORE_ALL
     if path.stat().st_size < WORTH_COMPILING_BYTES:
         for entry in iter_entries(path.read_bytes(), source=str(path), verify_crc=False):
@@ -115,9 +113,9 @@ def next_offset(path: Path) -> int | None:
 
 
 def end_of_segment(path: Path) -> int:
-    """Return the offset after the last whole batch, or the segment's first offset where there is none.
+    """Return the offset after the last complete batch, or the segment's first offset.
 
-    Reads the headers of batches alone. Stops at bytes that are no batch: the zeros of a preallocated file, a batch that
+    Reads only the headers of batches, up to bytes that are not a batch: the zeros of a preallocated file, a batch that
     is cut, or damage, which the reader of the file reports.
     """
     end = int(path.name.partition(".")[0])

@@ -1,7 +1,6 @@
 """Compilation of loops over bytes, and the loads and copies that numba's arrays do not offer.
 
-Compiled code is kept for the user and the processor, in ``NUMBA_CACHE_DIR`` or else below `cache_root`. Arrays
-are C-contiguous and writable.
+Compiled code is cached in ``NUMBA_CACHE_DIR``, or else below `cache_root`. Arrays are C-contiguous and writable.
 """
 
 from __future__ import annotations
@@ -27,17 +26,14 @@ if not numba.config.CACHE_DIR:  # type: ignore[attr-defined]
 BYTES: Final = uint8[::1]
 
 COMPILING_LIMIT_S: Final = 60.0
-"""For another process to compile one function; after that this process compiles it as well."""
+"""How long to wait while another process compiles a function, before this process compiles it, too."""
 
 inlined: Callable[[Any], Any] = njit(inline="always")
 """A helper that is inlined into its callers."""
 
 
 def compiled(*signatures: object) -> Callable[[Any], Any]:
-    """Compile a function for these signatures now, or load an earlier compilation.
-
-    Where another process is compiling, wait for its result: both would compile the same.
-    """
+    """Compile a function for these signatures now, or load its compilation, also by a concurrent process."""
 
     def decorate(function: Any) -> Any:
         with alone_in(Path(numba.config.CACHE_DIR), COMPILING_LIMIT_S):  # type: ignore[attr-defined]
@@ -46,17 +42,17 @@ def compiled(*signatures: object) -> Callable[[Any], Any]:
     return decorate
 
 
-def _loader(wanted: types.Integer) -> Any:
+def _loader(integer_type: types.Integer) -> Any:
     """Return a function (array of bytes, place) -> integer in the machine's order, from any place."""
 
     @intrinsic
     def load(_context: Any, data: Any, at: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             array = context.make_array(signature.args[0])(context, builder, args[0])
-            pointer_type = ir.PointerType(context.get_value_type(wanted))
+            pointer_type = ir.PointerType(context.get_value_type(integer_type))
             return builder.load(builder.bitcast(builder.gep(array.data, [args[1]]), pointer_type), align=1)
 
-        return wanted(data, at), codegen
+        return integer_type(data, at), codegen
 
     return load
 

@@ -1,7 +1,7 @@
-"""The compiled loops that find batches and records.
+"""The compiled loops that locate batches and records.
 
-Importing this module compiles them, or loads an earlier compilation (``jit``). They read valid data; at anything else
-they stop and return its place, and the reference (``batches``, ``records``) is called for the error message.
+Importing this module compiles them, or loads an earlier compilation (``jit``). They stop at invalid data and return its
+place; the caller then calls the reference (``batches``, ``records``) for the error message.
 """
 
 # ruff: noqa: PLR2004 (places in Kafka's layouts)
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from harness.broker_files.segments.columns import Batches, Bytes, Ints, Longs
 
 READ, CUT, WRONG, ZERO, FULL = 0, 1, 2, 3, 4
-"""How a walk ended: all is read, inside a batch, at something that no broker writes, at a length of zero, or with no
-room for more rows."""
+"""The end of a walk: at the end of the data, inside a batch, at data that no broker writes, at a length of zero, or at
+the end of the rows."""
 
 _HEADER_BYTES = _HEADER.size
 _KNOWN_CODECS = len(CODECS)
@@ -34,7 +34,7 @@ _LEAST_BYTES_0, _LEAST_BYTES_1 = LEAST_BYTES
 _CONTROL_KEY_BYTES, _CONTROL_VALUE_BYTES = 4, 6
 
 _BEYOND = 1 << 62
-"""A position after every end, to return for data that cannot be read."""
+"""A position after every end, returned for data that cannot be read."""
 
 _ROWS = numba.from_dtype(HEADERS)[::1]
 
@@ -50,7 +50,7 @@ def _big_endian(data: Bytes, at: int, size: int) -> Any:
 
 @inlined
 def _varint(data: Bytes, at: int, limit: int) -> tuple[Any, Any]:
-    """Read a zigzag number; return it with the place after it, `_BEYOND` where it is cut or does not fit 64 bits."""
+    """Read a zigzag number; return it with the place after it, `_BEYOND` if it is cut or does not fit 64 bits."""
     if at >= limit:
         return 0, _BEYOND
     byte = load_byte(data, at)
@@ -74,7 +74,7 @@ def _varint(data: Bytes, at: int, limit: int) -> tuple[Any, Any]:
 
 @inlined
 def read_field(data: Bytes, at: int, limit: int) -> tuple[Any, Any, Any]:
-    """Read a length, which is null where negative; return it with the place of the bytes and the place after them."""
+    """Read a length, negative for null; return it with the place of the bytes and the place after them."""
     size, at = _varint(data, at, limit)
     if size <= 0:
         return size, at, at
@@ -83,9 +83,9 @@ def read_field(data: Bytes, at: int, limit: int) -> tuple[Any, Any, Any]:
 
 @compiled(types.UniTuple(int64, 10)(BYTES, int64, int64))
 def _record(data: Bytes, at: int, limit: int) -> tuple[int, ...]:
-    """Read the record at a place, and return its end, or -1 if no broker writes it; then its fields.
+    """Read a record, and return its end, or -1 if no broker writes it, and its fields.
 
-    They are its attributes, timestamp delta, offset delta, place and size of key and of value (-1: null), place of
+    The fields: attributes, timestamp delta, offset delta, place and size of key and of value (-1: null), place of
     the first header and number of headers.
     """
     length, at = _varint(data, at, limit)
@@ -128,7 +128,7 @@ def _record(data: Bytes, at: int, limit: int) -> tuple[int, ...]:
 
 @inlined
 def _marker(data: Bytes, at: int, row: Any) -> Any:
-    """Read the marker of a control batch in brokers' own format, else return `ASK`."""
+    """Read the marker of a control batch in the format that brokers write, else return `ASK`."""
     if row.attributes & CODEC_MASK:
         return ASK
     end = at + row.size_bytes
@@ -143,7 +143,7 @@ def _marker(data: Bytes, at: int, row: Any) -> Any:
 
 @inlined
 def _read_header(data: Bytes, at: int, row: Any) -> Any:
-    """Fill a row from the header of a whole batch; return whether a broker may have written it."""
+    """Fill a row from the header of a complete batch; return whether a broker may have written it."""
     last_offset_delta = _big_endian(data, at + 23, 4)
     row.leader_epoch = _big_endian(data, at + 12, 4)
     row.crc = _big_endian(data, at + 17, 4)
@@ -171,26 +171,26 @@ def walk_batches(  # noqa: PLR0911
 ) -> tuple[int, int, int]:
     """Fill ``rows`` with the headers of consecutive entries from byte 0 of ``data``, which is at ``position``.
 
-    Returns the number of rows, the place of the first byte not read and the status. CRCs are not checked. There must
-    be a row for every 26 bytes, the least size of an entry.
+    Returns the number of rows, the place of the first unread byte and the status. CRCs are not verified. ``rows`` must
+    have a row for every 26 bytes, the smallest size of an entry.
     """
     count = 0
     at = 0
     while at < len(data):
-        left = len(data) - at
-        if left < LOG_OVERHEAD:
+        available = len(data) - at
+        if available < LOG_OVERHEAD:
             return count, at, CUT
         length = _big_endian(data, at + 8, 4)
         if length == 0:
             return count, at, ZERO
-        if left <= LOG_OVERHEAD + 4:
+        if available <= LOG_OVERHEAD + 4:
             return count, at, CUT
         magic = data[at + 16]
         least = _HEADER_BYTES if magic == MAGIC else _LEAST_BYTES_1 if magic == 1 else _LEAST_BYTES_0
         size = LOG_OVERHEAD + length
         if magic > MAGIC or not least <= size <= MAX_BATCH_BYTES:
             return count, at, WRONG
-        if size > left:
+        if size > available:
             return count, at, CUT
         row = rows[count]
         row.position = position + at
@@ -231,8 +231,8 @@ def walk_records(  # noqa: PLR0917
 ) -> tuple[int, int]:  # fmt: skip
     """Fill the columns with the records of ``batches``, whose unpacked bytes are ``data[starts[i]:ends[i]]``.
 
-    ``state`` is where to continue: index of the batch, records of it done, place in ``data`` (from the second record
-    on) and the offset before, as a delta. It is ``[0, 0, 0, -1]`` at first, and left where the walk stopped. Returns
+    ``state`` is where to continue: the index of a batch, the number of its records that are done, the place in ``data``
+    (from the second record on) and the previous offset delta. It is ``[0, 0, 0, -1]`` at first, and is updated. Returns
     the number of rows and the status; ``batch_column`` has indexes into ``batches``.
     """
     count = 0

@@ -1,6 +1,6 @@
-"""The record of a control batch: the type and the coordinator epoch of a transaction marker, both directions.
+"""Decode and encode the record of a control batch: the type and the coordinator epoch of a transaction marker.
 
-The key is that of ``ControlRecordType``, the value of a COMMIT or an ABORT that of ``EndTransactionMarker``.
+``ControlRecordType`` defines the key, ``EndTransactionMarker`` the value of a COMMIT or an ABORT.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Marker:
 def read_marker(record: Record) -> Marker:
     """Return the marker in a control record.
 
-    Raises ``ValueError`` where ``ControlRecordType`` or ``EndTransactionMarker`` would refuse the record.
+    Raises ``ValueError`` if ``ControlRecordType`` or ``EndTransactionMarker`` would reject the record.
     """
     number = _number(_KEY, record.key)
     if number not in range(len(MARKERS)):
@@ -58,5 +58,5 @@ def _number(layout: struct.Struct, data: bytes | None) -> int:
 
 
 def marker_record(offset: int, timestamp_ms: int, kind: str, epoch: int = 0) -> Record:
-    """Return the record of a COMMIT or an ABORT; ``epoch``: of the coordinator."""
+    """Return the record of a COMMIT or an ABORT. ``epoch``: of the coordinator."""
     return Record(offset, timestamp_ms, KEYS[kind], _VALUE.pack(_VERSION, epoch))

@@ -1,8 +1,8 @@
 """Log entries of the formats before magic 2: recognized, checked and counted, but not read.
 
-Brokers before 0.11 wrote them, and they may still be in a log that was never cleaned since. They have
-neither transactions nor tombstone horizons. The layout is that of ``LegacyRecord`` in Kafka's clients: offset and
-length as in a batch, then crc32 at 12 (not crc32c), magic at 16, and the rest, which the CRC covers from there.
+Brokers before 0.11 wrote them, and a log that was not cleaned since may still have them. They have neither transactions
+nor delete horizons. The layout is ``LegacyRecord`` of Kafka's clients: offset and length as in a batch, then crc32 at
+12 (not crc32c), magic at 16, and the rest. The CRC covers the bytes from the magic on.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from zlib import crc32
 
 OLD_MAGICS: Final = (0, 1)
 LEAST_BYTES: Final = (26, 34)
-"""By magic, with offset and length (``LegacyRecord.RECORD_OVERHEAD_V0`` and ``_V1``)."""
+"""The smallest size by magic, with offset and length (``LegacyRecord.RECORD_OVERHEAD_V0`` and ``_V1``)."""
 CRC_FROM: Final = 16
 
 _HEAD = struct.Struct(">qiIb")
@@ -22,7 +22,7 @@ _HEAD = struct.Struct(">qiIb")
 
 @dataclass(frozen=True, slots=True)
 class OldEntry:
-    """One record or, where it is compressed, several; ``last_offset`` is that of the last."""
+    """One record, or several compressed ones; ``last_offset``: of the last record."""
 
     position: int
     size_bytes: int

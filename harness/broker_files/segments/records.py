@@ -1,4 +1,4 @@
-"""One record inside a batch's unpacked payload, both directions (``DefaultRecord``, ``ByteUtils``)."""
+"""Decode and encode a record inside a batch's unpacked payload (``DefaultRecord``, ``ByteUtils``)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_UINT64 = 2**64 - 1
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record; ``timestamp_ms`` is the batch's append time where the topic stamps on append.
+    """One record. ``timestamp_ms``: the batch's append time if the topic's timestamp type is ``LogAppendTime``.
 
     ``attributes`` is a byte in which Kafka uses no bit yet.
     """
@@ -38,9 +38,8 @@ def read_record(
 ) -> tuple[Record, int]:
     """Parse the record at ``position`` and return it with the position after it.
 
-    Raises ``ValueError`` with the reason or, where ``data`` ends too early, ``IndexError``. Fields are
-    not checked one by one: each only moves the position on, so one too long shows at the record's end.
-    Header names that are not UTF-8 keep their bytes, as backslash escapes.
+    Raises ``ValueError`` with the reason or, if ``data`` ends too early, ``IndexError``. A field that is too long is
+    detected at the record's end. Header names that are not UTF-8 keep their bytes, as backslash escapes.
     """
     length, start = _read_varint(data, position)
     end = start + length
@@ -71,7 +70,7 @@ def read_record(
 
 
 def encode_record(record: Record, base_offset: int, base_timestamp_ms: int) -> bytes:
-    """Write what ``read_record`` reads."""
+    """Encode a record for ``read_record``."""
     parts = [
         bytes([record.attributes]),
         _encode_varint(record.timestamp_ms - base_timestamp_ms),
@@ -99,7 +98,7 @@ def _encode_bytes(data: bytes | None) -> bytes:
 
 
 def _read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """Read a zigzag number, seven bits a byte from the lowest; return it with the position after it."""
+    """Read a zigzag varint, and return it with the position after it."""
     byte = data[position]
     position += 1
     raw = byte & 0x7F

@@ -1,9 +1,9 @@
 """Redpanda's segment files, rewritten as the Kafka batches in them.
 
-A batch on disk has a little-endian header of its own and then the records in Kafka's format; its ``crc`` is that of the
-Kafka batch, so the rewritten batch can be verified like any other batch. Offsets on disk are those of the Raft
-log, in which Redpanda has batches of its own too: a Kafka offset is the Raft offset minus the number of earlier offsets
-of some types. Source: Redpanda's source; not run against a real broker.
+A batch on disk has a different, little-endian header before the records in Kafka's format; its ``crc`` is the Kafka
+batch's, so that the rewritten batch can be verified. Offsets on disk are offsets of the Raft log, which also has
+internal batches of Redpanda: a Kafka offset is the Raft offset minus the number of earlier offsets of some types.
+Source: Redpanda's source; not run against a real broker.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ RAFT_DATA: Final = 1
 """Records of clients, and the markers of their transactions."""
 
 TAKING_OFFSETS: Final = frozenset({2, 19, 23, 25, 34, 37, 38, 40})
-"""Types of Redpanda's own batches whose offsets Kafka's clients never see; the others show as gaps."""
+"""Types of internal batches whose offsets Kafka's clients never see; other types are gaps for clients."""
 
 SEGMENT: Final = re.compile(r"(?P<base_offset>\d+)-(?P<term>\d+)-v1\.log")
 
 
 def is_segment(name: str) -> bool:
-    """Whether a file of a partition's folder is one of its segments."""
+    """Return whether a file of a partition's folder is one of its segments."""
     return SEGMENT.fullmatch(name) is not None
 
 
 def to_kafka(segments: Mapping[str, bytes]) -> bytes:
-    """Return the Kafka batches of a partition, from all of its segments by their names; leader epochs are terms.
+    """Return the Kafka batches of a partition from all of its segments, by name; leader epochs are terms.
 
-    The log has to be whole from its start: how many offsets a removed part took is unknown. Raises
-    `CorruptLogError` with the segment and the byte for data that no broker writes, also where a batch is cut; but
-    the last segment may end in a batch that a broker was writing when it was killed.
+    The log must be complete from its start, as a removed part may have internal offsets. Raises `CorruptLogError` with
+    the segment and the byte for data that no broker writes, and for a batch that is cut; but the last segment may end
+    in a batch that a broker was writing when it was killed.
     """
     written = bytearray()
     try:

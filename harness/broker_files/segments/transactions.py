@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 def transaction_version(segments: Iterable[Iterable[Batch]]) -> int | None:
-    """Return 2 where every marker carries a higher producer epoch than the data it ends, 1 where one does not.
+    """Return 2 if every marker has a higher producer epoch than its transaction's data, else 1; None without markers.
 
-    From transactions v2 on (KIP-890) a coordinator bumps the epoch with each end of a transaction; in v1 it
-    does so only for one that it ends itself. None where no marker follows data.
+    From transactions v2 on (KIP-890) a coordinator increments the epoch with each end of a transaction, in v1 only if
+    the coordinator itself ends the transaction.
     """
     bumped: set[bool] = set()
     for segment in segments:

@@ -1,8 +1,8 @@
-"""Text checkpoints that brokers keep next to their logs (``CheckpointFile``).
+"""Text checkpoints of brokers (``CheckpointFile``).
 
-In a log directory, one offset for each partition (``OffsetCheckpointFile``): ``replication-offset-checkpoint``
-has high watermarks, ``cleaner-offset-checkpoint`` the first dirty offsets, ``recovery-point-offset-checkpoint``
-the recovery points up to which logs are flushed, ``log-start-offset-checkpoint`` log start offsets. In a partition's
+In a log directory, with one offset for each partition (``OffsetCheckpointFile``): ``replication-offset-checkpoint``
+has high watermarks, ``cleaner-offset-checkpoint`` first dirty offsets, ``recovery-point-offset-checkpoint``
+recovery points up to which logs are flushed, ``log-start-offset-checkpoint`` log start offsets. In a partition's
 folder, ``leader-epoch-checkpoint`` has the start offset of each leader epoch (``LeaderEpochCheckpointFile``).
 """
 
@@ -24,11 +24,11 @@ _HEAD_LINES = 2
 
 
 def read_checkpoint(data: bytes, *, source: str) -> dict[tuple[str, int], int]:
-    """Map (topic, partition) to offset.
+    """Return offsets by topic and partition.
 
-    A file of no line, or of the version line alone, is empty, as ``CheckpointFile`` reads it: brokers
-    create it before they first write it. Raises ``CorruptLogError`` with the line and its byte position:
-    another version, a malformed line, a partition twice, or other than the announced number of entries.
+    An empty file and a file with only the version line have no entries, as in ``CheckpointFile``: brokers create the
+    file before they first write it. Raises ``CorruptLogError`` with the line and its byte position for another version,
+    a malformed line, a duplicate partition, or other than the announced number of entries.
     """
     offsets: dict[tuple[str, int], int] = {}
     for number, position, entry in _entries(data, _ENTRY, "topic partition offset", source=source):
@@ -41,12 +41,12 @@ def read_checkpoint(data: bytes, *, source: str) -> dict[tuple[str, int], int]:
 
 
 def read_leader_epochs(data: bytes, *, source: str) -> dict[int, int]:
-    """Map each leader epoch to its first offset. Raises ``CorruptLogError`` as ``read_checkpoint`` does."""
+    """Return the first offset by leader epoch. Raises ``CorruptLogError`` as ``read_checkpoint`` does."""
     return {int(entry[1]): int(entry[2]) for _, _, entry in _entries(data, _EPOCH, "epoch offset", source=source)}
 
 
 def _entries(
-    data: bytes, pattern: re.Pattern[bytes], what: str, *, source: str
+    data: bytes, pattern: re.Pattern[bytes], layout: str, *, source: str
 ) -> Iterator[tuple[int, int, re.Match[bytes]]]:
     """Yield line number, byte position and fields of each entry."""
     lines = data.splitlines(keepends=True)
@@ -66,7 +66,7 @@ def _entries(
             yield number, position, entry
             entries_read += 1
         else:
-            reason = f"{_text(line)} is not '{what}'"
+            reason = f"{_text(line)} is not '{layout}'"
         if reason:
             raise CorruptLogError(source, position, f"line {number}: {reason}")
         position += len(raw)

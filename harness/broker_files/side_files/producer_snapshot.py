@@ -1,6 +1,6 @@
 """``.snapshot`` files: this broker's state of each producer up to the offset in the file's name.
 
-The layout is that of ``ProducerStateManager`` (``PRODUCER_SNAPSHOT_ENTRY_SCHEMA``), version 1.
+The layout is ``PRODUCER_SNAPSHOT_ENTRY_SCHEMA`` of ``ProducerStateManager``, version 1.
 """
 
 from __future__ import annotations
@@ -28,10 +28,9 @@ _NO_OFFSET = -1
 
 @dataclass(frozen=True, slots=True)
 class ProducerEntry:
-    """One producer id: its last batch, and the start of its open transaction (None: no open transaction).
+    """One producer id: its last batch, and the start of its open transaction, or None.
 
-    ``offset_delta`` is the last batch's last minus its first offset; -1 offsets, sequences and epochs
-    stand for none, as stored.
+    ``offset_delta`` is the last batch's last minus its first offset. Missing offsets, sequences and epochs are -1.
     """
 
     producer_id: int
@@ -45,9 +44,9 @@ class ProducerEntry:
 
 
 def read_producer_snapshot(data: BytesLike, *, source: str) -> list[ProducerEntry]:
-    """Read a whole file, in its own order.
+    """Return the entries of a file in order.
 
-    Raises ``CorruptLogError``: too short (``cut``), another version, a bad CRC, or other than the
+    Raises ``CorruptLogError`` for a file that is too short (``cut``), another version, a bad CRC, or other than the
     announced number of entries. The CRC covers the file from the count to its end.
     """
     view = memoryview(data).cast("B")
@@ -72,7 +71,7 @@ def _entry(*fields: int) -> ProducerEntry:
 
 
 def encode_producer_snapshot(entries: Sequence[ProducerEntry]) -> bytes:
-    """Write what ``read_producer_snapshot`` reads, with a right CRC."""
+    """Encode entries for ``read_producer_snapshot``."""
     covered = struct.pack(">i", len(entries))
     for entry in entries:
         *fields, open_from = astuple(entry)

@@ -1,4 +1,4 @@
-"""What brokers say in their logs, read as it is added: events, one for each line that a parser knows."""
+"""Follow the logs of brokers: parse each new line that a parser recognizes as an event."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Event: TypeAlias = dict[str, Any]
 class ServerLogs:
     """Follows the logs of brokers.
 
-    ``paths``: the log of each broker; one that does not exist yet is empty. ``parse``: makes an event of a line and its
-    broker, None of any other line.
+    ``paths``: the log of each broker, which need not exist yet. ``parse``: returns the event of a line and its broker,
+    or None.
     """
 
     paths: Mapping[int, Path]
@@ -26,7 +26,7 @@ class ServerLogs:
     _positions: dict[int, int] = field(default_factory=dict)
 
     def events(self) -> list[Event]:
-        """Return the events of all whole lines so far, in the order of each broker's log."""
+        """Return the events of all complete lines so far, in the order of each broker's log."""
         for broker, path in self.paths.items():
             self._events += self._added(broker, path)
         return list(self._events)
@@ -38,8 +38,8 @@ class ServerLogs:
                 text = log.read()
         except FileNotFoundError:
             return
-        whole = text[: text.rfind(b"\n") + 1]
-        self._positions[broker] = self._positions.get(broker, 0) + len(whole)
-        for line in whole.splitlines():
+        complete_lines = text[: text.rfind(b"\n") + 1]
+        self._positions[broker] = self._positions.get(broker, 0) + len(complete_lines)
+        for line in complete_lines.splitlines():
             if (event := self.parse(line, broker)) is not None:
                 yield event

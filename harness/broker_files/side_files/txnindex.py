@@ -1,7 +1,7 @@
-"""``.txnindex`` files: the aborted transactions on this broker, one entry each.
+"""``.txnindex`` files: an entry for each aborted transaction on this broker.
 
-The layout is that of ``AbortedTxn``; a broker appends entries in the order of the abort markers
-(``TransactionIndex``). Unlike ``.index`` files, these are not preallocated.
+The layout is ``AbortedTxn``; a broker appends entries in the order of the ABORT markers (``TransactionIndex``). Unlike
+``.index`` files, these files are not preallocated.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _VERSION = 0
 
 @dataclass(frozen=True, slots=True)
 class AbortedTxn:
-    """One aborted transaction: offset of its first record, of its marker, and the LSO of that moment."""
+    """One aborted transaction: the offsets of its first record and its marker, and the LSO at that time."""
 
     producer_id: int
     first_offset: int
@@ -32,20 +32,20 @@ class AbortedTxn:
 
 
 def iter_txnindex(data: BytesLike, *, source: str) -> Iterator[AbortedTxn]:
-    """Iterate over the entries lazily, so every entry before an error is yielded.
+    """Iterate lazily over the entries, so that the entries before an error are yielded.
 
     Raises ``CorruptLogError`` for an entry of another version, or (``cut``) for a partial last entry.
     """
     view = memoryview(data).cast("B")
-    whole = len(view) - len(view) % _ENTRY.size
-    for index, (version, *fields) in enumerate(_ENTRY.iter_unpack(view[:whole])):
+    complete_bytes = len(view) - len(view) % _ENTRY.size
+    for index, (version, *fields) in enumerate(_ENTRY.iter_unpack(view[:complete_bytes])):
         if version != _VERSION:
             raise CorruptLogError(source, index * _ENTRY.size, f"unknown entry version {version}")
         yield AbortedTxn(*fields)
-    if left := len(view) - whole:
-        raise CorruptLogError(source, whole, f"entry is cut: {left} of {_ENTRY.size} bytes", cut=True)
+    if rest := len(view) - complete_bytes:
+        raise CorruptLogError(source, complete_bytes, f"entry is cut: {rest} of {_ENTRY.size} bytes", cut=True)
 
 
 def encode_txnindex(entries: Iterable[AbortedTxn]) -> bytes:
-    """Write what ``iter_txnindex`` reads."""
+    """Encode entries for ``iter_txnindex``."""
     return b"".join(_ENTRY.pack(_VERSION, *astuple(entry)) for entry in entries)
