@@ -26,7 +26,7 @@ from harness.cluster.boot import booted_cluster, equip
 from harness.errors import HarnessError
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
-from harness.run_folder.guard_events import Kind
+from harness.run_folder.guard_events import GuardEventKind
 from harness.run_folder.store import new_run_id
 from harness.runtimes import LOCAL
 from harness.runtimes.base import ClusterSpec, Wanted, bootstrap_servers
@@ -52,7 +52,7 @@ def isr_of(admin: Admin, topics: Sequence[str]) -> set[frozenset[int]]:
         return set()
 
 
-def events(path: Path, kind: Kind) -> list[dict[str, Any]]:
+def events(path: Path, kind: GuardEventKind) -> list[dict[str, Any]]:
     """Return the guard's events of a kind."""
     lines = path.read_text().splitlines() if path.exists() else []
     return [one for one in map(json.loads, lines) if one["event"] == kind]
@@ -60,7 +60,7 @@ def events(path: Path, kind: Kind) -> list[dict[str, Any]]:
 
 def requests(path: Path) -> float:
     """Return how many requests the guard has sent, by its metrics."""
-    (listens,) = events(path, Kind.LISTENS)
+    (listens,) = events(path, GuardEventKind.LISTENS)
     url = str(listens["what"]).split(" ", 1)[0]
     with urlopen(url, timeout=10) as answer:  # noqa: S310  (its own loopback address)
         text = answer.read().decode()
@@ -72,19 +72,23 @@ def requests(path: Path) -> float:
 
 def one_round(cluster: Cluster, names: Sequence[str], path: Path, number: int) -> None:
     """Kill broker 2 and start it again; print how long pausing and releasing took."""
-    before = {kind: len(events(path, kind)) for kind in (Kind.PAUSED, Kind.RELEASED)}
+    before = {kind: len(events(path, kind)) for kind in (GuardEventKind.PAUSED, GuardEventKind.RELEASED)}
     cluster.runtime.kill(2)
     cluster.wait(lambda: frozenset(BROKERS) not in isr_of(cluster.admin, names), "the replica to leave every ISR")
     left_ms = cluster.clock.time_ms()
-    cluster.wait(lambda: len(events(path, Kind.PAUSED)) >= before[Kind.PAUSED] + len(names), "every topic to be paused")
-    paused_ms = max(one["time_ms"] for one in events(path, Kind.PAUSED))
+    cluster.wait(
+        lambda: len(events(path, GuardEventKind.PAUSED)) >= before[GuardEventKind.PAUSED] + len(names),
+        "every topic to be paused",
+    )
+    paused_ms = max(one["time_ms"] for one in events(path, GuardEventKind.PAUSED))
     cluster.runtime.start(2)
     cluster.wait(lambda: isr_of(cluster.admin, names) == {frozenset(BROKERS)}, "the replica to be in every ISR")
     back_ms = cluster.clock.time_ms()
     cluster.wait(
-        lambda: len(events(path, Kind.RELEASED)) >= before[Kind.RELEASED] + len(names), "every topic to be released"
+        lambda: len(events(path, GuardEventKind.RELEASED)) >= before[GuardEventKind.RELEASED] + len(names),
+        "every topic to be released",
     )
-    released_ms = max(one["time_ms"] for one in events(path, Kind.RELEASED))
+    released_ms = max(one["time_ms"] for one in events(path, GuardEventKind.RELEASED))
     paused_s, released_s = (paused_ms - left_ms) / 1000, (released_ms - back_ms) / 1000
     print(f"{number}: last of {len(names)} topics paused after {paused_s:.1f} s, released after {released_s:.1f} s")
 
@@ -117,7 +121,7 @@ def main(target: str, topics: int, rounds: int, interval_s: float, results: Path
                  "--interval", str(interval_s), "--port", "0", "--events", str(path), "--quiet"],
             )  # fmt: skip
             try:
-                cluster.wait(lambda: bool(events(path, Kind.READY)), "the guard to be ready")
+                cluster.wait(lambda: bool(events(path, GuardEventKind.READY)), "the guard to be ready")
                 asked, began_s = requests(path), cluster.clock.now_s()
                 time.sleep(IDLE_S)
                 per_second = (requests(path) - asked) / (cluster.clock.now_s() - began_s)

@@ -1,5 +1,4 @@
-"""What a command takes from its host, and gives back: work directories, processes, ports, networks, disks, Java.
+"""Resources of a host that a command uses and releases: work directories, processes, ports, networks, disks, Java.
 
-Everything here has an owner that ends it, and can be found again when that owner was killed.
-What runs in it is for `harness.runtimes`.
+Each resource has an owner that releases it, and is identified by its run if the owner was killed.
 """

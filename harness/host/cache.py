@@ -1,4 +1,4 @@
-"""Where a user's downloads and other reusable files lie."""
+"""The folders of a user's downloads and other reusable files."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ def cache_root() -> Path:
 
 
 def compiled_folder() -> Path:
-    """Return where numba keeps what it compiled: ``$NUMBA_CACHE_DIR``, else ``numba`` below `cache_root`."""
+    """Return the folder of code that numba compiled: ``$NUMBA_CACHE_DIR``, else ``numba`` below `cache_root`."""
     return Path(os.environ.get("NUMBA_CACHE_DIR") or cache_root() / "numba")

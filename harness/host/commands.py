@@ -1,4 +1,4 @@
-"""Commands of this host that the harness calls: found, run with a time limit, and quoted in error messages."""
+"""Run commands of this host with a time limit, and raise their error messages."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 10.0
 
-# Given to every command by name: one that inherits it fails to start while another thread changes it (EFAULT).
+# Passed to every command: a command that inherits the environment fails to start while a thread changes it (EFAULT).
 _ENVIRONMENT = dict(os.environ)
-# Where the system's commands are on Debian; a PATH that came through `su` lacks it.
+# The system's commands on Debian are in these folders, which a PATH from `su` does not have.
 _ENVIRONMENT["PATH"] = f"{_ENVIRONMENT.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 
 
 def find(command: str) -> str | None:
-    """Return where a command is, None where it is not installed."""
+    """Return the path of a command, None if it is not installed."""
     return shutil.which(command, path=_ENVIRONMENT["PATH"])
 
 
 def run(*command: str, timeout_s: float = TIMEOUT_S, variables: Mapping[str, str] | None = None) -> str:
-    """Run a command with these variables added to its environment; return what it prints, to stderr if nothing else.
+    """Run a command with additional environment variables; return its stdout, or its stderr without stdout.
 
-    Raises `HarnessError` with its own words where it fails or does not end in time.
+    Raises `HarnessError` with the command's message if it fails, or does not end in time.
     """
     try:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""A disk of its own for a broker's data, small enough to be filled: a file system in memory, mounted on its folder."""
+"""A separate disk for a broker's data, small enough to be filled: a file system in memory, mounted on its folder."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ MOUNTS = Path("/proc/self/mounts")
 
 
 def mount(folder: Path) -> None:
-    """Give the folder a disk of `SIZE_MIB`. Raises `HarnessError` with the reason where that is impossible."""
+    """Mount a disk of `SIZE_MIB` on the folder. Raises `HarnessError` with the reason of a failure."""
     folder.mkdir(parents=True, exist_ok=True)
     commands.run("mount", "-t", "tmpfs", "-o", f"size={SIZE_MIB}m", "compaction-harness", str(folder))
 
 
 def unmount_below(folder: Path) -> None:
-    """Take away every disk that is mounted on the folder or below it. Raises `HarnessError`."""
+    """Unmount every disk on the folder or below it. Raises `HarnessError`."""
     for place in mounted_below(folder):
-        # Lazily: a process that is about to end may still have a file open.
+        # Lazily, as a process that is about to end may still have a file open.
         commands.run("umount", "--lazy", str(place))
 
 
 def mounted_below(folder: Path) -> list[Path]:
-    """Return where disks are mounted on the folder or below it, the deepest first."""
+    """Return the mount points on the folder or below it, the deepest first."""
     with suppress(OSError):
         places = [Path(line.split()[1].replace("\\040", " ")) for line in MOUNTS.read_text().splitlines()]
         return sorted((place for place in places if place.is_relative_to(folder)), reverse=True)
@@ -39,7 +39,7 @@ def mounted_below(folder: Path) -> list[Path]:
 
 
 def fill(folder: Path) -> None:
-    """Write until nothing more can be written."""
+    """Fill the folder's disk completely."""
     with (folder / FILLER).open("ab", buffering=0) as file:
         for chunk in (CHUNK, CHUNK[:4096]):
             try:
@@ -51,12 +51,12 @@ def fill(folder: Path) -> None:
 
 
 def free(folder: Path) -> None:
-    """Take what filled it away again."""
+    """Delete the file that filled the folder's disk."""
     (folder / FILLER).unlink(missing_ok=True)
 
 
 def why_impossible() -> str | None:
-    """Return the reason why there can be no such disk, None where there can: one was mounted and taken away."""
+    """Mount and unmount a disk; return the reason why that is impossible, or None."""
     if os.geteuid() != 0:
         return "mounting a file system needs root: run as root"
     with tempfile.TemporaryDirectory() as probe:

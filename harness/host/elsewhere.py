@@ -1,4 +1,4 @@
-"""Where a run has more than processes of this host: what says so, and which module takes it apart."""
+"""Runs with containers, or with processes on other hosts: their files, and the modules that remove them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from pathlib import Path
 
 SOCKET = Path("/var/run/docker.sock")
 COMPOSE_FILE = "compose.yaml"
-"""In the work directory of a run that has containers, from before the first of them is made."""
+"""In the work directory of a run before its first container is created."""
 
 NODES_FILE = "nodes.json"
-"""In that of a run on other hosts, from before anything is written there."""
+"""In the work directory of a run before anything is written to other hosts."""
 
 MODULES = {COMPOSE_FILE: "harness.host.engine", NODES_FILE: "harness.host.node_runs"}
-"""The module with ``end`` and ``remove``; to be imported only where it is needed, as that takes a moment."""
+"""Modules with ``end`` and ``remove``, imported only if they are needed, as the import takes time."""
 
 
 def may_have_engine() -> bool:
-    """Whether it is worth asking for a container engine."""
+    """Return whether there may be a container engine."""
     return SOCKET.exists() or "DOCKER_HOST" in os.environ

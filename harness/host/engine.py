@@ -1,6 +1,6 @@
-"""The container engine of this host: reached through its API, and described in one sentence where it cannot be.
+"""The container engine of this host, through its API.
 
-Everything that a run has there carries the label `LABEL`: by that alone it is found and removed.
+Containers, networks and volumes of a run have the label `LABEL`, by which they are found and removed.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ REMEDIES = {
     "FileNotFoundError": "none is running: start it (systemctl start docker), or choose --runtime local",
     "ConnectionRefusedError": "it is not running: start it (systemctl start docker), or choose --runtime local",
 }
-"""By the operating system's error, which the client only has in its words."""
+"""Remedies by the operating system's error, which the client mentions in its message."""
 
 NO_SUBNET = (
     "the engine has no free subnet for the run's network: remove networks that nobody uses (docker network prune),"
     " or give it more (default-address-pools in /etc/docker/daemon.json)"
 )
 SAYS_NO_SUBNET = ("non-overlapping", "fully subnetted", "Pool overlaps")
-"""What compose says then, in its own words and the engine's."""
+"""Parts of the messages of compose and of the engine without a free subnet."""
 
 OWN_MODULES = {"PYTHONPATH": ""}
-"""For compose, version 1 of which is in Python, and has a package of the same name as our folder of compose files."""
+"""The environment for compose: version 1 is a Python program with a package of the same name as ``compose/``."""
 
 COMPOSE = (("docker", "compose"), ("docker-compose",))
-"""Ways to call it: version 2 is a plugin of the command line, version 1 a program of its own."""
+"""Commands of compose: version 2 is a plugin of docker, version 1 a separate program."""
 
 
 def connect() -> docker.DockerClient:
-    """Return a client of the engine, once it has answered. Raises `UsageError` with what to do."""
+    """Return a client of the engine, which has answered a ping. Raises `UsageError` with a remedy."""
     host = os.environ.get("DOCKER_HOST", "")
     if host and not host.startswith("unix://"):
         raise UsageError(f"DOCKER_HOST is {host}: brokers are published on this host's loopback; use a local engine")
@@ -60,12 +60,12 @@ def connect() -> docker.DockerClient:
 
 
 def labelled(run_id: str) -> dict[str, str | list[str] | bool]:
-    """Return the filter that finds what belongs to a run."""
+    """Return the filter for the containers, networks and volumes of a run."""
     return {"label": f"{LABEL}={run_id}"}
 
 
 def find_compose() -> tuple[str, ...]:
-    """Return how compose is called here. Raises `UsageError` where it is not installed."""
+    """Return the command of compose. Raises `UsageError` if it is not installed."""
     for command in COMPOSE:
         if commands.find(command[0]) and _succeeds(*command, "version"):
             return command
@@ -75,31 +75,31 @@ def find_compose() -> tuple[str, ...]:
 
 
 def explain(message: str) -> str:
-    """Return what to do about what compose says; its own words where that is not known."""
+    """Return the remedy for a message of compose, or the message itself."""
     return NO_SUBNET if any(words in message for words in SAYS_NO_SUBNET) else message
 
 
-class NotThereError(HarnessError):
-    """The engine knows no such container, file, network or volume."""
+class MissingError(HarnessError):
+    """Raised if the engine does not have this container, file, network or volume."""
 
 
 @contextmanager
-def errors_as(what: str) -> Iterator[None]:
-    """Turn the client's exceptions into a `HarnessError` that begins with ``what``."""
+def errors_as(description: str) -> Iterator[None]:
+    """Turn the client's exceptions into a `HarnessError` whose message begins with ``description``."""
     try:
         yield
     except NotFound as error:
-        raise NotThereError(f"{what}: {error.explanation or error}") from error
+        raise MissingError(f"{description}: {error.explanation or error}") from error
     except APIError as error:
-        raise HarnessError(f"{what}: {error.explanation or error}") from error
+        raise HarnessError(f"{description}: {error.explanation or error}") from error
     except (DockerException, RequestException) as error:
-        raise HarnessError(f"{what}: the container engine does not answer ({type(error).__name__})") from error
+        raise HarnessError(f"{description}: the container engine does not answer ({type(error).__name__})") from error
 
 
 def remove(_directory: Path, run_id: str) -> int:
-    """Remove the run's containers, networks and volumes; return how many containers that were.
+    """Remove the run's containers, networks and volumes; return the number of containers.
 
-    Raises `HarnessError` where something stays, or the engine cannot be asked.
+    Raises `HarnessError` if something cannot be removed, or the engine does not answer.
     """
     client = connect()
     mine = labelled(run_id)
@@ -118,7 +118,7 @@ def remove(_directory: Path, run_id: str) -> int:
 
 
 def end(_directory: Path, run_id: str) -> int:
-    """End the run's containers and keep them with their data; return how many there are. Raises `HarnessError`."""
+    """End the run's containers without removing them; return their number. Raises `HarnessError`."""
     with errors_as(f"the containers of {run_id} cannot be ended"):
         containers = connect().containers.list(filters=labelled(run_id), ignore_removed=True)
         for container in containers:
@@ -128,7 +128,7 @@ def end(_directory: Path, run_id: str) -> int:
 
 
 def runs_with_containers() -> set[str]:
-    """Return the ids of the runs that have a container, a network or a volume; none where no engine answers."""
+    """Return the ids of the runs that have a container, a network or a volume; empty if no engine answers."""
     try:
         client = connect()
     except UsageError:
@@ -136,15 +136,15 @@ def runs_with_containers() -> set[str]:
     anybodys: dict[str, str | list[str] | bool] = {"label": LABEL}
     with errors_as("containers cannot be listed"):
         containers = client.containers.list(all=True, filters=anybodys, ignore_removed=True)
-        found = [container.labels for container in containers]
-        found += [network.attrs["Labels"] for network in client.networks.list(filters=anybodys)]
-        found += [volume.attrs["Labels"] for volume in client.volumes.list(filters=anybodys)]
-    return {labels[LABEL] for labels in found}
+        label_sets = [container.labels for container in containers]
+        label_sets += [network.attrs["Labels"] for network in client.networks.list(filters=anybodys)]
+        label_sets += [volume.attrs["Labels"] for volume in client.volumes.list(filters=anybodys)]
+    return {labels[LABEL] for labels in label_sets}
 
 
 @contextmanager
 def _gone() -> Iterator[None]:
-    """Let what somebody else removes or ends at the same time be removed or ended by them."""
+    """Ignore that another process has removed or ended the object."""
     try:
         yield
     except NotFound:

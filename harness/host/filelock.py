@@ -1,4 +1,4 @@
-"""A lock between processes of one user, which the kernel takes back when a process ends, however it ends."""
+"""A lock between processes, which the kernel releases when a process ends for any reason."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _POLL_S = 0.05
 
 @contextmanager
 def alone_in(folder: Path, wait_s: float) -> Iterator[bool]:
-    """Lock a folder, which is made where there is none; give whether it is locked now, for this process alone.
+    """Lock a folder, created if needed, for this process; yield whether that succeeded.
 
-    It is not where another process holds it for longer than ``wait_s``, and where the folder cannot be had.
+    It fails if another process holds the lock for longer than ``wait_s``, or the folder cannot be created.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

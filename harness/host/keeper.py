@@ -1,9 +1,8 @@
-"""A process that outlives the harness by a moment, to take the run apart whatever ended the harness.
+"""A process that outlives the harness for a moment, to end the run's processes and delete its work directory.
 
-It holds the read end of a pipe whose write end only the harness has. When the pipe ends, by a clean exit,
-an exception or ``kill -9``, it ends the run's processes and deletes the run's work directory. A
-parent-death signal would not do: it follows the spawning thread, and it deletes no data. The keeper runs in
-a session of its own, so that Ctrl-C in the terminal does not reach it.
+It reads from a pipe whose write end only the harness has. The pipe ends with the harness, by a clean exit, an exception
+or ``kill -9``. A parent-death signal would follow the spawning thread, and delete no data. The keeper runs in a
+separate session, so that Ctrl-C in the terminal does not reach it.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class Keeper:
         )
 
     def close(self, *, keep: bool) -> None:
-        """End the keeper; unless ``keep``, it takes the run apart first, and this waits for that."""
+        """End the keeper; unless ``keep``, wait until it has released the run."""
         pipe = self._process.stdin
         if pipe is None or pipe.closed:
             return
@@ -44,7 +43,7 @@ class Keeper:
 
 
 def guard(pipe: IO[bytes], run_id: str, work_dir: Path) -> None:
-    """Wait for the pipe to end, then take the run apart unless its last word was ``keep``."""
+    """Wait for the end of the pipe, then release the run unless the pipe's content is `KEEP`."""
     if pipe.read() != KEEP:
         leftovers.release(run_id, work_dir)
 

@@ -1,9 +1,8 @@
-"""What a run leaves on the machine while it lives, and how all of it is found again.
+"""Find and remove the processes, networks, containers and work directories of runs.
 
-Every run owns one work directory (broker data, Spark's scratch space) with an ``owner.json`` in it, and
-every process that it starts carries ``-Dharness.run=<run id>`` on its command line. So neither process ids
-nor a clean exit are needed to take a run apart: the directory names the run, the run names its processes
-and its network.
+Every run has a work directory (broker data, Spark's scratch space) with an ``owner.json``, and each of its processes
+has ``-Dharness.run=<run id>`` on its command line. So a run can be removed without process ids or a clean exit: the
+directory has the id of the run, which identifies its processes and its network.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ from harness.host.elsewhere import COMPOSE_FILE, MODULES, may_have_engine
 from harness.host.network import remove_network, remove_stray_rules, runs_with_networks
 
 UNOWNED_GRACE_S = 60.0
-"""A directory without a readable owner this young may belong to a run that is just starting."""
+"""A younger directory without a readable owner may belong to a run that is starting."""
 
 SPARK_MARKER = "-Dharness.part=spark"
-"""On the command line of Spark's JVM, to tell it from the brokers of the same run."""
+"""An argument of Spark's JVM, which distinguishes it from the brokers of the same run."""
 
 END_TIMEOUT_S = 10.0
 LOOK_AGAIN_S = 0.05
@@ -37,9 +36,9 @@ LOOK_AGAIN_S = 0.05
 
 @dataclass(frozen=True)
 class Owner:
-    """The process that a run belongs to; the start time tells it from a later process of the same id.
+    """The process that a run belongs to; the start time distinguishes it from a later process with the same id.
 
-    ``kept``: a user looks after the cluster. ``resumable``: the run can go on with its data when it was cut off.
+    ``kept``: the user is responsible for the cluster. ``resumable``: the run can continue after an interruption.
     """
 
     pid: int
@@ -50,7 +49,7 @@ class Owner:
     resumable: bool = False
 
     def lives(self) -> bool:
-        """Whether that very process is still there."""
+        """Return whether the process still exists."""
         try:
             return bool(abs(psutil.Process(self.pid).create_time() - self.started_s) < 1.0)
         except psutil.NoSuchProcess:
@@ -59,24 +58,24 @@ class Owner:
 
 @dataclass(frozen=True)
 class Leftover:
-    """A run's work directory and what is known of its owner."""
+    """A run's work directory, and its owner if that is known."""
 
     directory: Path
     owner: Owner | None
 
     @property
     def run_id(self) -> str:
-        """The run id is the directory's name, also where no owner could be read."""
+        """The directory's name."""
         return self.directory.name
 
 
 def work_root() -> Path:
-    """Directory of this user's runs, private to the user."""
+    """Return the private directory of this user's runs."""
     return Path(tempfile.gettempdir()) / f"compaction-harness-{os.getuid()}"
 
 
 def claim_work_dir(run_id: str, run_dir: Path) -> Path:
-    """Create the run's work directory, owned by this process. Raises OSError where that is impossible."""
+    """Create the run's work directory, owned by this process. Raises OSError."""
     root = work_root()
     root.mkdir(mode=0o700, exist_ok=True)
     directory = root / run_id
@@ -86,7 +85,7 @@ def claim_work_dir(run_id: str, run_dir: Path) -> Path:
 
 
 def reclaim_work_dir(run_id: str, run_dir: Path) -> Path:
-    """Take over the work directory of a run that was cut off. Raises OSError where it is gone."""
+    """Take over the work directory of an interrupted run. Raises OSError if it does not exist."""
     directory = work_root() / run_id
     if not directory.is_dir():
         raise FileNotFoundError(f"there is no {directory}")
@@ -101,14 +100,14 @@ def owner_of_this_process(run_id: str, run_dir: Path) -> dict[str, Any]:
 
 
 def write_owner(directory: Path, owner: Owner) -> None:
-    """Replace the directory's owner in one step."""
+    """Replace the directory's owner atomically."""
     draft = directory / "owner.json.new"
     draft.write_text(json.dumps(asdict(owner)))
     draft.replace(directory / "owner.json")
 
 
 def find_leftovers() -> list[Leftover]:
-    """Every run's work directory of this user, whether its owner lives or not."""
+    """Return the work directories of all runs of this user."""
     root = work_root()
     if not root.is_dir():
         return []
@@ -116,7 +115,7 @@ def find_leftovers() -> list[Leftover]:
 
 
 def is_abandoned(leftover: Leftover) -> bool:
-    """Whether nobody looks after this run any more: it is not kept, and cannot go on either."""
+    """Return whether the run has no owner any more: it is not kept, and cannot be resumed."""
     if leftover.owner is None:
         try:
             return time.time() - leftover.directory.stat().st_mtime > UNOWNED_GRACE_S
@@ -127,21 +126,21 @@ def is_abandoned(leftover: Leftover) -> bool:
 
 
 def change_owner(directory: Path, **changes: Any) -> None:
-    """Replace what these fields say of the directory's owner; one that cannot be read stays as it is."""
+    """Replace these fields of the directory's owner, if it can be read."""
     owner = read_owner(directory)
     if owner is not None:
         write_owner(directory, replace(owner, **changes))
 
 
 def release(run_id: str, directory: Path) -> int:
-    """Take a run apart that has ended: end its processes, and keep its data only where it can be resumed."""
+    """End the processes of a run that has ended, and keep its data only if it can be resumed."""
     return _end("end", run_id, directory) if is_resumable(directory) else remove(run_id, directory)
 
 
 def remove(run_id: str, directory: Path) -> int:
-    """End every process of the run, wherever it is, remove its network and directory; return how many were ended.
+    """End every process of the run on all hosts, remove its network and directory; return the number of processes.
 
-    The directory goes last: by it a run is found again of which something could not be removed.
+    The directory is removed last, as it identifies a run that could not be removed completely.
     """
     ended = _end("remove", run_id, directory)
     disk.unmount_below(directory)
@@ -150,46 +149,46 @@ def remove(run_id: str, directory: Path) -> int:
 
 
 def end_processes(run_id: str, *, carrying: str = "") -> int:
-    """SIGKILL every process that carries the run's marker, until none is left; return how many.
+    """SIGKILL every process with the run's marker, until none is left; return their number.
 
-    ``carrying``: only those that carry this argument too.
+    ``carrying``: an argument that the processes must also have.
 
-    Looks again after each round, as a process that is between fork and exec carries no marker yet.
-    Raises TimeoutError when some survive ``END_TIMEOUT_S`` seconds.
+    Repeats the search, as a process between fork and exec has no marker yet. Raises TimeoutError if processes survive
+    for ``END_TIMEOUT_S`` seconds.
     """
     ended: set[int] = set()
     deadline_s = time.monotonic() + END_TIMEOUT_S
-    while found := processes_of(run_id, carrying=carrying):
+    while processes := processes_of(run_id, carrying=carrying):
         if time.monotonic() > deadline_s:
-            raise TimeoutError(f"processes of run {run_id} survive SIGKILL: {[p.pid for p in found]}")
-        for process in found:
+            raise TimeoutError(f"processes of run {run_id} survive SIGKILL: {[p.pid for p in processes]}")
+        for process in processes:
             try:
                 process.kill()
             except psutil.NoSuchProcess:
                 continue
             ended.add(process.pid)
-        # Not waited for by id: that would take a child's exit code from whoever started it.
+        # Waiting by process id would take a child's exit code from its parent's code.
         time.sleep(LOOK_AGAIN_S)
     return len(ended)
 
 
 def processes_of(run_id: str, *, carrying: str = "") -> list[psutil.Process]:
-    """Every live process that was started for the run, found by the marker on its command line."""
-    wanted = {process_marker(run_id), *([carrying] if carrying else [])}
-    found = []
+    """Return every live process of the run, by the marker on its command line."""
+    arguments = {process_marker(run_id), *([carrying] if carrying else [])}
+    processes = []
     for process in psutil.process_iter():
         try:
-            if process.status() != psutil.STATUS_ZOMBIE and wanted <= set(process.cmdline()):
-                found.append(process)
+            if process.status() != psutil.STATUS_ZOMBIE and arguments <= set(process.cmdline()):
+                processes.append(process)
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
-    return found
+    return processes
 
 
 def remove_orphaned_networks() -> list[str]:
     """Remove the networks of runs that have neither a work directory nor a process any more; return their ids.
 
-    A command that was under way when harness and keeper ended may have made one after they had looked.
+    A command that was running when harness and keeper ended may have created a network afterwards.
     """
     removed = sorted(run_id for run_id in _orphans(runs_with_networks()) if remove_network(run_id))
     remove_stray_rules()
@@ -208,7 +207,7 @@ def remove_orphaned_containers() -> list[str]:
 
 
 def _orphans(run_ids: set[str]) -> set[str]:
-    """Those that nobody looks after, here or with another TMPDIR: a run's keeper names it on its command line."""
+    """Return the runs without an owner, also with another TMPDIR: a run's keeper has the id on its command line."""
     orphans = run_ids - {leftover.run_id for leftover in find_leftovers()}
     if orphans:
         words = {word for process in psutil.process_iter(["cmdline"]) for word in process.info["cmdline"] or ()}
@@ -217,9 +216,9 @@ def _orphans(run_ids: set[str]) -> set[str]:
 
 
 def _end(verb: str, run_id: str, directory: Path) -> int:
-    """End the run's processes, then its network, then what it has elsewhere; return how many things were ended.
+    """End the run's processes, its network, and its containers or remote processes; return the number of processes.
 
-    ``verb``: what is done elsewhere. Raises `HarnessError` where something stays, or cannot be reached.
+    ``verb``: the function of the `MODULES`. Raises `HarnessError` if something cannot be ended or reached.
     """
     ended = end_processes(run_id)
     remove_network(run_id)
@@ -231,18 +230,18 @@ def _end(verb: str, run_id: str, directory: Path) -> int:
 
 
 def process_marker(run_id: str) -> str:
-    """The JVM argument by which a run's processes are known."""
+    """Return the JVM argument that identifies a run's processes."""
     return f"-Dharness.run={run_id}"
 
 
 def is_resumable(directory: Path) -> bool:
-    """Whether the run can go on with what is there, so that its data have to stay."""
+    """Return whether the run can be resumed, so that its data must be kept."""
     owner = read_owner(directory)
     return owner is not None and owner.resumable
 
 
 def read_owner(directory: Path) -> Owner | None:
-    """Return who owns the directory; None where the file cannot be read."""
+    """Return the owner of the directory; None if the file cannot be read."""
     try:
         return Owner(**json.loads((directory / "owner.json").read_text()))
     except (OSError, ValueError, TypeError):

@@ -1,8 +1,8 @@
-"""A network namespace per broker, all on one bridge of this host: each has an address and a link that can be cut.
+"""A network namespace for each broker, all on one bridge of this host, each with an address and a link that can be cut.
 
-Every name derives from the run id, so that a network is found and removed by that alone. The host has an address
-on the bridge too: clients reach brokers from its own namespace. A link that is down loses what is sent, as an
-unplugged cable does: connections stay open on both sides, and TCP tries again ever less often.
+Every name is derived from the run id, by which a network is found and removed. The host has an address on the bridge,
+too: clients reach brokers from its namespace. A link that is down loses packets like an unplugged cable: connections
+stay open on both sides, and TCP retries with increasing pauses.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 NAMESPACES = Path("/var/run/netns")
 BLOCKS = (IPv4Network("10.0.0.0/8"), IPv4Network("172.16.0.0/12"))
-"""Where subnets come from; the second for hosts that route all of the first into a company's network."""
+"""Subnets are in the first block, or in the second on hosts that route the first into a company's network."""
 
 SUBNET_BITS, SUBNET_ATTEMPTS = 24, 256
 RUN_NAMESPACE = re.compile(r"ch-(?P<run_id>\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ-[0-9a-f]{4})-\d+")
 RULE = re.compile(r"-i (ch[0-9a-f]{8}) ")
 INSIDE = "eth0"
 HOST_NUMBER = 254
-"""The bridge's place in the subnet; a broker's is its node id."""
+"""The number of the bridge in the subnet; a broker's number is its node id."""
 
 
 @dataclass(frozen=True)
-class Network:
+class NamespaceNetwork:
     """The network of one run's brokers: the last byte of a broker's address is its node id."""
 
     run_id: str
@@ -46,29 +46,29 @@ class Network:
     subnet: IPv4Network
 
     def address(self, broker: int) -> str:
-        """Return the broker's own address, reachable from this host and from every broker."""
+        """Return the broker's address, reachable from this host and from every broker."""
         return str(self.subnet[broker])
 
     def prefix(self, broker: int) -> list[str]:
-        """Return what a command line begins with to run inside; ``ip`` becomes that command (execve)."""
+        """Return the start of a command line that runs in the broker's namespace; ``ip`` executes it by execve."""
         return [commands.find("ip") or "ip", "netns", "exec", _namespace(self.run_id, broker)]
 
     def cut(self, broker: int) -> None:
-        """Isolate the broker from everyone. Raises `HarnessError`."""
+        """Cut the broker's link. Raises `HarnessError`."""
         _ip("link", "set", _link(self.run_id, broker), "down")
 
     def heal(self, broker: int) -> None:
-        """Connect it again. Raises `HarnessError`."""
+        """Restore the broker's link. Raises `HarnessError`."""
         _ip("link", "set", _link(self.run_id, broker), "up")
 
 
 def why_impossible() -> str | None:
-    """Return the reason why there can be no such network here, None where there can: one was made and removed."""
+    """Create and remove a network; return the reason why that is impossible, or None."""
     return why_refused(lambda probe: commands.run(*probe.prefix(1), "true"), brokers=(1,))
 
 
-def why_refused(attempt: Callable[[Network], object], brokers: Sequence[int]) -> str | None:
-    """Return the reason why this fails on a network that is made for it and removed, None where it does not."""
+def why_refused(attempt: Callable[[NamespaceNetwork], object], brokers: Sequence[int]) -> str | None:
+    """Call a function with a temporary network; return the reason why that fails, or None."""
     run_id = f"probe-{secrets.token_hex(4)}"
     try:
         probe = create_network(run_id, brokers)
@@ -81,10 +81,10 @@ def why_refused(attempt: Callable[[Network], object], brokers: Sequence[int]) ->
     return None
 
 
-def create_network(run_id: str, brokers: Sequence[int]) -> Network:
-    """Make the bridge, and for each broker a namespace with an address.
+def create_network(run_id: str, brokers: Sequence[int]) -> NamespaceNetwork:
+    """Create the bridge, and for each broker a namespace with an address.
 
-    Raises `UsageError` with the words of the command that failed; what was made before that is removed.
+    Raises `UsageError` with the message of the command that failed, and removes an incomplete network.
     """
     if os.geteuid() != 0:
         raise UsageError("network namespaces need root: run as root, or choose a nemesis that needs none")
@@ -93,10 +93,10 @@ def create_network(run_id: str, brokers: Sequence[int]) -> Network:
     if _namespaces(run_id) or _links(run_id):
         raise UsageError(f"run {run_id} has a network already; remove it with `harness clean {run_id}`")
     try:
-        network = Network(run_id, tuple(brokers), free_subnet(run_id, _taken()))
+        network = NamespaceNetwork(run_id, tuple(brokers), free_subnet(run_id, _taken()))
         _build(network)
     except BaseException as error:
-        # What failed first is what the user has to know.
+        # The first error is the cause.
         with suppress(HarnessError):
             remove_network(run_id)
         if isinstance(error, HarnessError):
@@ -106,9 +106,9 @@ def create_network(run_id: str, brokers: Sequence[int]) -> Network:
 
 
 def remove_network(run_id: str) -> int:
-    """Remove whatever there is of the run's network; return how many namespaces that were.
+    """Remove the run's network, which may be incomplete; return the number of namespaces.
 
-    Their processes have to be ended before. Raises `HarnessError` where something stays.
+    Their processes must have ended. Raises `HarnessError` if something cannot be removed.
     """
     if os.geteuid() != 0 or commands.find("ip") is None:
         return 0
@@ -116,26 +116,26 @@ def remove_network(run_id: str) -> int:
     if _bridge(run_id) in links:
         _forwarding("-D", _bridge(run_id))
     failed = []
-    # Links would end with their namespaces, but later, in the kernel's own time.
+    # The kernel would remove links with their namespaces, but later.
     for kind, name in [*(("link", link) for link in links), *(("netns", namespace) for namespace in namespaces)]:
         try:
             _ip(kind, "delete", name)
         except HarnessError as error:
             failed.append(error)
-    # What is gone by now was removed by somebody else, who removes the same run.
+    # Another process may be removing the same run.
     if failed and (_links(run_id) or _namespaces(run_id)):
         raise failed[0]
     return len(namespaces)
 
 
 def runs_with_networks() -> set[str]:
-    """Return the ids of the runs that have a namespace on this host, whoever's they are."""
+    """Return the ids of the runs of all users that have a namespace on this host."""
     matches = (RUN_NAMESPACE.fullmatch(path.name) for path in NAMESPACES.glob("*"))
     return {match["run_id"] for match in matches if match}
 
 
 def remove_stray_rules() -> None:
-    """Take back rules for bridges that are gone: a command that was under way when its run ended may have set one."""
+    """Delete rules for bridges that do not exist: a command that was running when its run ended may have added one."""
     if os.geteuid() != 0 or commands.find("iptables") is None:
         return
     with suppress(HarnessError):
@@ -145,10 +145,10 @@ def remove_stray_rules() -> None:
 
 
 def free_subnet(run_id: str, taken: Iterable[IPv4Network]) -> IPv4Network:
-    """Return a subnet that overlaps with none of the taken ones, looked for from the run id's hash on.
+    """Return a subnet that does not overlap with a taken one; the search begins at the run id's hash.
 
-    A route shorter than every block is a default route in disguise (VPNs have 0.0.0.0/1) and takes nothing.
-    Raises `UsageError` where none is found.
+    A route with a shorter prefix than every block (VPNs have 0.0.0.0/1) is a default route and does not count.
+    Raises `UsageError` if no subnet is free.
     """
     in_use = [network for network in taken if network.prefixlen >= min(block.prefixlen for block in BLOCKS)]
     for block in BLOCKS:
@@ -160,7 +160,7 @@ def free_subnet(run_id: str, taken: Iterable[IPv4Network]) -> IPv4Network:
     raise UsageError(f"this host has addresses or routes all over {' and '.join(map(str, BLOCKS))}: no subnet is free")
 
 
-def _build(network: Network) -> None:
+def _build(network: NamespaceNetwork) -> None:
     bridge = _bridge(network.run_id)
     _ip("link", "add", bridge, "type", "bridge")
     _forwarding("-I", bridge)
@@ -177,18 +177,17 @@ def _build(network: Network) -> None:
 
 
 def _taken() -> list[IPv4Network]:
-    """Every IPv4 network that this host has an address in or a route to."""
+    """Return the IPv4 networks in which this host has an address, or to which it has a route."""
     interfaces = json.loads(_ip("-4", "-json", "address") or "[]")
-    addresses = [f"{a['local']}/{a['prefixlen']}" for one in interfaces for a in one.get("addr_info", [])]
+    addresses = [f"{a['local']}/{a['prefixlen']}" for interface in interfaces for a in interface.get("addr_info", [])]
     routes = [route["dst"] for route in json.loads(_ip("-4", "-json", "route", "show", "table", "all") or "[]")]
     return [IPv4Network(text, strict=False) for text in (*addresses, *routes) if text != "default"]
 
 
 def _forwarding(action: str, bridge: str) -> None:
-    """Insert or delete the rule that lets the bridge's frames pass where they go through iptables.
+    """Insert or delete the rule that accepts the bridge's frames, if they pass through iptables.
 
-    Docker sees to that, and drops what it does not know. An iptables that fails drops nothing either: its part
-    of the kernel is missing.
+    Docker enables this, and drops other frames. An iptables that fails has no kernel module, and drops no frames.
     """
     if commands.find("iptables"):
         with suppress(HarnessError):
@@ -196,13 +195,13 @@ def _forwarding(action: str, bridge: str) -> None:
 
 
 def _namespaces(run_id: str) -> list[str]:
-    """Every namespace of the run, whatever brokers it has."""
+    """Return every namespace of the run."""
     mine = re.compile(re.escape(_namespace(run_id, "")) + r"\d+")
     return sorted(path.name for path in NAMESPACES.glob("*") if mine.fullmatch(path.name))
 
 
 def _links(run_id: str) -> list[str]:
-    """The bridge and the host's ends of the brokers' links, as far as there are any."""
+    """Return the existing bridge, and the existing links of brokers on this host."""
     mine = re.compile(re.escape(_bridge(run_id)) + r"(-\d+)?")
     return sorted(name for _, name in socket.if_nameindex() if mine.fullmatch(name))
 
@@ -216,7 +215,7 @@ def _link(run_id: str, broker: int) -> str:
 
 
 def _bridge(run_id: str) -> str:
-    """Interface names have 15 characters at most: no room for a run id."""
+    """Return the name of the bridge; interface names have at most 15 characters, too few for a run id."""
     return f"ch{_digest(run_id)}"
 
 

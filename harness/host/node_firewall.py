@@ -1,6 +1,6 @@
-"""Rules of iptables on a node that others use too: in a chain of the run's own, for its brokers' ports only.
+"""Rules of iptables on a shared node: in a separate chain for each run, and for its brokers' ports only.
 
-The harness's login goes through other ports, so that what was cut can always be healed.
+The harness's login uses other ports, so that a cut can always be healed.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from harness.errors import HarnessError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.host.nodes import Connection
+    from harness.host.nodes import NodeConnection
 
 TABLES = 'PATH="$PATH:/usr/sbin:/sbin"; iptables() { if [ "$(id -u)" = 0 ]; then command iptables -w "$@";'
 TABLES += ' else sudo -n iptables -w "$@"; fi; }; '
-"""Rules take root: as whom the node is logged in to, or by a sudo that asks for nothing."""
+"""Rules need root: the user of the login, or sudo without a password."""
 
 CHAINS = ("INPUT", "OUTPUT")
 
 
-def drop(connection: Connection, run_id: str, ports: Sequence[int], which: Sequence[str] = ()) -> None:
-    """Drop packets to and from these ports: all, or those that a match of iptables picks. Raises `HarnessError`."""
+def drop(connection: NodeConnection, run_id: str, ports: Sequence[int], which: Sequence[str] = ()) -> None:
+    """Drop packets to and from these ports; ``which``: a match of iptables. Raises `HarnessError`."""
     chain = _chain(run_id)
     enter = " && ".join(f"iptables -I {start} -j {chain}" for start in CHAINS)
     connection.shell(
@@ -32,8 +32,8 @@ def drop(connection: Connection, run_id: str, ports: Sequence[int], which: Seque
     )
 
 
-def remove(connection: Connection, run_id: str) -> None:
-    """Remove the run's chain and what leads to it; where there is none, do nothing. Raises `HarnessError`."""
+def remove(connection: NodeConnection, run_id: str) -> None:
+    """Remove the run's chain and the jumps to it, if they exist. Raises `HarnessError`."""
     chain = _chain(run_id)
     leave = "; ".join(f"iptables -D {start} -j {chain}" for start in CHAINS)
     connection.shell(
@@ -41,14 +41,14 @@ def remove(connection: Connection, run_id: str) -> None:
     )
 
 
-def raise_if_impossible(connection: Connection) -> None:
-    """Make a chain and remove it. Raises `UsageError` with the node's own words."""
+def raise_if_impossible(connection: NodeConnection) -> None:
+    """Create and remove a chain. Raises `UsageError` with the node's message."""
     try:
         connection.shell(f"{TABLES} iptables -N {_chain('probe')} && iptables -X {_chain('probe')}")
     except HarnessError as error:
-        raise UsageError(f"this nemesis takes a firewall on each node, as root or by sudo: {error}") from error
+        raise UsageError(f"this nemesis needs a firewall on each node, as root or by sudo: {error}") from error
 
 
 def _chain(run_id: str) -> str:
-    """Chain names have 28 characters at most: no room for a prefix and a run id."""
+    """Return the name of the chain; names have at most 28 characters, too few for a prefix and a run id."""
     return f"ch-{hashlib.sha256(run_id.encode()).hexdigest()[:12]}"

@@ -1,4 +1,4 @@
-"""What a run has on other hosts, and how it is ended and removed there: found by the run's marker and directory."""
+"""End the processes of a run on other hosts, by the run's marker, and remove its directory there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from harness.errors import HarnessError
 from harness.host import node_firewall
 from harness.host.elsewhere import NODES_FILE
-from harness.host.nodes import Connection, from_json
+from harness.host.nodes import NodeConnection, from_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,49 +28,49 @@ for process in /proc/[0-9]*; do
     fi
 done
 """
-"""Ends every process of a run on a node, found by the marker on its command line, and prints their ids."""
+"""Ends every process of a run on a node, by the marker on its command line, and prints the process ids."""
 
 
-def log_in(access: Access) -> list[Connection]:
-    """Log in to every node, at once. Raises `UsageError` for the first that refuses."""
+def log_in(access: Access) -> list[NodeConnection]:
+    """Log in to every node concurrently. Raises `UsageError` for the first node that refuses."""
     with ThreadPoolExecutor(len(access.nodes)) as pool:
-        made = [pool.submit(Connection, node, access) for node in access.nodes]
-    refusal = next((error for one in made if (error := one.exception())), None)
+        attempts = [pool.submit(NodeConnection, node, access) for node in access.nodes]
+    refusal = next((error for attempt in attempts if (error := attempt.exception())), None)
     if refusal is not None:
-        log_out([one.result() for one in made if one.exception() is None])
+        log_out([attempt.result() for attempt in attempts if attempt.exception() is None])
         raise refusal
-    return [one.result() for one in made]
+    return [attempt.result() for attempt in attempts]
 
 
-def log_out(connections: Sequence[Connection]) -> None:
-    """Close every login."""
+def log_out(connections: Sequence[NodeConnection]) -> None:
+    """Close every attempt."""
     for connection in connections:
         connection.close()
 
 
-def on_each(connections: Sequence[Connection], action: Callable[[Connection], T]) -> list[T]:
-    """Do something on every node at once; return what it gave, in their order. Raises the first error."""
+def on_each(connections: Sequence[NodeConnection], action: Callable[[NodeConnection], T]) -> list[T]:
+    """Call a function for every node concurrently; return the results in order. Raises the first error."""
     with ThreadPoolExecutor(len(connections)) as pool:
         return list(pool.map(action, connections))
 
 
 def end(directory: Path, run_id: str) -> int:
-    """SIGKILL every process of a run on its nodes, and take its rules back; return how many were ended.
+    """SIGKILL every process of a run on its nodes, and remove its firewall rules; return the number of processes.
 
-    ``directory``: the run's work directory, which names the nodes. Raises `HarnessError` where one cannot be reached.
+    ``directory``: the run's work directory, which lists the nodes. Raises `HarnessError` if a node is unreachable.
     """
     return _end(directory, run_id, "true")
 
 
 def remove(directory: Path, run_id: str) -> int:
-    """As `end`, and remove what the run wrote there."""
+    """End the run as `end` does, and remove its files on the nodes."""
     return _end(directory, run_id, "rm", "-rf", run_dir(run_id))
 
 
 def _end(directory: Path, run_id: str, *then: str) -> int:
     marker = shlex.quote(node_marker(run_id))
 
-    def end_there(connection: Connection) -> int:
+    def end_there(connection: NodeConnection) -> int:
         node_firewall.remove(connection, run_id)
         ended = connection.shell(END_PROCESSES.format(marker=marker)).split()
         connection.run(*then)
@@ -88,9 +88,9 @@ def _end(directory: Path, run_id: str, *then: str) -> int:
 
 
 def node_marker(run_id: str) -> str:
-    """Return the JVM argument by which brokers on nodes are known.
+    """Return the JVM argument that identifies brokers on nodes.
 
-    Another one than that of this host's processes, which may be a node too: Spark outlives the brokers.
+    It differs from the argument of this host's processes, as this host may be a node: Spark outlives the brokers.
     """
     return f"-Dharness.node.run={run_id}"
 

@@ -1,4 +1,4 @@
-"""Hosts that brokers run on, reached by SSH: who they are, whether they are who they say, and commands on them."""
+"""Hosts of brokers, reached by SSH: their names, the verification of their host keys, and commands on them."""
 
 from __future__ import annotations
 
@@ -35,23 +35,22 @@ KEEPALIVE_S = 5
 
 @dataclass(frozen=True)
 class Node:
-    """One host, and as whom it is logged in to."""
+    """A host, and the user of the login."""
 
     host: str
     port: int
     user: str
 
     def __str__(self) -> str:
-        """Return it as ``--nodes`` takes it."""
+        """Return the form of ``--nodes``."""
         return f"{self.user}@{self.host}:{self.port}"
 
 
 @dataclass(frozen=True)
 class Access:
-    """How nodes are logged in to. ``pins``: fingerprints (``SHA256:…``) of host keys to be trusted.
+    """The parameters of logins. ``pins``: fingerprints (``SHA256:…``) of trusted host keys.
 
-    ``key``: a private key; without one, those of the agent and the usual ones. ``known_hosts``: without one, the
-    user's own.
+    ``key``: the path of a private key; None: the agent's and the user's keys. ``known_hosts``: None: the user's file.
     """
 
     nodes: tuple[Node, ...]
@@ -60,28 +59,28 @@ class Access:
     pins: tuple[str, ...] = ()
 
     def to_json(self) -> str:
-        """Return it for a file; there is no secret in it."""
+        """Return the parameters as JSON, which contains no secret."""
         return json.dumps(asdict(self))
 
 
 def from_json(text: str) -> Access:
-    """Return what `Access.to_json` wrote. Raises ValueError, KeyError or TypeError for anything else."""
+    """Return the parameters that `Access.to_json` wrote. Raises ValueError, KeyError or TypeError for other texts."""
     fields = json.loads(text)
     nodes = tuple(Node(**node) for node in fields.pop("nodes"))
     return Access(nodes, **{**fields, "pins": tuple(fields["pins"])})
 
 
 def parse_nodes(texts: Sequence[str], *, user: str | None = None, port: int = PORT) -> tuple[Node, ...]:
-    """Return the nodes of ``[user@]host[:port]`` texts. Raises `UsageError` for one that is not, or is there twice."""
+    """Return the nodes of ``[user@]host[:port]`` texts. Raises `UsageError` for other texts and for duplicates."""
     nodes = tuple(_parse_node(text.strip(), user or getpass.getuser(), port) for text in texts)
     twice = sorted({str(node) for node in nodes if nodes.count(node) > 1})
     if twice:
-        raise UsageError(f"{', '.join(twice)} is named twice: every broker needs a host of its own")
+        raise UsageError(f"{', '.join(twice)} is named twice: every broker needs a separate host")
     return nodes
 
 
 def read_hosts_file(path: Path) -> list[str]:
-    """Return the hosts of a file, one a line, without comments. Raises `UsageError`."""
+    """Return the hosts in the lines of a file, without comments. Raises `UsageError`."""
     try:
         lines = path.read_text().splitlines()
     except OSError as error:
@@ -92,11 +91,11 @@ def read_hosts_file(path: Path) -> list[str]:
     return hosts
 
 
-class Connection:
-    """A login on one node, open until closed."""
+class NodeConnection:
+    """A login on a node, open until closed."""
 
     def __init__(self, node: Node, access: Access) -> None:
-        """Log in. Raises `UsageError` with what to do where that is refused."""
+        """Log in. Raises `UsageError` with a remedy if the login fails."""
         self.node = node
         self._client = paramiko.SSHClient()
         self._client.set_missing_host_key_policy(_Pinned(access.pins))
@@ -117,7 +116,7 @@ class Connection:
             )
         except (OSError, SSHException) as error:
             self._client.close()
-            raise UsageError(f"{node} cannot be logged in to: {_why(error, node)}") from error
+            raise UsageError(f"login to {node} failed: {_why(error, node)}") from error
         transport = self._client.get_transport()
         if transport is not None:
             transport.set_keepalive(KEEPALIVE_S)
@@ -125,7 +124,7 @@ class Connection:
 
     @property
     def files(self) -> paramiko.SFTPClient:
-        """The node's files. Raises `HarnessError` where they cannot be had."""
+        """The node's files. Raises `HarnessError` if sftp is not available."""
         if self._files is None:
             try:
                 self._files = self._client.open_sftp()
@@ -133,24 +132,24 @@ class Connection:
                 if channel is not None:
                     channel.settimeout(FILES_TIMEOUT_S)
             except (OSError, EOFError, SSHException) as error:
-                raise HarnessError(f"{self.node} gives no files (sftp): {error}") from error
+                raise HarnessError(f"sftp to {self.node} failed: {error}") from error
         return self._files
 
     def run(self, *words: str, timeout_s: float = COMMAND_TIMEOUT_S) -> str:
-        """Run one command; as `shell`."""
+        """Run a command as `shell` does."""
         return self.shell(shlex.join(words), timeout_s=timeout_s)
 
     def shell(self, script: str, *, timeout_s: float = COMMAND_TIMEOUT_S) -> str:
-        """Run a script of the login's shell and return what it prints, to stderr if nothing else.
+        """Run a script in the login's shell; return its stdout, or its stderr without stdout.
 
-        Raises `HarnessError` with its own words where it fails, or the node does not answer.
+        Raises `HarnessError` with the script's message if it fails, and if the node does not answer.
         """
         try:
             _, out, err = self._client.exec_command(script, timeout=timeout_s)
             stdout, stderr = out.read().decode(errors="replace"), err.read().decode(errors="replace")
             code = out.channel.recv_exit_status()
         except (OSError, EOFError, SSHException) as error:
-            raise HarnessError(f"{self.node} does not answer any more: {error or type(error).__name__}") from error
+            raise HarnessError(f"{self.node} does not answer: {error or type(error).__name__}") from error
         if code != 0:
             words = " ".join((stderr or stdout).split()) or f"exit code {code}"
             raise HarnessError(f"{self.node}: `{script}`: {words}")
@@ -162,41 +161,41 @@ class Connection:
 
 
 def fingerprint(key: Any) -> str:
-    """Return a host key's fingerprint, as ``ssh-keygen -l`` shows it."""
+    """Return a host key's fingerprint in the form of ``ssh-keygen -l``."""
     return f"SHA256:{base64.b64encode(hashlib.sha256(key.asbytes()).digest()).decode().rstrip('=')}"
 
 
 class _Pinned(paramiko.MissingHostKeyPolicy):
-    """Refuses every host key that is not known, but for pinned ones."""
+    """Rejects every unknown host key that is not pinned."""
 
     def __init__(self, pins: Sequence[str]) -> None:
         self._pins = set(pins)
 
     def missing_host_key(self, _client: Any, hostname: str, key: Any) -> None:
-        found = fingerprint(key)
-        if found not in self._pins:
+        shown = fingerprint(key)
+        if shown not in self._pins:
             raise SSHException(
-                f"its host key is not known ({hostname}: {key.get_name()} {found}); check it on the host, and add it to"
-                f" known_hosts or give --ssh-host-key {found}"
+                f"its host key is unknown ({hostname}: {key.get_name()} {shown}); check it on the host, and add it to"
+                f" known_hosts or give --ssh-host-key {shown}"
             )
 
 
 def _parse_node(text: str, user: str, port: int) -> Node:
-    found = _NODE.fullmatch(text)
-    number = int(found["port"] or port) if found else 0
-    if found is None or not 1 <= number <= LAST_PORT:
+    match = _NODE.fullmatch(text)
+    number = int(match["port"] or port) if match else 0
+    if match is None or not 1 <= number <= LAST_PORT:
         raise UsageError(f"{quoted(text)}: give hosts as [user@]host[:port], with commas between them")
-    return Node(found["host"], number, found["user"] or user)
+    return Node(match["host"], number, match["user"] or user)
 
 
 def _why(error: Exception, node: Node) -> str:
     match error:
         case BadHostKeyException():
-            return f"its host key has changed (now {fingerprint(error.key)}): somebody else may answer in its place"
+            return f"its host key has changed (now {fingerprint(error.key)}): another host may answer in its place"
         case AuthenticationException():
             return (
                 f"it refuses the key of {node.user} ({error}); add the public key to its authorized_keys, or --ssh-key"
             )
         case NoValidConnectionsError():
-            return "; ".join(sorted({str(one) for one in error.errors.values()}))
+            return "; ".join(sorted({str(reason) for reason in error.errors.values()}))
     return str(error) or type(error).__name__

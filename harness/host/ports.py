@@ -1,4 +1,4 @@
-"""Loopback ports that nothing uses."""
+"""Free loopback ports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness.errors import UsageError
 
 LOOPBACK = "127.0.0.1"
 FIRST_PORT, LAST_PORT = 20_000, 31_999
-"""Below Linux's range for outgoing connections (32768 and up), so that no client takes one meanwhile."""
+"""Below Linux's range for outgoing connections (32768 and up), so that no client takes one in the meantime."""
 
 LAST_OF_ALL = 65_535
 ATTEMPTS = 500
@@ -19,21 +19,21 @@ ATTEMPTS = 500
 def free_ports(count: int, *, base: int | None = None) -> list[int]:
     """Return ``count`` ports that can be bound now: from ``base`` upwards, else chosen at random.
 
-    Raises `UsageError` naming the port that is taken, or when none can be found. The choice is random and
-    not seeded on purpose: two runs with one seed must not fight over ports.
+    Raises `UsageError` with the port that is taken, or if too few are free. The choice is not seeded, so that
+    concurrent runs with the same seed do not choose the same ports.
     """
     candidates = random.Random().sample(range(FIRST_PORT, LAST_PORT + 1), ATTEMPTS)  # noqa: S311
     if base is not None:
         if base + count - 1 > LAST_OF_ALL:
             raise UsageError(f"--port-base {base}: {count} ports are needed; give {LAST_OF_ALL - count + 1} or less")
         candidates = list(range(base, base + count))
-    found: list[int] = []
-    with ExitStack() as held:
+    ports: list[int] = []
+    with ExitStack() as reservations:
         for port in candidates:
-            if _hold(held, port):
-                found.append(port)
-                if len(found) == count:
-                    return found
+            if _reserve(reservations, port):
+                ports.append(port)
+                if len(ports) == count:
+                    return ports
             elif base is not None:
                 raise UsageError(
                     f"port {port} on {LOOPBACK} is taken (--port-base {base} needs {base} to {base + count - 1});"
@@ -42,15 +42,15 @@ def free_ports(count: int, *, base: int | None = None) -> list[int]:
     raise UsageError(f"no {count} free ports between {FIRST_PORT} and {LAST_PORT} on {LOOPBACK}")
 
 
-def _hold(held: ExitStack, port: int) -> bool:
+def _reserve(reservations: ExitStack, port: int) -> bool:
     probe = socket.socket()
     try:
-        # As brokers bind: a port whose last connection is in TIME_WAIT is free.
+        # Like brokers, treat a port whose last connection is in TIME_WAIT as free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind((LOOPBACK, port))
         probe.listen(1)
     except (OSError, OverflowError):
         probe.close()
         return False
-    held.callback(probe.close)
+    reservations.callback(probe.close)
     return True

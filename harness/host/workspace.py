@@ -1,4 +1,4 @@
-"""A run's work directory and the keeper that removes it: everything temporary of a run, with one owner."""
+"""A run's work directory, and the keeper that removes it."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ log = logging.getLogger("harness")
 
 
 class Workspace:
-    """On exit the run's processes are ended and the directory is deleted, unless kept or to be resumed."""
+    """Ends the run's processes on exit, and deletes the directory unless it is kept or can be resumed."""
 
     def __init__(self, run_id: str, run_dir: Path, *, again: bool = False) -> None:
         """Claim the directory, or claim it ``again``, and start the keeper.
 
-        Raises `UsageError` where there is no room for one, or none any more.
+        Raises `UsageError` if the directory cannot be created, or does not exist any more.
         """
         self.run_id = run_id
         try:
             self.path = (leftovers.reclaim_work_dir if again else leftovers.claim_work_dir)(run_id, run_dir)
         except OSError as error:
             raise UsageError(
-                f"the run's data are gone from {leftovers.work_root()}: {error.strerror or error}; run it anew"
+                f"the run's data are gone from {leftovers.work_root()}: {error.strerror or error}; start a new run"
                 if again
-                else f"no work directory can be made under {leftovers.work_root()}: {error.strerror or error};"
-                " set TMPDIR to a folder with room"
+                else f"no work directory can be created in {leftovers.work_root()}: {error.strerror or error};"
+                " set TMPDIR to a folder with free space"
             ) from error
         self._keeper = Keeper(run_id, self.path)
         self._kept = False
 
     def keep(self) -> None:
-        """Leave processes and data to the user, who ends them with ``harness clean RUN_ID``."""
+        """Keep processes and data for the user, who removes them with ``harness clean RUN_ID``."""
         self._kept = True
 
     def let_resume(self, *, resumable: bool) -> None:
-        """Say whether the data are kept when the run is cut off from now on."""
+        """Set whether the data are kept if the run is interrupted."""
         leftovers.change_owner(self.path, resumable=resumable)
 
     def __enter__(self) -> Self:
@@ -52,7 +52,7 @@ class Workspace:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Take the run apart, or disown it."""
+        """Release the run, or leave it to the user."""
         if self._kept and kind is None:
             leftovers.change_owner(self.path, kept=True)
             self._keeper.close(keep=True)

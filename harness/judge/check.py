@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from checkers.replay.judged import Judged
     from harness.judge.finding import CheckerRow
     from harness.judge.verdict import Verdict
-    from harness.run_folder.inventory import Difference
+    from harness.run_folder.inventory import EvidenceDifference
 
 T = TypeVar("T")
 log = logging.getLogger("harness")
@@ -158,7 +158,7 @@ def collected(rows: DataFrame) -> list[CheckerRow]:
 
 
 def judge_run(
-    results: Results | None, folder: RunFolder, manifest: Mapping[str, Any], missing: Sequence[Difference] = ()
+    results: Results | None, folder: RunFolder, manifest: Mapping[str, Any], missing: Sequence[EvidenceDifference] = ()
 ) -> Judgement:
     """Return the judgement of one run.
 

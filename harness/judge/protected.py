@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.protect.gate.events import BEGAN_ANEW, HELD, RELEASED
-from harness.run_folder.guard_events import Kind
+from harness.run_folder.guard_events import GuardEventKind
 from harness.run_folder.store import GATE, GUARD
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ UNPROTECTED, GATES, THE_GUARD = "none", "gate", "guard"
 FILES: Final = {GATES: GATE, THE_GUARD: GUARD}
 """What protects replicas, by its key in the manifest, with the file that has its events."""
 
-_HOLDS: Final = {HELD, Kind.PAUSED}
-_LETS_GO: Final = {RELEASED, Kind.RELEASED}
+_HOLDS: Final = {HELD, GuardEventKind.PAUSED}
+_LETS_GO: Final = {RELEASED, GuardEventKind.RELEASED}
 _COME_BACK: Final = '"f": "come back"'
 
 

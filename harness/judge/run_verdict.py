@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from harness.judge.finding import CheckerRow, Finding, Place
     from harness.judge.guarantees import GuaranteeResult, Violation
     from harness.judge.protected import ProtectionRecord
-    from harness.run_folder.inventory import Difference
+    from harness.run_folder.inventory import EvidenceDifference
 
 NO_FAULT = "none"
 """The only nemesis that takes no broker away, for run folders whose manifest lacks that field."""
@@ -55,7 +55,7 @@ def assemble(
     results: Results,
     aftermath: Sequence[Mapping[str, Any]] = (),
     *,
-    missing: Sequence[Difference] = (),
+    missing: Sequence[EvidenceDifference] = (),
     notes: Sequence[str] = (),
     protection: ProtectionRecord | None = None,
 ) -> Verdict:
@@ -129,7 +129,7 @@ def _scenario(  # noqa: PLR0917
     results: Results,
     findings: Sequence[Finding],
     guarantee_results: Sequence[GuaranteeResult],
-    missing: Sequence[Difference],
+    missing: Sequence[EvidenceDifference],
     protection: ProtectionRecord | None,
 ) -> ScenarioVerdict:
     topic, control_topic, places = scenario["topic"], manifest["control"], places_of(scenario)

@@ -57,7 +57,7 @@ class VirtualClock:
         """Do an action so many seconds from now; actions that are due at the same moment are done in call order."""
         heappush(self._due, (self._now_s + delay_s, next(self._numbers), action))
 
-    def wait_until(self, condition: Callable[[], T], timeout_s: float, what: str) -> T:
+    def wait_until(self, condition: Callable[[], T], timeout_s: float, description: str) -> T:
         """Let time pass until the condition has a true value, and return it.
 
         Raises `WaitTimeoutError` naming ``what`` once ``timeout_s`` virtual seconds are over. A due action
@@ -65,11 +65,11 @@ class VirtualClock:
         """
         deadline_s, me = self._now_s + timeout_s, greenlet.getcurrent()
         while True:
-            self.check_limit(what)
+            self.check_limit(description)
             if value := condition():
                 return value
             if self._now_s >= deadline_s:
-                raise WaitTimeoutError(f"waited {timeout_s:g} s in vain for {what}")
+                raise WaitTimeoutError(f"timed out after {timeout_s:g} s waiting for {description}")
             if me in self._turns and me.parent is not None:
                 self.after(min(POLL_S, deadline_s - self._now_s), me.switch)
                 me.parent.switch()

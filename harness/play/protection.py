@@ -17,7 +17,7 @@ from harness.errors import HarnessError
 from harness.escape import to_json
 from harness.host.leftovers import process_marker
 from harness.protect.gate.events import is_held
-from harness.run_folder.guard_events import Kind
+from harness.run_folder.guard_events import GuardEventKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -117,7 +117,7 @@ class GuardBeside:
 
         def is_watching() -> bool:
             self.raise_if_failed()
-            return any(one["event"] == Kind.READY for one in self._events())
+            return any(one["event"] == GuardEventKind.READY for one in self._events())
 
         self.clock.wait_until(is_watching, READY_S, "the guard to watch the cluster")
 
@@ -137,7 +137,9 @@ class GuardBeside:
     def holds(self, broker: int, partition: TopicPartition) -> bool:  # noqa: ARG002  (a topic is held on all brokers)
         """Look at the last event of the topic."""
         events = [one["event"] for one in self._events() if one["topic"] == partition[0]]
-        return [event for event in events if event in {Kind.PAUSED, Kind.RELEASED}][-1:] == [Kind.PAUSED]
+        return [event for event in events if event in {GuardEventKind.PAUSED, GuardEventKind.RELEASED}][-1:] == [
+            GuardEventKind.PAUSED
+        ]
 
     def stop(self) -> None:
         """End it; it leaves topics paused whose replicas are away."""

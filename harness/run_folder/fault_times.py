@@ -1,4 +1,4 @@
-"""When faults began and ended, by the history of a soak's round."""
+"""The times at which faults began and ended, by the history of a soak's round."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ HEAL: Final = "heal"
 
 @dataclass(frozen=True)
 class FaultTimes:
-    """A fault on a broker, in milliseconds since the epoch; None for what the history does not have.
+    """A fault on a broker; times in milliseconds since the epoch, None if the history does not have them.
 
-    ``inject_ms``, ``heal_ms``: when it was first asked for, and when its end was. ``active_ms``, ``healed_ms``: when
-    that was done.
+    ``inject_ms``, ``heal_ms``: the invocations. ``active_ms``, ``healed_ms``: their completions.
     """
 
     fault: str
@@ -37,14 +36,14 @@ _TIMES: Final = {
 
 
 def event_name(verb: str, fault: str) -> str:
-    """Return what an event of the history is named (``f``) that begins or ends a fault."""
+    """Return the name (``f``) of a history event that begins or ends a fault."""
     return f"{verb} {fault}"
 
 
 def fault_times(events: Iterable[Mapping[str, Any]]) -> list[FaultTimes]:
-    """Return the faults in the order in which they were asked for. What ends one that never began is left out."""
-    found: list[tuple[str, int, dict[str, int]]] = []
-    going_on: dict[tuple[str, int], dict[str, int]] = {}
+    """Return the faults in the order of their invocations, without ends of faults that never began."""
+    times_of: list[tuple[str, int, dict[str, int]]] = []
+    active: dict[tuple[str, int], dict[str, int]] = {}
     for event in events:
         verb, _, fault = event["f"].partition(" ")
         name = _TIMES.get((verb, event["type"]))
@@ -52,11 +51,11 @@ def fault_times(events: Iterable[Mapping[str, Any]]) -> list[FaultTimes]:
             continue
         for broker in event["brokers"]:
             place = (fault, broker)
-            if name == "inject_ms" and place not in going_on:
-                going_on[place] = {}
-                found.append((fault, broker, going_on[place]))
-            if place in going_on:
-                going_on[place].setdefault(name, event["time_ms"])
+            if name == "inject_ms" and place not in active:
+                active[place] = {}
+                times_of.append((fault, broker, active[place]))
+            if place in active:
+                active[place].setdefault(name, event["time_ms"])
                 if name == "healed_ms":
-                    del going_on[place]
-    return [FaultTimes(fault, broker, **times) for fault, broker, times in found]
+                    del active[place]
+    return [FaultTimes(fault, broker, **times) for fault, broker, times in times_of]

@@ -1,11 +1,11 @@
-"""What a guard did, as ``guard.jsonl`` of a run folder has it, and every file of ``harness guard --events``.
+"""Events of a guard, in ``guard.jsonl`` of a run folder and in files of ``harness guard --events``.
 
-Schema, one event a line, each written at once:
+Each line is an event, written immediately:
 
     time_ms    int    milliseconds since the epoch, by the guard's clock
-    event      str    one of `Kind`
-    topic      str    "" where it is about no topic
-    what       str    a sentence, or what was changed
+    event      str    a `GuardEventKind`
+    topic      str    "" for an event without a topic
+    what       str    a sentence, or the changed settings
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class Kind(StrEnum):
-    """What an event is about."""
+class GuardEventKind(StrEnum):
+    """The type of an event."""
 
     LISTENS = "listens"
     READY = "ready"

@@ -1,6 +1,6 @@
-"""What the clients did, one event a line: an invocation, then its completion.
+"""The history of client operations: each line is an invocation, or its completion.
 
-Event schema (``history.jsonl``), absent fields left out:
+Fields of ``history.jsonl``, which may be absent:
 
     index      int     order of the line
     type       str     invoke | ok | fail | info (may or may not have happened)
@@ -8,23 +8,23 @@ Event schema (``history.jsonl``), absent fields left out:
                        expose | come back | power failure | crash in cleaning
     op         int     pairs an invocation with its completion
     time_ms    int     wall clock, milliseconds since the epoch
-    process    str     one client, one operation at a time, except that produces overlap
+    process    str     a client, whose operations do not overlap, except produces
     part       str     payload | filler | reader | nemesis
     phase      str     before | outage | late | after
     transactional_id   str
     txn        int     the nth transaction of that transactional id, from 1
     topic, partition, offset
     key, value str     value absent and tombstone true for a delete
-    key_base64 str     instead of key, where the key is no text: of a committed offset
+    key_base64 str     instead of key, for a key that is not text (of a committed offset)
     error      str     fail and info only
     records    list    poll only: [{offset, key, value or null}, ...] as delivered
-    position   int     poll only: where the reader stands at the end
+    position   int     poll only: the reader's position at the end
     broker     int     poll: the leader that served it; power failure, crash in cleaning: the broker
-    brokers    list    nemesis only: the brokers that it acts on
-    cut        list    power failure only: what was not synced of the broker: [{file, from_bytes, to_bytes}, ...], of
-                       a segment with topic, partition, first_offset, last_offset, records, next_segment where
-                       one follows, and the isr before
-    files      list    crash in cleaning only: [{file, bytes}, ...] that lay there at the kill
+    brokers    list    nemesis only: the affected brokers
+    cut        list    power failure only: unsynced data of the broker: [{file, from_bytes, to_bytes}, ...]; of a
+                       segment with topic, partition, first_offset, last_offset, records, next_segment (if one
+                       follows), and the previous isr
+    files      list    crash in cleaning only: [{file, bytes}, ...] that existed at the kill
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from harness.host.clock import Clock
 
 FETCH_OFFSETS, CONSUME = "fetch offsets", "consume"
-"""Operations of groups on their coordinators, with fields of their own: see `workloads.group_consumers`."""
+"""Operations of groups on their coordinators; `workloads.group_consumers` describes their additional fields."""
 HEADER_TXN = "txn"
 """Record header: ``<transactional id>/<txn>``."""
 HEADER_OP = "op"
@@ -51,12 +51,12 @@ HEADER_OP = "op"
 
 
 def key_fields(key: str | bytes) -> dict[str, str]:
-    """Return the field that has a record's key."""
+    """Return the history field for a record's key."""
     return {"key": key} if isinstance(key, str) else {"key_base64": base64.b64encode(key).decode()}
 
 
 def key_of(event: Mapping[str, Any]) -> bytes | None:
-    """Return the key that `key_fields` wrote; None for an event without. Raises ValueError where it is no key."""
+    """Return the key in an event, or None. Raises `ValueError` for an invalid key."""
     try:
         if "key_base64" in event:
             return base64.b64decode(event["key_base64"], validate=True)
@@ -66,18 +66,18 @@ def key_of(event: Mapping[str, Any]) -> bytes | None:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """Read a file of one JSON document a line; cut off its last line where that was being written.
+    """Return the JSON documents of a file's lines, and remove an incomplete last line from the file.
 
-    Raises `UsageError` for any other line that is none, and where there is no such file.
+    Raises `UsageError` for any other malformed line, and if the file cannot be read.
     """
     lines: list[dict[str, Any]] = []
     try:
         text = path.read_text()
-        whole = text[: text.rfind("\n") + 1]
-        if whole != text:
-            path.write_text(whole)
-        for line in whole.splitlines():
-            lines.append(json.loads(line))  # noqa: PERF401  (their number locates a line that is no JSON)
+        complete = text[: text.rfind("\n") + 1]
+        if complete != text:
+            path.write_text(complete)
+        for line in complete.splitlines():
+            lines.append(json.loads(line))  # noqa: PERF401  (their number locates a malformed line)
     except OSError as error:
         raise UsageError(f"the run folder is damaged: {path}: {error.strerror}") from error
     except ValueError as error:
@@ -86,12 +86,12 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 
 class History:
-    """An append-only log of operation events, shared by every client of a run. Thread-safe."""
+    """The append-only log of operation events that all clients of a run share. Thread-safe."""
 
     def __init__(self, path: Path, clock: Clock, *, resumed: bool = False) -> None:
-        """Open the file for writing; it must not exist yet, unless the run is ``resumed``."""
+        """Open the file for writing; it must not exist, unless the run is ``resumed``."""
         self.past = read_lines(path) if resumed else []
-        """The events of a run that is resumed."""
+        """The earlier events of a resumed run."""
         self._file: IO[str] = path.open("a" if resumed else "x", buffering=1)
         self._clock = clock
         self._lock = threading.Lock()
@@ -99,12 +99,12 @@ class History:
         self._op = max((event["op"] for event in self.past), default=0)
 
     def last_txn(self, transactional_id: str | None) -> int:
-        """Return the number of the last transaction that was begun before the run was resumed, from 1; 0 for none."""
+        """Return the number of the last transaction that began before the run was resumed, from 1, or 0."""
         begun = (e["txn"] for e in self.past if e["f"] == "begin" and e["transactional_id"] == transactional_id)
         return max(begun, default=0)
 
     def invoke(self, **fields: Any) -> dict[str, Any]:
-        """Record an invocation and return its fields, to be given to `complete`."""
+        """Record an invocation and return its fields, for `complete`."""
         with self._lock:
             self._op += 1
             event = {**fields, "op": self._op}
@@ -112,12 +112,12 @@ class History:
         return event
 
     def complete(self, kind: str, event: dict[str, Any], **more: Any) -> None:
-        """Record how an invocation ended: ``ok``, ``fail`` or ``info``."""
+        """Record the completion of an invocation: ``ok``, ``fail`` or ``info``."""
         with self._lock:
             self._write(kind, {**event, **more})
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file; nothing more can be recorded."""
         self._file.close()
 
     def _write(self, kind: str, event: dict[str, Any]) -> None:

@@ -1,9 +1,8 @@
-"""The evidence of a run: its files with sizes and digests, as the manifest lists them, against what is there.
+"""Compare the evidence files of a run with the sizes and digests in its manifest.
 
-Evidence is what the checkers read: the clients' history, the observations, each broker's files and Fetch answers,
-what gates did, what applications showed, and the aftermath. Not evidence, and not listed: what is derived from it
-(``verdict.json``, ``outcomes.jsonl``, ``report.html``, ``topology.svg``), and logs (``harness.log``, ``logs/``, …),
-which people read and kept clusters write on.
+Evidence is everything that checkers read: the clients' history, the observations, each broker's files and Fetch
+answers, events of gates and applications, and the aftermath. Derived files (``verdict.json``, ``outcomes.jsonl``,
+``report.html``, ``topology.svg``) and logs (``harness.log``, ``logs/``, …) are not listed.
 """
 
 from __future__ import annotations
@@ -40,27 +39,27 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FIELD: Final = "evidence"
-"""Of the manifest: ``{path: {"size_bytes": …, "blake2b": …}}``; paths are relative to the run folder."""
+"""The manifest's field with ``{path: {"size_bytes": …, "blake2b": …}}``; paths are relative to the run folder."""
 DIGEST_BYTES: Final = 16
 DIGEST_THREADS: Final = 2
 HEAD_START_S: Final = 1.0
-"""So long a check waits for digests before it starts Spark; those of bigger runs are compared beside its start."""
+"""How long a check waits for digests before it starts Spark; larger runs are compared during the start."""
 NOT_LISTED: Final = (
     "the manifest does not list the evidence (an older run): sizes and contents of its files could not be checked"
 )
 
 _AFTERWARDS = (APPLICATIONS, APPLICATION_HISTORY, AFTERMATH, AFTERMATH_HISTORY)
-"""Written when the evidence of the verdict is complete."""
+"""Files that are written when the evidence of the verdict is complete."""
 _FILES = (HISTORY, OBSERVATIONS, GATE, *_AFTERWARDS)
 _FOLDERS = (f"{BROKERS}/", f"{FETCHED}/")
 _UNIT_PARTS = 4
-"""``brokers/<id>/<snapshot>/<topic>-<partition>``: a replica with a file missing may not stand for the whole one."""
+"""``brokers/<id>/<snapshot>/<topic>-<partition>``: a replica with a missing file is left out completely."""
 _SHOWN = 5
 
 
 @dataclass(frozen=True)
-class Difference:
-    """A file or folder of the evidence that is not as the run left it. ``is_extra``: the run did not write it."""
+class EvidenceDifference:
+    """A file or folder of the evidence that has changed since the run. ``is_extra``: the run did not write it."""
 
     path: str
     problem: str
@@ -71,20 +70,20 @@ class Difference:
 
     @property
     def left_out(self) -> str:
-        """What is not to be read for it."""
+        """The file or folder that checkers must not read because of this difference."""
         return self.path if self.is_extra else "/".join(PurePosixPath(self.path).parts[:_UNIT_PARTS])
 
     def concerns(self, topic: str, topics: Collection[str]) -> bool:
-        """Whether a verdict on the topic rests on it; ``topics`` are all that the run has."""
+        """Return whether a verdict on the topic depends on this file. ``topics``: all topics of the run."""
         parts = PurePosixPath(self.path).parts
         if self.is_extra or self.path in _AFTERWARDS:
             return False
-        of = parts[_UNIT_PARTS - 1].rpartition("-")[0] if len(parts) >= _UNIT_PARTS else ""
-        return of == topic or of not in topics
+        own_topic = parts[_UNIT_PARTS - 1].rpartition("-")[0] if len(parts) >= _UNIT_PARTS else ""
+        return own_topic == topic or own_topic not in topics
 
 
 def take_inventory(folder: RunFolder) -> dict[str, dict[str, Any]]:
-    """Return what the manifest lists. Raises OSError for a file that cannot be read."""
+    """Return the manifest's list of evidence. Raises OSError for a file that cannot be read."""
     names = sorted(_present(folder))
     with ThreadPoolExecutor(DIGEST_THREADS) as pool:
         digests = list(pool.map(_digest, (folder.path / name for name in names)))
@@ -95,38 +94,38 @@ def take_inventory(folder: RunFolder) -> dict[str, dict[str, Any]]:
 
 
 def notes(manifest: Mapping[str, Any]) -> list[str]:
-    """Return what a verdict has to note on this run."""
+    """Return the notes that a verdict on this run must have."""
     return [NOT_LISTED] if manifest.get(FIELD) is None else []
 
 
-def without(folder: RunFolder, differences: Iterable[Difference]) -> RunFolder:
-    """Return the folder without what is not as the run left it."""
+def without(folder: RunFolder, differences: Iterable[EvidenceDifference]) -> RunFolder:
+    """Return the folder without the files that have changed."""
     return RunFolder(folder.path, frozenset(difference.left_out for difference in differences))
 
 
 @contextmanager
 def comparing(
     folder: RunFolder, manifest: Mapping[str, Any], *, partial: bool = False
-) -> Iterator[Callable[[], tuple[Difference, ...]]]:
-    """Compare a folder with the list in its manifest: sizes at once, contents in threads.
+) -> Iterator[Callable[[], tuple[EvidenceDifference, ...]]]:
+    """Compare a folder with the list in its manifest: sizes immediately, contents in threads.
 
-    Gives what waits for these and returns all differences, which are none unless ``partial``.
+    Yields a function that waits for the threads and returns all differences. Of a run without a list, only the
+    existence of files that every run has is verified.
 
-    Raises `UsageError` for the first kind of difference that is found, when it is found, unless ``partial``; also then
-    where the history is missing, and where the list cannot be read. Of a run without a list, files that every run
-    has are asked for.
+    Raises `UsageError` for differences as soon as they are detected, unless ``partial``; always for a missing history
+    and for a list that cannot be read.
     """
     listed = _listed(folder, manifest)
-    found = _lacks(folder, manifest) if listed is None else _other_sizes(folder, listed)
-    _raise_if_different(folder, manifest, found, partial=partial)
-    wanted = {name: digest for name, (size, digest) in (listed or {}).items() if _size(folder.path / name) == size}
+    size_differences = _missing_files(folder, manifest) if listed is None else _other_sizes(folder, listed)
+    _raise_if_different(folder, manifest, size_differences, partial=partial)
+    digests = {name: digest for name, (size, digest) in (listed or {}).items() if _size(folder.path / name) == size}
     with ThreadPoolExecutor(DIGEST_THREADS) as pool:
-        contents = {name: pool.submit(_differs, folder, name, digest) for name, digest in wanted.items()}
+        contents = {name: pool.submit(_differs, folder, name, digest) for name, digest in digests.items()}
 
-        def differences() -> tuple[Difference, ...]:
+        def differences() -> tuple[EvidenceDifference, ...]:
             others = [difference for future in contents.values() if (difference := future.result()) is not None]
             _raise_if_different(folder, manifest, others, partial=partial)
-            return (*found, *others)
+            return (*size_differences, *others)
 
         try:
             if not wait(contents.values(), HEAD_START_S).not_done:
@@ -137,7 +136,7 @@ def comparing(
 
 
 def _listed(folder: RunFolder, manifest: Mapping[str, Any]) -> dict[str, tuple[int, str]] | None:
-    """Return size and digest by path; None where the manifest lists nothing."""
+    """Return size and digest by path; None for a manifest without a list."""
     if manifest.get(FIELD) is None:
         return None
     try:
@@ -148,8 +147,8 @@ def _listed(folder: RunFolder, manifest: Mapping[str, Any]) -> dict[str, tuple[i
         ) from error
 
 
-def _lacks(folder: RunFolder, manifest: Mapping[str, Any]) -> list[Difference]:
-    """Return what is missing of that which every run has, and every run that went to its end."""
+def _missing_files(folder: RunFolder, manifest: Mapping[str, Any]) -> list[EvidenceDifference]:
+    """Return the missing files of those that every run has, and every complete run."""
     is_complete = manifest["status"] == COMPLETE
     replicas = [
         f"{broker}/{AFTER_REJOIN}/{scenario['topic']}-{partition}"
@@ -168,40 +167,45 @@ def _lacks(folder: RunFolder, manifest: Mapping[str, Any]) -> list[Difference]:
     return [
         *_missing(folder, [name for name in names if not (folder.path / name).exists()]),
         *(
-            # Files of other systems are set aside in a folder of their own.
-            Difference(path.relative_to(folder.path).as_posix(), "has no *.log")
+            # Files of other systems are stored in a subfolder.
+            EvidenceDifference(path.relative_to(folder.path).as_posix(), "has no *.log")
             for path in logs
             if path.exists() and not any(path.rglob("*.log"))
         ),
     ]
 
 
-def _other_sizes(folder: RunFolder, listed: Mapping[str, tuple[int, str]]) -> list[Difference]:
+def _other_sizes(folder: RunFolder, listed: Mapping[str, tuple[int, str]]) -> list[EvidenceDifference]:
     sizes = {name: _size(folder.path / name) for name in listed}
     extra = [name for name in sorted(_present(folder)) if name not in listed and name.startswith(_FOLDERS)]
     return [
         *_missing(folder, [name for name, size in sizes.items() if size is None]),
         *(
-            Difference(name, f"has {sizes[name]} bytes, not the {size} that the run wrote")
+            EvidenceDifference(name, f"has {sizes[name]} bytes, not the {size} that the run wrote")
             for name, (size, _) in listed.items()
             if sizes[name] not in {None, size}
         ),
-        *(Difference(name, "was not written by the run", is_extra=True) for name in extra),
+        *(EvidenceDifference(name, "was not written by the run", is_extra=True) for name in extra),
     ]
 
 
-def _missing(folder: RunFolder, names: Iterable[str]) -> list[Difference]:
-    """Return missing files; of folders that are gone, with all that was in them, the outermost."""
+def _missing(folder: RunFolder, names: Iterable[str]) -> list[EvidenceDifference]:
+    """Return missing files; for missing folders, the outermost one and the number of its files."""
     gone: Counter[str] = Counter()
     for name in names:
         path = PurePosixPath(name)
-        outermost = (one for one in (*reversed(path.parents), path) if not (folder.path / one).exists())
+        outermost = (
+            candidate for candidate in (*reversed(path.parents), path) if not (folder.path / candidate).exists()
+        )
         gone[str(next(outermost, path))] += 1
-    return [Difference(name, "is missing" + (f" ({count} files)" if count > 1 else "")) for name, count in gone.items()]
+    return [
+        EvidenceDifference(name, "is missing" + (f" ({count} files)" if count > 1 else ""))
+        for name, count in gone.items()
+    ]
 
 
 def _present(folder: RunFolder) -> Iterator[str]:
-    """Yield the evidence that is there; hidden files are those of file systems and desktops."""
+    """Yield the existing evidence, without hidden files of file systems and desktops."""
     files = (folder.path / name for name in _FILES)
     inside = chain.from_iterable((folder.path / top).rglob("*") for top in _FOLDERS)
     for path in chain(files, inside):
@@ -218,17 +222,19 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=DIGEST_BYTES)).hexdigest()
 
 
-def _differs(folder: RunFolder, name: str, digest: str) -> Difference | None:
+def _differs(folder: RunFolder, name: str, digest: str) -> EvidenceDifference | None:
     try:
         return (
-            None if _digest(folder.path / name) == digest else Difference(name, "has other content than the run wrote")
+            None
+            if _digest(folder.path / name) == digest
+            else EvidenceDifference(name, "has other content than the run wrote")
         )
     except OSError as error:
-        return Difference(name, f"cannot be read: {error.strerror or error}")
+        return EvidenceDifference(name, f"cannot be read: {error.strerror or error}")
 
 
 def _raise_if_different(
-    folder: RunFolder, manifest: Mapping[str, Any], differences: Sequence[Difference], *, partial: bool
+    folder: RunFolder, manifest: Mapping[str, Any], differences: Sequence[EvidenceDifference], *, partial: bool
 ) -> None:
     if not differences:
         return
@@ -242,14 +248,13 @@ def _raise_if_different(
         if difference.path == HISTORY:
             raise UsageError(
                 f"the run folder is damaged: {folder.path}: {difference}: without the clients' history, no replica"
-                f" can be called wrong; compare the replicas with each other: {_audit(folder, manifest)}"
+                f" can be judged; compare the replicas with each other: {_audit(folder, manifest)}"
             )
 
 
 def _audit(folder: RunFolder, manifest: Mapping[str, Any]) -> str:
-    """Return the command that compares the replicas of a run without its clients."""
-    brokers = sorted({
-        broker for scenario in manifest["scenarios"] for held in scenario["replicas"].values() for broker in held
-    })  # fmt: skip
+    """Return the command that compares the replicas of a run without its history."""
+    replicas = [replica for scenario in manifest["scenarios"] for replica in scenario["replicas"].values()]
+    brokers = sorted({broker for replica in replicas for broker in replica})
     folders = (f"--broker {broker}={folder.broker_snapshot(broker, AFTER_REJOIN)}" for broker in brokers)
     return f"harness audit disk --topic '*' {' '.join(folders)}"

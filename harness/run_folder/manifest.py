@@ -1,4 +1,4 @@
-"""``manifest.json``: what was run, with what, by whom, and how it ended. How one begins is in `harness.play.begin`."""
+"""``manifest.json``: the versions, configuration, owner and status of a run; `harness.play.begin` creates it."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ log = logging.getLogger("harness")
 FIELDS = (
     "run_id", "target", "anomaly", "nemesis", "absent_brokers", "scenarios", "timings_s",
 )  # fmt: skip
-"""What every finished run's manifest has."""
+"""Fields of every finished run's manifest."""
 HIDDEN = "(hidden)"
-"""Stands for a secret."""
+"""Replaces a secret."""
 DIGEST = "digest"
-"""Of the manifest: that of all its other fields."""
+"""The field with the digest of all other fields."""
 
 
 @dataclass
 class Manifest:
-    """The manifest of a run that is going on; `write` brings the file up to date."""
+    """The manifest of a current run; `write` updates the file."""
 
     folder: RunFolder
     content: dict[str, Any] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Manifest:
         self.folder.write_json(self.folder.manifest_path, self.content)
 
     def finish(self, status: str, timings_s: Mapping[str, float], failure: str | None = None) -> None:
-        """Record how the run ended, and list its evidence; ``failure``: why it did not go to its end, in a sentence."""
+        """Record the end of the run, and list its evidence. ``failure``: why the run is incomplete, in a sentence."""
         shown = transaction_version(map(_batches, sorted(self.folder.path.glob("brokers/*/*/*/*.log"))))
         self.content.update(status=status, timings_s=dict(timings_s), failure=failure, transaction_version=shown)
         self.list_evidence()
@@ -58,13 +58,13 @@ class Manifest:
         try:
             self.content[inventory.FIELD] = inventory.take_inventory(self.folder)
         except OSError as error:
-            # The run is over, and its verdict matters more.
+            # The run has ended, and its verdict is more important than the list.
             self.content[inventory.FIELD] = None
             log.warning("the manifest does not list the evidence: %s", error)
         self.write()
 
     def go_on(self) -> None:
-        """Record that this process goes on with a run that was cut off."""
+        """Record that this process continues an interrupted run."""
         owner = leftovers.owner_of_this_process(self.folder.run_id, self.folder.path)
         self.content.update(status=RUNNING, failure=None, owner=owner)
         self.content.pop(inventory.FIELD, None)
@@ -72,30 +72,30 @@ class Manifest:
         self.write()
 
     def time(self, timings_s: Mapping[str, float]) -> None:
-        """Record the timings anew, with what came after the end."""
+        """Record the timings again, with those after the end of the run."""
         self.content["timings_s"] = dict(timings_s)
         self.write()
 
 
 def open_run(path: Path, needed: Sequence[str]) -> tuple[RunFolder, dict[str, Any], leftovers.Owner]:
-    """Return a stored run's folder, its manifest with all that is ``needed`` in it, and the owner this names.
+    """Return a stored run's folder, its manifest with the ``needed`` fields, and the owner of the run.
 
-    Raises `UsageError` for anything that is no run folder, or whose manifest is damaged.
+    Raises `UsageError` if the path is not a run folder, or its manifest is damaged.
     """
     folder = RunFolder(path.resolve())
     if not path.is_dir():
-        raise UsageError(f"{path} is no folder; give a run folder, such as results/kafka-3.9/stuck-lso/latest")
+        raise UsageError(f"{path} is not a folder; give a run folder, such as results/kafka-3.9/stuck-lso/latest")
     damaged = f"the run folder is damaged: {folder.manifest_path}"
     try:
         content = json.loads(folder.manifest_path.read_text())
     except FileNotFoundError:
-        raise UsageError(f"{path} is no run folder: it has no {MANIFEST}") from None
+        raise UsageError(f"{path} is not a run folder: it has no {MANIFEST}") from None
     except (OSError, ValueError) as error:
         raise UsageError(f"{damaged}: {error}") from error
-    wanted = (*needed, "status", "owner")
-    missing = [name for name in wanted if not isinstance(content, dict) or name not in content]
+    required = (*needed, "status", "owner")
+    missing = [name for name in required if not isinstance(content, dict) or name not in content]
     if missing:
-        raise UsageError(f"{damaged} lacks {', '.join(missing)}")
+        raise UsageError(f"{damaged} does not have {', '.join(missing)}")
     # Manifests of older runs have none.
     if DIGEST in content and content[DIGEST] != _digest(content):
         raise UsageError(f"{damaged} has other content than the run wrote")
@@ -106,28 +106,28 @@ def open_run(path: Path, needed: Sequence[str]) -> tuple[RunFolder, dict[str, An
 
 
 def open_run_folder(path: Path) -> tuple[RunFolder, dict[str, Any]]:
-    """Return a finished run's folder and manifest. Raises `UsageError` for anything that is not one."""
+    """Return a finished run's folder and manifest. Raises `UsageError` for any other path."""
     folder, content, owner = open_run(path, FIELDS)
     if content["status"] == RUNNING:
-        kept = leftovers.read_owner(leftovers.work_root() / folder.run_id)
+        local_owner = leftovers.read_owner(leftovers.work_root() / folder.run_id)
         why = (
-            f"its run is still going on (process {owner.pid})"
+            f"its run is still in progress (process {owner.pid})"
             if owner.lives()
-            else f"its run was cut off; it can go on with `harness run --resume {path}`"
-            if kept is not None and kept.resumable
-            else "its run was cut off"
+            else f"its run was interrupted; `harness run --resume {path}` continues it"
+            if local_owner is not None and local_owner.resumable
+            else "its run was interrupted"
         )
         raise UsageError(f"{path} is half-written: {why}")
     return folder, content
 
 
 def _digest(content: Mapping[str, Any]) -> str:
-    # As it will be read again: without tuples, and without keys that are numbers.
+    # JSON has neither tuples nor numeric keys: the digest is of the fields as they are read.
     fields = json.loads(json.dumps({name: value for name, value in content.items() if name != DIGEST}))
     return hashlib.blake2b(json.dumps(fields, sort_keys=True).encode(), digest_size=inventory.DIGEST_BYTES).hexdigest()
 
 
 def _batches(segment: Path) -> Iterator[Batch]:
-    """Walk a stored segment; it may end in a batch that was being written."""
+    """Yield the batches of a stored segment, which may end in an incomplete batch."""
     with suppress(CorruptLogError):
         yield from iter_batches(segment.read_bytes(), source=str(segment), verify_crc=False)

@@ -2,15 +2,15 @@
 
 results/<target>/<anomaly>/<run id>/          latest -> the newest with a verdict
   manifest.json  history.jsonl  observations.jsonl  harness.log
-  brokers/<id>/<snapshot>/<topic>-<partition>/*     beside them the checkpoints
+  brokers/<id>/<snapshot>/<topic>-<partition>/*     next to them the checkpoints
   fetched/<id>/<snapshot>/<topic>-<partition>/{batches.bin,state.json}
-  gate.jsonl               what the gate of each broker did, or a build that has its rules
-  guard.jsonl  guard.log   what the guard beside the run did; only with --guard
+  gate.jsonl               events of each broker's gate, or of a build that includes its rules
+  guard.jsonl  guard.log   events of the guard of this run; only with --guard
   logs/<id>/server.log     verdict.json     outcomes.jsonl     aftermath.jsonl  aftermath-history.jsonl
-  verdict-<time>.json      a former verdict, by the time when it was given; only where a later one differs
-  schedule.json            what was replayed, where that was a schedule
-  report.html              all of it to look at
-  topology.svg             who hears whom while brokers are away, where links are the fault
+  verdict-<time>.json      an earlier verdict that differs from a later one, by its time
+  schedule.json            the replayed schedule
+  report.html              the report for users
+  topology.svg             the connections between brokers during the fault; only if links are the fault
 """
 
 from __future__ import annotations
@@ -32,35 +32,34 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SCHEMA = 1
-"""Of ``manifest.json`` and ``verdict.json``."""
+"""The version of ``manifest.json`` and ``verdict.json``."""
 RUNNING, COMPLETE = "running", "complete"
-"""A run's status while it goes on, and where it went to its end."""
+"""A run's status until its end, and after a complete run."""
 LATEST = "latest"
 TIME_FORMAT = "%Y-%m-%dT%H-%M-%SZ"
-"""Of UTC times in names of files and folders."""
+"""The format of UTC times in names of files and folders."""
 MIN_FREE_BYTES = 64 << 20
 MANIFEST = "manifest.json"
 HISTORY = "history.jsonl"
 OBSERVATIONS = "observations.jsonl"
 OFFSETS = "offsets.jsonl"
-"""Where the replicas of a soak's round ended, in time (`harness.soak.evidence.offsets`)."""
+"""The end offsets of replicas during a soak's round (`harness.soak.evidence.offsets`)."""
 WHOLE_HISTORY = "history-whole.jsonl"
-"""What the clients of a soak's round did, where ``history.jsonl`` has only what checkers read of it."""
+"""The complete history of a soak's round, if ``history.jsonl`` has only the part that checkers read."""
 ROUND = "round.json"
 """The schedule of a soak's round."""
 SOAK_STATE = "soak.json"
-"""What was asked of a soak, and a line for each of its rounds."""
+"""The options of a soak, and a line for each of its rounds."""
 APPLICATIONS = "applications.jsonl"
 APPLICATION_HISTORY = "application-history.jsonl"
 AFTERMATH = "aftermath.jsonl"
-"""Only where it was asked for."""
 AFTERMATH_HISTORY = "aftermath-history.jsonl"
-"""What the clients did after the evidence was complete."""
+"""The history of clients after the evidence was complete."""
 GATE = "gate.jsonl"
 SKIPPED_MARKERS = "skipped-markers.jsonl"
-"""What the gate of each broker did (`harness.protect.gate.events`)."""
+"""Events of each broker's gate (`harness.protect.gate.events`)."""
 GUARD = "guard.jsonl"
-"""What the guard beside the run did (`harness.run_folder.guard_events`)."""
+"""Events of the guard of this run (`harness.run_folder.guard_events`)."""
 GUARD_LOG = "guard.log"
 HARNESS_LOG = "harness.log"
 VERDICT = "verdict.json"
@@ -68,21 +67,21 @@ OUTCOMES = "outcomes.jsonl"
 TOPOLOGY = "topology.svg"
 REPORT = "report.html"
 BROKERS = "brokers"
-"""What brokers had on disk."""
+"""Files from brokers' disks."""
 FETCHED = "fetched"
-"""What brokers served."""
+"""Answers of brokers."""
 BATCHES = "batches.bin"
-"""The record batches of a replica that was served."""
+"""The record batches that a broker served of a replica."""
 SCHEDULE = "schedule.json"
-"""What was replayed; only where that was a schedule."""
+"""The replayed schedule."""
 LOGS = "logs"
-"""One folder a broker."""
+"""A folder for each broker."""
 STATE = "state.json"
 """The offsets and open transactions that a broker reported for a replica."""
 COORDINATOR = "coordinator.json"
-"""The transactions that a broker coordinates, as it reported them; only in an audit."""
+"""The transactions that a broker coordinates; only in an audit."""
 BROKER_UUID = "broker-uuid"
-"""Among the checkpoints of a broker whose files do not name its data directory."""
+"""The identity of a data directory; next to the checkpoints, for a broker whose files do not contain it."""
 
 BEFORE_RETURN = "before-return"
 AFTER_REJOIN = "after-rejoin"
@@ -90,15 +89,15 @@ AFTER_REJOIN = "after-rejoin"
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Paths of one run. ``left_out``: files and folders, relative to it, that checkers do not read."""
+    """The paths of a run. ``left_out``: relative paths of files and folders that checkers do not read."""
 
     path: Path
     left_out: frozenset[str] = frozenset()
 
     def has(self, path: Path) -> bool:
-        """Whether a file or folder of this run is there and is not left out."""
+        """Return whether a file or folder of this run exists and is not left out."""
         name = path.relative_to(self.path)
-        return path.exists() and not any(one.as_posix() in self.left_out for one in (name, *name.parents))
+        return path.exists() and not any(part.as_posix() in self.left_out for part in (name, *name.parents))
 
     @property
     def run_id(self) -> str:
@@ -127,34 +126,31 @@ class RunFolder:
 
     @property
     def outcomes_path(self) -> Path:
-        """``outcomes.jsonl``: what each replica makes of each transactional batch, by the last check."""
+        """``outcomes.jsonl``: the outcome of each transactional batch on each replica, by the last check."""
         return self.path / OUTCOMES
 
     def broker_snapshot(self, broker: int, snapshot: str) -> Path:
-        """A broker's files at a snapshot."""
+        """Return the folder of a broker's files at a snapshot."""
         return self.path / BROKERS / str(broker) / snapshot
 
     def fetched_snapshot(self, broker: int, snapshot: str) -> Path:
-        """What a broker served at a snapshot."""
+        """Return the folder of a broker's answers at a snapshot."""
         return self.path / FETCHED / str(broker) / snapshot
 
     def write_json(self, path: Path, content: Any) -> None:
-        """Replace a JSON file in one step: readers see the old or the new one, never half."""
+        """Replace a JSON file atomically."""
         _replace(path, to_json(content, indent=2) + "\n")
 
     def keep_former_verdict(self, verdict: Any) -> Path | None:
-        """Copy ``verdict.json`` to a name with the time when it was given, where it is not the same as ``verdict``.
-
-        Returns the copy; None where there is none, as nothing would be lost.
-        """
+        """Copy ``verdict.json`` to a name with its time, if it differs from ``verdict``; return the copy, or None."""
         if not self.verdict_path.exists():
             return None
         former = self.verdict_path.read_bytes()
         with suppress(ValueError):
             if json.loads(former) == json.loads(json.dumps(verdict)):
                 return None
-        given = datetime.fromtimestamp(self.verdict_path.stat().st_mtime, UTC)
-        stem = f"{self.verdict_path.stem}-{given:{TIME_FORMAT}}"
+        written_at = datetime.fromtimestamp(self.verdict_path.stat().st_mtime, UTC)
+        stem = f"{self.verdict_path.stem}-{written_at:{TIME_FORMAT}}"
         for number in count(1):
             path = self.path / (f"{stem}.json" if number == 1 else f"{stem}-{number}.json")
             with suppress(FileExistsError), path.open("xb") as copy:
@@ -163,7 +159,7 @@ class RunFolder:
         return None
 
     def write_lines(self, path: Path, lines: Iterable[Any]) -> None:
-        """Replace a file of JSON lines in one step."""
+        """Replace a file of JSON lines atomically."""
         _replace(path, "".join(to_json(line) + "\n" for line in lines))
 
 
@@ -174,14 +170,14 @@ def _replace(path: Path, text: str) -> None:
 
 
 def new_run_id() -> str:
-    """Return a run id: UTC time to the second and four random hex digits, so that two runs never collide."""
+    """Return a run id: UTC time to the second, and four random hex digits against collisions."""
     return f"{datetime.now(UTC):{TIME_FORMAT}}-{secrets.token_hex(2)}"
 
 
 def create_run_folder(results: Path, target: str, anomaly: str, run_id: str) -> RunFolder:
     """Create ``results/target/anomaly/run_id``.
 
-    Raises `UsageError` where the folder cannot be written or its disk is full.
+    Raises `UsageError` if the folder cannot be written, or its disk is full.
     """
     path = results / target / anomaly / run_id
     try:
@@ -190,8 +186,8 @@ def create_run_folder(results: Path, target: str, anomaly: str, run_id: str) -> 
         if usage.f_bavail * usage.f_frsize < MIN_FREE_BYTES:
             path.rmdir()
             raise UsageError(
-                f"the disk of {results} has less than {MIN_FREE_BYTES >> 20} MiB left;"
-                " free some, or choose another place with --results"
+                f"the disk of {results} has less than {MIN_FREE_BYTES >> 20} MiB free;"
+                " free some space, or choose another place with --results"
             )
         probe = path / ".probe"
         probe.write_bytes(b"\0" * 4096)

@@ -249,7 +249,7 @@ class DockerRuntime:
             try:
                 with self._archive(broker, source) as tar:
                     held = _extract(tar, destination, lambda path: self._recipe.is_wanted(path, partition))
-            except engine.NotThereError as error:
+            except engine.MissingError as error:
                 raise HarnessError(f"broker {broker} has no folder of {topic}-{partition}: {error}") from error
             except tarfile.ReadError:
                 return False
@@ -261,7 +261,7 @@ class DockerRuntime:
         """Copy the log directory's checkpoints and ``meta.properties``; one not written yet is left out."""
         destination.mkdir(parents=True, exist_ok=True)
         for path in self._recipe.checkpoints:
-            with suppress(engine.NotThereError), self._archive(broker, str(path)) as tar:
+            with suppress(engine.MissingError), self._archive(broker, str(path)) as tar:
                 _extract(tar, destination, lambda _: True)
 
     def close(self, *, keep: bool = False) -> None:
@@ -364,7 +364,7 @@ class DockerRuntime:
 
     @contextmanager
     def _archive(self, broker: int, path: str) -> Iterator[tarfile.TarFile]:
-        """Give what is at a path of the container, running or not. Raises `NotThereError`, or `tarfile.ReadError`."""
+        """Give what is at a path of the container, running or not. Raises `MissingError`, or `tarfile.ReadError`."""
         with TemporaryFile(dir=self._spec.work_dir) as packed:
             with engine.errors_as(f"{path} of broker {broker} cannot be copied"):
                 chunks, _ = self._containers[broker].get_archive(path, chunk_size=CHUNK_BYTES)

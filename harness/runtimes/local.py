@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from harness.host.network import Network
+    from harness.host.network import NamespaceNetwork
     from harness.protect.gate.build import Agent
     from harness.runtimes.base import ClusterSpec, Wanted
 
@@ -69,7 +69,12 @@ class LocalRuntime:
     """Implements `harness.runtimes.base.Runtime` with processes of this machine."""
 
     def __init__(
-        self, spec: ClusterSpec, java: Path, classpath: str, links: Network | None = None, agent: Agent | None = None
+        self,
+        spec: ClusterSpec,
+        java: Path,
+        classpath: str,
+        links: NamespaceNetwork | None = None,
+        agent: Agent | None = None,
     ) -> None:
         """Remember the parts; no broker runs yet.
 
@@ -261,7 +266,7 @@ class LocalRuntime:
         if need not in self._spec.needs:
             raise HarnessError(f"the brokers of this run were started without {need}")
 
-    def _links_of(self, broker: int) -> Network:
+    def _links_of(self, broker: int) -> NamespaceNetwork:
         if self._network is None:
             raise HarnessError(
                 f"broker {broker} cannot be cut off: brokers of this run share the host's loopback interface;"

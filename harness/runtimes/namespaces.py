@@ -16,7 +16,7 @@ from harness.runtimes.reach import Reach
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from harness.host.network import Network
+    from harness.host.network import NamespaceNetwork
 
 TABLES, CONTROL = "iptables", "tc"
 
@@ -96,7 +96,7 @@ def _why_missing(command: str, package: str) -> str | None:
 
 
 def _why_refused(attempt: Callable[[NamespaceFaults], None]) -> str | None:
-    def on_network(probe: Network) -> None:
+    def on_network(probe: NamespaceNetwork) -> None:
         attempt(NamespaceFaults(probe.brokers, probe.prefix, probe.address, Reach(())))
 
     return network.why_refused(on_network, brokers=(1, 2))

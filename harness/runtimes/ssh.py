@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from harness.host.nodes import Access, Connection
+    from harness.host.nodes import Access, NodeConnection
     from harness.kafka_api.address import Address
     from harness.runtimes.base import ClusterSpec, Wanted
     from harness.targets.jars import JarSet
@@ -92,7 +92,7 @@ class SshRuntime:
         self._jars = jars
         self._now_s = now_s
         self._looked_s = now_s()
-        self._connections: dict[int, Connection] = {}
+        self._connections: dict[int, NodeConnection] = {}
         self._process_ids: dict[int, int] = {}
         self._paused: set[int] = set()
         self._reach = Reach(spec.controllers)
@@ -302,7 +302,7 @@ class SshRuntime:
         return f"{run_dir(self._spec.run_id)}/broker-{broker}"
 
 
-def _look(connection: Connection) -> str:
+def _look(connection: NodeConnection) -> str:
     """Return the node's Java version. Raises `UsageError` where there is none that will do."""
     try:
         found = java.parse_version(connection.run("java", "-version"))

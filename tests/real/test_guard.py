@@ -9,7 +9,7 @@ import pytest
 from sandbox import ALL_TOPICS, DATA, STAGE_S, Sandbox, command_line, earned, protected_run, wait_until
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_USAGE
-from harness.run_folder.guard_events import Kind
+from harness.run_folder.guard_events import GuardEventKind
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +30,9 @@ def test_what_is_away_is_waited_for(sandbox: Sandbox, target: str, nemesis: str)
     assert ran.code == EXIT_CLEAN, ran.output
     assert earned(ran) == {HELD}, ran.output
     folder = sandbox.latest(target, DATA)
-    assert {(kind, topic) for kind in (Kind.PAUSED, Kind.RELEASED) for topic in ALL_TOPICS} <= events(folder)
+    assert {
+        (kind, topic) for kind in (GuardEventKind.PAUSED, GuardEventKind.RELEASED) for topic in ALL_TOPICS
+    } <= events(folder)
     assert json.loads((folder / "manifest.json").read_text())["guard"]["interval_s"] > 0
 
 
@@ -46,7 +48,7 @@ def test_a_guard_that_is_killed_in_mid_outage_and_started_again(sandbox: Sandbox
     def paused() -> bool:
         assert going.process.poll() is None, going.end().output
         folders = [path.parent for path in sandbox.results.glob("*/*/*/guard.jsonl")]
-        return any((Kind.PAUSED, topic) in events(folder) for folder in folders for topic in ALL_TOPICS)
+        return any((GuardEventKind.PAUSED, topic) in events(folder) for folder in folders for topic in ALL_TOPICS)
 
     wait_until(paused, STAGE_S, "the guard to pause a topic")
     (guard,) = [process for process in sandbox.processes() if "guard" in command_line(process)]
@@ -55,7 +57,7 @@ def test_a_guard_that_is_killed_in_mid_outage_and_started_again(sandbox: Sandbox
     assert ran.code == EXIT_CLEAN, ran.output
     assert earned(ran) == {HELD}, ran.output
     lines = [json.loads(line) for line in (sandbox.latest(target, DATA) / "guard.jsonl").read_text().splitlines()]
-    assert [one["event"] for one in lines].count(Kind.READY) == 2
+    assert [one["event"] for one in lines].count(GuardEventKind.READY) == 2
 
 
 @pytest.mark.parametrize("nemesis", ["relay", "reassigned"])

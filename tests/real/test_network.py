@@ -16,7 +16,7 @@ import pytest
 from sandbox import Sandbox, wait_until
 
 from harness.host import leftovers, network
-from harness.host.network import NAMESPACES, Network, create_network, remove_network, why_impossible
+from harness.host.network import NAMESPACES, NamespaceNetwork, create_network, remove_network, why_impossible
 from harness.run_folder.store import new_run_id
 
 if TYPE_CHECKING:
@@ -59,10 +59,10 @@ sys.stdin.read()
 
 
 @pytest.fixture
-def make_network() -> Iterator[Callable[[tuple[int, ...]], Network]]:
+def make_network() -> Iterator[Callable[[tuple[int, ...]], NamespaceNetwork]]:
     with ExitStack() as stack:
 
-        def make(brokers: tuple[int, ...] = (1, 2, 3)) -> Network:
+        def make(brokers: tuple[int, ...] = (1, 2, 3)) -> NamespaceNetwork:
             run_id = f"test-{new_run_id()}"
             stack.callback(remove_network, run_id)
             return create_network(run_id, brokers)
@@ -71,12 +71,12 @@ def make_network() -> Iterator[Callable[[tuple[int, ...]], Network]]:
 
 
 @pytest.fixture
-def net(make_network: Callable[[], Network]) -> Network:
+def net(make_network: Callable[[], NamespaceNetwork]) -> NamespaceNetwork:
     return make_network()
 
 
 @contextmanager
-def serving(net: Network, broker: int) -> Iterator[subprocess.Popen[bytes]]:
+def serving(net: NamespaceNetwork, broker: int) -> Iterator[subprocess.Popen[bytes]]:
     """Have a server in the broker's namespace that answers with its address."""
     server = subprocess.Popen([*net.prefix(broker), sys.executable, "-c", SERVE, net.address(broker), str(PORT)])
     try:
@@ -87,7 +87,7 @@ def serving(net: Network, broker: int) -> Iterator[subprocess.Popen[bytes]]:
         server.wait(BOUND_S)
 
 
-def host_reaches(net: Network, broker: int) -> bool:
+def host_reaches(net: NamespaceNetwork, broker: int) -> bool:
     try:
         with socket.create_connection((net.address(broker), PORT), timeout=CONNECT_S) as connection:
             return connection.recv(100).decode() == net.address(broker)
@@ -95,7 +95,7 @@ def host_reaches(net: Network, broker: int) -> bool:
         return False
 
 
-def reaches(net: Network, asking: int, asked: int) -> bool:
+def reaches(net: NamespaceNetwork, asking: int, asked: int) -> bool:
     command = [sys.executable, "-c", ASK, net.address(asked), str(PORT), str(CONNECT_S)]
     done = subprocess.run([*net.prefix(asking), *command], capture_output=True, text=True, timeout=BOUND_S, check=False)
     return done.stdout.strip() == net.address(asked)
@@ -110,7 +110,7 @@ def links_of(run_id: str) -> list[str]:
     return [name for _, name in socket.if_nameindex() if name.startswith(network._bridge(run_id))]
 
 
-def test_everyone_reaches_everyone(net: Network) -> None:
+def test_everyone_reaches_everyone(net: NamespaceNetwork) -> None:
     with ExitStack() as stack:
         for broker in net.brokers:
             stack.enter_context(serving(net, broker))
@@ -118,7 +118,7 @@ def test_everyone_reaches_everyone(net: Network) -> None:
         assert [(a, b) for a in net.brokers for b in net.brokers if not reaches(net, a, b)] == []
 
 
-def test_a_process_inside_is_its_starters_own_child(net: Network) -> None:
+def test_a_process_inside_is_its_starters_own_child(net: NamespaceNetwork) -> None:
     with serving(net, 2) as server:
         arguments = Path(f"/proc/{server.pid}/cmdline").read_bytes().split(b"\0")
         assert arguments[0] == sys.executable.encode()
@@ -127,7 +127,7 @@ def test_a_process_inside_is_its_starters_own_child(net: Network) -> None:
         assert server.wait(BOUND_S) == -signal.SIGKILL
 
 
-def test_one_that_is_cut_off_reaches_nobody_and_the_others_go_on(net: Network) -> None:
+def test_one_that_is_cut_off_reaches_nobody_and_the_others_go_on(net: NamespaceNetwork) -> None:
     with ExitStack() as stack:
         for broker in net.brokers:
             stack.enter_context(serving(net, broker))
@@ -143,7 +143,7 @@ def test_one_that_is_cut_off_reaches_nobody_and_the_others_go_on(net: Network) -
         wait_until(lambda: reaches(net, 1, 2) and reaches(net, 2, 1), BOUND_S, "brokers to reach each other")
 
 
-def test_a_connection_outlives_a_cut_and_loses_nothing(net: Network) -> None:
+def test_a_connection_outlives_a_cut_and_loses_nothing(net: NamespaceNetwork) -> None:
     echo = SERVE.replace("connection.sendall(sys.argv[1].encode())", "connection.sendall(connection.recv(100))")
     server = subprocess.Popen([*net.prefix(2), sys.executable, "-c", echo, net.address(2), str(PORT)])
     with ExitStack() as stack:
@@ -171,7 +171,7 @@ def test_a_connection_outlives_a_cut_and_loses_nothing(net: Network) -> None:
         assert connection.recv(100) == b"sent while cut off"
 
 
-def test_two_networks_at_once_do_not_disturb_each_other(make_network: Callable[..., Network]) -> None:
+def test_two_networks_at_once_do_not_disturb_each_other(make_network: Callable[..., NamespaceNetwork]) -> None:
     one, other = make_network(), make_network((1, 2, 3, 4, 5, 6, 7))
     assert not one.subnet.overlaps(other.subnet)
     with serving(one, 2), serving(other, 2):
@@ -185,7 +185,7 @@ def test_two_networks_at_once_do_not_disturb_each_other(make_network: Callable[.
         assert reaches(other, 1, 7)
 
 
-def test_removed_twice_nothing_is_left(make_network: Callable[..., Network]) -> None:
+def test_removed_twice_nothing_is_left(make_network: Callable[..., NamespaceNetwork]) -> None:
     net = make_network((1, 2, 3, 4, 5))
     assert len(links_of(net.run_id)) == 6
     assert net.address(254) in run_ip("address")
@@ -195,7 +195,7 @@ def test_removed_twice_nothing_is_left(make_network: Callable[..., Network]) -> 
     assert net.address(254) not in run_ip("address")
 
 
-def test_a_network_that_lost_its_parts_is_removed(net: Network) -> None:
+def test_a_network_that_lost_its_parts_is_removed(net: NamespaceNetwork) -> None:
     run_ip("netns", "delete", f"ch-{net.run_id}-2")
     run_ip("link", "delete", network._bridge(net.run_id))
     assert remove_network(net.run_id) == 2

@@ -218,7 +218,7 @@ def test_full_disk(machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: py
     monkeypatch.setattr(os, "statvfs", lambda _path: SimpleNamespace(f_bavail=100, f_frsize=4096))
     results = machine.root / "results"
     error = machine.refusal_in_this_process((*RUN, "--results", str(results)), monkeypatch, capsys)
-    assert f"the disk of {results} has less than 64 MiB left" in error
+    assert f"the disk of {results} has less than 64 MiB free" in error
     assert [path for path in results.rglob("*") if path.is_file() or path.is_symlink()] == []
 
 
@@ -379,17 +379,17 @@ def write_without(name: str) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("write", "expected"),
     [
-        (lambda _path: None, ["'RUN_DIR'", "run' is no folder; give a run folder"]),
-        (write_file, ["'RUN_DIR'", "run' is no folder; give a run folder"]),
+        (lambda _path: None, ["'RUN_DIR'", "run' is not a folder; give a run folder"]),
+        (write_file, ["'RUN_DIR'", "run' is not a folder; give a run folder"]),
         (lambda path: path.mkdir(), ["'RUN_DIR'", "run' is not such a folder", "it has no manifest.json"]),
         (write_manifest_text('{"schema": 1, "run_'), ["damaged", "manifest.json"]),
         (write_manifest_text(""), ["damaged", "manifest.json"]),
         (write_manifest_text("[1, 2]"), ["damaged", "manifest.json"]),
-        (write_manifest_text('{"schema": 1, "run_id": "run"}'), ["manifest.json lacks target"]),
-        (write_unfinished(dead_owner), ["run is half-written", "cut off"]),
+        (write_manifest_text('{"schema": 1, "run_id": "run"}'), ["manifest.json does not have target"]),
+        (write_unfinished(dead_owner), ["run is half-written", "interrupted"]),
         (
             write_unfinished(lambda: leftovers.owner_of_this_process("run", leftovers.work_root())),
-            ["run is half-written", f"still going on (process {os.getpid()})"],
+            ["run is half-written", f"still in progress (process {os.getpid()})"],
         ),
         (write_unfinished(dict), ["damaged", "manifest.json"]),
         (write_without("history.jsonl"), ["damaged", "history.jsonl"]),

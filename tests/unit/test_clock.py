@@ -14,7 +14,7 @@ def test_the_first_true_value_is_returned() -> None:
 
 
 def test_a_wait_that_ends_names_what_it_waited_for() -> None:
-    with pytest.raises(WaitTimeoutError, match=r"0\.1 s in vain for the moon"):
+    with pytest.raises(WaitTimeoutError, match=r"timed out after 0\.1 s waiting for the moon"):
         RealClock().wait_until(lambda: False, 0.1, "the moon")
 
 

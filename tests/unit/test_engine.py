@@ -101,7 +101,7 @@ def test_no_compose_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(
     ("error", "kind", "expected"),
     [
-        (NotFound("404", explanation="No such container: x"), engine.NotThereError, "x is lost: No such container: x"),
+        (NotFound("404", explanation="No such container: x"), engine.MissingError, "x is lost: No such container: x"),
         (APIError("500", explanation="no space left"), HarnessError, "x is lost: no space left"),
         (ReadTimeout("..."), HarnessError, "x is lost: the container engine does not answer (ReadTimeout)"),
     ],

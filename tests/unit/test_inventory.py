@@ -14,7 +14,7 @@ from harness.errors import UsageError
 from harness.host import leftovers
 from harness.judge.check import prepare, read_afterwards, run_checkers
 from harness.run_folder import inventory
-from harness.run_folder.inventory import FIELD, NOT_LISTED, Difference, comparing, without
+from harness.run_folder.inventory import FIELD, NOT_LISTED, EvidenceDifference, comparing, without
 from harness.run_folder.manifest import Manifest, open_run_folder
 from harness.run_folder.store import AFTER_REJOIN, AFTERMATH, RunFolder
 
@@ -58,7 +58,7 @@ def ended(begun: Manifest) -> Manifest:
     return begun
 
 
-def differences(manifest: Manifest, *, partial: bool = True) -> tuple[Difference, ...]:
+def differences(manifest: Manifest, *, partial: bool = True) -> tuple[EvidenceDifference, ...]:
     with comparing(manifest.folder, manifest.content, partial=partial) as found:
         return found()
 
@@ -182,7 +182,7 @@ def test_without_a_history_nobody_is_called_wrong(ended: Manifest) -> None:
     (ended.folder.path / "history.jsonl").unlink()
     folders = (f"--broker {broker}={ended.folder.path}/brokers/{broker}/{AFTER_REJOIN}" for broker in (1, 2, 3))
     assert refusal(ended, partial=True).endswith(
-        f"history.jsonl is missing: without the clients' history, no replica can be called wrong; "
+        f"history.jsonl is missing: without the clients' history, no replica can be judged; "
         f"compare the replicas with each other: harness audit disk --topic '*' {' '.join(folders)}"
     )
 
@@ -260,13 +260,13 @@ def test_a_run_that_goes_on_lists_its_evidence_anew(ended: Manifest) -> None:
 )
 def test_what_is_left_out_and_whom_it_concerns(path: str, left_out: str, concerned: list[str]) -> None:
     """A replica with a missing file is omitted: otherwise the records of the file would seem to be missing."""
-    difference = Difference(path, "is missing")
+    difference = EvidenceDifference(path, "is missing")
     assert difference.left_out == left_out
     assert [topic for topic in ("t", "u") if difference.concerns(topic, ("t", "u", "control"))] == concerned
 
 
 def test_a_file_that_the_run_did_not_write_is_left_out_alone() -> None:
-    difference = Difference("brokers/2/after-rejoin/t-0/9.log", "was not written by the run", is_extra=True)
+    difference = EvidenceDifference("brokers/2/after-rejoin/t-0/9.log", "was not written by the run", is_extra=True)
     assert difference.left_out == difference.path
     assert not difference.concerns("t", ("t",))
 

@@ -225,6 +225,6 @@ def test_a_run_that_is_interrupted_leaves_its_data_where_it_can_be_resumed(*, re
 
 
 def test_data_that_are_gone_cannot_be_claimed_again() -> None:
-    with pytest.raises(UsageError, match=r"the run's data are gone from .*there is no .*run-w; run it anew"):
+    with pytest.raises(UsageError, match=r"the run's data are gone from .*there is no .*run-w; start a new run"):
         Workspace("run-w", Path("results"), again=True)
     assert not (leftovers.work_root() / "run-w").exists()

@@ -11,7 +11,7 @@ from paramiko.ssh_exception import AuthenticationException, BadHostKeyException,
 
 from harness.errors import UsageError
 from harness.host import nodes
-from harness.host.nodes import Access, Connection, Node, fingerprint, from_json, parse_nodes, read_hosts_file
+from harness.host.nodes import Access, Node, NodeConnection, fingerprint, from_json, parse_nodes, read_hosts_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,8 +85,8 @@ KEY = paramiko.RSAKey.generate(1024)
 def test_a_login_that_is_refused_says_why(monkeypatch: pytest.MonkeyPatch, error: Exception, expected: str) -> None:
     monkeypatch.setattr(paramiko.SSHClient, "connect", refuse(error))
     with pytest.raises(UsageError) as refused:
-        Connection(NODE, Access((NODE,)))
-    assert str(refused.value).startswith("root@n1:22 cannot be logged in to: ")
+        NodeConnection(NODE, Access((NODE,)))
+    assert str(refused.value).startswith("login to root@n1:22 failed: ")
     assert expected in str(refused.value)
 
 
@@ -98,5 +98,5 @@ def test_an_unknown_host_key_is_refused_unless_it_is_pinned() -> None:
 
 
 def test_known_hosts_that_cannot_be_read_are_reported(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"root@n1:22 cannot be logged in to: .*No such file"):
-        Connection(NODE, Access((NODE,), known_hosts=str(tmp_path / "known_hosts")))
+    with pytest.raises(UsageError, match=r"login to root@n1:22 failed: .*No such file"):
+        NodeConnection(NODE, Access((NODE,), known_hosts=str(tmp_path / "known_hosts")))

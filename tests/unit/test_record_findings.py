@@ -341,4 +341,4 @@ def test_an_audit_without_a_topic_finds_a_deleted_group_that_is_back(
     assert selected == (
         "note: every compacted topic is audited, by the checkpoints of the brokers' cleaners: __consumer_offsets"
     )
-    assert no_metadata.startswith("note: there is no metadata log: ")
+    assert no_metadata.startswith("note: without a metadata log, ")

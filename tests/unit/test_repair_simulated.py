@@ -182,7 +182,7 @@ def test_a_partition_that_cannot_go_on_is_given_up_and_its_topic_stays_paused() 
         one.leader = next(iter(one.isr - {stuck.wrong[0]}))
     clock = SimulatedTime(cluster)
     outcomes = Repairs(cluster, journal, cluster, cluster, clock, patience_s=50).run([stuck])
-    assert outcomes[0].why == f"waited 50 s in vain for broker {stuck.wrong[0]} to be online"
+    assert outcomes[0].why == f"timed out after 50 s waiting for broker {stuck.wrong[0]} to be online"
     assert cluster.held() == {stuck.partition[0]}
     assert cluster.limited
     assert not journal.entries()[stuck.partition].is_done

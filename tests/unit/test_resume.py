@@ -209,7 +209,7 @@ def a_list(path: Path) -> None:
     ("damage", "expected"),
     [
         (half_a_manifest, "the run folder is damaged: {path}/manifest.json: "),
-        (a_list, "the run folder is damaged: {path}/manifest.json lacks "),
+        (a_list, "the run folder is damaged: {path}/manifest.json does not have "),
     ],
     ids=["half a manifest", "a list"],
 )
@@ -225,7 +225,7 @@ def test_a_damaged_run_folder(subject: CutOff, damage: Callable[[Path], None], e
 def test_a_manifest_that_lacks_something(subject: CutOff, field: str) -> None:
     subject.tell(**{field: None})
     message = refusal(subject.folder.path)
-    assert message == f"the run folder is damaged: {subject.folder.manifest_path} lacks {field}"
+    assert message == f"the run folder is damaged: {subject.folder.manifest_path} does not have {field}"
 
 
 def test_an_owner_that_is_none(subject: CutOff) -> None:
@@ -313,14 +313,14 @@ def test_check_of_a_run_that_can_go_on_names_the_command(subject: CutOff) -> Non
     with pytest.raises(UsageError) as refused:
         manifest.open_run_folder(path)
     assert str(refused.value) == (
-        f"{path} is half-written: its run was cut off; it can go on with `harness run --resume {path}`"
+        f"{path} is half-written: its run was interrupted; `harness run --resume {path}` continues it"
     )
 
 
 @pytest.mark.parametrize("lose", [CutOff.lose_data, lambda subject: subject.own(resumable=False)])
 def test_check_of_a_run_that_cannot_go_on_names_no_command(subject: CutOff, lose: Callable[[CutOff], None]) -> None:
     lose(subject)
-    with pytest.raises(UsageError, match=r"its run was cut off$"):
+    with pytest.raises(UsageError, match=r"its run was interrupted$"):
         manifest.open_run_folder(subject.folder.path)
 
 

@@ -12,7 +12,7 @@ from harness.judge.earned import earn as earn_by_facts
 from harness.judge.finding import finding_of
 from harness.judge.run_verdict import Results
 from harness.judge.verdict import Doubt
-from harness.run_folder.inventory import Difference
+from harness.run_folder.inventory import EvidenceDifference
 
 CRITICAL_OFFSET = 20
 SCENARIO = {
@@ -361,7 +361,7 @@ def test_a_checker_that_raised_forbids_clean() -> None:
     ["observations.jsonl", "fetched", "brokers/2/before-return/stuck-lso-0/0.log", "brokers/3/after-rejoin/control-0"],
 )
 def test_partial_evidence_earns_no_clean(path: str) -> None:
-    result = assembled(missing=[Difference(path, "is missing")])
+    result = assembled(missing=[EvidenceDifference(path, "is missing")])
     reason = f"judged by partial evidence: {path} is missing"
     assert (result["verdict"], result["reason"]) == ("unknown", f"stuck-lso: {reason}")
     assert result["partial"] == [{"path": path, "problem": "is missing"}]
@@ -371,14 +371,17 @@ def test_what_a_scenario_does_not_rest_on_leaves_it_clean() -> None:
     other = {**SCENARIO, "name": "other", "topic": "other"}
     scenarios = [SCENARIO, other, CONTROL]
     exposure = [{**one, "topic": topic} for topic in ("stuck-lso", "other") for one in EXPOSED]
-    missing = [Difference("brokers/2/after-rejoin/other-0/0.log", "is missing"), Difference("aftermath.jsonl", "…")]
+    missing = [
+        EvidenceDifference("brokers/2/after-rejoin/other-0/0.log", "is missing"),
+        EvidenceDifference("aftermath.jsonl", "…"),
+    ]
     result = assembled(scenarios=scenarios, exposure=exposure, missing=missing)
     assert [one["verdict"] for one in result["scenarios"]] == ["clean", "unknown"]
     assert result["verdict"] == "unknown"
 
 
 def test_a_finding_stands_in_partial_evidence() -> None:
-    result = assembled(findings=[finding()], missing=[Difference("observations.jsonl", "is missing")])
+    result = assembled(findings=[finding()], missing=[EvidenceDifference("observations.jsonl", "is missing")])
     assert (result["verdict"], len(result["partial"])) == ("anomaly", 1)
 
 

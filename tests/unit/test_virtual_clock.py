@@ -29,7 +29,7 @@ def test_what_is_due_at_one_moment_is_done_in_the_order_of_asking() -> None:
 
 def test_a_wait_ends_at_its_bound() -> None:
     clock = VirtualClock()
-    with pytest.raises(WaitTimeoutError, match="waited 7 s in vain for the moon"):
+    with pytest.raises(WaitTimeoutError, match="timed out after 7 s waiting for the moon"):
         clock.wait_until(lambda: False, 7, "the moon")
     assert clock.now_s() == 7
 
@@ -119,5 +119,5 @@ def test_a_turn_that_waits_in_vain_ends_its_routine_and_no_other() -> None:
     going_on = clock.every(1, lambda: count.append(1), "going on")
     clock.wait_until(lambda: len(count) > 9, 100, "the other one")
     going_on.raise_if_failed()
-    with pytest.raises(HarnessError, match="failing failed: waited 3 s in vain for the moon"):
+    with pytest.raises(HarnessError, match="failing failed: timed out after 3 s waiting for the moon"):
         failing.raise_if_failed()

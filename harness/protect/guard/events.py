@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import IO
 
-    from harness.run_folder.guard_events import Kind
+    from harness.run_folder.guard_events import GuardEventKind
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class GuardEvent:
     """One line."""
 
     time_ms: int
-    event: Kind
+    event: GuardEventKind
     topic: str
     what: str
 

@@ -20,7 +20,7 @@ from harness.protect.guard.leadership import SESSION_MS, GroupLeadership
 from harness.protect.guard.metrics import Endpoint
 from harness.protect.guard.observe import GuardObserver
 from harness.protect.guard.service import ACT, Guard, Options, releasing_command
-from harness.run_folder.guard_events import Kind
+from harness.run_folder.guard_events import GuardEventKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -75,7 +75,7 @@ def guard_until_signal(request: GuardRequest, log: EventLog) -> int:
         if request.listen is not None:
             endpoint = Endpoint(*request.listen, lambda: (guard.status, observer.latest), clock.time_ms)
             stack.callback(endpoint.close)
-            log(GuardEvent(clock.time_ms(), Kind.LISTENS, "", f"http://{endpoint.address}/metrics and /health"))
+            log(GuardEvent(clock.time_ms(), GuardEventKind.LISTENS, "", f"http://{endpoint.address}/metrics and /health"))
         stack.callback(observer.start(request.observe_every_s, lambda: guard.status))
         command = releasing_command(",".join(map(str, request.bootstrap)))
         try:
@@ -183,5 +183,5 @@ def _report_end(guard: Guard, log: EventLog, left: int, command: str) -> int:
     """Report what stays paused, and return the exit code."""
     still = f"{left} topics stay paused; once their replicas are back, release them with: {command}"
     what = still if left else "this guard leaves nothing paused"
-    log(GuardEvent(guard.clock.time_ms(), Kind.ENDED, "", what))
+    log(GuardEvent(guard.clock.time_ms(), GuardEventKind.ENDED, "", what))
     return EXIT_STILL_PAUSED if left else EXIT_CLEAN

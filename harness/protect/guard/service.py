@@ -28,7 +28,7 @@ from harness.protect.guard.journal import PausePhase, PauseState
 from harness.protect.guard.settings import PAUSE, is_pause
 from harness.protect.guard.status import GuardStatus
 from harness.protect.guard.windows import Windows
-from harness.run_folder.guard_events import Kind
+from harness.run_folder.guard_events import GuardEventKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -162,7 +162,7 @@ class Guard:
         try:
             self.channel.trim()
         except HarnessError as error:
-            self._once("trim", Kind.WARNING, "", str(error))
+            self._once("trim", GuardEventKind.WARNING, "", str(error))
 
     def _note_leadership(self, *, leads: bool) -> None:
         """Report who acts; settings of paused topics are looked at again by a new leader."""
@@ -172,7 +172,7 @@ class Guard:
         self.status = replace(self.status, leads=leads)
         self._verified.clear()
         what = "this guard acts" if leads else "it does not act: another guard does, or the group is not complete yet"
-        self._tell(Kind.LEADS if leads else Kind.STANDS_BY, "", what)
+        self._tell(GuardEventKind.LEADS if leads else GuardEventKind.STANDS_BY, "", what)
 
     def _work(
         self,
@@ -198,7 +198,7 @@ class Guard:
         steps = decide.steps(to_pause, state, known, self.new_cycle(), self.clock.time_ms())
         if not act:
             for step in steps:
-                self._once(f"would {step.topic}", Kind.WOULD, step.topic, _would(step))
+                self._once(f"would {step.topic}", GuardEventKind.WOULD, step.topic, _would(step))
             return {}
         self._keep([replace(pause, phase=PausePhase.RELEASED) for pause in gone])
         refused = self._carry_out(steps, state)
@@ -234,17 +234,17 @@ class Guard:
         changes = ", ".join(f"{name}={'(inherited)' if v is None else v}" for name, v in step.changes.items())
         if step.done.phase is PausePhase.RELEASED:
             took_s = (self.clock.time_ms() - step.done.since_ms) / MS
-            self._tell(Kind.RELEASED, step.topic, f"{changes or 'nothing to put back'}, after {took_s:.1f} s")
+            self._tell(GuardEventKind.RELEASED, step.topic, f"{changes or 'nothing to put back'}, after {took_s:.1f} s")
         elif before is None or before.phase is not PausePhase.PAUSED or step.changes:
-            self._tell(Kind.PAUSED, step.topic, changes or "it has the settings of a pause already")
+            self._tell(GuardEventKind.PAUSED, step.topic, changes or "it has the settings of a pause already")
         if step.left_alone:
             names = " and ".join(step.left_alone)
-            self._tell(Kind.LEFT_ALONE, step.topic, f"somebody changed {names} during the pause")
+            self._tell(GuardEventKind.LEFT_ALONE, step.topic, f"somebody changed {names} during the pause")
 
     def _report_exposure(self, view: ClusterView, to_pause: frozenset[str]) -> None:
         for topic in sorted(to_pause & view.exposed - self.status.away.keys() - self.status.adding.keys()):
             brokers = sorted({broker for (name, _), broker in view.missing if name == topic})
-            self._tell(Kind.EXPOSED, topic, f"broker {', '.join(map(str, brokers))} is not in every ISR")
+            self._tell(GuardEventKind.EXPOSED, topic, f"broker {', '.join(map(str, brokers))} is not in every ISR")
 
     def _finish(
         self,
@@ -265,7 +265,7 @@ class Guard:
             names = listed(sorted(refused))
             self._fail(f"{names}: {refused[min(refused)]}")
         elif self.status.failure is not None:
-            self._tell(Kind.RECOVERED, "", "the last round succeeded")
+            self._tell(GuardEventKind.RECOVERED, "", "the last round succeeded")
         self.status = replace(
             self.status,
             leads=leads,
@@ -285,41 +285,41 @@ class Guard:
         )
         self._warn(coverage.short_retention, now_ms)
         for topic, why in coverage.skipped.items():
-            self._once(f"skipped {topic}", Kind.WARNING, topic, f"not covered: {why}")
+            self._once(f"skipped {topic}", GuardEventKind.WARNING, topic, f"not covered: {why}")
         for note in view.notes:
-            self._once(note, Kind.WARNING, "", note)
+            self._once(note, GuardEventKind.WARNING, "", note)
         if not self._begun and (leads or self.options.mode != ACT):
             self._begun = True
-            self._tell(Kind.READY, "", f"{len(coverage.topics)} topics, every {self.options.interval_s:g} s")
+            self._tell(GuardEventKind.READY, "", f"{len(coverage.topics)} topics, every {self.options.interval_s:g} s")
 
     def _warn(self, short_retention: Collection[str], now_ms: int) -> None:
         for topic in sorted(short_retention):
             intervals = f"3 intervals of {self.options.interval_s:g} s and 4 s"
             what = f"its retention is shorter than {intervals}: the guard may be late"
-            self._once(f"short {topic}", Kind.WARNING, topic, what)
+            self._once(f"short {topic}", GuardEventKind.WARNING, topic, what)
         long = {t: p for t, p in self.status.state.pauses.items() if self._is_long(p, now_ms)}
         for topic, pause in long.items():
             grown = self.growth_bytes_s().get(topic)
             by = "" if grown is None else f" by {grown:,.0f} bytes/s, all replicas together"
             what = f"paused for longer than {self.options.pause_warning_s:g} s; its log grows{by}"
             if f"long {pause.cycle} {topic}" not in self._reported:
-                self._once(f"long {pause.cycle} {topic}", Kind.WARNING, topic, what)
+                self._once(f"long {pause.cycle} {topic}", GuardEventKind.WARNING, topic, what)
 
     def _is_long(self, pause: Pause, now_ms: int) -> bool:
         return now_ms - pause.since_ms > self.options.pause_warning_s * MS
 
     def _fail(self, why: str) -> None:
         if why != self.status.failure:
-            self._tell(Kind.FAILED, "", f"{why}; it is tried again in the next round")
+            self._tell(GuardEventKind.FAILED, "", f"{why}; it is tried again in the next round")
         self.status = replace(self.status, failure=why, failures=self.status.failures + 1)
 
-    def _once(self, key: str, kind: Kind, topic: str, what: str) -> None:
+    def _once(self, key: str, kind: GuardEventKind, topic: str, what: str) -> None:
         """Report something unless the last report of this key said the same."""
         if self._reported.get(key) != what:
             self._reported[key] = what
             self._tell(kind, topic, what)
 
-    def _tell(self, kind: Kind, topic: str, what: str) -> None:
+    def _tell(self, kind: GuardEventKind, topic: str, what: str) -> None:
         self.report(GuardEvent(self.clock.time_ms(), kind, topic, what))
 
 

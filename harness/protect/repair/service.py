@@ -161,7 +161,7 @@ class Repairs:
         except (HarnessError, OSError) as error:
             run.waits_for = str(error)
         if now_s - run.changed_s >= self.patience_s:
-            return run.outcome(f"waited {self.patience_s:g} s in vain for {run.waits_for}", now_s)
+            return run.outcome(f"timed out after {self.patience_s:g} s waiting for {run.waits_for}", now_s)
         return None
 
     def _act(self, run: _Run, step: Step) -> None:

@@ -28,14 +28,14 @@ class TickingClock:
     def time_ms(self) -> int:
         return NOW_MS + int(self.now * 1000)
 
-    def wait_until(self, condition: Callable[[], Any], timeout_s: float, what: str) -> Any:
-        self.actions.append(f"wait for {what}")
+    def wait_until(self, condition: Callable[[], Any], timeout_s: float, description: str) -> Any:
+        self.actions.append(f"wait for {description}")
         self.bounds_s.append(timeout_s)
         for _ in range(ROUNDS):
             if value := condition():
                 return value
             self.now += 1
-        raise WaitTimeoutError(what)
+        raise WaitTimeoutError(description)
 
     def every(self, _period_s: float, _action: Callable[[], None], name: str) -> IdleRoutine:
         self.actions.append(f"begin {name}")
@@ -45,10 +45,10 @@ class TickingClock:
 class JumpingClock(TickingClock):
     """Its time passes only in waits, and there in steps of a tenth of a second."""
 
-    def wait_until(self, condition: Callable[[], Any], timeout_s: float, what: str) -> Any:
+    def wait_until(self, condition: Callable[[], Any], timeout_s: float, description: str) -> Any:
         deadline = self.now + timeout_s
         while not (value := condition()):
-            assert self.now < deadline, what
+            assert self.now < deadline, description
             self.now += 0.1
         return value
 

@@ -69,7 +69,7 @@ class ModelBrokers:
 
     def wait(self, condition: Callable[[], bool], what: str, timeout_s: float) -> None:
         if not condition():
-            raise WaitTimeoutError(f"waited {timeout_s} s in vain for {what}")
+            raise WaitTimeoutError(f"timed out after {timeout_s} s waiting for {what}")
 
 
 @dataclass

@@ -348,11 +348,11 @@ class SimulatedTime:
     def time_ms(self) -> int:
         return int(self.now * 1000)
 
-    def wait_until(self, condition: Callable[[], Any], timeout_s: float, what: str) -> Any:
+    def wait_until(self, condition: Callable[[], Any], timeout_s: float, description: str) -> Any:
         until_s = self.now + timeout_s
         while not (value := condition()):
             if self.now > until_s:
-                raise WaitTimeoutError(what)
+                raise WaitTimeoutError(description)
             self.now += 0.5
             self.cluster.tick()
         return value

@@ -36,12 +36,12 @@ BROKERS = (1, 2, 3)
 class BoundedClock(JumpingClock):
     """A wait for a condition that never holds ends as a real wait does."""
 
-    def wait_until(self, condition: Callable[[], Any], timeout_s: float, what: str) -> Any:
+    def wait_until(self, condition: Callable[[], Any], timeout_s: float, description: str) -> Any:
         deadline = self.now + timeout_s
         while not (value := condition()):
             self.now += 0.1
             if self.now >= deadline:
-                raise WaitTimeoutError(what)
+                raise WaitTimeoutError(description)
         return value
 
 
