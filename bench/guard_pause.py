@@ -29,7 +29,7 @@ from harness.host.workspace import Workspace
 from harness.run_folder.guard_events import GuardEventKind
 from harness.run_folder.store import new_run_id
 from harness.runtimes import LOCAL
-from harness.runtimes.base import ClusterSpec, Wanted, bootstrap_servers
+from harness.runtimes.base import ClusterSpec, RuntimeRequest, bootstrap_servers
 from harness.targets import find_target
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def main(target: str, topics: int, rounds: int, interval_s: float, results: Path
         settings = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
         # The runtime gives brokers of a run so little memory that a thousand topics exhaust it.
         spec = ClusterSpec(workspace.run_id, workspace.path, results, settings, BROKERS, jvm_flags=("-Xmx2g",))
-        equipment = equip(Wanted(find_target(target), find_java(), lambda *_: None), LOCAL)
+        equipment = equip(RuntimeRequest(find_target(target), find_java(), lambda *_: None), LOCAL)
         with booted_cluster(equipment, spec, settle_s=BOUND_S) as cluster:
             admin = cluster.admin
             for begin in range(0, topics, AT_ONCE):

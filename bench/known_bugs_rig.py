@@ -19,7 +19,7 @@ from harness.kafka_api.fetch import CONSUMER_REPLICA_ID, DEBUG_REPLICA_ID, Repli
 from harness.kafka_api.replica import WireReader
 from harness.run_folder.store import new_run_id
 from harness.runtimes import LOCAL
-from harness.runtimes.base import ClusterSpec, Wanted
+from harness.runtimes.base import ClusterSpec, RuntimeRequest
 from harness.targets import TARGETS, find_target
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ def booted(
     run_id = f"known-bug-{new_run_id()}"
     count = str(len(brokers))
     factors = {f"{topic}.replication.factor": count for topic in ("offsets.topic", "transaction.state.log")}
-    equipment = equip(Wanted(target, java, lambda *_: None, needs=needs), LOCAL)
+    equipment = equip(RuntimeRequest(target, java, lambda *_: None, needs=needs), LOCAL)
     with ExitStack() as owned:
         folder = Path(owned.enter_context(tempfile.TemporaryDirectory(prefix="known-bug-")))
         workspace = owned.enter_context(Workspace(run_id, folder))

@@ -27,7 +27,7 @@ from harness.kafka_api.replica import WireReader
 from harness.protect.gate.build import build_agent
 from harness.run_folder.store import new_run_id
 from harness.runtimes import LOCAL
-from harness.runtimes.base import ClusterSpec, Wanted, live_addresses, live_brokers
+from harness.runtimes.base import ClusterSpec, RuntimeRequest, live_addresses, live_brokers
 from harness.schedules.timers import FAST, FREEZE
 from harness.targets import find_target
 
@@ -140,7 +140,7 @@ def played(round_: Round, folder: Path) -> Iterator[Played]:
     ``brokers/<id>`` at the end. Raises `HarnessError` where a bounded wait ends in vain.
     """
     target, java = find_target(round_.target), find_java()
-    equipment = equip(Wanted(target, java, lambda *_: None), LOCAL)
+    equipment = equip(RuntimeRequest(target, java, lambda *_: None), LOCAL)
     folder.mkdir(parents=True)
     run_id = f"blame-{new_run_id()}"
     with Workspace(run_id, folder) as workspace, ExitStack() as owned:

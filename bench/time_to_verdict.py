@@ -33,7 +33,7 @@ from harness.host.java import find_java
 from harness.host.workspace import Workspace
 from harness.run_folder.store import new_run_id
 from harness.runtimes import LOCAL
-from harness.runtimes.base import ClusterSpec, Wanted
+from harness.runtimes.base import ClusterSpec, RuntimeRequest
 from harness.schedules.timers import FAST
 from harness.targets import find_target
 from harness.targets.jars import jars_for
@@ -45,7 +45,7 @@ TOPIC = ("floor", 0)
 
 def floor_s(target_name: str) -> float:
     """Return the seconds from nothing to a killed broker back in the ISR."""
-    equipment = equip(Wanted(find_target(target_name), find_java(), lambda *_: None), LOCAL)
+    equipment = equip(RuntimeRequest(find_target(target_name), find_java(), lambda *_: None), LOCAL)
     run_id = f"floor-{new_run_id()}"
     clock = RealClock()
     with tempfile.TemporaryDirectory() as logs, Workspace(run_id, Path(logs)) as workspace:

@@ -60,7 +60,7 @@ def diagnose() -> list[Check]:
         _disk(),
         _memory(),
         _ports(),
-        *(_fault(need) for need in local.WHY_NOT),
+        *(_fault(need) for need in local.WHY_UNAVAILABLE),
         *_containers(),
         _archive(),
         *(_jars(target) for target in WITH_JARS.values()),
@@ -151,7 +151,7 @@ def _ports() -> Check:
 
 def _fault(need: str) -> Check:
     """Check whether brokers can have the ability. A missing ability is information only: few faults need it."""
-    reason = local.WHY_NOT[need]()
+    reason = local.WHY_UNAVAILABLE[need]()
     nemeses = ", ".join(script.name for script in SCRIPTS.values() if need in script.needs)
     remedy = "" if reason is None else f"only --nemesis {nemeses} needs it with --runtime local"
     return Check(need, ok=True, found=reason or "available", remedy=remedy)

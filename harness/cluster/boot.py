@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from harness.host.java import Java
     from harness.protect.gate.build import Agent
-    from harness.runtimes.base import ClusterSpec, Ready, Runtime, Wanted
+    from harness.runtimes.base import ClusterSpec, PreparedRuntime, Runtime, RuntimeRequest
     from harness.systems import System
     from harness.targets import Target
     from harness.targets.jars import JarSet
@@ -46,7 +46,7 @@ class Equipment:
     target: Target
     java: Java
     runtime_name: str
-    ready: Ready
+    ready: PreparedRuntime
     jars: JarSet | None = None
     agent: Agent | None = None
 
@@ -60,22 +60,22 @@ class Equipment:
         return (self.agent.flag(gate_options(options, topic_settings)),) if self.agent else ()
 
 
-def equip(wanted: Wanted, runtime: str, *, has_jvm_clients: bool = True, gate: str | None = None) -> Equipment:
+def equip(request: RuntimeRequest, runtime: str, *, has_jvm_clients: bool = True, gate: str | None = None) -> Equipment:
     """Return the equipment of a target's brokers. Raises `UsageError` for what is missing, or does not fit.
 
     ``gate``: options of the gate that brokers run with; None for no gate.
     """
-    ready = find_runtime(runtime)(wanted)
-    jars = ready.jars or jars_for_client(wanted.target, needed=has_jvm_clients, on_progress=wanted.on_progress)
-    agent = None if gate is None else _fitting_agent(wanted, jars, gate)
-    return Equipment(wanted.target, wanted.java, runtime, ready, jars, agent)
+    ready = find_runtime(runtime)(request)
+    jars = ready.jars or jars_for_client(request.target, needed=has_jvm_clients, on_progress=request.on_progress)
+    agent = None if gate is None else _fitting_agent(request, jars, gate)
+    return Equipment(request.target, request.java, runtime, ready, jars, agent)
 
 
-def _fitting_agent(wanted: Wanted, jars: JarSet | None, options: str) -> Agent:
+def _fitting_agent(request: RuntimeRequest, jars: JarSet | None, options: str) -> Agent:
     if jars is None:
-        raise UsageError(f"--gate is for brokers of this host, and {wanted.target.name} has none")
-    agent = build_agent(wanted.java, wanted.on_progress)
-    verification = verify_agent(wanted.java, agent.jar, jars.classpath, options)
+        raise UsageError(f"--gate is for brokers of this host, and {request.target.name} has none")
+    agent = build_agent(request.java, request.on_progress)
+    verification = verify_agent(request.java, agent.jar, jars.classpath, options)
     if not verification.fits:
         raise UsageError(f"--gate: {verification.reason}")
     return agent

@@ -101,7 +101,7 @@ def raise_if_contradictory(options: RunOptions, target: Target) -> None:
             raise UsageError(reason)
     if options.command_config is not None and target.system == REDPANDA:
         raise UsageError(
-            f"--command-config {options.command_config}: the harness sets up no logins on Redpanda's brokers"
+            f"--command-config {options.command_config}: the harness does not configure logins on Redpanda's brokers"
         )
     possible, chosen = set(runtimes), f"--target {target.name}"
     if options.runtime != AUTO:

@@ -25,7 +25,7 @@ from harness.play.options import raise_if_contradictory
 from harness.play.protection import GUARDED_RETENTION_MS
 from harness.run_folder import store
 from harness.runtimes import AUTO, LOCAL, choose
-from harness.runtimes.base import Wanted
+from harness.runtimes.base import RuntimeRequest
 from harness.schedules.catalog import CONTROL, scenarios_for
 from harness.schedules.placement import place
 from harness.schedules.replay import scenario_of
@@ -189,7 +189,7 @@ def prepare_run(plan: RunPlan, progress: Progress) -> PreparedRun:
     if target.system in SIMULATED:
         raise_if_unknown(plan.topic_settings, plan.broker_settings)
     java = find_java()
-    wanted = Wanted(target, java, progress.jars, needs=plan.nemesis.needs, image=options.image, access=options.access)
+    wanted = RuntimeRequest(target, java, progress.jars, needs=plan.nemesis.needs, image=options.image, access=options.access)
     runtime, reason = choose(runtime_of(options), wanted)
     if reason is not None:
         progress.stage(f"runtime {runtime} ({reason})")

@@ -1,7 +1,7 @@
-"""Where brokers run, in one table: processes, containers, other hosts, simulation.
+"""The runtimes of brokers in one table: processes, containers, other hosts, simulation.
 
-Every runtime has the methods of `harness.runtimes.base.Runtime`. Links, firewalls, disks and clocks are here where they
-are a broker's, and in `harness.host` where they are the host's.
+Every runtime has the methods of `harness.runtimes.base.Runtime`. This package has links, firewalls, disks and clocks of
+brokers; `harness.host` those of the host.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from harness.targets import KAFKA, REDPANDA, SIMULATED
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from harness.runtimes.base import Ready, Wanted
+    from harness.runtimes.base import PreparedRuntime, RuntimeRequest
     from harness.targets import Target
 
 AUTO, LOCAL, DOCKER, SSH, SIM = "auto", "local", "docker", "ssh", "sim"
@@ -28,11 +28,11 @@ IMAGE, NODES, GATE, GUARD = "--image", "--nodes", "--gate", "--guard"
 
 
 @dataclass(frozen=True)
-class Row:
-    """A runtime: the module whose ``prepare`` makes it ready, the systems that it runs, and the options that it takes.
+class RuntimeKind:
+    """A runtime: the module with its ``prepare``, and the systems that it runs.
 
-    ``options``: only those that not every runtime takes. ``runs_jars``: the brokers are of the target's jars, which may
-    be a user's own build.
+    ``options``: options that only some runtimes accept. ``runs_jars``: brokers run the target's jars, which may be a
+    user's build.
     """
 
     module: str
@@ -41,58 +41,58 @@ class Row:
     runs_jars: bool = False
 
     def runs(self, target: Target) -> bool:
-        """Whether it can run the brokers of a target."""
+        """Return whether the runtime can run the brokers of a target."""
         return target.system in self.systems and (self.runs_jars or target.build is None)
 
-    def prepare(self, wanted: Wanted) -> Ready:
-        """Make the runtime ready; its module is imported only now. Raises `UsageError` for what it lacks."""
-        ready: Ready = import_module(self.module).prepare(wanted)
+    def prepare(self, request: RuntimeRequest) -> PreparedRuntime:
+        """Import the runtime's module and prepare it. Raises `UsageError` with what is missing."""
+        ready: PreparedRuntime = import_module(self.module).prepare(request)
         return ready
 
 
-# Redpanda's brokers come as images only, and simulated ones are part of this process.
+# Redpanda's brokers are only available as images, and simulated brokers are part of this process.
 RUNTIMES = {
-    LOCAL: Row(
+    LOCAL: RuntimeKind(
         "harness.runtimes.local", (KAFKA,), frozenset({PORT_BASE, KEEP, COMMAND_CONFIG, GATE, GUARD}), runs_jars=True
     ),
-    DOCKER: Row(
+    DOCKER: RuntimeKind(
         "harness.runtimes.docker", (KAFKA, REDPANDA), frozenset({PORT_BASE, KEEP, COMMAND_CONFIG, IMAGE, GUARD})
     ),
-    SSH: Row("harness.runtimes.ssh", (KAFKA,), frozenset({PORT_BASE, KEEP, NODES, GUARD}), runs_jars=True),
-    SIM: Row("harness.runtimes.sim", SIMULATED, frozenset()),
+    SSH: RuntimeKind("harness.runtimes.ssh", (KAFKA,), frozenset({PORT_BASE, KEEP, NODES, GUARD}), runs_jars=True),
+    SIM: RuntimeKind("harness.runtimes.sim", SIMULATED, frozenset()),
 }
-"""Every runtime by its name. A new one is a module and a row."""
+"""Every runtime by name. A new runtime is a module and an entry."""
 
 
-def choose(name: str, wanted: Wanted) -> tuple[str, str | None]:
-    """Return the name of the runtime to use, and in words why it was chosen where nobody named it (`AUTO`).
+def choose(name: str, request: RuntimeRequest) -> tuple[str, str | None]:
+    """Return the name of the runtime to use, and for `AUTO` the reason for the choice.
 
-    `AUTO` stands for the given hosts; else containers where an image is given, or where an engine answers and an image
-    is at hand; else processes. What has no jars can be in containers alone, and what is simulated is in this process.
+    `AUTO` chooses hosts if they are given; else containers if an image is given, or an engine and an image are
+    available, or the target has no jars; else processes. Simulated targets run in this process.
     """
-    return _chosen(wanted) if name == AUTO else (name, None)
+    return _chosen(request) if name == AUTO else (name, None)
 
 
-def find_runtime(name: str) -> Callable[[Wanted], Ready]:
-    """Return what makes a runtime of that name ready. Raises `UsageError` with the nearest names."""
+def find_runtime(name: str) -> Callable[[RuntimeRequest], PreparedRuntime]:
+    """Return the ``prepare`` of the runtime with this name. Raises `UsageError` with the nearest names."""
     if name not in {AUTO, *RUNTIMES}:
         raise UsageError(nearest("runtime", name, [AUTO, *RUNTIMES]))
-    return lambda wanted: RUNTIMES[choose(name, wanted)[0]].prepare(wanted)
+    return lambda request: RUNTIMES[choose(name, request)[0]].prepare(request)
 
 
-def _chosen(wanted: Wanted) -> tuple[str, str]:
-    target = wanted.target
+def _chosen(request: RuntimeRequest) -> tuple[str, str]:
+    target = request.target
     if target.system in SIMULATED:
         return SIM, f"{target.name} is simulated"
-    if wanted.access is not None:
+    if request.access is not None:
         return SSH, "hosts are given"
     if target.system != KAFKA:
         return DOCKER, f"{target.name} comes as an image only"
-    if wanted.image is not None:
+    if request.image is not None:
         return DOCKER, "an image is given"
     if target.build is not None or not may_have_engine():
         return LOCAL, f"{target.name} has no image" if target.build else "this host has no container engine"
-    from harness.runtimes.docker import why_not_at_hand  # noqa: PLC0415  (only what is used is imported)
+    from harness.runtimes.docker import why_unavailable  # noqa: PLC0415  (only what is used is imported)
 
-    lack = why_not_at_hand(wanted)
-    return (LOCAL, lack) if lack else (DOCKER, f"the container engine has an image of {target.name}")
+    reason = why_unavailable(request)
+    return (LOCAL, reason) if reason else (DOCKER, f"the container engine has an image of {target.name}")

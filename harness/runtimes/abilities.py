@@ -1,8 +1,8 @@
-"""What not every runtime can do to its brokers: one protocol each, and the `Need` by which a nemesis asks for it.
+"""Optional abilities of runtimes: a protocol for each, and the `Need` by which a nemesis requires it.
 
-A runtime lists what implements the protocols of the abilities that it has, and has a table `Need` -> why it is not
-available here (None where it is). A nemesis lists its needs, so that a run without them is refused before anything
-starts; while it acts it gets the ability with `ability`.
+A runtime lists the objects that implement its abilities, and has a table from `Need` to the reason why it is not
+available (None if it is). A nemesis lists its needs, so that a run without them is rejected before anything starts;
+it obtains an ability with `ability`.
 """
 
 from __future__ import annotations
@@ -16,45 +16,45 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from harness.kafka_api.address import Address
-    from harness.runtimes.base import Runtime, Wanted
+    from harness.runtimes.base import Runtime, RuntimeRequest
     from harness.runtimes.power.cut import Cut
 
 Ability = TypeVar("Ability")
 
 
 class Need(StrEnum):
-    """What a fault takes that not every runtime has everywhere; the value is the word for it in a refusal.
+    """An ability that a fault requires; the value is its name in error messages.
 
-    A fault may need something else, in words of its own, which the runtimes that have it then have in their tables.
+    A fault may require another ability, by a name that is in the tables of the runtimes that have it.
     """
 
-    LINK = "a link of its own for each broker"
+    LINK = "a separate link for each broker"
     FIREWALL = "a firewall before each broker"
     DELAY = "the kernel's network emulator"
-    DISK = "a disk of its own for each broker"
-    CLOCK = "a clock of its own for each broker"
-    SYNCS = "brokers that note what they sync to disk"
-    FILES = "a look at the files of running brokers"
+    DISK = "a separate disk for each broker"
+    CLOCK = "a separate clock for each broker"
+    SYNCS = "brokers that record their syncs to disk"
+    FILES = "access to the files of running brokers"
 
 
 @runtime_checkable
 class Links(Protocol):
-    """Brokers that can be isolated one by one (`Need.LINK`)."""
+    """Brokers that can be isolated individually (`Need.LINK`)."""
 
     def cut(self, broker: int) -> None:
-        """Isolate a broker from everyone, its process running. Raises `HarnessError` where that is impossible."""
+        """Isolate a running broker from all other processes. Raises `HarnessError`."""
         ...
 
     def heal(self, broker: int) -> None:
-        """Connect an isolated broker again."""
+        """Reconnect an isolated broker."""
         ...
 
 
 class LinkFaults(Protocol):
-    """What every fault of links has in common."""
+    """The common method of all faults of links."""
 
     def clear_links(self) -> None:
-        """Undo what all abilities did to links, but for `Links.cut`."""
+        """Undo the effects of all abilities on links, except `Links.cut`."""
         ...
 
 
@@ -63,7 +63,7 @@ class Firewalls(LinkFaults, Protocol):
     """Links between brokers that can drop packets (`Need.FIREWALL`)."""
 
     def block(self, links: Sequence[tuple[int, int]]) -> None:
-        """Drop what the first of each pair sends to the second. Raises `HarnessError` where that is impossible."""
+        """Drop the packets from the first to the second broker of each pair. Raises `HarnessError`."""
         ...
 
 
@@ -72,7 +72,7 @@ class LossyLinks(LinkFaults, Protocol):
     """Links that can lose packets at random (`Need.FIREWALL`)."""
 
     def lose(self, broker: int, fraction: float) -> None:
-        """Drop this fraction of what is sent to and by a broker. Raises `HarnessError` where that is impossible."""
+        """Drop this fraction of the packets to and from a broker. Raises `HarnessError`."""
         ...
 
 
@@ -81,7 +81,7 @@ class SlowLinks(LinkFaults, Protocol):
     """Links that can be slow (`Need.DELAY`)."""
 
     def delay(self, broker: int, delay_ms: int) -> None:
-        """Hold up everything that a broker sends. Raises `HarnessError` where that is impossible."""
+        """Delay all packets of a broker. Raises `HarnessError`."""
         ...
 
 
@@ -90,11 +90,11 @@ class Disks(Protocol):
     """A disk for each broker (`Need.DISK`)."""
 
     def fill_disk(self, broker: int) -> None:
-        """Leave a broker no room to write; the broker is expected to end. Raises `HarnessError`."""
+        """Fill a broker's disk; the broker is expected to end. Raises `HarnessError`."""
         ...
 
     def free_disk(self, broker: int) -> None:
-        """Give a broker's disk its room back."""
+        """Free a broker's disk."""
         ...
 
 
@@ -103,61 +103,58 @@ class Clocks(Protocol):
     """A clock for each broker (`Need.CLOCK`)."""
 
     def skew(self, broker: int, offset_s: int) -> None:
-        """Put a broker's clock so many seconds ahead. Raises `HarnessError` where that is impossible."""
+        """Set a broker's clock this many seconds ahead. Raises `HarnessError`."""
         ...
 
 
 @runtime_checkable
 class PowerSupplies(Protocol):
-    """Brokers of which it is known what they synced to disk (`Need.SYNCS`)."""
+    """Brokers whose synced data are known (`Need.SYNCS`)."""
 
     def unsynced(self, broker: int) -> Sequence[Cut]:
-        """Return what a power failure would take from a broker now. Raises `HarnessError` where that is unknown."""
+        """Return the data that a broker would lose in a power failure. Raises `HarnessError` if they are unknown."""
         ...
 
     def cut_power(self, broker: int) -> Sequence[Cut]:
-        """Kill a broker, cut off what it had not synced, and return that. Raises `HarnessError` likewise."""
+        """Kill a broker, and cut off and return its unsynced data. Raises `HarnessError` if they are unknown."""
         ...
 
 
 @runtime_checkable
 class DataFiles(Protocol):
-    """Brokers whose files can be looked at from one moment to the next (`Need.FILES`)."""
+    """Brokers whose files can be watched (`Need.FILES`)."""
 
     def kill_with_files(self, broker: int, suffixes: tuple[str, ...]) -> Mapping[str, int]:
-        """Watch a broker for a moment, and kill it if any of its files ends in one of the suffixes.
+        """Watch a broker for a moment, and kill it if it has files with one of the suffixes.
 
-        Returns those files with their sizes in bytes, by their paths in the data folder; nothing, and the broker lives
-        on, where none appeared. ``__cluster_metadata`` does not count.
+        Returns the sizes of these files in bytes, by their paths in the data folder; empty if the broker was not
+        killed. ``__cluster_metadata`` does not count.
         """
         ...
 
 
 @runtime_checkable
 class AdminApi(Protocol):
-    """Brokers with an HTTP API, as Redpanda's."""
+    """Brokers with an HTTP API, such as Redpanda's."""
 
     def admin_address(self, broker: int) -> Address:
-        """Where the broker's HTTP API is. Raises `HarnessError` for a broker that has none."""
+        """Return the address of the broker's HTTP API. Raises `HarnessError` for a broker without one."""
         ...
 
 
 def ability(runtime: Runtime, protocol: Callable[..., Ability]) -> Ability:
-    """Return what of the runtime has the ability, a protocol of this module.
-
-    Raises `HarnessError` for a runtime that lacks it.
-    """
-    # Not annotated as a type: mypy takes none that is abstract.
+    """Return the runtime's implementation of a protocol of this module. Raises `HarnessError` without one."""
+    # The parameter is not annotated as a type, as mypy does not accept abstract types.
     kind = cast("type[Ability]", protocol)
-    for one in runtime.abilities:
-        if isinstance(one, kind):
-            return one
+    for candidate in runtime.abilities:
+        if isinstance(candidate, kind):
+            return candidate
     raise HarnessError(f"brokers of this runtime have no {protocol.__name__}: {protocol.__doc__}")
 
 
-def raise_if_lacking(wanted: Wanted, why_lacking: Mapping[str, Callable[[], str | None]]) -> None:
-    """Ask for each need why it cannot be had here. Raises `UsageError` with the first reason."""
-    for need in sorted(wanted.needs):
-        reason = why_lacking[need]() if need in why_lacking else "this runtime has no such thing"
+def raise_if_unmet(request: RuntimeRequest, why_missing: Mapping[str, Callable[[], str | None]]) -> None:
+    """Verify that each need is available. Raises `UsageError` with the first reason why one is not."""
+    for need in sorted(request.needs):
+        reason = why_missing[need]() if need in why_missing else "this runtime does not have this"
         if reason is not None:
-            raise UsageError(f"this nemesis takes {need}: {reason}")
+            raise UsageError(f"this nemesis needs {need}: {reason}")

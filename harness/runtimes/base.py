@@ -1,4 +1,4 @@
-"""The methods that every runtime has; what only some have is in `harness.runtimes.abilities`."""
+"""The methods of every runtime; `harness.runtimes.abilities` has the optional ones."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ClusterSpec:
-    """The brokers of one run, whatever they are made of.
+    """The brokers of one run, for any runtime.
 
-    ``settings`` are broker properties; ``logs_dir`` receives one ``<id>/server.log`` per broker. The brokers in
-    ``controllers`` are the KRaft quorum as well. ``ports`` are free ones of this host, one a broker for clients,
-    then one a controller, or none to have them chosen. ``needs``: what the faults of the run take. ``security``: how
-    clients have to log in; brokers among each other do not. ``clock`` is the run's, and ``seed`` decides what simulated
-    brokers leave to chance. ``jvm_flags``: of every broker, in addition to those of the runtime.
+    ``settings``: broker properties. ``logs_dir``: receives ``<id>/server.log`` of each broker. ``controllers``: the
+    brokers of the KRaft quorum. ``ports``: free ports of this host, one for the clients of each broker, then one for
+    each controller; empty: the runtime chooses. ``needs``: of the run's faults. ``security``: the logins of clients;
+    brokers do not log in to each other. ``clock``: the run's. ``seed``: of the random choices of simulated brokers.
+    ``jvm_flags``: additional flags of every broker.
     """
 
     run_id: str
@@ -45,18 +45,15 @@ class ClusterSpec:
     jvm_flags: tuple[str, ...] = ()
 
     def log_path(self, broker: int) -> Path:
-        """Return where the broker's log goes, in a folder that is there."""
+        """Return the path of the broker's log, and create its folder."""
         path = self.logs_dir / str(broker) / "server.log"
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What a runtime is asked to be ready for.
-
-    ``image``: a reference to use instead of the target's own. ``access``: hosts, for a runtime that lives on some.
-    """
+class RuntimeRequest:
+    """The requirements for a runtime. ``image``: a reference that replaces the target's. ``access``: hosts, for SSH."""
 
     target: Target
     java: Java
@@ -67,11 +64,11 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Ready:
-    """A runtime that was found fit for a run: the ``facts`` for its manifest, and how to make it.
+class PreparedRuntime:
+    """A runtime whose requirements are met: the ``facts`` for the manifest, and the function that creates it.
 
-    ``jars``: those that the brokers run on, where they are this host's. ``is_resumable``: data stay when the harness
-    ends in mid-run. ``clock``: the one that a run goes by, made of the real one with its limit.
+    ``jars``: of brokers on this host. ``is_resumable``: whether data survive an interruption of the harness. ``clock``:
+    returns the run's clock for the real clock.
     """
 
     facts: dict[str, Any]
@@ -82,14 +79,14 @@ class Ready:
 
 
 def listeners(spec: ClusterSpec, host: Callable[[int], str]) -> tuple[dict[int, Address], dict[int, Address]]:
-    """Return where each broker listens for clients, and each controller for brokers; ``host`` is where a node is."""
+    """Return the address of each broker for clients, and of each controller. ``host``: returns the host of a node."""
     numbers = iter(spec.ports or free_ports(len(spec.brokers) + len(spec.controllers)))
     brokers = {broker: Address(host(broker), next(numbers), spec.security) for broker in spec.brokers}
     return brokers, {node: Address(host(node), next(numbers)) for node in spec.controllers}
 
 
 def bootstrap_servers(runtime: Runtime) -> str:
-    """Return every broker's address, as client libraries take them."""
+    """Return the bootstrap servers, for client libraries: every broker's address."""
     return ",".join(str(runtime.address(broker)) for broker in runtime.brokers)
 
 
@@ -99,12 +96,12 @@ def live_brokers(runtime: Runtime) -> list[int]:
 
 
 def live_addresses(runtime: Runtime) -> list[Address]:
-    """Return where those are."""
+    """Return the addresses of the brokers that can answer now."""
     return [runtime.address(broker) for broker in live_brokers(runtime)]
 
 
 class Runtime(Protocol):
-    """A cluster's brokers as the runner and the nemeses handle them."""
+    """A cluster's brokers, for the player and the nemeses."""
 
     @property
     def brokers(self) -> Sequence[int]:
@@ -113,54 +110,54 @@ class Runtime(Protocol):
 
     @property
     def abilities(self) -> Sequence[object]:
-        """What implements protocols of `harness.runtimes.abilities`: this runtime, or parts of it."""
+        """Objects that implement protocols of `harness.runtimes.abilities`."""
         ...
 
     def start_cluster(self) -> None:
-        """Bring up every broker for the first time. Raises `BootError` with the last log lines."""
+        """Start every broker for the first time. Raises `BootError` with the last log lines."""
         ...
 
     def start_again(self, brokers: Sequence[int]) -> None:
-        """Take over a cluster whose brokers have all ended, and start these of them on the data they left."""
+        """Take over a cluster whose brokers have all ended, and start some of them with their data."""
         ...
 
     def start(self, broker: int) -> None:
-        """Start a broker that is down, on the data it left."""
+        """Start a broker that is down, with its data."""
         ...
 
     def stop(self, broker: int) -> None:
-        """Have a broker shut down in an orderly way; it is down when this returns. Raises `HarnessError`."""
+        """Shut a broker down cleanly, and wait for its end. Raises `HarnessError`."""
         ...
 
     def kill(self, broker: int) -> None:
-        """End a broker with SIGKILL; it is down when this returns."""
+        """SIGKILL a broker, and wait for its end."""
         ...
 
     def pause(self, broker: int) -> None:
-        """Freeze a broker's process: it answers nothing, and keeps its memory and its connections."""
+        """Pause a broker's process, which does not answer, and keeps its memory and its connections."""
         ...
 
     def resume(self, broker: int) -> None:
-        """Let a frozen broker go on."""
+        """Continue a paused broker."""
         ...
 
     def is_up(self, broker: int) -> bool:
-        """Whether the broker is meant to be running and part of the cluster.
+        """Return whether the broker should be running and part of the cluster.
 
-        It is not while it is frozen or cut off, or while no controller hears it or is heard by it.
+        It should not be while it is paused or cut off, or its connection to every controller is cut in any direction.
         """
         ...
 
     def address(self, broker: int) -> Address:
-        """Where clients reach this broker."""
+        """Return the broker's address for clients."""
         ...
 
     def raise_if_died(self) -> None:
-        """Raise `HarnessError` if a broker ended that nobody ended."""
+        """Raise `HarnessError` if a broker ended by itself."""
         ...
 
     def copy_partition(self, broker: int, topic: str, partition: int, destination: Path) -> None:
-        """Copy the broker's files of one partition, as they are on disk now, running or not."""
+        """Copy the files of one partition from the disk of a broker that may be running."""
         ...
 
     def copy_checkpoints(self, broker: int, destination: Path) -> None:
@@ -168,8 +165,5 @@ class Runtime(Protocol):
         ...
 
     def close(self, *, keep: bool = False) -> None:
-        """End every broker, their data with the run's workspace; or ``keep`` them for the user.
-
-        Their logs are in the run folder then.
-        """
+        """End every broker, or ``keep`` it for the user; store the brokers' logs in the run folder."""
         ...

@@ -1,7 +1,7 @@
-"""Brokers as containers of this host: brought up by compose, handled through the engine's API.
+"""Brokers as containers of this host: created by compose, controlled through the engine's API.
 
-Clients reach them by ports that are published on the loopback address, brokers each other by a bridge network of
-the run's own. A broker that is cut off is disconnected from that network: it loses its address, and everybody it.
+Clients reach them by ports that are published on the loopback address, brokers by a separate bridge network of the run.
+A broker that is cut off is disconnected from that network, and loses its address.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from harness.host import commands, engine, leftovers, ports
 from harness.host.elsewhere import COMPOSE_FILE
 from harness.kafka_api.address import Address
 from harness.runtimes import namespaces
-from harness.runtimes.abilities import Need, raise_if_lacking
-from harness.runtimes.base import Ready, listeners
+from harness.runtimes.abilities import Need, raise_if_unmet
+from harness.runtimes.base import PreparedRuntime, listeners
 from harness.runtimes.log_dir import copy_when_still
 from harness.runtimes.reach import Reach
 from harness.runtimes.recipe import CLIENT_PORT, recipe_for, service
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from docker.models.containers import Container
     from docker.models.networks import Network
 
-    from harness.runtimes.base import ClusterSpec, Wanted
+    from harness.runtimes.base import ClusterSpec, RuntimeRequest
     from harness.runtimes.recipe import Recipe
 
 CREATE_TIMEOUT_S = 120.0
@@ -50,31 +50,31 @@ CHUNK_BYTES = 1 << 20
 
 
 def _why_no_firewall() -> str | None:
-    """Rules are set from this host in the network namespaces of the containers, which takes root and nsenter."""
+    """Return why rules cannot be set in the network namespaces of containers, which needs root and nsenter."""
     if os.geteuid() != 0:
         return "setting rules in a container's network namespace needs root: run as root"
     missing = [command for command in ("nsenter", namespaces.TABLES) if commands.find(command) is None]
     return f"there is no `{missing[0]}` command: apt-get install util-linux iptables" if missing else None
 
 
-WHY_NOT: dict[str, Callable[[], str | None]] = {
+WHY_UNAVAILABLE: dict[str, Callable[[], str | None]] = {
     Need.LINK: lambda: None,
     Need.FIREWALL: _why_no_firewall,
     Need.DELAY: lambda: _why_no_firewall() or namespaces.why_not_slow(),
     Need.DISK: lambda: "containers share the disk of the engine; --runtime local has one",
     Need.CLOCK: lambda: "containers share the clock of their host; --runtime local has one",
     Need.SYNCS: lambda: "containers run without the agent for that; --runtime local has it",
-    Need.FILES: lambda: "those of a container can only be copied; --runtime local can look at them",
+    Need.FILES: lambda: "the files of a container can only be copied; --runtime local can watch them",
 }
-"""What a nemesis may need, and the reason why it is not available here, if any."""
+"""The reason why a need is not available, or None."""
 
 
-def prepare(wanted: Wanted) -> Ready:
-    """Find an engine, compose and the image. Raises `UsageError` with what is missing."""
-    raise_if_lacking(wanted, WHY_NOT)
+def prepare(request: RuntimeRequest) -> PreparedRuntime:
+    """Find the engine, compose and the image. Raises `UsageError` with what is missing."""
+    raise_if_unmet(request, WHY_UNAVAILABLE)
     client, compose = engine.connect(), engine.find_compose()
-    image = images.obtain(client, wanted.target, wanted.image)
-    recipe = recipe_for(wanted.target, client)
+    image = images.obtain(client, request.target, request.image)
+    recipe = recipe_for(request.target, client)
 
     def make(spec: ClusterSpec) -> DockerRuntime:
         runtime = DockerRuntime(spec, client, compose, image=image.id, recipe=recipe)
@@ -83,18 +83,18 @@ def prepare(wanted: Wanted) -> Ready:
 
     with engine.errors_as("the container engine names no version"):
         version = client.version()["Version"]
-    return Ready({"name": "docker", "engine": version, "image": vars(image)}, make)
+    return PreparedRuntime({"name": "docker", "engine": version, "image": vars(image)}, make)
 
 
-def why_not_at_hand(wanted: Wanted) -> str | None:
-    """Return why containers of the target cannot be had at once: no engine, no compose, or no image that is there."""
+def why_unavailable(request: RuntimeRequest) -> str | None:
+    """Return why containers of the target are not available now (no engine, no compose, no local image), or None."""
     try:
         client = engine.connect()
         engine.find_compose()
-        found = images.find(client, wanted.target, wanted.image)
+        image = images.find(client, request.target, request.image)
     except HarnessError as error:
         return str(error)
-    return None if found else f"the container engine has no image of {wanted.target.name}"
+    return None if image else f"the container engine has no image of {request.target.name}"
 
 
 class DockerRuntime:
@@ -110,9 +110,9 @@ class DockerRuntime:
         recipe: Recipe,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Remember the parts; no container is there yet. ``compose``: how it is called; ``image``: any reference.
+        """Store the parameters, without creating containers. ``compose``: its command; ``image``: any reference.
 
-        Raises `UsageError` for a login that brokers of the image cannot be given.
+        Raises `UsageError` for a login that brokers of the image do not support.
         """
         self._spec = spec
         self.brokers = spec.brokers
@@ -138,30 +138,30 @@ class DockerRuntime:
         }
 
     def address(self, broker: int) -> Address:
-        """Where clients reach this broker."""
+        """Return the broker's address for clients."""
         return self._addresses[broker]
 
     def admin_address(self, broker: int) -> Address:
-        """Where the broker's HTTP API is. Raises `HarnessError` for brokers that have none."""
+        """Return the address of the broker's HTTP API. Raises `HarnessError` for brokers without one."""
         if broker not in self._admin_addresses:
             raise HarnessError(f"broker {broker} has no HTTP API")
         return self._admin_addresses[broker]
 
     def start_cluster(self) -> None:
-        """Create every container, give each its configuration, and start them. Raises `BootError`."""
+        """Create, configure and start every container. Raises `BootError`."""
         try:
             self._create()
             self._find()
             for broker in self.brokers:
                 self._configure(broker)
-            self._start_beside()
+            self._start_services()
             with ThreadPoolExecutor(len(self.brokers)) as pool:
                 list(pool.map(self.start, self.brokers))
         except HarnessError as error:
-            raise BootError(f"the containers cannot be brought up: {error}") from error
+            raise BootError(f"the containers cannot be started: {error}") from error
 
     def adopt(self) -> None:
-        """Learn where the brokers are, where their containers exist: in a run that is resumed they keep their ports."""
+        """Read the addresses of existing containers: those of a resumed run keep their ports."""
         self._containers = self._found()
         for broker, container in self._containers.items():
             self._addresses[broker] = Address(ports.LOOPBACK, _published(container, CLIENT_PORT), self._spec.security)
@@ -169,20 +169,20 @@ class DockerRuntime:
                 self._admin_addresses[broker] = Address(ports.LOOPBACK, _published(container, self._recipe.admin_port))
 
     def start_again(self, brokers: Sequence[int]) -> None:
-        """Find the containers of a run that was cut off, and start these; `adopt` knows where they are."""
+        """Find the containers of an interrupted run, and start these brokers."""
         self._find()
-        self._start_beside()
+        self._start_services()
         for broker in brokers:
             self.start(broker)
 
     def start(self, broker: int) -> None:
-        """Start a broker's container; the broker is not ready yet when this returns."""
+        """Start a broker's container, without waiting until the broker is ready."""
         with engine.errors_as(f"broker {broker} cannot be started"):
             self._containers[broker].start()
         self._running.add(broker)
 
     def stop(self, broker: int) -> None:
-        """SIGTERM the broker, the first process of its container, and wait until it has shut down."""
+        """SIGTERM the broker, the first process of its container, and wait for its end."""
         self._running.discard(broker)
         with engine.errors_as(f"broker {broker} cannot be shut down"):
             self._containers[broker].stop(timeout=SHUTDOWN_TIMEOUT_S)
@@ -195,13 +195,13 @@ class DockerRuntime:
             self._containers[broker].wait(timeout=STOP_TIMEOUT_S)
 
     def pause(self, broker: int) -> None:
-        """Freeze the container (the cgroup freezer)."""
+        """Pause the container (the cgroup freezer)."""
         self._paused.add(broker)
         with engine.errors_as(f"broker {broker} cannot be paused"):
             self._containers[broker].pause()
 
     def resume(self, broker: int) -> None:
-        """Let the container go on."""
+        """Continue the container."""
         with engine.errors_as(f"broker {broker} cannot be resumed"):
             self._containers[broker].unpause()
         self._paused.discard(broker)
@@ -213,23 +213,23 @@ class DockerRuntime:
             self._network().disconnect(self._containers[broker])
 
     def heal(self, broker: int) -> None:
-        """Connect it again, under the name by which the others know it."""
-        with engine.errors_as(f"broker {broker} cannot be connected again"):
+        """Reconnect the container, under the name of its service."""
+        with engine.errors_as(f"broker {broker} cannot be reconnected"):
             self._network().connect(self._containers[broker], aliases=[service(broker)])
         self._reach.heal(broker)
 
     def is_up(self, broker: int) -> bool:
-        """Whether the broker's container is meant to run, and to be reached."""
+        """Return whether the broker's container should be running and reachable."""
         return broker in self._running - self._paused and self._reach.has(broker)
 
     def raise_if_died(self) -> None:
         """Raise `BootError` with the last log lines of a broker whose container ended by itself."""
         if self._now_s() - self._looked_s < LOOK_EVERY_S:
             return
-        with engine.errors_as("containers cannot be looked at"):
-            found = self._client.api.containers(all=True, filters=engine.labelled(self._spec.run_id))
+        with engine.errors_as("containers cannot be inspected"):
+            containers = self._client.api.containers(all=True, filters=engine.labelled(self._spec.run_id))
         self._looked_s = self._now_s()
-        states = {container["Id"]: container["State"] for container in found}
+        states = {container["Id"]: container["State"] for container in containers}
         for broker in sorted(self._running):
             state = states.get(self._containers[broker].id, "gone")
             if state not in ("running", "paused"):
@@ -238,27 +238,27 @@ class DockerRuntime:
     def copy_partition(self, broker: int, topic: str, partition: int, destination: Path) -> None:
         """Copy a partition's segments, transaction indexes, producer snapshots and epochs.
 
-        Until two copies in a row have the same files. Raises `HarnessError` when they never hold still.
+        Repeats the copy until two copies have the same files. Raises `HarnessError` if they keep changing.
         """
         source = self._recipe.folder(topic, partition)
-        held: dict[str, int] | None = None
+        sizes: dict[str, int] | None = None
 
         def copy() -> bool:
-            nonlocal held
-            before = held
+            nonlocal sizes
+            previous = sizes
             try:
                 with self._archive(broker, source) as tar:
-                    held = _extract(tar, destination, lambda path: self._recipe.is_wanted(path, partition))
+                    sizes = _extract(tar, destination, lambda path: self._recipe.is_log_file(path, partition))
             except engine.MissingError as error:
                 raise HarnessError(f"broker {broker} has no folder of {topic}-{partition}: {error}") from error
             except tarfile.ReadError:
                 return False
-            return held == before
+            return sizes == previous
 
         copy_when_still(copy, destination, f"{topic}-{partition} on broker {broker}")
 
     def copy_checkpoints(self, broker: int, destination: Path) -> None:
-        """Copy the log directory's checkpoints and ``meta.properties``; one not written yet is left out."""
+        """Copy the existing checkpoints and ``meta.properties`` of the log directory."""
         destination.mkdir(parents=True, exist_ok=True)
         for path in self._recipe.checkpoints:
             with suppress(engine.MissingError), self._archive(broker, str(path)) as tar:
@@ -267,7 +267,7 @@ class DockerRuntime:
     def close(self, *, keep: bool = False) -> None:
         """Store every broker's log, and remove the run's containers, network and volumes unless kept.
 
-        Of a run that can be resumed they are ended, and stay.
+        The containers of a resumable run are only ended.
         """
         containers = dict(self._containers)
         if not keep:
@@ -280,21 +280,21 @@ class DockerRuntime:
                     log.writelines(container.logs(stream=True, follow=False))
         finally:
             if containers and not keep:
-                let_go = engine.end if leftovers.is_resumable(self._spec.work_dir) else engine.remove
-                let_go(self._spec.work_dir, self._spec.run_id)
+                release = engine.end if leftovers.is_resumable(self._spec.work_dir) else engine.remove
+                release(self._spec.work_dir, self._spec.run_id)
 
     def _create(self) -> None:
-        # The first of them says that the run has containers, see `COMPOSE_FILE`.
-        given = [self._spec.work_dir / name for name in (COMPOSE_FILE, *self._recipe.compose_files[1:])]
-        for path, name in zip(given, self._recipe.compose_files, strict=True):
+        # The first file shows that the run has containers (`COMPOSE_FILE`).
+        paths = [self._spec.work_dir / name for name in (COMPOSE_FILE, *self._recipe.compose_files[1:])]
+        for path, name in zip(paths, self._recipe.compose_files, strict=True):
             path.write_text((files("compose") / name).read_text())
         try:
             commands.run(
                 *self._compose,
                 *("--project-name", f"compaction-harness-{self._spec.run_id.lower()}"),
-                *(word for path in given for word in ("--file", str(path))),
+                *(word for path in paths for word in ("--file", str(path))),
                 *("up", "--no-start"),
-                *self._recipe.beside,
+                *self._recipe.services,
                 *map(service, self.brokers),
                 timeout_s=CREATE_TIMEOUT_S,
                 variables={
@@ -316,39 +316,39 @@ class DockerRuntime:
         return {container.labels["com.docker.compose.service"]: container for container in containers}
 
     def _found(self) -> dict[int, Container]:
-        found = self._services()
-        return {broker: found[service(broker)] for broker in self.brokers if service(broker) in found}
+        services = self._services()
+        return {broker: services[service(broker)] for broker in self.brokers if service(broker) in services}
 
     def _find(self) -> None:
         self._containers = self._found()
         missing = [broker for broker in self.brokers if broker not in self._containers]
         if missing:
-            raise HarnessError(f"there is no container of broker {', '.join(map(str, missing))}")
+            raise HarnessError(f"the container of broker {', '.join(map(str, missing))} does not exist")
 
     def _network(self) -> Network:
         (network,) = self._client.networks.list(filters=engine.labelled(self._spec.run_id))
         return network
 
-    def _start_beside(self) -> None:
-        """Start what brokers need, before them; it is found and removed by its label, as they are."""
-        if not self._recipe.beside:
+    def _start_services(self) -> None:
+        """Start the other services, before the brokers."""
+        if not self._recipe.services:
             return
-        found = self._services()
-        for name in self._recipe.beside:
+        services = self._services()
+        for name in self._recipe.services:
             with engine.errors_as(f"{name} cannot be started"):
-                found[name].start()
+                services[name].start()
 
     def _inside(self, broker: int) -> list[str]:
-        """Return what a command line begins with to run in the network namespace of a container."""
+        """Return the start of a command line that runs in the network namespace of a container."""
         return ["nsenter", "--target", str(self._attributes(broker)["State"]["Pid"]), "--net", "--"]
 
     def _inner_address(self, broker: int) -> str:
-        """Return the address by which the other containers see this one."""
+        """Return the address of a container for the other containers."""
         (network,) = self._attributes(broker)["NetworkSettings"]["Networks"].values()
         return str(network["IPAddress"])
 
     def _attributes(self, broker: int) -> dict[str, Any]:
-        with engine.errors_as(f"broker {broker} cannot be looked at"):
+        with engine.errors_as(f"broker {broker} cannot be inspected"):
             self._containers[broker].reload()
         return self._containers[broker].attrs
 
@@ -364,7 +364,7 @@ class DockerRuntime:
 
     @contextmanager
     def _archive(self, broker: int, path: str) -> Iterator[tarfile.TarFile]:
-        """Give what is at a path of the container, running or not. Raises `MissingError`, or `tarfile.ReadError`."""
+        """Yield the archive of a path in the container. Raises `MissingError`, or `tarfile.ReadError`."""
         with TemporaryFile(dir=self._spec.work_dir) as packed:
             with engine.errors_as(f"{path} of broker {broker} cannot be copied"):
                 chunks, _ = self._containers[broker].get_archive(path, chunk_size=CHUNK_BYTES)
@@ -375,9 +375,9 @@ class DockerRuntime:
 
     def _ending(self, broker: int, state: str) -> str:
         if state == "gone":
-            return f"broker {broker} ended: its container is gone, which somebody else must have removed"
+            return f"broker {broker} ended: another process must have removed its container"
         container = self._containers[broker]
-        with engine.errors_as(f"broker {broker} ended, and cannot be looked at"):
+        with engine.errors_as(f"broker {broker} ended, and cannot be inspected"):
             container.reload()
             ended = container.attrs["State"]
             log = container.logs(tail=LOG_LINES).decode(errors="replace")
@@ -385,12 +385,12 @@ class DockerRuntime:
         return f"broker {broker} ended by itself ({how}); the end of its log:\n{tail(log)}"
 
 
-def _extract(tar: tarfile.TarFile, destination: Path, is_wanted: Callable[[PurePath], bool]) -> dict[str, int]:
-    """Write the wanted files out, each by its bare name; return their sizes."""
+def _extract(tar: tarfile.TarFile, destination: Path, is_log_file: Callable[[PurePath], bool]) -> dict[str, int]:
+    """Extract the log files, without their folders; return their sizes."""
     sizes = {}
     for member in tar:
         path = PurePath(member.name)
-        content = tar.extractfile(member) if member.isreg() and is_wanted(path) else None
+        content = tar.extractfile(member) if member.isreg() and is_log_file(path) else None
         if content is not None:
             sizes[path.name] = member.size
             with (destination / path.name).open("wb") as file:
@@ -399,6 +399,6 @@ def _extract(tar: tarfile.TarFile, destination: Path, is_wanted: Callable[[PureP
 
 
 def _published(container: Container, port: int) -> int:
-    """Return the port of this host that leads to a container's."""
+    """Return the port of this host that is mapped to a container's port."""
     (bound,) = container.attrs["HostConfig"]["PortBindings"][f"{port}/tcp"]
     return int(bound["HostPort"])

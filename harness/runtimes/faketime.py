@@ -1,4 +1,4 @@
-"""A clock of its own for a process: libfaketime, preloaded, reads from a file how far it is off."""
+"""A separate clock for a process: the preloaded libfaketime reads the clock's offset from a file."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ PLACES = (Path("/usr/lib"), Path("/usr/lib64"), Path("/usr/local/lib"))
 
 
 def find_library() -> Path | None:
-    """Return where the library is, None where it is not installed."""
+    """Return the path of the library, None if it is not installed."""
     places = (place / "faketime" / LIBRARY for root in PLACES for place in (root, *root.glob("*-linux-gnu*")))
     return next((place for place in places if place.exists()), None)
 
 
 def why_impossible() -> str | None:
-    """Return the reason why no process can have a clock of its own here, None where one can."""
+    """Return the reason why processes cannot have separate clocks, or None."""
     return None if find_library() else "there is no libfaketime: apt-get install libfaketime"
 
 
 def environment(file: Path) -> dict[str, str]:
-    """Return the variables under which a process takes its clock from this file. Timeouts run on as they are."""
+    """Return the environment variables that give a process the clock of this file. Timeouts do not change."""
     return {
         "LD_PRELOAD": str(find_library()),
         "FAKETIME_TIMESTAMP_FILE": str(file),
         "FAKETIME_NO_CACHE": "1",
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        # Otherwise it takes the clocks of timed waits for each other: they return at once, and threads spin.
+        # Otherwise it confuses the clocks of timed waits: they return immediately, and threads spin.
         "FAKETIME_FORCE_MONOTONIC_FIX": "0",
     }
 
 
 def set_offset(file: Path, offset_s: int) -> None:
-    """Have whoever reads the file be so many seconds ahead."""
+    """Set the clock of the processes that read the file this many seconds ahead."""
     draft = file.with_suffix(".new")
     draft.write_text(f"{offset_s:+d}\n")
     draft.replace(file)

@@ -1,6 +1,6 @@
-"""Brokers as JVM processes of this machine: no container engine, and no root but for network namespaces.
+"""Brokers as JVM processes of this machine, without a container engine; only network namespaces need root.
 
-They listen on the loopback address, or each on its own in a namespace where the run has a network.
+They listen on the loopback address, or in separate namespaces if the run has a network.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from harness.errors import BootError, HarnessError
 from harness.host import disk, leftovers, network, ports
 from harness.kafka_api.address import Address
 from harness.runtimes import faketime, namespaces
-from harness.runtimes.abilities import Need, raise_if_lacking
-from harness.runtimes.base import Ready, listeners
+from harness.runtimes.abilities import Need, raise_if_unmet
+from harness.runtimes.base import PreparedRuntime, listeners
 from harness.runtimes.local_files import LocalFiles
 from harness.runtimes.log_dir import LOG_DIR_FILES, copy_when_still, is_live
 from harness.runtimes.power import agent as sync_notes
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
     from harness.host.network import NamespaceNetwork
     from harness.protect.gate.build import Agent
-    from harness.runtimes.base import ClusterSpec, Wanted
+    from harness.runtimes.base import ClusterSpec, RuntimeRequest
 
 FORMAT_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0
 SHUTDOWN_TIMEOUT_S = 60.0
-WHY_NOT: dict[str, Callable[[], str | None]] = {
+WHY_UNAVAILABLE: dict[str, Callable[[], str | None]] = {
     Need.LINK: network.why_impossible,
     Need.FIREWALL: namespaces.why_no_firewall,
     Need.DELAY: namespaces.why_not_slow,
@@ -47,22 +47,22 @@ WHY_NOT: dict[str, Callable[[], str | None]] = {
     Need.SYNCS: sync_notes.why_impossible,
     Need.FILES: lambda: None,
 }
-"""What a nemesis may need, and the reason why it is not available, if any."""
+"""The reason why a need is not available, or None."""
 
 ON_LINKS = frozenset({Need.LINK, Need.FIREWALL, Need.DELAY})
 
 
-def prepare(wanted: Wanted) -> Ready:
-    """Fetch the jars, and look whether there can be a network where one is needed. Raises `UsageError`."""
-    raise_if_lacking(wanted, WHY_NOT)
-    jars = jars_for(wanted.target, on_progress=wanted.on_progress)
-    agent = sync_notes.build(wanted.java, wanted.on_progress) if Need.SYNCS in wanted.needs else None
+def prepare(request: RuntimeRequest) -> PreparedRuntime:
+    """Fetch the jars, and verify that the needs are available. Raises `UsageError`."""
+    raise_if_unmet(request, WHY_UNAVAILABLE)
+    jars = jars_for(request.target, on_progress=request.on_progress)
+    agent = sync_notes.build(request.java, request.on_progress) if Need.SYNCS in request.needs else None
 
     def make(spec: ClusterSpec) -> LocalRuntime:
-        links = network.create_network(spec.run_id, spec.brokers) if wanted.needs & ON_LINKS else None
-        return LocalRuntime(spec, wanted.java.path, jars.classpath, links, agent)
+        links = network.create_network(spec.run_id, spec.brokers) if request.needs & ON_LINKS else None
+        return LocalRuntime(spec, request.java.path, jars.classpath, links, agent)
 
-    return Ready({"name": "local"}, make, jars)
+    return PreparedRuntime({"name": "local"}, make, jars)
 
 
 class LocalRuntime:
@@ -76,9 +76,9 @@ class LocalRuntime:
         links: NamespaceNetwork | None = None,
         agent: Agent | None = None,
     ) -> None:
-        """Remember the parts; no broker runs yet.
+        """Store the parameters, without starting brokers.
 
-        With ``links``, brokers run in its namespaces. ``agent``: with it, they note what they sync.
+        ``links``: the network in whose namespaces brokers run. ``agent``: the agent that records syncs.
         """
         self._spec = spec
         self.brokers = spec.brokers
@@ -96,16 +96,16 @@ class LocalRuntime:
         # another thread changes it, as pyspark does.
         self._environment = dict(os.environ)
         self._addresses, self._controllers = listeners(spec, links.address if links else lambda _: ports.LOOPBACK)
-        # Brokers that ask clients for a login have a listener for each other that does not.
+        # If clients must log in, brokers have a separate listener for each other.
         inner = ports.free_ports(len(spec.brokers)) if spec.security else []
         self._inner = {b: Address(self._addresses[b].host, port) for b, port in zip(spec.brokers, inner, strict=False)}
 
     def address(self, broker: int) -> Address:
-        """Where clients reach this broker."""
+        """Return the broker's address for clients."""
         return self._addresses[broker]
 
     def start_cluster(self) -> None:
-        """Format every broker's storage, all at once, and start them. Raises `BootError`."""
+        """Format every broker's storage concurrently, and start the brokers. Raises `BootError`."""
         cluster_id = kafka.random_cluster_id()
         for broker in self.brokers:
             self._write_properties(broker)
@@ -118,17 +118,17 @@ class LocalRuntime:
             self.start(broker)
 
     def start_again(self, brokers: Sequence[int]) -> None:
-        """Configure every broker anew, as addresses may have changed, and start these on the data they left."""
+        """Configure every broker again, as addresses may have changed, and start these brokers with their data."""
         for broker in self.brokers:
             self._write_properties(broker)
         for broker in brokers:
             self.start(broker)
 
     def start(self, broker: int) -> None:
-        """Start a broker on the data it has; it is not ready yet when this returns."""
-        # It becomes java: the process id is the broker's own.
+        """Start a broker with its data, without waiting until it is ready."""
+        # The prefix command executes java, so that its process id is the broker's.
         prefix = self._network.prefix(broker) if self._network else []
-        # The agent that notes syncs comes first: another one loads classes of the broker, which it would see no more.
+        # The agent for syncs is the first, as another agent loads classes of the broker, which it could not change.
         flags = (*self._files.flags(broker), *self._spec.jvm_flags)
         command = self._command(kafka.BROKER_CLASS, self._properties_path(broker), flags=flags)
         with self._spec.log_path(broker).open("ab") as log:
@@ -143,7 +143,7 @@ class LocalRuntime:
             )
 
     def stop(self, broker: int) -> None:
-        """SIGTERM the broker, and reap it once it has shut down."""
+        """SIGTERM the broker, and reap it after its shutdown."""
         process = self._processes.pop(broker)
         process.terminate()
         try:
@@ -170,24 +170,24 @@ class LocalRuntime:
         self._paused.discard(broker)
 
     def cut(self, broker: int) -> None:
-        """Take the link of the broker's namespace down. Raises `HarnessError` where it has none."""
+        """Cut the link of the broker's namespace. Raises `HarnessError` without namespaces."""
         links = self._links_of(broker)
         self._reach.cut(broker)
         links.cut(broker)
 
     def heal(self, broker: int) -> None:
-        """Take the link up again."""
+        """Restore the link of the broker's namespace."""
         self._links_of(broker).heal(broker)
         self._reach.heal(broker)
 
     def fill_disk(self, broker: int) -> None:
-        """Fill the file system that the broker's data are on; it may end by itself from now on."""
+        """Fill the file system of the broker's data; the broker may end by itself afterwards."""
         self._raise_without(Need.DISK)
         self._doomed.add(broker)
         disk.fill(self._log_dir(broker))
 
     def free_disk(self, broker: int) -> None:
-        """Take what filled it away."""
+        """Free the file system of the broker's data."""
         disk.free(self._log_dir(broker))
         self._doomed.discard(broker)
 
@@ -197,7 +197,7 @@ class LocalRuntime:
         faketime.set_offset(self._clock_path(broker), offset_s)
 
     def is_up(self, broker: int) -> bool:
-        """Whether the broker's process is meant to run, and to be reached."""
+        """Return whether the broker's process should be running and reachable."""
         return broker in self._processes and broker not in self._paused and self._reach.has(broker)
 
     def raise_if_died(self) -> None:
@@ -222,7 +222,7 @@ class LocalRuntime:
     def copy_partition(self, broker: int, topic: str, partition: int, destination: Path) -> None:
         """Copy a partition's segments, transaction indexes, producer snapshots and epochs.
 
-        Until a copy sees the same set of files before and after. Raises `HarnessError` when they never hold still.
+        Repeats the copy until the files are the same before and after. Raises `HarnessError` if they keep changing.
         """
         source = self._log_dir(broker) / f"{topic}-{partition}"
         if not source.is_dir():
@@ -237,14 +237,14 @@ class LocalRuntime:
         copy_when_still(copy, destination, f"{topic}-{partition} on broker {broker}")
 
     def copy_checkpoints(self, broker: int, destination: Path) -> None:
-        """Copy the log directory's checkpoints and ``meta.properties``; one not written yet is left out."""
+        """Copy the existing checkpoints and ``meta.properties`` of the log directory."""
         destination.mkdir(parents=True, exist_ok=True)
         for name in LOG_DIR_FILES:
             with suppress(FileNotFoundError):
                 shutil.copyfile(self._log_dir(broker) / name, destination / name)
 
     def close(self, *, keep: bool = False) -> None:
-        """End every broker with SIGKILL, and remove their network; or leave all as it is."""
+        """SIGKILL every broker and remove their network, or leave them running."""
         if keep:
             return
         for process in self._processes.values():
@@ -270,7 +270,7 @@ class LocalRuntime:
         if self._network is None:
             raise HarnessError(
                 f"broker {broker} cannot be cut off: brokers of this run share the host's loopback interface;"
-                " it takes a network namespace for each"
+                " a cut needs a network namespace for each broker"
             )
         return self._network
 
@@ -334,13 +334,13 @@ def _listener(name: str, address: Address) -> kafka.Listener:
 
 
 def _live_files(folder: Path) -> dict[str, int]:
-    """Names and sizes of what belongs to the log now."""
-    found = {}
+    """Return the sizes of the files that belong to the log, by name."""
+    sizes = {}
     for path in folder.iterdir():
         if is_live(path.name):
             with suppress(FileNotFoundError):
-                found[path.name] = path.stat().st_size
-    return found
+                sizes[path.name] = path.stat().st_size
+    return sizes
 
 
 def _ending(code: int) -> str:

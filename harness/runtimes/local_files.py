@@ -1,4 +1,4 @@
-"""The data folders of brokers that are processes of this machine: what is in them now, and what of it is on disk."""
+"""The data folders of brokers that are processes of this machine: their current files and their synced data."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 
 NOTES: Final = "synced"
 LOOK_S: Final = 0.001
-"""A cleaner's files are there for ten milliseconds."""
+"""A cleaner's files exist for ten milliseconds."""
 WATCH_S: Final = 0.5
 
 
 class Processes(Protocol):
-    """What is needed of the runtime."""
+    """The required methods of a runtime; see `harness.runtimes.base.Runtime`."""
 
     def kill(self, broker: int) -> None:
-        """End a broker with SIGKILL."""
+        """SIGKILL a broker."""
         ...
 
     def pause(self, broker: int) -> None:
-        """Freeze a broker."""
+        """Pause a broker."""
         ...
 
     def resume(self, broker: int) -> None:
-        """Let a frozen broker go on."""
+        """Continue a paused broker."""
         ...
 
 
@@ -48,8 +48,8 @@ class Processes(Protocol):
 class LocalFiles:
     """Implements `harness.runtimes.abilities.PowerSupplies` and `DataFiles`.
 
-    ``data``: where the data folder of a broker is; the notes of what was synced are beside it. ``agent``: with which
-    brokers note what they sync; None where they do not.
+    ``data``: returns the data folder of a broker, next to which its sync notes are. ``agent``: the agent that writes
+    sync notes, or None.
     """
 
     processes: Processes
@@ -57,20 +57,20 @@ class LocalFiles:
     agent: Agent | None = None
 
     def begin_notes(self, brokers: Sequence[int]) -> None:
-        """Begin the notes of brokers that were never started."""
+        """Create the sync notes of brokers that were never started."""
         for broker in brokers if self.agent else ():
             sync_notes.begin(self._notes(broker), self.data(broker))
 
     def flags(self, broker: int) -> list[str]:
-        """Return the JVM's flags with which a broker notes what it syncs, if it is to."""
+        """Return the JVM's flags for sync notes, if any."""
         return [] if self.agent is None else [sync_notes.flag(self.agent, self._notes(broker), self.data(broker))]
 
     def unsynced(self, broker: int) -> list[Cut]:
-        """Compare the broker's files with its notes; it goes on meanwhile."""
+        """Compare the files of a broker, which may be running, with its sync notes."""
         return list(find_unsynced(self.data(broker), self._synced(broker)))
 
     def cut_power(self, broker: int) -> list[Cut]:
-        """SIGKILL the broker, and cut its files. What is left of them is on disk."""
+        """SIGKILL the broker, and cut its files to their synced lengths."""
         self._raise_without_notes()
         self.processes.kill(broker)
         cuts = cut(self.data(broker), self._synced(broker))
@@ -78,7 +78,7 @@ class LocalFiles:
         return cuts
 
     def kill_with_files(self, broker: int, suffixes: tuple[str, ...]) -> dict[str, int]:
-        """Look every millisecond. SIGSTOP the broker if there seem to be any; then SIGKILL if there are, or SIGCONT."""
+        """Search every millisecond. SIGSTOP the broker if such files seem to exist, then SIGKILL or SIGCONT it."""
         until_s = time.monotonic() + WATCH_S
         while not self._ending(broker, suffixes):
             if time.monotonic() >= until_s:
@@ -100,11 +100,11 @@ class LocalFiles:
 
     def _raise_without_notes(self) -> None:
         if self.agent is None:
-            raise HarnessError(f"the brokers of this run were not started as {Need.SYNCS}")
+            raise HarnessError(f"the brokers of this run are not {Need.SYNCS}")
 
     def _ending(self, broker: int, suffixes: tuple[str, ...]) -> dict[str, int]:
-        """Return the files of partitions that end so, with their sizes; folders that vanish meanwhile have none."""
-        found = {}
+        """Return the sizes of the partitions' files with these suffixes, except files that vanish in the meantime."""
+        sizes = {}
         for folder in os.scandir(self.data(broker)):
             if not folder.is_dir() or folder.name.startswith(METADATA_FOLDER):
                 continue
@@ -112,5 +112,5 @@ class LocalFiles:
                 for file in files:
                     if file.name.endswith(suffixes):
                         with suppress(FileNotFoundError):
-                            found[f"{folder.name}/{file.name}"] = file.stat().st_size
-        return found
+                            sizes[f"{folder.name}/{file.name}"] = file.stat().st_size
+        return sizes

@@ -1,4 +1,4 @@
-"""Which of a broker's files are evidence, and copies of files that a cleaner may swap meanwhile."""
+"""The files of a broker that are evidence, and copies of files that a cleaner may be swapping."""
 
 from __future__ import annotations
 
@@ -22,21 +22,20 @@ LOG_DIR_FILES = (
     "recovery-point-offset-checkpoint",
     "meta.properties",
 )
-"""Beside the partitions' folders; one that is not written yet is left out."""
+"""Files next to the partitions' folders, which a broker may not have written yet."""
 
 COPY_ATTEMPTS = 20
 
 
 def is_live(name: str) -> bool:
-    """Whether a file of a partition belongs to the log now; not what a cleaner is writing or has retired."""
+    """Return whether a file of a partition belongs to the log, and is not written or retired by a cleaner."""
     return PurePath(name).suffix in LIVE_SUFFIXES or name in SIDE_FILES
 
 
-def copy_when_still(copy: Callable[[], bool], destination: Path, what: str) -> None:
-    """Copy into an empty folder until ``copy`` says that the files held still, ``what`` being their partition.
+def copy_when_still(copy: Callable[[], bool], destination: Path, partition: str) -> None:
+    """Copy the files of a partition into an empty folder until ``copy`` returns that they did not change.
 
-    A cleaner that swaps segments makes files vanish under a copy, which is then made again. Raises `HarnessError` when
-    they never hold still.
+    Files may vanish during a copy, as a cleaner swaps segments. Raises `HarnessError` if the files keep changing.
     """
     for _ in range(COPY_ATTEMPTS):
         shutil.rmtree(destination, ignore_errors=True)
@@ -44,4 +43,4 @@ def copy_when_still(copy: Callable[[], bool], destination: Path, what: str) -> N
         with suppress(FileNotFoundError):
             if copy():
                 return
-    raise HarnessError(f"the files of {what} never held still for a copy")
+    raise HarnessError(f"the files of {partition} changed during every copy")

@@ -1,7 +1,7 @@
-"""Faults of the links of brokers that each have a network namespace: rules of iptables, and the kernel's emulator.
+"""Link faults of brokers that each have a network namespace: rules of iptables, and the kernel's network emulator.
 
-All of it goes with the namespace: whatever ends a run, nothing of it stays on the host. What is dropped is lost, as by
-a broken cable: connections stay open on both sides, and TCP tries again ever less often.
+They are removed with the namespace, so that nothing remains on the host after a run. Dropped packets are lost as with a
+broken cable: connections stay open on both sides, and TCP retries with increasing pauses.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ TABLES, CONTROL = "iptables", "tc"
 class NamespaceFaults:
     """Implements `Firewalls`, `LossyLinks` and `SlowLinks` of `harness.runtimes.abilities`.
 
-    ``inside`` gives what a command line begins with to run in a broker's namespace, ``address`` where others see it.
-    ``reach`` receives the links that are blocked.
+    ``inside``: returns the start of a command line that runs in a broker's namespace. ``address``: returns a broker's
+    address for other brokers. ``reach``: records the blocked links.
     """
 
     brokers: Sequence[int]
@@ -36,23 +36,23 @@ class NamespaceFaults:
     _delayed: set[int] = field(default_factory=set)
 
     def block(self, links: Sequence[tuple[int, int]]) -> None:
-        """Have the firewall of each second broker drop what the first sends. Raises `HarnessError`."""
+        """Drop the packets of each first broker in the firewall of the second. Raises `HarnessError`."""
         self.reach.block(links)
         for source, hearer in links:
             self._iptables(hearer, "-A", "INPUT", "-s", self.address(source), "-j", "DROP")
 
     def lose(self, broker: int, fraction: float) -> None:
-        """Have the broker's firewall drop packets at random. Raises `HarnessError`."""
+        """Drop random packets in the broker's firewall. Raises `HarnessError`."""
         for chain in CHAINS:
             self._iptables(broker, "-A", chain, *at_random(fraction), "-j", "DROP")
 
     def delay(self, broker: int, delay_ms: int) -> None:
-        """Have the broker's own interface hold up everything that leaves by it. Raises `HarnessError`."""
+        """Delay all packets that leave through the broker's interface. Raises `HarnessError`."""
         self._interface(broker, "replace", "netem", "delay", f"{delay_ms}ms")
         self._delayed.add(broker)
 
     def clear_links(self) -> None:
-        """Empty every firewall, and let interfaces be fast. Raises `HarnessError`."""
+        """Delete all rules and delays. Raises `HarnessError`."""
         for broker in self.brokers:
             for chain in CHAINS:
                 self._iptables(broker, "-F", chain)
@@ -68,12 +68,12 @@ class NamespaceFaults:
 
 
 def at_random(fraction: float) -> list[str]:
-    """Return the match of iptables that picks this fraction of all packets."""
+    """Return the match of iptables for this fraction of all packets."""
     return ["-m", "statistic", "--mode", "random", "--probability", str(fraction)]
 
 
 def why_no_firewall() -> str | None:
-    """Return why there can be no such firewall here, None where there can: a rule was made and removed."""
+    """Add and delete a rule; return the reason why that is impossible, or None."""
 
     def attempt(probe: NamespaceFaults) -> None:
         probe.block([(1, 2)])
@@ -83,16 +83,16 @@ def why_no_firewall() -> str | None:
 
 
 def why_not_slow() -> str | None:
-    """Return why no link can be slow here, None where one can: a link was made, slowed and removed."""
+    """Delay a temporary link; return the reason why that is impossible, or None."""
     if reason := _why_missing(CONTROL, "iproute2"):
         return reason
     refusal = _why_refused(lambda probe: probe.delay(1, 1))
-    return refusal and f"this kernel has none: {refusal}"
+    return refusal and f"this kernel does not have it: {refusal}"
 
 
 def _why_missing(command: str, package: str) -> str | None:
-    lack = None if commands.find(command) else f"there is no `{command}` command: apt-get install {package}"
-    return network.why_impossible() or lack
+    reason = None if commands.find(command) else f"there is no `{command}` command: apt-get install {package}"
+    return network.why_impossible() or reason
 
 
 def _why_refused(attempt: Callable[[NamespaceFaults], None]) -> str | None:

@@ -1,4 +1,4 @@
-"""Which brokers are part of the cluster still, by what was done to the network between them."""
+"""The brokers that are part of the cluster, by the faults of the network between them."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Reach:
-    """A broker is within reach while some controller hears it, and is heard by it. At first all are."""
+    """A broker is reachable if its links with any controller work in both directions. Initially all are."""
 
     controllers: Sequence[int]
     _cut: set[int] = field(default_factory=set)
     _blocked: set[tuple[int, int]] = field(default_factory=set)
 
     def cut(self, broker: int) -> None:
-        """Note that the broker is cut off from everybody, the harness too."""
+        """Record that the broker is cut off from all others, including the harness."""
         self._cut.add(broker)
 
     def heal(self, broker: int) -> None:
-        """Note that it is not any more."""
+        """Record that the broker is not cut off any more."""
         self._cut.discard(broker)
 
     def block(self, links: Sequence[tuple[int, int]]) -> None:
-        """Note that what the first of each pair sends does not reach the second."""
+        """Record that packets from the first to the second broker of each pair are dropped."""
         self._blocked.update(links)
 
     def clear(self) -> None:
-        """Note that nothing is dropped any more."""
+        """Record that no packets are dropped any more."""
         self._blocked.clear()
 
     def has(self, broker: int) -> bool:
-        """Whether the broker is within reach."""
+        """Return whether the broker is reachable."""
         return broker not in self._cut and any(
             broker == controller or not {(broker, controller), (controller, broker)} & self._blocked
             for controller in self.controllers

@@ -1,4 +1,4 @@
-"""How the brokers of a system are containers: compose files, what they are given, where their files are."""
+"""Recipes for containers of each system: compose files, their variables, configurations and paths."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 CLIENT_PORT, CONTROLLER_PORT, REPLICA_PORT, ADMIN_PORT = 9092, 9093, 9094, 9644
 ANYWHERE = "0.0.0.0"  # noqa: S104  (inside the container; only clients' ports are published, on loopback)
 STORE = "store"
-"""The service beside the brokers that holds objects."""
+"""The service of an object store."""
 
 KAFKA_CONFIG, KAFKA_DATA = PurePath("/mnt/shared/config/server.properties"), "/var/lib/kafka/data"
 REDPANDA_CONFIG, REDPANDA_DATA = PurePath("/etc/redpanda/.bootstrap.yaml"), "/var/lib/redpanda/data"
@@ -32,12 +32,12 @@ REDPANDA_CONFIG, REDPANDA_DATA = PurePath("/etc/redpanda/.bootstrap.yaml"), "/va
 
 @dataclass(frozen=True)
 class Recipe:
-    """What containers of a target are made of.
+    """The parameters for the containers of a target.
 
-    ``config``: where each is given its configuration, and ``configure`` what that says, by the run, the broker and
-    where clients reach it. ``variables``: what the compose files ask for. ``folder``: where a topic's partition is,
-    and ``is_wanted`` which files of it are the log; ``checkpoints``: files beside. ``admin_port``: of an HTTP API,
-    where brokers have one. ``beside``: services other than brokers, which start before them.
+    ``config``: the path of the configuration, whose content ``configure`` returns for the run, the broker and its
+    address for clients. ``variables``: of the compose files. ``folder``: returns the path of a topic's partition, and
+    ``is_log_file`` whether one of its files is part of the log. ``checkpoints``: paths of side files. ``admin_port``:
+    of an HTTP API, or None. ``services``: other services, which start before the brokers.
     """
 
     compose_files: tuple[str, ...]
@@ -45,19 +45,19 @@ class Recipe:
     configure: Callable[[ClusterSpec, int, Address], str]
     variables: Mapping[str, str]
     folder: Callable[[str, int], str]
-    is_wanted: Callable[[PurePath, int], bool]
+    is_log_file: Callable[[PurePath, int], bool]
     checkpoints: tuple[PurePath, ...] = ()
     admin_port: int | None = None
-    beside: tuple[str, ...] = ()
+    services: tuple[str, ...] = ()
 
 
 def service(broker: int) -> str:
-    """Return the name of a broker's service, by which the others reach it."""
+    """Return the name of a broker's service, which is its host name for the other containers."""
     return f"broker-{broker}"
 
 
 def recipe_for(target: Target, client: DockerClient) -> Recipe:
-    """Return the recipe of a target. Raises `UsageError` where an image that it takes cannot be had."""
+    """Return the recipe of a target. Raises `UsageError` if one of its images is not available."""
     return {KAFKA: _kafka, REDPANDA: _redpanda}[target.system](target, client)
 
 
@@ -74,7 +74,7 @@ def _kafka(_target: Target, _client: DockerClient) -> Recipe:
             "HARNESS_JVM_OPTS": " ".join(others),
         },
         folder=lambda topic, partition: f"{KAFKA_DATA}/{topic}-{partition}",
-        is_wanted=lambda path, _: is_live(path.name),
+        is_log_file=lambda path, _: is_live(path.name),
         checkpoints=tuple(PurePath(KAFKA_DATA, name) for name in LOG_DIR_FILES),
     )
 
@@ -82,7 +82,7 @@ def _kafka(_target: Target, _client: DockerClient) -> Recipe:
 def _server_properties(spec: ClusterSpec, broker: int, advertised: Address) -> str:
     security = spec.security
     if security is not None and security.scram_user:
-        raise UsageError("SCRAM users are made when storage is formatted, and images do that without: use PLAIN")
+        raise UsageError("images format storage without SCRAM users: use PLAIN")
     listeners = [
         kafka.Listener(
             kafka.CLIENT, Address(ANYWHERE, CLIENT_PORT), advertised, security.protocol if security else PLAINTEXT
@@ -112,15 +112,15 @@ def _redpanda(target: Target, client: DockerClient) -> Recipe:
         configure=_bootstrap,
         variables={"HARNESS_STORE_IMAGE": images.obtain_store(client)} if target.has_store else {},
         folder=lambda topic, _: f"{REDPANDA_DATA}/kafka/{topic}",
-        # A partition's folder carries the revision at which its replica was made.
-        is_wanted=lambda path, partition: path.parent.name.startswith(f"{partition}_") and is_segment(path.name),
+        # The name of a partition's folder includes the revision at which its replica was created.
+        is_log_file=lambda path, partition: path.parent.name.startswith(f"{partition}_") and is_segment(path.name),
         admin_port=ADMIN_PORT,
-        beside=(STORE,) if target.has_store else (),
+        services=(STORE,) if target.has_store else (),
     )
 
 
 def _bootstrap(spec: ClusterSpec, _broker: int, _advertised: Address) -> str:
     """Return the cluster's properties, which Redpanda reads when it starts for the first time."""
     if spec.security is not None:
-        raise UsageError("--command-config: the harness sets up no logins on Redpanda's brokers")
+        raise UsageError("--command-config: the harness does not configure logins on Redpanda's brokers")
     return "".join(f"{name}: {value}\n" for name, value in spec.settings.items())

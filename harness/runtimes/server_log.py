@@ -1,13 +1,13 @@
-"""What of a broker's log belongs into an error message."""
+"""The end of a broker's log, for error messages."""
 
 from __future__ import annotations
 
 LINES = 12
-TELLING = ("ERROR", "FATAL", "Exception")
+ERROR_WORDS = ("ERROR", "FATAL", "Exception")
 
 
 def tail(log: str) -> str:
-    """Return a log's last telling lines, indented: those with an error where there are any."""
+    """Return the log's last lines with errors, or its last lines without errors; indented."""
     lines = log.splitlines()
-    telling = [line for line in lines if any(word in line for word in TELLING)]
-    return "\n".join(f"  {line}" for line in (telling or lines)[-LINES:])
+    errors = [line for line in lines if any(word in line for word in ERROR_WORDS)]
+    return "\n".join(f"  {line}" for line in (errors or lines)[-LINES:])

@@ -1,4 +1,4 @@
-"""Simulated brokers: no process, no port, no disk but for what a run copies, and a clock of their own."""
+"""Simulated brokers: without processes and ports, with a virtual clock, and on disk only for a run's copies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from harness.models.cluster.cluster import ClusterRules, SimCluster
 from harness.models.cluster.files import write_checkpoint, write_replica
 from harness.models.cluster.transactions import Coordinator
 from harness.models.log.version_rules import rules_of
-from harness.runtimes.base import Ready
+from harness.runtimes.base import PreparedRuntime
 from harness.targets import SIM_CLOUD_TOPICS, SIM_KAFKA, SIM_REDPANDA
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.host.clock import Clock, RealClock
-    from harness.runtimes.base import ClusterSpec, Wanted
+    from harness.runtimes.base import ClusterSpec, RuntimeRequest
     from harness.targets import Target
 
 RULES: Final[Mapping[str, ClusterRules]] = {
@@ -31,27 +31,27 @@ RULES: Final[Mapping[str, ClusterRules]] = {
     SIM_REDPANDA: ClusterRules(compactor=REDPANDA, coordinated=True),
     SIM_CLOUD_TOPICS: ClusterRules(shared=True),
 }
-"""By system."""
+"""Rules by system."""
 
 
 def rules_for(target: Target) -> ClusterRules:
-    """Return by what a simulated target's brokers go: of Kafka, as its version does."""
+    """Return the rules of a simulated target's brokers; of Kafka by version."""
     rules = RULES[target.system]
     return replace(rules, version=rules_of(target.version)) if target.system == SIM_KAFKA else rules
 
 
-def prepare(wanted: Wanted) -> Ready:
-    """Be ready for a simulated target."""
-    return Ready(
+def prepare(request: RuntimeRequest) -> PreparedRuntime:
+    """Prepare a simulated target, without requirements."""
+    return PreparedRuntime(
         facts={"name": "sim", "clock": "virtual"},
-        make=lambda spec: SimRuntime(spec, rules_for(wanted.target)),
+        make=lambda spec: SimRuntime(spec, rules_for(request.target)),
         is_resumable=False,
         clock=virtual_clock,
     )
 
 
 def virtual_clock(real: RealClock) -> Clock:
-    """Return the clock of a run; the limit on the whole run is one of wall-clock time."""
+    """Return the clock of a run, whose time limit is wall-clock time."""
     return VirtualClock(real.check_limit)
 
 
@@ -59,9 +59,9 @@ class SimRuntime:
     """Implements `harness.runtimes.base.Runtime`."""
 
     def __init__(self, spec: ClusterSpec, rules: ClusterRules) -> None:
-        """Make the brokers. Raises `HarnessError` for a setting that they have no rule for."""
+        """Create the brokers. Raises `HarnessError` for a setting without a rule."""
         if not isinstance(spec.clock, VirtualClock):
-            raise TypeError("simulated brokers need a clock of their own")
+            raise TypeError("simulated brokers need a virtual clock")
         self.brokers: Sequence[int] = spec.brokers
         self.abilities = (self,)
         self.cluster = SimCluster(spec.clock, Random(f"cluster {spec.seed}"), spec.brokers, spec.settings, rules)  # noqa: S311
@@ -74,27 +74,27 @@ class SimRuntime:
             self.cluster.start(broker)
 
     def start_again(self, _brokers: Sequence[int]) -> None:
-        """Raise `HarnessError`: nothing is left of brokers whose process has ended."""
-        raise HarnessError("a simulated cluster is gone with its run; run it anew with the same --seed")
+        """Raise `HarnessError`: simulated brokers do not outlive their process."""
+        raise HarnessError("a simulated cluster ends with its run; start a new run with the same --seed")
 
     def start(self, broker: int) -> None:
-        """Start a broker on the data that it left."""
+        """Start a broker with its data."""
         self.cluster.start(broker)
 
     def stop(self, broker: int) -> None:
-        """Have a broker shut down."""
+        """Shut a broker down."""
         self.cluster.stop(broker)
 
     def kill(self, broker: int) -> None:
-        """End a broker at once."""
+        """End a broker immediately."""
         self.cluster.kill(broker)
 
     def pause(self, broker: int) -> None:
-        """Freeze a broker."""
+        """Pause a broker."""
         self.cluster.pause(broker, is_paused=True)
 
     def resume(self, broker: int) -> None:
-        """Let it go on."""
+        """Continue a paused broker."""
         self.cluster.pause(broker, is_paused=False)
 
     def cut(self, broker: int) -> None:
@@ -102,7 +102,7 @@ class SimRuntime:
         self.cluster.cut(broker)
 
     def heal(self, broker: int) -> None:
-        """Connect it again."""
+        """Reconnect a broker."""
         self.cluster.heal(broker)
 
     def lose(self, broker: int, fraction: float) -> None:
@@ -110,52 +110,53 @@ class SimRuntime:
         self.cluster.network.lost[broker] = fraction
 
     def delay(self, broker: int, delay_ms: int) -> None:
-        """Hold up what a broker sends."""
+        """Delay all messages of a broker."""
         self.cluster.network.delays_s[broker] = delay_ms / 1000
 
     def clear_links(self) -> None:
-        """Take that back."""
+        """Undo losses and delays."""
         self.cluster.network.clear()
 
     def skew(self, broker: int, offset_s: int) -> None:
-        """Put a broker's clock ahead."""
+        """Set a broker's clock ahead."""
         self.cluster.brokers[broker].skew_ms = offset_s * 1000
 
     def is_up(self, broker: int) -> bool:
-        """Whether the broker answers and is counted in, or will be soon."""
+        """Return whether the broker answers, and is part of the cluster or will be soon."""
         return self.cluster.is_reachable(broker)
 
     def address(self, broker: int) -> Address:
-        """Return a place that nobody can connect to."""
+        """Return a placeholder, to which no client can connect."""
         return Address("simulated", broker)
 
     def raise_if_died(self) -> None:
-        """No simulated broker ends by itself."""
+        """Do nothing: no simulated broker ends by itself."""
 
     def copy_partition(self, broker: int, topic: str, partition: int, destination: Path) -> None:
-        """Write what the broker has of a partition, in Kafka's form; where there is one copy, what it serves."""
+        """Write the broker's copy of a partition in Kafka's format; of a shared copy, the served records."""
         destination.mkdir(parents=True, exist_ok=True)
-        held = self.cluster.partitions[topic, partition]
-        if broker in held.replication.replicas:
-            replica = self.cluster.served(held, broker) if self.is_up(broker) else held.replica(broker)
+        model = self.cluster.partitions[topic, partition]
+        if broker in model.replication.replicas:
+            replica = self.cluster.served(model, broker) if self.is_up(broker) else model.replica(broker)
             write_replica(destination, replica)
 
     def copy_checkpoints(self, broker: int, destination: Path) -> None:
         """Write the checkpoints and ``meta.properties`` of the broker's log directory."""
         destination.mkdir(parents=True, exist_ok=True)
-        held = {tp: one.replica(broker) for tp, one in self.cluster.partitions.items() if broker in one.assigned}
-        for name, offsets in (
-            ("replication-offset-checkpoint", {tp: one.high_watermark for tp, one in held.items()}),
-            ("log-start-offset-checkpoint", {tp: one.log_start for tp, one in held.items() if one.log_start}),
-            (
-                "cleaner-offset-checkpoint",
-                {tp: one.cleaned_to for tp, one in held.items() if one.cleaned_to is not None},
-            ),
-        ):
-            write_checkpoint(destination / name, offsets)
+        replicas = {
+            tp: partition.replica(broker)
+            for tp, partition in self.cluster.partitions.items()
+            if broker in partition.assigned
+        }
+        high_watermarks = {tp: replica.high_watermark for tp, replica in replicas.items()}
+        log_starts = {tp: replica.log_start for tp, replica in replicas.items() if replica.log_start}
+        cleaned = {tp: replica.cleaned_to for tp, replica in replicas.items() if replica.cleaned_to is not None}
+        write_checkpoint(destination / "replication-offset-checkpoint", high_watermarks)
+        write_checkpoint(destination / "log-start-offset-checkpoint", log_starts)
+        write_checkpoint(destination / "cleaner-offset-checkpoint", cleaned)
         directory = uuid.uuid5(uuid.NAMESPACE_OID, f"{self._seed}/{broker}")
         (destination / "meta.properties").write_text(f"version=1\nnode.id={broker}\ndirectory.id={directory}\n")
 
     def close(self, *, keep: bool = False) -> None:
-        """Nothing is left to end."""
+        """Do nothing: simulated brokers end with their process."""
         del keep

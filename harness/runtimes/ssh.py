@@ -1,8 +1,8 @@
-"""Brokers as processes on other hosts, each on its own: installed, started and taken apart over SSH.
+"""Brokers as processes on other hosts, each on a separate host: installed, started and removed over SSH.
 
-On a node everything of a run lies in one directory, and every process carries the run's marker, as on this host. Jars
-are kept in the login's cache there for the next run. A broker that is cut off loses its brokers' ports and not the
-node: the firewall drops what goes to or comes from those, so that the harness can always heal it.
+On a node all files of a run are in one directory, and every process has the run's marker, as on this host. Jars are
+cached in the login's home for the next run. To cut a broker off, the node's firewall drops the packets of the cluster's
+ports only, so that the harness can always heal it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from harness.errors import BootError, HarnessError, UsageError
 from harness.host import java, node_firewall
 from harness.host.elsewhere import NODES_FILE
 from harness.host.node_runs import log_in, log_out, node_marker, on_each, remove, run_dir
-from harness.runtimes.abilities import Need, raise_if_lacking
-from harness.runtimes.base import Ready, listeners
+from harness.runtimes.abilities import Need, raise_if_unmet
+from harness.runtimes.base import PreparedRuntime, listeners
 from harness.runtimes.log_dir import LOG_DIR_FILES, copy_when_still, is_live
 from harness.runtimes.namespaces import at_random
 from harness.runtimes.reach import Reach
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from harness.host.nodes import Access, NodeConnection
     from harness.kafka_api.address import Address
-    from harness.runtimes.base import ClusterSpec, Wanted
+    from harness.runtimes.base import ClusterSpec, RuntimeRequest
     from harness.targets.jars import JarSet
 
 JAR_CACHE = ".cache/compaction-harness/jars"
@@ -41,32 +41,32 @@ SHUTDOWN_TIMEOUT_S = 60
 LOG_LINES = 500
 
 IS_ALIVE = "is_alive() { [ -r /proc/$1/stat ] && ! grep -q ') Z ' /proc/$1/stat; };"
-"""A process that has ended and was not waited for yet is none."""
+"""A zombie is not alive."""
 
 
-WHY_NOT: dict[str, Callable[[], str | None]] = {
+WHY_UNAVAILABLE: dict[str, Callable[[], str | None]] = {
     Need.LINK: lambda: None,
     Need.FIREWALL: lambda: None,
-    Need.DELAY: lambda: "the interface of a node is others' too",
-    Need.DISK: lambda: "the disk of a node is others' too",
-    Need.CLOCK: lambda: "the clock of a node is others' too",
-    Need.SYNCS: lambda: "nodes are not given the agent for that; --runtime local has it",
-    Need.FILES: lambda: "those of a node can only be copied; --runtime local can look at them",
+    Need.DELAY: lambda: "other programs share the interface of a node",
+    Need.DISK: lambda: "other programs share the disk of a node",
+    Need.CLOCK: lambda: "other programs share the clock of a node",
+    Need.SYNCS: lambda: "brokers on nodes run without the agent for that; --runtime local has it",
+    Need.FILES: lambda: "the files of a node can only be copied; --runtime local can watch them",
 }
-"""What a nemesis may need, and the reason why it is not available, if any. A node's firewall is looked at there."""
+"""The reason why a need is not available, or None. `prepare` verifies the nodes' firewalls."""
 
 
-def prepare(wanted: Wanted) -> Ready:
-    """Look at what every node has. Raises `UsageError` with the node and what it lacks."""
-    access = wanted.access
+def prepare(request: RuntimeRequest) -> PreparedRuntime:
+    """Verify the requirements on every node. Raises `UsageError` with the node and what is missing."""
+    access = request.access
     if access is None:
         raise UsageError("--runtime ssh needs hosts: give --nodes HOST,HOST,HOST or --nodes-file FILE")
-    raise_if_lacking(wanted, WHY_NOT)
-    jars = jars_for(wanted.target, on_progress=wanted.on_progress)
+    raise_if_unmet(request, WHY_UNAVAILABLE)
+    jars = jars_for(request.target, on_progress=request.on_progress)
     connections = log_in(access)
     try:
-        found = dict(zip(map(str, access.nodes), on_each(connections, _look), strict=True))
-        if wanted.needs:
+        java_versions = dict(zip(map(str, access.nodes), on_each(connections, _look), strict=True))
+        if request.needs:
             on_each(connections, node_firewall.raise_if_impossible)
     finally:
         log_out(connections)
@@ -74,7 +74,7 @@ def prepare(wanted: Wanted) -> Ready:
     def make(spec: ClusterSpec) -> SshRuntime:
         return SshRuntime(spec, access, jars)
 
-    return Ready({"name": "ssh", "nodes": found}, make, jars, is_resumable=False)
+    return PreparedRuntime({"name": "ssh", "nodes": java_versions}, make, jars, is_resumable=False)
 
 
 class SshRuntime:
@@ -83,7 +83,7 @@ class SshRuntime:
     def __init__(
         self, spec: ClusterSpec, access: Access, jars: JarSet, now_s: Callable[[], float] = time.monotonic
     ) -> None:
-        """Remember the parts; no node is logged in to yet. Raises `UsageError` where hosts and brokers do not match."""
+        """Store the parameters, without logging in. Raises `UsageError` if hosts and brokers do not match."""
         if len(access.nodes) != len(spec.brokers):
             raise UsageError(f"{len(spec.brokers)} brokers need as many hosts, and {len(access.nodes)} are given")
         self._spec = spec
@@ -101,11 +101,11 @@ class SshRuntime:
         self._addresses, self._controllers = listeners(spec, hosts.__getitem__)
 
     def address(self, broker: int) -> Address:
-        """Where clients reach this broker."""
+        """Return the broker's address for clients."""
         return self._addresses[broker]
 
     def start_cluster(self) -> None:
-        """Install the jars, format every broker's storage, all at once, and start them. Raises `BootError`."""
+        """Install jars and format storage on every node concurrently, and start the brokers. Raises `BootError`."""
         cluster_id = kafka.random_cluster_id()
         self._log_in()
 
@@ -124,7 +124,7 @@ class SshRuntime:
             self.start(broker)
 
     def start_again(self, brokers: Sequence[int]) -> None:
-        """Configure every broker anew, as ports may have changed, and start these on the data they left."""
+        """Configure every broker again, as ports may have changed, and start these brokers with their data."""
         self._log_in()
         for broker in self.brokers:
             self._configure(broker)
@@ -132,14 +132,14 @@ class SshRuntime:
             self.start(broker)
 
     def start(self, broker: int) -> None:
-        """Start a broker on the data it has, detached from the login; it is not ready yet when this returns."""
+        """Start a broker with its data, detached from the login, without waiting until it is ready."""
         command = self._command(broker, kafka.BROKER_CLASS, f"{self._home(broker)}/server.properties")
         log = shlex.quote(f"{self._home(broker)}/server.log")
         process_id = self._connections[broker].shell(f"setsid {command} >> {log} 2>&1 < /dev/null & echo $!")
         self._process_ids[broker] = int(process_id)
 
     def stop(self, broker: int) -> None:
-        """SIGTERM the broker, and wait until it has shut down."""
+        """SIGTERM the broker, and wait for its end."""
         process_id = self._process_ids.pop(broker)
         self._connections[broker].shell(
             f"{IS_ALIVE} kill -TERM {process_id};"
@@ -149,7 +149,7 @@ class SshRuntime:
         )
 
     def kill(self, broker: int) -> None:
-        """SIGKILL the broker, and wait until it is gone."""
+        """SIGKILL the broker, and wait for its end."""
         process_id = self._process_ids.pop(broker)
         self._connections[broker].shell(
             f"{IS_ALIVE} kill -KILL {process_id}; while is_alive {process_id}; do sleep 0.01; done"
@@ -166,33 +166,33 @@ class SshRuntime:
         self._paused.discard(broker)
 
     def cut(self, broker: int) -> None:
-        """Have the node's firewall drop whatever goes to or comes from a port of this cluster."""
+        """Drop the packets of this cluster's ports in the node's firewall."""
         self._reach.cut(broker)
         self._drop(broker)
 
     def heal(self, broker: int) -> None:
-        """Take the node's rules back."""
+        """Remove the node's rules."""
         node_firewall.remove(self._connections[broker], self._spec.run_id)
         self._reach.heal(broker)
 
     def block(self, links: Sequence[tuple[int, int]]) -> None:
-        """Have the firewall of each second broker's node drop what the first sends to a port of this cluster."""
+        """Drop the packets of each first broker to this cluster's ports in the firewall of the second's node."""
         self._reach.block(links)
         for source, hearer in links:
             self._drop(hearer, "-s", self._addresses[source].host)
 
     def lose(self, broker: int, fraction: float) -> None:
-        """Have the node's firewall drop packets of this cluster's ports at random."""
+        """Drop random packets of this cluster's ports in the node's firewall."""
         self._drop(broker, *at_random(fraction))
 
     def clear_links(self) -> None:
-        """Take every node's rules back."""
+        """Remove the rules of every node."""
         for connection in self._connections.values():
             node_firewall.remove(connection, self._spec.run_id)
         self._reach.clear()
 
     def is_up(self, broker: int) -> bool:
-        """Whether the broker's process is meant to run, and to be reached."""
+        """Return whether the broker's process should be running and reachable."""
         return broker in self._process_ids and broker not in self._paused and self._reach.has(broker)
 
     def raise_if_died(self) -> None:
@@ -212,7 +212,7 @@ class SshRuntime:
     def copy_partition(self, broker: int, topic: str, partition: int, destination: Path) -> None:
         """Copy a partition's segments, transaction indexes, producer snapshots and epochs.
 
-        Until a copy sees the same set of files before and after. Raises `HarnessError` when they never hold still.
+        Repeats the copy until the files are the same before and after. Raises `HarnessError` if they keep changing.
         """
         source = f"{self._home(broker)}/data/{topic}-{partition}"
         files = self._connections[broker].files
@@ -226,14 +226,14 @@ class SshRuntime:
         copy_when_still(copy, destination, f"{topic}-{partition} on broker {broker}")
 
     def copy_checkpoints(self, broker: int, destination: Path) -> None:
-        """Copy the log directory's checkpoints and ``meta.properties``; one not written yet is left out."""
+        """Copy the existing checkpoints and ``meta.properties`` of the log directory."""
         destination.mkdir(parents=True, exist_ok=True)
-        there = set(self._connections[broker].files.listdir(f"{self._home(broker)}/data"))
-        for name in sorted(there & set(LOG_DIR_FILES)):
+        existing = set(self._connections[broker].files.listdir(f"{self._home(broker)}/data"))
+        for name in sorted(existing & set(LOG_DIR_FILES)):
             self._connections[broker].files.get(f"{self._home(broker)}/data/{name}", str(destination / name))
 
     def close(self, *, keep: bool = False) -> None:
-        """Store every broker's log, end every broker, and remove what the run has on its nodes unless kept."""
+        """Store every broker's log, and unless kept end every broker and remove the run from its nodes."""
         try:
             for broker in self._connections:
                 self._store_log(broker)
@@ -246,18 +246,18 @@ class SshRuntime:
                 remove(self._spec.work_dir, self._spec.run_id)
 
     def _log_in(self) -> None:
-        # From here on the nodes may hold something of this run.
+        # After this, the nodes may have files of this run.
         (self._spec.work_dir / NODES_FILE).write_text(self._access.to_json())
         self._connections = dict(zip(self.brokers, log_in(self._access), strict=True))
 
     def _install(self, broker: int) -> None:
-        """Have the jars in the node's cache, by name and size."""
+        """Copy the jars into the node's cache that it does not have, by name and size."""
         connection = self._connections[broker]
         cache = f"{JAR_CACHE}/{self._jars.directory.name}"
         connection.shell(f"umask 077; mkdir -p {cache} {self._home(broker)}")
-        held = {entry.filename: entry.st_size for entry in connection.files.listdir_attr(cache)}
+        sizes = {entry.filename: entry.st_size for entry in connection.files.listdir_attr(cache)}
         for jar in self._jars.paths:
-            if held.get(jar.name) != jar.stat().st_size:
+            if sizes.get(jar.name) != jar.stat().st_size:
                 connection.files.put(str(jar), f"{cache}/{jar.name}.new")
                 connection.files.posix_rename(f"{cache}/{jar.name}.new", f"{cache}/{jar.name}")
 
@@ -303,11 +303,13 @@ class SshRuntime:
 
 
 def _look(connection: NodeConnection) -> str:
-    """Return the node's Java version. Raises `UsageError` where there is none that will do."""
+    """Return the node's Java version. Raises `UsageError` if no usable Java is installed."""
     try:
-        found = java.parse_version(connection.run("java", "-version"))
+        version = java.parse_version(connection.run("java", "-version"))
     except HarnessError as error:
         raise UsageError(f"{error}; {java.REMEDY}") from error
-    if found is None or found[0] < java.MIN_VERSION:
-        raise UsageError(f"{connection.node} has Java {found[1] if found else 'of no known version'}; {java.REMEDY}")
-    return found[1]
+    if version is None or version[0] < java.MIN_VERSION:
+        raise UsageError(
+            f"{connection.node} has Java {version[1] if version else 'of no known version'}; {java.REMEDY}"
+        )
+    return version[1]

@@ -18,7 +18,7 @@ from harness.judge.run_verdict import assemble
 from harness.play.begin import begin_manifest
 from harness.play.run_plan import PreparedRun
 from harness.run_folder.store import COMPLETE
-from harness.runtimes.base import Ready
+from harness.runtimes.base import PreparedRuntime
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,7 +55,7 @@ RIGHT: tuple[tuple[str, dict[str, Any]], ...] = (
     ("sim-redpanda", {"nemesis": "pause", "client": "java"}),
     ("sim-cloud-topics", {"nemesis": "partition"}),
 )
-NOT_MADE = Ready({}, lambda _: pytest.fail("no broker is started"))
+NOT_MADE = PreparedRuntime({}, lambda _: pytest.fail("no broker is started"))
 RUNS = (*(("sim-kafka", options) for options in WRONG), ("sim-kafka-3.9", {"nemesis": "kill"}), *RIGHT)
 
 

@@ -252,7 +252,7 @@ def test_an_engine_without_a_free_subnet(sandbox: Sandbox, own_engine: DockerCli
         ({}, ("kafka-4.4", "--nemesis", "clock-skew"), "containers share the clock of their host; --runtime local has"),
         ({}, ("kafka-4.4", "--nemesis", "disk-full"), "containers share the disk of the engine; --runtime local has"),
         ({}, ("kafka-4.4", "--nemesis", "power-failure"), "containers run without the agent for that; --runtime local"),
-        ({}, ("kafka-4.4", "--nemesis", "crash-in-cleaning"), "those of a container can only be copied; --runtime"),
+        ({}, ("kafka-4.4", "--nemesis", "crash-in-cleaning"), "the files of a container can only be copied; --runtime"),
     ],
     ids=["no engine", "no image", "no clock", "no disk", "no agent", "no files"],
 )

@@ -20,7 +20,7 @@ from harness.model_checking.conform.replicas import CLEANED
 from harness.model_checking.conform.schedules import FILLER, PUT, STAYING, Schedule
 from harness.run_folder.store import new_run_id
 from harness.runtimes import LOCAL
-from harness.runtimes.base import Wanted
+from harness.runtimes.base import RuntimeRequest
 from harness.schedules.scenario import CONSUMER_OFFSETS
 from harness.targets import find_target
 
@@ -70,7 +70,7 @@ def cleaned_to(brokers: Brokers, broker: int) -> int:
 
 @pytest.mark.commit
 def test_no_group_of_the_partition_has_a_coordinator(tmp_path: Path) -> None:
-    equipment = equip(Wanted(find_target("kafka-4.4"), find_java(), ConsoleProgress().jars), LOCAL)
+    equipment = equip(RuntimeRequest(find_target("kafka-4.4"), find_java(), ConsoleProgress().jars), LOCAL)
     logs = tmp_path / "logs"
     with (
         Workspace(f"upgraded-{new_run_id()}", tmp_path) as workspace,

@@ -13,7 +13,7 @@ from harness.play.outage import RunPhases
 from harness.play.run_plan import plan_run
 from harness.run_folder.store import RunFolder
 from harness.runtimes import SIM
-from harness.runtimes.base import ClusterSpec, Wanted
+from harness.runtimes.base import ClusterSpec, RuntimeRequest
 from harness.runtimes.sim import virtual_clock
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def simulate(path: Path, target: str, anomaly: str = "all", **options: Any) -> S
         "run", path, path / "logs", plan.broker_settings, brokers=plan.placement.brokers, clock=clock, seed=plan.seed
     )
     messages: list[str] = []
-    equipment = equip(Wanted(plan.target, NOBODY, NOBODY), SIM, has_jvm_clients=False)
+    equipment = equip(RuntimeRequest(plan.target, NOBODY, NOBODY), SIM, has_jvm_clients=False)
     with (
         cluster_on(equipment, spec, settle_s=plan.timers.settle_s) as cluster,
         plan.system.client(cluster.runtime, plan.options.client).opened(NOBODY) as library,

@@ -26,7 +26,7 @@ from harness.play.resume import options_of
 from harness.play.run_plan import PreparedRun, plan_run, repeatable
 from harness.run_folder.store import RunFolder
 from harness.runtimes import LOCAL, choose
-from harness.runtimes.base import Ready, Wanted
+from harness.runtimes.base import PreparedRuntime, RuntimeRequest
 from harness.targets import at_version, builds, exact_name, find_target, image_build, jars, line_of, patched, title_of
 from harness.targets.jars import JarSet, jars_for
 from harness.targets.lock import BINDING, file_sha256, jar_name
@@ -375,7 +375,7 @@ def test_a_name_stands_for_the_build_everywhere(tmp_path: Path, form: str) -> No
 def test_a_build_runs_where_its_jars_can_be(tmp_path: Path) -> None:
     path = str(of_form("distribution", tmp_path))
     target, nothing = find_target(path), SimpleNamespace()
-    chosen, reason = choose("auto", Wanted(target, nothing, nothing))  # type: ignore[arg-type]
+    chosen, reason = choose("auto", RuntimeRequest(target, nothing, nothing))  # type: ignore[arg-type]
     assert (chosen, reason) == (LOCAL, f"{target.name} has no image")
     plan_run(RunOptions(path, "all", runtime="local"))
     with pytest.raises(
@@ -399,7 +399,7 @@ def test_settings_of_a_build_are_checked_where_they_are_known(tmp_path: Path) ->
 def test_a_run_is_repeated_and_resumed_by_the_name(tmp_path: Path) -> None:
     options = RunOptions(str(of_form("distribution", tmp_path)), "stuck-lso", seed=7, runtime="local")
     target, java = find_target(options.target), SimpleNamespace(version_text="17")
-    ready = Ready({"name": "local"}, lambda _: pytest.fail("no run is conducted"))
+    ready = PreparedRuntime({"name": "local"}, lambda _: pytest.fail("no run is conducted"))
     equipment = Equipment(target, java, "local", ready, jars_for(target))  # type: ignore[arg-type]
     run = PreparedRun(plan_run(options), equipment)
     command = command_line(repeatable(run, RunFolder(tmp_path)))

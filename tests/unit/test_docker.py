@@ -66,7 +66,7 @@ def test_files_that_never_hold_still_are_no_snapshot(bench: ContainerCluster, tm
     restless: list[bytes | None] = [packed({"0.log": b"x" * size}, "topic-0") for size in range(30)]
     bench.brokers[BROKER].archives["/var/lib/kafka/data/topic-0"] = restless
     bench.runtime.start_cluster()
-    with pytest.raises(HarnessError, match="topic-0 on broker 2 never held still for a copy"):
+    with pytest.raises(HarnessError, match="the files of topic-0 on broker 2 changed during every copy"):
         bench.runtime.copy_partition(BROKER, "topic", 0, tmp_path / "copy")
 
 
@@ -153,5 +153,5 @@ def test_a_network_that_overlaps_is_reported_with_the_remedy(
         raise HarnessError("`docker compose up`: could not find an available, non-overlapping IPv4 address pool")
 
     monkeypatch.setattr(commands, "run", refuse)
-    with pytest.raises(BootError, match=r"^the containers cannot be brought up: the engine has no free subnet .*prune"):
+    with pytest.raises(BootError, match=r"^the containers cannot be started: the engine has no free subnet .*prune"):
         bench.runtime.start_cluster()

@@ -33,7 +33,7 @@ def _own_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Avoid creating a namespace and asking an engine in every diagnosis."""
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/engine.sock")
     for need in Need:
-        monkeypatch.setitem(local.WHY_NOT, need, lambda: None)
+        monkeypatch.setitem(local.WHY_UNAVAILABLE, need, lambda: None)
 
 
 def check(name: str) -> Check:
@@ -129,7 +129,7 @@ def test_a_package_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_faults_that_cannot_be_had_are_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (check(Need.CLOCK).found, check(Need.CLOCK).remedy) == ("available", "")
     for need in Need:
-        monkeypatch.setitem(local.WHY_NOT, need, lambda: "run as root")
+        monkeypatch.setitem(local.WHY_UNAVAILABLE, need, lambda: "run as root")
         assert check(need).ok
         assert check(need).found == "run as root"
     assert check(Need.CLOCK).remedy == "only --nemesis clock-skew needs it with --runtime local"

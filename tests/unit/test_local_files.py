@@ -100,7 +100,7 @@ def test_only_brokers_with_the_agent_note_what_they_sync(data: Path) -> None:
     assert subject.flags(2) == []
     assert not (data.parent / "synced").exists()
     for act in (subject.unsynced, subject.cut_power):
-        with pytest.raises(HarnessError, match="were not started as brokers that note what they sync to disk"):
+        with pytest.raises(HarnessError, match="are not brokers that record their syncs to disk"):
             act(2)
     assert LocalFiles(Processes(), lambda _: data, AGENT).flags(2) == [
         f"-javaagent:notes.jar={data.parent}/synced={data}"

@@ -12,8 +12,8 @@ from fakes.observer import BALLAST_END, PAYLOAD_END
 from harness.errors import UsageError, WaitTimeoutError
 from harness.play.options import RunOptions
 from harness.play.run_plan import plan_run
-from harness.runtimes.abilities import Need, raise_if_lacking
-from harness.runtimes.base import Wanted
+from harness.runtimes.abilities import Need, raise_if_unmet
+from harness.runtimes.base import RuntimeRequest
 from harness.runtimes.power.cut import Cut, LostRecords
 from harness.runtimes.reach import Reach
 from harness.schedules.placement import Placement, place
@@ -170,10 +170,10 @@ def test_brokers_that_cannot_stand_so_are_refused(name: str, shape: dict[str, in
 
 def test_a_runtime_refuses_needs_that_its_table_does_not_have() -> None:
     nothing: Any = None
-    wanted = Wanted(find_target("kafka-4.4"), nothing, nothing, needs=frozenset({"a battery for each broker"}))
-    with pytest.raises(UsageError, match="this nemesis takes a battery for each broker: this runtime has no such"):
-        raise_if_lacking(wanted, {Need.CLOCK: lambda: None})
-    raise_if_lacking(wanted, {"a battery for each broker": lambda: None})
+    wanted = RuntimeRequest(find_target("kafka-4.4"), nothing, nothing, needs=frozenset({"a battery for each broker"}))
+    with pytest.raises(UsageError, match="this nemesis needs a battery for each broker: this runtime does not have"):
+        raise_if_unmet(wanted, {Need.CLOCK: lambda: None})
+    raise_if_unmet(wanted, {"a battery for each broker": lambda: None})
 
 
 def test_a_rolling_restart_gets_to_the_others_once_the_absent_are_back() -> None:

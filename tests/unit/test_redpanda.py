@@ -267,7 +267,7 @@ def test_a_partition_is_one_of_its_topics_folders(tmp_path: Path, monkeypatch: p
 
 def test_logins_are_not_set_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     login: Any = SimpleNamespace(scram_user=None)
-    with pytest.raises(UsageError, match="sets up no logins on Redpanda's brokers"):
+    with pytest.raises(UsageError, match="does not configure logins on Redpanda's brokers"):
         containers_of("redpanda-26.2", tmp_path, monkeypatch, security=login)
 
 

@@ -26,7 +26,7 @@ from harness.run_folder import store
 from harness.run_folder.manifest import HIDDEN
 from harness.run_folder.store import RunFolder
 from harness.runtimes import choose, docker
-from harness.runtimes.base import Ready, Wanted
+from harness.runtimes.base import PreparedRuntime, RuntimeRequest
 from harness.schedules.schedule import Schedule, in_order, write_schedule
 from harness.schedules.timers import TIMERS
 from harness.targets import TARGETS, WITH_JARS, find_target
@@ -148,7 +148,7 @@ def test_every_field_that_decides_is_drawn_and_rendered(folder: Path) -> None:
 def assembled(options: RunOptions, **more: Any) -> PreparedRun:
     """Return a run that is about to begin, with fake facts about the machine."""
     nothing: Any = SimpleNamespace()
-    ready = Ready({"name": "local"}, lambda _: nothing)
+    ready = PreparedRuntime({"name": "local"}, lambda _: nothing)
     plan = plan_run(options)
     equipment = Equipment(plan.target, nothing, "local", ready)
     return PreparedRun(plan, replace(equipment, **more))
@@ -200,9 +200,9 @@ def test_the_manifest_has_the_command(tmp_path: Path) -> None:
     assert result.content["command"] == "harness run …"
 
 
-def wanted(target: str = "kafka-4.4", **more: Any) -> Wanted:
+def wanted(target: str = "kafka-4.4", **more: Any) -> RuntimeRequest:
     nothing: Any = None
-    return Wanted(find_target(target), nothing, nothing, **more)
+    return RuntimeRequest(find_target(target), nothing, nothing, **more)
 
 
 HOSTS = Access((Node("n1", 22, "me"),))
@@ -220,16 +220,16 @@ HOSTS = Access((Node("n1", 22, "me"),))
     ],
 )
 def test_auto_says_what_it_chose_and_why(
-    monkeypatch: pytest.MonkeyPatch, asked: Wanted, engine: str | None, name: str, reason: str
+    monkeypatch: pytest.MonkeyPatch, asked: RuntimeRequest, engine: str | None, name: str, reason: str
 ) -> None:
     monkeypatch.setattr("harness.runtimes.may_have_engine", lambda: True)
-    monkeypatch.setattr(docker, "why_not_at_hand", lambda _: engine)
+    monkeypatch.setattr(docker, "why_unavailable", lambda _: engine)
     assert choose("auto", asked) == (name, reason)
     assert choose("local", asked) == ("local", None)
 
 
 def test_the_choice_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    ready = Ready({"name": "local"}, lambda _: pytest.fail("nothing is made"), None)
+    ready = PreparedRuntime({"name": "local"}, lambda _: pytest.fail("nothing is made"), None)
     monkeypatch.setattr(run_plan, "find_java", lambda: None)
     monkeypatch.setattr(run_plan, "find_archive", lambda *_: None)
     monkeypatch.setattr(run_plan, "choose", lambda *_: ("local", "there is no engine"))

@@ -20,7 +20,7 @@ from harness.play.options import RunOptions
 from harness.play.run_plan import PreparedRun, plan_run
 from harness.run_folder import manifest
 from harness.run_folder.store import RunFolder
-from harness.runtimes.base import Ready, Wanted
+from harness.runtimes.base import PreparedRuntime, RuntimeRequest
 from harness.targets import find_target
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from harness.play.run_plan import RunPlan
 
 RUN_ID = "2026-11-21T18-06-51Z-548a"
-WANTED: list[Wanted] = []
+WANTED: list[RuntimeRequest] = []
 """Requirements that runtimes were asked for, the newest last."""
 LONG = {"timers": "10m", "seed": 7}
 
@@ -64,7 +64,7 @@ class CutOff:
         self.folder.history_path.touch()
         java: Any = SimpleNamespace(version_text="17.0.9")
         jars: Any = SimpleNamespace(digests={}, pinned=True)
-        ready = Ready({"name": "local"}, lambda _: pytest.fail("no run is conducted"))
+        ready = PreparedRuntime({"name": "local"}, lambda _: pytest.fail("no run is conducted"))
         begin_manifest(self.folder, PreparedRun(self.plan, Equipment(self.plan.target, java, "local", ready, jars)))
         self.work_dir = leftovers.claim_work_dir(RUN_ID, self.folder.path)
         self.own(resumable=True, started_s=0.0)
@@ -123,10 +123,10 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[GoingOn]:
         }
         return SimpleNamespace(verdict={"verdict": "clean", **nothing}, folder=folder, kept={})
 
-    def prepare(wanted: Wanted) -> Ready:
+    def prepare(wanted: RuntimeRequest) -> PreparedRuntime:
         WANTED.append(wanted)
         jars: Any = SimpleNamespace(classpath=wanted.target.version)
-        return Ready({"name": "local"}, lambda _: pytest.fail("no run is conducted"), jars)
+        return PreparedRuntime({"name": "local"}, lambda _: pytest.fail("no run is conducted"), jars)
 
     monkeypatch.setattr(resume, "conduct", conduct)
     monkeypatch.setattr(run_plan, "find_java", lambda: None)

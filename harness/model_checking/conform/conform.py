@@ -14,7 +14,7 @@ from harness.model_checking.conform.schedules import at_random, written, written
 from harness.models.log.version_rules import rules_of
 from harness.run_folder.store import new_run_id
 from harness.runtimes import LOCAL
-from harness.runtimes.base import Wanted
+from harness.runtimes.base import RuntimeRequest
 from harness.targets import KAFKA, find_target
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def conform(
     """
     target = _target(name, transactions)
     rules = rules_of(target.version)
-    equipment = equip(Wanted(target, find_java(), progress.jars), LOCAL)
+    equipment = equip(RuntimeRequest(target, find_java(), progress.jars), LOCAL)
     outcomes: list[Outcome] = []
     with Workspace(f"conform-{new_run_id()}", folder) as workspace:
         progress.stage(f"boot {target.name}")

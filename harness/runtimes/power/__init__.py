@@ -1,5 +1,5 @@
-"""Power failures: what a broker synced to disk, and its files cut to that.
+"""Power failures: record a broker's syncs to disk, and cut its files to the synced lengths.
 
-An agent in the broker's JVM notes every sync; its sources are in ``java/``. What is not here: which broker loses its
-power, and when, which is in `nemesis`; whose files they are, which is in `harness.runtimes`.
+An agent in the broker's JVM records every sync; its sources are in ``java/``. `nemesis` decides which broker loses its
+power, and when.
 """

@@ -1,4 +1,4 @@
-"""The agent that notes what a broker syncs, and the notes that a broker begins with."""
+"""The agent that records a broker's syncs as notes, and the initial notes of a broker."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ SYNC_NOTES: Final = AgentSource("sync notes", "harness.runtimes.power", "power/s
 
 
 def why_impossible() -> str | None:
-    """Return the reason why syncs cannot be noted here, None where they can."""
-    return None if sys.platform == "linux" else "syncs are noted on Linux only"
+    """Return the reason why syncs cannot be recorded on this host, or None."""
+    return None if sys.platform == "linux" else "syncs are recorded on Linux only"
 
 
 def build(java: Java, on_progress: OnProgress) -> Agent:
-    """Return the agent, compiling it where that was not done before. Raises as `build_agent` does."""
+    """Return the agent, compiled if needed. Raises as `build_agent` does."""
     return build_agent(java, on_progress, SYNC_NOTES)
 
 
 def flag(agent: Agent, log: Path, folder: Path) -> str:
-    """Return what starts a JVM that notes in ``log`` what it syncs of the files of ``folder``."""
+    """Return the flag of a JVM that records its syncs of files in ``folder`` in ``log``."""
     return agent.flag(f"{log}={folder}")
 
 
 def begin(log: Path, folder: Path) -> None:
-    """Begin a log anew, with everything that is in the folder as synced: its storage was formatted long ago."""
+    """Start a log from scratch, with all files in the folder as synced: its storage was formatted long ago."""
     log.write_text("".join(sync_line(name, path.stat().st_size) for name, path in files_of(folder)))

@@ -1,18 +1,18 @@
-"""What a power failure takes: every file of a killed broker is cut to the length that was synced.
+"""Simulate a power failure: cut every file of a killed broker to its synced length.
 
-The rule, which is that of a file system with a journal (ext4, XFS) whose page cache is lost:
+The rules are those of a journaling file system (ext4, XFS) whose page cache is lost:
 
-- **Content** is there up to the length at the last sync of the file. A file that was never synced is empty.
-- **Names** stay as they are. Creations, renamings and deletions are journalled in their order, and every sync of any
-  file writes the journal (a broker syncs several times a second); without one it is written within five seconds. So
-  no directory has to be synced, and a file whose new name survives has the content of the file that was renamed. That
-  ext4 also writes content before it replaces a file by a renaming (``auto_da_alloc``) does not count: XFS does not.
-- **Indexes** (``.index``, ``.timeindex``) stay as they are. They are mapped, and written in place, so that no length
-  says what of them was synced. A broker rebuilds them from the log above its recovery point (``LogSegment.recover``).
+- **Content** exists up to the length at the last sync of the file. A file that was never synced is empty.
+- **Names** do not change. Creations, renamings and deletions are journalled in order, and every sync of any file writes
+  the journal (a broker syncs several times a second); without a sync it is written within five seconds. So no directory
+  must be synced, and a file whose new name survives has the content of the renamed file. ext4 also writes content
+  before a renaming replaces a file (``auto_da_alloc``), which is ignored, as XFS does not.
+- **Indexes** (``.index``, ``.timeindex``) do not change. They are mapped, and written in place, so that their synced
+  content is unknown. A broker rebuilds them from the log above its recovery point (``LogSegment.recover``).
 - **Metadata** (``__cluster_metadata``) is spared: a lost quorum is another fault.
 
-The kernel writes content without a sync, too, by default after half a minute. That does not count either: the rule is
-the worst that a disk may do.
+The kernel also writes content without a sync, by default after half a minute, which is ignored: the rules are the worst
+case.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
 METADATA_FOLDER: Final = "__cluster_metadata-"
 _INDEX: Final = re.compile(r"\.(index|timeindex)(\.\w+)?$")
 _LIVE_LOG: Final = re.compile(r"(?P<folder>(?P<topic>[^/]+)-(?P<partition>\d+))/(?P<base>\d{20})\.log(\.swap)?")
-"""A segment's log that a broker would load; those of a cleaner or a deletion have no records of their own."""
+"""A segment's log that a broker would load; the logs of a cleaner or a deletion have no additional records."""
 
 
 @dataclass(frozen=True)
 class LostRecords:
-    """The batches of a segment that are lost, in whole or in part, from the first offset to the last one.
+    """The batches of a segment that are lost completely or in part, from the first to the last offset.
 
-    ``next_segment``: the base offset of the segment that follows in the folder; None for the last one. A broker that
-    finds the file of a later segment goes on there, and does not ask for what is lost before it.
+    ``next_segment``: the base offset of the next segment in the folder, or None. A broker with a later segment
+    continues there, and does not fetch the lost records before it.
     """
 
     topic: str
@@ -62,10 +62,7 @@ class LostRecords:
 
 @dataclass(frozen=True)
 class Cut:
-    """A file that is longer than what was synced of it; ``file``: its path in the data folder.
-
-    ``lost``: the records, where the file is a segment of a log.
-    """
+    """A file that is longer than its synced length. ``file``: its path in the data folder. ``lost``: of a segment."""
 
     file: str
     from_bytes: int
@@ -73,14 +70,14 @@ class Cut:
     lost: LostRecords | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as JSON takes it, in one object."""
-        own = {"file": self.file, "from_bytes": self.from_bytes, "to_bytes": self.to_bytes}
+        """Return the form of ``history.jsonl``: one object."""
+        file_fields = {"file": self.file, "from_bytes": self.from_bytes, "to_bytes": self.to_bytes}
         lost = {} if self.lost is None else asdict(self.lost)
-        return {**own, **{name: value for name, value in lost.items() if value is not None}}
+        return {**file_fields, **{name: value for name, value in lost.items() if value is not None}}
 
 
 def find_unsynced(folder: Path, synced: Synced) -> Iterator[Cut]:
-    """Yield the files that a power failure would cut, in order. Files that vanish meanwhile are left out."""
+    """Yield the files that a power failure would cut, in order, except files that vanish in the meantime."""
     files = dict(files_of(folder))
     for name, path in files.items():
         if name.startswith(METADATA_FOLDER) or _INDEX.search(name):
@@ -95,32 +92,32 @@ def find_unsynced(folder: Path, synced: Synced) -> Iterator[Cut]:
 
 
 def cut(folder: Path, synced: Synced) -> list[Cut]:
-    """Cut off what was not synced, of a broker that is down, and return it."""
+    """Cut the files of a broker that is down to their synced lengths; return the cuts."""
     cuts = list(find_unsynced(folder, synced))
-    for one in cuts:
-        os.truncate(folder / one.file, one.to_bytes)
+    for file_cut in cuts:
+        os.truncate(folder / file_cut.file, file_cut.to_bytes)
     return cuts
 
 
 def _lost(name: str, path: Path, to_bytes: int, files: Collection[str]) -> LostRecords | None:
-    """Return which batches of a segment end beyond a length; None where no whole one does, and for other files."""
+    """Return the batches of a segment that end beyond a length; None without such batches, and for other files."""
     live = _LIVE_LOG.fullmatch(name)
     if live is None:
         return None
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        # The last one is cut where a broker is appending.
+        # The last batch may be incomplete, if a broker is appending.
         batches = until_cut(iter_batches(content, source=path.name, verify_crc=False))
         lost = [
-            (one.base_offset, one.last_offset, one.record_count)
-            for one in batches
-            if one.position + one.size_bytes > to_bytes
+            (batch.base_offset, batch.last_offset, batch.record_count)
+            for batch in batches
+            if batch.position + batch.size_bytes > to_bytes
         ]
         # Views of the content must not outlive it.
         del batches
     if not lost:
         return None
-    others = (one for file in files if (one := _LIVE_LOG.fullmatch(file)) and one["folder"] == live["folder"])
-    later = [base for one in others if (base := int(one["base"])) > int(live["base"])]
+    others = (match for file in files if (match := _LIVE_LOG.fullmatch(file)) and match["folder"] == live["folder"])
+    later = [base for match in others if (base := int(match["base"])) > int(live["base"])]
     return LostRecords(
         live["topic"],
         int(live["partition"]),

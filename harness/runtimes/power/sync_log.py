@@ -1,8 +1,8 @@
-"""What a broker has synced of its files, by the notes that it wrote as it went on.
+"""The synced lengths of a broker's files, by the notes that its agent wrote.
 
-A note is a line, its fields separated by tabs: ``sync SIZE PATH``, ``truncate SIZE PATH``, ``rename FROM TO``, ``remove
-PATH``; paths are relative to the data folder, in which only partitions have folders, and these have none.
-``java/power/syncs/Notes.java`` writes them.
+A note is a line with fields separated by tabs: ``sync SIZE PATH``, ``truncate SIZE PATH``, ``rename FROM TO``, ``remove
+PATH``. Paths are relative to the data folder, whose only subfolders are partitions. ``java/power/syncs/Notes.java``
+writes the notes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Synced = dict[str, int]
-"""The length that was synced, in bytes, by path. A file that is not there was never synced."""
+"""Synced lengths in bytes, by path. Other files were never synced."""
 
 _SYNC, _TRUNCATE, _RENAME, _REMOVE = "sync", "truncate", "rename", "remove"
 
@@ -28,16 +28,16 @@ def sync_line(path: str, size_bytes: int) -> str:
 
 
 def files_of(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield every file below a folder, with its path relative to it."""
+    """Yield the relative path and the path of every file below a folder."""
     for path in sorted(folder.rglob("*")):
         if path.is_file():
             yield path.relative_to(folder).as_posix(), path
 
 
 def read_synced(text: str) -> Synced:
-    """Return what was synced by the end of the notes. A last line that is not complete was never written.
+    """Return the synced lengths at the end of the notes. Ignores an incomplete last line.
 
-    Raises `HarnessError` for what is no note.
+    Raises `HarnessError` for a malformed line.
     """
     folders: _Folders = defaultdict(dict)
     for number, line in enumerate(text[: text.rfind("\n") + 1].split("\n")[:-1], 1):
@@ -50,7 +50,7 @@ def read_synced(text: str) -> Synced:
 
 
 _Folders: TypeAlias = "defaultdict[str, dict[str, int]]"
-"""Lengths by folder (with a slash at the end, or none at all) and name: a broker renames files by the thousand."""
+"""Lengths by folder (empty, or with a slash at the end) and name: a broker renames folders of thousands of files."""
 
 
 def _split(path: str) -> tuple[str, str]:
@@ -60,19 +60,19 @@ def _split(path: str) -> tuple[str, str]:
 
 def _sync(folders: _Folders, size: str, path: str) -> None:
     folder, name = _split(path)
-    # Two syncs at once may be noted the other way round.
+    # Concurrent syncs may be recorded in either order.
     folders[folder][name] = max(int(size), folders[folder].get(name, 0))
 
 
 def _truncate(folders: _Folders, size: str, path: str) -> None:
-    """What is written after a truncation is not what was synced there before."""
+    """Reduce the synced length to the truncated one, as content written afterwards is not synced."""
     folder, name = _split(path)
     if name in folders[folder]:
         folders[folder][name] = min(int(size), folders[folder][name])
 
 
 def _rename(folders: _Folders, before: str, after: str) -> None:
-    """Move a file, or a folder of files. A file that was there by the new name is gone."""
+    """Move a file, or a folder of files. A file with the new name is replaced."""
     (old_folder, old_name), (folder, name) = _split(before), _split(after)
     folders[folder].pop(name, None)
     if old_name in folders[old_folder]:

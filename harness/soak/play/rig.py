@@ -14,7 +14,7 @@ from harness.models.clock import VirtualClock
 from harness.models.cluster.settings import TOPIC as SIMULATED_SETTINGS
 from harness.protect.gate import events as gate_events
 from harness.runtimes import AUTO, LOCAL, choose, find_runtime
-from harness.runtimes.base import ClusterSpec, Wanted
+from harness.runtimes.base import ClusterSpec, RuntimeRequest
 from harness.schedules.timers import FAST
 from harness.soak.causes import skipped_marker
 from harness.soak.draw import plan
@@ -111,7 +111,7 @@ def find_setup(target_name: str, shape: Shape, progress: Progress, *, gate: bool
         raise UsageError(f"--target {target_name}: soak is for Kafka and sim-kafka")
     if gate and target.system in SIMULATED:
         raise UsageError(f"--gate is for brokers of this host, and {target_name} has none")
-    system, wanted = find_system(target.system), Wanted(target, find_java(), progress.jars)
+    system, wanted = find_system(target.system), RuntimeRequest(target, find_java(), progress.jars)
     runtime_name, _ = choose(LOCAL if gate and runtime == AUTO else runtime, wanted)
 
     def why_lacking(needs: frozenset[str]) -> str | None:
