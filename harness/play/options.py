@@ -122,5 +122,5 @@ def _where(target: Target) -> str:
     if target.system == REDPANDA:
         return f"{target.name} is an image that is pulled"
     if target.build is not None:
-        return f"{target.name} is a build of your own, and has no image"
+        return f"{target.name} is your build, and has no image"
     return f"{target.name} is real, and not one of {', '.join(SIMULATED)}"

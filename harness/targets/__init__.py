@@ -1,7 +1,6 @@
-"""Targets: one row for each line of Kafka or Redpanda versions, with the newest patch of it.
+"""Targets: a row for each line of Kafka or Redpanda versions, with its newest patch; locks of jars, images, settings.
 
-Locks of jars, images and the settings that each version knows. How a target is started is in `harness.runtimes`;
-what differs between systems is in `harness.systems`.
+`harness.runtimes` starts targets; `harness.systems` has the differences between systems.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ if TYPE_CHECKING:
 KAFKA, REDPANDA = "kafka", "redpanda"
 SIM_KAFKA, SIM_REDPANDA, SIM_CLOUD_TOPICS = "sim-kafka", "sim-redpanda", "sim-cloud-topics"
 SIMULATED = (SIM_KAFKA, SIM_REDPANDA, SIM_CLOUD_TOPICS)
-"""Systems that are models of this project (`models.cluster`); a target each, and Kafka's at older versions too."""
+"""Systems that are models of this project (`harness.models.cluster`)."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """One version of a system under test: of Kafka, as Maven Central has it, or of Redpanda, as an image has it.
+    """One version of a system under test: of Kafka from Maven Central, or of Redpanda from an image.
 
-    ``system``: by which rules it is set up and asked, see `harness.systems`. ``topic_settings`` and ``broker_settings``
-    are what makes this target what it is; ``has_store``: it keeps data in an object store beside the brokers;
-    ``unpromised``: guarantees (`harness.judge.guarantees`) that it does not give, and why.
-    ``excluded_modules`` are ``group:artifact`` names that Kafka's POMs ask for and that are left out; the ``note``
-    says why, or what else is special. ``build``: a user's own Kafka, or a patch, in place of the jars of Maven Central.
+    ``system``: see `harness.systems`. ``topic_settings``, ``broker_settings``: the settings that define this target.
+    ``has_store``: whether brokers store data in an object store. ``unpromised``: guarantees
+    (`harness.judge.guarantees`) that it does not give, with reasons. ``excluded_modules``: ``group:artifact``
+    dependencies of Kafka's POMs that are left out. ``note``: the reason for that, or another feature. ``build``: a
+    user's Kafka, or a patch, that replaces the jars of Maven Central.
     """
 
     name: str
@@ -51,9 +50,9 @@ class Target:
 
     @property
     def group_protocols(self) -> tuple[str, ...]:
-        """The protocols by which members join groups here; none where scenarios about groups cannot be run.
+        """The protocols by which members can join groups; empty if scenarios about groups cannot be run.
 
-        The consumer protocol is in production from 4.0 on (KIP-848). Groups of Redpanda were not tried.
+        The consumer protocol is production-ready from 4.0 on (KIP-848). Groups of Redpanda were not tried.
         """
         if self.system != KAFKA:
             return ()
@@ -70,10 +69,10 @@ _KAFKA = (
     Target("kafka-4.4", "4.4.0", excluded_modules=("org.apache.kafka:kafka-tools-api",), note="kafka-tools-api 4.4.0 is not on Maven Central; brokers do without"),  # noqa: E501
 )
 
-# Without it markers are kept for ever, and a pass would be worth nothing (Redpanda's documentation).
+# Without this setting markers are never removed, and a clean verdict would mean nothing (Redpanda's documentation).
 _REMOVES_MARKERS = {"log_compaction_tx_batch_removal_enabled": "true"}
-_NO_MARKERS = {"control-batches": "the shared copy has no markers, and transactions are decided before"}
-"""The post on Cloud Topics: what is compacted is free of control batches."""
+_NO_MARKERS = {"control-batches": "the shared copy has no markers, as its transactions have ended"}
+"""The post on Cloud Topics: the compacted copy is free of control batches."""
 _IN_THE_STORE = {
     "cloud_storage_enabled": "true",
     "cloud_topics_enabled": "true",
@@ -104,21 +103,21 @@ _NAME = re.compile(
 
 _OF_BUILD = re.compile(r"kafka-(?P<version>\d+\.\d+[\w.-]*)-(?P<kind>build|patch)-(?P<digest>[0-9a-f]{8})", re.ASCII)
 PATCHED_BY = "+"
-"""Between the name of a version and the path of a patch."""
+"""The separator between the name of a version and the path of a patch."""
 
 TARGETS: dict[str, Target] = {row.name: row for row in (*_KAFKA, *_REDPANDA, *_SIMULATED)}
 WITH_JARS: dict[str, Target] = {row.name: row for row in _KAFKA}
-"""Those whose brokers run on this host's Java, oldest first."""
+"""The targets whose brokers run on this host's Java, oldest first."""
 
 
 def find_target(name: str) -> Target:
-    """Return the target called ``name``: a line such as ``kafka-4.1``, or any exact patch, ``kafka-4.1.1``.
+    """Return the target of a name: a line such as ``kafka-4.1``, or any exact patch, ``kafka-4.1.1``.
 
-    A path stands for a Kafka of the user's own, ``NAME+PATH`` for a version with a patch in front
-    (`harness.targets.builds`). The name of that target is stored with a copy, and finds it from then on.
+    A path is a user's Kafka, ``NAME+PATH`` a version with a patch in front (`harness.targets.builds`); the name of the
+    returned target finds the stored copy later.
 
-    A patch takes everything but its version from the row of its line. Raises UsageError with the nearest
-    names and the list of all when there is none; for a version of a known system, with the versions that there are.
+    An exact patch has everything but its version from the row of its line. Raises `UsageError` with the nearest names,
+    or with the versions of a known system.
     """
     if name in TARGETS:
         return TARGETS[name]
@@ -133,19 +132,19 @@ def find_target(name: str) -> Target:
 
 
 def is_of_build(name: str) -> bool:
-    """Whether a text stands for a user's own build: by its path, by that of a patch, or by the name of its copy."""
+    """Return whether a name is the path of a user's build or patch, or the name of its copy."""
     return "/" in name or name.endswith((".tgz", ".tar.gz")) or _OF_BUILD.fullmatch(name) is not None
 
 
 def patched(name: str, patch: Path | None) -> str:
-    """Return what stands for a target with a patch in front. Raises `UsageError` for one that is a build already."""
+    """Return the name of a target with a patch in front. Raises `UsageError` for a user's build."""
     if patch is not None and is_of_build(name):
-        raise UsageError(f"--patch {patch} goes in front of a known version, and {name} is none: leave one of them out")
+        raise UsageError(f"--patch {patch} needs a known version, and {name} is a build: leave out one of them")
     return name if patch is None else f"{name}{PATCHED_BY}{patch.absolute()}"
 
 
 def _of_build(name: str) -> Target:
-    """Return the target of a build: a patch is its version, any other follows the nearest line that is known."""
+    """Return the target of a build: of a patch with its version, of another build with the nearest known line."""
     from harness.targets import builds  # noqa: PLC0415  (only where needed)
 
     of_version, plus, patch = name.partition(PATCHED_BY)
@@ -159,36 +158,36 @@ def _of_build(name: str) -> Target:
     else:
         build = builds.read_build(Path(name))
     line = _nearest_line(build.version)
-    what = f"Kafka {build.version} of {build.path}"
+    description = f"Kafka {build.version} of {build.path}"
     if build.kind == builds.PATCH:
-        line, what = find_target(f"{KAFKA}-{build.version}"), f"Kafka {build.version} with {build.path} in front"
+        line, description = find_target(f"{KAFKA}-{build.version}"), f"Kafka {build.version} with {build.path} in front"
     rules = f"rules and settings are those of {_nearest_line(build.version).name}"
-    return replace(line, name=build.name, version=build.version, note=f"{what}; {rules}", build=build)
+    return replace(line, name=build.name, version=build.version, note=f"{description}; {rules}", build=build)
 
 
 def _nearest_line(version: str) -> Target:
-    """Return the newest line that is not newer than a version of Kafka. Raises `UsageError` where there is none."""
+    """Return the newest line that is not newer than a version of Kafka. Raises `UsageError` without such a line."""
     numbers = _VERSION.match(version)
     oldest, newest = _KAFKA[0], _KAFKA[-1]
-    wanted = (int(numbers["major"]), int(numbers["minor"])) if numbers else (0, 0)
-    if wanted < _line(oldest):
+    line = (int(numbers["major"]), int(numbers["minor"])) if numbers else (0, 0)
+    if line < _line(oldest):
         raise UsageError(f"the build is Kafka {version}, older than the oldest that can be tested, {oldest.name}")
-    if wanted[0] > _line(newest)[0] + 1:
-        raise UsageError(f"the build is of version {version}, and no Kafka that is known: the newest is {newest.name}")
-    return max((row for row in _KAFKA if _line(row) <= wanted), key=_line)
+    if line[0] > _line(newest)[0] + 1:
+        raise UsageError(f"the build is of version {version}, an unknown Kafka: the newest is {newest.name}")
+    return max((target for target in _KAFKA if _line(target) <= line), key=_line)
 
 
 def _other_versions(name: str) -> str | None:
-    """Return a sentence about a version that is older or newer than those of a system; None for any other name."""
+    """Return a sentence about a version that is older or newer than all versions of a system, else None."""
     system, _, version = name.partition("-")
     numbers = _VERSION.match(version)
     rows = [row for row in TARGETS.values() if row.system == system and row.name == line_of(f"{row.name}.0")]
     if numbers is None or not rows:
         return None
-    wanted, oldest, newest = (int(numbers["major"]), int(numbers["minor"])), rows[0], rows[-1]
-    if _line(oldest) <= wanted <= _line(newest):
+    line, oldest, newest = (int(numbers["major"]), int(numbers["minor"])), rows[0], rows[-1]
+    if _line(oldest) <= line <= _line(newest):
         return None
-    why = "older than the oldest" if wanted < _line(oldest) else "newer than the newest"
+    why = "older than the oldest" if line < _line(oldest) else "newer than the newest"
     lines = ", ".join(row.name for row in rows)
     return (
         f"there is no target {quoted(name)}: it is {why}; there are {lines}, and exact patches of these;"
@@ -202,10 +201,7 @@ def _line(row: Target) -> tuple[int, int]:
 
 
 def line_of(name: str) -> str:
-    """Return the name of the line that a target is of: of an exact patch the row that it is taken from, else itself.
-
-    Of a user's own build, the nearest line.
-    """
+    """Return the name of a target's line: of an exact patch its row, of a user's build the nearest row, else itself."""
     if build := _OF_BUILD.fullmatch(name):
         return _nearest_line(build["version"]).name
     parts = _NAME.fullmatch(name)
@@ -213,7 +209,7 @@ def line_of(name: str) -> str:
 
 
 def title_of(name: str, version: str) -> str:
-    """Return what a column of that target is called: system, version, and what is special beside it."""
+    """Return the title of a target's column: system, version, and a special kind."""
     if build := _OF_BUILD.fullmatch(name):
         return f"{KAFKA} {version} {build['kind']} {build['digest']}"
     parts = _NAME.fullmatch(name)
@@ -221,7 +217,7 @@ def title_of(name: str, version: str) -> str:
 
 
 def at_version(name: str, version: str) -> Target:
-    """Return the target of that name as it was at a version: a short name stands for newer patches in time.
+    """Return the target of a name at a version, as the patch of a short name changes with releases.
 
     Raises `UsageError` as `find_target` does.
     """
@@ -232,6 +228,6 @@ def at_version(name: str, version: str) -> Target:
 
 
 def exact_name(target: Target) -> str:
-    """Return the name of a target with its exact patch, which stands for the same in every release."""
+    """Return the name of a target with its exact patch, which is the same in every release."""
     parts = _NAME.fullmatch(target.name)
     return f"{parts['system']}-{target.version}{parts['kind'] or ''}" if parts else target.name

@@ -1,9 +1,9 @@
-"""The jars of applications that run on top of a cluster, pinned as those of brokers are.
+"""The pinned jars of applications that run on top of a cluster.
 
-A lock file for each release (``locks/streams-4.3.1.lock``) names every jar with its SHA-256.
-``python -m harness.targets.applications`` writes them all, in a source tree. A line of Kafka gets the application's
-release of its own line, at the newest patch that Maven Central has; where it has none, the nearest older one, which is
-stated in the manifest and in each observation.
+A lock file for each release (``locks/streams-4.3.1.lock``) lists every jar with its SHA-256.
+``python -m harness.targets.applications`` writes all lock files in a source tree. A line of Kafka uses the release of
+the same line, at its newest patch on Maven Central, or else the nearest older release, which the manifest and each
+observation state.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Release:
-    """What an application consists of, and which release goes with which line of Kafka.
+    """The modules of an application, and its release for each line of Kafka.
 
     ``modules``: ``group:artifact`` names, all of one version. ``exceptions``: its version for lines of Kafka where that
     differs from the version of the line, by the name of the line.
@@ -42,7 +42,7 @@ class Release:
     exceptions: Mapping[str, str]
 
     def version_for(self, target: Target) -> str:
-        """Return the release that goes with a target. Raises `UsageError` for a target without one."""
+        """Return the release for a target. Raises `UsageError` for a target without a release."""
         if target.system != KAFKA:
             raise UsageError(f"{self.title} was not tried on {target.name}: give a target of Kafka, such as kafka-4.4")
         line = line_of(target.name)
@@ -55,8 +55,8 @@ _CONNECT_EXCEPTIONS: Final = {**_STREAMS_EXCEPTIONS, "kafka-4.2": "4.2.0"}
 """Maven Central has no connect-runtime 4.4.0, and of 4.2 only 4.2.0 with all its dependencies."""
 
 RELEASES: Final = {
-    one.name: one
-    for one in (
+    release.name: release
+    for release in (
         Release("streams", "Kafka Streams", ("org.apache.kafka:kafka-streams",), _STREAMS_EXCEPTIONS),
         Release(
             "connect",

@@ -1,8 +1,8 @@
-"""A Kafka of the user's own: an archive, a distribution, a checkout that was built, or classes for a known version.
+"""A user's Kafka: an archive, a distribution, a built checkout, or classes for a known version.
 
-The jars are copied into the user's cache (``builds/<name>/``) where a path is read: what lies at a path may be built
-anew while a run goes on, and a run has to be resumed and repeated on the jars that it began with. From then on the name
-stands for the copy. It ends with the first digits of a digest over all jars, so that a changed build has another name.
+The jars at a path are copied into the user's cache (``builds/<name>/``): they may be built again during a run, and a
+run must be resumed and repeated with the same jars. The name of the copy ends with the first digits of a digest over
+all jars, so that a changed build has another name.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from harness.targets.jars import OnProgress
 
 BUILD, PATCH = "build", "patch"
-"""Kinds: a whole Kafka, or classes in front of the class path of a known version's brokers."""
+"""Kinds: a complete Kafka, or classes in front of the class path of a known version's brokers."""
 RECORD: Final = "build.json"
 _DIGEST_CHARACTERS: Final = 8
 
@@ -48,7 +48,7 @@ _BROKER, _CLIENTS = "kafka_2.*.jar", "kafka-clients-*.jar"
 _NOT_RUN = re.compile(r".*-(test|test-sources|src|sources|scaladoc|javadoc)\.jar")
 """Jars that Kafka's scripts leave out (``should_include_file`` of bin/kafka-run-class.sh)."""
 _BINDINGS = re.compile(r"(slf4j-(reload4j|log4j12|simple|jdk14|nop)|log4j-slf4j-impl|logback-classic)-\d.*\.jar")
-"""Bindings of slf4j 1, by which brokers log to files; those of a run log to their output."""
+"""Bindings of slf4j 1 with which brokers log to files; the brokers of a run log to their output."""
 _OLD_SLF4J = "slf4j-api-1.*.jar"
 _SAME_TIME: Final = (1980, 1, 1, 0, 0, 0)
 _CLASS: Final = ".class"
@@ -58,10 +58,10 @@ _PACKAGES: Final = ("kafka", "org")
 
 @dataclass(frozen=True)
 class Build:
-    """A copy of a Kafka of the user's own, or of a patch.
+    """A copy of a user's Kafka, or of a patch.
 
-    ``path``: where it was read. ``commit``: Kafka's commit, as the build has it, or "". ``digests``: SHA-256 by the
-    name of a jar in `directory` without ``.jar``, in the order of the class path.
+    ``path``: its source. ``commit``: Kafka's commit in the build, or "". ``digests``: SHA-256 by the name of a jar in
+    `directory` without ``.jar``, in the order of the class path.
     """
 
     name: str
@@ -79,9 +79,9 @@ class Build:
 
 @cache
 def read_build(path: Path) -> Build:
-    """Copy the Kafka that lies at a path: a ``.tgz``, a folder with ``libs``, or a checkout that was built.
+    """Copy the Kafka at a path: a ``.tgz``, a folder with ``libs``, or a built checkout.
 
-    One process reads a path once. Raises `UsageError` that says what is missing or damaged.
+    A process reads a path once. Raises `UsageError` if something is missing or damaged.
     """
     where = path.expanduser().absolute()
     with _staged() as staging, _errors_as(where):
@@ -100,9 +100,9 @@ def read_build(path: Path) -> Build:
 
 @cache
 def read_patch(version: str, path: Path) -> Build:
-    """Copy classes that go in front of a version's: those of a jar, or of a folder that has their packages.
+    """Copy classes for the front of a version's class path: from a jar, or from a folder with their packages.
 
-    One process reads a path once. Raises `UsageError` for a path without classes.
+    A process reads a path once. Raises `UsageError` for a path without classes.
     """
     where = path.expanduser().absolute()
     with _staged() as staging, _errors_as(where):
@@ -124,7 +124,7 @@ def read_patch(version: str, path: Path) -> Build:
 
 
 def find_build(name: str) -> Build:
-    """Return the copy of that name. Raises `UsageError` where this user's cache has none."""
+    """Return the copy with this name. Raises `UsageError` if this user's cache does not have it."""
     directory = _directory(name)
     try:
         build = Build(**json.loads((directory / RECORD).read_text(encoding="utf-8")))
@@ -133,15 +133,15 @@ def find_build(name: str) -> Build:
             f"{directory} has no copy of the build {quoted(name)} ({type(error).__name__}): give --target or --patch"
             " the path of the same build again"
         ) from error
-    if missing := [one for one in build.digests if not (directory / f"{one}.jar").is_file()]:
-        raise UsageError(f"the copy in {directory} lacks {missing[0]}.jar: give the path {build.path} again")
+    if missing := [name for name in build.digests if not (directory / f"{name}.jar").is_file()]:
+        raise UsageError(f"the copy in {directory} has no {missing[0]}.jar: give the path {build.path} again")
     return build
 
 
-def own_jars(target: Target, build: Build, *, on_progress: OnProgress, verify: bool) -> JarSet:
-    """Return the jars of a target that has a build, as `harness.targets.jars.jars_for` does.
+def jars_of_build(target: Target, build: Build, *, on_progress: OnProgress, verify: bool) -> JarSet:
+    """Return the jars of a target with a build, as `harness.targets.jars.jars_for` does.
 
-    Raises `UsageError`, too, for a patch that replaces no class of its version, which would change nothing.
+    Also raises `UsageError` for a patch that replaces no class of its version.
     """
     if verify and (wrong := mismatch(build.directory, dict(build.digests))):
         raise UsageError(f"the copy in {build.directory} is damaged: {wrong}; remove it, and give {build.path} again")
@@ -149,18 +149,18 @@ def own_jars(target: Target, build: Build, *, on_progress: OnProgress, verify: b
         bindings = _add_binding(build, on_progress)
         return JarSet(build.directory, {**build.digests, **bindings}, pinned=False)
     base = jars_for(replace(target, build=None), on_progress=on_progress, verify=verify)
-    (patch,) = (build.directory / jar_name(one) for one in build.digests)
+    (patch,) = (build.directory / jar_name(name) for name in build.digests)
     if classes_of(patch).isdisjoint(name for jar in base.paths for name in classes_of(jar)):
         raise UsageError(
-            f"--patch {build.path}: none of its classes is one of Kafka {build.version}, and it would change nothing:"
-            " give the folder that their packages (org/…) are in"
+            f"--patch {build.path} replaces no class of Kafka {build.version}, and would change nothing:"
+            " give the folder with its packages (org/…)"
         )
     return replace(base, patch=patch)
 
 
 def _add_binding(build: Build, on_progress: OnProgress) -> dict[str, str]:
-    """Copy the binding by which brokers log to their output into a build that lacks one; return its digest."""
-    if not any(fnmatchcase(jar_name(one), _OLD_SLF4J) for one in build.digests):
+    """Copy the binding with which brokers log to their output into a build without a binding; return its digest."""
+    if not any(fnmatchcase(jar_name(name), _OLD_SLF4J) for name in build.digests):
         return {}
     *_, newest = WITH_JARS.values()
     digests = {BINDING: (read_lock(newest) or {})[BINDING]}
@@ -184,13 +184,13 @@ def _directory(name: str) -> Path:
 
 
 def _named(kind: str, version: str, path: Path, commit: str, digests: Mapping[str, str]) -> Build:
-    """Return a build whose name has the digest of its jars."""
+    """Return a build whose name includes the digest of its jars."""
     every = hashlib.sha256(json.dumps(sorted(digests.items())).encode()).hexdigest()
     return Build(f"kafka-{version}-{kind}-{every[:_DIGEST_CHARACTERS]}", kind, version, str(path), commit, digests)
 
 
 def _install(staging: Path, build: Build) -> Build:
-    """Move a complete copy to its place, unless the same is there; another process may be faster."""
+    """Move a complete copy to its folder, unless it exists; another process may be faster."""
     (staging / RECORD).write_text(json.dumps(asdict(build), indent=1), encoding="utf-8")
     directory = build.directory
     try:
@@ -216,20 +216,20 @@ def _staged() -> Iterator[Path]:
 
 @contextmanager
 def _errors_as(path: Path) -> Iterator[None]:
-    """Raise `UsageError` where what lies at a path is damaged or cannot be read."""
+    """Raise `UsageError` if the file or folder at a path is damaged or cannot be read."""
     try:
         yield
     except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error) as error:
-        raise UsageError(f"{path} is damaged, or no archive of its kind: {error}") from error
+        raise UsageError(f"{path} is damaged, or not an archive: {error}") from error
     except OSError as error:
-        # Errors of the cache have a sentence of their own.
+        # Errors of the cache have another message.
         if error.filename is not None and Path(str(error.filename)).is_relative_to(path):
             raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
         raise
 
 
 def _jars_of(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
-    """Yield the jars of a Kafka with their contents. Raises `UsageError` for anything else."""
+    """Yield the jars of a Kafka with their contents. Raises `UsageError` for a missing path."""
     if path.is_file():
         yield from _in_archive(path)
     elif not path.is_dir():
@@ -255,28 +255,28 @@ def _in_archive(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
 
 
 def _of_checkout(path: Path) -> list[Path]:
-    """Return the jars by which bin/kafka-run-class.sh starts brokers in a checkout.
+    """Return the jars with which bin/kafka-run-class.sh starts brokers in a checkout.
 
-    The libraries of core are beside copies of the other modules' jars. A module's own jar is the newer one where it was
-    built by itself.
+    The folder of core's libraries also has copies of the other modules' jars; a module's own jar is at least as new.
     """
-    beside = sorted(path.glob("core/build/dependant-libs-*"), key=lambda one: one.stat().st_mtime)[-1:]
-    found = [*path.glob(f"clients/build/libs/{_CLIENTS}"), *path.glob(f"core/build/libs/{_BROKER}")]
-    if not found or not beside:
+    library_folders = sorted(path.glob("core/build/dependant-libs-*"), key=lambda folder: folder.stat().st_mtime)
+    jars = [*path.glob(f"clients/build/libs/{_CLIENTS}"), *path.glob(f"core/build/libs/{_BROKER}")]
+    if not jars or not library_folders:
         raise UsageError(f"the checkout {path} has no jars of brokers: build it with ./gradlew jar")
-    own = {jar.name: jar for depth in ("*", "*/*") for jar in path.glob(f"{depth}/build/libs/*.jar")}
-    return [own.get(jar.name, jar) for jar in {one.name: one for one in (*found, *beside[0].glob("*.jar"))}.values()]
+    module_jars = {jar.name: jar for depth in ("*", "*/*") for jar in path.glob(f"{depth}/build/libs/*.jar")}
+    by_name = {jar.name: jar for jar in (*jars, *library_folders[-1].glob("*.jar"))}
+    return [module_jars.get(name, jar) for name, jar in by_name.items()]
 
 
 def _version_of(folder: Path, path: Path) -> tuple[str, str]:
-    """Return version and commit of the Kafka whose jars are in a folder. Raises `UsageError` for none, or several."""
+    """Return version and commit of the Kafka whose jars are in a folder. Raises `UsageError` unless there is one."""
     brokers, clients = (sorted(folder.glob(pattern)) for pattern in (_BROKER, _CLIENTS))
     for jars, title in ((brokers, _BROKER), (clients, _CLIENTS)):
         if not jars:
-            raise UsageError(f"{path} has no {title} in libs: it is no binary distribution of Kafka")
+            raise UsageError(f"{path} has no {title} in libs: it is not a binary distribution of Kafka")
         if len(jars) > 1:
             names = " and ".join(jar.name for jar in jars)
-            raise UsageError(f"{path} has more than one version: {names}; build it anew after ./gradlew clean")
+            raise UsageError(f"{path} has more than one version: {names}; build it again after ./gradlew clean")
     try:
         with zipfile.ZipFile(clients[0]) as jar:
             lines = jar.read(_VERSION_FILE).decode(errors="replace").splitlines()
@@ -285,17 +285,17 @@ def _version_of(folder: Path, path: Path) -> tuple[str, str]:
     properties = {name.strip(): value.strip() for name, _, value in (line.partition("=") for line in lines)}
     version = properties.get("version") or clients[0].stem.removeprefix("kafka-clients-")
     if not _VERSION.fullmatch(version):
-        raise UsageError(f"{path} has no version of Kafka that is known: {quoted(version)}")
+        raise UsageError(f"{path} has an unknown version of Kafka: {quoted(version)}")
     commit = properties.get("commitId", "")
     return version, commit if re.fullmatch("[0-9a-f]{7,64}", commit) else ""
 
 
 def _pack(folder: Path, jar: Path) -> None:
-    """Pack the files of Kafka's packages in a folder; the same files make the same jar.
+    """Pack the files of Kafka's packages in a folder into a reproducible jar.
 
-    Other files are not looked at: the folder may be any, such as the root of a disk.
+    Other files are not read, as the folder may be the root of a disk.
     """
-    files = (one for package in _PACKAGES for one in (folder / package).rglob("*") if one.is_file())
+    files = (file for package in _PACKAGES for file in (folder / package).rglob("*") if file.is_file())
     with zipfile.ZipFile(jar, "w") as packed:
         for file in sorted(files):
             packed.writestr(zipfile.ZipInfo(file.relative_to(folder).as_posix(), _SAME_TIME), file.read_bytes())

@@ -1,7 +1,7 @@
-"""An image with the contract of apache/kafka, made of nothing but what this host has: its Java, and the jars.
+"""Build an image with the contract of apache/kafka from this host's Java and the jars.
 
-Nothing is pulled: no base image, no package. The image holds the Java runtime of this host with the shared libraries
-that it is linked to, this host's ``/bin/sh``, the jars, and a start script.
+No base image or package is pulled. The image contains the Java runtime of this host with the shared libraries that it
+is linked to, this host's ``/bin/sh``, the jars, and a start script.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ OWNED_DIRS = (CONFIG, DATA, MOUNTED, "/home/appuser")
 
 JAVA_PARTS = ("bin", "conf", "lib", "legal", "release")
 LEFT_OUT = re.compile(r".*/(src\.zip|ct\.sym|lib\w*(awt|splash|font|sound|xawt|jawt|lcms|mlib|javajpeg)\w*\.so)")
-"""For developers and for screens: a third of its size."""
+"""Files for developers and for screens: a third of Java's size."""
 
 NAME_SERVICE = ("libnss_files.so.2", "libnss_dns.so.2", "libresolv.so.2")
-"""What the C library loads by name to resolve hosts, and no binary is linked to."""
+"""Libraries that the C library loads by name to resolve hosts, to which no binary is linked."""
 
 FILES = {
     "/etc/passwd": f"root:x:0:0:root:/:/bin/sh\nappuser:x:{USER_ID}:{USER_ID}::/home/appuser:/bin/sh\n",
     "/etc/group": f"root:x:0:\nappuser:x:{USER_ID}:\n",
     "/etc/nsswitch.conf": "hosts: files dns\n",
-    # Defaults that the set-up copies where nothing is mounted; logging is slf4j-simple's, to the console.
+    # The set-up copies these defaults if nothing is mounted; slf4j-simple logs to the console.
     **{
         f"{DEFAULTS}/{name}": ""
         for name in (
@@ -71,12 +71,12 @@ COMMAND_TIMEOUT_S = 60.0
 
 
 def build(client: DockerClient, target: Target, jars: JarSet, java: Java) -> images.Image:
-    """Make the image and return it; one that it takes the name of is removed, unless containers need it.
+    """Build the image and return it; an older image with its name is removed, unless containers need it.
 
-    Raises `UsageError` where this host lacks a part, `HarnessError` otherwise.
+    Raises `UsageError` if this host does not have a part, `HarnessError` for other errors.
     """
     if target.build is not None:
-        raise UsageError(f"{target.name} is a build of your own: images are built of released versions")
+        raise UsageError(f"{target.name} is your build: images are only built of released versions")
     reference = images.built_here(target)
     before = images.find(client, target, reference)
     repository, tag = reference.split(":")
@@ -125,23 +125,19 @@ def _java_home(java: Java) -> Path:
 
 
 def _libraries(binaries: Iterable[Path]) -> set[Path]:
-    """Return every shared library that these are linked to, the loader too, by the paths where it is looked for."""
-    wanted = [str(binary) for binary in binaries if not LEFT_OUT.fullmatch(str(binary))]
-    found = {
-        Path(path)
-        for path in re.findall(
-            r"(?:=> |^\t)(/\S+) \(0x", commands.run("ldd", *wanted, timeout_s=COMMAND_TIMEOUT_S), re.MULTILINE
-        )
-    }
-    names = {library.name: library for library in found}
-    if "libc.so.6" not in names:
-        raise UsageError("images can be built on hosts with the GNU C library only: `ldd` does not name libc.so.6")
-    beside = (names["libc.so.6"].parent / name for name in NAME_SERVICE)
-    return found | {library for library in beside if library.exists()}
+    """Return the paths of all shared libraries that these binaries are linked to, including the loader."""
+    paths = [str(binary) for binary in binaries if not LEFT_OUT.fullmatch(str(binary))]
+    listing = commands.run("ldd", *paths, timeout_s=COMMAND_TIMEOUT_S)
+    libraries = {Path(path) for path in re.findall(r"(?:=> |^\t)(/\S+) \(0x", listing, re.MULTILINE)}
+    by_name = {library.name: library for library in libraries}
+    if "libc.so.6" not in by_name:
+        raise UsageError("images can be built on hosts with the GNU C library only: `ldd` does not list libc.so.6")
+    name_service = (by_name["libc.so.6"].parent / name for name in NAME_SERVICE)
+    return libraries | {library for library in name_service if library.exists()}
 
 
 def _regular(path: Path) -> Iterator[Path]:
-    """Every file under a path; distributions link some to /etc, and those are followed."""
+    """Yield every file under a path, also behind links, by which distributions refer to /etc."""
     if path.is_file():
         yield path
     elif path.is_dir():

@@ -1,4 +1,4 @@
-"""Container images of a target: the official one where it can be had, or one that was built here."""
+"""Container images of a target: the official image, or an image that was built on this host."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STORE = "minio/minio:RELEASE.2025-04-22T22-12-26Z"
 
 @dataclass(frozen=True)
 class Image:
-    """An image that the engine has: by which name it was found, its id, and its digests in registries."""
+    """An image of the engine: its name, its id, and its digests in registries."""
 
     reference: str
     id: str
@@ -32,64 +32,60 @@ class Image:
 
 
 def official(target: Target) -> str:
-    """Return the name of the image that the makers publish."""
+    """Return the name of the published image."""
     return f"apache/kafka:{target.version}" if target.system == KAFKA else f"redpandadata/redpanda:v{target.version}"
 
 
 def built_here(target: Target) -> str:
-    """Return the name of the image that ``harness images build`` makes."""
+    """Return the name of the image that ``harness images build`` builds."""
     return f"{BUILT_HERE}:{target.version}"
 
 
-def find(client: DockerClient, target: Target, wanted: str | None = None) -> Image | None:
-    """Return the image that the engine has, the official one first; None where it has none."""
+def find(client: DockerClient, target: Target, reference: str | None = None) -> Image | None:
+    """Return the engine's image of a target, by default the official one, else the built one; None without an image."""
     built = [built_here(target)] if target.system == KAFKA else []
-    for reference in [wanted] if wanted else [official(target), *built]:
+    for name in [reference] if reference else [official(target), *built]:
         try:
-            found = client.images.get(reference)
+            image = client.images.get(name)
         except ImageNotFound:
             continue
         except APIError as error:
-            raise UsageError(
-                f"--image {quoted(reference)}: the container engine refuses it: {error.explanation}"
-            ) from error
-        return Image(reference, str(found.id), tuple(found.attrs["RepoDigests"] or ()))
+            raise UsageError(f"--image {quoted(name)}: the container engine refuses it: {error.explanation}") from error
+        return Image(name, str(image.id), tuple(image.attrs["RepoDigests"] or ()))
     return None
 
 
-def obtain(client: DockerClient, target: Target, wanted: str | None = None) -> Image:
-    """Return the image, pulled where the engine has none. Raises `UsageError` that says how else to get one."""
-    found = find(client, target, wanted)
-    if found is not None:
-        return found
-    reference = wanted or official(target)
+def obtain(client: DockerClient, target: Target, reference: str | None = None) -> Image:
+    """Return the image of a target, pulled if needed. Raises `UsageError` with another way to get an image."""
+    image = find(client, target, reference)
+    if image is not None:
+        return image
+    reference = reference or official(target)
     remedy = (
         f"build one from the brokers' jars with `harness images build {target.name}`"
         if target.system == KAFKA
-        else "pull it where a registry can be reached, and bring it here with `docker save` and `docker load`"
+        else "pull it on a host that can reach a registry, and copy it with `docker save` and `docker load`"
     )
     pull(client, reference, f"there is no image of {target.name}", remedy)
-    found = find(client, target, reference)
-    if found is None:
+    image = find(client, target, reference)
+    if image is None:
         raise UsageError(f"the container engine pulled {reference} and does not have it")
-    return found
+    return image
 
 
 def obtain_store(client: DockerClient) -> str:
-    """Return the object store's image, pulled where the engine has none. Raises `UsageError` as `obtain` does."""
+    """Return the object store's image, pulled if needed. Raises `UsageError` as `obtain` does."""
     try:
         return str(client.images.get(STORE).id)
     except ImageNotFound:
-        pull(
-            client, STORE, "there is no image of an object store", "bring it here with `docker save` and `docker load`"
-        )
+        pull(client, STORE, "there is no image of an object store", "copy it with `docker save` and `docker load`")
         return str(client.images.get(STORE).id)
 
 
-def pull(client: DockerClient, reference: str, lack: str, remedy: str) -> None:
-    """Pull an image. Raises `UsageError` that says what is lacking, why it cannot be pulled, and what to do."""
+def pull(client: DockerClient, reference: str, problem: str, remedy: str) -> None:
+    """Pull an image. Raises `UsageError` with the problem, the reason why pulling failed, and the remedy."""
     try:
         client.images.pull(reference)
     except (NotFound, APIError, DockerException, RequestException) as error:
         why = error.explanation if isinstance(error, APIError) else error
-        raise UsageError(f"{lack}, and {reference} cannot be pulled ({why}); {remedy}") from error
+        raise UsageError(f"{problem}, and {reference} cannot be pulled ({why}); {remedy}") from error

@@ -1,10 +1,9 @@
 """The jars of a target: pinned by version and SHA-256, fetched once per user, verified.
 
-A lock file per exact version (``locks/kafka-3.9.2.lock``, made by ``harness.targets.lock``) names every
-jar; a version without one is resolved when it is first used, and then kept to. Jars come from Maven
-Central through the Ivy that pyspark bundles, into ``$XDG_CACHE_HOME/compaction-harness/jars/<version>/``
-(``~/.cache`` without XDG_CACHE_HOME; COMPACTION_HARNESS_CACHE names another folder,
-COMPACTION_HARNESS_MAVEN_ROOT another repository).
+A lock file for each exact version (``locks/kafka-3.9.2.lock``, written by ``harness.targets.lock``) lists every jar; a
+version without a lock file is resolved at its first use, and pinned. Jars come from Maven Central through the Ivy that
+pyspark bundles, into ``$XDG_CACHE_HOME/compaction-harness/jars/<version>/`` (``~/.cache`` without XDG_CACHE_HOME;
+COMPACTION_HARNESS_CACHE selects another folder, COMPACTION_HARNESS_MAVEN_ROOT another repository).
 """
 
 from __future__ import annotations
@@ -52,9 +51,8 @@ _STAGING = ".fetching-"
 class JarSet:
     """The verified jars of one target version.
 
-    ``digests`` maps ``group:artifact:version`` to SHA-256; of a user's own build, the names of its jars.
-    ``pinned``: this release names them; otherwise they are what the repository had at the first use.
-    ``patch``: a jar in front of the class path of brokers, and of brokers only.
+    ``digests``: SHA-256 by ``group:artifact:version``, or by the name of a jar of a user's build. ``pinned``: whether
+    they are pinned by this release, not at the first use. ``patch``: a jar in front of the class path of brokers only.
     """
 
     directory: Path
@@ -82,48 +80,48 @@ class JarSet:
         return [self.directory / jar_name(coordinate) for coordinate in self.digests]
 
 
-def _unheard(_done: int, _total: int) -> None:
-    """Nobody listens."""
+def _ignore_progress(_done: int, _total: int) -> None:
+    pass
 
 
-def jars_for(target: Target, *, on_progress: OnProgress = _unheard, verify: bool = False) -> JarSet:
-    """Return the jars of ``target``, fetching those that are missing or damaged.
+def jars_for(target: Target, *, on_progress: OnProgress = _ignore_progress, verify: bool = False) -> JarSet:
+    """Return the jars of a target, and fetch missing or damaged ones.
 
-    ``on_progress(done, total)`` counts Ivy's steps, two a jar: found, then downloaded. A complete cache
-    is recognised by file sizes; ``verify`` hashes every jar as well. Bounded: 15 minutes.
+    ``on_progress(done, total)`` counts Ivy's steps, two for each jar: found, then downloaded. File sizes show that the
+    cache is complete; ``verify`` also hashes every jar. Takes at most 15 minutes.
 
-    Raises UsageError: a version or jars that are not to be had, a jar that is not the pinned one, a
-    cache folder that cannot be written, no Java, no pyspark.
+    Raises `UsageError` for an unavailable version or jar, a jar that is not the pinned one, a cache folder that cannot
+    be written, and without Java or pyspark.
     """
     if target.system != KAFKA:
-        raise UsageError(f"{target.name} has no jars: its brokers are containers, of an image that is pulled")
+        raise UsageError(f"{target.name} has no jars: its brokers are containers of a pulled image")
     if target.build is not None:
-        from harness.targets.builds import own_jars  # noqa: PLC0415  (which copies by way of this module)
+        from harness.targets.builds import jars_of_build  # noqa: PLC0415  (which imports this module)
 
-        return own_jars(target, target.build, on_progress=on_progress, verify=verify)
+        return jars_of_build(target, target.build, on_progress=on_progress, verify=verify)
     digests, directory = read_lock(target), _directory(target)
     if digests is None:
-        # Nobody has pinned this version: what comes now is remembered.
+        # The version is not pinned yet: pin the jars that the repository has now.
         with staging_in(directory.parent, directory) as staging:
             digests = resolve(target, staging, _counter(on_progress))
             on_progress(1, 1)
             _install(staging, directory, digests)
             remember(target, digests)
-    found = materialise(digests, directory, fetch_locked, on_progress, verify=verify)
-    return replace(found, pinned=is_pinned(target))
+    jars = materialise(digests, directory, fetch_locked, on_progress, verify=verify)
+    return replace(jars, pinned=is_pinned(target))
 
 
-def jars_for_client(target: Target, *, needed: bool, on_progress: OnProgress = _unheard) -> JarSet | None:
-    """Return the jars with the Java client: the brokers' own, or Kafka's newest where those have none.
+def jars_for_client(target: Target, *, needed: bool, on_progress: OnProgress = _ignore_progress) -> JarSet | None:
+    """Return the jars with the Java client, of the target or of Kafka's newest line; None if they are not ``needed``.
 
-    None where they are not ``needed``. Raises as `jars_for` does.
+    Raises as `jars_for` does.
     """
     *_, newest = WITH_JARS.values()
     return jars_for(target if target.system == KAFKA else newest, on_progress=on_progress) if needed else None
 
 
 def is_cached(target: Target) -> bool:
-    """Whether ``jars_for`` would return at once."""
+    """Return whether ``jars_for`` would return immediately."""
     digests = read_lock(target)
     return digests is not None and _is_complete(_directory(target), digests)
 
@@ -132,14 +130,14 @@ def materialise(
     digests: dict[str, str],
     directory: Path,
     fetch: Fetch,
-    on_progress: OnProgress = _unheard,
+    on_progress: OnProgress = _ignore_progress,
     *,
     verify: bool = False,
 ) -> JarSet:
-    """Make ``directory`` hold the jars of a lock, by way of ``fetch``; as ``jars_for``.
+    """Fetch the jars of a lock into ``directory``, if needed, as ``jars_for`` does.
 
-    Verified jars replace the files in place one by one and the marker of completeness comes last: two
-    processes that fetch at once write the same bytes, and a broker that has the old jars open keeps them.
+    Verified jars replace the files individually, and the marker of completeness is written last: concurrent processes
+    write the same bytes, and a broker that has opened the old jars keeps them.
     """
     if not _is_complete(directory, digests) or (verify and mismatch(directory, digests)):
         with staging_in(directory.parent, directory) as staging:
@@ -149,31 +147,30 @@ def materialise(
 
 
 def fetch_locked(coordinates: Sequence[str], staging: Path, on_progress: OnProgress) -> None:
-    """Retrieve exactly these jars into ``staging`` through Ivy, without asking for any POM.
+    """Retrieve exactly these jars into ``staging`` through Ivy, without POMs.
 
-    Raises UsageError with Ivy's reason when one is not to be had.
+    Raises `UsageError` with Ivy's reason if a jar is not available.
     """
     modules = [ivy_dependency(coordinate, transitive=False) for coordinate in coordinates]
     run_ivy(modules, staging, _counter(on_progress, len(coordinates)), poms=False)
 
 
 def _counter(on_progress: OnProgress, jars: int = 0) -> Callable[[str], None]:
-    """Return what counts the steps in Ivy's output. Where it is not known how many jars there are, it never ends."""
-    found = loaded = 0
+    """Return a function that counts the steps in Ivy's output; without a number of jars the total stays ahead."""
+    resolved = loaded = 0
 
     def count(line: str) -> None:
-        nonlocal found, loaded
-        found += "\tfound " in line
+        nonlocal resolved, loaded
+        resolved += "\tfound " in line
         loaded += "[SUCCESSFUL " in line
-        total = 2 * jars or 2 * max(found, loaded) + 1
-        on_progress(min(found + loaded, total), total)
+        total = 2 * jars or 2 * max(resolved, loaded) + 1
+        on_progress(min(resolved + loaded, total), total)
 
     on_progress(0, 2 * jars or 1)
     return count
 
 
 def _directory(target: Target) -> Path:
-    """Return the folder of a target's jars in this user's cache."""
     return cache_root() / "jars" / target.version
 
 
@@ -182,7 +179,7 @@ def _lock_digest(digests: dict[str, str]) -> str:
 
 
 def _is_complete(directory: Path, digests: dict[str, str]) -> bool:
-    """Whether the marker was written for this lock and every jar still has the size it had then."""
+    """Return whether the marker is for this lock, and every jar has its recorded size."""
     try:
         marker = json.loads((directory / _MARKER).read_text(encoding="utf-8"))
         return marker["lock"] == _lock_digest(digests) and all(
@@ -193,21 +190,21 @@ def _is_complete(directory: Path, digests: dict[str, str]) -> bool:
 
 
 def mismatch(directory: Path, digests: dict[str, str]) -> str | None:
-    """Return what is wrong with the first jar that is not the pinned one, None when all are right."""
+    """Return a sentence about the first jar that is not the pinned one, or None."""
     for coordinate, expected in digests.items():
         path = directory / jar_name(coordinate)
         if not path.is_file():
             return f"{coordinate} was not delivered"
-        if (found := file_sha256(path)) != expected:
-            return f"{coordinate} has the wrong SHA-256: expected {expected}, got {found}"
+        if (actual := file_sha256(path)) != expected:
+            return f"{coordinate} has the wrong SHA-256: expected {expected}, got {actual}"
     return None
 
 
 @contextlib.contextmanager
 def staging_in(parent: Path, directory: Path | None = None) -> Iterator[Path]:
-    """Give a temporary folder in a folder of the cache, which gets ``directory``, too, where one is given.
+    """Yield a temporary folder in a folder of the cache, and create ``directory``.
 
-    Raises `UsageError` where the cache cannot be written.
+    Raises `UsageError` if the cache cannot be written.
     """
     try:
         (directory or parent).mkdir(parents=True, exist_ok=True)
@@ -217,7 +214,7 @@ def staging_in(parent: Path, directory: Path | None = None) -> Iterator[Path]:
     except OSError as error:
         raise UsageError(
             f"the jar cache {directory or parent} cannot be written ({error.strerror or error}): "
-            "make room or set COMPACTION_HARNESS_CACHE to another folder"
+            "free some space, or set COMPACTION_HARNESS_CACHE to another folder"
         ) from error
 
 
@@ -236,8 +233,8 @@ def _install(staging: Path, directory: Path, digests: dict[str, str]) -> None:
 
 
 def _drop_stale_staging(parent: Path) -> None:
-    """Remove what killed fetches left: no living one is older than the limit of a fetch."""
+    """Remove the folders of killed fetches, which are older than the time limit of a fetch."""
     for folder in parent.glob(f"{_STAGING}*"):
-        with contextlib.suppress(FileNotFoundError):  # its owner was faster
+        with contextlib.suppress(FileNotFoundError):  # another process was faster
             if time.time() - folder.stat().st_mtime > 2 * FETCH_LIMIT_S:
                 shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""How a Kafka broker of a target is configured and formatted. Sources: KIP-500, KIP-853."""
+"""The configuration of a Kafka broker. Sources: KIP-500, KIP-853."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STORAGE_CLASS = "kafka.tools.StorageTool"
 CLIENT, REPLICA, CONTROLLER = "CLIENT", "REPLICA", "CONTROLLER"
 
 JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xms128m", "-Xmx256m", "-Xshare:auto", "-XX:-UsePerfData")
-"""Three brokers on two cores: one collector thread and no optimising compiler start fastest."""
+"""On two cores, three brokers start fastest with one collector thread and without an optimising compiler."""
 
 LOG_FLAGS = (
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
@@ -30,7 +30,7 @@ SMALL_CLUSTER = {
     "offsets.topic.replication.factor": "3",
     "transaction.state.log.num.partitions": "1",
     "transaction.state.log.replication.factor": "3",
-    # All but one broker may be away; acks=all waits for whoever is in the ISR.
+    # All but one broker may be down; acks=all waits for the members of the ISR.
     "transaction.state.log.min.isr": "1",
     "min.insync.replicas": "1",
     "auto.create.topics.enable": "false",
@@ -54,12 +54,12 @@ SET_BY_HARNESS = frozenset(
         "controller.quorum.voters", "controller.quorum.bootstrap.servers", "log.dirs", "log.dir", "metadata.log.dir",
     }
 )  # fmt: skip
-"""Roles, addresses and folders: `server_properties` decides them, and other names of them contradict it."""
+"""Settings for roles, addresses and folders, which only `server_properties` may set."""
 
 
 @dataclass(frozen=True)
 class Listener:
-    """One of a node's sockets: the address that it binds, and the one by which others reach it."""
+    """A listener of a node: the address that it binds, and the address for others."""
 
     name: str
     bound: Address
@@ -68,7 +68,7 @@ class Listener:
 
 
 def random_cluster_id() -> str:
-    """Return a cluster id as Kafka makes them: 16 bytes, URL-safe base64, no leading ``-`` (Uuid.randomUuid)."""
+    """Return a cluster id: 16 bytes in URL-safe base64 without a leading ``-`` (Uuid.randomUuid)."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if not text.startswith("-"):
@@ -83,21 +83,23 @@ def server_properties(
     log_dir: str,
     settings: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return one KRaft node's properties: a broker, and a controller too where ``controllers`` has it.
+    """Return one KRaft node's properties: a broker, which is also a controller if it is one of the ``controllers``.
 
-    Brokers reach each other by the last of the ``listeners``. ``settings`` win over everything but roles and
-    addresses.
+    Brokers reach each other by the last of the ``listeners``. ``settings`` take precedence, except over
+    `SET_BY_HARNESS`.
     """
-    own = [controllers[node_id]] if node_id in controllers else []
+    controller = [controllers[node_id]] if node_id in controllers else []
     everything = [*listeners, *controllers.values()]
     return {
         **SMALL_CLUSTER,
         **settings,
-        "process.roles": "broker,controller" if own else "broker",
+        "process.roles": "broker,controller" if controller else "broker",
         "node.id": str(node_id),
-        "listeners": ",".join(f"{one.name}://{one.bound}" for one in (*listeners, *own)),
-        "advertised.listeners": ",".join(f"{one.name}://{one.advertised}" for one in listeners),
-        "listener.security.protocol.map": ",".join(dict.fromkeys(f"{one.name}:{one.protocol}" for one in everything)),
+        "listeners": ",".join(f"{listener.name}://{listener.bound}" for listener in (*listeners, *controller)),
+        "advertised.listeners": ",".join(f"{listener.name}://{listener.advertised}" for listener in listeners),
+        "listener.security.protocol.map": ",".join(
+            dict.fromkeys(f"{listener.name}:{listener.protocol}" for listener in everything)
+        ),
         "inter.broker.listener.name": listeners[-1].name,
         "controller.listener.names": CONTROLLER,
         "controller.quorum.voters": ",".join(f"{node}@{at.advertised}" for node, at in sorted(controllers.items())),

@@ -1,10 +1,9 @@
-"""From Maven Central to pinned jars: the call of Ivy, and the lock files.
+"""Fetch jars from Maven Central with Ivy, and read and write the lock files that pin them.
 
-A lock file (``locks/kafka-3.9.2.lock``) has a line ``sha256  group:artifact:version`` for every jar of
-one exact version. ``python -m harness.targets.lock kafka-3.9`` writes it, in a source tree: it resolves
-the POMs transitively, leaves out the target's excluded modules, adds slf4j-simple as the one slf4j
-binding (brokers then log to stderr), and hashes what came. A version that this release has no lock of
-gets one in the user's cache when it is first used.
+A lock file (``locks/kafka-3.9.2.lock``) has a line ``sha256  group:artifact:version`` for every jar of a version.
+``python -m harness.targets.lock kafka-3.9`` writes it in a source tree: it resolves the POMs transitively, leaves out
+the target's excluded modules, adds slf4j-simple as the only slf4j binding (brokers then log to stderr), and hashes the
+jars. For a version without a lock in this release, the first use writes a lock into the user's cache.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ _FETCH_REMEDY = (
 )
 _BROKER_MODULE = "org.apache.kafka#kafka_"
 BINDING = "org.slf4j:slf4j-simple:1.7.36"
-"""By which brokers log to their output."""
+"""The slf4j binding with which brokers log to their output."""
 _OTHER_BINDINGS = (
     "ch.qos.logback:logback-classic",
     "org.apache.logging.log4j:log4j-slf4j-impl",
@@ -70,7 +69,7 @@ def lock_name(target: Target) -> str:
 
 
 def is_pinned(target: Target) -> bool:
-    """Whether this release names the version's jars; of others the user's cache has what was found first."""
+    """Return whether this release pins the version's jars; the user's cache pins those of other versions."""
     return _package_lock(target).is_file()
 
 
@@ -85,7 +84,7 @@ def read_lock(target: Target) -> dict[str, str] | None:
 def read_digests(lock: Traversable) -> dict[str, str]:
     """Return the SHA-256 by ``group:artifact:version`` of a lock file.
 
-    Raises FileNotFoundError, and `UsageError` for a file that is no lock.
+    Raises FileNotFoundError, and `UsageError` for a file that is not a lock.
     """
     try:
         rows = [line.split() for line in lock.read_text(encoding="utf-8").splitlines()]
@@ -93,7 +92,7 @@ def read_digests(lock: Traversable) -> dict[str, str]:
     except FileNotFoundError:
         raise
     except (OSError, ValueError) as error:
-        raise UsageError(f"{lock} is no list of jars: {error}; remove it, and it is made anew") from error
+        raise UsageError(f"{lock} is not a list of jars: {error}; remove it, so that it is written again") from error
 
 
 def remember(target: Target, digests: Mapping[str, str]) -> None:
@@ -106,7 +105,7 @@ def remember(target: Target, digests: Mapping[str, str]) -> None:
 
 
 def lock_of_package(name: str) -> Traversable:
-    """Return the lock file of that name in this release."""
+    """Return a lock file of this release."""
     return importlib.resources.files("harness.targets") / "locks" / name
 
 
@@ -124,10 +123,10 @@ def lock_text(digests: Mapping[str, str]) -> str:
 
 
 def resolve(target: Target, staging: Path, on_line: Callable[[str], object]) -> dict[str, str]:
-    """Retrieve every jar that the target's brokers need into ``staging``; Ivy's output goes to ``on_line``.
+    """Retrieve every jar that the target's brokers need into ``staging``; pass Ivy's output to ``on_line``.
 
-    Returns the SHA-256 by ``group:artifact:version``. Ivy checks them against the repository's own checksums.
-    Raises UsageError when Maven Central does not have them all.
+    Returns the SHA-256 by ``group:artifact:version``. Ivy verifies the repository's checksums.
+    Raises `UsageError` if Maven Central does not have all jars.
     """
     excluded = (*target.excluded_modules, *_OTHER_BINDINGS)
     broker = ivy_dependency(f"org.apache.kafka:kafka_{target.scala}:{target.version}", excluded=excluded)
@@ -141,7 +140,7 @@ def resolve(target: Target, staging: Path, on_line: Callable[[str], object]) -> 
 
 
 def resolve_modules(coordinates: Iterable[str], staging: Path, on_line: Callable[[str], object]) -> dict[str, str]:
-    """Retrieve ``group:artifact:version`` modules with all that they need, as `resolve` does for brokers."""
+    """Retrieve ``group:artifact:version`` modules with their dependencies, as `resolve` does for brokers."""
     excluded = (*_OTHER_BINDINGS, "org.slf4j:slf4j-simple")
     modules = [ivy_dependency(coordinate, excluded=excluded) for coordinate in coordinates]
     run_ivy([*modules, ivy_dependency(BINDING)], staging, on_line, poms=True)
@@ -167,11 +166,10 @@ def ivy_dependency(coordinate: str, *, transitive: bool = True, excluded: Iterab
 
 
 def run_ivy(dependencies: Iterable[str], staging: Path, on_line: Callable[[str], object], *, poms: bool) -> None:
-    """Retrieve ``dependencies`` into ``staging`` under their ``jar_name``; Ivy's output goes to ``on_line``.
+    """Retrieve ``dependencies`` into ``staging`` under their ``jar_name``; pass Ivy's output to ``on_line``.
 
-    With ``poms`` it resolves transitively. Java's own proxy and trust store settings hold, as in
-    JAVA_TOOL_OPTIONS. Raises UsageError with Ivy's reason when it fails, is silent for 40 s or takes
-    15 minutes.
+    ``poms``: resolve transitively. Java's proxy and trust store settings apply, as in JAVA_TOOL_OPTIONS. Raises
+    `UsageError` with Ivy's reason if it fails, prints nothing for 40 s, or takes 15 minutes.
     """
     (staging / "ivysettings.xml").write_text(_ivy_settings(poms=poms), encoding="utf-8")
     (staging / "ivy.xml").write_text(_ivy_module(dependencies, poms=poms), encoding="utf-8")
@@ -192,7 +190,7 @@ def run_ivy(dependencies: Iterable[str], staging: Path, on_line: Callable[[str],
 
 
 def ivy_reason(log: Iterable[str]) -> str:
-    """Return the line of Ivy's output that says why it failed, or its last one."""
+    """Return the line of Ivy's output with the reason of a failure, or its last line."""
     lines = [line.strip() for line in log if line.strip()]
     matches = (match for reason in _REASONS for line in lines if (match := re.search(reason, line)))
     first = next(matches, None)
@@ -200,10 +198,10 @@ def ivy_reason(log: Iterable[str]) -> str:
 
 
 def _lines(ivy: subprocess.Popen[bytes]) -> Iterator[str]:
-    """Yield the lines of Ivy's output as they come; UsageError when it hangs or goes on for too long."""
-    assert ivy.stdout is not None  # noqa: S101  a pipe was asked for
+    """Yield the lines of Ivy's output immediately. Raises `UsageError` if Ivy hangs or takes too long."""
+    assert ivy.stdout is not None  # noqa: S101  Ivy's output is a pipe
     deadline_s, pending = time.monotonic() + FETCH_LIMIT_S, b""
-    # Read in chunks: a long download prints dots, no line, and each dot is a sign of life.
+    # Read in chunks: a long download prints dots without line ends, which show that it progresses.
     while (left_s := deadline_s - time.monotonic()) > 0:
         if not select.select([ivy.stdout], [], [], min(_SILENCE_LIMIT_S, left_s))[0]:
             break
@@ -213,16 +211,16 @@ def _lines(ivy: subprocess.Popen[bytes]) -> Iterator[str]:
         *lines, pending = (pending + chunk).split(b"\n")
         yield from (line.decode(errors="replace") for line in lines)
     raise UsageError(
-        f"the jars cannot be fetched: the repository was silent for {_SILENCE_LIMIT_S:.0f} s, or sent for "
-        f"more than {FETCH_LIMIT_S:.0f} s; {_FETCH_REMEDY}"
+        f"the jars cannot be fetched: the repository sent nothing for {_SILENCE_LIMIT_S:.0f} s, or took more than "
+        f"{FETCH_LIMIT_S:.0f} s; {_FETCH_REMEDY}"
     )
 
 
 def _ivy_settings(*, poms: bool) -> str:
-    """Return the ivysettings.xml: one Maven repository, Ivy's own default unless the user names one.
+    """Return the ivysettings.xml: one Maven repository, Ivy's default unless the user names one.
 
-    Locked jars are checked against their SHA-256 afterwards, so that the repository's own checksums,
-    a request each, are only asked for with ``poms``.
+    Locked jars are verified by their SHA-256 afterwards, so that the repository's checksums, a request for each, are
+    only requested with ``poms``.
     """
     root = os.environ.get("COMPACTION_HARNESS_MAVEN_ROOT")
     return f"""\
@@ -241,7 +239,7 @@ def _ivy_settings(*, poms: bool) -> str:
 
 
 def _ivy_module(dependencies: Iterable[str], *, poms: bool) -> str:
-    """Return the ivy.xml that asks for ``dependencies``."""
+    """Return the ivy.xml with ``dependencies``."""
     return f"""\
 <ivy-module version="2.0">
   <info organisation="compaction-harness" module="jars" />
@@ -257,10 +255,10 @@ def _ivy_jar() -> Path:
     """Return the Ivy that the installed pyspark bundles (pyspark is not imported for it)."""
     spec = importlib.util.find_spec("pyspark")
     folders = (spec.submodule_search_locations if spec else None) or []
-    found = next((jar for folder in folders for jar in Path(folder, "jars").glob("ivy-*.jar")), None)
-    if found is None:
+    jar = next((jar for folder in folders for jar in Path(folder, "jars").glob("ivy-*.jar")), None)
+    if jar is None:
         raise UsageError("pyspark with its bundled Ivy is not installed here: pip install 'pyspark>=4.0'")
-    return found
+    return jar
 
 
 def main(arguments: list[str]) -> int:

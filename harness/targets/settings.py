@@ -1,4 +1,4 @@
-"""Which settings a target's brokers and topics have, and which values: by the list of its version (`settings_list`)."""
+"""Validate the settings of a target's brokers and topics by the list of its version (`settings_list`)."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _WHOLE_NUMBER = re.compile(r"[+-]?\d+", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Setting:
-    """One setting by its `ConfigDef.Type`; ``valid``: the text of its `ConfigDef.Validator`, or ""."""
+class KafkaSetting:
+    """A setting with its `ConfigDef.Type`. ``valid``: the text of its `ConfigDef.Validator`, or ""."""
 
     name: str
     type: str
@@ -42,69 +42,70 @@ class SettingsList:
     """Every setting of one exact Kafka version, by scope and name; names that end with ``*`` are prefixes."""
 
     version: str
-    settings: Mapping[tuple[str, str], Setting]
+    settings: Mapping[tuple[str, str], KafkaSetting]
 
-    def find(self, scope: str, name: str) -> Setting | None:
-        """Return the setting of that name; None where there is none."""
-        found = self.settings.get((scope, name))
-        prefixes = ((at, one) for (at, pattern), one in self.settings.items() if pattern.endswith("*"))
-        return found or next((one for at, one in prefixes if at == scope and _has_prefix(name, one.name[:-1])), None)
+    def find(self, scope: str, name: str) -> KafkaSetting | None:
+        """Return the setting with this name, or None."""
+        if (scope, name) in self.settings:
+            return self.settings[scope, name]
+        prefixes = (pattern for at, pattern in self.settings if at == scope and pattern.endswith("*"))
+        return next((self.settings[scope, p] for p in prefixes if _has_prefix(name, p[:-1])), None)
 
 
 def list_for(target: Target) -> SettingsList | None:
-    """Return the list of a target's version, or of the version nearest to it; None for Redpanda, which has none.
+    """Return the list of a target's version, or of the nearest version; None for Redpanda, which has no list.
 
-    Simulated brokers take Kafka's names, those of the version that they follow, or of the newest.
+    Simulated brokers use Kafka's names, of the version that they simulate or of the newest version.
     """
     if target.system == REDPANDA:
         return None
     versions = _versions()
     if target.version in versions:
         return _read(target.version)
-    wanted = _numbers(target.version) or _numbers(max(versions, key=_numbers))
-    return _read(min(versions, key=lambda one: _distance(_numbers(one), wanted)))
+    numbers = _numbers(target.version) or _numbers(max(versions, key=_numbers))
+    return _read(min(versions, key=lambda version: _distance(_numbers(version), numbers)))
 
 
 def note_on(target: Target) -> str | None:
-    """Return what to say where a target's settings are checked by the list of another version; None elsewhere."""
-    found = list_for(target)
-    if found is None:
+    """Return a note if a target's settings are validated by the list of another version, or not at all."""
+    settings = list_for(target)
+    if settings is None:
         return f"--set is not checked: there is no list of the settings of {target.name}"
-    if target.system in SIMULATED or found.version == target.version:
+    if target.system in SIMULATED or settings.version == target.version:
         return None
-    return f"--set is checked against the settings of Kafka {found.version}: there is no list of {target.version}"
+    return f"--set is checked against the settings of Kafka {settings.version}: there is no list of {target.version}"
 
 
 def raise_if_unfit(target: Target, settings: Mapping[str, Mapping[str, str]]) -> None:
-    """Raise `UsageError` for the first setting, by scope and name, that brokers of the target would not take.
+    """Raise `UsageError` for the first setting, by scope and name, that brokers of the target would reject.
 
-    Checked are the name, the type (`ConfigDef.parseType`), and ranges and choices; what depends on several settings, or
-    on files and classes of the broker, is not. A build of the user's own may have settings that no list has.
+    Validates the name, the type (`ConfigDef.parseType`), ranges and choices, but not rules about several settings, or
+    about files and classes of the broker. A user's build may have settings that are in no list.
     """
-    found = list_for(target)
+    settings_list = list_for(target)
     for scope, values in settings.items():
         for name, value in values.items():
-            given = f"--set {quoted(f'{scope}.{name}={value}')}"
+            option = f"--set {quoted(f'{scope}.{name}={value}')}"
             if scope == BROKER and name in SET_BY_HARNESS:
-                raise UsageError(f"{given}: the harness sets {name} itself, for every broker another")
-            if found is None:
+                raise UsageError(f"{option}: the harness sets {name} itself, differently for each broker")
+            if settings_list is None:
                 continue
-            setting = found.find(scope, name)
+            setting = settings_list.find(scope, name)
             if setting is None and target.build is not None:
                 continue
             if setting is None:
-                raise UsageError(f"{given}: {_unknown(found, scope, name)}")
+                raise UsageError(f"{option}: {_unknown(settings_list, scope, name)}")
             if why := why_invalid(setting, value):
-                raise UsageError(f"{given}: {name} takes {why}")
+                raise UsageError(f"{option}: {name} takes {why}")
 
 
-def why_invalid(setting: Setting, value: str) -> str | None:
-    """Return what the setting takes where the value is none of that, None where it is."""
+def why_invalid(setting: KafkaSetting, value: str) -> str | None:
+    """Return a description of the setting's valid values if the value is invalid, else None."""
     why = _TYPES.get(setting.type, lambda _: None)(value.strip())
     return why or _why_beyond(setting, value.strip())
 
 
-def _why_beyond(setting: Setting, value: str) -> str | None:
+def _why_beyond(setting: KafkaSetting, value: str) -> str | None:
     bounds, choice = _RANGE.fullmatch(setting.valid), _CHOICE.fullmatch(setting.valid)
     if bounds and setting.type in _NUMBERS:
         number = float(value)
@@ -113,18 +114,18 @@ def _why_beyond(setting: Setting, value: str) -> str | None:
             most = f"to {bounds['most']}" if bounds["most"] else "or more"
             return f"{bounds['least']} {most}{bounds['other'] or ''}"
     if choice and "..." not in setting.valid:
-        known = [one.strip() for one in choice["values"].split(",")]
-        given = [one.strip() for one in value.split(",")] if setting.type == "LIST" else [value]
-        same: Callable[[str], str] = str.lower if choice["any_case"] else str
-        if not {same(one) for one in given} <= {same(one) for one in known}:
-            return f"{'some' if setting.type == 'LIST' else 'one'} of {', '.join(known)}"
+        valid = [text.strip() for text in choice["values"].split(",")]
+        values = [text.strip() for text in value.split(",")] if setting.type == "LIST" else [value]
+        normalized: Callable[[str], str] = str.lower if choice["any_case"] else str
+        if not set(map(normalized, values)) <= set(map(normalized, valid)):
+            return f"{'some' if setting.type == 'LIST' else 'one'} of {', '.join(valid)}"
     if setting.valid.startswith("non-empty") and not value:
         return "a value that is not empty"
     return None
 
 
 def _whole_number(bits: int) -> Callable[[str], str | None]:
-    """As `Integer.parseInt`, `Long.parseLong` and `Short.parseShort` do, for ASCII digits."""
+    """Return a validator for ASCII digits like `Integer.parseInt`, `Long.parseLong` and `Short.parseShort`."""
     least, most = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
     longest = len(str(least))
 
@@ -154,15 +155,15 @@ _TYPES: Final[Mapping[str, Callable[[str], str | None]]] = {
     "BOOLEAN": lambda value: None if value.lower() in {"true", "false"} else "true or false",
     "CLASS": lambda value: None if _CLASS_NAME.fullmatch(value) else "the name of a class",
 }
-"""By `ConfigDef.Type`: what says why a text is no value of it. Others take any text."""
+"""Validators by `ConfigDef.Type`, which return a description of valid values; other types accept any text."""
 
 
-def _unknown(found: SettingsList, scope: str, name: str) -> str:
-    names = sorted(one for at, one in found.settings if at == scope)
-    other = next((at for at in SCOPES if at != scope and found.find(at, name)), None)
+def _unknown(settings_list: SettingsList, scope: str, name: str) -> str:
+    names = sorted(setting for at, setting in settings_list.settings if at == scope)
+    other = next((at for at in SCOPES if at != scope and settings_list.find(at, name)), None)
     if other:
         return f"{name} is a setting of a {other}: give {other}.{name}"
-    return f"Kafka {found.version} has no such setting of a {scope}{close_to(name, names)}"
+    return f"Kafka {settings_list.version} has no such setting of a {scope}{close_to(name, names)}"
 
 
 def _has_prefix(name: str, prefix: str) -> bool:
@@ -171,7 +172,7 @@ def _has_prefix(name: str, prefix: str) -> bool:
 
 @cache
 def _versions() -> tuple[str, ...]:
-    names = (one.name for one in (importlib.resources.files("harness.targets") / _LISTS).iterdir())
+    names = (path.name for path in (importlib.resources.files("harness.targets") / _LISTS).iterdir())
     return tuple(name.removeprefix("kafka-").removesuffix(".settings") for name in names if name.endswith(".settings"))
 
 
@@ -179,18 +180,20 @@ def _versions() -> tuple[str, ...]:
 def _read(version: str) -> SettingsList:
     path = importlib.resources.files("harness.targets") / _LISTS / f"kafka-{version}.settings"
     rows = (line.split("\t") for line in path.read_text(encoding="utf-8").splitlines())
-    return SettingsList(version, {(scope, name): Setting(name, type_, valid) for scope, name, type_, valid in rows})
+    return SettingsList(
+        version, {(scope, name): KafkaSetting(name, type_, valid) for scope, name, type_, valid in rows}
+    )
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """Return a version's numbers, none where it is no version; a release candidate counts as its release."""
+    """Return the numbers of a version, or of a release candidate's release; empty for another text."""
     parts = version.partition("-")[0].split(".")
     return tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else ()
 
 
-def _distance(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
-    """Return how far apart two versions are: by their line first, then by their patch."""
-    return tuple(abs(mine - theirs) for mine, theirs in zip(one, (*other, 0, 0), strict=False))
+def _distance(version: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the distance between two versions: first of their lines, then of their patches."""
+    return tuple(abs(first - second) for first, second in zip(version, (*other, 0, 0), strict=False))
 
 
 def parse_setting(pair: str) -> tuple[str, str, str]:

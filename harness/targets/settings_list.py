@@ -1,13 +1,12 @@
-"""The settings of one exact Kafka version, read from the brokers' own classes: one list beside each lock file.
+"""The settings of one exact Kafka version, read from the brokers' classes: a list next to each lock file.
 
 A list (``locks/kafka-3.9.2.settings``) has a line ``scope<TAB>name<TAB>type<TAB>valid values`` for each setting;
 scope is ``topic`` or ``broker``, the type is a `ConfigDef.Type`, and the valid values are the text of the setting's
 `ConfigDef.Validator`, empty where it has none. A name that ends with ``*`` stands for every name with that prefix.
 ``python -m harness.targets.settings_list kafka-3.9`` writes the list, in a source tree.
 
-Sources: `LogConfig` and `KafkaConfig` (from 4.0 on `AbstractKafkaConfig`); what brokers hand to plugins without a
-definition is named by `StandardAuthorizer`, `JmxReporter`, `RemoteLogManagerConfig`, `AbstractConfig` and
-`ListenerName`.
+Sources: `LogConfig` and `KafkaConfig` (from 4.0 on `AbstractKafkaConfig`); for settings of plugins without a definition
+`StandardAuthorizer`, `JmxReporter`, `RemoteLogManagerConfig`, `AbstractConfig` and `ListenerName`.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 _STOP_TIMEOUT_S = 10.0
 _UNNAMED = "$$Lambda"
-"""In the text of a validator that has no text of its own."""
+"""Part of the default text of a validator."""
 
 
 def read_from_jars(target: Target) -> list[str]:
@@ -59,7 +58,7 @@ def _definition(jvm: Any, scope: str) -> Any:
 
 
 def _undefined(jvm: Any) -> Iterator[str]:
-    """Yield what brokers read, or hand to plugins, although no definition has it."""
+    """Yield the settings without a definition that brokers read, or pass to plugins."""
     kafka = jvm.org.apache.kafka
     remote = kafka.server.log.remote.storage.RemoteLogManagerConfig
     providers = kafka.common.config.AbstractConfig.CONFIG_PROVIDERS_CONFIG
@@ -78,7 +77,7 @@ def _undefined(jvm: Any) -> Iterator[str]:
 
 @contextmanager
 def _jvm(target: Target) -> Iterator[Any]:
-    """Give the classes of a target's brokers, in a JVM that ends with the block."""
+    """Yield a JVM with the classes of a target's brokers, which ends with the block."""
     port, token, process = launch_gateway(
         classpath=jars_for(target).classpath,
         java_path=str(find_java().path),

@@ -25,7 +25,7 @@ from harness.host.node_runs import WORK_ROOT, node_marker
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from harness.host.network import Network
+    from harness.host.network import NamespaceNetwork
 
 pytestmark = pytest.mark.needs("sshd", "iptables")
 
@@ -47,7 +47,7 @@ Subsystem sftp internal-sftp
 class Rig:
     """Three hosts, and what it takes to log in to them."""
 
-    network: Network
+    network: NamespaceNetwork
     folder: Path
 
     @property

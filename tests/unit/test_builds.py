@@ -206,13 +206,13 @@ def without(*parts: str) -> dict[str, bytes]:
         (without("kafka-clients"), r"has no kafka-clients-\*\.jar in libs"),
         (distribution("2.8.2"), r"Kafka 2\.8\.2, older than the oldest that can be tested, kafka-3\.9"),
         (distribution("3.8.1"), r"Kafka 3\.8\.1, older than the oldest that can be tested, kafka-3\.9"),
-        (distribution("7.9.0-ccs"), r"version 7\.9\.0-ccs, and no Kafka that is known: the newest is kafka-4\.4"),
-        (distribution("trunk"), r"no version of Kafka that is known: 'trunk'"),
+        (distribution("7.9.0-ccs"), r"version 7\.9\.0-ccs, an unknown Kafka: the newest is kafka-4\.4"),
+        (distribution("trunk"), r"an unknown version of Kafka: 'trunk'"),
         (
             distribution(more={"kafka_2.13-4.4.0.jar": packed({})}),
             "has more than one version: kafka_2.13-4.4.0.jar and kafka_2",
         ),
-        (distribution(more={f"kafka-clients-{VERSION}.jar": b"no zip"}), "is damaged, or no archive of its kind"),
+        (distribution(more={f"kafka-clients-{VERSION}.jar": b"no zip"}), "is damaged, or not an archive"),
     ],
 )
 def test_what_is_no_build_is_rejected(tmp_path: Path, contents: dict[str, bytes], why: str) -> None:
@@ -228,7 +228,7 @@ def test_paths_without_a_build_are_rejected(tmp_path: Path) -> None:
     whole = archive(tmp_path / "whole.tgz", distribution()).read_bytes()
     for name, content in {"text.tgz": b"text", "cut.tgz": whole[: len(whole) // 2], "empty.tgz": b""}.items():
         (tmp_path / name).write_bytes(content)
-        with pytest.raises(UsageError, match=rf"{name} is damaged, or no archive of its kind"):
+        with pytest.raises(UsageError, match=rf"{name} is damaged, or not an archive"):
             find_target(str(tmp_path / name))
     with pytest.raises(UsageError, match="does not exist: give the archive"):
         find_target(str(tmp_path / "nothing"))
@@ -248,7 +248,7 @@ def test_a_copy_that_is_gone_or_damaged_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=rf"is damaged: kafka-storage-{VERSION} has the wrong SHA-256"):
         jars_for(target, verify=True)
     jar.unlink()
-    with pytest.raises(UsageError, match=rf"lacks kafka-storage-{VERSION}\.jar: give the path"):
+    with pytest.raises(UsageError, match=rf"has no kafka-storage-{VERSION}\.jar: give the path"):
         find_target(target.name)
     builds.read_build.cache_clear()
     assert find_target(str(tmp_path / "dist")).name == target.name
@@ -332,7 +332,7 @@ def test_a_patch_may_be_a_jar(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("released")
 def test_a_patch_that_changes_nothing_is_rejected(tmp_path: Path) -> None:
     other = classes(tmp_path / "classes", "org/other/Other.class")
-    with pytest.raises(UsageError, match=r"none of its classes is one of Kafka 4\.3\.1, and it would change nothing"):
+    with pytest.raises(UsageError, match=r"replaces no class of Kafka 4\.3\.1, and would change nothing"):
         jars_for(find_target(patched("kafka-4.3", other)))
 
 
@@ -342,7 +342,7 @@ def test_a_patch_that_changes_nothing_is_rejected(tmp_path: Path) -> None:
         (lambda folder: classes(folder, "Cleaner.java"), "has no classes of Kafka: give a jar, or the folder"),
         (lambda folder: classes(folder, CLEANER.removeprefix("org/")), "or the folder that has org/ or kafka/"),
         (lambda folder: folder / "nothing", "does not exist: give a folder of classes or a jar"),
-        (lambda _: Path(__file__), "is damaged, or no archive of its kind"),
+        (lambda _: Path(__file__), "is damaged, or not an archive"),
     ],
 )
 def test_what_is_no_patch_is_rejected(tmp_path: Path, make: Any, why: str) -> None:
@@ -355,7 +355,7 @@ def test_a_patch_goes_in_front_of_a_known_version_of_kafka(tmp_path: Path) -> No
     for name in ("redpanda-25.3", "sim-kafka"):
         with pytest.raises(UsageError, match="a patch goes in front of a version of Kafka"):
             find_target(patched(name, folder))
-    with pytest.raises(UsageError, match=r"--patch .* goes in front of a known version"):
+    with pytest.raises(UsageError, match=r"--patch .* needs a known version"):
         patched("./kafka.tgz", folder)
     with pytest.raises(UsageError, match=r"there is no target 'kafka-9\.9'"):
         find_target(patched("kafka-9.9", folder))
@@ -379,7 +379,7 @@ def test_a_build_runs_where_its_jars_can_be(tmp_path: Path) -> None:
     assert (chosen, reason) == (LOCAL, f"{target.name} has no image")
     plan_run(RunOptions(path, "all", runtime="local"))
     with pytest.raises(
-        UsageError, match=r"--runtime docker: .* is a build of your own, and has no image; choose local or ssh"
+        UsageError, match=r"--runtime docker: .* is your build, and has no image; choose local or ssh"
     ):
         plan_run(RunOptions(path, "all", runtime="docker"))
     with pytest.raises(UsageError, match="--image is for --runtime docker, and contradicts --target"):

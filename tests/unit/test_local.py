@@ -12,7 +12,7 @@ import pytest
 from harness.errors import BootError, HarnessError
 from harness.host import commands
 from harness.host.clock import RealClock
-from harness.host.network import Network
+from harness.host.network import NamespaceNetwork
 from harness.runtimes.base import ClusterSpec
 from harness.runtimes.local import LocalRuntime
 
@@ -86,7 +86,7 @@ def networked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalRuntime:
         script.chmod(0o755)
     monkeypatch.setitem(commands._ENVIRONMENT, "PATH", f"{tmp_path}:{os.environ['PATH']}")
     spec = ClusterSpec("a-run", tmp_path / "work", tmp_path / "logs", {}, controllers=(3,))
-    its_network = Network(spec.run_id, spec.brokers, IPv4Network("10.1.2.0/24"))
+    its_network = NamespaceNetwork(spec.run_id, spec.brokers, IPv4Network("10.1.2.0/24"))
     return LocalRuntime(spec, java, "jars", its_network)
 
 

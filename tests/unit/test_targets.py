@@ -69,5 +69,5 @@ def test_a_version_without_a_lock_has_one_after_its_first_use(tmp_path: Path, mo
     assert not is_pinned(target)
     (lock,) = (tmp_path / "locks").iterdir()
     lock.write_text("spoilt")
-    with pytest.raises(UsageError, match=r"kafka-4\.1\.1\.lock is no list of jars"):
+    with pytest.raises(UsageError, match=r"kafka-4\.1\.1\.lock is not a list of jars"):
         read_lock(target)
