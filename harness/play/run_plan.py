@@ -189,7 +189,9 @@ def prepare_run(plan: RunPlan, progress: Progress) -> PreparedRun:
     if target.system in SIMULATED:
         raise_if_unknown(plan.topic_settings, plan.broker_settings)
     java = find_java()
-    wanted = RuntimeRequest(target, java, progress.jars, needs=plan.nemesis.needs, image=options.image, access=options.access)
+    wanted = RuntimeRequest(
+        target, java, progress.jars, needs=plan.nemesis.needs, image=options.image, access=options.access
+    )
     runtime, reason = choose(runtime_of(options), wanted)
     if reason is not None:
         progress.stage(f"runtime {runtime} ({reason})")

@@ -151,7 +151,7 @@ def test_a_host_that_is_not_known_is_refused_and_can_be_pinned(sandbox: Sandbox,
     chosen = ("--anomaly", "stuck-lso", *rig.login(known=False))
     ran = sandbox.run(TARGET, *chosen).end()
     assert ran.code == EXIT_USAGE, ran.output
-    assert "its host key is not known" in ran.stderr
+    assert "its host key is unknown" in ran.stderr
     assert f"--ssh-host-key {rig.fingerprint}" in ran.stderr
     assert not sandbox.results.exists()
     ran = sandbox.run(TARGET, *chosen, "--ssh-host-key", rig.fingerprint).end()

@@ -115,7 +115,7 @@ def test_diverged_copies(command: Command, tmp_path: Path) -> None:
     assert code == EXIT_ANOMALY
     found, means, do, *commands, note, counts = text.splitlines()
     assert found.startswith("ANOMALY tombstone-divergence: broker 2, t-0, offset 0: deleted key K is alive")
-    assert means.startswith("  what it means: a key that was deleted still has its value on broker 2")
+    assert means.startswith("  what it means: a deleted key still has its value on broker 2")
     assert do.startswith("  what to do: pause compaction, save the folder of t-0 on broker 2, make broker 1 the leader")
     assert commands[0] == "    BOOTSTRAP=HOST:PORT"
     assert any("kafka-reassign-partitions.sh" in command for command in commands)

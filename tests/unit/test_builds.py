@@ -378,13 +378,11 @@ def test_a_build_runs_where_its_jars_can_be(tmp_path: Path) -> None:
     chosen, reason = choose("auto", RuntimeRequest(target, nothing, nothing))  # type: ignore[arg-type]
     assert (chosen, reason) == (LOCAL, f"{target.name} has no image")
     plan_run(RunOptions(path, "all", runtime="local"))
-    with pytest.raises(
-        UsageError, match=r"--runtime docker: .* is your build, and has no image; choose local or ssh"
-    ):
+    with pytest.raises(UsageError, match=r"--runtime docker: .* is your build, and has no image; choose local or ssh"):
         plan_run(RunOptions(path, "all", runtime="docker"))
     with pytest.raises(UsageError, match="--image is for --runtime docker, and contradicts --target"):
         plan_run(RunOptions(path, "all", image="kafka"))
-    with pytest.raises(UsageError, match="images are built of released versions"):
+    with pytest.raises(UsageError, match="images are only built of released versions"):
         image_build.build(nothing, target, nothing, nothing)  # type: ignore[arg-type]
 
 

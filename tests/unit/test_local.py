@@ -72,7 +72,7 @@ def test_storage_that_cannot_be_formatted_is_reported_with_the_reason(runtime: C
 def test_without_a_network_nothing_can_be_cut(runtime: Callable[[str], LocalRuntime]) -> None:
     subject = runtime("true")
     for verb in (subject.cut, subject.heal):
-        with pytest.raises(HarnessError, match=r"broker 2 cannot be cut off: .* takes a network namespace for each"):
+        with pytest.raises(HarnessError, match=r"broker 2 cannot be cut off: .* needs a network namespace for each"):
             verb(2)
 
 

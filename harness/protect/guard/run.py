@@ -75,7 +75,11 @@ def guard_until_signal(request: GuardRequest, log: EventLog) -> int:
         if request.listen is not None:
             endpoint = Endpoint(*request.listen, lambda: (guard.status, observer.latest), clock.time_ms)
             stack.callback(endpoint.close)
-            log(GuardEvent(clock.time_ms(), GuardEventKind.LISTENS, "", f"http://{endpoint.address}/metrics and /health"))
+            log(
+                GuardEvent(
+                    clock.time_ms(), GuardEventKind.LISTENS, "", f"http://{endpoint.address}/metrics and /health"
+                )
+            )
         stack.callback(observer.start(request.observe_every_s, lambda: guard.status))
         command = releasing_command(",".join(map(str, request.bootstrap)))
         try:

@@ -14,7 +14,7 @@ REMOVAL_CASES = [
         "alive, and its tombstone is gone everywhere",
         (copy(1, END), copy(2, put(0, "K"), END)),
         undecided(
-            DIVERGED, 2, 0, "K", -1, VISIBLE, says="broker 1, whose log covers that offset, has removed it",
+            DIVERGED, 2, 0, "K", -1, VISIBLE, says="broker 1, whose log covers that offset, has removed the value",
             witness={"removed_by_broker": 1, "in_a_transaction": False},
         ),
     ),
