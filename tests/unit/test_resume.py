@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+from findings import verdict
 
 from harness.cli import main as cli
 from harness.cluster.boot import Equipment
@@ -113,15 +114,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[GoingOn]:
     def conduct(run: PreparedRun, folder: RunFolder, begun: Any, *_: Any, is_resumed: bool) -> Any:
         assert is_resumed
         found.append(GoingOn(run, folder, begun))
-        nothing: dict[str, Any] = {
-            "scenarios": [],
-            "findings": [],
-            "guarantees": [],
-            "aftermath": [],
-            "partial": [],
-            "notes": [],
-        }
-        return SimpleNamespace(verdict={"verdict": "clean", **nothing}, folder=folder, kept={})
+        return SimpleNamespace(verdict=verdict(verdict="clean"), folder=folder, kept={})
 
     def prepare(wanted: RuntimeRequest) -> PreparedRuntime:
         WANTED.append(wanted)
