@@ -78,6 +78,6 @@ def test_what_a_target_or_a_host_lacks_is_listed() -> None:
     )
     assert "kill" not in drawn
     assert left_out["kill"] == "not supported by this target"
-    assert left_out["clock-skew"].startswith("no a clock")
+    assert left_out["clock-skew"].startswith("no a separate clock")
     assert drawn.keys() | left_out.keys() == FAULTS.keys() | SCRIPTS.keys()
     assert "pause" in drawn
