@@ -94,7 +94,7 @@ def _variables() -> str:
     return table(("variable", "meaning"), [(f"`{name}`", meaning) for name, meaning in VARIABLES])
 
 
-def _needs() -> str:
+def _needs_table() -> str:
     return table(("need", "what a runtime must have"), [(one.name.lower(), str(one)) for one in Need])
 
 
@@ -164,7 +164,7 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "soak-faults": _soak_faults,
     "anomalies": _anomalies,
     "targets": _targets,
-    "needs": _needs,
+    "needs": _needs_table,
     "settings": _settings,
     "soaks": _soaks,
     "variables": _variables,
