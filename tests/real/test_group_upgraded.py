@@ -21,6 +21,9 @@ from harness.model_checking.conform.schedules import FILLER, PUT, STAYING, Sched
 from harness.run_folder.store import new_run_id
 from harness.runtimes import LOCAL
 from harness.runtimes.base import RuntimeRequest
+from harness.schedules.operations.administrators import ElectLeader
+from harness.schedules.operations.environment import CleanerPass
+from harness.schedules.operations.faults import Heal, Inject
 from harness.schedules.scenario import CONSUMER_OFFSETS
 from harness.targets import find_target
 
@@ -82,25 +85,25 @@ def test_no_group_of_the_partition_has_a_coordinator(tmp_path: Path) -> None:
         other.take(PUT)
         with member(brokers, "classic"):
             pass
-        with brokers.during("2 is killed"):
+        with brokers.during(Inject("kill", 2)):
             pass
         with member(brokers, "consumer"):
             for _ in range(PASSES):
                 brokers.move_on()
                 other.take(FILLER)
                 before = {broker: cleaned_to(brokers, broker) for broker in STAYING}
-                with brokers.during("1, 3 clean"):
+                with brokers.during(CleanerPass((1, 3))):
                     brokers.cluster.wait(
                         lambda before=before: all(cleaned_to(brokers, one) > at for one, at in before.items()),  # type: ignore[misc]
                         "a pass of both cleaners",
                     )
-            with brokers.during("2 returns"):
+            with brokers.during(Heal("outage", 2)):
                 pass
-            other.take("2 leads")
+            other.take(ElectLeader(2))
             log = next(path for path in logs.rglob("*.log") if path.parent.name == "2")
             brokers.cluster.wait(
                 lambda: FAILS in log.read_text(encoding="utf-8"), "broker 2 to fail to load the partition"
             )
             assert not answers(brokers, 2, other.group)
-            other.take("3 leads")
+            other.take(ElectLeader(3))
             brokers.cluster.wait(lambda: answers(brokers, 3, str(other.group)), "broker 3 to coordinate the groups")
