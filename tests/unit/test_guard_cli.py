@@ -31,7 +31,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     monkeypatch.setattr("harness.protect.guard.run.LiveCluster", lambda *_: fake)
     monkeypatch.setattr("harness.protect.guard.run.KafkaChannel", lambda *_: Closing(fake))
     monkeypatch.setattr("harness.protect.guard.run.GroupLeadership", lambda *_: Member(fake))
-    monkeypatch.setattr("harness.protect.guard.run.Observer", lambda *_: Unobserved())
+    monkeypatch.setattr("harness.protect.guard.run.GuardObserver", lambda *_: Unobserved())
     monkeypatch.setattr("harness.protect.guard.run.LEAD_S", 0.3)
     return fake
 
