@@ -276,7 +276,8 @@ def test_soaks_come_last_and_the_second_one_of_a_cell_is_a_repeat(tmp_path: Path
     assert [(one.anomaly, one.payload, one.protection) for one in found.cells[1:]] == [
         ("soak", "drawn", "none"), ("soak", "drawn", "gate"), ("soak", "drawn", "none"),
     ]  # fmt: skip
-    assert {one.verdict for cell, one in expected(found.cells, STANDARD).items() if cell.anomaly == "soak"} == {"as-expected"}
+    expectations = expected(found.cells, STANDARD)
+    assert {row.verdict for cell, row in expectations.items() if cell.anomaly == "soak"} == {"as-expected"}
     assert Matrix.of_json(json.loads(json.dumps(asdict(found)))) == found
 
 
