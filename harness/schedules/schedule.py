@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.errors import UsageError
-from harness.schedules.operations.codec import decode, encode
+from harness.schedules.operations.operation import decode, encode
 from harness.schedules.plan import RoundPlan, plan_of
 
 if TYPE_CHECKING:

@@ -17,22 +17,20 @@ from harness.schedules.operations.clients import (
     Write,
     WriteBatch,
 )
-from harness.schedules.operations.coordination import (
+from harness.schedules.operations.environment import (
+    CleanerPass,
     CompactorCommit,
     CompactorCrash,
     CompactorPass,
-    MessageArrives,
-    MessageIsLost,
-    MessagesArrive,
-    SendReport,
-)
-from harness.schedules.operations.environment import (
-    CleanerPass,
     CopyBatch,
     JoinIsr,
     LeaveIsr,
+    MessageArrives,
+    MessageIsLost,
+    MessagesArrive,
     ProducersExpire,
     Rest,
+    SendReport,
     TimePasses,
 )
 from harness.schedules.operations.faults import BEGINNINGS, ENDINGS, Heal, Inject, LosePower

@@ -35,28 +35,26 @@ from harness.schedules.operations.clients import (
     Write,
     WriteBatch,
 )
-from harness.schedules.operations.codec import CLASSES, decode, encode
-from harness.schedules.operations.coordination import (
+from harness.schedules.operations.environment import (
+    ENVIRONMENT,
     BoundsArrive,
+    CleanerPass,
     CompactorCommit,
     CompactorCrash,
     CompactorPass,
-    MessageArrives,
-    MessageIsLost,
-    MessagesArrive,
-    SendReport,
-)
-from harness.schedules.operations.environment import (
-    ENVIRONMENT,
-    CleanerPass,
     CopyBatch,
     JoinIsr,
     LeaveIsr,
+    MessageArrives,
+    MessageIsLost,
+    MessagesArrive,
     ProducersExpire,
     Rest,
+    SendReport,
     TimePasses,
 )
 from harness.schedules.operations.faults import NEMESIS, Heal, Inject, LosePower
+from harness.schedules.operations.operation import CLASSES, decode, encode
 from harness.schedules.operations.waits import PLAYER, TakeSnapshot, UntilInSync, UntilRemoved
 from harness.schedules.schedule import Step, step_of
 

@@ -15,8 +15,16 @@ from harness.models.world.steps import begin, take
 from harness.models.world.world import ABSENT, ADDED, BROKERS, OUTCOMES, PLAIN, PRODUCERS, Rules
 from harness.schedules.operations.administrators import AddReplica, AssignAgain, ElectLeader, Unassign
 from harness.schedules.operations.clients import End, Write
-from harness.schedules.operations.coordination import MessageArrives, MessageIsLost, MessagesArrive, SendReport
-from harness.schedules.operations.environment import CleanerPass, CopyBatch, JoinIsr, TimePasses
+from harness.schedules.operations.environment import (
+    CleanerPass,
+    CopyBatch,
+    JoinIsr,
+    MessageArrives,
+    MessageIsLost,
+    MessagesArrive,
+    SendReport,
+    TimePasses,
+)
 from harness.schedules.operations.faults import LAG, OUTAGE, Heal, Inject
 
 if TYPE_CHECKING:

@@ -14,8 +14,16 @@ from harness.models.world.steps import play
 from harness.models.world.world import ABSENT, ADDED
 from harness.schedules.operations.administrators import AddReplica, ElectLeader
 from harness.schedules.operations.clients import End, Write
-from harness.schedules.operations.coordination import MessageArrives, MessageIsLost, MessagesArrive, SendReport
-from harness.schedules.operations.environment import CleanerPass, CopyBatch, JoinIsr, TimePasses
+from harness.schedules.operations.environment import (
+    CleanerPass,
+    CopyBatch,
+    JoinIsr,
+    MessageArrives,
+    MessageIsLost,
+    MessagesArrive,
+    SendReport,
+    TimePasses,
+)
 from harness.schedules.operations.faults import LAG, OUTAGE, Heal, Inject
 
 if TYPE_CHECKING:

@@ -21,8 +21,7 @@ from harness.models.cloud_topics.rules import ALL_ON, CLEAN_TOMBSTONES, COMMIT_T
 from harness.models.log.batch import Batch
 from harness.models.walk.exhaustive import explore
 from harness.schedules.operations.clients import BeginReading, ReadOn, WriteBatch
-from harness.schedules.operations.coordination import CompactorCommit, CompactorCrash, CompactorPass
-from harness.schedules.operations.environment import TimePasses
+from harness.schedules.operations.environment import CompactorCommit, CompactorCrash, CompactorPass, TimePasses
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator

@@ -30,8 +30,7 @@ from harness.models.walk.state_space import LEAVES
 from harness.models.walk.systems import KAFKA, RETENTION_MS, lowered, own_offsets
 from harness.models.walk.writers import Clients, may_write
 from harness.models.world.coordination import Pair, least
-from harness.schedules.operations.coordination import BoundsArrive
-from harness.schedules.operations.environment import CleanerPass, TimePasses
+from harness.schedules.operations.environment import BoundsArrive, CleanerPass, TimePasses
 from harness.schedules.operations.operation import interned
 
 if TYPE_CHECKING:

@@ -38,8 +38,14 @@ from harness.models.world import coordination
 from harness.models.world.groups import DROPS_PENDING, consequences
 from harness.models.world.members import group_consequences
 from harness.schedules.operations.administrators import AddReplica, AssignAgain, ElectLeader, Unassign
-from harness.schedules.operations.coordination import MessageArrives, SendReport
-from harness.schedules.operations.environment import CleanerPass, CopyBatch, JoinIsr, TimePasses
+from harness.schedules.operations.environment import (
+    CleanerPass,
+    CopyBatch,
+    JoinIsr,
+    MessageArrives,
+    SendReport,
+    TimePasses,
+)
 from harness.schedules.operations.faults import OUTAGE, Heal, Inject
 from harness.schedules.operations.operation import interned
 

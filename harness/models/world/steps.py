@@ -45,8 +45,18 @@ from harness.models.world.world import (
 from harness.run_folder.history import HEADER_TXN
 from harness.schedules.operations.administrators import AddReplica, AssignAgain, DeleteRecords, ElectLeader, Unassign
 from harness.schedules.operations.clients import End, EndElsewhere, Restart, Write, WriteBatch
-from harness.schedules.operations.coordination import MessageArrives, MessageIsLost, MessagesArrive, SendReport
-from harness.schedules.operations.environment import CleanerPass, CopyBatch, JoinIsr, ProducersExpire, Rest, TimePasses
+from harness.schedules.operations.environment import (
+    CleanerPass,
+    CopyBatch,
+    JoinIsr,
+    MessageArrives,
+    MessageIsLost,
+    MessagesArrive,
+    ProducersExpire,
+    Rest,
+    SendReport,
+    TimePasses,
+)
 from harness.schedules.operations.faults import LAG, OUTAGE, Heal, Inject
 
 if TYPE_CHECKING:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from harness.schedules.operations.clients import place
 from harness.schedules.operations.operation import operation
 
 ADMIN = "admin"
 """The process of administrators."""
 
 
-@operation("records{place} are deleted but the last {keeps}")
+@operation(
+    lambda deletion: (
+        f"records{f' in {deletion.topic}-{deletion.partition}' * bool(deletion.topic)} are deleted but the last"
+        f" {deletion.keeps}"
+    )
+)
 class DeleteRecords:
     """DeleteRecords: all records of a partition but the last ``keeps`` offsets below the high watermark."""
 
@@ -17,11 +21,6 @@ class DeleteRecords:
     topic: str = ""
     partition: int = 0
     process: str = ADMIN
-
-    @property
-    def place(self) -> str:
-        """The partition, where it is named."""
-        return place(self.topic, self.partition)
 
 
 @operation("{topic} is deleted and created again")

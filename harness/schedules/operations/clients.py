@@ -8,12 +8,12 @@ COMMIT, ABORT = "commit", "abort"
 """Outcomes of a transaction."""
 
 
-def place(topic: str, partition: int) -> str:
-    """Return the partition of an operation, in words; nothing where the operation names none."""
-    return f" in {topic}-{partition}" if topic else ""
-
-
-@operation("{process} {verb} {key}{place}")
+@operation(
+    lambda write: (
+        f"{write.process} {'deletes' if write.deletes else 'puts'} {write.key}"
+        f"{f' in {write.topic}-{write.partition}' * bool(write.topic)}"
+    )
+)
 class Write:
     """A record; a tombstone where ``deletes``. A transactional client without an open transaction begins one with it.
 
@@ -27,29 +27,19 @@ class Write:
     partition: int = 0
     value: str = ""
 
-    @property
-    def verb(self) -> str:
-        """The description of the write."""
-        return "deletes" if self.deletes else "puts"
 
-    @property
-    def place(self) -> str:
-        """The partition, where it is named."""
-        return place(self.topic, self.partition)
-
-
-@operation("{process} writes {records}")
+@operation(
+    lambda batch: (
+        f"{batch.process} writes "
+        + " ".join(f"{'-' * (at in batch.tombstones)}{key}" for at, key in enumerate(batch.keys))
+    )
+)
 class WriteBatch:
     """Several records in one batch. ``tombstones``: the positions of keys that are deleted, from 0."""
 
     process: str
     keys: tuple[str, ...]
     tombstones: tuple[int, ...] = ()
-
-    @property
-    def records(self) -> str:
-        """The keys, with a minus before the key of a tombstone."""
-        return " ".join(f"{'-' * (at in self.tombstones)}{key}" for at, key in enumerate(self.keys))
 
 
 @operation("{process} begins")

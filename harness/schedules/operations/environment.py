@@ -1,6 +1,11 @@
-"""Operations of brokers and clocks by themselves: simulated clusters perform them, real clusters are waited for."""
+"""Operations of brokers and clocks by themselves: simulated clusters perform them, real clusters are waited for.
+
+Models alone perform the last ones: steps of compaction that replicas or compactors coordinate.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 from harness.schedules.operations.operation import operation
 
@@ -8,7 +13,12 @@ ENVIRONMENT = "environment"
 """The process of all that happens by itself."""
 
 
-@operation("{names} clean{s}{and_keep}")
+def _cleaner_pass(cleaning: Any) -> str:
+    s = "s" * (len(cleaning.brokers) == 1)
+    return f"{', '.join(map(str, cleaning.brokers))} clean{s}{f' and keep{s}' * cleaning.keeps}"
+
+
+@operation(_cleaner_pass)
 class CleanerPass:
     """A pass of each broker's cleaner. ``keeps``: batches that get their delete horizon are kept until time passes."""
 
@@ -16,33 +26,13 @@ class CleanerPass:
     keeps: bool = False
     process: str = ENVIRONMENT
 
-    @property
-    def names(self) -> str:
-        """The brokers."""
-        return ", ".join(map(str, self.brokers))
 
-    @property
-    def s(self) -> str:
-        """The ending of the verb."""
-        return "s" * (len(self.brokers) == 1)
-
-    @property
-    def and_keep(self) -> str:
-        """The addition for batches that are kept."""
-        return f" and keep{self.s}" * self.keeps
-
-
-@operation("{amount} passes")
+@operation(lambda it: {0: "time", 1: "an hour"}.get(it.hours, f"a time of {it.hours} hours") + " passes")
 class TimePasses:
     """Time passes: ``hours``, or longer than every retention."""
 
     hours: int = 0
     process: str = ENVIRONMENT
-
-    @property
-    def amount(self) -> str:
-        """The description of the time."""
-        return {0: "time", 1: "an hour"}.get(self.hours, f"a time of {self.hours} hours")
 
 
 @operation("rest")
@@ -80,4 +70,77 @@ class LeaveIsr:
     """A replica that lags leaves the ISR, and continues to copy."""
 
     broker: int
+    process: str = ENVIRONMENT
+
+
+@operation("{broker} reports")
+class SendReport:
+    """A replica reports its offsets to the leader."""
+
+    broker: int
+    process: str = ENVIRONMENT
+
+
+@operation("message {number} arrives")
+class MessageArrives:
+    """One of the messages in flight arrives, by its number from 1 (`harness.models.world.coordination.in_order`)."""
+
+    number: int
+    process: str = ENVIRONMENT
+
+
+@operation("message {number} is lost")
+class MessageIsLost:
+    """One of the messages in flight is lost."""
+
+    number: int
+    process: str = ENVIRONMENT
+
+
+@operation("messages arrive")
+class MessagesArrive:
+    """All messages arrive, and the messages that are sent in turn arrive, too."""
+
+    process: str = ENVIRONMENT
+
+
+@operation("bounds {tombstones}/{markers} arrive")
+class BoundsArrive:
+    """All replicas report, and receive the bounds of removal."""
+
+    tombstones: int
+    markers: int
+    process: str = ENVIRONMENT
+
+
+@operation("compactor {compactor} makes a pass")
+class CompactorPass:
+    """A compactor reads the log, and prepares its updates."""
+
+    compactor: int
+    process: str = ENVIRONMENT
+
+
+@operation(
+    lambda commit: (
+        f"compactor {commit.compactor} "
+        + ("records what is clean" if commit.records_clean
+           else "commits" if commit.end < 0 else f"replaces offsets {commit.first} to {commit.end}")
+    )
+)  # fmt: skip
+class CompactorCommit:
+    """A compactor commits its next update: all in one, objects (offsets ``first`` to ``end``), or bookkeeping."""
+
+    compactor: int
+    first: int = -1
+    end: int = -1
+    records_clean: bool = False
+    process: str = ENVIRONMENT
+
+
+@operation("compactor {compactor} crashes")
+class CompactorCrash:
+    """A compactor loses the updates that it has not committed."""
+
+    compactor: int
     process: str = ENVIRONMENT

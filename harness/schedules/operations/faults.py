@@ -34,7 +34,7 @@ ENDINGS: Final[Mapping[str, str]] = {
 """Templates for faults by name, where their names alone would not say enough."""
 
 
-@operation("{event}")
+@operation(lambda it: BEGINNINGS.get(it.fault, "{fault} begins on broker {broker}").format_map(vars(it)))
 class Inject:
     """A fault begins on a broker."""
 
@@ -42,24 +42,14 @@ class Inject:
     broker: int
     process: str = NEMESIS
 
-    @property
-    def event(self) -> str:
-        """The description of the event."""
-        return BEGINNINGS.get(self.fault, f"{self.fault} begins on broker {{broker}}").format(broker=self.broker)
 
-
-@operation("{event}")
+@operation(lambda it: ENDINGS.get(it.fault, "{fault} ends on broker {broker}").format_map(vars(it)))
 class Heal:
     """A fault ends on a broker."""
 
     fault: str
     broker: int
     process: str = NEMESIS
-
-    @property
-    def event(self) -> str:
-        """The description of the event."""
-        return ENDINGS.get(self.fault, f"{self.fault} ends on broker {{broker}}").format(broker=self.broker)
 
 
 @operation("{broker} loses power, and its log from {offset} on")

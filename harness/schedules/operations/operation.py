@@ -1,15 +1,24 @@
-"""An operation: a frozen dataclass with its process, and a template that describes it in one line."""
+"""An operation: a frozen dataclass with a one-line description; as JSON, ``{"do": "write", "process": "t", …}``.
+
+The name in ``do`` and the fields come from the class. A field that has its default value is left out.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import MISSING, dataclass, fields
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, dataclass_transform, get_type_hints
+
+from harness.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
 T = TypeVar("T")
+DO: Final = "do"
+CLASSES: Final[dict[str, type]] = {}
+"""Every class of operations, by its name in files."""
 
 
 class Operation(Protocol):
@@ -21,12 +30,13 @@ class Operation(Protocol):
 
 
 @dataclass_transform(frozen_default=True)
-def operation(template: str) -> Callable[[type[T]], type[T]]:
-    """Return a decorator that makes a class an operation; ``template`` describes it by its attributes."""
+def operation(description: str | Callable[[Any], str]) -> Callable[[type[T]], type[T]]:
+    """Return a decorator that makes a class an operation. ``description``: a template of its fields, or a function."""
 
     def make(cls: type[T]) -> type[T]:
         made: Any = dataclass(frozen=True)(cls)
-        made.__str__ = lambda self: template.format_map(_Attributes(self))
+        made.__str__ = description if callable(description) else lambda self: description.format_map(vars(self))
+        CLASSES[_name(cls)] = made
         return made  # type: ignore[no-any-return]
 
     return make
@@ -38,12 +48,38 @@ def interned(cls: type[T], *arguments: Hashable) -> T:
     return cls(*arguments)
 
 
-class _Attributes(dict[str, Any]):
-    """An operation's attributes by name, properties included."""
+def encode(operation: Operation) -> dict[str, Any]:
+    """Return an operation as a JSON object."""
+    values = {field.name: (getattr(operation, field.name), field.default) for field in fields(operation)}  # type: ignore[arg-type]
+    return {
+        DO: _name(type(operation)),
+        **{name: value for name, (value, default) in values.items() if value != default},
+    }
 
-    def __init__(self, of: object) -> None:
-        super().__init__()
-        self._of = of
 
-    def __missing__(self, name: str) -> Any:
-        return getattr(self._of, name)
+def decode(content: Any, source: str) -> Operation:
+    """Return the operation of a JSON object. Raises `UsageError` for anything else, with its ``source``."""
+    cls = CLASSES.get(str(content.get(DO))) if isinstance(content, dict) else None
+    if cls is None:
+        raise UsageError(f"{source}: {content!r} is not an operation; give one of {', '.join(sorted(CLASSES))}")
+    values = {name: tuple(v) if isinstance(v, list) else v for name, v in content.items() if name != DO}
+    types = get_type_hints(cls)
+    missing = {field.name for field in fields(cls) if field.default is MISSING} - values.keys()
+    wrong = {name for name, value in values.items() if not _has_type(value, types.get(name))}
+    if missing | wrong:
+        names = ", ".join(sorted(missing | wrong))
+        raise UsageError(f"{source}: {content[DO]}: missing, unknown or of a wrong type: {names}")
+    operation: Operation = cls(**values)
+    return operation
+
+
+def _name(cls: type) -> str:
+    return re.sub(r"\B([A-Z])", r"-\1", cls.__name__).lower()
+
+
+def _has_type(value: Any, expected: Any) -> bool:
+    """Return whether a value has exactly the type of its field: a plain type, or a tuple of plain items."""
+    of_items = getattr(expected, "__args__", ())
+    if of_items:
+        return isinstance(value, tuple) and all(type(item) is of_items[0] for item in value)
+    return type(value) is expected
