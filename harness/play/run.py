@@ -23,9 +23,10 @@ from harness.host.workspace import Workspace
 from harness.judge.outcome import RunResult
 from harness.play import aftermath, applications
 from harness.play.begin import SCHEDULE, begin_manifest
-from harness.play.outage import RunPhases
 from harness.play.protection import Gates, GuardBeside
 from harness.play.run_plan import plan_run, prepare_run, repeatable
+from harness.play.run_player import RunPlayer
+from harness.play.run_schedule import run_schedule
 from harness.protect.gate.events import parse_line
 from harness.report.pictures.ahead import drawing_ahead, write_if_possible
 from harness.run_folder import store
@@ -72,8 +73,7 @@ def run(options: RunOptions, progress: Progress, command_line: Callable[[RunOpti
     if note := (options.topic_settings or options.broker_settings) and note_on(target):
         progress.stage(note)
     folder = store.create_run_folder(options.results, target.name, options.anomaly or SCHEDULE, store.new_run_id())
-    if options.schedule is not None:
-        write_schedule(folder.path / store.SCHEDULE, options.schedule)
+    write_schedule(folder.path / store.SCHEDULE, options.schedule or run_schedule(prepared.plan))
 
     def begun() -> Manifest:
         return begin_manifest(folder, prepared, command_line(repeatable(prepared, folder)))
@@ -130,13 +130,13 @@ def conduct(
                 workspace.let_resume(resumable=True)
 
         protection = _protection(run, folder, spec, clock, client.bootstrap)
-        outage = RunPhases(plan, cluster, library, folder, stages.begin, on_window, protection=protection)
+        player = RunPlayer(plan, cluster, library, folder, stages.begin, on_window, protection=protection)
 
-        _carry_out(outage.resume if is_resumed else outage.run, outage, manifest, stages)
+        _carry_out(player.resume if is_resumed else player.run, player, manifest, stages)
         if manifest.content["status"] == COMPLETE:
             workspace.let_resume(resumable=False)
             manifest.content["coordination"] = cluster.control.coordination()
-            _follow_up(run, outage.cluster, client, library, manifest, stages.begin)
+            _follow_up(run, player.cluster, client, library, manifest, stages.begin)
         running.close()
         stages.begin("check")
         from harness.judge.check import judge_run, run_checkers, store  # noqa: PLC0415  (loaded by now)
@@ -204,17 +204,17 @@ def _log_how_to_resume(workspace: Workspace) -> None:
         log.warning("this run can go on with `harness run --resume %s`", owner.run_dir)
 
 
-def _carry_out(phases: Callable[[], None], outage: RunPhases, manifest: Manifest, stages: _Stages) -> None:
-    """Run the phases and record in the manifest how they ended. Raises errors that leave nothing to judge."""
+def _carry_out(play: Callable[[], None], player: RunPlayer, manifest: Manifest, stages: _Stages) -> None:
+    """Play a run and record in the manifest how they ended. Raises errors that leave nothing to judge."""
     try:
-        phases()
+        play()
     except TimeLimitError as error:
         manifest.finish(TIME_LIMIT, stages.timings_s, str(error))
     except Exception as error:
         why = str(error) if isinstance(error, HarnessError) else f"{type(error).__name__}: {error}"
         manifest.finish(FAILED, stages.timings_s, why)
         log.exception("the run failed")
-        if not outage.is_observing:
+        if not player.is_observing:
             raise
     except BaseException:
         manifest.finish(INTERRUPTED, stages.timings_s, "interrupted")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
 from harness.schedules.groups import CLASSIC, CONSUMER
-from harness.schedules.scenario import Action, Critical, Deletion, Kind, Scenario, Step
+from harness.schedules.operations.clients import ABORT, COMMIT, End, Write
+from harness.schedules.scenario import Critical, Deletion, Kind, Scenario
 from harness.suggest import nearest
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 ALL = "all"
 GROUP = "group"
-"""The key of steps that concern a group as a whole."""
+"""The key of writes that concern a group as a whole."""
 GROUPS = "groups"
 """Every scenario about consumer groups, whatever its anomaly."""
 
@@ -29,29 +30,24 @@ class Anomaly(StrEnum):
     STUCK_LSO = "stuck-lso"
 
 
-def put(process: str, key: str, value: str) -> Step:
-    """Write a value."""
-    return Step(process, Action.PUT, key, value)
+def put(process: str, key: str, value: str) -> Write:
+    """Return the write of a value."""
+    return Write(process, key, value=value)
 
 
-def delete(process: str, key: str) -> Step:
-    """Write a tombstone."""
-    return Step(process, Action.DELETE, key)
+def delete(process: str, key: str) -> Write:
+    """Return the write of a tombstone."""
+    return Write(process, key, deletes=True)
 
 
-def begin(process: str) -> Step:
-    """Begin a transaction."""
-    return Step(process, Action.BEGIN)
+def commit(process: str) -> End:
+    """Return the commit of the transaction that the first write of the process began."""
+    return End(process, COMMIT)
 
 
-def commit(process: str) -> Step:
-    """Commit it."""
-    return Step(process, Action.COMMIT)
-
-
-def abort(process: str) -> Step:
-    """Abort it."""
-    return Step(process, Action.ABORT)
+def abort(process: str) -> End:
+    """Return the abort of the transaction that the first write of the process began."""
+    return End(process, ABORT)
 
 
 SCENARIOS = (
@@ -69,43 +65,43 @@ SCENARIOS = (
         anomaly=Anomaly.ABORTED_TO_COMMITTED,
         payload="value",
         summary="A transaction is aborted while a replica is away; the next COMMIT there covers its data too.",
-        before=(begin("tx"), put("tx", "poison", "SHOULD_NOT_SEE_THIS")),
+        before=(put("tx", "poison", "SHOULD_NOT_SEE_THIS"),),
         outage=(abort("tx"),),
-        late=(begin("tx"), put("tx", "good", "data"), commit("tx")),
+        late=(put("tx", "good", "data"), commit("tx")),
     ),
     Scenario(
         name="aborted-to-committed-delete",
         anomaly=Anomaly.ABORTED_TO_COMMITTED,
         payload="delete",
         summary="A delete is aborted while a replica is away; the next COMMIT there deletes what should have stayed.",
-        before=(put("plain", "K", "never-deleted"), begin("tx"), delete("tx", "K")),
+        before=(put("plain", "K", "never-deleted"), delete("tx", "K")),
         outage=(abort("tx"),),
-        late=(begin("tx"), put("tx", "good", "data"), commit("tx")),
+        late=(put("tx", "good", "data"), commit("tx")),
     ),
     Scenario(
         name="committed-to-aborted-value",
         anomaly=Anomaly.COMMITTED_TO_ABORTED,
         payload="value",
         summary="A transaction is committed while a replica is away; the next ABORT there hides its data too.",
-        before=(begin("tx"), put("tx", "K", "committed-value")),
+        before=(put("tx", "K", "committed-value"),),
         outage=(commit("tx"), put("plain", "K", "newer-value")),
-        late=(begin("tx"), put("tx", "garbage", "to-be-aborted"), abort("tx")),
+        late=(put("tx", "garbage", "to-be-aborted"), abort("tx")),
     ),
     Scenario(
         name="committed-to-aborted-delete",
         anomaly=Anomaly.COMMITTED_TO_ABORTED,
         payload="delete",
         summary="A delete is committed while a replica is away; the next ABORT there undoes the delete.",
-        before=(put("plain", "K", "v0-deleted-later"), begin("tx"), delete("tx", "K")),
+        before=(put("plain", "K", "v0-deleted-later"), delete("tx", "K")),
         outage=(commit("tx"),),
-        late=(begin("tx"), put("tx", "garbage", "to-be-aborted"), abort("tx")),
+        late=(put("tx", "garbage", "to-be-aborted"), abort("tx")),
     ),
     Scenario(
         name="stuck-lso",
         anomaly=Anomaly.STUCK_LSO,
         payload="value",
         summary="A transaction is committed while a replica is away; it stays open there and freezes read_committed.",
-        before=(begin("tx"), put("tx", "K", "V")),
+        before=(put("tx", "K", "V"),),
         outage=(commit("tx"), put("plain", "K", "newer-value")),
     ),
 )
@@ -116,7 +112,7 @@ GROUP_SCENARIOS = (
         anomaly=Anomaly.STUCK_LSO,
         payload="offset",
         summary="Offsets of a group are committed in a transaction while a replica is away; they stay pending there.",
-        before=(begin("tx"), put("tx", "0", "60")),
+        before=(put("tx", "0", "60"),),
         outage=(commit("tx"), put("plain", "0", "61")),
         kind=Kind.OFFSETS,
     ),
@@ -125,9 +121,9 @@ GROUP_SCENARIOS = (
         anomaly=Anomaly.ABORTED_TO_COMMITTED,
         payload="offset",
         summary="A transaction with a group's offsets is aborted while a replica is away; the next COMMIT covers them.",
-        before=(put("plain", "0", "10"), begin("tx"), put("tx", "0", "60")),
+        before=(put("plain", "0", "10"), put("tx", "0", "60")),
         outage=(abort("tx"),),
-        late=(begin("tx"), put("tx", "1", "5"), commit("tx")),
+        late=(put("tx", "1", "5"), commit("tx")),
         kind=Kind.OFFSETS,
     ),
     Scenario(
@@ -135,9 +131,9 @@ GROUP_SCENARIOS = (
         anomaly=Anomaly.COMMITTED_TO_ABORTED,
         payload="offset",
         summary="Offsets of a group are committed while a replica is away; the next ABORT there hides them.",
-        before=(begin("tx"), put("tx", "0", "60")),
+        before=(put("tx", "0", "60"),),
         outage=(commit("tx"), put("plain", "0", "61")),
-        late=(begin("tx"), put("tx", "1", "5"), abort("tx")),
+        late=(put("tx", "1", "5"), abort("tx")),
         kind=Kind.OFFSETS,
     ),
     Scenario(
@@ -184,14 +180,14 @@ GROUP_SCENARIOS = (
         group_protocols=frozenset({CLASSIC, CONSUMER}),
     ),
 )
-"""Those of `GROUPS`; what keys and values are depends on the kind, see `Step`."""
+"""The scenarios of `GROUPS`. The meaning of keys and values depends on the kind, see `Scenario`."""
 
 CONTROL = Scenario(
     name="control",
     anomaly=None,
     payload="control",
     summary="The same settings without a replica on the absent broker: shows that cleaning goes on at all.",
-    before=(put("plain", "D", "value-before-delete"), begin("tx"), put("tx", "K", "V")),
+    before=(put("plain", "D", "value-before-delete"), put("tx", "K", "V")),
     outage=(delete("plain", "D"), commit("tx"), put("plain", "K", "newer-value")),
     critical=(Critical.TOMBSTONE, Critical.MARKER),
 )

@@ -10,22 +10,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from harness.errors import UsageError
-from harness.schedules.catalog import Anomaly, abort, begin, commit, delete, put
-from harness.schedules.operations.clients import COMMIT, Begin, End, Write
+from harness.schedules.catalog import CONTROL, Anomaly
+from harness.schedules.operations.clients import Begin, End, Write
 from harness.schedules.operations.environment import CleanerPass, TimePasses
 from harness.schedules.operations.faults import OUTAGES, Heal, Inject
-from harness.schedules.scenario import Action, Critical, Scenario
+from harness.schedules.operations.waits import TakeSnapshot, UntilInSync, UntilRemoved
+from harness.schedules.scenario import Critical, Scenario
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from harness.schedules.operations.operation import Operation
-    from harness.schedules.scenario import Step
     from harness.schedules.schedule import Schedule
 
 TRANSACTIONAL, PLAIN = "tx", "plain"
 OF_CLIENTS: Final = (Write, Begin, End)
-SUPPORTED: Final = (*OF_CLIENTS, Inject, Heal, CleanerPass, TimePasses)
+OF_RUNS: Final = (UntilRemoved, UntilInSync, TakeSnapshot)
+"""Waits and snapshots: every run has its own."""
+SUPPORTED: Final = (*OF_CLIENTS, *OF_RUNS, Inject, Heal, CleanerPass, TimePasses)
 """Operations that a run can be put through."""
 
 
@@ -33,23 +35,25 @@ def scenario_of(schedule: Schedule) -> Scenario:
     """Return the scenario of a schedule. Raises `UsageError` with the operation that cannot be replayed, and why."""
     if schedule.finding not in list(Anomaly):
         raise UsageError(f"{schedule.finding} is not an anomaly that runs look for: {', '.join(Anomaly)}")
-    operations = schedule.operations
-    leaves = [at for at, one in enumerate(operations) if isinstance(one, Inject)]
-    returns = [at for at, one in enumerate(operations) if isinstance(one, Heal)] or [len(operations)]
+    operations = [
+        operation for operation in schedule.operations if not operation.process.startswith(f"{CONTROL.name}.")
+    ]
+    leaves = [at for at, operation in enumerate(operations) if isinstance(operation, Inject)]
+    returns = [at for at, operation in enumerate(operations) if isinstance(operation, Heal)] or [len(operations)]
     if len(leaves) != 1 or len(returns) != 1 or returns < leaves:
         raise UsageError("this schedule cannot be replayed: it needs one fault by which a broker leaves, and its end")
     (begins_at,), (ends_at,) = leaves, returns
     for number, operation in enumerate(operations, 1):
-        _refuse_impossible(number, operation, is_after=number - 1 > ends_at)
-    names = _names(schedule)
-    before, is_open = _written(operations[:begins_at], names, is_open=False)
-    missed = operations[begins_at:ends_at]
-    late_from = _begin_of_late(missed, names) if is_open else len(missed)
-    outage, still_open = _written(missed[:late_from], names, is_open=is_open)
-    late, _ = _written(missed[late_from:], names, is_open=still_open)
+        _reject_unsupported(number, operation, is_after=number - 1 > ends_at)
+    names = _names(schedule.plan.transactional, operations)
+    before = _of_clients(operations[:begins_at], names, is_open=False)
+    is_open = _is_open(before)
+    missed = _of_clients(operations[begins_at:ends_at], names, is_open=is_open)
+    late_from = _begin_of_late(missed) if is_open else len(missed)
+    outage, late = missed[:late_from], missed[late_from:]
     critical = [
-        *([Critical.TOMBSTONE] if any(step.action is Action.DELETE for step in outage) else []),
-        *([Critical.MARKER] if is_open and not still_open else []),
+        *([Critical.TOMBSTONE] if any(isinstance(one, Write) and one.deletes for one in outage) else []),
+        *([Critical.MARKER] if is_open and not _is_open([*before, *outage]) else []),
     ]
     if not critical:
         raise UsageError("this schedule cannot be replayed: nothing that can be missed is written during the outage")
@@ -74,9 +78,9 @@ def why_not_replayable(schedule: Schedule) -> str | None:
     return None
 
 
-def _refuse_impossible(number: int, operation: Operation, *, is_after: bool) -> None:
+def _reject_unsupported(number: int, operation: Operation, *, is_after: bool) -> None:
     reason = None
-    if is_after and not isinstance(operation, TimePasses):
+    if is_after and not isinstance(operation, (TimePasses, *OF_RUNS)):
         reason = "compaction and clients rest once the broker is back"
     elif not isinstance(operation, SUPPORTED) or (isinstance(operation, Inject) and operation.fault not in OUTAGES):
         reason = "only operations of clients, cleaners and time, and one outage, can be"
@@ -84,15 +88,18 @@ def _refuse_impossible(number: int, operation: Operation, *, is_after: bool) -> 
         raise UsageError(f"step {number} of this schedule, '{operation}', cannot be replayed: {reason}")
 
 
-def _names(schedule: Schedule) -> Mapping[str, str]:
-    """Return the client of a run for each client. Raises `UsageError` where there are too many of them."""
-    operations = [one for one in schedule.operations if isinstance(one, OF_CLIENTS)]
-    places = {(one.topic, one.partition) for one in operations if isinstance(one, Write)}
-    transactional = {*schedule.plan.transactional, *(one.process for one in operations if not isinstance(one, Write))}
-    # Without a plan, a schedule has the clients of models.
-    transactional |= {"t"} if not schedule.plan.clients else set()
-    processes = {one.process for one in operations}
-    names = {one: TRANSACTIONAL if one in transactional else PLAIN for one in sorted(processes)}
+def _names(planned: Collection[str], operations: Sequence[Operation]) -> Mapping[str, str]:
+    """Return the client of a run for each client. Raises `UsageError` where there are too many of them.
+
+    ``planned``: the transactional clients of the schedule's plan. Clients of models are called t, if transactional.
+    """
+    by_clients = [operation for operation in operations if isinstance(operation, OF_CLIENTS)]
+    places = {(one.topic, one.partition) for one in by_clients if isinstance(one, Write)}
+    transactional = {"t", *planned, *(one.process for one in by_clients if isinstance(one, Begin | End))}
+    names = {
+        process: TRANSACTIONAL if process in transactional else PLAIN
+        for process in sorted({operation.process for operation in by_clients})
+    }
     if len(places) > 1 or len(set(names.values())) < len(names):
         raise UsageError(
             "this schedule cannot be replayed: it needs one partition, and at most one client with transactions and one"
@@ -101,27 +108,35 @@ def _names(schedule: Schedule) -> Mapping[str, str]:
     return names
 
 
-def _begin_of_late(missed: Sequence[Operation], names: Mapping[str, str]) -> int:
+def _of_clients(operations: Sequence[Operation], names: Mapping[str, str], *, is_open: bool) -> list[Operation]:
+    """Return the operations of clients, with the names that clients have in a run, on every partition.
+
+    ``is_open``: whether a transaction is open before them. A transaction begins with its first write.
+    """
+    result: list[Operation] = []
+    for operation in operations:
+        match operation:
+            case Write(process, key, deletes, value=value):
+                if names[process] == TRANSACTIONAL and not is_open:
+                    result.append(Begin(TRANSACTIONAL))
+                    is_open = True
+                result.append(Write(names[process], key, deletes, value=value))
+            case End(process, outcome):
+                result.append(End(names[process], outcome))
+                is_open = False
+    return result
+
+
+def _is_open(operations: Sequence[Operation]) -> bool:
+    """Return whether the transactional client has a transaction open after these operations."""
+    of_producer = [operation for operation in operations if operation.process == TRANSACTIONAL]
+    return bool(of_producer) and not isinstance(of_producer[-1], End)
+
+
+def _begin_of_late(missed: Sequence[Operation]) -> int:
     """Return where a producer continues whose transaction has ended: its marker has to be removed before.
 
     Both markers would grow old together otherwise, and the second one would be removed as well.
     """
-    of_producer = [at for at, one in enumerate(missed) if names.get(one.process) == TRANSACTIONAL]
+    of_producer = [at for at, operation in enumerate(missed) if operation.process == TRANSACTIONAL]
     return of_producer[1] if len(of_producer) > 1 else len(missed)
-
-
-def _written(operations: Sequence[Operation], names: Mapping[str, str], *, is_open: bool) -> tuple[list[Step], bool]:
-    """Return the steps of clients, and whether a transaction is open in the end: it begins with its first write."""
-    steps: list[Step] = []
-    for operation in operations:
-        process = names.get(operation.process, "")
-        match operation:
-            case End(outcome=outcome):
-                steps.append(commit(process) if outcome == COMMIT else abort(process))
-                is_open = False
-            case Write(key=key, deletes=deletes, value=value):
-                if process == TRANSACTIONAL and not is_open:
-                    steps.append(begin(process))
-                    is_open = True
-                steps.append(delete(process, key) if deletes else put(process, key, value or f"{process} puts {key}"))
-    return steps, is_open

@@ -1,4 +1,4 @@
-"""What a test is, as data: the payload's steps, what must vanish meanwhile, and the words for it."""
+"""A scenario as data: the operations of its clients, the records that must be removed, and a description."""
 
 from __future__ import annotations
 
@@ -6,29 +6,22 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from harness.schedules.operations.clients import Begin, End
+
 if TYPE_CHECKING:
     from harness.schedules.catalog import Anomaly
+    from harness.schedules.operations.operation import Operation
 
 ONE_COPY = "one-copy"
-"""What `harness.systems.Control.coordination` calls it that brokers share one copy of each partition."""
+"""The coordination (`harness.systems.Control.coordination`) of brokers that share one copy of each partition."""
 
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 """The topic in which group coordinators keep groups and their offsets; compacted on every cluster."""
 
 
-class Action(StrEnum):
-    """What a client does in one step."""
-
-    PUT = "put"
-    DELETE = "delete"
-    BEGIN = "begin"
-    COMMIT = "commit"
-    ABORT = "abort"
-
-
 class Kind(StrEnum):
-    """What a scenario's steps write: records of a topic of its own, or what a coordinator keeps of consumer groups."""
+    """The records that a scenario is about: those of its own topic, or a coordinator's records of consumer groups."""
 
     RECORDS = "records"
     OFFSETS = "offsets"
@@ -41,7 +34,7 @@ class Kind(StrEnum):
 
 
 class Deletion(StrEnum):
-    """How the committed offsets of a group are deleted; a tombstone for each offset comes of it."""
+    """How the committed offsets of a group are deleted: each offset gets a tombstone."""
 
     GROUP = "group"
     """By an administrator: DeleteGroups."""
@@ -52,7 +45,7 @@ class Deletion(StrEnum):
 
 
 class Critical(StrEnum):
-    """What must be removed from the replicas that stay before the absent ones return."""
+    """Records that must be removed from the replicas that stay, before the absent brokers return."""
 
     TOMBSTONE = "tombstone"
     MARKER = "marker"
@@ -70,39 +63,27 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True)
-class Step:
-    """One operation of one client process; ``key`` and ``value`` only where the action has them.
-
-    In a scenario of kind `Kind.OFFSETS` a key is a partition of an input topic, and a value the offset that is
-    committed for it. With `Kind.MEMBERS` a value is the protocol by which a member joins the group and leaves it, and a
-    delete is a member of the consumer protocol; the key is the group, whatever its name.
-    """
-
-    process: str
-    action: Action
-    key: str | None = None
-    value: str | None = None
-
-
-@dataclass(frozen=True)
 class Scenario:
-    """One payload on one topic: its own, or ``__consumer_offsets``, of which it has partitions of its own.
+    """The operations of clients on one topic: its own, or partitions of ``__consumer_offsets`` that no other has.
 
-    ``before``: written while every replica follows. ``outage``: while some are away. ``late``: once what is
-    critical is gone from the others, just before the absent ones return.
-    ``critical`` names what the outage's steps write that must vanish: the tombstone written there, the
-    marker of the transaction ended there. A process that begins a transaction somewhere is transactional.
-    ``deletes``: what a delete of offsets is. ``group_protocols``: those that its clients join groups by.
-    ``anomaly`` is None for a control, which has no replica on an absent broker and can show nothing.
+    ``before``: while every replica follows. ``outage``: while brokers are down. ``late``: just before these return,
+    once the critical records are removed from the other replicas. ``critical`` names the records of the outage that
+    have to be removed: the tombstone, the marker of the transaction that ends. A process that ends a transaction is
+    transactional: its first write begins the transaction.
+
+    With `Kind.OFFSETS`, the key of a write is a partition of an input topic, its value is the offset that is
+    committed, and ``deletes`` is how offsets are deleted. With `Kind.MEMBERS`, the value is the protocol by which a
+    member joins the group and leaves it, and a delete is a member of the consumer protocol. ``group_protocols``: the
+    protocols by which clients join. ``anomaly`` is None for a control, which has no replica on an absent broker.
     """
 
     name: str
     anomaly: Anomaly | None
     payload: str
     summary: str
-    before: tuple[Step, ...]
-    outage: tuple[Step, ...]
-    late: tuple[Step, ...] = ()
+    before: tuple[Operation, ...]
+    outage: tuple[Operation, ...]
+    late: tuple[Operation, ...] = ()
     critical: tuple[Critical, ...] = (Critical.MARKER,)
     kind: Kind = Kind.RECORDS
     deletes: Deletion = Deletion.GROUP
@@ -114,11 +95,11 @@ class Scenario:
         return CONSUMER_OFFSETS if self.kind.is_of_groups else self.name
 
     @property
-    def steps(self) -> tuple[Step, ...]:
-        """Every step, in order."""
+    def operations(self) -> tuple[Operation, ...]:
+        """Every operation, in order."""
         return (*self.before, *self.outage, *self.late)
 
     @property
     def transactional_processes(self) -> frozenset[str]:
-        """The processes that begin a transaction in any step."""
-        return frozenset(step.process for step in self.steps if step.action is Action.BEGIN)
+        """The processes that begin or end a transaction."""
+        return frozenset(operation.process for operation in self.operations if isinstance(operation, Begin | End))

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from harness.cluster.boot import cluster_on, equip
 from harness.host.clock import RealClock
 from harness.play.options import RunOptions
-from harness.play.outage import RunPhases
 from harness.play.run_plan import plan_run
+from harness.play.run_player import RunPlayer
 from harness.run_folder.store import RunFolder
 from harness.runtimes import SIM
 from harness.runtimes.base import ClusterSpec, RuntimeRequest
@@ -46,7 +46,7 @@ class Simulated:
 
 
 def simulate(path: Path, target: str, anomaly: str = "all", **options: Any) -> Simulated:
-    """Go through a run with seed 1, or another one. Raises as `RunPhases.run` does."""
+    """Go through a run with seed 1, or another one. Raises as `RunPlayer.run` does."""
     plan = plan_run(RunOptions(target, anomaly, **{"seed": 1, **options}))
     path.mkdir(parents=True)
     clock = virtual_clock(RealClock())
@@ -59,5 +59,5 @@ def simulate(path: Path, target: str, anomaly: str = "all", **options: Any) -> S
         cluster_on(equipment, spec, settle_s=plan.timers.settle_s) as cluster,
         plan.system.client(cluster.runtime, plan.options.client).opened(NOBODY) as library,
     ):
-        RunPhases(plan, cluster, library, RunFolder(path), messages.append).run()
+        RunPlayer(plan, cluster, library, RunFolder(path), messages.append).run()
     return Simulated(RunFolder(path), plan, messages, clock.now_s())

@@ -20,7 +20,8 @@ from harness.play.applications import Installed, Trial, last_values, raise_if_un
 from harness.play.options import RunOptions
 from harness.play.run_plan import plan_run
 from harness.schedules.catalog import ALL, Anomaly, scenarios_for
-from harness.schedules.scenario import CONSUMER_OFFSETS, Action, Kind
+from harness.schedules.operations.clients import Write
+from harness.schedules.scenario import CONSUMER_OFFSETS, Kind
 from harness.targets import TARGETS, WITH_JARS, find_target
 from harness.targets.applications import RELEASES
 from harness.targets.lock import read_digests
@@ -198,7 +199,8 @@ def test_why_a_worker_refuses() -> None:
 
 def test_the_records_of_connect_are_those_that_a_worker_writes() -> None:
     """Keys and values as a worker of 4.3.1 wrote them, for a connector with the same settings."""
-    by_key = {str(step.key): step.value for scenario in SCENARIOS for step in scenario.before if step.key}
+    writes = (write for scenario in SCENARIOS for write in scenario.before if isinstance(write, Write))
+    by_key = {write.key: write.value for write in writes}
     configured = json.loads(str(by_key["connector-deleted"]))
     assert configured == {
         "properties": {
@@ -221,8 +223,7 @@ def test_the_records_of_connect_are_those_that_a_worker_writes() -> None:
 
 def test_a_deletion_is_the_tombstones_that_a_worker_writes() -> None:
     scenario = next(one for one in SCENARIOS if one.name == CONFIGS)
-    deleted = [step.key for step in scenario.outage if step.action is Action.DELETE]
-    assert deleted == ["connector-deleted", "target-state-deleted"]
+    assert list(map(str, scenario.outage)) == ["plain deletes connector-deleted", "plain deletes target-state-deleted"]
 
 
 def test_a_run_has_the_topics_of_its_application_beside_those_asked_for() -> None:

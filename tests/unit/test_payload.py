@@ -13,7 +13,8 @@ from fakes.observer import FakeObserver
 
 from harness.errors import HarnessError
 from harness.run_folder.history import HEADER_TXN, History
-from harness.schedules.catalog import CONTROL, SCENARIOS, Anomaly, abort, begin, commit, delete, put
+from harness.schedules.catalog import CONTROL, SCENARIOS, Anomaly, abort, commit, delete, put
+from harness.schedules.operations.clients import Write
 from harness.schedules.scenario import Critical, Phase, Scenario
 from workloads.payload import Payload
 
@@ -25,9 +26,9 @@ SCENARIO = Scenario(
     anomaly=Anomaly.COMMITTED_TO_ABORTED,
     payload="delete",
     summary="A plain value, and a transaction that the outage ends; then a delete.",
-    before=(put("plain", "K", "old"), begin("tx"), put("tx", "L", "new")),
+    before=(put("plain", "K", "old"), put("tx", "L", "new")),
     outage=(commit("tx"), delete("plain", "K")),
-    late=(begin("tx"), put("tx", "garbage", "g"), abort("tx")),
+    late=(put("tx", "garbage", "g"), abort("tx")),
     critical=(Critical.TOMBSTONE, Critical.MARKER),
 )
 STARTS = {("s", 0): 10, ("s", 1): 20, ("s", 2): 30}
@@ -54,6 +55,11 @@ class Subject:
             scenario, [(scenario.name, p) for p in range(len(STARTS))], self.library.make, self.history
         )
 
+    def run(self, phase: Phase) -> None:
+        """Play the operations of one phase."""
+        for operation in getattr(self.payload.scenario, phase):
+            self.payload.play(phase, operation)
+
     def critical_offsets(self, kind: Critical) -> list[int | None]:
         return [self.payload.critical_offset(kind, tp, OBSERVER) for tp in self.payload.partitions]
 
@@ -68,7 +74,7 @@ def test_every_step_is_done_in_each_partition_in_one_transaction(path: Path) -> 
     with closing(subject.history):
         subject.payload.init()
         for phase in (Phase.BEFORE, Phase.OUTAGE, Phase.LATE):
-            subject.payload.run(phase)
+            subject.run(phase)
     assert subject.library.calls == [
         "init s.tx",
         "put K in s-0", "put K in s-1", "put K in s-2",
@@ -80,10 +86,17 @@ def test_every_step_is_done_in_each_partition_in_one_transaction(path: Path) -> 
         assert [sent.headers.get(HEADER_TXN) for sent in log] == [None, "s.tx/1", None, "s.tx/2"]
 
 
+def test_a_write_without_a_value_says_who_wrote_it(path: Path) -> None:
+    subject = Subject(path)
+    with closing(subject.history):
+        subject.payload.play(Phase.BEFORE, Write("plain", "K"))
+    assert {sent.value for log in subject.library.logs.values() for sent in log} == {"plain puts K"}
+
+
 def test_a_phase_does_its_own_steps_alone(path: Path) -> None:
     subject = Subject(path)
     with closing(subject.history):
-        subject.payload.run(Phase.OUTAGE)
+        subject.run(Phase.OUTAGE)
     assert subject.library.calls == ["commit s.tx", "delete K in s-0", "delete K in s-1", "delete K in s-2"]
 
 
@@ -92,12 +105,12 @@ def test_what_must_vanish_lies_elsewhere_in_each_partition(path: Path) -> None:
     with closing(subject.history):
         assert subject.critical_offsets(Critical.TOMBSTONE) == [None, None, None]
         assert subject.critical_offsets(Critical.MARKER) == [None, None, None]
-        subject.payload.run(Phase.BEFORE)
+        subject.run(Phase.BEFORE)
         assert subject.critical_offsets(Critical.TOMBSTONE) == [None, None, None], "that comes in the outage"
         assert subject.critical_offsets(Critical.MARKER) == [111, 121, 131], "asked for the transaction's first record"
-        subject.payload.run(Phase.OUTAGE)
+        subject.run(Phase.OUTAGE)
         assert subject.critical_offsets(Critical.TOMBSTONE) == [12, 22, 32]
-        subject.payload.run(Phase.LATE)
+        subject.run(Phase.LATE)
         assert subject.critical_offsets(Critical.MARKER) == [111, 121, 131], "the late transaction is another"
 
 
@@ -105,7 +118,7 @@ def test_a_marker_that_nobody_saw_lies_nowhere(path: Path) -> None:
     subject = Subject(path)
     blind = FakeObserver(TickingClock(), marker_distance=None)
     with closing(subject.history):
-        subject.payload.run(Phase.BEFORE)
+        subject.run(Phase.BEFORE)
     assert subject.payload.critical_offset(Critical.MARKER, PARTITIONS[0], blind) is None
 
 
@@ -114,7 +127,7 @@ def test_what_the_history_tells_is_what_was_written(path: Path, scenario: Scenar
     live = Subject(path, scenario)
     with closing(live.history):
         for phase in (Phase.BEFORE, Phase.OUTAGE):
-            live.payload.run(phase)
+            live.run(phase)
     again = Subject(path, scenario, resumed=True)
     with closing(again.history):
         assert again.payload._written == live.payload._written
@@ -128,10 +141,10 @@ def test_a_payload_that_is_resumed_numbers_its_transactions_on(path: Path) -> No
     live = Subject(path)
     with closing(live.history):
         for phase in (Phase.BEFORE, Phase.OUTAGE):
-            live.payload.run(phase)
+            live.run(phase)
     again = Subject(path, resumed=True)
     with closing(again.history):
-        again.payload.run(Phase.LATE)
+        again.run(Phase.LATE)
     assert {sent.headers[HEADER_TXN] for log in again.library.logs.values() for sent in log} == {"s.tx/2"}
 
 
@@ -153,5 +166,5 @@ def test_only_the_scenarios_own_acknowledged_records_are_recalled(path: Path) ->
 def test_a_record_that_is_not_acknowledged_ends_the_payload(path: Path) -> None:
     subject = Subject(path, refused=("L",))
     with closing(subject.history), pytest.raises(HarnessError, match=r"s\.tx: timed out"):
-        subject.payload.run(Phase.BEFORE)
+        subject.run(Phase.BEFORE)
     assert [step.key for _, step, _, _ in subject.payload._written] == ["K", "K", "K"]

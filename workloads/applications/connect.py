@@ -25,9 +25,8 @@ from harness.clients.java import JVM_FLAGS
 from harness.errors import WaitTimeoutError
 from harness.host.leftovers import process_marker
 from harness.host.ports import LOOPBACK, free_ports
-from harness.schedules.catalog import Anomaly, abort, begin, commit, delete, put
+from harness.schedules.catalog import Anomaly, abort, commit, delete, put
 from harness.schedules.scenario import Critical, Scenario
-from harness.schedules.scenario import Step as Written
 from workloads.applications import Application
 
 if TYPE_CHECKING:
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 
     from harness.clients import ClientSpec
     from harness.host.clock import Clock
+    from harness.schedules.operations.clients import Write
     from workloads.applications import Observation, Observe, Step
 
 MAIN_CLASS = "org.apache.kafka.connect.cli.ConnectDistributed"
@@ -64,7 +64,7 @@ def _json(content: object) -> str:
     return json.dumps(content, separators=(",", ":"))
 
 
-def connector(name: str, state: str = STARTED, offsets: str | None = None) -> tuple[Written, ...]:
+def connector(name: str, state: str = STARTED, offsets: str | None = None) -> tuple[Write, ...]:
     """Return what a worker writes to its config topic for a file source with one task."""
     properties = {
         "connector.class": f"{SOURCE}Connector",
@@ -85,7 +85,7 @@ def connector(name: str, state: str = STARTED, offsets: str | None = None) -> tu
     )
 
 
-def offset(process: str, name: str, position: int) -> Written:
+def offset(process: str, name: str, position: int) -> Write:
     """Return what a source task writes to its offset topic: how far it has come, in bytes."""
     return put(process, _offset_key(name), _json({"position": position}))
 
@@ -94,7 +94,7 @@ def _offset_key(name: str) -> str:
     return _json([name, {"filename": FILE}])
 
 
-def session_key(process: str, secret: str, time_ms: int) -> Written:
+def session_key(process: str, secret: str, time_ms: int) -> Write:
     """Return what the leading worker writes when it renews the key that workers sign their requests with (KIP-507)."""
     content = {"key": secret, "algorithm": "HmacSHA256", "creation-timestamp": time_ms}
     return put(process, "session-key", _json(content))
@@ -121,7 +121,7 @@ SCENARIOS: Final = (
         anomaly=Anomaly.STUCK_LSO,
         payload="value",
         summary="A worker has its session key in an open transaction when a replica of the config topic goes away.",
-        before=(*connector("older", STOPPED), begin("tx"), session_key("tx", KEYS[0], 1)),
+        before=(*connector("older", STOPPED), session_key("tx", KEYS[0], 1)),
         outage=(commit("tx"), session_key("plain", KEYS[1], 2), *connector("newer", STOPPED)),
     ),
     Scenario(
@@ -138,16 +138,16 @@ SCENARIOS: Final = (
         anomaly=Anomaly.ABORTED_TO_COMMITTED,
         payload="value",
         summary="A source task's transaction is aborted, with its offsets, while a replica of their topic is away.",
-        before=(offset("plain", "aborted", TWO_LINES), begin("tx"), offset("tx", "aborted", EVERYTHING)),
+        before=(offset("plain", "aborted", TWO_LINES), offset("tx", "aborted", EVERYTHING)),
         outage=(abort("tx"),),
-        late=(begin("tx"), offset("tx", "another", TWO_LINES), commit("tx")),
+        late=(offset("tx", "another", TWO_LINES), commit("tx")),
     ),
     Scenario(
         name=OFFSET_TOPICS["behind"],
         anomaly=Anomaly.STUCK_LSO,
         payload="value",
         summary="A source task's transaction is committed, with its offsets, while a replica of their topic is away.",
-        before=(offset("plain", "behind", TWO_LINES), begin("tx"), offset("tx", "behind", 2 * TWO_LINES)),
+        before=(offset("plain", "behind", TWO_LINES), offset("tx", "behind", 2 * TWO_LINES)),
         outage=(commit("tx"), offset("plain", "behind", EVERYTHING)),
     ),
 )

@@ -59,3 +59,12 @@ class LosePower:
     broker: int
     offset: int
     process: str = NEMESIS
+
+
+@operation("{script}: broker {broker} is exposed to the removal")
+class Expose:
+    """The second act of a script, once records were removed: a broker copies them, or rejoins."""
+
+    script: str
+    broker: int
+    process: str = NEMESIS

@@ -1,23 +1,28 @@
-"""The one way through a run: write, take brokers away, clean, bring them back, read every broker's history.
+"""The player of a run: it boots the cluster, and plays the fixed schedule of `harness.play.run_schedule` on it.
 
-Every step ends on a condition that was seen to hold. The runner writes only to the run folder and decides
-nothing about anomalies; that is the checkers' part.
+Every step ends on a condition that was seen to hold. The player writes only to the run folder; checkers decide about
+anomalies.
 """
 
 from __future__ import annotations
 
-from contextlib import ExitStack, closing, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
 
 from harness.clients.reader import read_committed
 from harness.cluster import snapshot
 from harness.cluster.observe import ReplicaObserver
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.play.group_workload import GroupWorkload
+from harness.play.run_schedule import run_schedule, scenario_and_process
 from harness.run_folder.history import History
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
+from harness.schedules.operations.clients import Begin, End, Write
+from harness.schedules.operations.faults import Expose, Heal, Inject
+from harness.schedules.operations.waits import TakeSnapshot, UntilInSync, UntilRemoved
 from harness.schedules.scenario import CONSUMER_OFFSETS, Phase
 from nemesis.fault import FaultContext
 from nemesis.script import ScriptContext
@@ -26,7 +31,7 @@ from workloads.filler import Filler
 from workloads.payload import Payload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from harness.clients import Library
     from harness.cluster.cluster import Cluster
@@ -34,22 +39,25 @@ if TYPE_CHECKING:
     from harness.play.protection import Protection
     from harness.play.run_plan import RunPlan
     from harness.run_folder.store import RunFolder
+    from harness.schedules.operations.operation import Operation
     from harness.schedules.scenario import Scenario
     from nemesis.script import Act
     from workloads.offsets_filler import OffsetsFiller
 
-FILLER_RECORDS = 4
-"""So many filler records reach every replica after the rejoin."""
+FILLER_RECORDS: Final = 4
+"""Filler records that reach every replica after the rejoin."""
+CLIENTS_MEANWHILE: Final = (Begin, Write, End, UntilRemoved)
+"""Operations during which fillers write."""
 
 
 @dataclass(frozen=True)
 class Parts:
-    """What a run consists of while it goes on."""
+    """The parts of a run that is being played. ``payloads``: by scenario."""
 
     cluster: Cluster
     history: History
     fillers: Sequence[Filler | OffsetsFiller]
-    payloads: Sequence[Payload]
+    payloads: Mapping[str, Payload]
     context: ScriptContext
     groups: GroupWorkload | None
 
@@ -63,12 +71,11 @@ class Parts:
 
 
 @dataclass
-class RunPhases:
+class RunPlayer:
     """One run on one cluster: all scenarios, a topic each, in one outage.
 
-    ``cluster``: its brokers are not started yet. ``on_window`` is called when nothing is left but to wait.
-    ``is_observing``: whether there is anything to judge yet. ``protection``: what keeps cleaners waiting, if anything
-    does.
+    ``cluster``: its brokers are not started yet. ``on_window`` is called when only the removal is waited for.
+    ``is_observing``: whether there is anything to judge yet. ``protection``: the gate or guard, if any.
     """
 
     plan: RunPlan
@@ -79,34 +86,65 @@ class RunPhases:
     on_window: Callable[[], None] = lambda: None
     is_observing: bool = False
     protection: Protection | None = None
-    _is_guarded: bool = False
+    _phase: Phase = field(default=Phase.BEFORE, init=False)
+    _is_guarded: bool = field(default=False, init=False)
 
     def run(self) -> None:
-        """Go through all phases. Raises `HarnessError` where one cannot be completed."""
+        """Play the whole schedule. Raises `HarnessError` where a step cannot be completed."""
         with ExitStack() as owned:
             parts = self._assemble(owned, resumed=False)
             self._boot(parts.cluster)
             self._create_topics(parts)
             self._start_observing(parts, owned)
-            self._write(parts)
-            self._leave(parts)
-            self.progress("end transactions")
-            with parts.filling(Phase.OUTAGE):
-                for payload in parts.payloads:
-                    payload.run(Phase.OUTAGE)
-                self._clean(parts)
-            self._end(parts)
+            self.progress("write")
+            self._play(parts, run_schedule(self.plan).operations)
 
     def resume(self) -> None:
-        """Go on with a run that was cut off while its window was open. Raises as `run` does."""
+        """Continue a run that was interrupted while it waited for the removal. Raises as `run` does."""
         with ExitStack() as owned:
             parts = self._assemble(owned, resumed=True)
             self._boot_again(parts)
             self._init_producers(parts)
             self._start_observing(parts, owned)
-            with parts.filling(Phase.OUTAGE):
-                self._clean(parts)
-            self._end(parts)
+            self._phase = Phase.OUTAGE
+            operations = run_schedule(self.plan).operations
+            self._play(parts, operations[operations.index(UntilRemoved()) :])
+
+    def _play(self, parts: Parts, operations: Sequence[Operation]) -> None:
+        """Play the operations in order. Operations of the nemesis in a row are one act on several brokers.
+
+        Fillers write while clients do, and until all replicas that are up are in sync.
+        """
+        acts: Mapping[type, Callable[[Parts], None]] = {
+            Inject: self._leave,
+            UntilRemoved: self._clean,
+            UntilInSync: self._wait_in_sync,
+            Expose: self._expose,
+            Heal: self._rejoin,
+        }
+        with ExitStack() as filling:
+            is_filling = False
+            for kind, in_a_row in groupby(operations, key=type):
+                if kind is UntilInSync:
+                    filling.close()
+                    is_filling = False
+                elif kind in CLIENTS_MEANWHILE and not is_filling and self._may_fill:
+                    filling.enter_context(parts.filling(self._phase))
+                    is_filling = True
+                if kind in acts:
+                    acts[kind](parts)
+                for operation in in_a_row:
+                    match operation:
+                        case TakeSnapshot(name):
+                            self._take_snapshot(parts, name)
+                        case Begin() | Write() | End():
+                            scenario, process = scenario_and_process(operation.process)
+                            parts.payloads[scenario].play(self._phase, replace(operation, process=process))
+
+    @property
+    def _may_fill(self) -> bool:
+        """Whether cleaners may pass now: a replica that joins must copy only the payload before it is cleaned."""
+        return not (self.plan.nemesis.joins and self._phase is Phase.BEFORE)
 
     def _assemble(self, owned: ExitStack, *, resumed: bool) -> Parts:
         plan, timers = self.plan, self.plan.timers
@@ -157,7 +195,7 @@ class RunPhases:
             fields = {"process": "nemesis", "part": "nemesis", "phase": Phase.OUTAGE}
             history.complete("ok", history.invoke(f=f, **fields), **what)
 
-        payloads = [payload(scenario) for scenario in plan.scenarios]
+        payloads = {scenario.name: payload(scenario) for scenario in plan.scenarios}
         return Parts(
             cluster=cluster,
             history=history,
@@ -166,17 +204,12 @@ class RunPhases:
             context=ScriptContext(
                 FaultContext(cluster, plan.placement.absent, timers.copy_bytes_per_s, timers.window_s, note),
                 ballast,
-                payload_ends=lambda: {tp: payload.end(tp) for payload in payloads for tp in payload.partitions},
+                payload_ends=lambda: {
+                    tp: payload.end(tp) for payload in payloads.values() for tp in payload.partitions
+                },
             ),
             groups=groups,
         )
-
-    def _end(self, parts: Parts) -> None:
-        parts.cluster.wait_replicated("the late transactions to be on every replica that is there")
-        self._expose(parts)
-        self._come_back(parts)
-        self._remove_together(parts)
-        self._observe(parts)
 
     def _boot(self, cluster: Cluster) -> None:
         self.progress("boot")
@@ -209,7 +242,7 @@ class RunPhases:
     def _init_producers(self, parts: Parts) -> None:
         for filler in parts.fillers:
             filler.init()
-        for payload in parts.payloads:
+        for payload in parts.payloads.values():
             payload.init()
 
     def _start_observing(self, parts: Parts, owned: ExitStack) -> None:
@@ -223,13 +256,11 @@ class RunPhases:
             self.protection.begin(owned)
             parts.cluster.checks += [self.protection.raise_if_failed]
 
-    def _write(self, parts: Parts) -> None:
-        self.progress("write")
-        # What a joining replica has yet to copy must not be cleaned under it, but for the payload.
-        with nullcontext() if self.plan.nemesis.joins else parts.filling(Phase.BEFORE):
-            for payload in parts.payloads:
-                payload.run(Phase.BEFORE)
-        parts.cluster.wait_replicated("everything written to be on every replica")
+    def _wait_in_sync(self, parts: Parts) -> None:
+        awaited = {Phase.BEFORE: "everything written", Phase.LATE: "the late transactions"}.get(
+            self._phase, "everything"
+        )
+        parts.cluster.wait_replicated(f"{awaited} to be on every replica that is up")
 
     def _leave(self, parts: Parts) -> None:
         nemesis, cluster = self.plan.nemesis, parts.cluster
@@ -239,6 +270,8 @@ class RunPhases:
             if nemesis.is_outage:
                 cluster.wait_absent_left()
                 cluster.away = frozenset(self.plan.placement.absent)
+        self._phase = Phase.OUTAGE
+        self.progress("end transactions")
 
     @contextmanager
     def _acting(self, act: Act, parts: Parts, f: str, phase: Phase) -> Iterator[None]:
@@ -255,39 +288,43 @@ class RunPhases:
         parts.history.complete("ok", event)
 
     def _clean(self, parts: Parts) -> None:
-        cluster = parts.cluster
+        cluster, payloads, protection = parts.cluster, parts.payloads.values(), self.protection
         self.on_window()
         self.progress("clean")
-        protection = self.protection
         is_open = self._wait_removed(parts, is_held=protection.holds if protection else None)
         cluster.freeze()
         # A gate or guard that holds partitions ends the wait, too.
-        self._is_guarded = (protection is not None or not is_open) and is_kept(cluster, parts.payloads)
+        self._is_guarded = (protection is not None or not is_open) and is_kept(cluster, payloads)
         if protection is not None and not self._is_guarded:
             # What it holds stays held: evidence must not change at the return.
             protection.stop()
+        self._phase = Phase.LATE
         self.progress("late transactions")
-        for payload in parts.payloads:
-            payload.run(Phase.LATE)
 
     def _expose(self, parts: Parts) -> None:
-        """Perform the act that exposes the replicas to what was removed, if the script has one."""
-        if self.plan.nemesis.expose is not None:
-            with self._acting(self.plan.nemesis.expose, parts, "expose", Phase.LATE):
-                pass
+        """Perform the act that exposes the replicas to the removal."""
+        assert self.plan.nemesis.expose is not None  # noqa: S101  (otherwise no schedule has the operation)
+        with self._acting(self.plan.nemesis.expose, parts, "expose", Phase.LATE):
+            pass
 
-    def _come_back(self, parts: Parts) -> None:
+    def _rejoin(self, parts: Parts) -> None:
         nemesis, cluster = self.plan.nemesis, parts.cluster
-        snapshot.take(cluster, self.folder, BEFORE_RETURN)
         with self._acting(nemesis.rejoin, parts, "come back", Phase.AFTER):
             cluster.wait_absent_back()
             cluster.away = frozenset()
         if nemesis.keeps_processes:
-            # Where everything was kept, the guard may have put the settings back by now, and need not have.
+            # Where everything was kept, the guard may have put the settings back already, and need not have.
             cluster.wake_cleaners_of_absent(is_frozen=self.protection is None or not self._is_guarded)
+        self._phase = Phase.AFTER
         with parts.filling(Phase.AFTER):
             cluster.wait_grown(FILLER_RECORDS)
-        cluster.wait_replicated("every replica to have everything")
+
+    def _take_snapshot(self, parts: Parts, name: str) -> None:
+        if name == BEFORE_RETURN:
+            snapshot.take(parts.cluster, self.folder, BEFORE_RETURN)
+        else:
+            self._remove_together(parts)
+            self._observe(parts)
 
     def _remove_together(self, parts: Parts) -> None:
         """Where everything was kept for the replica that was away, see whether it goes now that it is back.
@@ -340,7 +377,7 @@ class RunPhases:
         """Wait for the window to open; one that does not ends the wait and not the run: what was seen is judged."""
         window_s = max(self.plan.timers.window_s, self.plan.system.least_window_s)
         try:
-            wait_removed(parts.cluster, parts.payloads, window_s, **({"is_held": is_held} if is_held else {}))
+            wait_removed(parts.cluster, parts.payloads.values(), window_s, **({"is_held": is_held} if is_held else {}))
         except WaitTimeoutError as error:
             self.progress(f"the window does not open: {error}")
             return False
@@ -353,7 +390,7 @@ def _listed(brokers: Sequence[int]) -> str:
 
 def wait_removed(
     cluster: Cluster,
-    payloads: Sequence[Payload],
+    payloads: Collection[Payload],
     window_s: float,
     is_held: Callable[[int, TopicPartition], bool] = lambda _broker, _partition: False,
 ) -> None:
@@ -378,7 +415,7 @@ def wait_removed(
     cluster.wait(is_done, "the critical tombstones and markers to be removed", window_s)
 
 
-def is_kept(cluster: Cluster, payloads: Sequence[Payload]) -> bool:
+def is_kept(cluster: Cluster, payloads: Collection[Payload]) -> bool:
     """Whether all that an absent broker could miss is on every replica that is there."""
     return all(
         offset is not None
@@ -388,7 +425,7 @@ def is_kept(cluster: Cluster, payloads: Sequence[Payload]) -> bool:
     )
 
 
-def _critical(cluster: Cluster, payloads: Sequence[Payload]) -> Iterator[tuple[TopicPartition, int | None]]:
+def _critical(cluster: Cluster, payloads: Collection[Payload]) -> Iterator[tuple[TopicPartition, int | None]]:
     """Yield where each critical record is; None for one that was never seen on any replica."""
     for payload in payloads:
         for partition in payload.partitions:

@@ -1,0 +1,78 @@
+"""The schedule of a run: write, inject, end, wait until removed, late writes, snapshot, heal, wait, snapshot."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
+from harness.schedules.operations.faults import Expose, Heal, Inject
+from harness.schedules.operations.waits import TakeSnapshot, UntilInSync, UntilRemoved
+from harness.schedules.plan import RoundClient, RoundPlan, RoundTopic
+from harness.schedules.schedule import Schedule, in_order
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from harness.play.run_plan import RunPlan
+    from harness.schedules.operations.operation import Operation
+    from harness.schedules.scenario import Scenario
+
+
+def run_schedule(plan: RunPlan) -> Schedule:
+    """Return the schedule of a run.
+
+    The processes of a scenario's clients are named ``<scenario>.<process>``. Their operations concern all partitions of
+    the scenario: the ``home`` of the client. What the absent brokers do together is one operation for each broker.
+    """
+    script, absent = plan.nemesis, plan.placement.absent
+    before, outage, late = (
+        [_named(scenario, operation) for scenario in plan.scenarios for operation in getattr(scenario, phase)]
+        for phase in ("before", "outage", "late")
+    )
+    operations: Iterable[Operation] = (
+        *before,
+        UntilInSync(),
+        *(Inject(script.name, broker) for broker in absent),
+        *outage,
+        UntilRemoved(),
+        *late,
+        UntilInSync(),
+        *(Expose(script.name, broker) for broker in absent if script.expose),
+        TakeSnapshot(BEFORE_RETURN),
+        *(Heal(script.name, broker) for broker in absent),
+        UntilInSync(),
+        TakeSnapshot(AFTER_REJOIN),
+    )
+    return Schedule(in_order(*operations), plan.options.anomaly, plan.target.name, plan=_plan_of(plan))
+
+
+def scenario_and_process(name: str) -> tuple[str, str]:
+    """Return the scenario of a client in the schedule of a run, and its process there."""
+    scenario, _, process = name.rpartition(".")
+    return scenario, process
+
+
+def _named(scenario: Scenario, operation: Operation) -> Operation:
+    name = f"{scenario.name}.{operation.process}"
+    return replace(operation, process=name)  # type: ignore[type-var]
+
+
+def _plan_of(plan: RunPlan) -> RoundPlan:
+    partitions = plan.partitions
+    topics = dict.fromkeys(topic for topic, _ in plan.replicas)
+    return RoundPlan(
+        plan.seed,
+        tuple(RoundTopic(name, sum(tp[0] == name for tp in plan.replicas), plan.topic_settings) for name in topics),
+        tuple(
+            RoundClient(
+                name := f"{scenario.name}.{process}",
+                plan.options.client,
+                name if process in scenario.transactional_processes else None,
+                home=tuple(partitions[scenario.name]),
+            )
+            for scenario in plan.scenarios
+            for process in sorted({operation.process for operation in scenario.operations})
+        ),
+        plan.placement.brokers,
+    )
