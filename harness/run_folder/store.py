@@ -8,7 +8,7 @@ results/<target>/<anomaly>/<run id>/          latest -> the newest with a verdic
   guard.jsonl  guard.log   events of the guard of this run; only with --guard
   logs/<id>/server.log     verdict.json     outcomes.jsonl     aftermath.jsonl  aftermath-history.jsonl
   verdict-<time>.json      an earlier verdict that differs from a later one, by its time
-  schedule.json            the replayed schedule
+  schedule.json            the schedule of the run, or the replayed one
   report.html              the report for users
   topology.svg             the connections between brokers during the fault; only if links are the fault
 """
