@@ -24,7 +24,7 @@ def main(run_dir: Path, folder: Path) -> None:
     """Write a picture for each scenario of the run."""
     story = read_story(RunFolder(run_dir))
     for scenario in SCENARIOS:
-        if (scenario.name, 0) in story.lanes:
+        if (scenario.name, 0) in story.replicas:
             svg = timeline(story, scenario.name, 0)
             head = svg.index(">") + 1
             (folder / f"run-{scenario.name}.svg").write_text(f"{svg[:head]}{STYLE}{svg[head:]}")

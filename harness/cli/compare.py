@@ -29,7 +29,7 @@ NEW = "results/kafka-4.4/all/latest"
 def compare(before: Path, after: Path, output: str) -> int:
     """Compare two runs: verdicts, findings, and the settings that differ. The exit code is 0, whatever differs."""
     from harness.report.differences import difference  # noqa: PLC0415  (slow imports, only where needed)
-    from harness.report.stored.runs import stored_run  # noqa: PLC0415
+    from harness.report.stored import stored_run  # noqa: PLC0415
 
     try:
         runs = [stored_run(path) for path in (before, after)]

@@ -14,7 +14,7 @@ from harness.errors import HarnessError
 from harness.host import commands, leftovers
 from harness.play.group_workload import groups_of
 from harness.play.protection import GUARD_INTERVAL_S
-from harness.report.pictures import drawing
+from harness.report.pictures import topology as drawing
 from harness.run_folder.manifest import HIDDEN, Manifest
 from harness.run_folder.store import RUNNING, SCHEMA, TOPOLOGY, RunFolder
 from harness.schedules.catalog import CONTROL

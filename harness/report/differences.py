@@ -1,4 +1,4 @@
-"""What differs between a run and the previous one of the same kind: verdicts, findings and settings."""
+"""The differences between a run and the previous run of the same kind: verdicts, findings and settings."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ from harness.report.headlines import headline
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from harness.report.stored.runs import StoredRun
+    from harness.report.stored import StoredRun
 
 _INCIDENTAL: Final = frozenset({"command", "evidence", "owner", "run_id", "timings_s"})
 """Fields of a manifest that differ between any two runs."""
-
-_JARS: Final = "jars."
 
 
 @dataclass(frozen=True)
@@ -31,13 +29,13 @@ class ComparedText:
 
     @property
     def is_change(self) -> bool:
-        """Whether the runs differ here."""
+        """True if the texts differ."""
         return self.before != self.after
 
 
 @dataclass(frozen=True)
 class RunDifference:
-    """A run compared with an earlier one. ``settings``: of the manifests, only those that differ."""
+    """A run compared with an earlier run. ``settings``: the different fields of the manifests."""
 
     before: StoredRun
     after: StoredRun
@@ -54,9 +52,8 @@ def previous_runs(runs: Sequence[StoredRun]) -> dict[str, StoredRun]:
     previous: dict[str, StoredRun] = {}
     last: dict[tuple[str, ...], StoredRun] = {}
     for run in runs:
-        names = ("anomaly", "nemesis", "client")
-        protection = protection_of(run.manifest)
-        kind = run.manifest["target"]["name"], *(run.manifest[name] for name in names), protection or ""
+        names = (run.manifest[name] for name in ("anomaly", "nemesis", "client"))
+        kind = run.manifest["target"]["name"], *names, protection_of(run.manifest) or ""
         if kind in last:
             previous[run.name] = last[kind]
         last[kind] = run
@@ -66,22 +63,16 @@ def previous_runs(runs: Sequence[StoredRun]) -> dict[str, StoredRun]:
 def difference(before: StoredRun, after: StoredRun) -> RunDifference:
     """Compare two runs."""
 
-    def changes(texts: Callable[[StoredRun], Mapping[str, str]]) -> list[ComparedText]:
+    def compare(texts: Callable[[StoredRun], Mapping[str, str]]) -> list[ComparedText]:
         old, new = texts(before), texts(after)
         return [ComparedText(name, old.get(name, ""), new.get(name, "")) for name in dict.fromkeys([*new, *old])]
 
-    # Each version has jars of its own.
-    are_of_one_version = before.manifest["target"]["version"] == after.manifest["target"]["version"]
-    settings = [
-        change
-        for change in changes(_settings)
-        if change.is_change and (are_of_one_version or not change.name.startswith(_JARS))
-    ]
-    return RunDifference(before, after, changes(_verdicts), changes(_findings), settings)
-
-
-def _verdicts(run: StoredRun) -> dict[str, str]:
-    return {scenario.scenario: scenario.verdict for scenario in run.verdict.scenarios}
+    # Each version has different jars.
+    is_same_version = before.manifest["target"]["version"] == after.manifest["target"]["version"]
+    changes = [text for text in compare(_settings) if text.is_change]
+    settings = [change for change in changes if is_same_version or not change.name.startswith("jars.")]
+    verdicts = compare(lambda run: {scenario.scenario: scenario.verdict for scenario in run.verdict.scenarios})
+    return RunDifference(before, after, verdicts, compare(_findings), settings)
 
 
 def _findings(run: StoredRun) -> dict[str, str]:

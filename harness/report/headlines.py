@@ -24,19 +24,15 @@ def headline(finding: Finding) -> str:
     return _SENTENCES.get(finding.anomaly, _unnamed)(finding)
 
 
-def worst(findings: Sequence[Finding]) -> int | None:
-    """Return the index of the finding that a page begins with; None where there is no finding.
+def worst_number(findings: Sequence[Finding]) -> int | None:
+    """Return the number, from 1, of the finding that a page begins with; None without findings.
 
     A visible effect is worse than a latent one; then the order of `_SENTENCES` decides, then that of the verdict.
     """
-    names = list(_SENTENCES)
-
-    def rank(index: int) -> tuple[bool, int]:
-        finding = findings[index]
-        name = finding.anomaly
-        return finding.effect != VISIBLE, names.index(name) if name in names else len(names)
-
-    return min(range(len(findings)), key=rank, default=None)
+    ranks = {anomaly: rank for rank, anomaly in enumerate(_SENTENCES)}
+    numbered = enumerate(findings, 1)
+    ranked = ((item[1].effect != VISIBLE, ranks.get(item[1].anomaly, len(ranks)), item[0]) for item in numbered)
+    return min(ranked, default=(None,))[-1]
 
 
 def _stuck_lso(finding: Finding) -> str:
@@ -54,12 +50,9 @@ def _hanging_transaction(finding: Finding) -> str:
 
 
 def _aborted_to_committed(finding: Finding) -> str:
-    is_visible = finding.effect == VISIBLE
-    return (
-        f"broker {finding.broker} {'delivers' if is_visible else 'holds'} {_records(finding, 'aborted')} as "
-        f"committed, from offset {finding.offset} ({_key(finding)})"
-        f"{'' if is_visible else ', behind its last stable offset'}"
-    )
+    verb, rest = ("delivers", "") if finding.effect == VISIBLE else ("holds", ", behind its last stable offset")
+    records = f"{_records(finding, 'aborted')} as committed, from offset {finding.offset} ({_key(finding)})"
+    return f"broker {finding.broker} {verb} {records}{rest}"
 
 
 def _tombstone_divergence(finding: Finding) -> str:
@@ -87,16 +80,10 @@ def _committed_to_aborted(finding: Finding) -> str:
 
 
 def _unexplained_divergence(finding: Finding) -> str:
-    witness = finding.witness
-    if "last_committed_at" not in witness:
-        return (
-            f"broker {finding.broker} applies a later marker to a transaction in {_partition(finding)}, "
-            f"from offset {finding.offset}"
-        )
-    return (
-        f"broker {finding.broker} lacks the last committed record of {_key(finding)} in {_partition(finding)}, at "
-        f"offset {witness['last_committed_at']}"
-    )
+    broker, partition, last = f"broker {finding.broker}", _partition(finding), finding.witness.get("last_committed_at")
+    if last is None:
+        return f"{broker} applies a later marker to a transaction in {partition}, from offset {finding.offset}"
+    return f"{broker} does not have the last committed record of {_key(finding)} in {partition}, at offset {last}"
 
 
 def _unnamed(finding: Finding) -> str:
@@ -127,8 +114,8 @@ def _records(finding: Finding, outcome: str) -> str:
     return f"{_count(finding.witness.get('records', 1), f'{outcome} record')} of {_partition(finding)}"
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _key(finding: Finding) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -42,7 +43,7 @@ class LogCell:
 
     @property
     def is_marker(self) -> bool:
-        """Whether it is a control record."""
+        """True for a control record."""
         return self.kind not in {VALUE, TOMBSTONE, EMPTIED}
 
 
@@ -86,54 +87,46 @@ def side_by_side(
     Every finding has a row, also one about a record that was never seen.
     """
     outcomes = _outcomes(folder)
-    numbers: dict[tuple[str, int, int], dict[int, list[int]]] = {}
+    numbers: dict[Place, dict[int, dict[int, list[int]]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     for number, finding in enumerate(findings, 1):
-        by_broker = numbers.setdefault((*finding.place, finding.offset), {})
-        by_broker.setdefault(finding.broker, []).append(number)
+        numbers[finding.place][finding.offset][finding.broker].append(number)
 
-    def partition_of(topic: str, partition: int, brokers: Sequence[int]) -> SideBySide:
+    def partition_of(place: Place, brokers: Sequence[int]) -> SideBySide:
         cells_by_broker: dict[int, dict[int, LogCell]] = {broker: {} for broker in brokers}
-        seen, removed = story.seen.get((topic, partition), {}), story.removals(topic, partition)
-        background = {offset: False for offset, what in seen.items() if not what.background}
-        background |= {at: False for *place, at in numbers if place == [topic, partition]}
+        entries, removed, numbers_here = story.entries.get(place, {}), story.removals(place), numbers.get(place, {})
+        background = {offset: False for offset, entry in entries.items() if not entry.background}
+        background |= dict.fromkeys(numbers_here, False)
         problems = []
         for broker, cells in cells_by_broker.items():
             try:
-                for at, cell, is_background in _cells(folder, broker, topic, partition, outcomes):
+                for at, cell, is_background in _cells(folder, broker, place, outcomes):
                     cells[at] = cell
-                    background.setdefault(at, is_background or (at in seen and seen[at].background))
+                    background.setdefault(at, is_background or (at in entries and entries[at].background))
             except (CorruptLogError, OSError) as error:
                 problems.append(f"broker {broker}: {error}")
         rows = []
-        for offset in sorted(background):
-            here = {broker: cells[offset] for broker, cells in cells_by_broker.items() if offset in cells}
-            made = {(cell.outcome, cell.kind) for cell in here.values()}
-            found = numbers.get((topic, partition, offset), {})
-            differs = len(made) > 1 or bool(found)
-            missing = {
-                broker: removed.get((broker, offset), "never seen here") for broker in brokers if broker not in here
-            }
-            rows.append(LogRow(offset, here, missing, found, differs, background[offset] and not differs))
-        return SideBySide(topic, partition, tuple(brokers), tuple(rows), "; ".join(problems))
+        for offset, is_background in sorted(background.items()):
+            cells = {broker: cells[offset] for broker, cells in cells_by_broker.items() if offset in cells}
+            findings_here = numbers_here.get(offset, {})
+            differs = len({(cell.outcome, cell.kind) for cell in cells.values()}) > 1 or bool(findings_here)
+            missing = {b: removed.get((b, offset), "never seen here") for b in brokers if b not in cells}
+            rows.append(LogRow(offset, cells, missing, findings_here, differs, is_background and not differs))
+        return SideBySide(*place, tuple(brokers), tuple(rows), "; ".join(problems))
 
     return [
-        partition_of(scenario["topic"], int(partition), sorted(brokers))
+        partition_of((scenario["topic"], int(partition)), sorted(brokers))
         for scenario in manifest["scenarios"]
         for partition, brokers in scenario["replicas"].items()
     ]
 
 
 def _cells(
-    folder: RunFolder,
-    broker: int,
-    topic: str,
-    partition: int,
-    outcomes: Mapping[tuple[int, str, int, int], tuple[str, int | None]],
+    folder: RunFolder, broker: int, place: Place, outcomes: Mapping[tuple[int, Place, int], tuple[str, int | None]]
 ) -> Iterator[tuple[int, LogCell, bool]]:
     """Yield offset, cell, and whether it is background traffic."""
     background: set[int] = set()
-    for batch, source in _batches(folder, broker, f"{topic}-{partition}"):
-        outcome, decided_by = outcomes.get((broker, topic, partition, batch.base_offset), (None, None))
+    for batch, source in _batches(folder, broker, f"{place[0]}-{place[1]}"):
+        outcome, decided_by = outcomes.get((broker, place, batch.base_offset), (None, None))
         producer_id = batch.producer_id if batch.producer_id >= 0 else None
         fields: dict[str, Any] = {"producer_id": producer_id, "outcome": outcome, "decided_by": decided_by}
         if batch.is_control:
@@ -146,7 +139,7 @@ def _cells(
             for record in iter_records(batch, source=source):
                 transaction = next((shortened(value) for name, value in record.headers if name == HEADER_TXN), None)
                 kind = TOMBSTONE if record.value is None else VALUE
-                cell = LogCell(kind, *_texts(topic, record), transaction=transaction, **fields)
+                cell = LogCell(kind, *_texts(place[0], record), transaction=transaction, **fields)
                 is_background = (record.key or b"").startswith(BACKGROUND)
                 if is_background and producer_id is not None:
                     background.add(producer_id)
@@ -171,10 +164,9 @@ def _batches(folder: RunFolder, broker: int, name: str) -> Iterator[tuple[Batch,
             yield batch, source
 
 
-def _outcomes(folder: RunFolder) -> dict[tuple[int, str, int, int], tuple[str, int | None]]:
-    if not folder.outcomes_path.exists():
-        return {}
+def _outcomes(folder: RunFolder) -> dict[tuple[int, Place, int], tuple[str, int | None]]:
+    rows = read_lines(folder.outcomes_path) if folder.outcomes_path.exists() else []
     return {
-        (row["broker"], row["topic"], row["partition"], row["base_offset"]): (row["outcome"], row["decided_by"])
-        for row in read_lines(folder.outcomes_path)
+        (row["broker"], (row["topic"], row["partition"]), row["base_offset"]): (row["outcome"], row["decided_by"])
+        for row in rows
     }

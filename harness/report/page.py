@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from harness.errors import HarnessError
 from harness.escape import to_json, visible
 from harness.json_codec import to_json as as_json
 from harness.judge.run_verdict import places_of
 from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, UNKNOWN
 from harness.judge.verdict import worst as worst_verdict
-from harness.report.headlines import headline, worst
+from harness.report.headlines import headline, worst_number
 from harness.report.logs import side_by_side
-from harness.report.pictures.drawing import topology
 from harness.report.pictures.graph import draw_graph, transactions
 from harness.report.pictures.story import read_story
 from harness.report.pictures.timeline import timeline
+from harness.report.pictures.topology import topology
 from harness.run_folder.store import REPORT
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ SENTENCES: Final = {
 SIGNS: Final = {ANOMALY: "✗", UNKNOWN: "?", AS_EXPECTED: "≈", CLEAN: "✓"}
 OUTCOME_SIGNS: Final = {"committed": "✓", "aborted": "✗", "open": "…"}
 """Distinguish verdicts and outcomes without colours."""
+DRAWING_ERRORS: Final = (HarnessError, OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError)
+"""Errors of drawing a folder that is damaged or of another release."""
 
 _COMMANDS: Final = (
     "kafka-dump-log.sh --print-data-log --files {folder}/*.log\n"
@@ -73,7 +76,7 @@ class PartitionSection:
 def draw(folder: RunFolder) -> Drawn:
     """Draw the timelines of all partitions that were observed. Raises `UsageError` for a damaged folder."""
     story = read_story(folder)
-    return Drawn(story, {place: timeline(story, *place) for place in story.lanes})
+    return Drawn(story, {place: timeline(story, *place) for place in story.replicas})
 
 
 def write_report(folder: RunFolder, verdict: Verdict, drawn: Drawn | None = None) -> None:
@@ -85,29 +88,20 @@ def write_report(folder: RunFolder, verdict: Verdict, drawn: Drawn | None = None
 def page(folder: RunFolder, manifest: Mapping[str, Any], verdict: Verdict, drawn: Drawn | None = None) -> str:
     """Return the page; ``drawn``: parts of this page that were drawn before, if any."""
     findings = list(enumerate(verdict.findings, 1))
-    worst_index = worst(verdict.findings)
-    number = None if worst_index is None else worst_index + 1
+    worst = worst_number(verdict.findings)
     topics = _topics(folder, manifest, verdict, drawn or draw(folder))
     # The topic of the headline comes first, then others with findings.
-    topics.sort(key=lambda topic: (number not in dict(topic.findings), not topic.findings))
+    topics.sort(key=lambda topic: (worst not in dict(topic.findings), not topic.findings))
     links, brokers, absent = manifest.get("topology"), manifest["brokers"], manifest["absent_brokers"]
     shown = {number for topic in topics for number, _ in topic.findings}
-    return (
-        environment()
-        .get_template("run.html")
-        .render(
-            verdict=verdict,
-            sentence=SENTENCES[verdict.verdict] if number is None else headline(dict(findings)[number]),
-            worst=number,
-            manifest=manifest,
-            topics=topics,
-            elsewhere=[(number, one) for number, one in findings if number not in shown],
-            topology=None if links is None else topology(set(map(tuple, links)), brokers, absent),
-            signs=OUTCOME_SIGNS,
-            has_outcomes=folder.outcomes_path.exists(),
-            command=manifest.get("command"),
-        )
-    )
+    return environment().get_template("run.html").render(
+        verdict=verdict,
+        sentence=SENTENCES[verdict.verdict] if worst is None else headline(dict(findings)[worst]),
+        worst=worst, manifest=manifest, topics=topics, signs=OUTCOME_SIGNS,
+        elsewhere=[(number, finding) for number, finding in findings if number not in shown],
+        topology=None if links is None else topology(set(map(tuple, links)), brokers, absent),
+        has_outcomes=folder.outcomes_path.exists(), command=manifest.get("command"),
+    )  # fmt: skip
 
 
 @cache
@@ -135,11 +129,11 @@ def _topics(folder: RunFolder, manifest: Mapping[str, Any], verdict: Verdict, dr
     topics = []
     for table in side_by_side(folder, manifest, verdict.findings, drawn.story):
         place = table.place
-        findings = [(number, one) for number, one in enumerate(verdict.findings, 1) if one.place == place]
-        drawing = drawn.timelines.get(place) or timeline(drawn.story, *place)
-        graph = draw_graph(transactions(table, drawn.story.seen.get(place, {})))
-        result = next((one for one in verdict.scenarios if one.has(place)), None)
-        topics.append(PartitionSection(table, scenarios[place], result, findings, drawing, graph))
+        findings = [(number, finding) for number, finding in enumerate(verdict.findings, 1) if finding.place == place]
+        picture = drawn.timelines.get(place) or timeline(drawn.story, *place)
+        graph = draw_graph(transactions(table, drawn.story.entries.get(place, {})))
+        result = next((scenario for scenario in verdict.scenarios if scenario.has(place)), None)
+        topics.append(PartitionSection(table, scenarios[place], result, findings, picture, graph))
     return topics
 
 

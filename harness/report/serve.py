@@ -1,4 +1,4 @@
-"""``harness serve``: the site of `site`, made at each request, with the stages of runs that have not ended.
+"""``harness serve``: the site of `site`, made at each request, with the stages of runs in progress.
 
 Serves pages about runs, and no file: files outside the results folder have no address. The script of the index asks
 for changes (``live.js``); an unchanged page is answered by its ETag alone.
@@ -9,38 +9,19 @@ from __future__ import annotations
 import base64
 import hashlib
 import logging
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from flask import Flask, Response, abort, request
 from werkzeug.serving import BaseWSGIServer, make_server
 
 from harness.errors import UsageError
 from harness.escape import visible
-from harness.report.differences import previous_runs
-from harness.report.page import environment
-from harness.report.site import (
-    ANOMALIES,
-    ANOMALIES_FOLDER,
-    DIFFERENCES_FOLDER,
-    DRAWING_ERRORS,
-    NIGHTS_FOLDER,
-    RUNS_FOLDER,
-    anomaly_page,
-    difference_page,
-    index_page,
-    night_page,
-    run_page,
-)
-from harness.report.stored.nights import stored_nights
-from harness.report.stored.runs import running_runs, stored_runs
+from harness.report.page import DRAWING_ERRORS, environment
+from harness.report.site import INDEX, evidence_pages, index_page, overview_pages, problem_of, read_contents
+from harness.report.stored import running_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
-
-    from harness.report.stored.runs import StoredRun
-
-Page = TypeVar("Page")
 
 HOST: Final = "127.0.0.1"
 _NAMES: Final = frozenset({HOST, "localhost"})
@@ -65,67 +46,37 @@ def app_of(results: Path) -> Flask:
     policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; connect-src 'self'; script-src {scripts}"
 
     @app.before_request
-    def _is_of_this_host() -> None:
+    def _reject_other_hosts() -> None:
         if request.host.partition(":")[0] not in _NAMES:
             abort(403, "this is served to this host alone")
 
     @app.after_request
-    def _keep_to_itself(response: Response) -> Response:
+    def _forbid_other_sources(response: Response) -> Response:
         response.headers["Content-Security-Policy"] = policy
         response.headers["Cache-Control"] = "no-store"
         response.add_etag()
         response.make_conditional(request)
         return response
 
-    _add_pages(app, results)
-    return app
-
-
-def _add_pages(app: Flask, results: Path) -> None:
     @app.get("/")
-    @app.get("/index.html")
-    def index() -> str:
-        runs, left_out = stored_runs(results)
-        nights, damaged = stored_nights(results)
-        running = running_runs(results)
-        names = {run.name for run in running}
-        left_out = [line for line in [*left_out, *damaged] if line.partition(" ")[0] not in names]
-        return index_page(runs, left_out, running=running, update_s=UPDATE_S, nights=nights)
-
-    @app.get(f"/{ANOMALIES_FOLDER}/<name>.html")
-    def anomaly(name: str) -> str:
-        if name not in ANOMALIES:
+    @app.get("/<path:address>")
+    def answer(address: str = INDEX) -> str:
+        contents = read_contents(results)
+        pages = evidence_pages(contents)
+        if address == INDEX:
+            running = running_runs(results)
+            names = {run.name for run in running}
+            left_out = [line for line in contents.left_out if line.partition(" ")[0] not in names]
+            return index_page(contents, pages, left_out, running, UPDATE_S)
+        pages |= overview_pages(contents, pages.keys())
+        if address not in pages:
             abort(404)
-        return anomaly_page(stored_runs(results)[0], name)
-
-    @app.get(f"/{RUNS_FOLDER}/<path:name>.html")
-    def run(name: str) -> str:
-        run_found = _get(_by_name(results), name)
         try:
-            return run_page(run_found)
+            return pages[address]()
         except DRAWING_ERRORS as error:
-            abort(500, visible(f"{name} has no page: {type(error).__name__}: {error}"))
+            abort(500, visible(problem_of(address, error)))
 
-    @app.get(f"/{DIFFERENCES_FOLDER}/<path:name>.html")
-    def difference(name: str) -> str:
-        runs = _by_name(results)
-        before = _get(previous_runs(list(runs.values())), name)
-        return difference_page(before, runs[name], runs)
-
-    @app.get(f"/{NIGHTS_FOLDER}/<name>.html")
-    def night(name: str) -> str:
-        nights = {night.name: night for night in stored_nights(results)[0]}
-        return night_page(_get(nights, name), _by_name(results))
-
-
-def _by_name(results: Path) -> dict[str, StoredRun]:
-    return {run.name: run for run in stored_runs(results)[0]}
-
-
-def _get(pages: Mapping[str, Page], name: str) -> Page:
-    if name not in pages:
-        abort(404)
-    return pages[name]
+    return app
 
 
 def _hash_source(script: str) -> str:

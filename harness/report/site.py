@@ -8,26 +8,23 @@ from __future__ import annotations
 import shutil
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from functools import lru_cache
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from harness.errors import HarnessError, UsageError
+from harness.errors import UsageError
 from harness.escape import visible
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 from harness.report.differences import difference, previous_runs
 from harness.report.logs import side_by_side
-from harness.report.page import OUTCOME_SIGNS, SIGNS, environment, page
+from harness.report.page import DRAWING_ERRORS, OUTCOME_SIGNS, SIGNS, environment, page
 from harness.report.pictures.picture import picture
 from harness.report.pictures.story import read_story
 from harness.report.pictures.timeline import timeline
-from harness.report.soak_pages import write_site_pages
-from harness.report.stored.nights import stored_nights
-from harness.report.stored.runs import StoredRun, stored_runs
-from harness.report.stored.soaks import stored_soaks
+from harness.report.soak_pages import round_page, soak_page
+from harness.report.stored import read_round, stored_nights, stored_runs, stored_soaks
 from harness.run_folder.store import REPORT
 from harness.schedules.catalog import ALL_SCENARIOS
 
@@ -36,29 +33,42 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from harness.report.stored.nights import Night
-    from harness.report.stored.runs import RunningRun
-    from harness.report.stored.soaks import StoredSoak
+    from harness.report.stored import Night, RunningRun, StoredRun, StoredSoak
 
-RUNS_FOLDER, ANOMALIES_FOLDER, ANALYSES_FOLDER = "runs", "anomalies", "analyses"
-DIFFERENCES_FOLDER, NIGHTS_FOLDER, SOAKS_FOLDER = "differences", "nights", "soaks"
+Pages: TypeAlias = "dict[str, Callable[[], str]]"
+"""Functions that return pages, by the address in the site."""
+
+INDEX: Final = "index.html"
+FOLDERS: Final = ("runs", "anomalies", "analyses", "differences", "nights", "soaks")
 MARK: Final = ".compaction-harness-site"
 """Marks a folder to which a site was written, and may be written again."""
 _MARKDOWN: Final = MarkdownIt("js-default")
-ROW_IN, BESIDE_IN = 0.35, 0.9
+ROW_IN, EXTRA_IN = 0.35, 0.9
 TREND_MARKS: Final = {ANOMALY: ("x", "#d55e00"), CLEAN: ("o", "#009e73"), UNKNOWN: ("^", "#e69f00")}
 """Form and colour; the form alone distinguishes them, too."""
 ANOMALIES: Final = tuple(dict.fromkeys(str(scenario.anomaly) for scenario in ALL_SCENARIOS))
-DRAWING_ERRORS: Final = (HarnessError, OSError, LookupError, TypeError, ValueError, ArithmeticError)
-"""Errors of drawing a run folder that is damaged or of another release."""
 
 
 @dataclass(frozen=True)
 class Site:
-    """The result: ``runs`` pages of runs, and the runs that were ``left_out``, with the reason."""
+    """The result: the number of runs, and ``left_out``: omitted folders and pages, with the reason."""
 
     runs: int
     left_out: list[str]
+
+
+@dataclass(frozen=True)
+class Contents:
+    """The stored results of a folder, runs oldest first. ``left_out``: unreadable folders, with the reason.
+
+    ``analyses``: titles and markup by name.
+    """
+
+    runs: Sequence[StoredRun]
+    nights: Sequence[Night]
+    soaks: Sequence[StoredSoak]
+    analyses: Mapping[str, tuple[str, Markup]]
+    left_out: Sequence[str]
 
 
 def write_site(results: Path, out: Path, progress: Callable[[str], None]) -> Site:
@@ -66,76 +76,111 @@ def write_site(results: Path, out: Path, progress: Callable[[str], None]) -> Sit
 
     Raises `UsageError` for a folder without any run or soak, or where ``out`` is another folder than a site.
     """
-    runs, left_out = stored_runs(results)
-    soaks, damaged_soaks = stored_soaks(results)
-    if not runs and not soaks:
-        why = f": {left_out[0]}" if left_out else ""
+    contents = read_contents(results)
+    if not contents.runs and not contents.soaks:
+        why = f": {contents.left_out[0]}" if contents.left_out else ""
         raise UsageError(f"--results {results} has no run with a verdict{why}; `harness run` writes some there")
     _make_room(out)
-    progress(f"{len(runs)} runs")
-    without_page = _write_runs(runs, out)
-    left_out += [f"{name} has no page: {why}" for name, why in without_page.items()]
+    problems: list[str] = []
+
+    def write(pages: Pages) -> list[str]:
+        written = []
+        for address, draw in pages.items():
+            try:
+                text = draw()
+            except DRAWING_ERRORS as error:
+                problems.append(problem_of(address, error))
+                continue
+            (out / address).parent.mkdir(parents=True, exist_ok=True)
+            (out / address).write_text(text)
+            written.append(address)
+        return written
+
+    progress(f"{len(contents.runs)} runs")
+    drawn = write(evidence_pages(contents))
     progress("pages")
-    linked = {run.name for run in runs} - without_page.keys()
-    for anomaly in ANOMALIES:
-        _write(out, ANOMALIES_FOLDER, anomaly, anomaly_page(runs, anomaly))
-    analyses = read_analyses(results)
-    for name, (title, text) in analyses.items():
-        _write(out, ANALYSES_FOLDER, name, environment().get_template("analysis.html").render(title=title, text=text))
-    previous = previous_runs(runs)
-    for run in runs:
+    write(overview_pages(contents, drawn))
+    left_out = [*contents.left_out, *problems]
+    write({INDEX: partial(index_page, contents, drawn, left_out)})
+    return Site(len(contents.runs), left_out)
+
+
+def read_contents(results: Path) -> Contents:
+    """Read everything that a site shows."""
+    (runs, damaged_runs), (nights, damaged_nights) = stored_runs(results), stored_nights(results)
+    soaks, damaged_soaks = stored_soaks(results)
+    return Contents(runs, nights, soaks, _read_analyses(results), [*damaged_runs, *damaged_nights, *damaged_soaks])
+
+
+def problem_of(address: str, error: Exception) -> str:
+    """Return why a page could not be drawn, for the index."""
+    name = address.partition("/")[2].removesuffix(".html")
+    return f"{name} has no page: {type(error).__name__}: {error}"
+
+
+def evidence_pages(contents: Contents) -> Pages:
+    """Return the pages of runs and rounds, which raise an error of `DRAWING_ERRORS` for damaged evidence."""
+    pages: Pages = {f"runs/{run.name}.html": partial(run_page, run) for run in contents.runs}
+    for soak in contents.soaks:
+        for name in soak.with_evidence:
+            pages[f"soaks/{soak.name}/{name}.html"] = partial(_stored_round_page, soak, name)
+    return pages
+
+
+def overview_pages(contents: Contents, drawn: Collection[str]) -> Pages:
+    """Return all other pages except the index; ``drawn``: the addresses of `evidence_pages` that can be linked."""
+    previous, linked = previous_runs(contents.runs), _linked_runs(contents, drawn)
+    render = environment().get_template
+    pages: Pages = {f"anomalies/{name}.html": partial(_anomaly_page, contents.runs, name) for name in ANOMALIES}
+    for name, (title, text) in contents.analyses.items():
+        pages[f"analyses/{name}.html"] = partial(render("analysis.html").render, title=title, text=text)
+    for run in contents.runs:
         if run.name in previous:
-            _write(out, DIFFERENCES_FOLDER, run.name, difference_page(previous[run.name], run, linked))
-    nights, damaged = stored_nights(results)
-    left_out += damaged
-    for night in nights:
-        _write(out, NIGHTS_FOLDER, night.name, night_page(night, linked))
-    left_out += damaged_soaks
-    for soak in soaks:
-        problems = write_site_pages(soak, out / SOAKS_FOLDER)
-        left_out += [f"{name} has no page: {why}" for name, why in problems.items()]
-    titles = {name: title for name, (title, _) in analyses.items()}
-    index = index_page(runs, left_out, nights=nights, soaks=soaks, without_page=without_page.keys(), analyses=titles)
-    (out / "index.html").write_text(index)
-    return Site(len(runs), left_out)
+            pages[f"differences/{run.name}.html"] = partial(_difference_page, previous[run.name], run, linked)
+    for night in contents.nights:
+        render_night = render("night.html").render
+        pages[f"nights/{night.name}.html"] = partial(render_night, night=night, signs=SIGNS, linked=linked)
+    for soak in contents.soaks:
+        rounds = {name for name in soak.with_evidence if f"soaks/{soak.name}/{name}.html" in drawn}
+        up = f"{_up('soaks/' + soak.name + '/')}{INDEX}"
+        pages[f"soaks/{soak.name}/{INDEX}"] = partial(soak_page, soak, rounds, "{}.html", up)
+    return pages
 
 
 def index_page(
-    runs: Sequence[StoredRun],
+    contents: Contents,
+    drawn: Collection[str],
     left_out: Sequence[str],
-    *,
     running: Sequence[RunningRun] = (),
     update_s: int = 0,
-    without_page: Collection[str] = (),
-    nights: Sequence[Night] = (),
-    soaks: Sequence[StoredSoak] = (),
-    analyses: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """Return the page of all runs, oldest first in ``runs``.
-
-    ``running``: runs without a verdict yet. ``update_s``: how often a served page asks for changes. ``without_page``:
-    names of runs. ``analyses``: titles by name.
-    """
+    """Return the page of all runs. ``update_s``: how often a served page asks for changes."""
+    runs, previous = contents.runs, previous_runs(contents.runs)
     return environment().get_template("index.html").render(
         signs=SIGNS, table=_matrix(runs), trend=_trend(runs), runs=list(reversed(runs)), left_out=left_out,
-        running=running, update_s=update_s, linked={run.name for run in runs}.difference(without_page), nights=nights,
-        analyses=analyses, previous=previous_runs(runs), soaks=soaks,
+        running=running, update_s=update_s, linked=_linked_runs(contents, drawn), nights=contents.nights,
+        analyses={name: title for name, (title, _) in contents.analyses.items()}, previous=previous,
+        soaks=contents.soaks,
     )  # fmt: skip
 
 
-def difference_page(before: StoredRun, after: StoredRun, linked: Collection[str]) -> str:
-    """Return the page that compares two runs; ``linked``: names of the runs that have a page."""
-    return environment().get_template("difference.html").render(
-        one=difference(before, after), linked=linked, up="../" * (after.name.count("/") + 1)
-    )  # fmt: skip
+def run_page(run: StoredRun) -> str:
+    """Return a run's stored page, else a new one. Raises an error of `DRAWING_ERRORS`."""
+    stored = run.folder.path / REPORT
+    is_stored = stored.is_file() and not stored.is_symlink()
+    return stored.read_text() if is_stored else page(run.folder, run.manifest, run.verdict)
 
 
-def night_page(night: Night, linked: Collection[str]) -> str:
-    """Return the page of a night; ``linked``: names of the runs that have a page."""
-    return environment().get_template("night.html").render(night=night, signs=SIGNS, linked=linked)
+def _stored_round_page(soak: StoredSoak, name: str) -> str:
+    return round_page(soak, read_round(soak.path / name), INDEX)
 
 
-def anomaly_page(runs: Sequence[StoredRun], anomaly: str) -> str:
+def _difference_page(before: StoredRun, after: StoredRun, linked: Collection[str]) -> str:
+    template = environment().get_template("difference.html")
+    return template.render(compared=difference(before, after), linked=linked, up=_up(f"differences/{after.name}"))
+
+
+def _anomaly_page(runs: Sequence[StoredRun], anomaly: str) -> str:
     """Return the page that explains an anomaly, with a picture of the newest run that had the anomaly."""
     return environment().get_template("anomaly.html").render(
         signs=SIGNS, outcomes=OUTCOME_SIGNS, scenarios=ALL_SCENARIOS, anomaly=anomaly, table=_matrix(runs, anomaly),
@@ -143,7 +188,15 @@ def anomaly_page(runs: Sequence[StoredRun], anomaly: str) -> str:
     )  # fmt: skip
 
 
-def read_analyses(results: Path) -> dict[str, tuple[str, Markup]]:
+def _up(address: str) -> str:
+    return "../" * address.count("/")
+
+
+def _linked_runs(contents: Contents, drawn: Collection[str]) -> set[str]:
+    return {run.name for run in contents.runs if f"runs/{run.name}.html" in drawn}
+
+
+def _read_analyses(results: Path) -> dict[str, tuple[str, Markup]]:
     """Return the written analyses next to the runs (``<date>-<words>.md``) as titles and markup, newest first.
 
     HTML in them is shown as text.
@@ -156,40 +209,13 @@ def read_analyses(results: Path) -> dict[str, tuple[str, Markup]]:
     return analyses
 
 
-def run_page(run: StoredRun) -> str:
-    """Return a run's stored page, else a new one. Raises what `page` raises."""
-    stored = run.folder.path / REPORT
-    return (
-        stored.read_text()
-        if stored.is_file() and not stored.is_symlink()
-        else page(run.folder, run.manifest, run.verdict)
-    )
-
-
 def _make_room(out: Path) -> None:
     if out.exists() and any(out.iterdir()) and not (out / MARK).exists():
-        raise UsageError(f"{out} holds something else than a report; choose another place with --out")
-    for folder in (RUNS_FOLDER, ANOMALIES_FOLDER, ANALYSES_FOLDER, DIFFERENCES_FOLDER, NIGHTS_FOLDER, SOAKS_FOLDER):
+        raise UsageError(f"{out} has files that are not part of a report; choose another folder with --out")
+    for folder in FOLDERS:
         shutil.rmtree(out / folder, ignore_errors=True)
     out.mkdir(parents=True, exist_ok=True)
     (out / MARK).touch()
-
-
-def _write(out: Path, folder: str, name: str, text: str) -> None:
-    place = out / folder / f"{name}.html"
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_text(text)
-
-
-def _write_runs(runs: Sequence[StoredRun], out: Path) -> dict[str, str]:
-    """Write each run's page; return the names of those that could not be drawn, with the reason."""
-    problems = {}
-    for run in runs:
-        try:
-            _write(out, RUNS_FOLDER, run.name, run_page(run))
-        except DRAWING_ERRORS as error:
-            problems[run.name] = f"{type(error).__name__}: {error}"
-    return problems
 
 
 @dataclass(frozen=True)
@@ -201,19 +227,17 @@ class Matrix:
 
 
 def _matrix(runs: Sequence[StoredRun], anomaly: str | None = None) -> Matrix:
-    """Count the verdicts of scenarios whose broker was away, of one anomaly or of all."""
-    counts: dict[tuple[str, str], dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
+    """Count the verdicts of scenarios with an absent broker, of one anomaly or of all."""
+    counts: dict[tuple[str, str, str], Counter[str]] = defaultdict(Counter)
     for run in runs:
         if run.manifest.get("takes_away", True):
             for scenario in run.verdict.scenarios:
-                counts[str(scenario.anomaly), str(scenario.payload)][run.column][scenario.verdict] += 1
-    rows = [
-        (str(scenario.anomaly), scenario.payload)
-        for scenario in ALL_SCENARIOS
-        if anomaly in {None, str(scenario.anomaly)}
-    ]
+                counts[str(scenario.anomaly), str(scenario.payload), run.column][scenario.verdict] += 1
+    rows = [(str(scenario.anomaly), scenario.payload) for scenario in ALL_SCENARIOS]
     columns = sorted({run.column for run in runs})
-    return Matrix(columns, [(row, [counts[row][column] for column in columns]) for row in rows])
+    return Matrix(
+        columns, [(row, [counts[*row, column] for column in columns]) for row in rows if anomaly in {None, row[0]}]
+    )
 
 
 def _picture(runs: Sequence[StoredRun], anomaly: str) -> dict[str, Any] | None:
@@ -226,7 +250,7 @@ def _picture(runs: Sequence[StoredRun], anomaly: str) -> dict[str, Any] | None:
                     tables = side_by_side(run.folder, run.manifest, run.verdict.findings, story)
                 except DRAWING_ERRORS:
                     break
-                table = next(one for one in tables if one.place == finding.place)
+                table = next(table for table in tables if table.place == finding.place)
                 return {"run": run, "table": table, "timeline": timeline(story, *finding.place), "finding": finding}
     return None
 
@@ -241,10 +265,10 @@ def _trend(runs: Sequence[StoredRun]) -> str:
 def _draw_trend(marks: tuple[tuple[datetime, str, str], ...]) -> str:
     """Draw marks of a time, a column and a verdict; the server asks for the same picture again and again."""
     columns = sorted({column for _, column, _ in marks})
-    with picture(BESIDE_IN + ROW_IN * len(columns)) as drawing:
+    with picture(EXTRA_IN + ROW_IN * len(columns)) as drawing:
         axes = drawing.figure.subplots()
         for verdict, (mark, colour) in TREND_MARKS.items():
-            points = [(at, columns.index(column)) for at, column, one in marks if one == verdict]
+            points = [(at, columns.index(column)) for at, column, verdict_of_run in marks if verdict_of_run == verdict]
             if points:
                 times, rows = zip(*points, strict=True)
                 axes.plot(times, rows, mark, color=colour, label=verdict, markersize=5, alpha=0.7)

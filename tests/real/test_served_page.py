@@ -109,7 +109,7 @@ def test_stages_and_new_runs_come_in_by_themselves(page: Page, results: Path) ->
     reach(run_of(results, 3), "kill broker 2")
     page.get_by_text("kill broker 2").wait_for(timeout=CHANGE_MS)
     end(run_of(results, 3))
-    page.get_by_text("No run is going on.").wait_for(timeout=CHANGE_MS)
+    page.get_by_text("No run is in progress.").wait_for(timeout=CHANGE_MS)
     assert ids(page) == [ID.format(3), ID.format(2), ID.format(1)]
     assert page.locator("header").inner_text().count("3 runs") == 1
 

@@ -48,4 +48,4 @@ def test_a_run_without_a_verdict_is_rejected(tmp_path: Path) -> None:
     (after / "verdict.json").unlink()
     ran = CliRunner().invoke(cli, ["compare", str(before), str(after)], standalone_mode=False)
     assert isinstance(ran.exception, UsageError)
-    assert f"{after} has no verdict.json: it is going on, or was cut off" in str(ran.exception)
+    assert f"{after} has no verdict.json: it is in progress, or was interrupted" in str(ran.exception)

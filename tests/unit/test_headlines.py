@@ -8,7 +8,7 @@ import findings
 import pytest
 
 from checkers.finding import HANGING_TRANSACTION, UNEXPLAINED_DIVERGENCE
-from harness.report.headlines import _SENTENCES, headline, worst
+from harness.report.headlines import _SENTENCES, headline, worst_number
 from harness.schedules.catalog import Anomaly
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def finding(anomaly: str, effect: str = VISIBLE, **more: Any) -> Finding:
         ),
         (
             finding("unexplained-divergence", witness={"last_committed_at": 7}),
-            "broker 2 lacks the last committed record of key K in t-0, at offset 7",
+            "broker 2 does not have the last committed record of key K in t-0, at offset 7",
         ),
         (
             finding("unexplained-divergence", LATENT),
@@ -118,7 +118,7 @@ def test_a_decoded_record_is_shown_as_such() -> None:
 
 def test_the_worst_comes_first() -> None:
     tombstone, hidden = finding("tombstone-divergence"), finding("committed-to-aborted", LATENT)
-    assert worst([]) is None
-    assert worst([hidden, tombstone, tombstone]) == 1
-    assert worst([finding("of-a-later-release"), tombstone, finding("stuck-lso")]) == 2
-    assert worst([finding("stuck-lso", LATENT), finding("of-a-later-release")]) == 1
+    assert worst_number([]) is None
+    assert worst_number([hidden, tombstone, tombstone]) == 2
+    assert worst_number([finding("of-a-later-release"), tombstone, finding("stuck-lso")]) == 3
+    assert worst_number([finding("stuck-lso", LATENT), finding("of-a-later-release")]) == 2

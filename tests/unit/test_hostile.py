@@ -47,8 +47,8 @@ from harness.model_checking.explore.report import show_runs
 from harness.nightly.cells import results_of
 from harness.nightly.ledger import ScenarioResult
 from harness.nightly.reports import markdown, summary, write_junit
-from harness.report.site import index_page, write_site
-from harness.report.stored.runs import RunningRun, stored_runs
+from harness.report.site import index_page, read_contents, write_site
+from harness.report.stored import RunningRun
 from harness.run_folder.store import RunFolder
 
 if TYPE_CHECKING:
@@ -294,9 +294,8 @@ def test_nights_and_differences_between_runs(tmp_path: Path) -> None:
 
 def test_the_index_of_runs_that_go_on(tmp_path: Path) -> None:
     stored(tmp_path, 1, CLEAN)
-    runs, _ = stored_runs(tmp_path)
-    going = RunningRun(HOSTILE, {**MANIFEST, "nemesis": HOSTILE}, ((HOSTILE, HOSTILE),))
-    shows_no_markup(index_page(runs, [HOSTILE], running=[going], update_s=2))
+    running = RunningRun(HOSTILE, {**MANIFEST, "nemesis": HOSTILE}, ((HOSTILE, HOSTILE),))
+    shows_no_markup(index_page(read_contents(tmp_path), (), [HOSTILE], [running], update_s=2))
 
 
 # --- explore, conform ---------------------------------------------------------------------------------------------

@@ -19,8 +19,8 @@ from harness.judge.finding import Finding
 from harness.report.logs import LogCell, SideBySide, _texts, side_by_side
 from harness.report.page import commands
 from harness.report.pictures.graph import transactions
-from harness.report.pictures.story import Away, Lane, StoryEvent, read_story
-from harness.report.pictures.timeline import _last_change_s, _margins, _names_of_offsets, _row_of, _text, timeline
+from harness.report.pictures.story import Outage, StoryEvent, read_story
+from harness.report.pictures.timeline import _last_change_s, _text, timeline
 from harness.run_folder.history import key_fields
 
 if TYPE_CHECKING:
@@ -204,9 +204,9 @@ def test_the_timeline_ends_soon_after_the_last_change(tmp_path: Path) -> None:
     changed = seen(30_000, 1, {}, {}) | {"last_stable_offset": 7}
     made = written(tmp_path, STUCK, seen(500, 1, {}, {}), changed, changed | {"time_ms": 60_000})
     story = read_story(made)
-    (lane,) = story.lanes["t", 0].values()
-    changed_s = lane.offsets.at_s[1]
-    assert _last_change_s(story.events["t", 0], story.away, [lane], ()) == changed_s == pytest.approx(30, abs=1)
+    (replica,) = story.replicas["t", 0].values()
+    changed_s = replica.at_s[1]
+    assert _last_change_s(story.events["t", 0], story.outages, [replica], ()) == changed_s == pytest.approx(30, abs=1)
     shown = timeline(story, "t", 0)
     assert f"nothing changes from {changed_s:.1f} to {story.ends_s:.1f}" in shown
     assert "broker 1: log end 4, high watermark 4, last stable offset 7" in shown
@@ -228,7 +228,7 @@ def test_a_partition_of_groups_shows_what_was_done_to_it_alone(tmp_path: Path) -
         act("b.plain", "produce", 1, tombstone=True) | {"key_base64": "AGM="},
     ])  # fmt: skip
     events = read_story(made).events
-    assert {place: [event.what for event in there] for place, there in events.items()} == {
+    assert {place: [event.text for event in there] for place, there in events.items()} == {
         ("__consumer_offsets", 0): [
             "begins transaction 1", "commits offset 60 of partition 3 at 4", "commits transaction 1"
         ],
@@ -292,7 +292,7 @@ def test_who_was_away_and_when(folder: RunFolder) -> None:
         *events,
         *({"time_ms": begins_ms + at, "part": "nemesis", "f": f, "type": kind, "brokers": [2]} for f, kind, at in acts),
     ])  # fmt: skip
-    assert read_story(folder).away == [Away((2,), 1.0, 5.0)]
+    assert read_story(folder).outages == [Outage(1.0, 5.0)]
 
 
 def test_a_delete_is_a_delete(tmp_path: Path) -> None:
@@ -304,7 +304,7 @@ def test_a_delete_is_a_delete(tmp_path: Path) -> None:
 def edges(folder: RunFolder) -> set[tuple[str, str, str, tuple[int, ...]]]:
     story = read_story(folder)
     (found,) = side_by_side(folder, MANIFEST, [], story)
-    graph = transactions(found, story.seen["t", 0])
+    graph = transactions(found, story.entries["t", 0])
     return {(*edge, tuple(brokers)) for edge, brokers in graph.items()}
 
 
@@ -319,30 +319,6 @@ def test_a_transaction_that_is_open_everywhere_is_taken_for_open_by_nobody_else(
     rows = [{"broker": broker, **place, "outcome": "open", "decided_by": None} for broker in (1, 2, 3)]
     made.write_lines(made.outcomes_path, rows)
     assert edges(made) == {("t/1", "no marker: open", "true", ())}
-
-
-def test_a_row_has_room_for_all_that_a_replica_shows() -> None:
-    lane = Lane(removed=[(1.0, 130, "value")])
-    lane.offsets.add(0.5, 40, 30, 20)
-    row = _row_of(lane, 2.0)
-    bottom_in, *drawn_in, top_in = row.at([row.lowest, 20, 130, row.highest])
-    assert (bottom_in, top_in) == pytest.approx((2.0, row.top_in))
-    assert bottom_in < drawn_in[0] < drawn_in[1] < top_in
-    assert _names_of_offsets(row) == {50.0: "50", 100.0: "100"}
-    empty = Lane()
-    empty.offsets.add(0.5, 0, 0, 0)
-    assert _names_of_offsets(_row_of(empty, 0.0)) == {0.0: "0"}
-
-
-def test_words_and_names_have_their_room() -> None:
-    short = _margins([StoryEvent(0.0, "tx", "writes K")], 10.0)
-    long_name = _margins([StoryEvent(0.0, "a-process-of-thirty-letters-or-so", "writes K")], 10.0)
-    at_the_end = _margins([StoryEvent(9.9, "tx", "writes K, " * 4)], 10.0)
-    slanted = _margins([StoryEvent(0.0, "tx", "writes K, " * 12)], 10.0)
-    assert long_name.left_in > short.left_in + 1
-    assert at_the_end.right_in > short.right_in + 1
-    assert (slanted.top_in > short.top_in, slanted.right_in) == (True, short.right_in)
-    assert _margins([], 0.0) == short
 
 
 def test_records_of_groups_are_decoded() -> None:

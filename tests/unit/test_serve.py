@@ -134,8 +134,8 @@ def test_a_run_that_is_going_on_is_shown_with_its_stages(client: FlaskClient, re
 def test_a_run_that_was_cut_off_is_not_going_on(client: FlaskClient, results: Path) -> None:
     (stored(results, 3, CLEAN) / "verdict.json").unlink()
     text = asked(client, "/")[1]
-    assert "No run is going on." in text
-    assert "has no verdict.json: it is going on, or was cut off" in text
+    assert "No run is in progress." in text
+    assert "has no verdict.json: it is in progress, or was interrupted" in text
 
 
 def test_a_page_that_cannot_be_drawn(client: FlaskClient, results: Path) -> None:

@@ -15,7 +15,7 @@ from pages import write_night
 from harness.errors import UsageError
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 from harness.report.site import write_site
-from harness.report.stored.runs import stored_runs
+from harness.report.stored import stored_runs
 
 ID = "2026-11-2{}T01-02-03Z-beef"
 RUN = f"kafka-4.4/stuck-lso/{ID.format(1)}"
@@ -115,7 +115,7 @@ def test_what_is_no_whole_run_is_left_out_and_reported(tmp_path: Path) -> None:
     assert sorted(line.removeprefix("kafka-4.4/stuck-lso/").partition(" ")[0] for line in left_out) == [
         ID.format(day) for day in (2, 3, 4)
     ]
-    assert "has no verdict.json: it is going on, or was cut off" in written(results, tmp_path / "site")
+    assert "has no verdict.json: it is in progress, or was interrupted" in written(results, tmp_path / "site")
 
 
 def test_a_page_that_cannot_be_drawn_is_reported(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_a_site_is_written_again_and_nothing_else_is_written_over(tmp_path: Path
     written(results, site)
     (path / "verdict.json").write_text(json.dumps(verdict_json(UNKNOWN)))
     assert "? unknown</span> 1 of 1" in written(results, site)
-    with pytest.raises(UsageError, match="holds something else than a report"):
+    with pytest.raises(UsageError, match="has files that are not part of a report"):
         written(results, results)
 
 

@@ -40,7 +40,7 @@ def _draw(folder: RunFolder) -> Drawn | None:
 def write_if_possible(folder: RunFolder, verdict: Verdict, drawn: Drawn | None) -> None:
     """Write the page; an error is logged, and does not affect the verdict."""
     try:
-        from harness.report.page import write_report  # noqa: PLC0415  (slow imports, and nothing else needs them)
+        from harness.report.page import write_report  # noqa: PLC0415  (slow imports, only needed here)
 
         write_report(folder, verdict, drawn)
     except Exception as error:  # noqa: BLE001

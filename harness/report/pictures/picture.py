@@ -1,4 +1,4 @@
-"""A matplotlib figure of the pages' width and style, which becomes an SVG element of a page."""
+"""Matplotlib figures of the pages' width and style, which become SVG elements of a page; rows of axes over time."""
 
 from __future__ import annotations
 
@@ -13,12 +13,18 @@ import matplotlib as mpl
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
+from harness.escape import visible
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from matplotlib.axes import Axes
 
 WIDTH_IN: Final = 9.0
 LABEL_IN: Final = 0.075
 """The width of a letter of the style's size; the average is a bit less."""
+ROW_IN, BETWEEN_ROWS_IN, TITLE_IN, AXIS_IN = 0.8, 0.38, 0.3, 0.85
+"""Heights of rows over time: a row, the space between rows, a title, and the time axis with the legend below."""
 STYLE: Final[Any] = {
     "svg.fonttype": "none", "font.family": "sans-serif", "font.size": 9, "svg.hashsalt": "compaction-harness",
     "axes.spines.top": False, "axes.spines.right": False, "path.simplify": True,
@@ -41,26 +47,27 @@ class Picture:
 
 @dataclass(frozen=True)
 class Margins:
-    """The space around a figure's axes, and between stacked axes, in inches."""
+    """The space around a figure's axes, in inches."""
 
     left_in: float = 0.0
     right_in: float = 0.0
     top_in: float = 0.0
     bottom_in: float = 0.0
-    between_in: float = 0.0
 
 
 @contextmanager
-def picture(height_in: float, margins: Margins | None = None, rows: int = 1) -> Iterator[Picture]:
+def picture(height_in: float, margins: Margins | None = None, between_rows: float = 0.0) -> Iterator[Picture]:
     """Yield a figure to draw on; it is rendered when the block ends.
 
-    With ``margins``, for so many ``rows`` of axes, they define the layout. Otherwise matplotlib computes the space for
-    all labels by drawing them, which takes several times as long.
+    ``margins`` define the layout, and ``between_rows`` the space between stacked axes, in heights of an axes. Without
+    margins, matplotlib computes the space for all labels by drawing them, which takes several times as long.
     """
     with _DRAWING, mpl.rc_context(STYLE):
         drawing = Picture(Figure(figsize=(WIDTH_IN, height_in), layout=None if margins else "constrained"))
         if margins:
-            _set_margins(drawing.figure, margins, height_in, rows)
+            left, right = margins.left_in / WIDTH_IN, 1 - margins.right_in / WIDTH_IN
+            top, bottom = 1 - margins.top_in / height_in, margins.bottom_in / height_in
+            drawing.figure.subplots_adjust(left=left, right=right, top=top, bottom=bottom, hspace=between_rows)
         FigureCanvasSVG(drawing.figure)
         yield drawing
         buffer = io.StringIO()
@@ -69,14 +76,33 @@ def picture(height_in: float, margins: Margins | None = None, rows: int = 1) -> 
     drawing.svg = _BLACK.sub("currentColor", _SIZE.sub(r"\1", document[document.index("<svg") :], count=2))
 
 
-def _set_margins(figure: Figure, margins: Margins, height_in: float, rows: int) -> None:
-    """Lay the figure out; matplotlib takes fractions, and the space between axes in heights of an axes."""
-    between_in = margins.between_in * (rows - 1)
-    axes_in = (height_in - margins.top_in - margins.bottom_in - between_in) / rows
-    figure.subplots_adjust(
-        left=margins.left_in / WIDTH_IN,
-        right=1 - margins.right_in / WIDTH_IN,
-        top=1 - margins.top_in / height_in,
-        bottom=margins.bottom_in / height_in,
-        hspace=margins.between_in / axes_in,
-    )
+@contextmanager
+def rows_over_time(
+    titles: Sequence[str], ends_s: float, margins: Margins, *, time_label: str = "seconds"
+) -> Iterator[tuple[Picture, Sequence[Axes]]]:
+    """Yield a picture and its axes, a row for each title, all from 0 to ``ends_s``, with one legend below."""
+    height_in = margins.top_in + margins.bottom_in + (ROW_IN + BETWEEN_ROWS_IN) * len(titles) - BETWEEN_ROWS_IN
+    with picture(height_in, margins, BETWEEN_ROWS_IN / ROW_IN) as drawing:
+        rows: list[Axes] = drawing.figure.subplots(len(titles), 1, sharex=True, squeeze=False)[:, 0].tolist()
+        for row, title in zip(rows, titles, strict=True):
+            # matplotlib would draw the ticks of all axes again to find a place for its own titles.
+            row.text(0, 1.05, visible(title), transform=row.transAxes, fontsize=9, parse_math=False)
+        rows[0].set_xlim(0, ends_s or 1.0)
+        for row in rows[:-1]:
+            row.xaxis.set_visible(False)
+        rows[-1].set_xlabel(time_label)
+        yield drawing, rows
+        handles = {name: h for row in rows for h, name in zip(*row.get_legend_handles_labels(), strict=True)}
+        if handles:
+            drawing.figure.legend(handles.values(), handles, loc="lower center", ncols=len(handles), frameon=False)
+
+
+def draw_steps(row: Axes, times: Sequence[float], values: Sequence[float], ends_s: float, **style: Any) -> None:
+    """Draw a line that keeps each value until the next time, and the last one until ``ends_s``."""
+    row.step([*times, max(ends_s, times[-1])], [*values, values[-1]], where="post", **style)
+
+
+def shade(rows: Iterable[Axes], from_s: float, to_s: float, colour: str) -> None:
+    """Shade the same time in all rows."""
+    for row in rows:
+        row.axvspan(from_s, to_s, color=colour, alpha=0.14, linewidth=0)

@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 
 from harness.play.options import RunOptions
 from harness.play.run_plan import plan_run
-from harness.report.pictures.drawing import AWAY, topology
+from harness.report.pictures.topology import ABSENT, topology
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -32,4 +32,4 @@ def test_a_link_in_one_direction_has_an_arrow() -> None:
     assert links == 4, "two that stay hear each other, and the absent one hears both"
     arrows = [line for line in svg.findall(f"{SVG}line") if line.get("marker-end")]
     assert (len(svg.findall(f"{SVG}line")), len(arrows)) == (3, 2)
-    assert [circle.get("fill") == AWAY for circle in svg.findall(f"{SVG}circle")] == [False, True, False]
+    assert [circle.get("fill") == ABSENT for circle in svg.findall(f"{SVG}circle")] == [False, True, False]

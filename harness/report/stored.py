@@ -1,0 +1,300 @@
+"""The runs, nights and soaks in a results folder, with what pages show of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from glob import iglob
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from harness.host import leftovers
+from harness.json_codec import from_json
+from harness.judge.protected import UNPROTECTED
+from harness.judge.soak_verdict import RoundVerdict, SoakVerdict
+from harness.judge.verdict import Verdict
+from harness.report.headlines import headline
+from harness.report.pictures.story import ReplicaTimeline
+from harness.run_folder import store
+from harness.run_folder.fault_times import fault_times
+from harness.run_folder.history import read_lines
+from harness.schedules.operations.administrators import ADMIN
+from harness.schedules.operations.faults import NEMESIS
+from harness.targets import title_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+Stored = TypeVar("Stored")
+
+_RUNS: Final = (f"*/*/*/{store.MANIFEST}",)
+"""results/<target>/<anomaly>/<run id>/manifest.json"""
+_SOAKS: Final = (f"*/soak/*/{store.SOAK_STATE}",)
+"""results/<target>/soak/<id>/soak.json"""
+_NIGHTS: Final = ("nightly/*/summary.json", "night/summary.json")
+"""Summaries of nights next to their runs, and of a published night."""
+_NIGHT_ROW: Final = ("scenario", "client", "nemesis", "runtime")
+_TIME_CHARACTERS = 20
+_STAGE: Final = re.compile(r"^(\S+ \S+) INFO harness (.+)$")
+_NOT_STAGES: Final = ("Spark is up", "the checkers are planned", "the workers are rehearsed")
+AS_EXPECTED: Final = "as expected"
+DAMAGED: Final = (OSError, ValueError, LookupError, TypeError, AttributeError)
+"""Errors of reading a folder that is damaged or of another release."""
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """One run that has a verdict. ``name``: its folder, relative to the results."""
+
+    folder: store.RunFolder
+    name: str
+    manifest: dict[str, Any]
+    verdict: Verdict
+
+    @property
+    def began_at(self) -> datetime | None:
+        """The time in the run's id."""
+        try:
+            return datetime.strptime(self.folder.run_id[:_TIME_CHARACTERS], store.TIME_FORMAT).replace(tzinfo=UTC)
+        except ValueError:
+            return None
+
+    @property
+    def column(self) -> str:
+        """The tested version, as a column's title."""
+        return title_of(self.manifest["target"]["name"], self.manifest["target"]["version"])
+
+
+@dataclass(frozen=True)
+class RunningRun:
+    """A run whose process lives; ``stages``: its stages so far with their times, the last one is the current."""
+
+    name: str
+    manifest: dict[str, Any]
+    stages: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Night:
+    """One night. ``columns``: versions. ``rows``: the fields of `_NIGHT_ROW`, protection, and a cell a column, or None.
+
+    ``unexpected``: the cells that are not as expected.
+    """
+
+    name: str
+    summary: Mapping[str, Any]
+    columns: tuple[str, ...]
+    rows: tuple[tuple[tuple[str, ...], tuple[Mapping[str, Any] | None, ...]], ...]
+    unexpected: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class StoredSoak:
+    """A soak. ``name``: its folder, relative to the results. ``with_evidence``: the rounds whose evidence is stored."""
+
+    path: Path
+    name: str
+    content: SoakVerdict
+    with_evidence: tuple[str, ...]
+
+    @property
+    def column(self) -> str:
+        """The tested version, as a column's title."""
+        return title_of(self.content.target, self.content.target.partition("-")[2])
+
+
+@dataclass(frozen=True)
+class ClientOperation:
+    """An operation of a client that has ended. ``kind``: ok, fail or info, as in the history."""
+
+    name: str
+    kind: str
+    ended_s: float
+    took_s: float
+
+
+@dataclass(frozen=True)
+class FaultSpan:
+    """A fault on a broker; ``to_s`` is None if the history does not have its end."""
+
+    fault: str
+    broker: int
+    from_s: float
+    to_s: float | None
+
+
+@dataclass(frozen=True)
+class StoredRound:
+    """A round; times are seconds from its first event. ``replicas``: by broker and ``<topic>-<partition>``."""
+
+    name: str
+    played: Mapping[str, Any]
+    verdict: RoundVerdict
+    operations: Sequence[ClientOperation]
+    faults: Sequence[FaultSpan]
+    replicas: Mapping[int, Mapping[str, ReplicaTimeline]]
+    ends_s: float
+
+
+def stored_runs(results: Path) -> tuple[list[StoredRun], list[str]]:
+    """Return all runs of a results folder, oldest first, and the folders that are left out, with the reason."""
+    runs, left_out = _read_each(results, _RUNS, _run)
+    return sorted(runs, key=lambda run: (run.folder.run_id, run.name)), left_out
+
+
+def stored_run(path: Path, name: str = "") -> StoredRun:
+    """Return the run of a folder. ``name``: else the path. Raises ValueError without a verdict."""
+    return _read(_run, path, name or str(path))
+
+
+def running_runs(results: Path) -> list[RunningRun]:
+    """Return the runs of a results folder that are in progress, oldest first."""
+    running = []
+    for path in _folders(results, _RUNS):
+        try:
+            manifest = json.loads((path / store.MANIFEST).read_text())
+            lives = manifest["status"] == store.RUNNING and leftovers.Owner(**manifest["owner"]).lives()
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        if lives:
+            running.append(RunningRun(str(path.relative_to(results)), manifest, _stages(path / store.HARNESS_LOG)))
+    return sorted(running, key=lambda run: run.name.rpartition("/")[2])
+
+
+def stored_nights(results: Path) -> tuple[list[Night], list[str]]:
+    """Return all nights with a summary, newest first, and the unreadable summaries, with the reason."""
+    nights, left_out = _read_each(results, _NIGHTS, _night)
+    return sorted(nights, key=lambda night: str(night.summary["began_at"]), reverse=True), left_out
+
+
+def stored_soaks(results: Path) -> tuple[list[StoredSoak], list[str]]:
+    """Return all soaks, newest first, and the unreadable soaks, with the reason."""
+    soaks, left_out = _read_each(results, _SOAKS, read_soak)
+    return sorted(soaks, key=lambda soak: soak.path.name, reverse=True), left_out
+
+
+def read_soak(path: Path, name: str) -> StoredSoak:
+    """Return the soak of a folder. Raises an error of `DAMAGED`."""
+    content = from_json(SoakVerdict, json.loads((path / store.SOAK_STATE).read_text()))
+    rounds = (line.name for line in content.rounds if (path / line.name / store.BROKERS).is_dir())
+    return StoredSoak(path, name, content, tuple(rounds))
+
+
+def read_round(path: Path) -> StoredRound:
+    """Return the round of a folder. Raises an error of `DAMAGED`."""
+    full_history = path / store.WHOLE_HISTORY
+    events = read_lines(full_history if full_history.is_file() else path / store.HISTORY)
+    samples = read_lines(path / store.OFFSETS) if (path / store.OFFSETS).is_file() else []
+    times_ms = [line["time_ms"] for line in (*events, *samples)]
+    began_ms = min(times_ms, default=0)
+
+    def since_s(time_ms: int) -> float:
+        return (time_ms - began_ms) / 1000
+
+    faults = [
+        FaultSpan(fault.fault, fault.broker, since_s(fault.inject_ms), fault.healed_ms and since_s(fault.healed_ms))
+        for fault in fault_times(events)
+    ]
+    replicas: dict[int, dict[str, ReplicaTimeline]] = defaultdict(lambda: defaultdict(ReplicaTimeline))
+    for line in samples:
+        for place, offsets in line["replicas"].items():
+            replicas[line["broker"]][place].add(since_s(line["time_ms"]), *offsets)
+    return StoredRound(
+        path.name,
+        json.loads((path / store.ROUND).read_text()),
+        from_json(RoundVerdict, json.loads((path / store.VERDICT).read_text())),
+        _operations(events, since_s),
+        sorted(faults, key=lambda span: (span.from_s, span.broker, span.fault)),
+        {broker: dict(sorted(places.items())) for broker, places in sorted(replicas.items())},
+        since_s(max(times_ms, default=0)),
+    )
+
+
+def _read_each(
+    results: Path, patterns: Sequence[str], read: Callable[[Path, str], Stored]
+) -> tuple[list[Stored], list[str]]:
+    """Read the folders whose files match; return the unreadable ones as well, with the reason."""
+    stored, left_out = [], []
+    for path in _folders(results, patterns):
+        try:
+            stored.append(_read(read, path, str(path.relative_to(results))))
+        except ValueError as error:
+            left_out.append(str(error))
+    return stored, left_out
+
+
+def _read(read: Callable[[Path, str], Stored], path: Path, name: str) -> Stored:
+    """Read a folder. Raises ValueError with the folder's name and the reason."""
+    try:
+        return read(path, name)
+    except FileNotFoundError as error:
+        missing = error.filename.rpartition("/")[2]
+        raise ValueError(f"{name} has no {missing}: it is in progress, or was interrupted") from error
+    except DAMAGED as error:
+        raise ValueError(f"{name} cannot be read: {type(error).__name__}: {error}") from error
+
+
+def _folders(results: Path, patterns: Sequence[str]) -> Iterator[Path]:
+    """Yield the folders of matching files, in no order; none outside the results folder.
+
+    In contrast to `Path.glob`, folders may vanish meanwhile.
+    """
+    top = results.resolve()
+    names = (iglob(pattern, root_dir=results, include_hidden=True) for pattern in patterns)  # noqa: PTH207
+    for path in (results / name for names_of_pattern in names for name in names_of_pattern):
+        if path.parent.name != store.LATEST and path.resolve().is_relative_to(top):
+            yield path.parent
+
+
+def _run(path: Path, name: str) -> StoredRun:
+    manifest, verdict = (json.loads((path / file).read_text()) for file in (store.MANIFEST, store.VERDICT))
+    run = StoredRun(store.RunFolder(path), name, manifest, from_json(Verdict, verdict))
+    # A missing field that a site shows raises here.
+    _ = run.column, [manifest[field] for field in ("anomaly", "nemesis", "client")]
+    _ = [headline(finding) for finding in run.verdict.findings]
+    return run
+
+
+def _stages(log: Path) -> tuple[tuple[str, str], ...]:
+    try:
+        lines = log.read_text(errors="replace").splitlines()
+    except OSError:
+        return ()
+    stages = [(match[1], match[2]) for line in lines if (match := _STAGE.match(line))]
+    return tuple((at, stage) for at, stage in stages if stage not in _NOT_STAGES)
+
+
+def _night(path: Path, _name: str) -> Night:
+    summary = json.loads((path / "summary.json").read_text())
+    # A missing field that a page shows raises here.
+    _ = [summary[field] for field in ("began_at", "command", "commit", "cells_as_expected", "strays")]
+    titles: dict[str, str] = {}
+    by_row: dict[tuple[str, ...], dict[str, Mapping[str, Any]]] = {}
+    for result in summary["cells"]:
+        _ = result["expected"], result["why"], [list(result[field]) for field in ("runs", "flaky", "verdicts")]
+        cell = result["cell"]
+        titles[cell["target"]] = title_of(cell["target"], result["version"])
+        # Published summaries of earlier releases have no protection.
+        row = (*(cell[field] for field in _NIGHT_ROW), cell.get("protection", UNPROTECTED))
+        by_row.setdefault(row, {})[cell["target"]] = result
+    rows = ((row, tuple(cells.get(target) for target in titles)) for row, cells in by_row.items())
+    unexpected = tuple(result for result in summary["cells"] if result["status"] != AS_EXPECTED)
+    return Night(path.name, summary, tuple(titles.values()), tuple(rows), unexpected)
+
+
+def _operations(events: Sequence[Mapping[str, Any]], since_s: Callable[[int], float]) -> list[ClientOperation]:
+    """Return the operations of clients, in the order in which they ended."""
+    invoked: dict[int, int] = {}
+    ended = []
+    for event in events:
+        if event["process"] in {ADMIN, NEMESIS}:
+            continue
+        if event["type"] == "invoke":
+            invoked[event["op"]] = event["time_ms"]
+        elif event["op"] in invoked:
+            took_s = (event["time_ms"] - invoked.pop(event["op"])) / 1000
+            ended.append(ClientOperation(event["f"], event["type"], since_s(event["time_ms"]), took_s))
+    return ended

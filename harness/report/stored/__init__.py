@@ -1,1 +1,0 @@
-"""What a results folder holds: runs, nights and soaks."""
