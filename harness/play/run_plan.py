@@ -28,7 +28,7 @@ from harness.runtimes import AUTO, LOCAL, choose
 from harness.runtimes.base import RuntimeRequest
 from harness.schedules.catalog import CONTROL, scenarios_for
 from harness.schedules.placement import place
-from harness.schedules.replay import scenario_of
+from harness.schedules.replay import scenarios_of
 from harness.schedules.timers import find_timers
 from harness.spark.background import find_archive
 from harness.systems import find_system
@@ -127,7 +127,7 @@ def plan_run(options: RunOptions) -> RunPlan:
         raise UsageError(f"--nemesis {nemesis.name}: {reason}")
     topic_settings, broker_settings = system.settings(target, timers, nemesis.broker_settings)
     scenarios = (
-        (scenario_of(options.schedule),) if options.schedule else scenarios_for(options.anomaly, target.group_protocols)
+        scenarios_of(options.schedule) if options.schedule else scenarios_for(options.anomaly, target.group_protocols)
     )
     if options.application:
         scenarios = (*scenarios, *find_application(options.application).scenarios)

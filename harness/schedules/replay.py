@@ -7,15 +7,17 @@ outage, and at most one client with transactions and one without.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from harness.errors import UsageError
-from harness.schedules.catalog import CONTROL, Anomaly
+from harness.schedules.catalog import BY_NAME, CONTROL, Anomaly
 from harness.schedules.operations.clients import Begin, End, Write
 from harness.schedules.operations.environment import CleanerPass, TimePasses
 from harness.schedules.operations.faults import OUTAGES, Heal, Inject
 from harness.schedules.operations.waits import TakeSnapshot, UntilInSync, UntilRemoved
 from harness.schedules.scenario import Critical, Scenario
+from harness.schedules.schedule import NO_PLAN
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -29,6 +31,33 @@ OF_RUNS: Final = (UntilRemoved, UntilInSync, TakeSnapshot)
 """Waits and snapshots: every run has its own."""
 SUPPORTED: Final = (*OF_CLIENTS, *OF_RUNS, Inject, Heal, CleanerPass, TimePasses)
 """Operations that a run can be put through."""
+
+
+def scenarios_of(schedule: Schedule) -> tuple[Scenario, ...]:
+    """Return the scenarios of a schedule: one, or as many as the run had that wrote it, without its control.
+
+    Raises `UsageError` as `scenario_of` does.
+    """
+    names = [operation.process for operation in schedule.operations if isinstance(operation, OF_CLIENTS)]
+    scenarios = dict.fromkeys(name.rpartition(".")[0] for name in names)
+    if not any(scenarios):
+        return (scenario_of(schedule),)
+    return tuple(_scenario_of_run(schedule, name) for name in scenarios if name != CONTROL.name)
+
+
+def _scenario_of_run(schedule: Schedule, name: str) -> Scenario:
+    """Return a scenario of the run that wrote the schedule: its own operations, and those of no client."""
+    known = BY_NAME.get(name)
+    steps = [
+        replace(step, operation=replace(step.operation, process=process))  # type: ignore[type-var]
+        for step in schedule.steps
+        for scenario, _, process in [step.operation.process.rpartition(".")]
+        if scenario in {name, ""}
+    ]
+    finding = known.anomaly if known and known.anomaly else schedule.finding
+    scenario = scenario_of(replace(schedule, steps=tuple(steps), finding=finding, plan=NO_PLAN))
+    phases = {phase: getattr(scenario, phase) for phase in ("before", "outage", "late", "critical")}
+    return replace(known, **phases) if known else replace(scenario, name=name)
 
 
 def scenario_of(schedule: Schedule) -> Scenario:
@@ -72,7 +101,7 @@ def scenario_of(schedule: Schedule) -> Scenario:
 def why_not_replayable(schedule: Schedule) -> str | None:
     """Return why real brokers cannot be put through a schedule by a run; None if they can."""
     try:
-        scenario_of(schedule)
+        scenarios_of(schedule)
     except UsageError as error:
         return str(error)
     return None

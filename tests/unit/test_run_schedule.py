@@ -9,13 +9,13 @@ import pytest
 from harness.play.options import RunOptions
 from harness.play.run_plan import plan_run
 from harness.play.run_schedule import run_schedule
-from harness.schedules.catalog import BY_NAME
-from harness.schedules.replay import scenario_of
+from harness.schedules.replay import scenarios_of
 from harness.schedules.schedule import read_schedule, write_schedule
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+PHASES = ("before", "outage", "late")
 BEFORE = ("stuck-lso.tx puts K", "control.plain puts D", "control.tx puts K", "wait until every replica is in sync")
 MISSED = ("stuck-lso.tx commits", "stuck-lso.plain puts K", "control.plain deletes D", "control.tx commits")
 
@@ -65,13 +65,16 @@ def test_a_script_with_two_acts_exposes_the_replicas_before_the_snapshot() -> No
     assert operations[exposed + 1] == "snapshot before-return"
 
 
-@pytest.mark.parametrize("anomaly", ["stuck-lso", "tombstone-divergence"])
+@pytest.mark.parametrize("anomaly", ["stuck-lso", "all", "groups"])
 def test_the_schedule_of_a_run_can_be_replayed(tmp_path: Path, anomaly: str) -> None:
     path = tmp_path / "schedule.json"
-    write_schedule(path, run_schedule(plan_run(RunOptions("kafka-4.4", anomaly))))
-    replayed = scenario_of(read_schedule(path))
-    played = BY_NAME[anomaly]
-    assert replayed.critical == played.critical
-    for phase in ("before", "outage", "late"):
-        texts = [str(operation) for operation in getattr(replayed, phase)]
-        assert [text for text in texts if text != "tx begins"] == list(map(str, getattr(played, phase)))
+    plan = plan_run(RunOptions("kafka-4.4", anomaly))
+    write_schedule(path, run_schedule(plan))
+    replayed = scenarios_of(read_schedule(path))
+    for scenario, played in zip(replayed, plan.scenarios[:-1], strict=True):
+        assert (scenario.name, scenario.anomaly, scenario.kind) == (played.name, played.anomaly, played.kind)
+        assert scenario.critical == played.critical
+        for phase in PHASES:
+            texts = [str(operation).partition(" ")[2] for operation in getattr(scenario, phase)]
+            expected = [str(operation).partition(" ")[2] for operation in getattr(played, phase)]
+            assert [text for text in texts if text != "begins"] == expected
