@@ -47,19 +47,15 @@ class LibraryProducer(Protocol):
 
     def init_transactions(self) -> None:
         """Obtain a producer id. Raises `ClientError`."""
-        ...
 
     def begin_transaction(self) -> None:
         """Begin a transaction. Raises `ClientError`."""
-        ...
 
     def commit_transaction(self) -> None:
         """Commit it. Raises `ClientError`."""
-        ...
 
     def abort_transaction(self) -> None:
         """Abort it. Raises `ClientError`."""
-        ...
 
     def send(
         self,
@@ -70,11 +66,9 @@ class LibraryProducer(Protocol):
         answered: Answered,
     ) -> None:
         """Send a record; ``answered`` is called at the latest in `flush`. Raises `ClientError`."""
-        ...
 
     def flush(self) -> int:
         """Wait for the answers to all that was sent; return how many did not come."""
-        ...
 
 
 class OffsetsProducer(LibraryProducer, Protocol):
@@ -82,7 +76,6 @@ class OffsetsProducer(LibraryProducer, Protocol):
 
     def send_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit offsets of a group as part of the open transaction. Raises `ClientError`."""
-        ...
 
 
 MakeProducer: TypeAlias = Callable[[str | None], LibraryProducer]
@@ -94,11 +87,9 @@ class GroupConsumer(Protocol):
 
     def poll(self, timeout_s: float) -> Sequence[tuple[TopicPartition, int]]:
         """Return partition and offset of what is delivered next. Raises `ClientError`."""
-        ...
 
     def close(self) -> None:
         """Leave the group, committing nothing."""
-        ...
 
 
 class LibraryGroups(Protocol):
@@ -106,19 +97,15 @@ class LibraryGroups(Protocol):
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit offsets as a consumer that is assigned its partitions. Raises `ClientError`."""
-        ...
 
     def delete(self, group: str) -> None:
         """Delete a group without members. Raises `ClientError`."""
-        ...
 
     def producer(self, transactional_id: str) -> OffsetsProducer:
         """Return a transactional producer."""
-        ...
 
     def consumer(self, group: str, topic: str, protocol: str) -> GroupConsumer:
         """Return a consumer that joins the group; a partition without an offset is read from its start."""
-        ...
 
 
 @dataclass(frozen=True)

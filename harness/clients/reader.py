@@ -49,11 +49,9 @@ class Reading(Protocol):
 
     def is_at_end(self) -> bool:
         """Read on; whether every partition's end is reached. Raises `HarnessError`."""
-        ...
 
     def close(self) -> None:
         """End the consumer."""
-        ...
 
 
 def read_committed(

@@ -150,10 +150,7 @@ class Cluster:
 
     def _wait_each(self, holds: Callable[[TopicPartition, PartitionState], bool], what: str) -> None:
         """Wait until the state of every partition is known, and this holds for each."""
-        self.wait(
-            lambda: bool(states := self.states()) and all(holds(tp, state) for tp, state in states.items()),
-            what,
-        )
+        self.wait(lambda: bool(states := self.states()) and all(holds(tp, state) for tp, state in states.items()), what)
 
     def wait_replicated(self, what: str) -> None:
         """Wait until all live replicas have the same log end offset and their high watermark there.

@@ -28,11 +28,9 @@ class Routine(Protocol):
 
     def stop(self) -> None:
         """Stop the repetition, and wait for its end. Raises `HarnessError` if the action does not end."""
-        ...
 
     def raise_if_failed(self) -> None:
         """Raise the error that ended the repetition as `HarnessError`, with the routine's name."""
-        ...
 
 
 class Clock(Protocol):
@@ -40,19 +38,15 @@ class Clock(Protocol):
 
     def now_s(self) -> float:
         """Return the monotonic seconds since the run began."""
-        ...
 
     def time_ms(self) -> int:
         """Return the wall-clock milliseconds since the epoch, as brokers do."""
-        ...
 
     def wait_until(self, condition: Callable[[], T], timeout_s: float, description: str) -> T:
         """Return the condition's first true value; see `RealClock.wait_until`."""
-        ...
 
     def every(self, period_s: float, action: Callable[[], None], name: str) -> Routine:
         """Repeat an action in the background, with this pause before each time; an error ends the repetition."""
-        ...
 
 
 @dataclass(frozen=True)

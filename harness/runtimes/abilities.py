@@ -43,11 +43,9 @@ class Links(Protocol):
 
     def cut(self, broker: int) -> None:
         """Isolate a running broker from all other processes. Raises `HarnessError`."""
-        ...
 
     def heal(self, broker: int) -> None:
         """Reconnect an isolated broker."""
-        ...
 
 
 class LinkFaults(Protocol):
@@ -55,7 +53,6 @@ class LinkFaults(Protocol):
 
     def clear_links(self) -> None:
         """Undo the effects of all abilities on links, except `Links.cut`."""
-        ...
 
 
 @runtime_checkable
@@ -64,7 +61,6 @@ class Firewalls(LinkFaults, Protocol):
 
     def block(self, links: Sequence[tuple[int, int]]) -> None:
         """Drop the packets from the first to the second broker of each pair. Raises `HarnessError`."""
-        ...
 
 
 @runtime_checkable
@@ -73,7 +69,6 @@ class LossyLinks(LinkFaults, Protocol):
 
     def lose(self, broker: int, fraction: float) -> None:
         """Drop this fraction of the packets to and from a broker. Raises `HarnessError`."""
-        ...
 
 
 @runtime_checkable
@@ -82,7 +77,6 @@ class SlowLinks(LinkFaults, Protocol):
 
     def delay(self, broker: int, delay_ms: int) -> None:
         """Delay all packets of a broker. Raises `HarnessError`."""
-        ...
 
 
 @runtime_checkable
@@ -91,11 +85,9 @@ class Disks(Protocol):
 
     def fill_disk(self, broker: int) -> None:
         """Fill a broker's disk; the broker is expected to end. Raises `HarnessError`."""
-        ...
 
     def free_disk(self, broker: int) -> None:
         """Free a broker's disk."""
-        ...
 
 
 @runtime_checkable
@@ -104,7 +96,6 @@ class Clocks(Protocol):
 
     def skew(self, broker: int, offset_s: int) -> None:
         """Set a broker's clock this many seconds ahead. Raises `HarnessError`."""
-        ...
 
 
 @runtime_checkable
@@ -113,11 +104,9 @@ class PowerSupplies(Protocol):
 
     def unsynced(self, broker: int) -> Sequence[Cut]:
         """Return the data that a broker would lose in a power failure. Raises `HarnessError` if they are unknown."""
-        ...
 
     def cut_power(self, broker: int) -> Sequence[Cut]:
         """Kill a broker, and cut off and return its unsynced data. Raises `HarnessError` if they are unknown."""
-        ...
 
 
 @runtime_checkable
@@ -130,7 +119,6 @@ class DataFiles(Protocol):
         Returns the sizes of these files in bytes, by their paths in the data folder; empty if the broker was not
         killed. ``__cluster_metadata`` does not count.
         """
-        ...
 
 
 @runtime_checkable
@@ -139,7 +127,6 @@ class AdminApi(Protocol):
 
     def admin_address(self, broker: int) -> Address:
         """Return the address of the broker's HTTP API. Raises `HarnessError` for a broker without one."""
-        ...
 
 
 def ability(runtime: Runtime, protocol: Callable[..., Ability]) -> Ability:

@@ -106,64 +106,49 @@ class Runtime(Protocol):
     @property
     def brokers(self) -> Sequence[int]:
         """Node ids, in order."""
-        ...
 
     @property
     def abilities(self) -> Sequence[object]:
         """Objects that implement protocols of `harness.runtimes.abilities`."""
-        ...
 
     def start_cluster(self) -> None:
         """Start every broker for the first time. Raises `BootError` with the last log lines."""
-        ...
 
     def start_again(self, brokers: Sequence[int]) -> None:
         """Take over a cluster whose brokers have all ended, and start some of them with their data."""
-        ...
 
     def start(self, broker: int) -> None:
         """Start a broker that is down, with its data."""
-        ...
 
     def stop(self, broker: int) -> None:
         """Shut a broker down cleanly, and wait for its end. Raises `HarnessError`."""
-        ...
 
     def kill(self, broker: int) -> None:
         """SIGKILL a broker, and wait for its end."""
-        ...
 
     def pause(self, broker: int) -> None:
         """Pause a broker's process, which does not answer, and keeps its memory and its connections."""
-        ...
 
     def resume(self, broker: int) -> None:
         """Continue a paused broker."""
-        ...
 
     def is_up(self, broker: int) -> bool:
         """Return whether the broker should be running and part of the cluster.
 
         It should not be while it is paused or cut off, or its connection to every controller is cut in any direction.
         """
-        ...
 
     def address(self, broker: int) -> Address:
         """Return the broker's address for clients."""
-        ...
 
     def raise_if_died(self) -> None:
         """Raise `HarnessError` if a broker ended by itself."""
-        ...
 
     def copy_partition(self, broker: int, topic: str, partition: int, destination: Path) -> None:
         """Copy the files of one partition from the disk of a broker that may be running."""
-        ...
 
     def copy_checkpoints(self, broker: int, destination: Path) -> None:
         """Copy the checkpoints and ``meta.properties`` of the broker's log directory."""
-        ...
 
     def close(self, *, keep: bool = False) -> None:
         """End every broker, or ``keep`` it for the user; store the brokers' logs in the run folder."""
-        ...

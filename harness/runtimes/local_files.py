@@ -33,15 +33,12 @@ class Processes(Protocol):
 
     def kill(self, broker: int) -> None:
         """SIGKILL a broker."""
-        ...
 
     def pause(self, broker: int) -> None:
         """Pause a broker."""
-        ...
 
     def resume(self, broker: int) -> None:
         """Continue a paused broker."""
-        ...
 
 
 @dataclass(frozen=True)

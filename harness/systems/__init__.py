@@ -1,7 +1,7 @@
-"""The systems under test, in one table: what differs between Kafka, Redpanda and simulated clusters.
+"""The systems under test in one table: the differences between Kafka, Redpanda and simulated clusters.
 
-Topic settings, how cleaning is seen, which client and which reader. Versions are in `harness.targets`; where brokers
-run is in `harness.runtimes`.
+A system has settings for topics and brokers, requests for its brokers, a client library and a consumer.
+`harness.targets` has the versions of a system, and `harness.runtimes` the places where brokers run.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from harness.clients import find_client
 from harness.clients.reader import LibrdkafkaReading
 from harness.kafka_api.admin import Admin
 from harness.runtimes.base import live_addresses
-from harness.schedules.timers import DAY_MS
 from harness.targets import KAFKA, REDPANDA, SIMULATED
 
 if TYPE_CHECKING:
@@ -31,81 +30,67 @@ if TYPE_CHECKING:
     from harness.schedules.timers import Timers
     from harness.targets import Target
 
+SystemSettings = tuple[dict[str, str], dict[str, str]]
+"""Settings of topics, and of brokers."""
+
 
 class Control(Protocol):
-    """What the harness asks of a cluster and does to it in other ways on each system.
+    """The requests of a run that differ between systems. Changes may take effect later; `is_…` asks whether they have.
 
-    What takes effect only later is asked for once, and then looked at until it holds.
+    Methods raise `HarnessError` while no broker answers, and OSError where a certain broker has to answer.
     """
 
     @property
     def coordinator(self) -> TopicPartition:
         """The partition whose leader coordinates every transaction of a run."""
-        ...
 
     def registered(self) -> set[int]:
-        """Return the brokers that are part of the cluster now. Raises `HarnessError` while no broker answers."""
-        ...
+        """Return the brokers that are part of the cluster now."""
 
     def active_controller(self) -> int | None:
-        """Return who leads the controllers; None while nobody does. Raises `HarnessError` while no broker answers."""
-        ...
+        """Return the leader of the controllers; None while there is none."""
 
     def states(self, topics: Sequence[str]) -> dict[TopicPartition, PartitionState]:
-        """Return every partition's leader, replicas, and which of them count as in sync."""
-        ...
+        """Return every partition's leader, replicas and ISR."""
 
     def lead(self, orders: Mapping[TopicPartition, Sequence[int]]) -> None:
-        """Ask that partitions have these replicas, the first of which is to lead."""
-        ...
+        """Request these replicas for partitions; the first is to be the leader."""
 
     def leads(self, orders: Mapping[TopicPartition, Sequence[int]]) -> bool:
-        """Whether each of them leads, and every broker knows; asks again for those that do not."""
-        ...
+        """Return whether each first replica is the leader on every live broker; request the other elections again."""
 
     def freeze(self, topics: Sequence[str]) -> None:
-        """Ask that no compaction begins any more."""
-        ...
+        """Request that no compaction of the topics begins."""
 
     def is_frozen(self, topics: Sequence[str]) -> bool:
-        """Whether every broker that can be reached knows."""
-        ...
+        """Return whether every live broker has applied `freeze`."""
 
     def thaw(self, topics: Sequence[str], settings: Mapping[str, str]) -> None:
-        """Take that back; ``settings`` are the topics' own."""
-        ...
+        """Undo `freeze`; ``settings``: of the topics."""
 
-    def rest(self, brokers: Sequence[int], for_ms: int = DAY_MS) -> None:
-        """Ask that these brokers compact nothing for so long, wherever they can be reached meanwhile."""
-        ...
+    def rest(self, brokers: Sequence[int], for_ms: int | None = None) -> None:
+        """Request that these brokers compact nothing for this time (None: during the run), even if disconnected."""
 
-    def is_resting(self, brokers: Sequence[int], for_ms: int = DAY_MS) -> bool:
-        """Whether they know."""
-        ...
+    def is_resting(self, brokers: Sequence[int], for_ms: int | None = None) -> bool:
+        """Return whether the brokers have applied `rest`."""
 
     def wake(self, brokers: Sequence[int]) -> None:
-        """Take that back."""
-        ...
+        """Undo `rest`."""
 
     def reader(self, broker: int) -> ReplicaReader:
-        """Return what reads this broker's replicas; whoever asks closes it. Raises OSError."""
-        ...
+        """Return a reader of the broker's replicas, which the caller closes."""
 
     def compaction(self, partition: TopicPartition) -> dict[int, dict[str, int | None]]:
-        """Return what each replica says of its compaction, by broker; nothing where a system has no such words."""
-        ...
+        """Return the compaction progress that replicas report, by broker; empty if the system reports none."""
 
     def identities(self) -> dict[int, str]:
-        """Return what distinguishes a broker's data from those of an earlier cluster, by broker, where no file does."""
-        ...
+        """Return the ids of the brokers' data directories by broker; empty if a file has them."""
 
     def file_logs(self, folder: Path, *, is_up: bool) -> None:
-        """Make evidence of a partition's files that were just copied, of a broker that is up or not."""
-        ...
+        """Convert the copied files of a partition to Kafka's format; ``is_up``: whether the broker is up."""
 
     def coordination(self) -> dict[str, bool]:
-        """Return what is needed for replicas to compact together, and whether it is there."""
-        ...
+        """Return the requirements of coordinated compaction, and whether each is met."""
 
 
 def _admin(runtime: Runtime) -> Admin:
@@ -118,19 +103,18 @@ def _consumer(runtime: Runtime, leader: int, partitions: Sequence[TopicPartition
 
 @dataclass(frozen=True)
 class System:
-    """How a system is set up, and what it can be put through.
+    """The set-up of a system, and its limits.
 
-    ``settings``: topic and broker settings of a target on some timers, with those that a nemesis asks of Kafka's
-    brokers. ``admin`` and ``control`` ask its brokers; ``consumer`` begins to read partitions as a read_committed
-    consumer of the broker that leads them, and ``client`` is what workloads write with, by its name; it needs nothing
-    from outside where the system ``has_own_clients``. ``timers``: how it takes those asked for. ``why_unfit`` says why
-    a placement cannot be; ``unsupported_nemeses``: those that it cannot be put through. ``proof``: what
-    `Control.coordination` has to show before a run can be clean. ``has_odd_replicas``: of each partition.
-    ``least_window_s``: how long removal has to be given, whatever the timers say.
+    ``settings``: returns the settings of a target for some timers and the broker settings that a nemesis needs.
+    ``control``, ``admin``: send requests. ``consumer``: starts a read_committed consumer of partitions on their leader.
+    ``client``: returns the client library with a name; it needs no jars if the system ``has_own_clients``. ``timers``:
+    adapts timers. ``why_unfit``: returns the reason why a placement is impossible. ``unsupported_nemeses``: their
+    names. ``proof``: the requirements in `Control.coordination` of a clean run. ``has_odd_replicas``: whether
+    replication factors must be odd. ``least_window_s``: the minimum time for a removal, whatever the timers are.
     """
 
     name: str
-    settings: Callable[[Target, Timers, Mapping[str, str]], tuple[dict[str, str], dict[str, str]]]
+    settings: Callable[[Target, Timers, Mapping[str, str]], SystemSettings]
     control: Callable[[Runtime, Admin], Control]
     admin: Callable[[Runtime], Admin] = _admin
     consumer: Callable[[Runtime, int, Sequence[TopicPartition]], Reading] = _consumer
@@ -145,7 +129,7 @@ class System:
 
 
 _MODULES = {KAFKA: "kafka", REDPANDA: "redpanda", **dict.fromkeys(SIMULATED, "simulated")}
-"""Each has ``SYSTEMS``, and is imported only where it is needed: models and HTTP clients take a while."""
+"""Modules with ``SYSTEMS``, imported only if they are needed: the import of models and HTTP clients takes time."""
 
 
 def find_system(name: str) -> System:

@@ -1,4 +1,4 @@
-"""Apache Kafka under test: everything by its own protocol."""
+"""Apache Kafka under test: every request is part of its own protocol."""
 
 from __future__ import annotations
 
@@ -22,102 +22,104 @@ if TYPE_CHECKING:
     from harness.kafka_api.replica import ReplicaReader
     from harness.runtimes.base import Runtime
     from harness.schedules.timers import Timers
+    from harness.systems import SystemSettings
     from harness.targets import Target
 
 TRANSACTION_STATE = ("__transaction_state", 0)
 CLEANER_BACKOFF = "log.cleaner.backoff.ms"
-"""Setting it has the cleaner look once more, and then no more for as long."""
+"""After a change of this setting the cleaner looks for work once more, and then pauses for this time."""
 
 
 @dataclass
 class KafkaControl:
-    """Implements `harness.systems.Control`."""
+    """Implements `harness.systems.Control`. ``rest_ms``: a pause of cleaners that is longer than any run."""
 
     runtime: Runtime
     admin: Admin
+    rest_ms: int = DAY_MS
     coordinator: TopicPartition = TRANSACTION_STATE
 
     def registered(self) -> set[int]:
-        """Return the brokers that the metadata has: registered, and not fenced."""
+        """Return the brokers in the metadata: registered and unfenced."""
         return self.admin.brokers()
 
     def active_controller(self) -> int | None:
-        """Return who leads the quorum."""
+        """Return the leader of the quorum."""
         return self.admin.active_controller()
 
     def states(self, topics: Sequence[str]) -> dict[TopicPartition, PartitionState]:
-        """Return the metadata; in sync is who is in the ISR."""
+        """Return the metadata."""
         return self.admin.partitions(topics)
 
     def lead(self, orders: Mapping[TopicPartition, Sequence[int]]) -> None:
-        """Reassign replicas; their order makes the preferred leader."""
+        """Reassign replicas; the first one is the preferred leader."""
         self.admin.reassign(orders)
 
     def leads(self, orders: Mapping[TopicPartition, Sequence[int]]) -> bool:
-        """Look at every broker's metadata: a client that asks one which does not know yet is sent to the old leader."""
+        """Compare the metadata of every broker, as a broker with old metadata sends clients to the old leader."""
+        if late := self._late(orders):
+            self.admin.elect_preferred(late)
+        return not late or not self._late(orders)
+
+    def _late(self, orders: Mapping[TopicPartition, Sequence[int]]) -> list[TopicPartition]:
         topics = sorted({topic for topic, _ in orders})
         views = [self.admin.partitions(topics, at=address) for address in live_addresses(self.runtime)]
-        late = [tp for tp, order in orders.items() if any(tp not in v or v[tp].leader != order[0] for v in views)]
-        if late:
-            self.admin.elect_preferred(late)
-        return not late
+        return [tp for tp, order in orders.items() if any(tp not in v or v[tp].leader != order[0] for v in views)]
 
     def freeze(self, topics: Sequence[str]) -> None:
-        """Give the topics settings under which no cleaner pass begins."""
+        """Set topic settings under which no cleaner pass begins."""
         self.admin.alter_topics(topics, FREEZE)
 
     def is_frozen(self, topics: Sequence[str]) -> bool:
-        """Look at the topics' settings on every broker."""
-        settings = [self.admin.topic_settings(address, topics) for address in live_addresses(self.runtime)]
-        return all(FREEZE.items() <= held.items() for by_topic in settings for held in by_topic.values())
+        """Compare the topics' settings on every live broker."""
+        views = [self.admin.topic_settings(address, topics) for address in live_addresses(self.runtime)]
+        return all(FREEZE.items() <= settings.items() for by_topic in views for settings in by_topic.values())
 
     def thaw(self, topics: Sequence[str], settings: Mapping[str, str]) -> None:
-        """Give the topics their own settings again."""
+        """Restore the topics' settings."""
         self.admin.alter_topics(topics, {name: settings.get(name) for name in FREEZE})
 
-    def rest(self, brokers: Sequence[int], for_ms: int = DAY_MS) -> None:
-        """Give each broker's cleaner a long backoff of its own."""
-        for broker in brokers:
-            self.admin.alter_broker(broker, self.runtime.address(broker), {CLEANER_BACKOFF: str(for_ms)})
+    def rest(self, brokers: Sequence[int], for_ms: int | None = None) -> None:
+        """Set a long back-off of each broker's cleaner."""
+        self._set_backoff(brokers, str(for_ms or self.rest_ms))
 
-    def is_resting(self, brokers: Sequence[int], for_ms: int = DAY_MS) -> bool:
-        """Look at each broker's settings."""
-        return all(
-            self.admin.broker_settings(broker, self.runtime.address(broker))[CLEANER_BACKOFF] == str(for_ms)
-            for broker in brokers
-        )
+    def is_resting(self, brokers: Sequence[int], for_ms: int | None = None) -> bool:
+        """Compare each broker's settings."""
+        settings = (self.admin.broker_settings(broker, self.runtime.address(broker)) for broker in brokers)
+        return all(by_name[CLEANER_BACKOFF] == str(for_ms or self.rest_ms) for by_name in settings)
 
     def wake(self, brokers: Sequence[int]) -> None:
-        """Take the backoff back."""
+        """Restore the back-off of each broker's cleaner."""
+        self._set_backoff(brokers, None)
+
+    def _set_backoff(self, brokers: Sequence[int], backoff_ms: str | None) -> None:
         for broker in brokers:
-            self.admin.alter_broker(broker, self.runtime.address(broker), {CLEANER_BACKOFF: None})
+            self.admin.alter_broker(broker, self.runtime.address(broker), {CLEANER_BACKOFF: backoff_ms})
 
     def reader(self, broker: int) -> ReplicaReader:
         """Connect to the broker."""
         return WireReader(Connection(self.runtime.address(broker)))
 
     def compaction(self, _partition: TopicPartition) -> dict[int, dict[str, int | None]]:
-        """Return nothing: a checkpoint file has the offset up to which the cleaner has come."""
+        """Return nothing: the offset that the cleaner has reached is in a checkpoint file."""
         return {}
 
     def identities(self) -> dict[int, str]:
-        """Return nothing: ``meta.properties`` carries the log directory's id."""
+        """Return nothing: the id of a log directory is in ``meta.properties``."""
         return {}
 
     def file_logs(self, _folder: Path, *, is_up: bool) -> None:
-        """Leave files as they are: checkers read them, ``is_up`` or not."""
+        """Do nothing: the files are in Kafka's format."""
 
     def coordination(self) -> dict[str, bool]:
-        """Return nothing: replicas compact each by itself."""
+        """Return nothing: each replica is compacted independently."""
         return {}
 
 
-def settings(
-    target: Target, timers: Timers, nemesis_settings: Mapping[str, str]
-) -> tuple[dict[str, str], dict[str, str]]:
-    """Return topic and broker settings by Kafka's names: the timers', with a nemesis's and the target's own on top."""
+def kafka_settings(target: Target, timers: Timers, nemesis_settings: Mapping[str, str]) -> SystemSettings:
+    """Return topic and broker settings by Kafka's names; those of the nemesis and the target replace the timers'."""
     topic = {**timers.topic, **target.topic_settings}
     return topic, {**timers.broker, **nemesis_settings, **target.broker_settings}
 
 
-SYSTEMS = {KAFKA: System(name="Kafka", settings=settings, control=KafkaControl)}
+SYSTEMS = {KAFKA: System(name="Kafka", settings=kafka_settings, control=KafkaControl)}

@@ -1,6 +1,6 @@
-"""Simulated brokers under test: they are asked directly, and answer as real ones do over the wire.
+"""Simulated brokers under test: requests to them are calls, with the answers that real brokers would send.
 
-Topics and brokers take Kafka's settings. What there is no rule for is refused (`harness.models.cluster.settings`).
+Topics and brokers take Kafka's settings; a setting without a rule is rejected (`harness.models.cluster.settings`).
 """
 
 from __future__ import annotations
@@ -14,15 +14,14 @@ from harness.errors import HarnessError, UsageError
 from harness.kafka_api.metadata import PartitionState
 from harness.kafka_api.redpanda_admin import COORDINATED_COMPACTION
 from harness.schedules.scenario import ONE_COPY
-from harness.schedules.timers import FREEZE
 from harness.suggest import nearest
-from harness.systems import System, kafka
+from harness.systems import System
+from harness.systems.kafka import TRANSACTION_STATE, KafkaControl, kafka_settings
 from harness.systems.simulated_reader import SimulatedReader, SimulatedReading
 from harness.targets import SIM_CLOUD_TOPICS, SIM_KAFKA, SIM_REDPANDA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from harness.clients.reader import Reading
     from harness.kafka_api.address import Address
@@ -35,36 +34,55 @@ if TYPE_CHECKING:
     from harness.runtimes.sim import SimRuntime
     from harness.schedules.timers import Timers
 
-COORDINATOR: Final = ("__transaction_state", 0)
-"""Its leadership moves on request; the transactions that it coordinates are never out of reach."""
-CLEANER_BACKOFF = "log.cleaner.backoff.ms"
-A_LONG_REST_MS: Final = 10**12
+REST_MS: Final = 10**12
 
 UNSUPPORTED_NEMESES: Final = frozenset(
     {"bridge", "controller-kill", "crash-in-cleaning", "disk-full", "one-way", "power-failure", "ring", "split"}
 )
-"""Single links, controllers, disks that fill, files of a pass and what of a log is synced are not modelled."""
+"""Single links, controllers, full disks, files of a cleaner pass and unsynced data are not modelled."""
 NO_OLD_LOGS: Final = frozenset({"reassigned"})
-"""Redpanda's folder of a replica has the revision of its assignment in its name, so a replica that is assigned again
-begins empty. Brokers that share one copy have none of their own."""
+"""The name of Redpanda's folder of a replica has the revision of its assignment, so that a replica that is assigned
+again begins empty. Brokers that share one copy have no separate logs."""
 VERSION_2: Final = {"librdkafka": False, "java": True}
 """By client: whether its transactions raise the epoch (KIP-890)."""
 
 LOOKS_A_WINDOW, ROUNDS_A_WINDOW = 500, 100
-"""Where windows last for days: replicas are looked at so often in one, and the filler writes so often."""
+"""The number of observations and of rounds of the filler in a window of days."""
 SETTLING_ROUNDS = 10
 """Some waits are for a few rounds of the filler."""
 
 
 @dataclass(frozen=True)
 class SimulatedAdmin:
-    """What the runner and the nemeses ask of `harness.kafka_api.admin.Admin`."""
+    """Implements the methods of `harness.kafka_api.admin.Admin` that a run needs; changes take effect immediately."""
 
     _cluster: SimCluster
     _coordinator: Coordinator
 
+    def brokers(self) -> set[int]:
+        """Return the registered brokers."""
+        return {number for number, broker in self._cluster.brokers.items() if broker.is_registered}
+
+    def active_controller(self) -> int | None:
+        """Return None: controllers are not modelled."""
+        return None
+
+    def partitions(self, topics: Sequence[str], at: Address | None = None) -> dict[TopicPartition, PartitionState]:
+        """Return every partition's leader, replicas and ISR; all brokers have the same metadata."""
+        del at
+        return {
+            tp: PartitionState(
+                -1 if partition.leader_id is None else partition.leader_id,
+                partition.assigned,
+                tuple(partition.in_sync),
+                partition.replication.leader_epoch,
+            )
+            for tp, partition in self._cluster.partitions.items()
+            if tp[0] in topics
+        }
+
     def create_topics(self, replicas: Mapping[TopicPartition, Sequence[int]], settings: Mapping[str, str]) -> None:
-        """Create topics, each partition on its given replicas."""
+        """Create topics, each partition on its replicas."""
         self._cluster.create(replicas, settings)
 
     def ending_transactions(self) -> list[str]:
@@ -72,145 +90,96 @@ class SimulatedAdmin:
         return self._coordinator.ending()
 
     def has_coordinator(self, _transactional_id: str) -> bool:
-        """Have a place for the coordinator, which is there from then on."""
-        if COORDINATOR not in self._cluster.partitions:
-            self._cluster.create({COORDINATOR: list(self._cluster.brokers)}, {})
+        """Create the coordinator's partition, whose leader can be moved; transactions do not depend on it."""
+        if TRANSACTION_STATE not in self._cluster.partitions:
+            self._cluster.create({TRANSACTION_STATE: list(self._cluster.brokers)}, {})
         return True
 
     def topic_id(self, _topic: str) -> None:
-        """Topics of a simulated cluster have names alone."""
+        """Return None: topics of a simulated cluster have only names."""
 
     def delete_topic(self, topic: str, _topic_id: None = None) -> None:
-        """Delete a topic, which is gone from every broker at once."""
+        """Delete a topic on every broker."""
         self._cluster.delete(topic)
 
     def delete_records(self, leader: Address, partition: TopicPartition, before: int) -> None:
-        """Have a partition's leader delete the records below an offset. Raises `HarnessError` where it does not lead.
+        """Delete the records below an offset. Raises `HarnessError` if the broker is not the leader.
 
-        ``leader``: as `harness.runtimes.sim.SimRuntime.address` has it, with the broker for a port.
+        ``leader``: an address of `harness.runtimes.sim.SimRuntime`, whose port is the broker's id.
         """
-        one = self._cluster.partitions[partition]
-        if one.leader_id != leader.port or not self._cluster.is_reachable(leader.port):
+        model = self._cluster.partitions[partition]
+        if model.leader_id != leader.port or not self._cluster.is_reachable(leader.port):
             raise HarnessError(f"records of {partition[0]}-{partition[1]} cannot be deleted: another broker leads")
-        self._cluster.delete_records(one, before)
+        self._cluster.delete_records(model, before)
 
     def reassign(self, replicas: Mapping[TopicPartition, Sequence[int]]) -> None:
         """Give partitions new replicas."""
         for tp, brokers in replicas.items():
             self._cluster.reassign(self._cluster.partitions[tp], brokers)
 
+    def elect_preferred(self, partitions: Sequence[TopicPartition]) -> None:
+        """Elect preferred leaders that are in sync."""
+        for partition in map(self._cluster.partitions.__getitem__, partitions):
+            self._cluster.lead(partition, partition.assigned[0])
+
     def alter_topics(self, topics: Sequence[str], settings: Mapping[str, str | None]) -> None:
-        """Set topics' settings, or take them back."""
+        """Set topic settings; None removes a setting."""
         self._cluster.alter(topics, settings)
 
     def alter_brokers(self, settings: Mapping[str, str | None]) -> None:
-        """Set settings of all brokers, or take them back."""
+        """Set settings of all brokers; None removes a setting."""
         self._cluster.alter_brokers(list(self._cluster.brokers), settings)
 
+    def alter_broker(self, broker: int, _address: Address, settings: Mapping[str, str | None]) -> None:
+        """Set settings of this broker alone; None removes a setting."""
+        self._cluster.alter_brokers([broker], settings)
 
-@dataclass(frozen=True)
-class SimulatedControl:
-    """Implements `harness.systems.Control`."""
+    def topic_settings(self, _address: Address, topics: Sequence[str]) -> dict[str, dict[str, str]]:
+        """Return each topic's settings."""
+        return {topic: dict(self._cluster.topics[topic]) for topic in topics}
 
-    _cluster: SimCluster
-    coordinator: TopicPartition = COORDINATOR
+    def broker_settings(self, broker: int, _address: Address) -> dict[str, str]:
+        """Return the broker's settings."""
+        return dict(self._cluster.brokers[broker].own)
 
-    def registered(self) -> set[int]:
-        """Return the brokers that the controller counts in."""
-        return {number for number, one in self._cluster.brokers.items() if one.is_registered}
 
-    def active_controller(self) -> int | None:
-        """Return nobody: controllers are not modelled."""
-        return None
+class SimulatedControl(KafkaControl):
+    """The requests to a simulated cluster that are not part of Kafka's protocol."""
 
-    def states(self, topics: Sequence[str]) -> dict[TopicPartition, PartitionState]:
-        """Return every partition's leader, replicas and ISR."""
-        return {
-            tp: PartitionState(
-                -1 if one.leader_id is None else one.leader_id,
-                one.assigned,
-                tuple(one.in_sync),
-                one.replication.leader_epoch,
-            )
-            for tp, one in self._cluster.partitions.items()
-            if tp[0] in topics
-        }
-
-    def lead(self, orders: Mapping[TopicPartition, Sequence[int]]) -> None:
-        """Reassign replicas; their order makes the preferred leader."""
-        for tp, order in orders.items():
-            self._cluster.reassign(self._cluster.partitions[tp], order)
-
-    def leads(self, orders: Mapping[TopicPartition, Sequence[int]]) -> bool:
-        """Ask for the preferred leader where it does not lead yet."""
-        for tp, order in orders.items():
-            self._cluster.lead(self._cluster.partitions[tp], order[0])
-        return all(self._cluster.partitions[tp].leader_id == order[0] for tp, order in orders.items())
-
-    def freeze(self, topics: Sequence[str]) -> None:
-        """Give the topics settings under which no cleaner pass begins."""
-        self._cluster.alter(topics, FREEZE)
-
-    def is_frozen(self, topics: Sequence[str]) -> bool:
-        """Whether they have them, which every broker knows at once."""
-        return all(FREEZE.items() <= self._cluster.topics[topic].items() for topic in topics)
-
-    def thaw(self, topics: Sequence[str], settings: Mapping[str, str]) -> None:
-        """Give the topics their own settings again."""
-        self._cluster.alter(topics, {name: settings.get(name) for name in FREEZE})
-
-    def rest(self, brokers: Sequence[int], for_ms: int = A_LONG_REST_MS) -> None:
-        """Give each broker's cleaner a long backoff of its own."""
-        self._cluster.alter_brokers(brokers, {CLEANER_BACKOFF: str(for_ms)})
-
-    def is_resting(self, brokers: Sequence[int], for_ms: int = A_LONG_REST_MS) -> bool:
-        """Look at each broker's settings."""
-        return all(self._cluster.brokers[one].own.get(CLEANER_BACKOFF) == str(for_ms) for one in brokers)
-
-    def wake(self, brokers: Sequence[int]) -> None:
-        """Take the backoff back."""
-        self._cluster.alter_brokers(brokers, {CLEANER_BACKOFF: None})
+    runtime: SimRuntime
 
     def reader(self, broker: int) -> ReplicaReader:
-        """Return what reads the broker's replicas."""
-        return SimulatedReader(self._cluster, broker)
+        """Return a reader of the broker's replicas."""
+        return SimulatedReader(self.runtime.cluster, broker)
 
     def compaction(self, partition: TopicPartition) -> dict[int, dict[str, int | None]]:
-        """Return MCCO, MTRO, MXFO and MXRO of each replica, where replicas compact together."""
-        one = self._cluster.partitions[partition]
-        if one.protocol is None:
-            return {}
-        found: dict[int, dict[str, int | None]] = {}
-        for broker, known in one.protocol.views.items():
-            replica = one.replica(broker)
-            own = self._cluster.rules.compactor.system.own(replica)
-            found[broker] = {
-                "cleanly_compacted": own.tombstones,
-                "tombstones_removable": known.bounds.tombstones,
-                "transactions_free": own.markers,
-                "transactions_removable": known.bounds.markers,
+        """Return MCCO, MTRO, MXFO and MXRO of each replica, if replicas coordinate their compaction."""
+        model, system = self.runtime.cluster.partitions[partition], self.runtime.cluster.rules.compactor.system
+        views = {} if model.protocol is None else model.protocol.views
+        progress: dict[int, dict[str, int | None]] = {}
+        for broker, view in views.items():
+            replica = model.replica(broker)
+            limits = system.own(replica)
+            progress[broker] = {
+                "cleanly_compacted": limits.tombstones,
+                "tombstones_removable": view.bounds.tombstones,
+                "transactions_free": limits.markers,
+                "transactions_removable": view.bounds.markers,
                 "cleaner_offset": replica.cleaned_to or 0,
             }
-        return found
-
-    def identities(self) -> dict[int, str]:
-        """Return nothing: ``meta.properties`` carries the log directory's id."""
-        return {}
-
-    def file_logs(self, _folder: Path, *, is_up: bool) -> None:
-        """Leave files as they are, ``is_up`` or not: they are in Kafka's form."""
+        return progress
 
     def coordination(self) -> dict[str, bool]:
-        """Return what its rules make of replicas: whether they compact together, whether there is one copy."""
-        rules = self._cluster.rules
-        found = {COORDINATED_COMPACTION: rules.coordinated, ONE_COPY: rules.shared}
-        return {name: is_there for name, is_there in found.items() if is_there}
+        """Return the properties of the cluster's rules that it has: coordinated compaction, and one shared copy."""
+        rules = self.runtime.cluster.rules
+        properties = {COORDINATED_COMPACTION: rules.coordinated, ONE_COPY: rules.shared}
+        return {name: True for name, is_true in properties.items() if is_true}
 
 
 def _timers(timers: Timers) -> Timers:
-    """Return timers with which long windows take few steps: nobody looks or writes more often than it makes sense.
+    """Return timers with a limited number of observations and writes in long windows.
 
-    Quotas are exact here, so little has to be copied for it to take long.
+    Simulated quotas are exact, so that little data takes long to copy.
     """
     if not timers.is_resumable:
         return timers
@@ -244,8 +213,8 @@ def _admin(runtime: Runtime) -> Admin:
 def _system(name: str, proof: tuple[str, ...] = (), more_unsupported: frozenset[str] = frozenset()) -> System:
     return System(
         name=name,
-        settings=kafka.settings,
-        control=lambda runtime, _admin: SimulatedControl(cast("SimRuntime", runtime).cluster),
+        settings=kafka_settings,
+        control=lambda runtime, admin: SimulatedControl(runtime, admin, REST_MS),
         admin=_admin,
         consumer=_consumer,
         client=_client,

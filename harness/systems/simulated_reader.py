@@ -1,4 +1,4 @@
-"""Reads the replicas of simulated brokers, which are asked directly, as an observer or as a consumer."""
+"""Read the replicas of simulated brokers as an observer or as a consumer."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from harness.models.log.replica import Replica
 
 
-NOT_HERE: Final = "NotLeaderOrFollowerError"
-"""What a broker answers about a partition of which it has no replica."""
+NO_REPLICA: Final = "NotLeaderOrFollowerError"
+"""The error of a broker without a replica of the partition."""
 
 
 def _ends(replica: Replica) -> ReplicaEnds:
@@ -40,37 +40,37 @@ class SimulatedReader:
     def read(
         self, partitions: Iterable[TopicPartition], *, replica_id: int = DEBUG_REPLICA_ID
     ) -> dict[TopicPartition, ReplicaState | str]:
-        """Return each replica as it is; for a consumer, what it may be given."""
-        self._raise_if_away()
+        """Return each replica; a consumer reads up to the last stable offset."""
+        self._raise_if_down()
         return {tp: self._state(tp, replica_id) for tp in partitions}
 
     def ends(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, ReplicaEnds | str]:
-        """Return where each replica ends now."""
-        return {tp: _ends(served) if (served := self.served(tp)) else NOT_HERE for tp in positions}
+        """Return the ends of each replica."""
+        return {tp: _ends(served) if (served := self.served(tp)) else NO_REPLICA for tp in positions}
 
     def open_transactions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, OpenTransactions]:
-        """Return what each replica holds open."""
-        self._raise_if_away()
+        """Return the open transactions of each replica."""
+        self._raise_if_down()
         replicas = {tp: self.cluster.partitions[tp].replica(self.broker) for tp in partitions}
-        return {tp: tuple(OpenTransaction(*one) for one in replicas[tp].open_transactions) for tp in partitions}
+        return {tp: tuple(OpenTransaction(*fields) for fields in replicas[tp].open_transactions) for tp in partitions}
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Do nothing."""
 
-    def _raise_if_away(self) -> None:
+    def _raise_if_down(self) -> None:
         if not self.cluster.is_reachable(self.broker):
             raise ConnectionError(f"broker {self.broker} does not answer")
 
     def served(self, tp: TopicPartition) -> Replica | None:
-        """Return the replica that the broker serves of a partition; None where it has none. Raises OSError."""
-        self._raise_if_away()
+        """Return the replica that the broker serves for a partition, or None. Raises OSError."""
+        self._raise_if_down()
         partition = self.cluster.partitions[tp]
         return self.cluster.served(partition, self.broker) if self.broker in partition.replication.replicas else None
 
     def _state(self, tp: TopicPartition, replica_id: int) -> ReplicaState | str:
         partition = self.cluster.partitions[tp]
         if self.broker not in partition.replication.replicas:
-            return NOT_HERE
+            return NO_REPLICA
         version = partition.versions.get(self.broker, 0)
         answer = self._answers.get((tp, replica_id))
         if answer is None or answer[0] != version:
@@ -94,14 +94,14 @@ class SimulatedReader:
 
 @dataclass
 class SimulatedReading:
-    """Implements `harness.clients.reader.Reading`: whatever it reads is at hand at once."""
+    """Implements `harness.clients.reader.Reading`; every read is complete immediately."""
 
     reader: SimulatedReader
     delivered: dict[TopicPartition, list[dict[str, Any]]]
     ends: dict[TopicPartition, int] = field(default_factory=dict)
 
     def is_at_end(self) -> bool:
-        """Read everything up to the last stable offset; there is no more."""
+        """Read everything up to the last stable offset."""
         for tp in self.delivered:
             if (replica := self.reader.served(tp)) is not None:
                 self.delivered[tp] = [
@@ -117,4 +117,4 @@ class SimulatedReading:
         return len(self.ends) == len(self.delivered)
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Do nothing."""

@@ -86,9 +86,4 @@ def _remove(folders: _Folders, path: str) -> None:
     folders[folder].pop(name, None)
 
 
-_NOTES: Final[dict[str, Callable[..., None]]] = {
-    _SYNC: _sync,
-    _TRUNCATE: _truncate,
-    _RENAME: _rename,
-    _REMOVE: _remove,
-}
+_NOTES: Final[dict[str, Callable[..., None]]] = {_SYNC: _sync, _TRUNCATE: _truncate, _RENAME: _rename, _REMOVE: _remove}
