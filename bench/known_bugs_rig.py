@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from harness.clients import ClientSpec
     from harness.cluster.cluster import Cluster
     from harness.kafka_api.messages import TopicPartition
-    from harness.runtimes.abilities import Need
+    from harness.runtimes.base import Need
     from harness.targets import Target
 
 BOUND_S = 60.0

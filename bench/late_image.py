@@ -21,7 +21,7 @@ from known_bugs_rig import COMPACTED, booted
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN
 from harness.host.java import find_java
 from harness.protect.gate.build import build_agent
-from harness.runtimes.abilities import Firewalls, Need, ability
+from harness.runtimes.base import Firewalls, Need, ability
 
 if TYPE_CHECKING:
     from known_bugs_rig import Bed

@@ -17,7 +17,7 @@ from harness.models.cloud_topics import rules as cloud_topics
 from harness.models.faults import rules as faults
 from harness.models.log import redpanda
 from harness.models.world import coordination
-from harness.runtimes.abilities import Need
+from harness.runtimes.base import Need
 from harness.schedules import catalog
 from harness.targets import TARGETS
 from nemesis import FAULTS, SCRIPTS

@@ -4,7 +4,7 @@ Its timers use its own clock: it rolls segments, expires producers and lets dele
 other brokers. A run under this fault is judged as a run without an outage.
 """
 
-from harness.runtimes.abilities import Clocks, Need
+from harness.runtimes.base import Clocks, Need
 from nemesis.fault import Fault, FaultContext, each, kill, start
 from nemesis.script import Act, script_of
 

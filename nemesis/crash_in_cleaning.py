@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from harness.runtimes.abilities import DataFiles, Need
+from harness.runtimes.base import DataFiles, Need
 from nemesis.fault import BrokerState, Fault, FaultContext, each
 from nemesis.script import Act, ScriptContext, script_of
 

@@ -5,7 +5,7 @@ As Kafka does when its only log directory fails (KIP-112). Records that it wrote
 
 from __future__ import annotations
 
-from harness.runtimes.abilities import Disks, Need
+from harness.runtimes.base import Disks, Need
 from nemesis.fault import BrokerState, Fault, FaultContext, each
 from nemesis.script import Act, ScriptContext, script_of
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, TypeVar
 
-from harness.runtimes.abilities import Need, ability
+from harness.runtimes.base import Need, ability
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

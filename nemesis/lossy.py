@@ -5,7 +5,7 @@ outage. It is usually clean; but a broker that falls behind for longer than the 
 removed meanwhile, and then some record of the filler diverges.
 """
 
-from harness.runtimes.abilities import LossyLinks
+from harness.runtimes.base import LossyLinks
 from nemesis.fault import FIREWALL, ON_LINKS, Fault, each
 from nemesis.script import script_of
 

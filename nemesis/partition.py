@@ -6,7 +6,7 @@ with `pause`, a fetch that was in flight may still be answered, with everything 
 left every ISR, which takes longer.
 """
 
-from harness.runtimes.abilities import Links
+from harness.runtimes.base import Links
 from nemesis.fault import LINK, BrokerState, Fault, each
 from nemesis.script import script_of
 

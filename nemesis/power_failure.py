@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from harness.errors import HarnessError
-from harness.runtimes.abilities import Need, PowerSupplies
+from harness.runtimes.base import Need, PowerSupplies
 from nemesis.fault import BrokerState, Fault, FaultContext, each, start
 from nemesis.script import Act, ScriptContext, script_of
 

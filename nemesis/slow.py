@@ -3,7 +3,7 @@
 As with a replica on another continent. A run under this fault is judged as a run without an outage.
 """
 
-from harness.runtimes.abilities import Need, SlowLinks
+from harness.runtimes.base import Need, SlowLinks
 from nemesis.fault import ON_LINKS, Fault, each
 from nemesis.script import script_of
 

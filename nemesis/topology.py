@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from harness.runtimes.abilities import Firewalls
+from harness.runtimes.base import Firewalls
 from nemesis import partition
 from nemesis.fault import FIREWALL, ON_LINKS, BrokerState, Fault, FaultContext
 from nemesis.script import Script, script_of

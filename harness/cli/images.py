@@ -26,14 +26,15 @@ def build(target_name: str) -> int:
     """Make an image with the contract of apache/kafka from the brokers' jars and this host's Java; pulls nothing."""
     from harness.host import engine  # noqa: PLC0415
     from harness.host.java import find_java  # noqa: PLC0415
-    from harness.targets import find_target, image_build  # noqa: PLC0415
+    from harness.targets import find_target  # noqa: PLC0415
+    from harness.targets.images import build_image  # noqa: PLC0415
     from harness.targets.jars import jars_for  # noqa: PLC0415
 
     target, java, client = find_target(target_name), find_java(), engine.connect()
     progress = ConsoleProgress()
     jars = jars_for(target, on_progress=progress.jars, verify=True)
     progress.stage(f"build {target.name} ({target.version})")
-    image = image_build.build(client, target, jars, java)
+    image = build_image(client, target, jars, java)
     stdout().line(f"{image.reference}  {image.id}")
     return EXIT_CLEAN
 

@@ -1,9 +1,18 @@
-"""The folders of a user's downloads and other reusable files."""
+"""The folders of a user's downloads and other reusable files, and locks on folders."""
 
 from __future__ import annotations
 
+import fcntl
 import os
+import time
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_POLL_S = 0.05
 
 
 def cache_root() -> Path:
@@ -15,3 +24,32 @@ def cache_root() -> Path:
 def compiled_folder() -> Path:
     """Return the folder of code that numba compiled: ``$NUMBA_CACHE_DIR``, else ``numba`` below `cache_root`."""
     return Path(os.environ.get("NUMBA_CACHE_DIR") or cache_root() / "numba")
+
+
+@contextmanager
+def alone_in(folder: Path, wait_s: float) -> Iterator[bool]:
+    """Lock a folder, created if needed, for this process; yield whether that succeeded.
+
+    It fails if another process holds the lock for longer than ``wait_s``, or the folder cannot be created. The kernel
+    releases the lock when the process ends for any reason.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        yield False
+        return
+    try:
+        deadline_s = time.monotonic() + wait_s
+        while not (is_mine := _try_lock(descriptor)) and time.monotonic() < deadline_s:
+            time.sleep(_POLL_S)
+        yield is_mine
+    finally:
+        os.close(descriptor)
+
+
+def _try_lock(descriptor: int) -> bool:
+    with suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False

@@ -13,6 +13,7 @@ import os
 import shutil
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,6 @@ import psutil
 
 from harness.errors import HarnessError, UsageError
 from harness.host import disk
-from harness.host.elsewhere import COMPOSE_FILE, MODULES, may_have_engine
 from harness.host.network import remove_network, remove_stray_rules, runs_with_networks
 
 UNOWNED_GRACE_S = 60.0
@@ -32,6 +32,14 @@ SPARK_MARKER = "-Dharness.part=spark"
 
 END_TIMEOUT_S = 10.0
 LOOK_AGAIN_S = 0.05
+
+SOCKET = Path("/var/run/docker.sock")
+COMPOSE_FILE = "compose.yaml"
+"""In the work directory of a run before its first container is created."""
+NODES_FILE = "nodes.json"
+"""In the work directory of a run before anything is written to other hosts."""
+MODULES = {COMPOSE_FILE: "harness.host.engine", NODES_FILE: "harness.host.node_runs"}
+"""Modules with ``end`` and ``remove``, imported only if they are needed, as the import takes time."""
 
 
 @dataclass(frozen=True)
@@ -74,22 +82,15 @@ def work_root() -> Path:
     return Path(tempfile.gettempdir()) / f"compaction-harness-{os.getuid()}"
 
 
-def claim_work_dir(run_id: str, run_dir: Path) -> Path:
-    """Create the run's work directory, owned by this process. Raises OSError."""
-    root = work_root()
-    root.mkdir(mode=0o700, exist_ok=True)
-    directory = root / run_id
-    directory.mkdir(mode=0o700)
-    write_owner(directory, Owner(**owner_of_this_process(run_id, run_dir)))
-    return directory
-
-
-def reclaim_work_dir(run_id: str, run_dir: Path) -> Path:
-    """Take over the work directory of an interrupted run. Raises OSError if it does not exist."""
+def claim_work_dir(run_id: str, run_dir: Path, *, again: bool = False) -> Path:
+    """Create the run's work directory, or take it over ``again``, for this process. Raises OSError."""
     directory = work_root() / run_id
-    if not directory.is_dir():
+    if not again:
+        work_root().mkdir(mode=0o700, exist_ok=True)
+        directory.mkdir(mode=0o700)
+    elif not directory.is_dir():
         raise FileNotFoundError(f"there is no {directory}")
-    write_owner(directory, Owner(**owner_of_this_process(run_id, run_dir), resumable=True))
+    write_owner(directory, Owner(**owner_of_this_process(run_id, run_dir), resumable=again))
     return directory
 
 
@@ -108,27 +109,21 @@ def write_owner(directory: Path, owner: Owner) -> None:
 
 def find_leftovers() -> list[Leftover]:
     """Return the work directories of all runs of this user."""
-    root = work_root()
-    if not root.is_dir():
-        return []
-    return [Leftover(path, read_owner(path)) for path in sorted(root.iterdir()) if path.is_dir()]
+    return [Leftover(path, read_owner(path)) for path in sorted(work_root().glob("*")) if path.is_dir()]
 
 
 def is_abandoned(leftover: Leftover) -> bool:
     """Return whether the run has no owner any more: it is not kept, and cannot be resumed."""
-    if leftover.owner is None:
-        try:
-            return time.time() - leftover.directory.stat().st_mtime > UNOWNED_GRACE_S
-        except FileNotFoundError:
-            return False
-    owner = leftover.owner
-    return not owner.kept and not owner.resumable and not owner.lives()
+    if owner := leftover.owner:
+        return not owner.kept and not owner.resumable and not owner.lives()
+    with suppress(FileNotFoundError):
+        return time.time() - leftover.directory.stat().st_mtime > UNOWNED_GRACE_S
+    return False
 
 
 def change_owner(directory: Path, **changes: Any) -> None:
     """Replace these fields of the directory's owner, if it can be read."""
-    owner = read_owner(directory)
-    if owner is not None:
+    if owner := read_owner(directory):
         write_owner(directory, replace(owner, **changes))
 
 
@@ -149,12 +144,10 @@ def remove(run_id: str, directory: Path) -> int:
 
 
 def end_processes(run_id: str, *, carrying: str = "") -> int:
-    """SIGKILL every process with the run's marker, until none is left; return their number.
+    """SIGKILL every process with the run's marker, and the argument ``carrying``; return their number.
 
-    ``carrying``: an argument that the processes must also have.
-
-    Repeats the search, as a process between fork and exec has no marker yet. Raises TimeoutError if processes survive
-    for ``END_TIMEOUT_S`` seconds.
+    Repeats the search until no process is left, as a process between fork and exec has no marker yet. Raises
+    TimeoutError if processes survive for `END_TIMEOUT_S` seconds.
     """
     ended: set[int] = set()
     deadline_s = time.monotonic() + END_TIMEOUT_S
@@ -162,11 +155,9 @@ def end_processes(run_id: str, *, carrying: str = "") -> int:
         if time.monotonic() > deadline_s:
             raise TimeoutError(f"processes of run {run_id} survive SIGKILL: {[p.pid for p in processes]}")
         for process in processes:
-            try:
+            with suppress(psutil.NoSuchProcess):
                 process.kill()
-            except psutil.NoSuchProcess:
-                continue
-            ended.add(process.pid)
+                ended.add(process.pid)
         # Waiting by process id would take a child's exit code from its parent's code.
         time.sleep(LOOK_AGAIN_S)
     return len(ended)
@@ -177,12 +168,15 @@ def processes_of(run_id: str, *, carrying: str = "") -> list[psutil.Process]:
     arguments = {process_marker(run_id), *([carrying] if carrying else [])}
     processes = []
     for process in psutil.process_iter():
-        try:
+        with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
             if process.status() != psutil.STATUS_ZOMBIE and arguments <= set(process.cmdline()):
                 processes.append(process)
-        except (psutil.NoSuchProcess, psutil.AccessDenied):
-            continue
     return processes
+
+
+def may_have_engine() -> bool:
+    """Return whether there may be a container engine."""
+    return SOCKET.exists() or "DOCKER_HOST" in os.environ
 
 
 def remove_orphaned_networks() -> list[str]:
@@ -236,8 +230,7 @@ def process_marker(run_id: str) -> str:
 
 def is_resumable(directory: Path) -> bool:
     """Return whether the run can be resumed, so that its data must be kept."""
-    owner = read_owner(directory)
-    return owner is not None and owner.resumable
+    return bool((owner := read_owner(directory)) and owner.resumable)
 
 
 def read_owner(directory: Path) -> Owner | None:

@@ -89,7 +89,7 @@ def create_network(run_id: str, brokers: Sequence[int]) -> NamespaceNetwork:
     if os.geteuid() != 0:
         raise UsageError("network namespaces need root: run as root, or choose a nemesis that needs none")
     if commands.find("ip") is None:
-        raise UsageError("there is no `ip` command: apt-get install iproute2")
+        raise UsageError("the `ip` command is missing: apt-get install iproute2")
     if _namespaces(run_id) or _links(run_id):
         raise UsageError(f"run {run_id} has a network already; remove it with `harness clean {run_id}`")
     try:

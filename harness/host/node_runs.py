@@ -1,21 +1,25 @@
-"""End the processes of a run on other hosts, by the run's marker, and remove its directory there."""
+"""Runs on other hosts: end the processes of a run, and remove its directory and its firewall rules there.
+
+The rules of iptables are in a separate chain for each run, and only concern the ports of its brokers: the harness's
+login uses another port, so that a cut can always be healed.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shlex
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
-from harness.errors import HarnessError
-from harness.host import node_firewall
-from harness.host.elsewhere import NODES_FILE
-from harness.host.nodes import NodeConnection, from_json
+from harness.errors import HarnessError, UsageError
+from harness.host.leftovers import NODES_FILE
+from harness.host.nodes import Access, NodeConnection
+from harness.json_codec import from_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
-
-    from harness.host.nodes import Access
 
 T = TypeVar("T")
 
@@ -30,6 +34,11 @@ done
 """
 """Ends every process of a run on a node, by the marker on its command line, and prints the process ids."""
 
+TABLES = 'PATH="$PATH:/usr/sbin:/sbin"; iptables() { if [ "$(id -u)" = 0 ]; then command iptables -w "$@";'
+TABLES += ' else sudo -n iptables -w "$@"; fi; }; '
+"""Rules need root: the user of the login, or sudo without a password."""
+CHAINS = ("INPUT", "OUTPUT")
+
 
 def log_in(access: Access) -> list[NodeConnection]:
     """Log in to every node concurrently. Raises `UsageError` for the first node that refuses."""
@@ -43,7 +52,7 @@ def log_in(access: Access) -> list[NodeConnection]:
 
 
 def log_out(connections: Sequence[NodeConnection]) -> None:
-    """Close every attempt."""
+    """Close every connection."""
     for connection in connections:
         connection.close()
 
@@ -54,37 +63,35 @@ def on_each(connections: Sequence[NodeConnection], action: Callable[[NodeConnect
         return list(pool.map(action, connections))
 
 
-def end(directory: Path, run_id: str) -> int:
+def end(directory: Path, run_id: str, *then: str) -> int:
     """SIGKILL every process of a run on its nodes, and remove its firewall rules; return the number of processes.
 
-    ``directory``: the run's work directory, which lists the nodes. Raises `HarnessError` if a node is unreachable.
+    ``directory``: the run's work directory, which lists the nodes. ``then``: a command to run on each node. Raises
+    `HarnessError` if a node is unreachable.
     """
-    return _end(directory, run_id, "true")
-
-
-def remove(directory: Path, run_id: str) -> int:
-    """End the run as `end` does, and remove its files on the nodes."""
-    return _end(directory, run_id, "rm", "-rf", run_dir(run_id))
-
-
-def _end(directory: Path, run_id: str, *then: str) -> int:
     marker = shlex.quote(node_marker(run_id))
 
     def end_there(connection: NodeConnection) -> int:
-        node_firewall.remove(connection, run_id)
+        remove_rules(connection, run_id)
         ended = connection.shell(END_PROCESSES.format(marker=marker)).split()
-        connection.run(*then)
+        if then:
+            connection.run(*then)
         return len(ended)
 
     try:
-        access = from_json((directory / NODES_FILE).read_text())
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        access = from_json(Access, json.loads((directory / NODES_FILE).read_text()))
+    except (OSError, ValueError) as error:
         raise HarnessError(f"{directory / NODES_FILE} does not list the run's nodes: {error}") from error
     connections = log_in(access)
     try:
         return sum(on_each(connections, end_there))
     finally:
         log_out(connections)
+
+
+def remove(directory: Path, run_id: str) -> int:
+    """End the run as `end` does, and remove its files on the nodes."""
+    return end(directory, run_id, "rm", "-rf", run_dir(run_id))
 
 
 def node_marker(run_id: str) -> str:
@@ -98,3 +105,35 @@ def node_marker(run_id: str) -> str:
 def run_dir(run_id: str) -> str:
     """Return the directory of a run on a node."""
     return f"{WORK_ROOT}/{run_id}"
+
+
+def drop_packets(connection: NodeConnection, run_id: str, ports: Sequence[int], match: Sequence[str] = ()) -> None:
+    """Drop packets to and from these ports; ``match``: a match of iptables. Raises `HarnessError`."""
+    chain = _chain(run_id)
+    enter = " && ".join(f"iptables -I {start} -j {chain}" for start in CHAINS)
+    connection.shell(
+        f"{TABLES} iptables -n -L {chain} >/dev/null 2>&1 || {{ iptables -N {chain} && {enter}; }} &&"
+        f" iptables -A {chain} -p tcp -m multiport --ports {','.join(map(str, ports))} {' '.join(match)} -j DROP"
+    )
+
+
+def remove_rules(connection: NodeConnection, run_id: str) -> None:
+    """Remove the run's chain and the jumps to it, if they exist. Raises `HarnessError`."""
+    chain = _chain(run_id)
+    leave = "; ".join(f"iptables -D {start} -j {chain}" for start in CHAINS)
+    connection.shell(
+        f"{TABLES} iptables -n -L {chain} >/dev/null 2>&1 || exit 0; {leave}; iptables -F {chain}; iptables -X {chain}"
+    )
+
+
+def raise_if_no_firewall(connection: NodeConnection) -> None:
+    """Create and remove a chain. Raises `UsageError` with the node's message."""
+    try:
+        connection.shell(f"{TABLES} iptables -N {_chain('probe')} && iptables -X {_chain('probe')}")
+    except HarnessError as error:
+        raise UsageError(f"this nemesis needs a firewall on each node, as root or by sudo: {error}") from error
+
+
+def _chain(run_id: str) -> str:
+    """Return the name of the chain; names have at most 28 characters, too few for a prefix and a run id."""
+    return f"ch-{hashlib.sha256(run_id.encode()).hexdigest()[:12]}"

@@ -5,10 +5,9 @@ from __future__ import annotations
 import base64
 import getpass
 import hashlib
-import json
 import re
 import shlex
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import paramiko
@@ -43,7 +42,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Access:
-    """The parameters of logins. ``pins``: fingerprints (``SHA256:…``) of trusted host keys.
+    """The parameters of logins, without secrets. ``pins``: fingerprints (``SHA256:…``) of trusted host keys.
 
     ``key``: the path of a private key; None: the agent's and the user's keys. ``known_hosts``: None: the user's file.
     """
@@ -52,17 +51,6 @@ class Access:
     key: str | None = None
     known_hosts: str | None = None
     pins: tuple[str, ...] = ()
-
-    def to_json(self) -> str:
-        """Return the parameters as JSON, which contains no secret."""
-        return json.dumps(asdict(self))
-
-
-def from_json(text: str) -> Access:
-    """Return the parameters that `Access.to_json` wrote. Raises ValueError, KeyError or TypeError for other texts."""
-    fields = json.loads(text)
-    nodes = tuple(Node(**node) for node in fields.pop("nodes"))
-    return Access(nodes, **{**fields, "pins": tuple(fields["pins"])})
 
 
 def parse_nodes(texts: Sequence[str], *, user: str | None = None, port: int = PORT) -> tuple[Node, ...]:

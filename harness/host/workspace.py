@@ -1,19 +1,47 @@
-"""A run's work directory, and the keeper that removes it."""
+"""A run's work directory, and the keeper that removes it.
+
+The keeper is a process that outlives the harness for a moment, to end the run's processes and delete the directory. It
+reads from a pipe whose write end only the harness has. The pipe ends with the harness, by a clean exit, an exception or
+``kill -9``. A parent-death signal would follow the spawning thread, and delete no data. The keeper runs in a separate
+session, so that Ctrl-C in the terminal does not reach it.
+"""
 
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from harness.errors import HarnessError, UsageError
 from harness.host import leftovers
-from harness.host.keeper import Keeper
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from types import TracebackType
 
 log = logging.getLogger("harness")
+
+KEEP = b"keep\n"
+CLOSE_TIMEOUT_S = 15.0
+
+
+class Keeper:
+    """The harness's end of the pipe."""
+
+    def __init__(self, run_id: str, work_dir: Path) -> None:
+        """Start the keeper process for this run."""
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "harness.host.workspace", run_id, str(work_dir)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def close(self, *, keep: bool) -> None:
+        """End the keeper; unless ``keep``, wait until it has released the run."""
+        self._process.communicate(KEEP if keep else None, timeout=CLOSE_TIMEOUT_S)
 
 
 class Workspace:
@@ -26,7 +54,7 @@ class Workspace:
         """
         self.run_id = run_id
         try:
-            self.path = (leftovers.reclaim_work_dir if again else leftovers.claim_work_dir)(run_id, run_dir)
+            self.path = leftovers.claim_work_dir(run_id, run_dir, again=again)
         except OSError as error:
             raise UsageError(
                 f"the run's data are gone from {leftovers.work_root()}: {error.strerror or error}; start a new run"
@@ -35,11 +63,11 @@ class Workspace:
                 " set TMPDIR to a folder with free space"
             ) from error
         self._keeper = Keeper(run_id, self.path)
-        self._kept = False
+        self._is_kept = False
 
     def keep(self) -> None:
         """Keep processes and data for the user, who removes them with ``harness clean RUN_ID``."""
-        self._kept = True
+        self._is_kept = True
 
     def let_resume(self, *, resumable: bool) -> None:
         """Set whether the data are kept if the run is interrupted."""
@@ -53,12 +81,17 @@ class Workspace:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Release the run, or leave it to the user."""
-        if self._kept and kind is None:
+        keep = self._is_kept and kind is None
+        if keep:
             leftovers.change_owner(self.path, kept=True)
-            self._keeper.close(keep=True)
         else:
             try:
                 leftovers.release(self.run_id, self.path)
             except (HarnessError, OSError) as failure:
                 log.warning("%s; `harness clean %s` removes the rest later", failure, self.run_id)
-            self._keeper.close(keep=False)
+        self._keeper.close(keep=keep)
+
+
+if __name__ == "__main__":
+    if sys.stdin.buffer.read() != KEEP:
+        leftovers.release(sys.argv[1], Path(sys.argv[2]))

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
-from harness.host.elsewhere import may_have_engine
+from harness.host.leftovers import may_have_engine
 from harness.suggest import nearest
 from harness.targets import KAFKA, REDPANDA, SIMULATED
 

@@ -20,15 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 from harness.errors import BootError, HarnessError
 from harness.host import commands, engine, leftovers, ports
-from harness.host.elsewhere import COMPOSE_FILE
+from harness.host.leftovers import COMPOSE_FILE
 from harness.kafka_api.address import Address
 from harness.runtimes import namespaces
-from harness.runtimes.abilities import Need, raise_if_unmet
-from harness.runtimes.base import PreparedRuntime, listeners
-from harness.runtimes.log_dir import copy_when_still
-from harness.runtimes.reach import Reach
+from harness.runtimes.base import Need, PreparedRuntime, listeners, raise_if_unmet
+from harness.runtimes.log_dir import copy_when_still, tail
+from harness.runtimes.namespaces import Reach
 from harness.runtimes.recipe import CLIENT_PORT, recipe_for, service
-from harness.runtimes.server_log import tail
 from harness.targets import images
 
 if TYPE_CHECKING:
@@ -54,23 +52,23 @@ def _why_no_firewall() -> str | None:
     if os.geteuid() != 0:
         return "setting rules in a container's network namespace needs root: run as root"
     missing = [command for command in ("nsenter", namespaces.TABLES) if commands.find(command) is None]
-    return f"there is no `{missing[0]}` command: apt-get install util-linux iptables" if missing else None
+    return f"the `{missing[0]}` command is missing: apt-get install util-linux iptables" if missing else None
 
 
 WHY_UNAVAILABLE: dict[str, Callable[[], str | None]] = {
     Need.LINK: lambda: None,
     Need.FIREWALL: _why_no_firewall,
     Need.DELAY: lambda: _why_no_firewall() or namespaces.why_not_slow(),
-    Need.DISK: lambda: "containers share the disk of the engine; --runtime local has one",
-    Need.CLOCK: lambda: "containers share the clock of their host; --runtime local has one",
-    Need.SYNCS: lambda: "containers run without the agent for that; --runtime local has it",
-    Need.FILES: lambda: "the files of a container can only be copied; --runtime local can watch them",
+    Need.DISK: lambda: "containers share the disk of the engine; use --runtime local",
+    Need.CLOCK: lambda: "containers share the clock of their host; use --runtime local",
+    Need.SYNCS: lambda: "containers run without the agent that records syncs; use --runtime local",
+    Need.FILES: lambda: "the files of a container can only be copied; use --runtime local",
 }
 """The reason why a need is not available, or None."""
 
 
 def prepare(request: RuntimeRequest) -> PreparedRuntime:
-    """Find the engine, compose and the image. Raises `UsageError` with what is missing."""
+    """Find the engine, compose and the image. Raises `UsageError` if one is missing."""
     raise_if_unmet(request, WHY_UNAVAILABLE)
     client, compose = engine.connect(), engine.find_compose()
     image = images.obtain(client, request.target, request.image)
@@ -161,7 +159,7 @@ class DockerRuntime:
             raise BootError(f"the containers cannot be started: {error}") from error
 
     def adopt(self) -> None:
-        """Read the addresses of existing containers: those of a resumed run keep their ports."""
+        """Read the addresses of existing containers: the containers of a resumed run keep their ports."""
         self._containers = self._found()
         for broker, container in self._containers.items():
             self._addresses[broker] = Address(ports.LOOPBACK, _published(container, CLIENT_PORT), self._spec.security)
@@ -208,7 +206,7 @@ class DockerRuntime:
 
     def cut(self, broker: int) -> None:
         """Disconnect the container from the run's network."""
-        self._reach.cut(broker)
+        self._reach.cut.add(broker)
         with engine.errors_as(f"broker {broker} cannot be cut off"):
             self._network().disconnect(self._containers[broker])
 
@@ -216,7 +214,7 @@ class DockerRuntime:
         """Reconnect the container, under the name of its service."""
         with engine.errors_as(f"broker {broker} cannot be reconnected"):
             self._network().connect(self._containers[broker], aliases=[service(broker)])
-        self._reach.heal(broker)
+        self._reach.cut.discard(broker)
 
     def is_up(self, broker: int) -> bool:
         """Return whether the broker's container should be running and reachable."""

@@ -16,7 +16,7 @@ def find_library() -> Path | None:
 
 def why_impossible() -> str | None:
     """Return the reason why processes cannot have separate clocks, or None."""
-    return None if find_library() else "there is no libfaketime: apt-get install libfaketime"
+    return None if find_library() else "libfaketime is missing: apt-get install libfaketime"
 
 
 def environment(file: Path) -> dict[str, str]:

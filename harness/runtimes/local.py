@@ -16,14 +16,12 @@ from typing import TYPE_CHECKING
 from harness.errors import BootError, HarnessError
 from harness.host import disk, leftovers, network, ports
 from harness.kafka_api.address import Address
+from harness.kafka_api.security import PLAINTEXT
 from harness.runtimes import faketime, namespaces
-from harness.runtimes.abilities import Need, raise_if_unmet
-from harness.runtimes.base import PreparedRuntime, listeners
+from harness.runtimes.base import Need, PreparedRuntime, listeners, raise_if_unmet
 from harness.runtimes.local_files import LocalFiles
-from harness.runtimes.log_dir import LOG_DIR_FILES, copy_when_still, is_live
-from harness.runtimes.power import agent as sync_notes
-from harness.runtimes.reach import Reach
-from harness.runtimes.server_log import tail
+from harness.runtimes.log_dir import LOG_DIR_FILES, copy_when_still, is_live, tail
+from harness.runtimes.power import sync_notes
 from harness.targets import kafka
 from harness.targets.jars import jars_for
 
@@ -88,7 +86,7 @@ class LocalRuntime:
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._paused: set[int] = set()
         self._doomed: set[int] = set()
-        self._reach = Reach(spec.controllers)
+        self._reach = namespaces.Reach(spec.controllers)
         faults = namespaces.NamespaceFaults(spec.brokers, links.prefix, links.address, self._reach) if links else None
         self._files = LocalFiles(self, self._log_dir, agent)
         self.abilities = (self, faults, self._files)
@@ -172,13 +170,13 @@ class LocalRuntime:
     def cut(self, broker: int) -> None:
         """Cut the link of the broker's namespace. Raises `HarnessError` without namespaces."""
         links = self._links_of(broker)
-        self._reach.cut(broker)
+        self._reach.cut.add(broker)
         links.cut(broker)
 
     def heal(self, broker: int) -> None:
         """Restore the link of the broker's namespace."""
         self._links_of(broker).heal(broker)
-        self._reach.heal(broker)
+        self._reach.cut.discard(broker)
 
     def fill_disk(self, broker: int) -> None:
         """Fill the file system of the broker's data; the broker may end by itself afterwards."""
@@ -194,7 +192,7 @@ class LocalRuntime:
     def skew(self, broker: int, offset_s: int) -> None:
         """Put the clock of the broker's process forward."""
         self._raise_without(Need.CLOCK)
-        faketime.set_offset(self._clock_path(broker), offset_s)
+        faketime.set_offset(self._home(broker) / "clock", offset_s)
 
     def is_up(self, broker: int) -> bool:
         """Return whether the broker's process should be running and reachable."""
@@ -207,17 +205,10 @@ class LocalRuntime:
             if code is not None and broker in self._doomed:
                 del self._processes[broker]
             elif code is not None:
-                raise BootError(
-                    f"broker {broker} ended by itself ({_ending(code)}); the end of {self._spec.log_path(broker)}:\n"
-                    + self.log_tail(broker)
-                )
-
-    def log_tail(self, broker: int) -> str:
-        """Return the broker's last log lines, indented."""
-        try:
-            return tail(self._spec.log_path(broker).read_text(errors="replace"))
-        except FileNotFoundError:
-            return "  (no log)"
+                log = self._spec.log_path(broker)
+                how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+                lines = tail(log.read_text(errors="replace"))
+                raise BootError(f"broker {broker} ended by itself ({how}); the end of {log}:\n{lines}")
 
     def copy_partition(self, broker: int, topic: str, partition: int, destination: Path) -> None:
         """Copy a partition's segments, transaction indexes, producer snapshots and epochs.
@@ -256,11 +247,13 @@ class LocalRuntime:
             network.remove_network(self._spec.run_id)
 
     def _clock(self, broker: int) -> dict[str, str]:
+        """Return the environment of a broker with a separate clock."""
         if Need.CLOCK not in self._spec.needs:
             return {}
-        if not self._clock_path(broker).exists():
-            faketime.set_offset(self._clock_path(broker), 0)
-        return faketime.environment(self._clock_path(broker))
+        path = self._home(broker) / "clock"
+        if not path.exists():
+            faketime.set_offset(path, 0)
+        return faketime.environment(path)
 
     def _raise_without(self, need: Need) -> None:
         if need not in self._spec.needs:
@@ -296,25 +289,19 @@ class LocalRuntime:
         return [str(self._java), *every, *flags, "-cp", self._classpath, main_class, *map(str, arguments)]
 
     def _write_properties(self, broker: int) -> None:
-        security = self._spec.security
+        at, security = self._addresses[broker], self._spec.security
+        clients = kafka.Listener(kafka.CLIENT, at, at, security.protocol if security else PLAINTEXT)
+        inner = [kafka.Listener(kafka.REPLICA, self._inner[broker], self._inner[broker])] if security else []
         properties = kafka.server_properties(
             node_id=broker,
-            listeners=self._listeners(broker),
-            controllers={node: _listener(kafka.CONTROLLER, at) for node, at in self._controllers.items()},
+            listeners=[clients, *inner],
+            controllers={node: kafka.Listener(kafka.CONTROLLER, at, at) for node, at in self._controllers.items()},
             log_dir=str(self._log_dir(broker)),
-            settings={**self._spec.settings, **(security.for_brokers(kafka.CLIENT) if security else {})},
+            settings=self._spec.settings,
+            security=security,
         )
         self._home(broker).mkdir(parents=True, exist_ok=True)
         self._properties_path(broker).write_text(kafka.format_properties(properties))
-
-    def _listeners(self, broker: int) -> list[kafka.Listener]:
-        at, security = self._addresses[broker], self._spec.security
-        if security is None:
-            return [_listener(kafka.CLIENT, at)]
-        return [
-            kafka.Listener(kafka.CLIENT, bound=at, advertised=at, protocol=security.protocol),
-            _listener(kafka.REPLICA, self._inner[broker]),
-        ]
 
     def _home(self, broker: int) -> Path:
         return self._spec.work_dir / f"broker-{broker}"
@@ -325,13 +312,6 @@ class LocalRuntime:
     def _properties_path(self, broker: int) -> Path:
         return self._home(broker) / "server.properties"
 
-    def _clock_path(self, broker: int) -> Path:
-        return self._home(broker) / "clock"
-
-
-def _listener(name: str, address: Address) -> kafka.Listener:
-    return kafka.Listener(name, bound=address, advertised=address)
-
 
 def _live_files(folder: Path) -> dict[str, int]:
     """Return the sizes of the files that belong to the log, by name."""
@@ -341,7 +321,3 @@ def _live_files(folder: Path) -> dict[str, int]:
             with suppress(FileNotFoundError):
                 sizes[path.name] = path.stat().st_size
     return sizes
-
-
-def _ending(code: int) -> str:
-    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from harness.errors import HarnessError
-from harness.runtimes.abilities import Need
-from harness.runtimes.power import agent as sync_notes
+from harness.runtimes.base import Need
+from harness.runtimes.power import sync_notes
 from harness.runtimes.power.cut import METADATA_FOLDER, cut, find_unsynced
-from harness.runtimes.power.sync_log import read_synced
+from harness.runtimes.power.sync_notes import read_synced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from harness.protect.gate.build import Agent
     from harness.runtimes.power.cut import Cut
-    from harness.runtimes.power.sync_log import Synced
+    from harness.runtimes.power.sync_notes import Synced
 
 NOTES: Final = "synced"
 LOOK_S: Final = 0.001
@@ -29,7 +29,7 @@ WATCH_S: Final = 0.5
 
 
 class Processes(Protocol):
-    """The required methods of a runtime; see `harness.runtimes.base.Runtime`."""
+    """The required methods of `harness.runtimes.base.Runtime`."""
 
     def kill(self, broker: int) -> None:
         """SIGKILL a broker."""
@@ -43,7 +43,7 @@ class Processes(Protocol):
 
 @dataclass(frozen=True)
 class LocalFiles:
-    """Implements `harness.runtimes.abilities.PowerSupplies` and `DataFiles`.
+    """Implements `harness.runtimes.base.PowerSupplies` and `DataFiles`.
 
     ``data``: returns the data folder of a broker, next to which its sync notes are. ``agent``: the agent that writes
     sync notes, or None.

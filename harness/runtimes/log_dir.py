@@ -1,4 +1,4 @@
-"""The files of a broker that are evidence, and copies of files that a cleaner may be swapping."""
+"""The files of a broker: evidence in its log directory, and the end of its own log for error messages."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ LOG_DIR_FILES = (
 """Files next to the partitions' folders, which a broker may not have written yet."""
 
 COPY_ATTEMPTS = 20
+TAIL_LINES = 12
+ERROR_WORDS = ("ERROR", "FATAL", "Exception")
 
 
 def is_live(name: str) -> bool:
@@ -44,3 +46,10 @@ def copy_when_still(copy: Callable[[], bool], destination: Path, partition: str)
             if copy():
                 return
     raise HarnessError(f"the files of {partition} changed during every copy")
+
+
+def tail(log: str) -> str:
+    """Return the last lines of a broker's log with errors, or its last lines without errors; indented."""
+    lines = log.splitlines()
+    errors = [line for line in lines if any(word in line for word in ERROR_WORDS)]
+    return "\n".join(f"  {line}" for line in (errors or lines)[-TAIL_LINES:])

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from harness.host import commands, network
-from harness.host.node_firewall import CHAINS
-from harness.runtimes.reach import Reach
+from harness.host.node_runs import CHAINS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,8 +21,29 @@ TABLES, CONTROL = "iptables", "tc"
 
 
 @dataclass(frozen=True)
+class Reach:
+    """The brokers that are part of the cluster, by the faults of the network between them.
+
+    A broker is reachable if its links with any controller work in both directions. ``cut``: brokers that are cut off
+    from all others, including the harness. ``blocked``: links whose packets from the first to the second broker are
+    dropped.
+    """
+
+    controllers: Sequence[int]
+    cut: set[int] = field(default_factory=set)
+    blocked: set[tuple[int, int]] = field(default_factory=set)
+
+    def has(self, broker: int) -> bool:
+        """Return whether the broker is reachable."""
+        return broker not in self.cut and any(
+            broker == controller or not {(broker, controller), (controller, broker)} & self.blocked
+            for controller in self.controllers
+        )
+
+
+@dataclass(frozen=True)
 class NamespaceFaults:
-    """Implements `Firewalls`, `LossyLinks` and `SlowLinks` of `harness.runtimes.abilities`.
+    """Implements `Firewalls`, `LossyLinks` and `SlowLinks` of `harness.runtimes.base`.
 
     ``inside``: returns the start of a command line that runs in a broker's namespace. ``address``: returns a broker's
     address for other brokers. ``reach``: records the blocked links.
@@ -37,9 +57,9 @@ class NamespaceFaults:
 
     def block(self, links: Sequence[tuple[int, int]]) -> None:
         """Drop the packets of each first broker in the firewall of the second. Raises `HarnessError`."""
-        self.reach.block(links)
-        for source, hearer in links:
-            self._iptables(hearer, "-A", "INPUT", "-s", self.address(source), "-j", "DROP")
+        self.reach.blocked.update(links)
+        for source, receiver in links:
+            self._iptables(receiver, "-A", "INPUT", "-s", self.address(source), "-j", "DROP")
 
     def lose(self, broker: int, fraction: float) -> None:
         """Drop random packets in the broker's firewall. Raises `HarnessError`."""
@@ -58,7 +78,7 @@ class NamespaceFaults:
                 self._iptables(broker, "-F", chain)
         while self._delayed:
             self._interface(self._delayed.pop(), "delete")
-        self.reach.clear()
+        self.reach.blocked.clear()
 
     def _iptables(self, broker: int, *words: str) -> None:
         commands.run(*self.inside(broker), TABLES, "-w", *words)
@@ -91,7 +111,7 @@ def why_not_slow() -> str | None:
 
 
 def _why_missing(command: str, package: str) -> str | None:
-    reason = None if commands.find(command) else f"there is no `{command}` command: apt-get install {package}"
+    reason = None if commands.find(command) else f"the `{command}` command is missing: apt-get install {package}"
     return network.why_impossible() or reason
 
 

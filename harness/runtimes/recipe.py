@@ -83,24 +83,19 @@ def _server_properties(spec: ClusterSpec, broker: int, advertised: Address) -> s
     security = spec.security
     if security is not None and security.scram_user:
         raise UsageError("images format storage without SCRAM users: use PLAIN")
-    listeners = [
-        kafka.Listener(
-            kafka.CLIENT, Address(ANYWHERE, CLIENT_PORT), advertised, security.protocol if security else PLAINTEXT
-        ),
-        kafka.Listener(kafka.REPLICA, Address(ANYWHERE, REPLICA_PORT), Address(service(broker), REPLICA_PORT)),
-    ]
-    controllers = {
-        node: kafka.Listener(
-            kafka.CONTROLLER, Address(ANYWHERE, CONTROLLER_PORT), Address(service(node), CONTROLLER_PORT)
-        )
-        for node in spec.controllers
-    }
+
+    def inner(name: str, node: int, port: int) -> kafka.Listener:
+        return kafka.Listener(name, Address(ANYWHERE, port), Address(service(node), port))
+
+    protocol = security.protocol if security else PLAINTEXT
+    clients = kafka.Listener(kafka.CLIENT, Address(ANYWHERE, CLIENT_PORT), advertised, protocol)
     properties = kafka.server_properties(
         node_id=broker,
-        listeners=listeners,
-        controllers=controllers,
+        listeners=[clients, inner(kafka.REPLICA, broker, REPLICA_PORT)],
+        controllers={node: inner(kafka.CONTROLLER, node, CONTROLLER_PORT) for node in spec.controllers},
         log_dir=KAFKA_DATA,
-        settings={**spec.settings, **(security.for_brokers(kafka.CLIENT) if security else {})},
+        settings=spec.settings,
+        security=security,
     )
     return kafka.format_properties(properties)
 

@@ -7,6 +7,7 @@ ports only, so that the harness can always heal it.
 
 from __future__ import annotations
 
+import json
 import shlex
 import stat
 import time
@@ -14,15 +15,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from harness.errors import BootError, HarnessError, UsageError
-from harness.host import java, node_firewall
-from harness.host.elsewhere import NODES_FILE
+from harness.host import java, node_runs
+from harness.host.leftovers import NODES_FILE
 from harness.host.node_runs import log_in, log_out, node_marker, on_each, remove, run_dir
-from harness.runtimes.abilities import Need, raise_if_unmet
-from harness.runtimes.base import PreparedRuntime, listeners
-from harness.runtimes.log_dir import LOG_DIR_FILES, copy_when_still, is_live
-from harness.runtimes.namespaces import at_random
-from harness.runtimes.reach import Reach
-from harness.runtimes.server_log import tail
+from harness.json_codec import to_json
+from harness.runtimes.base import Need, PreparedRuntime, listeners, raise_if_unmet
+from harness.runtimes.log_dir import LOG_DIR_FILES, copy_when_still, is_live, tail
+from harness.runtimes.namespaces import Reach, at_random
 from harness.targets import kafka
 from harness.targets.jars import jars_for
 
@@ -43,21 +42,20 @@ LOG_LINES = 500
 IS_ALIVE = "is_alive() { [ -r /proc/$1/stat ] && ! grep -q ') Z ' /proc/$1/stat; };"
 """A zombie is not alive."""
 
-
 WHY_UNAVAILABLE: dict[str, Callable[[], str | None]] = {
     Need.LINK: lambda: None,
     Need.FIREWALL: lambda: None,
     Need.DELAY: lambda: "other programs share the interface of a node",
     Need.DISK: lambda: "other programs share the disk of a node",
     Need.CLOCK: lambda: "other programs share the clock of a node",
-    Need.SYNCS: lambda: "brokers on nodes run without the agent for that; --runtime local has it",
-    Need.FILES: lambda: "the files of a node can only be copied; --runtime local can watch them",
+    Need.SYNCS: lambda: "brokers on nodes run without the agent that records syncs; use --runtime local",
+    Need.FILES: lambda: "the files of a node can only be copied; use --runtime local",
 }
 """The reason why a need is not available, or None. `prepare` verifies the nodes' firewalls."""
 
 
 def prepare(request: RuntimeRequest) -> PreparedRuntime:
-    """Verify the requirements on every node. Raises `UsageError` with the node and what is missing."""
+    """Verify the requirements on every node. Raises `UsageError` with the node and the problem."""
     access = request.access
     if access is None:
         raise UsageError("--runtime ssh needs hosts: give --nodes HOST,HOST,HOST or --nodes-file FILE")
@@ -67,7 +65,7 @@ def prepare(request: RuntimeRequest) -> PreparedRuntime:
     try:
         java_versions = dict(zip(map(str, access.nodes), on_each(connections, _look), strict=True))
         if request.needs:
-            on_each(connections, node_firewall.raise_if_impossible)
+            on_each(connections, node_runs.raise_if_no_firewall)
     finally:
         log_out(connections)
 
@@ -167,19 +165,19 @@ class SshRuntime:
 
     def cut(self, broker: int) -> None:
         """Drop the packets of this cluster's ports in the node's firewall."""
-        self._reach.cut(broker)
+        self._reach.cut.add(broker)
         self._drop(broker)
 
     def heal(self, broker: int) -> None:
         """Remove the node's rules."""
-        node_firewall.remove(self._connections[broker], self._spec.run_id)
-        self._reach.heal(broker)
+        node_runs.remove_rules(self._connections[broker], self._spec.run_id)
+        self._reach.cut.discard(broker)
 
     def block(self, links: Sequence[tuple[int, int]]) -> None:
         """Drop the packets of each first broker to this cluster's ports in the firewall of the second's node."""
-        self._reach.block(links)
-        for source, hearer in links:
-            self._drop(hearer, "-s", self._addresses[source].host)
+        self._reach.blocked.update(links)
+        for source, receiver in links:
+            self._drop(receiver, "-s", self._addresses[source].host)
 
     def lose(self, broker: int, fraction: float) -> None:
         """Drop random packets of this cluster's ports in the node's firewall."""
@@ -188,8 +186,8 @@ class SshRuntime:
     def clear_links(self) -> None:
         """Remove the rules of every node."""
         for connection in self._connections.values():
-            node_firewall.remove(connection, self._spec.run_id)
-        self._reach.clear()
+            node_runs.remove_rules(connection, self._spec.run_id)
+        self._reach.blocked.clear()
 
     def is_up(self, broker: int) -> bool:
         """Return whether the broker's process should be running and reachable."""
@@ -247,7 +245,7 @@ class SshRuntime:
 
     def _log_in(self) -> None:
         # After this, the nodes may have files of this run.
-        (self._spec.work_dir / NODES_FILE).write_text(self._access.to_json())
+        (self._spec.work_dir / NODES_FILE).write_text(json.dumps(to_json(self._access)))
         self._connections = dict(zip(self.brokers, log_in(self._access), strict=True))
 
     def _install(self, broker: int) -> None:
@@ -262,9 +260,10 @@ class SshRuntime:
                 connection.files.posix_rename(f"{cache}/{jar.name}.new", f"{cache}/{jar.name}")
 
     def _configure(self, broker: int) -> None:
+        at = self._addresses[broker]
         properties = kafka.server_properties(
             node_id=broker,
-            listeners=[kafka.Listener(kafka.CLIENT, self._addresses[broker], self._addresses[broker])],
+            listeners=[kafka.Listener(kafka.CLIENT, at, at)],
             controllers={node: kafka.Listener(kafka.CONTROLLER, at, at) for node, at in self._controllers.items()},
             log_dir=f"{self._home(broker)}/data",
             settings=self._spec.settings,
@@ -294,9 +293,9 @@ class SshRuntime:
         except (OSError, EOFError) as error:
             raise HarnessError(f"the log of broker {broker} cannot be copied: {error}") from error
 
-    def _drop(self, broker: int, *which: str) -> None:
+    def _drop(self, broker: int, *match: str) -> None:
         ports = sorted({at.port for at in (*self._addresses.values(), *self._controllers.values())})
-        node_firewall.drop(self._connections[broker], self._spec.run_id, ports, which)
+        node_runs.drop_packets(self._connections[broker], self._spec.run_id, ports, match)
 
     def _home(self, broker: int) -> str:
         return f"{run_dir(self._spec.run_id)}/broker-{broker}"
@@ -309,7 +308,6 @@ def _look(connection: NodeConnection) -> str:
     except HarnessError as error:
         raise UsageError(f"{error}; {java.REMEDY}") from error
     if version is None or version[0] < java.MIN_VERSION:
-        raise UsageError(
-            f"{connection.node} has Java {version[1] if version else 'of no known version'}; {java.REMEDY}"
-        )
+        text = version[1] if version else "of an unknown version"
+        raise UsageError(f"{connection.node} has Java {text}; {java.REMEDY}")
     return version[1]

@@ -17,8 +17,7 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from harness.errors import HarnessError
-from harness.host.cache import cache_root
-from harness.host.filelock import alone_in
+from harness.host.cache import alone_in, cache_root
 from harness.host.workspace import Workspace
 from harness.run_folder.store import new_run_id
 from harness.spark.jvm import HEAP_FLAGS, JVM_FLAGS, MODULE_FLAGS, spark_home

@@ -15,8 +15,7 @@ from harness.errors import HarnessError
 from harness.kafka_api.connection import Connection
 from harness.kafka_api.redpanda_admin import COORDINATED_COMPACTION, INTERNAL, KAFKA, TX_BATCH_REMOVAL, RedpandaAdmin
 from harness.kafka_api.replica import WireReader
-from harness.runtimes.abilities import AdminApi, ability
-from harness.runtimes.base import live_addresses, live_brokers
+from harness.runtimes.base import AdminApi, ability, live_addresses, live_brokers
 from harness.schedules.timers import DAY_MS
 from harness.systems import System
 from harness.targets import REDPANDA

@@ -1,25 +1,75 @@
-"""Container images of a target: the official image, or an image that was built on this host."""
+"""Container images of a target: the official image, or an image that is built on this host.
+
+`build_image` builds an image with the contract of apache/kafka, and pulls no base image or package. The image contains
+this host's Java runtime with the shared libraries that it is linked to, this host's ``/bin/sh``, the jars, and a start
+script.
+"""
 
 from __future__ import annotations
 
+import io
+import re
+import tarfile
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
 
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from requests.exceptions import RequestException
 
-from harness.errors import UsageError
+from harness.errors import HarnessError, UsageError
+from harness.host import commands, engine
 from harness.suggest import quoted
 from harness.targets import KAFKA
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from docker import DockerClient
 
+    from harness.host.java import Java
     from harness.targets import Target
+    from harness.targets.jars import JarSet
 
 BUILT_HERE = "compaction-harness/kafka"
 STORE = "minio/minio:RELEASE.2025-04-22T22-12-26Z"
 """An S3-compatible object store, for targets that keep data in one."""
+
+JAVA, LIBS, CONFIG, DEFAULTS = "/opt/java", "/opt/kafka/libs", "/opt/kafka/config", "/etc/kafka/docker"
+DATA, MOUNTED = "/var/lib/kafka/data", "/mnt/shared/config"
+SHELL = Path("/bin/sh")
+USER_ID = 1000
+OWNED_DIRS = (CONFIG, DATA, MOUNTED, "/home/appuser")
+
+JAVA_PARTS = ("bin", "conf", "lib", "legal", "release")
+LEFT_OUT = re.compile(r".*/(src\.zip|ct\.sym|lib\w*(awt|splash|font|sound|xawt|jawt|lcms|mlib|javajpeg)\w*\.so)")
+"""Files for developers and for screens: a third of Java's size."""
+
+NAME_SERVICE = ("libnss_files.so.2", "libnss_dns.so.2", "libresolv.so.2")
+"""Libraries that the C library loads by name to resolve hosts, to which no binary is linked."""
+
+FILES = {
+    "/etc/passwd": f"root:x:0:0:root:/:/bin/sh\nappuser:x:{USER_ID}:{USER_ID}::/home/appuser:/bin/sh\n",
+    "/etc/group": f"root:x:0:\nappuser:x:{USER_ID}:\n",
+    "/etc/nsswitch.conf": "hosts: files dns\n",
+    # The set-up copies these defaults if nothing is mounted; slf4j-simple logs to the console.
+    **{
+        f"{DEFAULTS}/{name}": ""
+        for name in ("server.properties", *(a + b for a in ("", "tools-") for b in ("log4j.properties", "log4j2.yaml")))
+    },
+}
+
+CHANGES = (
+    "ENV CLUSTER_ID=5L6g3nShT-eMCtK--X86sw",
+    "EXPOSE 9092",
+    "USER appuser",
+    f"VOLUME {DATA} {MOUNTED}",
+    'CMD ["/etc/kafka/docker/run"]',
+)
+COMMAND_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -66,7 +116,7 @@ def obtain(client: DockerClient, target: Target, reference: str | None = None) -
         if target.system == KAFKA
         else "pull it on a host that can reach a registry, and copy it with `docker save` and `docker load`"
     )
-    pull(client, reference, f"there is no image of {target.name}", remedy)
+    pull(client, reference, f"{target.name} has no local image", remedy)
     image = find(client, target, reference)
     if image is None:
         raise UsageError(f"the container engine pulled {reference} and does not have it")
@@ -78,7 +128,7 @@ def obtain_store(client: DockerClient) -> str:
     try:
         return str(client.images.get(STORE).id)
     except ImageNotFound:
-        pull(client, STORE, "there is no image of an object store", "copy it with `docker save` and `docker load`")
+        pull(client, STORE, "the object store has no local image", "copy it with `docker save` and `docker load`")
         return str(client.images.get(STORE).id)
 
 
@@ -89,3 +139,98 @@ def pull(client: DockerClient, reference: str, problem: str, remedy: str) -> Non
     except (NotFound, APIError, DockerException, RequestException) as error:
         why = error.explanation if isinstance(error, APIError) else error
         raise UsageError(f"{problem}, and {reference} cannot be pulled ({why}); {remedy}") from error
+
+
+def build_image(client: DockerClient, target: Target, jars: JarSet, java: Java) -> Image:
+    """Build the image and return it; an older image with its name is removed, unless containers need it.
+
+    Raises `UsageError` if this host does not have a part, `HarnessError` for other errors.
+    """
+    if target.build is not None:
+        raise UsageError(f"{target.name} is your build: images are only built of released versions")
+    reference = built_here(target)
+    before = find(client, target, reference)
+    repository, tag = reference.split(":")
+    label = f"LABEL compaction-harness.target={target.name} compaction-harness.java={java.version_text}"
+    with TemporaryFile() as layer:
+        with tarfile.open(fileobj=layer, mode="w") as tar:
+            _fill(tar, _java_home(java), jars.paths)
+        layer.seek(0)
+        with engine.errors_as(f"the image {reference} cannot be imported"):
+            answer = client.api.import_image_from_data(layer, repository=repository, tag=tag, changes=[*CHANGES, label])
+    made = find(client, target, reference)
+    if made is None:
+        raise HarnessError(f"the image {reference} cannot be imported: {answer}")
+    if before is not None and before.id != made.id:
+        with suppress(APIError):
+            client.images.remove(before.id)
+    return made
+
+
+def _fill(tar: tarfile.TarFile, java_home: Path, jars: Iterable[Path]) -> None:
+    _directory(tar, "/tmp", mode=0o1777)  # noqa: S108  (of the image)
+    for folder in OWNED_DIRS:
+        _directory(tar, folder, user_id=USER_ID)
+    for name, text in FILES.items():
+        _file(tar, name, text.encode())
+    _file(tar, f"{DEFAULTS}/run", (files("compose.image") / "run").read_bytes(), mode=0o755)
+    for part in JAVA_PARTS:
+        for path in _regular(java_home / part):
+            if not LEFT_OUT.fullmatch(str(path)):
+                _copy(tar, path, f"{JAVA}/{path.relative_to(java_home)}")
+    for jar in jars:
+        _copy(tar, jar, f"{LIBS}/{jar.name}")
+    _copy(tar, SHELL, str(SHELL))
+    for library in sorted(_libraries([SHELL, java_home / "bin" / "java", *(java_home / "lib").rglob("*.so")])):
+        if not library.is_relative_to(java_home):
+            _copy(tar, library, str(library))
+
+
+def _java_home(java: Java) -> Path:
+    settings = commands.run(str(java.path), "-XshowSettings:properties", "-version")
+    match = re.search(r"^\s*java\.home = (.+)$", settings, re.MULTILINE)
+    if match is None:
+        raise UsageError(f"{java.path} does not say where its runtime is (java.home)")
+    return Path(match[1])
+
+
+def _libraries(binaries: Iterable[Path]) -> set[Path]:
+    """Return the paths of all shared libraries that these binaries are linked to, including the loader."""
+    paths = [str(binary) for binary in binaries if not LEFT_OUT.fullmatch(str(binary))]
+    listing = commands.run("ldd", *paths, timeout_s=COMMAND_TIMEOUT_S)
+    libraries = {Path(path) for path in re.findall(r"(?:=> |^\t)(/\S+) \(0x", listing, re.MULTILINE)}
+    by_name = {library.name: library for library in libraries}
+    if "libc.so.6" not in by_name:
+        raise UsageError("images can be built on hosts with the GNU C library only: `ldd` does not list libc.so.6")
+    name_service = (by_name["libc.so.6"].parent / name for name in NAME_SERVICE)
+    return libraries | {library for library in name_service if library.exists()}
+
+
+def _regular(path: Path) -> Iterator[Path]:
+    """Yield every file under a path, also behind links, by which distributions refer to /etc."""
+    if path.is_file():
+        yield path
+    elif path.is_dir():
+        for child in sorted(path.iterdir()):
+            yield from _regular(child)
+
+
+def _copy(tar: tarfile.TarFile, source: Path, name: str) -> None:
+    content = source.resolve()
+    member = tarfile.TarInfo(name.lstrip("/"))
+    member.size = content.stat().st_size
+    member.mode = content.stat().st_mode & 0o755 | 0o444
+    with content.open("rb") as file:
+        tar.addfile(member, file)
+
+
+def _file(tar: tarfile.TarFile, name: str, content: bytes, mode: int = 0o644) -> None:
+    member = tarfile.TarInfo(name.lstrip("/"))
+    member.size, member.mode = len(content), mode
+    tar.addfile(member, io.BytesIO(content))
+
+
+def _directory(tar: tarfile.TarFile, name: str, mode: int = 0o755, user_id: int = 0) -> None:
+    member = tarfile.TarInfo(name.lstrip("/"))
+    member.type, member.mode, member.uid, member.gid = tarfile.DIRTYPE, mode, user_id, user_id
+    tar.addfile(member)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from harness.kafka_api.address import Address
+    from harness.kafka_api.security import Security
 
 BROKER_CLASS = "kafka.Kafka"
 STORAGE_CLASS = "kafka.tools.StorageTool"
@@ -82,17 +83,19 @@ def server_properties(
     controllers: Mapping[int, Listener],
     log_dir: str,
     settings: Mapping[str, str],
+    security: Security | None = None,
 ) -> dict[str, str]:
     """Return one KRaft node's properties: a broker, which is also a controller if it is one of the ``controllers``.
 
     Brokers reach each other by the last of the ``listeners``. ``settings`` take precedence, except over
-    `SET_BY_HARNESS`.
+    `SET_BY_HARNESS`. ``security``: the logins of clients.
     """
     controller = [controllers[node_id]] if node_id in controllers else []
     everything = [*listeners, *controllers.values()]
     return {
         **SMALL_CLUSTER,
         **settings,
+        **(security.for_brokers(CLIENT) if security else {}),
         "process.roles": "broker,controller" if controller else "broker",
         "node.id": str(node_id),
         "listeners": ",".join(f"{listener.name}://{listener.bound}" for listener in (*listeners, *controller)),

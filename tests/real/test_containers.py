@@ -249,8 +249,8 @@ def test_an_engine_without_a_free_subnet(sandbox: Sandbox, own_engine: DockerCli
     [
         ({"DOCKER_HOST": "unix:///nowhere/engine.sock"}, ("kafka-3.9",), "no container engine can be used"),
         ({}, ("kafka-4.1", "--image", "compaction-harness/kafka:none"), "`harness images build kafka-4.1`"),
-        ({}, ("kafka-4.4", "--nemesis", "clock-skew"), "containers share the clock of their host; --runtime local has"),
-        ({}, ("kafka-4.4", "--nemesis", "disk-full"), "containers share the disk of the engine; --runtime local has"),
+        ({}, ("kafka-4.4", "--nemesis", "clock-skew"), "containers share the clock of their host; use --runtime local"),
+        ({}, ("kafka-4.4", "--nemesis", "disk-full"), "containers share the disk of the engine; use --runtime local"),
         ({}, ("kafka-4.4", "--nemesis", "power-failure"), "containers run without the agent for that; --runtime local"),
         ({}, ("kafka-4.4", "--nemesis", "crash-in-cleaning"), "the files of a container can only be copied; --runtime"),
     ],

@@ -496,7 +496,7 @@ def marked(sandbox: Sandbox, run_id: str) -> list[psutil.Process]:
 
 
 def keepers(sandbox: Sandbox) -> list[psutil.Process]:
-    return [p for p in sandbox.processes() if "harness.host.keeper" in p.cmdline()]
+    return [p for p in sandbox.processes() if "harness.host.workspace" in p.cmdline()]
 
 
 def namespaces(run_id: str) -> list[str]:

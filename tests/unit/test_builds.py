@@ -27,7 +27,7 @@ from harness.play.run_plan import PreparedRun, plan_run, repeatable
 from harness.run_folder.store import RunFolder
 from harness.runtimes import LOCAL, choose
 from harness.runtimes.base import PreparedRuntime, RuntimeRequest
-from harness.targets import at_version, builds, exact_name, find_target, image_build, jars, line_of, patched, title_of
+from harness.targets import at_version, builds, exact_name, find_target, images, jars, line_of, patched, title_of
 from harness.targets.jars import JarSet, jars_for
 from harness.targets.lock import BINDING, file_sha256, jar_name
 from harness.targets.settings import note_on, raise_if_unfit
@@ -383,7 +383,7 @@ def test_a_build_runs_where_its_jars_can_be(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--image is for --runtime docker, and contradicts --target"):
         plan_run(RunOptions(path, "all", image="kafka"))
     with pytest.raises(UsageError, match="images are only built of released versions"):
-        image_build.build(nothing, target, nothing, nothing)  # type: ignore[arg-type]
+        images.build_image(nothing, target, nothing, nothing)  # type: ignore[arg-type]
 
 
 def test_settings_of_a_build_are_checked_where_they_are_known(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from harness.errors import HarnessError
-from harness.host.filelock import alone_in
+from harness.host.cache import alone_in
 from harness.host.java import Java
 from harness.spark import background, class_archive
 from harness.spark.spec import SparkJobs
@@ -195,7 +195,7 @@ def test_the_archive_is_made_at_once_the_rest_at_the_lowest_priority_and_all_of_
 
 def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from harness.host.filelock import alone_in\n"
+        "import sys; from pathlib import Path; from harness.host.cache import alone_in\n"
         "with alone_in(Path(sys.argv[1]), 0.0): print('mine', flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "folder")]

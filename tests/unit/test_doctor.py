@@ -17,7 +17,7 @@ from harness.errors import UsageError
 from harness.host import engine
 from harness.host.java import find_java
 from harness.runtimes import local
-from harness.runtimes.abilities import Need
+from harness.runtimes.base import Need
 from harness.spark import background
 from harness.spark.class_archive import archive_path
 from harness.targets import WITH_JARS

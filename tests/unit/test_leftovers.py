@@ -16,9 +16,8 @@ import pytest
 from harness.cli import main as cli
 from harness.errors import EXIT_CLEAN, HarnessError, UsageError
 from harness.host import leftovers
-from harness.host.keeper import Keeper
 from harness.host.leftovers import Leftover, Owner
-from harness.host.workspace import Workspace
+from harness.host.workspace import Keeper, Workspace
 
 BOUND_S = 20.0
 

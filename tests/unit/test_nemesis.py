@@ -12,10 +12,9 @@ from fakes.observer import BALLAST_END, PAYLOAD_END
 from harness.errors import UsageError, WaitTimeoutError
 from harness.play.options import RunOptions
 from harness.play.run_plan import plan_run
-from harness.runtimes.abilities import Need, raise_if_unmet
-from harness.runtimes.base import RuntimeRequest
+from harness.runtimes.base import Need, RuntimeRequest, raise_if_unmet
+from harness.runtimes.namespaces import Reach
 from harness.runtimes.power.cut import Cut, LostRecords
-from harness.runtimes.reach import Reach
 from harness.schedules.placement import Placement, place
 from harness.schedules.timers import TIMERS
 from harness.targets import find_target
@@ -140,7 +139,7 @@ def test_who_is_absent_hears_no_leader_and_no_controller_that_hears_it(name: str
     shape = find_script(name).shape
     assert shape is not None
     reach = Reach(FIVE.controllers)
-    reach.block(topology.lost(shape(FIVE)))
+    reach.blocked.update(topology.lost(shape(FIVE)))
     assert [broker for broker in FIVE.brokers if not reach.has(broker)] == list(FIVE.absent)
     leader = FIVE.replicas(0)[0]
     heard_by_both = [b for b in FIVE.absent if shape(FIVE).has_edge(b, leader) and shape(FIVE).has_edge(leader, b)]

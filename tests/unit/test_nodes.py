@@ -11,7 +11,8 @@ from paramiko.ssh_exception import AuthenticationException, BadHostKeyException,
 
 from harness.errors import UsageError
 from harness.host import nodes
-from harness.host.nodes import Access, Node, NodeConnection, fingerprint, from_json, parse_nodes, read_hosts_file
+from harness.host.nodes import Access, Node, NodeConnection, fingerprint, parse_nodes, read_hosts_file
+from harness.json_codec import from_json, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +60,7 @@ def test_a_hosts_file_that_is_missing_or_names_none(tmp_path: Path) -> None:
 
 def test_an_access_can_be_stored() -> None:
     access = Access((NODE, Node("n2", 2022, "kafka")), key="id_ed25519", pins=("SHA256:abc",))
-    assert from_json(access.to_json()) == access
+    assert from_json(Access, to_json(access)) == access
 
 
 def refuse(error: Exception) -> Callable[..., None]:

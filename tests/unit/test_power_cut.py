@@ -9,9 +9,8 @@ import pytest
 from harness.broker_files.segments.batches import Record
 from harness.broker_files.segments.encode import encode_batch
 from harness.errors import HarnessError
-from harness.runtimes.power import agent
+from harness.runtimes.power import sync_notes
 from harness.runtimes.power.cut import Cut, LostRecords, cut, find_unsynced
-from harness.runtimes.power.sync_log import read_synced
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,14 +44,14 @@ LOG = "t-0/00000000000000000007.log"
 )
 def test_notes_give_what_is_on_disk(notes: str, expected: dict[str, int]) -> None:
     text = "".join("\t".join(note.split(" ")) + "\n" for note in notes.split("|") if note)
-    assert read_synced(text) == expected
-    assert read_synced(f"{text}sync\t99\tt-0") == expected, "a line that was not written whole"
+    assert sync_notes.read_synced(text) == expected
+    assert sync_notes.read_synced(f"{text}sync\t99\tt-0") == expected, "a line that was not written whole"
 
 
 @pytest.mark.parametrize("line", ["written\t3\ta", "sync\tmuch\ta", "sync\t3", "rename\ta", ""])
 def test_what_is_no_note_is_refused(line: str) -> None:
     with pytest.raises(HarnessError, match="have a wrong line 2"):
-        read_synced(f"sync\t3\ta\n{line}\n")
+        sync_notes.read_synced(f"sync\t3\ta\n{line}\n")
 
 
 def batch(offset: int, records: int = 1) -> bytes:
@@ -171,5 +170,5 @@ def test_notes_begin_with_what_is_there(tmp_path: Path) -> None:
     data, log = tmp_path / "data", tmp_path / "synced"
     write(data, {LOG: batch(7), "meta.properties": b"version=1\n"})
     log.write_text("sync\t99\tgone\n")
-    agent.begin(log, data)
-    assert read_synced(log.read_text()) == sizes(data)
+    sync_notes.begin(log, data)
+    assert sync_notes.read_synced(log.read_text()) == sizes(data)

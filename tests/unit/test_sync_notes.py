@@ -12,8 +12,7 @@ from java_cases import classpath_of, compile_java
 
 from harness.host.java import find_java
 from harness.protect.gate.build import build_agent
-from harness.runtimes.power import agent
-from harness.runtimes.power.sync_log import read_synced
+from harness.runtimes.power import sync_notes
 
 if TYPE_CHECKING:
     from harness.protect.gate.build import Agent
@@ -26,8 +25,8 @@ JAVAS = sorted(
 """The classes of this JDK: before JDK 21, another class syncs files."""
 
 
-def sync_notes() -> Agent:
-    return agent.build(find_java(), lambda _done, _total: None)
+def agent() -> Agent:
+    return sync_notes.build(find_java(), lambda _done, _total: None)
 
 
 def run(java: Path, classpath: str, *arguments: str | Path, flags: list[str]) -> subprocess.CompletedProcess[str]:
@@ -46,11 +45,11 @@ def test_what_was_synced_is_noted(java: Path, target: str, tmp_path: Path) -> No
     data.symlink_to(tmp_path / "real")
     (data / "t-9").mkdir()
     (data / EMPTY).write_bytes(b"before")
-    agent.begin(log, data)
+    sync_notes.begin(log, data)
     classpath = os.pathsep.join([str(tmp_path / "classes"), classpath_of(target)])
-    done = run(java, classpath, "Writes", data, flags=[agent.flag(sync_notes(), log, data)])
+    done = run(java, classpath, "Writes", data, flags=[sync_notes.flag(agent(), log, data)])
     assert done.returncode == 0, done.stderr
-    assert read_synced(log.read_text()) == {
+    assert sync_notes.read_synced(log.read_text()) == {
         EMPTY: 6,
         "t-0/0.log": 100,
         "t-0/truncated.log": 40,
@@ -69,7 +68,7 @@ def test_a_broker_whose_syncs_cannot_be_noted_does_not_start(tmp_path: Path) -> 
         str(tmp_path),
         "Writes",
         tmp_path,
-        flags=[agent.flag(sync_notes(), tmp_path / "log", tmp_path)],
+        flags=[sync_notes.flag(agent(), tmp_path / "log", tmp_path)],
     )
     assert done.returncode == 1
     assert "sync-notes: not installed: java.lang.ClassNotFoundException: org.apache.kafka" in done.stderr
@@ -77,4 +76,4 @@ def test_a_broker_whose_syncs_cannot_be_noted_does_not_start(tmp_path: Path) -> 
 
 
 def test_the_gate_is_another_jar() -> None:
-    assert build_agent(find_java(), lambda _done, _total: None).jar.name != sync_notes().jar.name
+    assert build_agent(find_java(), lambda _done, _total: None).jar.name != agent().jar.name

@@ -14,8 +14,7 @@ from numba import njit, types, uint8
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from harness.host.cache import compiled_folder
-from harness.host.filelock import alone_in
+from harness.host.cache import alone_in, compiled_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,18 +20,19 @@ from __future__ import annotations
 import mmap
 import os
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.broker_files.segments.batches import iter_batches, until_cut
-from harness.runtimes.power.sync_log import files_of
+from harness.json_codec import to_json
+from harness.runtimes.power.sync_notes import files_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from pathlib import Path
 
     from harness.kafka_api.messages import TopicPartition
-    from harness.runtimes.power.sync_log import Synced
+    from harness.runtimes.power.sync_notes import Synced
 
 METADATA_FOLDER: Final = "__cluster_metadata-"
 _INDEX: Final = re.compile(r"\.(index|timeindex)(\.\w+)?$")
@@ -71,9 +72,9 @@ class Cut:
 
     def as_json(self) -> dict[str, Any]:
         """Return the form of ``history.jsonl``: one object."""
-        file_fields = {"file": self.file, "from_bytes": self.from_bytes, "to_bytes": self.to_bytes}
-        lost = {} if self.lost is None else asdict(self.lost)
-        return {**file_fields, **{name: value for name, value in lost.items() if value is not None}}
+        fields = to_json(self)
+        lost = fields.pop("lost", {})
+        return {**fields, **lost}
 
 
 def find_unsynced(folder: Path, synced: Synced) -> Iterator[Cut]:

@@ -1,4 +1,4 @@
-"""The synced lengths of a broker's files, by the notes that its agent wrote.
+"""The synced lengths of a broker's files, by the notes of an agent in the broker's JVM.
 
 A note is a line with fields separated by tabs: ``sync SIZE PATH``, ``truncate SIZE PATH``, ``rename FROM TO``, ``remove
 PATH``. Paths are relative to the data folder, whose only subfolders are partitions. ``java/power/syncs/Notes.java``
@@ -7,24 +7,45 @@ writes the notes.
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from harness.errors import HarnessError
+from harness.protect.gate.build import AgentSource, build_agent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
+
+    from harness.host.java import Java
+    from harness.protect.gate.build import Agent
+    from harness.targets.jars import OnProgress
+
+SYNC_NOTES: Final = AgentSource("sync notes", "harness.runtimes.power", "power/syncs", "sync-notes.jar")
 
 Synced = dict[str, int]
 """Synced lengths in bytes, by path. Other files were never synced."""
 
-_SYNC, _TRUNCATE, _RENAME, _REMOVE = "sync", "truncate", "rename", "remove"
+
+def why_impossible() -> str | None:
+    """Return the reason why syncs cannot be recorded on this host, or None."""
+    return None if sys.platform == "linux" else "syncs are recorded on Linux only"
 
 
-def sync_line(path: str, size_bytes: int) -> str:
-    """Return the note that a file was synced."""
-    return f"{_SYNC}\t{size_bytes}\t{path}\n"
+def build(java: Java, on_progress: OnProgress) -> Agent:
+    """Return the agent, compiled if needed. Raises as `build_agent` does."""
+    return build_agent(java, on_progress, SYNC_NOTES)
+
+
+def flag(agent: Agent, log: Path, folder: Path) -> str:
+    """Return the flag of a JVM that records its syncs of files in ``folder`` in ``log``."""
+    return agent.flag(f"{log}={folder}")
+
+
+def begin(log: Path, folder: Path) -> None:
+    """Start a log from scratch, with all files in the folder as synced: its storage was formatted long ago."""
+    log.write_text("".join(f"sync\t{path.stat().st_size}\t{name}\n" for name, path in files_of(folder)))
 
 
 def files_of(folder: Path) -> Iterator[tuple[str, Path]]:
@@ -43,7 +64,7 @@ def read_synced(text: str) -> Synced:
     for number, line in enumerate(text[: text.rfind("\n") + 1].split("\n")[:-1], 1):
         kind, *fields = line.split("\t")
         try:
-            _NOTES[kind](folders, *fields)
+            _KINDS[kind](folders, *fields)
         except (KeyError, TypeError, ValueError) as error:
             raise HarnessError(f"the notes of synced files have a wrong line {number}: {line!r}") from error
     return {f"{folder}{name}": size for folder, files in folders.items() for name, size in files.items()}
@@ -86,4 +107,6 @@ def _remove(folders: _Folders, path: str) -> None:
     folders[folder].pop(name, None)
 
 
-_NOTES: Final[dict[str, Callable[..., None]]] = {_SYNC: _sync, _TRUNCATE: _truncate, _RENAME: _rename, _REMOVE: _remove}
+_KINDS: Final[Mapping[str, Callable[..., None]]] = {
+    function.__name__.lstrip("_"): function for function in (_sync, _truncate, _rename, _remove)
+}
