@@ -107,14 +107,14 @@ class Traffic:
     def _session(self, transactional_id: str, make: MakeProducer) -> _Session:
         home = self._chance.sample(self._partitions, min(HOME_PARTITIONS, len(self._partitions)))
         session = _Session(transactional_id, make, make(transactional_id), home)
-        session.producer.init_transactions()
+        session.producer.transact("init")
         return session
 
     def _begin(self, session: _Session) -> None:
         transaction = Transaction(next(self._numbers), session.transactional_id)
         self.log.transactions[transaction.number] = session.open = transaction
         try:
-            session.producer.begin_transaction()
+            session.producer.transact("begin")
             for _ in range(self._chance.randint(1, MOST_WRITES)):
                 tp, key = self._chance.choice(session.home), self._chance.choice(KEYS)
                 is_delete = self._chance.random() < 0.4  # noqa: PLR2004
@@ -126,9 +126,9 @@ class Traffic:
     def _end(self, session: _Session, transaction: Transaction, how: str) -> None:
         try:
             if how == COMMITTED:
-                session.producer.commit_transaction()
+                session.producer.transact("commit")
             elif how == ABORTED:
-                session.producer.abort_transaction()
+                session.producer.transact("abort")
             else:
                 # It bumps the producer epoch: a marker in the next epoch, also in transactions v1.
                 self._renew(session)
@@ -137,7 +137,7 @@ class Traffic:
         except ClientError as error:
             if error.certainly:
                 with suppress(ClientError):
-                    session.producer.abort_transaction()
+                    session.producer.transact("abort")
                     transaction.outcome = ABORTED
             self._renew(session)
 
@@ -145,7 +145,7 @@ class Traffic:
         """Go on with a new producer of the same transactional id; what the old one left open is ended by that."""
         session.open = None
         session.producer = session.make(session.transactional_id)
-        session.producer.init_transactions()
+        session.producer.transact("init")
 
     def _send(
         self, producer: LibraryProducer, to: TopicPartition, key: str, *, is_delete: bool, transaction: int | None

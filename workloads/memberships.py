@@ -22,7 +22,7 @@ from harness.schedules.groups import CONSUMER
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from harness.clients import Answered, GroupConsumer, LibraryGroups
+    from harness.clients import Answered, GroupConsumer, LibraryGroups, TransactionStep
     from harness.kafka_api.messages import TopicPartition
     from workloads.group_consumers import Group
     from workloads.offsets import Coordinators
@@ -55,11 +55,9 @@ class MembershipsProducer:
     groups: Mapping[TopicPartition, Group]
     _last: dict[TopicPartition, int] = field(default_factory=dict, init=False)
 
-    def init_transactions(self) -> None:
+    def transact(self, _step: TransactionStep) -> None:
         """Raise: members join outside of transactions."""
         raise TypeError("a membership is never part of a transaction")
-
-    begin_transaction = commit_transaction = abort_transaction = init_transactions
 
     def send(
         self,

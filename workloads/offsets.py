@@ -102,21 +102,9 @@ class OffsetsProducer:
         if self.transactional_id is not None:
             self._producer = self.library.producer(self.transactional_id)
 
-    def init_transactions(self) -> None:
-        """Obtain a producer id."""
-        self._transactional.init_transactions()
-
-    def begin_transaction(self) -> None:
-        """Begin a transaction."""
-        self._transactional.begin_transaction()
-
-    def commit_transaction(self) -> None:
-        """Commit it."""
-        self._transactional.commit_transaction()
-
-    def abort_transaction(self) -> None:
-        """Abort it."""
-        self._transactional.abort_transaction()
+    def transact(self, step: clients.TransactionStep) -> None:
+        """See `LibraryProducer`."""
+        self._transactional.transact(step)
 
     def send(
         self,

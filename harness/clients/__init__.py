@@ -1,14 +1,15 @@
-"""The client libraries that workloads write with, one file each, in one table; and the reader at the end.
+"""The client libraries that workloads write with, one file each, in one table; and the consumer at the end of a run.
 
-A client records every operation in the history. What is written is in `workloads`; requests that no client library
-has are in `harness.kafka_api`.
+A client records every operation in the history. `workloads` decides what clients write; `harness.kafka_api` has the
+requests that client libraries do not support.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 from harness.errors import UsageError
 from harness.suggest import nearest
@@ -26,18 +27,20 @@ TRANSACTION_TIMEOUT_MS = 300_000
 """A transaction stays open while a broker leaves the ISR at its own pace; the brokers' bound is 15 minutes."""
 
 Answered: TypeAlias = Callable[[str | None, int], None]
-"""Told once a record: what went wrong (None if nothing), and the record's offset, or `NO_OFFSET`."""
+"""Called once for each record with the error (None without one) and the record's offset, or `NO_OFFSET`."""
 
 NO_OFFSET: Final = -1
-"""Of a record that failed, and of one that the broker took for a duplicate whose offset it had forgotten: it is written
-(``Sender.completeBatch``: ``DUPLICATE_SEQUENCE_NUMBER`` is a success)."""
+"""The offset of a failed record, and of a record that the broker took for a duplicate with an unknown offset: it is
+written (``Sender.completeBatch``: ``DUPLICATE_SEQUENCE_NUMBER`` is a success)."""
+
+TransactionStep: TypeAlias = Literal["init", "begin", "commit", "abort"]
 
 
 class ClientError(Exception):
-    """An operation that failed. ``certainly``: it did not happen; otherwise it may have."""
+    """An operation that failed. ``certainly``: it had no effect; otherwise it may have had one."""
 
     def __init__(self, text: str, *, certainly: bool = False) -> None:
-        """Return the error as the library worded it."""
+        """Return the error with the library's message."""
         super().__init__(text)
         self.certainly = certainly
 
@@ -45,17 +48,11 @@ class ClientError(Exception):
 class LibraryProducer(Protocol):
     """A producer of one library. Every method but `send` blocks, for `OPERATION_TIMEOUT_S` at most."""
 
-    def init_transactions(self) -> None:
-        """Obtain a producer id. Raises `ClientError`."""
+    def transact(self, step: TransactionStep) -> None:
+        """Obtain a producer id and fence earlier owners (``init``), or begin or end a transaction.
 
-    def begin_transaction(self) -> None:
-        """Begin a transaction. Raises `ClientError`."""
-
-    def commit_transaction(self) -> None:
-        """Commit it. Raises `ClientError`."""
-
-    def abort_transaction(self) -> None:
-        """Abort it. Raises `ClientError`."""
+        Raises `ClientError`.
+        """
 
     def send(
         self,
@@ -68,7 +65,7 @@ class LibraryProducer(Protocol):
         """Send a record; ``answered`` is called at the latest in `flush`. Raises `ClientError`."""
 
     def flush(self) -> int:
-        """Wait for the answers to all that was sent; return how many did not come."""
+        """Wait for the answers to all records; return the number of missing answers."""
 
 
 class OffsetsProducer(LibraryProducer, Protocol):
@@ -79,21 +76,21 @@ class OffsetsProducer(LibraryProducer, Protocol):
 
 
 MakeProducer: TypeAlias = Callable[[str | None], LibraryProducer]
-"""Makes a producer; transactional where a transactional id is given."""
+"""Makes a producer, which is transactional if a transactional id is given."""
 
 
 class GroupConsumer(Protocol):
-    """A read_committed member of a group, from the offsets that the group has committed, until `close`."""
+    """A read_committed member of a group, from the group's committed offsets, until `close`."""
 
     def poll(self, timeout_s: float) -> Sequence[tuple[TopicPartition, int]]:
-        """Return partition and offset of what is delivered next. Raises `ClientError`."""
+        """Return partition and offset of the next records. Raises `ClientError`."""
 
     def close(self) -> None:
-        """Leave the group, committing nothing."""
+        """Leave the group without a commit."""
 
 
 class LibraryGroups(Protocol):
-    """What a library does with consumer groups. Its methods block, for `OPERATION_TIMEOUT_S` at most."""
+    """The operations of a library on consumer groups. They block, for `OPERATION_TIMEOUT_S` at most."""
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit offsets as a consumer that is assigned its partitions. Raises `ClientError`."""
@@ -105,16 +102,16 @@ class LibraryGroups(Protocol):
         """Return a transactional producer."""
 
     def consumer(self, group: str, topic: str, protocol: str) -> GroupConsumer:
-        """Return a consumer that joins the group; a partition without an offset is read from its start."""
+        """Return a consumer that joins the group; it reads a partition without an offset from its start."""
 
 
 @dataclass(frozen=True)
 class Library:
-    """An open library. ``groups``: None where it has no consumer groups.
+    """An open library. ``groups``: None if it does not support consumer groups.
 
-    ``idempotent`` makes a producer that is idempotent outside of transactions, too; None where it has none.
-    ``once`` makes one that is not idempotent and sends each record once; None where ``producer`` does that anyway. A
-    record that is sent again may have been appended before, and its copies may come after its acknowledgement.
+    ``idempotent``: makes a producer that is idempotent outside of transactions; None if there is none. ``once``: makes
+    a producer that is not idempotent and sends each record once; None if ``producer`` does. A record that is sent again
+    may have been appended before, and its copies may follow its acknowledgement.
     """
 
     producer: MakeProducer
@@ -125,9 +122,9 @@ class Library:
 
 @dataclass(frozen=True)
 class ClientSpec:
-    """What a library needs: where brokers are; for Java its runtime, jars, and where it may write.
+    """The parameters of a library: the brokers' addresses and logins; for Java the runtime, jars and a work directory.
 
-    ``classpath`` is empty for a library that needs no jars. ``security``: how to log in, where brokers ask for that.
+    ``classpath``: empty for a library that needs no jars.
     """
 
     run_id: str
@@ -141,19 +138,18 @@ class ClientSpec:
 
 @dataclass(frozen=True)
 class ClientLibrary:
-    """One library: what opens it, and whether it needs the brokers' jars for that."""
+    """A library: the function that opens it, and whether that needs the brokers' jars."""
 
     opened: Callable[[ClientSpec], AbstractContextManager[Library]]
     needs_jars: bool = False
 
 
 CLIENTS: Final = ("librdkafka", "java")
+"""Each has a module with ``opened``."""
 
 
 def find_client(name: str) -> ClientLibrary:
-    """Return the library of that name. Raises `UsageError` with the nearest names."""
-    from harness.clients import java, librdkafka  # noqa: PLC0415  (they import this module)
-
+    """Return the library with a name. Raises `UsageError` with the nearest names."""
     if name not in CLIENTS:
         raise UsageError(nearest("client", name, CLIENTS))
-    return ClientLibrary(java.opened, needs_jars=True) if name == "java" else ClientLibrary(librdkafka.opened)
+    return ClientLibrary(import_module(f"{__name__}.{name}").opened, needs_jars=name == "java")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
@@ -13,9 +13,9 @@ from harness.host.leftovers import process_marker
 from harness.schedules.groups import CLASSIC
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from harness.clients import Answered, ClientSpec
+    from harness.clients import Answered, ClientSpec, TransactionStep
     from harness.kafka_api.messages import TopicPartition
 
 JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
@@ -53,11 +53,12 @@ CLASSIC_CONFIG = {"session.timeout.ms": "6000", "heartbeat.interval.ms": "500"}
 CLOSE_TIMEOUT_MS = 2_000
 
 ONCE = {"retries": "0"}
+STEPS = {"init": "initTransactions", **{step: f"{step}Transaction" for step in ("begin", "commit", "abort")}}
 
 
 @contextmanager
 def opened(spec: ClientSpec) -> Iterator[Library]:
-    """Start one JVM for all clients and give what makes them; it is ended with the block."""
+    """Start one JVM for all clients, which ends with the block."""
     login = spec.security.properties if spec.security else {}
     with virtual_machine(spec) as jvm:
         yield Library(
@@ -69,7 +70,7 @@ def opened(spec: ClientSpec) -> Iterator[Library]:
 
 @contextmanager
 def virtual_machine(spec: ClientSpec, *, heap: str = "128m") -> Iterator[Any]:
-    """Start a JVM on the spec's jars and give py4j's view of it, fields included; it is ended with the block."""
+    """Start a JVM with the spec's jars; yield py4j's view of it, including fields. It ends with the block."""
     with spec.log_path.open("ab") as log:
         port, token, jvm = launch_gateway(
             classpath=spec.classpath,
@@ -94,30 +95,19 @@ class JavaProducer:
     """Implements `harness.clients.LibraryProducer`."""
 
     def __init__(self, jvm: Any, bootstrap: str, transactional_id: str | None, login: Mapping[str, str]) -> None:
-        """Make the producer. Without a transactional id it is not idempotent, as librdkafka's is not."""
-        kind = {"enable.idempotence": "false"}
+        """Make the producer. Without a transactional id it is not idempotent, like librdkafka's."""
+        mode = {"enable.idempotence": "false"}
         if transactional_id is not None:
-            kind = {"transactional.id": transactional_id, "transaction.timeout.ms": str(TRANSACTION_TIMEOUT_MS)}
-        config = {**CONFIG, **kind, **login, "bootstrap.servers": bootstrap}
+            mode = {"transactional.id": transactional_id, "transaction.timeout.ms": str(TRANSACTION_TIMEOUT_MS)}
+        config = {**CONFIG, **mode, **login, "bootstrap.servers": bootstrap}
         self._jvm = jvm
         self._producer = jvm.org.apache.kafka.clients.producer.KafkaProducer(_java_map(jvm, config))
         self._sent: list[tuple[Any, Answered]] = []
 
-    def init_transactions(self) -> None:
-        """Obtain a producer id and fence earlier owners of the transactional id."""
-        _told(self._producer.initTransactions)
-
-    def begin_transaction(self) -> None:
-        """Begin a transaction."""
-        _told(self._producer.beginTransaction)
-
-    def commit_transaction(self) -> None:
-        """Commit the open transaction."""
-        _told(self._producer.commitTransaction)
-
-    def abort_transaction(self) -> None:
-        """Abort the open transaction."""
-        _told(self._producer.abortTransaction)
+    def transact(self, step: TransactionStep) -> None:
+        """See `LibraryProducer`."""
+        with _client_errors():
+            getattr(self._producer, STEPS[step])()
 
     def send(
         self,
@@ -128,15 +118,15 @@ class JavaProducer:
         answered: Answered,
     ) -> None:
         """Send a record; its acknowledgement is recorded in `flush`."""
-        carried = self._jvm.org.apache.kafka.common.header.internals.RecordHeaders()
+        java_headers = self._jvm.org.apache.kafka.common.header.internals.RecordHeaders()
         for name, content in headers:
-            carried.add(name, content)
+            java_headers.add(name, content)
         # With a timestamp of null the client stamps it.
-        record = self._jvm.org.apache.kafka.clients.producer.ProducerRecord(*to, None, key, value, carried)
+        record = self._jvm.org.apache.kafka.clients.producer.ProducerRecord(*to, None, key, value, java_headers)
         try:
             self._sent.append((self._producer.send(record), answered))
         except Py4JJavaError as error:
-            answered(_said(error), NO_OFFSET)
+            answered(_message(error), NO_OFFSET)
 
     def flush(self) -> int:
         """Wait for every answer."""
@@ -146,7 +136,7 @@ class JavaProducer:
             try:
                 offset = future.get().offset()
             except Py4JJavaError as error:
-                answered(_said(error), NO_OFFSET)
+                answered(_message(error), NO_OFFSET)
             else:
                 answered(None, offset)
         return 0
@@ -154,34 +144,31 @@ class JavaProducer:
     def send_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit offsets of a group as part of the open transaction."""
         member = self._jvm.org.apache.kafka.clients.consumer.ConsumerGroupMetadata(group)
-        _told(lambda: self._producer.sendOffsetsToTransaction(_java_offsets(self._jvm, offsets), member))
+        with _client_errors():
+            self._producer.sendOffsetsToTransaction(_java_offsets(self._jvm, offsets), member)
 
 
 class JavaGroups:
     """Implements `harness.clients.LibraryGroups`."""
 
     def __init__(self, jvm: Any, bootstrap: str, login: Mapping[str, str]) -> None:
-        """Store where brokers are, and the login; nothing is connected yet."""
+        """Store the parameters; nothing is connected yet."""
         self._jvm, self._bootstrap, self._login = jvm, bootstrap, login
         self._config = {**login, "bootstrap.servers": bootstrap}
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit offsets as a consumer that is assigned its partitions."""
         consumer = self._consumer({"group.id": group})
-        try:
-            _told(lambda: consumer.commitSync(_java_offsets(self._jvm, offsets)))
-        finally:
-            _close(self._jvm, consumer)
+        with _client_errors(), closing(JavaConsumer(self._jvm, consumer)):
+            consumer.commitSync(_java_offsets(self._jvm, offsets))
 
     def delete(self, group: str) -> None:
         """Delete a group without members."""
         config = {**CONNECTION, **self._config, "default.api.timeout.ms": CONFIG["max.block.ms"]}
-        admin = self._jvm.org.apache.kafka.clients.admin.Admin.create(_java_map(self._jvm, config))
-        try:
+        with closing(self._jvm.org.apache.kafka.clients.admin.Admin.create(_java_map(self._jvm, config))) as admin:
             groups = self._jvm.java.util.List.of(group)
-            _told(lambda: admin.deleteConsumerGroups(groups).all().get())
-        finally:
-            admin.close()
+            with _client_errors():
+                admin.deleteConsumerGroups(groups).all().get()
 
     def producer(self, transactional_id: str) -> JavaProducer:
         """Return a transactional producer."""
@@ -189,46 +176,41 @@ class JavaGroups:
 
     def consumer(self, group: str, topic: str, protocol: str) -> JavaConsumer:
         """Return a consumer that joins the group."""
-        # Clients of 3.9 know the setting, too, but only as an early access to the new protocol.
-        own = CLASSIC_CONFIG if protocol == CLASSIC else {"group.protocol": protocol}
-        return JavaConsumer(self._jvm, self._consumer({**own, "group.id": group}), topic)
+        # Clients of 3.9 have the setting, too, but only as an early access to the new protocol.
+        settings = CLASSIC_CONFIG if protocol == CLASSIC else {"group.protocol": protocol}
+        return JavaConsumer(self._jvm, self._consumer({**settings, "group.id": group}), topic)
 
-    def _consumer(self, own: Mapping[str, str]) -> Any:
-        config = _java_map(self._jvm, {**CONSUMER_CONFIG, **self._config, **own})
+    def _consumer(self, settings: Mapping[str, str]) -> Any:
+        config = _java_map(self._jvm, {**CONSUMER_CONFIG, **self._config, **settings})
         return self._jvm.org.apache.kafka.clients.consumer.KafkaConsumer(config)
 
 
 class JavaConsumer:
     """Implements `harness.clients.GroupConsumer`."""
 
-    def __init__(self, jvm: Any, consumer: Any, topic: str) -> None:
-        """Subscribe to the topic."""
+    def __init__(self, jvm: Any, consumer: Any, topic: str | None = None) -> None:
+        """Subscribe to the topic, if one is given."""
         self._jvm, self._consumer = jvm, consumer
-        consumer.subscribe(jvm.java.util.List.of(topic))
+        if topic is not None:
+            consumer.subscribe(jvm.java.util.List.of(topic))
 
     def poll(self, timeout_s: float) -> Sequence[tuple[TopicPartition, int]]:
-        """Return what is delivered next."""
+        """Return the next records."""
         timeout = self._jvm.java.time.Duration.ofMillis(int(timeout_s * 1000))
-        try:
+        with _client_errors():
             records = self._consumer.poll(timeout).iterator()
-        except Py4JJavaError as error:
-            raise ClientError(_said(error)) from error
         delivered = []
         while records.hasNext():
-            one = records.next()
-            delivered.append(((one.topic(), one.partition()), one.offset()))
+            record = records.next()
+            delivered.append(((record.topic(), record.partition()), record.offset()))
         return delivered
 
     def close(self) -> None:
         """Leave the group."""
-        _close(self._jvm, self._consumer)
+        self._consumer.close(self._jvm.java.time.Duration.ofMillis(CLOSE_TIMEOUT_MS))
 
 
-def _close(jvm: Any, consumer: Any) -> None:
-    consumer.close(jvm.java.time.Duration.ofMillis(CLOSE_TIMEOUT_MS))
-
-
-def _java_map(jvm: Any, content: Mapping[str, str]) -> Any:
+def _java_map(jvm: Any, content: Mapping[Any, Any]) -> Any:
     converted = jvm.java.util.HashMap()
     for name, value in content.items():
         converted.put(name, value)
@@ -236,19 +218,17 @@ def _java_map(jvm: Any, content: Mapping[str, str]) -> Any:
 
 
 def _java_offsets(jvm: Any, offsets: Mapping[TopicPartition, int]) -> Any:
-    converted = jvm.java.util.HashMap()
-    for partition, offset in offsets.items():
-        committed = jvm.org.apache.kafka.clients.consumer.OffsetAndMetadata(offset)
-        converted.put(jvm.org.apache.kafka.common.TopicPartition(*partition), committed)
-    return converted
+    partition, metadata = jvm.org.apache.kafka.common.TopicPartition, jvm.org.apache.kafka.clients.consumer
+    return _java_map(jvm, {partition(*tp): metadata.OffsetAndMetadata(offset) for tp, offset in offsets.items()})
 
 
-def _told(operation: Callable[[], object]) -> None:
+@contextmanager
+def _client_errors() -> Iterator[None]:
     try:
-        operation()
+        yield
     except Py4JJavaError as error:
-        raise ClientError(_said(error)) from error
+        raise ClientError(_message(error)) from error
 
 
-def _said(error: Py4JJavaError) -> str:
+def _message(error: Py4JJavaError) -> str:
     return str(error.java_exception.toString())

@@ -1,10 +1,10 @@
-"""librdkafka by way of confluent-kafka: transactions v1, whatever the brokers offer (seen up to 2.16)."""
+"""librdkafka, through confluent-kafka: transactions v1 with every broker (at least up to 2.16)."""
 
 from __future__ import annotations
 
 import logging
 import time
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
@@ -15,10 +15,10 @@ from harness.clients import NO_OFFSET, OPERATION_TIMEOUT_S, TRANSACTION_TIMEOUT_
 from harness.schedules.groups import CLASSIC
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from harness.clients import Answered, ClientSpec
+    from harness.clients import Answered, ClientSpec, TransactionStep
     from harness.kafka_api.messages import TopicPartition
 
 CONNECTION = {
@@ -35,9 +35,9 @@ IDEMPOTENT = {"enable.idempotence": "true"}
 ONCE = {"message.send.max.retries": 0}
 TRANSACTIONAL = {
     "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
-    # Offsets that a transaction sends wait for their group's coordinator without a bound, whatever time-out they are
-    # given, and look for another one only when the connection to some broker changes (confluentinc/librdkafka#5456,
-    # 2.16.0). So connections without traffic are closed, which is such a change.
+    # Offsets of a transaction wait for their group's coordinator without a bound, in spite of their time-out, and look
+    # for another coordinator only when a connection to some broker changes (confluentinc/librdkafka#5456, 2.16.0). The
+    # end of an idle connection is such a change.
     "connections.max.idle.ms": 5_000,
 }
 CONSUMER_CONFIG = {
@@ -55,16 +55,17 @@ COORDINATOR_MOVES = frozenset(
         KafkaError.NOT_COORDINATOR,
         KafkaError.COORDINATOR_NOT_AVAILABLE,
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError._WAIT_COORD,  # noqa: SLF001  (its own code, and public in spite of the name)
+        KafkaError._WAIT_COORD,  # noqa: SLF001  (public in spite of the name)
     }
 )
-"""What a commit is answered while a group's coordinator moves: it did not happen. librdkafka soon gives up on it."""
+"""Errors of a commit, without an effect, while a group's coordinator moves; librdkafka repeats such commits only a few
+times."""
 RETRY_S = 0.05
 
 
 @contextmanager
 def opened(spec: ClientSpec) -> Iterator[Library]:
-    """Give what makes librdkafka producers and consumers; each connects when it is first used."""
+    """Yield the library; each producer and consumer connects at its first use."""
     login = spec.security.for_librdkafka() if spec.security else {}
     with _log_to(spec.log_path, spec.run_id) as logger:
         common = {**login, "logger": logger}
@@ -78,7 +79,7 @@ def opened(spec: ClientSpec) -> Iterator[Library]:
 
 @contextmanager
 def _log_to(path: Path, run_id: str) -> Iterator[logging.Logger]:
-    """Give a logger that writes to this file only: the library's fatal lines go to the terminal else."""
+    """Yield a logger that writes to this file only, as the library's fatal messages would go to the terminal."""
     logger = logging.getLogger(f"{__name__}.{run_id}")
     handler = logging.FileHandler(path, delay=True)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s librdkafka %(message)s"))
@@ -104,21 +105,18 @@ class LibrdkafkaProducer:
             config |= {**TRANSACTIONAL, "transactional.id": transactional_id}
         self._producer = Producer(config)
 
-    def init_transactions(self) -> None:
-        """Obtain a producer id and fence earlier owners of the transactional id."""
-        _told(lambda: self._producer.init_transactions(OPERATION_TIMEOUT_S))
-
-    def begin_transaction(self) -> None:
-        """Begin a transaction."""
-        _told(self._producer.begin_transaction)
-
-    def commit_transaction(self) -> None:
-        """Commit the open transaction."""
-        _told(lambda: self._producer.commit_transaction(OPERATION_TIMEOUT_S))
-
-    def abort_transaction(self) -> None:
-        """Abort the open transaction."""
-        _told(lambda: self._producer.abort_transaction(OPERATION_TIMEOUT_S))
+    def transact(self, step: TransactionStep) -> None:
+        """See `LibraryProducer`."""
+        with _client_errors():
+            match step:
+                case "init":
+                    self._producer.init_transactions(OPERATION_TIMEOUT_S)
+                case "begin":
+                    self._producer.begin_transaction()
+                case "commit":
+                    self._producer.commit_transaction(OPERATION_TIMEOUT_S)
+                case "abort":
+                    self._producer.abort_transaction(OPERATION_TIMEOUT_S)
 
     def send(
         self,
@@ -134,41 +132,34 @@ class LibrdkafkaProducer:
             offset = message.offset() if error is None else None
             answered(None if error is None else str(error), NO_OFFSET if offset is None else offset)
 
-        _told(
-            lambda: self._producer.produce(
-                to[0],
-                key=key,
-                value=None if value is None else value.encode(),
-                partition=to[1],
-                headers=[*headers],
-                on_delivery=delivered,
+        content = None if value is None else value.encode()
+        with _client_errors():
+            self._producer.produce(
+                to[0], key=key, value=content, partition=to[1], headers=[*headers], on_delivery=delivered
             )
-        )
         self._poll(0)
 
     def flush(self) -> int:
         """Wait for every answer.
 
-        Not by the library's own flush: where a fatal error is raised it goes on to call `answered` with that
-        exception pending (confluent-kafka 2.16: seen as a SystemError; a run that hung beside it is ascribed to it).
+        Does not use the library's flush: when a fatal error is raised, flush still calls `answered` with that exception
+        pending (confluent-kafka 2.16: a SystemError, and probably a run that hung).
         """
         deadline_s = time.monotonic() + OPERATION_TIMEOUT_S
-        while (left := len(self._producer)) and (left_s := deadline_s - time.monotonic()) > 0:
-            self._poll(left_s)
-        return left
+        while (unanswered := len(self._producer)) and (remaining_s := deadline_s - time.monotonic()) > 0:
+            self._poll(remaining_s)
+        return unanswered
 
     def send_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit offsets of a group as part of the open transaction. Blocks until the group has a coordinator."""
-        # Only a consumer makes the group's metadata; this one never connects.
-        consumer = Consumer({"group.id": group, "bootstrap.servers": "127.0.0.1:9", "log_level": 0})
-        try:
+        # Only a consumer makes the group's metadata; this consumer never connects.
+        with closing(Consumer({"group.id": group, "bootstrap.servers": "127.0.0.1:9", "log_level": 0})) as consumer:
             member = consumer.consumer_group_metadata()
-        finally:
-            consumer.close()
-        _told(lambda: self._producer.send_offsets_to_transaction(_listed(offsets), member, OPERATION_TIMEOUT_S))
+        with _client_errors():
+            self._producer.send_offsets_to_transaction(_offsets(offsets), member, OPERATION_TIMEOUT_S)
 
     def _poll(self, timeout_s: float) -> None:
-        """Serve acknowledgements. A fatal error raised here is raised again by every operation that it concerns."""
+        """Receive acknowledgements; a fatal error is raised again by every operation that it concerns."""
         with suppress(KafkaException):
             self._producer.poll(timeout_s)
 
@@ -177,23 +168,22 @@ class LibrdkafkaGroups:
     """Implements `harness.clients.LibraryGroups`."""
 
     def __init__(self, bootstrap: str, common: Mapping[str, Any]) -> None:
-        """Store where brokers are, login and logger; nothing is connected yet."""
+        """Store the parameters; nothing is connected yet."""
         self._bootstrap, self._common = bootstrap, common
         self._config: Mapping[str, Any] = {**common, "bootstrap.servers": bootstrap}
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit offsets as a consumer that is assigned its partitions."""
         consumer = Consumer({**CONSUMER_CONFIG, **self._config, "group.id": group})
-        try:
-            _told(lambda: _commit(consumer, _listed(offsets)))
-        finally:
-            consumer.close()
+        with closing(consumer), _client_errors():
+            _commit(consumer, _offsets(offsets))
 
     def delete(self, group: str) -> None:
         """Delete a group without members."""
         admin = AdminClient({**CONNECTION, **self._config})
         (deleted,) = admin.delete_consumer_groups([group], request_timeout=OPERATION_TIMEOUT_S).values()
-        _told(lambda: deleted.result(OPERATION_TIMEOUT_S))
+        with _client_errors():
+            deleted.result(OPERATION_TIMEOUT_S)
 
     def producer(self, transactional_id: str) -> LibrdkafkaProducer:
         """Return a transactional producer."""
@@ -201,8 +191,8 @@ class LibrdkafkaGroups:
 
     def consumer(self, group: str, topic: str, protocol: str) -> LibrdkafkaConsumer:
         """Return a consumer that joins the group."""
-        own = {**(CLASSIC_CONFIG if protocol == CLASSIC else {}), "group.id": group, "group.protocol": protocol}
-        return LibrdkafkaConsumer(Consumer({**CONSUMER_CONFIG, **self._config, **own}), topic)
+        settings = {**(CLASSIC_CONFIG if protocol == CLASSIC else {}), "group.id": group, "group.protocol": protocol}
+        return LibrdkafkaConsumer(Consumer({**CONSUMER_CONFIG, **self._config, **settings}), topic)
 
 
 class LibrdkafkaConsumer:
@@ -214,7 +204,7 @@ class LibrdkafkaConsumer:
         consumer.subscribe([topic])
 
     def poll(self, timeout_s: float) -> Sequence[tuple[TopicPartition, int]]:
-        """Return what is delivered next."""
+        """Return the next records."""
         messages = self._consumer.consume(CONSUMED_AT_ONCE, timeout=timeout_s)
         for error in (message.error() for message in messages):
             if error is not None and not error.retriable():
@@ -228,7 +218,7 @@ class LibrdkafkaConsumer:
 
 
 def _commit(consumer: Consumer, offsets: list[confluent_kafka.TopicPartition]) -> None:
-    """Commit, again and again while the coordinator moves, as `KafkaConsumer.commitSync` does."""
+    """Commit repeatedly while the coordinator moves, as `KafkaConsumer.commitSync` does."""
     deadline_s = time.monotonic() + OPERATION_TIMEOUT_S
     while True:
         try:
@@ -241,16 +231,17 @@ def _commit(consumer: Consumer, offsets: list[confluent_kafka.TopicPartition]) -
             return
 
 
-def _listed(offsets: Mapping[TopicPartition, int]) -> list[confluent_kafka.TopicPartition]:
+def _offsets(offsets: Mapping[TopicPartition, int]) -> list[confluent_kafka.TopicPartition]:
     return [confluent_kafka.TopicPartition(*partition, offset) for partition, offset in offsets.items()]
 
 
-def _told(operation: Callable[[], object]) -> None:
+@contextmanager
+def _client_errors() -> Iterator[None]:
     try:
-        operation()
+        yield
     except KafkaException as error:
-        # Only what the library calls abortable did certainly not happen.
+        # Only operations with an abortable error certainly had no effect.
         raise ClientError(str(error), certainly=error.args[0].txn_requires_abort()) from error
     except TimeoutError as error:
-        # Of a future: it has no words.
-        raise ClientError("no answer in time", certainly=False) from error
+        # The time-out of a future has no message.
+        raise ClientError("no answer in time") from error

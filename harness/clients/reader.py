@@ -1,4 +1,4 @@
-"""A real read_committed consumer, as the published reproducer uses one to show the damage."""
+"""A real read_committed consumer, which shows the damage as in the published reproducer."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ CONFIG = {
 class Reading(Protocol):
     """One read_committed consumer from the start of its partitions to their ends.
 
-    ``delivered``: what it was given, a ``{offset, key, value or null}`` each. ``ends``: where it stands in partitions
-    of which it gets no more.
+    ``delivered``: its records, each a ``{offset, key, value or null}``. ``ends``: its positions in partitions that it
+    has read completely.
     """
 
     delivered: dict[TopicPartition, list[dict[str, Any]]]
     ends: dict[TopicPartition, int]
 
     def is_at_end(self) -> bool:
-        """Read on; whether every partition's end is reached. Raises `HarnessError`."""
+        """Read more; return whether every partition's end is reached. Raises `HarnessError`."""
 
     def close(self) -> None:
         """End the consumer."""
@@ -64,14 +64,12 @@ def read_committed(
     clock: Clock,
     timeout_s: float,
 ) -> Reading:
-    """Read each partition from its start to where a read_committed consumer gets no further, into the history.
+    """Read each partition from its start to its end for a read_committed consumer; return the closed consumer.
 
-    Returns the consumer, closed, with what it was given.
-
-    ``broker`` leads all of them, and ``begin`` begins to read from it. One poll operation a partition, with all that
-    was delivered and the last position. Commits no offsets. A consumer that gets nowhere (after an election librdkafka
-    may ask the old leader for long) is replaced by a new one; raises `WaitTimeoutError` when none of them reaches every
-    end within ``timeout_s`` seconds.
+    ``broker``: the leader of all partitions, on which ``begin`` starts a consumer. The history gets one poll operation
+    for each partition, with all delivered records and the last position. No offsets are committed. A consumer without
+    progress (librdkafka may ask the old leader for long after an election) is replaced by a new one. Raises
+    `WaitTimeoutError` if no consumer reaches every end within ``timeout_s`` seconds.
     """
     started_s = clock.now_s()
     while True:
@@ -106,14 +104,14 @@ class LibrdkafkaReading:
     """Implements `Reading`."""
 
     def __init__(self, leader: Address, partitions: Sequence[TopicPartition]) -> None:
-        """Begin to read."""
+        """Start to read."""
         self.delivered: dict[TopicPartition, list[dict[str, Any]]] = {tp: [] for tp in partitions}
         self.ends: dict[TopicPartition, int] = {}
         self._leader = leader
         self._next: dict[TopicPartition, int] = {}
         login = leader.security.for_librdkafka() if leader.security else {}
-        own = {"bootstrap.servers": str(leader), "stats_cb": self._take_statistics}
-        self._consumer = Consumer({**CONFIG, **login, **own})
+        address = {"bootstrap.servers": str(leader), "stats_cb": self._take_statistics}
+        self._consumer = Consumer({**CONFIG, **login, **address})
         self._consumer.assign([confluent_kafka.TopicPartition(topic, partition, 0) for topic, partition in partitions])
 
     def close(self) -> None:
@@ -121,10 +119,10 @@ class LibrdkafkaReading:
         self._consumer.close()
 
     def is_at_end(self) -> bool:
-        """Read on; whether every partition's end is reached.
+        """Read more; return whether every partition's end is reached.
 
-        librdkafka reports the end only where its position is the last stable offset. Where the cleaner has left
-        a gap below that, the position never gets there: then the end is where the leader has nothing more.
+        librdkafka reports the end only if its position is the last stable offset, which it never reaches after a gap
+        that the cleaner has left at the end; then the leader is asked whether it has more records.
         """
         messages = self._consumer.consume(1000, timeout=POLL_S)
         for message in messages:
@@ -155,7 +153,7 @@ class LibrdkafkaReading:
             raise HarnessError(f"the read_committed consumer failed: {error}")
 
     def _take_statistics(self, text: str) -> None:
-        """Note from where the consumer fetches next, where all that it fetched before is delivered."""
+        """Store the next offset to fetch of each partition whose fetched records are all delivered."""
         for name, topic in json.loads(text)["topics"].items():
             for number, partition in topic["partitions"].items():
                 if partition["fetch_state"] == "active" and partition["fetchq_cnt"] == 0:

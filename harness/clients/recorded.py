@@ -1,4 +1,4 @@
-"""The producer that records every operation in the history, whatever library it uses."""
+"""A producer of any library that records every operation in the history."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.run_folder.history import HEADER_OP, HEADER_TXN, key_fields
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from harness.clients import LibraryProducer, MakeProducer
+    from harness.clients import MakeProducer, TransactionStep
     from harness.run_folder.history import History
 
 
@@ -21,7 +21,7 @@ class OperationFailedError(HarnessError):
 
 
 def record(history: History, operation: Callable[[], None], **fields: Any) -> None:
-    """Do an operation and record it. Raises `OperationFailedError` where the library does not complete it."""
+    """Execute and record an operation. Raises `OperationFailedError` if the library reports an error."""
     event = history.invoke(**fields)
     try:
         operation()
@@ -33,7 +33,7 @@ def record(history: History, operation: Callable[[], None], **fields: Any) -> No
 
 @dataclass
 class _Answers:
-    """The answers to records. An answer that never comes keeps this object alive, and not the producer."""
+    """The answers to records. A missing answer keeps this object in memory, and not the producer."""
 
     unanswered: int = 0
     last_offset: int = NO_OFFSET
@@ -42,11 +42,11 @@ class _Answers:
 
 @dataclass
 class RecordingProducer:
-    """One client process. Methods block until the broker answered, but for `send`.
+    """One client process. All methods except `send` block until the broker has answered.
 
-    ``part`` is payload, filler or ballast. With a ``transactional_id`` it is transactional, and `init` has to be called
-    first. ``numbers``: counts the transactions of the id, where several producers share it; then the history names no
-    transaction between two.
+    ``part``: payload, filler or ballast. With a ``transactional_id`` it is transactional, and `init` must be called
+    first. ``numbers``: of the transactions of an id that several producers share; operations between two transactions
+    then have no number in the history.
     """
 
     make: MakeProducer
@@ -59,69 +59,67 @@ class RecordingProducer:
 
     def __post_init__(self) -> None:
         """Make the library's producer."""
-        self._producer = self.make(self.transactional_id)
+        self.library_producer = self.make(self.transactional_id)
         self._txn = None if self.numbers else self.history.last_txn(self.transactional_id)
         self._answers = _Answers()
 
     @property
-    def library_producer(self) -> LibraryProducer:
-        """The library's producer."""
-        return self._producer
-
-    @property
     def is_in_transaction(self) -> bool:
-        """Whether a transaction is open, of a producer that shares its id."""
+        """Whether the producer, which shares its id, has an open transaction."""
         return self._txn is not None
 
     @property
     def unanswered(self) -> int:
-        """How many records have no answer yet."""
+        """The number of records without an answer."""
         return self._answers.unanswered
 
     def init(self) -> None:
         """Obtain a producer id and fence earlier owners of the transactional id."""
-        self.record("init", self._producer.init_transactions)
+        self._transact("init")
 
     def renew(self) -> None:
         """Continue with a new producer after an error; the open transaction is aborted."""
         self._answers = _Answers()
-        self._producer = self.make(self.transactional_id)
+        self.library_producer = self.make(self.transactional_id)
         self.init()
 
     def begin(self) -> None:
         """Begin the next transaction."""
         self._txn = next(self.numbers) if self.numbers else (self._txn or 0) + 1
-        self.record("begin", self._producer.begin_transaction)
+        self._transact("begin")
 
     def commit(self) -> None:
-        """Commit the open transaction, once everything in it is acknowledged."""
-        self._end("commit", self._producer.commit_transaction)
+        """Commit the open transaction after all its records are acknowledged."""
+        self._end("commit")
 
     def abort(self) -> None:
         """Abort the open transaction.
 
-        Flushes first: an abort straight after a produce ends in a fatal INVALID_TXN_STATE (librdkafka 2.16
-        against 3.9 and 4.2).
+        Flushes first, as an abort immediately after a produce ends in a fatal INVALID_TXN_STATE (librdkafka 2.16 with
+        3.9 and 4.2).
         """
-        self._end("abort", self._producer.abort_transaction)
+        self._end("abort")
 
-    def _end(self, outcome: str, end: Callable[[], None]) -> None:
+    def _end(self, step: TransactionStep) -> None:
         self.flush()
-        self.record(outcome, end)
+        self._transact(step)
         if self.numbers:
             self._txn = None
+
+    def _transact(self, step: TransactionStep) -> None:
+        self.record(step, lambda: self.library_producer.transact(step))
 
     def send(
         self, topic: str, partition: int, key: str | bytes, value: str | None, *, is_numbered: bool = False
     ) -> None:
         """Produce without waiting; the completion is recorded when the broker has answered.
 
-        ``is_numbered``: a value is the number of the operation, which the history has anyway. Raises
-        `OperationFailedError` where the library does not take the record.
+        ``is_numbered``: the value is the number of the operation, which the history has anyway. Raises
+        `OperationFailedError` if the library rejects the record.
         """
         event = self.history.invoke(
             f="produce",
-            **self._who(),
+            **self._common_fields(),
             topic=topic,
             partition=partition,
             **key_fields(key),
@@ -138,31 +136,31 @@ class RecordingProducer:
             answers.unanswered -= 1
             answers.last_offset = offset
             if error is not None:
-                # A delivery that timed out may have been written all the same.
+                # A record whose delivery timed out may have been written.
                 history.complete("info", event, error=error)
                 answers.errors.append(error)
             elif offset == NO_OFFSET:
-                # The record is written, and only its offset would tell which value of the key is the last.
+                # The record is written, but without its offset the last value of the key is unknown.
                 history.complete("info", event, error="acknowledged as a duplicate, without an offset")
             else:
                 history.complete("ok", event, offset=offset)
 
         answers.unanswered += 1
         try:
-            self._producer.send((topic, partition), key, content, headers, answered)
+            self.library_producer.send((topic, partition), key, content, headers, answered)
         except ClientError as error:
             history.complete("fail" if error.certainly else "info", event, error=str(error))
             raise OperationFailedError(f"{self.process}: produce failed: {error}") from error
 
     def put(self, topic: str, partition: int, key: str | bytes, value: str | None) -> int:
-        """Produce and wait; return the record's offset. Raises `HarnessError` where it is not acknowledged."""
+        """Produce and wait; return the record's offset. Raises `HarnessError` if it is not acknowledged."""
         self.send(topic, partition, key, value)
         self.flush()
         return self._answers.last_offset
 
     def flush(self) -> None:
-        """Wait until everything sent is acknowledged. Raises `OperationFailedError` for records that were not."""
-        remaining = self._producer.flush()
+        """Wait until all records are acknowledged. Raises `OperationFailedError` for other records."""
+        remaining = self.library_producer.flush()
         if remaining or self._answers.errors:
             count = f"{remaining} records are not acknowledged after {OPERATION_TIMEOUT_S:g} s"
             failures = "; ".join(self._answers.errors) or count
@@ -170,10 +168,10 @@ class RecordingProducer:
             raise OperationFailedError(f"{self.process}: {failures}")
 
     def record(self, f: str, operation: Callable[[], None], **fields: Any) -> None:
-        """Do an operation of this producer and record it, with more ``fields``. Raises as `record` does."""
-        record(self.history, operation, f=f, **self._who(), **fields)
+        """Execute and record an operation of this producer, with more ``fields``. Raises as `record` does."""
+        record(self.history, operation, f=f, **self._common_fields(), **fields)
 
-    def _who(self) -> dict[str, Any]:
+    def _common_fields(self) -> dict[str, Any]:
         return {
             "process": self.process,
             "part": self.part,

@@ -1,4 +1,4 @@
-"""A producer of simulated brokers, on the cluster's own clock; their consumer is in `harness.systems`."""
+"""A producer of simulated brokers, on the cluster's clock; `harness.systems` has their consumer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.models.log.batch import Batch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from harness.clients import Answered, ClientSpec
+    from harness.clients import Answered, ClientSpec, TransactionStep
     from harness.kafka_api.messages import TopicPartition
     from harness.models.cluster.cluster import SimCluster
     from harness.models.cluster.partition import SimPartition
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SimulatedClient:
-    """Opens as libraries do. ``raises_epoch``: its transactions are of version 2, as the Java client's are by now."""
+    """Opens a simulated library. ``raises_epoch``: whether it has transactions of version 2, like the Java client."""
 
     cluster: SimCluster
     coordinator: Coordinator
@@ -33,13 +33,13 @@ class SimulatedClient:
 
     @contextmanager
     def opened(self, _spec: ClientSpec) -> Iterator[Library]:
-        """Give what makes producers."""
+        """Yield the library."""
         yield Library(lambda transactional_id: SimulatedProducer(self, transactional_id))
 
 
 @dataclass
 class _Sent:
-    """A record on its way; ``remake`` makes its batch anew for the log as it ends now."""
+    """A record without an answer; ``remake`` makes its batch again for the current end of the log."""
 
     partition: SimPartition
     batch: Batch
@@ -49,33 +49,26 @@ class _Sent:
 
 @dataclass
 class SimulatedProducer:
-    """Implements `harness.clients.LibraryProducer`: one batch a record, idempotent where it is transactional."""
+    """Implements `harness.clients.LibraryProducer`: one batch for each record, idempotent if it is transactional."""
 
     client: SimulatedClient
     transactional_id: str | None
-    known: Transactional | None = None
+    owner: Transactional | None = None
     epoch: int = -1
     sequences: dict[SimPartition, int] = field(default_factory=dict)
     unanswered: list[_Sent] = field(default_factory=list)
 
-    def init_transactions(self) -> None:
-        """Obtain a producer id; what an earlier owner left open is aborted."""
-        assert self.transactional_id is not None  # noqa: S101  (what has none is never asked)
-        coordinator = self.client.coordinator
-        self.known = coordinator.init(self.transactional_id, raises_epoch=self.client.raises_epoch)
-        self.epoch = self.known.epoch
-        self._wait_ended()
-
-    def begin_transaction(self) -> None:
-        """Begin a transaction, of which no broker learns."""
-
-    def commit_transaction(self) -> None:
-        """Commit it."""
-        self._end(COMMIT)
-
-    def abort_transaction(self) -> None:
-        """Abort it."""
-        self._end(ABORT)
+    def transact(self, step: TransactionStep) -> None:
+        """Obtain a producer id, which aborts an open transaction, or end one; no broker learns of a begin."""
+        match step:
+            case "init":
+                assert self.transactional_id is not None  # noqa: S101  (only transactional producers are asked)
+                coordinator = self.client.coordinator
+                self.owner = coordinator.init(self.transactional_id, raises_epoch=self.client.raises_epoch)
+                self.epoch = self.owner.epoch
+                self._wait_ended()
+            case "commit" | "abort":
+                self._end(COMMIT if step == "commit" else ABORT)
 
     def send(
         self,
@@ -88,16 +81,16 @@ class SimulatedProducer:
         """Append a record to its partition's leader."""
         partition = self.client.cluster.partitions.get(to)
         if partition is None:
-            raise ClientError(f"there is no {to[0]}-{to[1]}", certainly=True)
-        if self.known is not None:
+            raise ClientError(f"{to[0]}-{to[1]} does not exist", certainly=True)
+        if self.owner is not None:
             self._wait_ended()
         self._wait(lambda: partition.is_deleted or self._has_leader(partition), "a leader")
         if partition.is_deleted:
-            raise ClientError(f"there is no {to[0]}-{to[1]}", certainly=True)
-        if self.known is not None:
+            raise ClientError(f"{to[0]}-{to[1]} does not exist", certainly=True)
+        if self.owner is not None:
             # Another producer may have begun during the waits.
             self._raise_if_fenced()
-            self.client.coordinator.add(self.known, partition)
+            self.client.coordinator.add(self.owner, partition)
         sequence = self.sequences.get(partition, 0)
         self.sequences[partition] = sequence + 1
         make = partial(self._batch, partition, key.encode() if isinstance(key, str) else key, value, headers, sequence)
@@ -106,7 +99,7 @@ class SimulatedProducer:
         self.unanswered.append(_Sent(partition, batch, make, answered))
 
     def flush(self) -> int:
-        """Wait until every replica in sync has everything (``acks=all``)."""
+        """Wait until every in-sync replica has all records (``acks=all``)."""
         clock = self.client.cluster.clock
         try:
             clock.wait_until(self._are_stored, OPERATION_TIMEOUT_S, "records to be acknowledged")
@@ -118,7 +111,7 @@ class SimulatedProducer:
         return 0
 
     def _are_stored(self) -> bool:
-        """Look whether all are stored, and send again what a leader has failed with."""
+        """Return whether all records are stored, and send records again that a leader has lost."""
         is_done = True
         for sent in list(self.unanswered):
             if sent.partition.is_deleted:
@@ -143,7 +136,7 @@ class SimulatedProducer:
     def _batch(
         self, partition: SimPartition, key: bytes, value: str | None, headers: list[tuple[str, bytes]], sequence: int
     ) -> Batch:
-        base, now_ms, known = partition.leader.log_end, self.client.cluster.clock.time_ms(), self.known
+        base, now_ms, owner = partition.leader.log_end, self.client.cluster.clock.time_ms(), self.owner
         content = None if value is None else value.encode()
         return Batch(
             base_offset=base,
@@ -151,40 +144,40 @@ class SimulatedProducer:
             records=(Record(base, now_ms, key, content, tuple(headers)),),
             max_timestamp_ms=now_ms,
             leader_epoch=partition.replication.leader_epoch,
-            producer_id=-1 if known is None else known.producer_id,
-            producer_epoch=-1 if known is None else self.epoch,
-            base_sequence=-1 if known is None else sequence,
-            transactional=known is not None,
+            producer_id=-1 if owner is None else owner.producer_id,
+            producer_epoch=-1 if owner is None else self.epoch,
+            base_sequence=-1 if owner is None else sequence,
+            transactional=owner is not None,
         )
 
     def _end(self, outcome: str) -> None:
-        assert self.known is not None  # noqa: S101  (it has begun a transaction)
+        assert self.owner is not None  # noqa: S101  (it has begun a transaction)
         self._raise_if_fenced()
-        self.client.coordinator.end(self.known, outcome)
-        self.epoch = self.known.epoch
-        if self.known.raises_epoch:
+        self.client.coordinator.end(self.owner, outcome)
+        self.epoch = self.owner.epoch
+        if self.owner.raises_epoch:
             self.sequences.clear()
 
     @property
     def _is_fenced(self) -> bool:
-        """Whether another producer has begun with the transactional id (KIP-98)."""
-        return self.known is not None and self.known.epoch != self.epoch
+        """Another producer has begun with the transactional id (KIP-98)."""
+        return self.owner is not None and self.owner.epoch != self.epoch
 
     @property
     def _fenced_text(self) -> str:
-        return f"another producer has {self.transactional_id} by now"
+        return f"another producer has {self.transactional_id} now"
 
     def _raise_if_fenced(self) -> None:
         if self._is_fenced:
             raise ClientError(self._fenced_text, certainly=True)
 
     def _wait_ended(self) -> None:
-        known, coordinator = self.known, self.client.coordinator
-        assert known is not None  # noqa: S101  (a transactional producer begins with `init_transactions`)
-        self._wait(lambda: not coordinator.is_ending(known), "the last transaction's markers")
+        owner, coordinator = self.owner, self.client.coordinator
+        assert owner is not None  # noqa: S101  (a transactional producer begins with `init_transactions`)
+        self._wait(lambda: not coordinator.is_ending(owner), "the last transaction's markers")
 
-    def _wait(self, condition: Callable[[], bool], what: str) -> None:
+    def _wait(self, condition: Callable[[], bool], description: str) -> None:
         try:
-            self.client.cluster.clock.wait_until(condition, OPERATION_TIMEOUT_S, what)
+            self.client.cluster.clock.wait_until(condition, OPERATION_TIMEOUT_S, description)
         except WaitTimeoutError as error:
             raise ClientError(str(error), certainly=True) from error

@@ -54,11 +54,11 @@ class MockCluster:
 def test_offsets_of_a_transaction_follow_a_coordinator_that_moves_while_they_wait() -> None:
     with closing(MockCluster()) as cluster:
         producer = LibrdkafkaProducer(cluster.bootstrap, TRANSACTION.decode(), {"log_level": 0})
-        producer.init_transactions()
-        producer.begin_transaction()
+        producer.transact("init")
+        producer.transact("begin")
         producer.send_offsets(GROUP.decode(), {(TOPIC.decode(), 0): 1})
-        producer.commit_transaction()
-        producer.begin_transaction()
+        producer.transact("commit")
+        producer.transact("begin")
         cluster.stop(FIRST)
         is_sent = threading.Event()
 
@@ -73,4 +73,4 @@ def test_offsets_of_a_transaction_follow_a_coordinator_that_moves_while_they_wai
         cluster.coordinate(b"group", GROUP, SECOND)
         assert is_sent.wait(BOUND_S), "nothing made the library look for the coordinator again"
         thread.join()
-        producer.commit_transaction()
+        producer.transact("commit")

@@ -126,7 +126,7 @@ def test_a_member_that_is_rejected_is_no_record(members: FakeMembers) -> None:
 
 def test_a_membership_is_part_of_no_transaction(members: FakeMembers) -> None:
     with pytest.raises(TypeError, match="never part of a transaction"):
-        producer_of(members).begin_transaction()
+        producer_of(members).transact("begin")
 
 
 def test_what_a_scenario_writes_depends_on_its_kind() -> None:

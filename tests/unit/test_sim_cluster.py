@@ -74,7 +74,7 @@ class Subject:
     def producer(self, transactional_id: str | None = None) -> SimulatedProducer:
         made = SimulatedProducer(self.client, transactional_id)
         if transactional_id is not None:
-            made.init_transactions()
+            made.transact("init")
         return made
 
     def put(self, producer: SimulatedProducer, key: str, value: str | None = "v") -> int:
@@ -152,7 +152,7 @@ def test_a_marker_that_a_leader_failed_with_is_written_anew(subject: Subject) ->
     subject.put(producer, "a")
     for broker in (2, 3):
         subject.cluster.network.lost[broker] = 1.0
-    producer.commit_transaction()
+    producer.transact("commit")
     subject.wait(lambda: subject.held(1)[-1] == (1, "commit"))
     subject.cluster.kill(1)
     subject.cluster.network.clear()
@@ -164,7 +164,7 @@ def test_a_marker_that_a_leader_failed_with_is_written_anew(subject: Subject) ->
 def test_the_next_transaction_begins_once_the_markers_of_the_last_one_are_stored(subject: Subject) -> None:
     producer = subject.producer("tx")
     subject.put(producer, "a")
-    producer.abort_transaction()
+    producer.transact("abort")
     assert subject.client.coordinator.ending() == ["tx"]
     assert subject.put(producer, "b") == 2
     assert subject.held(3) == [(0, "a"), (1, "abort"), (2, "b")]
@@ -338,9 +338,9 @@ def test_a_deleted_topic_is_gone_and_one_of_its_name_begins_empty(subject: Subje
     subject.put(transactional, "b")
     subject.cluster.kill(2)
     subject.cluster.delete("t")
-    with pytest.raises(ClientError, match="there is no t-0"):
+    with pytest.raises(ClientError, match="t-0 does not exist"):
         subject.put(producer, "c")
-    transactional.abort_transaction()
+    transactional.transact("abort")
     subject.wait(lambda: not subject.client.coordinator.ending())
     subject.wait(lambda: not subject.cluster.brokers[2].is_registered)
     subject.cluster.create({TP: (2, 1, 3)}, COMPACTED)
@@ -384,16 +384,16 @@ def test_a_producer_is_fenced_by_a_later_one_of_its_id(subject: Subject, *, rais
     subject.client = SimulatedClient(subject.cluster, Coordinator(subject.cluster), raises_epoch=raises_epoch)
     first = subject.producer("tx")
     subject.put(first, "a")
-    first.commit_transaction()
+    first.transact("commit")
     subject.put(first, "b")
     second = subject.producer("tx")
-    with pytest.raises(ClientError, match="another producer has tx by now") as error:
-        first.commit_transaction()
+    with pytest.raises(ClientError, match="another producer has tx now") as error:
+        first.transact("commit")
     assert error.value.certainly
-    with pytest.raises(ClientError, match="another producer has tx by now"):
+    with pytest.raises(ClientError, match="another producer has tx now"):
         subject.put(first, "c")
     subject.put(second, "d")
-    second.commit_transaction()
+    second.transact("commit")
     subject.wait(lambda: not subject.client.coordinator.ending())
     # The aborted record may be cleaned away by now.
     assert [one for _, one in subject.held(1) if one != "b"] == ["a", "commit", "abort", "d", "commit"]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from harness.clients import Answered
+    from harness.clients import Answered, TransactionStep
     from harness.kafka_api.messages import TopicPartition
     from harness.schedules.operations.operation import Operation
 
@@ -54,17 +54,8 @@ class FakeLibrary:
 class FakeProducer:
     library: FakeLibrary
 
-    def init_transactions(self) -> None:
-        self.library.do("init")
-
-    def begin_transaction(self) -> None:
-        self.library.do("begin")
-
-    def commit_transaction(self) -> None:
-        self.library.do("commit")
-
-    def abort_transaction(self) -> None:
-        self.library.do("abort")
+    def transact(self, step: TransactionStep) -> None:
+        self.library.do(step)
 
     def send(
         self,

@@ -14,7 +14,7 @@ from harness.clients import ClientError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from harness.clients import Answered, LibraryProducer
+    from harness.clients import Answered, LibraryProducer, TransactionStep
     from harness.kafka_api.messages import TopicPartition
 
 
@@ -56,17 +56,13 @@ class FakeProducer:
     transactional_id: str | None
     unanswered: list[Callable[[], None]] = field(default_factory=list)
 
-    def init_transactions(self) -> None:
-        self.library.calls.append(f"init {self.transactional_id}")
-
-    def begin_transaction(self) -> None:
-        self.library.calls.append(f"begin {self.transactional_id}")
-
-    def commit_transaction(self) -> None:
-        self._end("commit")
-
-    def abort_transaction(self) -> None:
-        self._end("abort")
+    def transact(self, step: TransactionStep) -> None:
+        self.library.calls.append(f"{step} {self.transactional_id}")
+        if step in ("commit", "abort"):
+            if self.library.refusals:
+                self.library.refusals -= 1
+                raise ClientError("INVALID_TXN_STATE")
+            self.library.ended += 1
 
     def send(
         self,
@@ -83,13 +79,6 @@ class FakeProducer:
         error = "timed out" if key in self.library.refused else None
         log.append(Sent(key, value, {name: text.decode() for name, text in headers}))
         self.unanswered.append(partial(answered, error, offset))
-
-    def _end(self, action: str) -> None:
-        self.library.calls.append(f"{action} {self.transactional_id}")
-        if self.library.refusals:
-            self.library.refusals -= 1
-            raise ClientError("INVALID_TXN_STATE")
-        self.library.ended += 1
 
     def flush(self) -> int:
         for answer in self.unanswered:
