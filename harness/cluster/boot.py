@@ -1,7 +1,6 @@
-"""Boots the cluster under test: what a target's brokers run on, and the one owner of everything that is started.
+"""Boot the cluster under test: `equip` finds the runtime, the jars and the gate before anything starts.
 
-`equip` finds the runtime, the jars and the gate before anything starts. `cluster_on` makes a cluster that ends with its
-block, and `booted_cluster` one whose brokers are up.
+`cluster_on` makes a cluster that ends with its block, and `booted_cluster` also starts its brokers.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ log = logging.getLogger("harness")
 
 @dataclass(frozen=True)
 class Equipment:
-    """What the brokers of a target run on, ready before anything starts.
+    """The runtime of a target's brokers, ready before anything starts.
 
-    ``jars``: those of brokers or clients of this host. ``agent``: the gate that brokers run with, if any.
+    ``jars``: of brokers or clients on this host. ``agent``: the gate of the brokers, or None.
     """
 
     target: Target
@@ -52,18 +51,18 @@ class Equipment:
 
     @property
     def system(self) -> System:
-        """The kind of the brokers."""
+        """The system of the target."""
         return find_system(self.target.system)
 
     def gate_flags(self, options: str | None, topic_settings: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the flags that start brokers with the gate; none without it."""
+        """Return the JVM flags of brokers with the gate; none without a gate."""
         return (self.agent.flag(gate_options(options, topic_settings)),) if self.agent else ()
 
 
 def equip(request: RuntimeRequest, runtime: str, *, has_jvm_clients: bool = True, gate: str | None = None) -> Equipment:
-    """Return the equipment of a target's brokers. Raises `UsageError` for what is missing, or does not fit.
+    """Return the equipment of a target's brokers. Raises `UsageError` if something is missing, or does not fit.
 
-    ``gate``: options of the gate that brokers run with; None for no gate.
+    ``gate``: options of the brokers' gate; None: no gate.
     """
     ready = find_runtime(runtime)(request)
     jars = ready.jars or jars_for_client(request.target, needed=has_jvm_clients, on_progress=request.on_progress)
@@ -82,7 +81,7 @@ def _fitting_agent(request: RuntimeRequest, jars: JarSet | None, options: str) -
 
 
 def client_spec(equipment: Equipment, spec: ClusterSpec, runtime: Runtime, log_path: Path) -> ClientSpec:
-    """Return what client libraries need to reach the brokers. ``log_path``: of libraries that run in a JVM."""
+    """Return the parameters of client libraries. ``log_path``: of the library."""
     return ClientSpec(
         run_id=spec.run_id,
         bootstrap=bootstrap_servers(runtime),
@@ -96,21 +95,15 @@ def client_spec(equipment: Equipment, spec: ClusterSpec, runtime: Runtime, log_p
 
 @contextmanager
 def cluster_on(equipment: Equipment, spec: ClusterSpec, *, settle_s: float, keep: bool = False) -> Iterator[Cluster]:
-    """Make a cluster whose brokers are not started yet; with the block they end, or are left to the user to ``keep``.
+    """Make a cluster without starting its brokers; after the block they end, unless the user is to ``keep`` them.
 
     ``settle_s``: see `Cluster`. A failure to end the brokers is logged.
     """
     runtime = equipment.ready.make(spec)
     try:
         admin = equipment.system.admin(runtime)
-        yield Cluster(
-            runtime=runtime,
-            admin=admin,
-            control=equipment.system.control(runtime, admin),
-            clock=spec.clock or RealClock(),
-            settle_s=settle_s,
-            checks=[runtime.raise_if_died],
-        )
+        control, clock = equipment.system.control(runtime, admin), spec.clock or RealClock()
+        yield Cluster(runtime, admin, control, clock, settle_s, checks=[runtime.raise_if_died])
     finally:
         try:
             runtime.close(keep=keep)
@@ -120,7 +113,7 @@ def cluster_on(equipment: Equipment, spec: ClusterSpec, *, settle_s: float, keep
 
 @contextmanager
 def booted_cluster(equipment: Equipment, spec: ClusterSpec, *, settle_s: float) -> Iterator[Cluster]:
-    """Boot a cluster; its brokers end with the block. Raises `HarnessError` where a broker does not come up."""
+    """Boot a cluster, whose brokers end with the block. Raises `HarnessError` if a broker does not come up."""
     with cluster_on(equipment, spec, settle_s=settle_s) as cluster:
         cluster.runtime.start_cluster()
         cluster.wait_registered()

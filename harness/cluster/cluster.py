@@ -1,10 +1,11 @@
 """The cluster under test: its brokers, conditions to wait for, and changes. `harness.cluster.boot` makes it.
 
-Every wait polls a condition until it holds or its bound ends; a failure in the background ends each wait at once.
+Every wait polls a condition until it holds or its bound ends; a failure in the background ends each wait immediately.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -28,13 +29,13 @@ START_S = 120.0
 
 @dataclass
 class Cluster:
-    """Acts on the brokers. ``replicas``: the brokers of each partition once all brokers are up.
+    """Acts on the brokers. ``replicas``: the brokers of each partition when all brokers are up.
 
-    ``admin`` sends requests that every system understands, ``control`` those that differ between systems.
-    ``observer``: of the replicas, where they are observed. ``absent``: the brokers that a run takes down.
-    ``away``: brokers that miss the current writes; they may be down, or up and behind. ``late``: brokers whose cleaners
-    are late on purpose. ``checks`` raise failures of the background. ``settle_s`` bounds each wait that has no bound of
-    its own. An error of the types ``tolerated``, raised by a condition, means that it does not hold yet.
+    ``admin``: sends the requests that every system supports. ``control``: sends requests that differ between systems.
+    ``observer``: of the replicas, or None. ``absent``: the brokers that a run takes down. ``away``: brokers that miss
+    the current writes; they may be down, or up and behind. ``late``: brokers whose cleaners are late on purpose.
+    ``checks``: raise failures of the background. ``settle_s``: the default bound of waits. ``tolerated``: types of
+    errors which mean that a condition does not hold yet.
     """
 
     runtime: Runtime
@@ -92,7 +93,7 @@ class Cluster:
         return states if set(states) == set(self.replicas) else {}
 
     def registered(self) -> set[int]:
-        """Return the registered brokers; none while no broker listens."""
+        """Return the registered brokers; none while no broker answers."""
         try:
             return self.control.registered()
         except HarnessError:
@@ -100,41 +101,39 @@ class Cluster:
 
     def active_controller(self) -> int | None:
         """Return the node id of the controller that leads the quorum; None while there is none, or it is unknown."""
-        try:
+        with suppress(HarnessError):
             return self.control.active_controller()
-        except HarnessError:
-            return None
+        return None
 
-    def wait(self, condition: Callable[[], bool], what: str, timeout_s: float | None = None) -> None:
+    def wait(self, condition: Callable[[], bool], description: str, timeout_s: float | None = None) -> None:
         """Wait until the condition holds. Raises `WaitTimeoutError`, or a failure of the background."""
 
         def checked() -> bool:
             for check in self.checks:
                 check()
-            try:
+            # A broker that does not answer may answer the next time; the wait is bounded.
+            with suppress(*self.tolerated):
                 return condition()
-            except self.tolerated:
-                # A broker without an answer now may answer the next time; the wait is bounded.
-                return False
+            return False
 
-        self.clock.wait_until(checked, timeout_s or self.settle_s, what)
+        self.clock.wait_until(checked, timeout_s or self.settle_s, description)
 
     def wait_registered(self, brokers: Sequence[int] | None = None) -> None:
-        """Wait until these brokers, or all, are registered: after their start, as starting takes a while."""
-        wanted = set(self.runtime.brokers if brokers is None else brokers)
+        """Wait until these brokers, or all, are registered, for longer than for other conditions: starts take long."""
+        expected = set(self.brokers if brokers is None else brokers)
         bound_s = max(self.settle_s, START_S)
-        self.wait(lambda: self.registered() >= wanted, f"brokers {sorted(wanted)} to register", bound_s)
+        self.wait(lambda: self.registered() >= expected, f"brokers {sorted(expected)} to register", bound_s)
 
     def wait_absent_left(self) -> None:
         """Wait until no absent broker is in any ISR."""
         absent = set(self.absent)
-        self._wait_each(lambda _, p: not absent & set(p.isr), f"{_brokers(self.absent)} to leave every ISR")
+        self._wait_each(lambda _, p: not absent & set(p.isr), f"{_names(self.absent)} to leave every ISR")
 
     def wait_absent_back(self) -> None:
         """Wait until every replica is in its ISR."""
         self._wait_each(
             lambda tp, p: set(p.isr) == set(p.replicas) == set(self.replicas[tp]),
-            f"{_brokers(self.absent)} to rejoin every ISR",
+            f"{_names(self.absent)} to rejoin every ISR",
         )
 
     def wait_assigned(self, orders: Mapping[TopicPartition, Sequence[int]]) -> None:
@@ -145,56 +144,58 @@ class Cluster:
 
     def wait_in_isr(self, brokers: Sequence[int]) -> None:
         """Wait until every replica on these brokers is in its ISR."""
-        wanted = set(brokers)
-        self._wait_each(lambda _, p: wanted & set(p.replicas) <= set(p.isr), f"{_brokers(brokers)} to be in every ISR")
+        expected = set(brokers)
+        self._wait_each(lambda _, p: expected & set(p.replicas) <= set(p.isr), f"{_names(brokers)} to be in every ISR")
 
-    def _wait_each(self, holds: Callable[[TopicPartition, PartitionState], bool], what: str) -> None:
-        """Wait until the state of every partition is known, and this holds for each."""
-        self.wait(lambda: bool(states := self.states()) and all(holds(tp, state) for tp, state in states.items()), what)
+    def _wait_each(self, holds: Callable[[TopicPartition, PartitionState], bool], description: str) -> None:
+        """Wait until the state of every partition is known, and the condition holds for each."""
+        self.wait(
+            lambda: bool(states := self.states()) and all(holds(tp, state) for tp, state in states.items()), description
+        )
 
-    def wait_replicated(self, what: str) -> None:
+    def wait_replicated(self, description: str) -> None:
         """Wait until all live replicas have the same log end offset and their high watermark there.
 
-        First until every ended transaction has its markers: a commit is answered before they are written.
+        First until every ended transaction has its markers, as a commit is answered before they are written.
         Then every replica is observed again.
         """
-        self.wait(lambda: not self.admin.ending_transactions(), f"{what}: the last transaction markers")
+        self.wait(lambda: not self.admin.ending_transactions(), f"{description}: the last transaction markers")
         since_s = self.clock.now_s()
 
         def replicated() -> bool:
-            for tp, wanted in self.acknowledged_ends().items():
+            for tp, end in self.acknowledged_ends().items():
                 for broker in self.present(tp):
                     view = self.observed.view(broker, tp)
                     if view is None or not self.observed.looked_since(broker, since_s):
                         return False
-                    if view.log_end < wanted or view.high_watermark < view.log_end:
+                    if view.log_end < end or view.high_watermark < view.log_end:
                         return False
             return True
 
-        self.wait(replicated, what)
+        self.wait(replicated, description)
 
     def wait_grown(self, records: int) -> None:
-        """Wait until every partition has so many records more, on every live replica."""
-        wanted = {tp: end + records for tp, end in self.acknowledged_ends().items()}
+        """Wait until every live replica of each partition has this number of additional records."""
+        ends = {tp: end + records for tp, end in self.acknowledged_ends().items()}
         self.wait(
-            lambda: all(self.reaches(b, tp, end) for tp, end in wanted.items() for b in self.present(tp)),
+            lambda: all(self.reaches(b, tp, end) for tp, end in ends.items() for b in self.present(tp)),
             "the filler's records on every replica",
         )
 
     def reaches(self, broker: int, partition: TopicPartition, offset: int) -> bool:
-        """Whether the broker's replica was seen with everything below ``offset``."""
+        """Return whether the broker's replica was observed with a log end of at least ``offset``."""
         view = self.observed.view(broker, partition)
         return view is not None and view.log_end >= offset
 
     def acknowledged_ends(self) -> dict[TopicPartition, int]:
-        """Per partition, the highest log end offset that any replica showed."""
+        """Return the highest observed log end offset of any replica, by partition."""
         return {tp: max(self.observed.seen(tp), default=-1) + 1 for tp in self.replicas}
 
     def freeze(self) -> None:
-        """Stop compaction, so that the evidence does not change from here on.
+        """Stop compaction, so that the evidence does not change any more.
 
-        Otherwise a returned broker may compact misjudged records away before they are read, and the late
-        transactions' markers may be removed as the early ones were.
+        Otherwise a returned broker may remove misjudged records before they are read, and the cleaner may remove the
+        markers of the late transactions.
         """
         self.control.freeze(self.topics)
         self.wait(lambda: self.control.is_frozen(self.topics), "every broker to stop compaction")
@@ -204,46 +205,44 @@ class Cluster:
         self.control.thaw(self.topics, settings)
 
     def rest_cleaners_of_absent(self) -> None:
-        """Stop the absent brokers' cleaners from now on, before the brokers go away.
+        """Stop the cleaners of the absent brokers before these brokers are down or unreachable.
 
-        A broker that is up but unreachable learns of the freeze only once it is back, and by then it
-        may have compacted.
+        An unreachable broker only learns of the freeze after its return, when it may have compacted already.
         """
-        absent = self.absent
-        self.control.rest(absent)
-        self.wait(lambda: self.control.is_resting(absent), f"the cleaners of {_brokers(absent)} to rest")
+        self.control.rest(self.absent)
+        self.wait(lambda: self.control.is_resting(self.absent), f"the cleaners of {_names(self.absent)} to rest")
 
     def wake_cleaners_of_absent(self, *, is_frozen: bool = True) -> None:
-        """Undo that; where topics are frozen, once the returned brokers know of it."""
+        """Restart the cleaners of the absent brokers, if topics are frozen after these brokers have applied that."""
         if is_frozen:
             self.wait(lambda: self.control.is_frozen(self.topics), "the returned brokers to stop compaction")
         self.control.wake(self.absent)
 
     def delay_cleaners(self, brokers: Sequence[int], backoff_s: float) -> None:
-        """Make the cleaners of these brokers late: between two looks for work they pause for so long."""
+        """Make the cleaners of these brokers late: they pause for this time between two searches for work."""
         backoff_ms = round(backoff_s * 1000)
         self.control.rest(brokers, backoff_ms)
-        self.wait(lambda: self.control.is_resting(brokers, backoff_ms), f"the cleaners of {_brokers(brokers)} to pause")
+        self.wait(lambda: self.control.is_resting(brokers, backoff_ms), f"the cleaners of {_names(brokers)} to pause")
         self.late = frozenset(brokers)
 
     def restore_cleaners(self) -> None:
-        """Undo that."""
+        """Undo `delay_cleaners`."""
         self.control.wake(sorted(self.late))
         self.late = frozenset()
 
     def lead(self, orders: Mapping[TopicPartition, Sequence[int]]) -> None:
-        """Give partitions these replicas, the first of which is to lead."""
+        """Give partitions these replicas, and make the first of each the leader."""
         self.control.lead(orders)
         self.elect(orders)
 
     def elect(self, orders: Mapping[TopicPartition, Sequence[int]]) -> None:
-        """Make the first of each partition's replicas the leader, where the replicas have that order already."""
+        """Make the first of each partition's replicas the leader, if the replicas have that order already."""
         topics = sorted({topic for topic, _ in orders})
         leaders = sorted({order[0] for order in orders.values()})
-        self.wait(lambda: self.control.leads(orders), f"{_brokers(leaders)} to lead {', '.join(topics)}")
+        self.wait(lambda: self.control.leads(orders), f"{_names(leaders)} to lead {', '.join(topics)}")
 
     def lead_as_placed(self) -> None:
-        """Make the first replica of each partition the leader, where new partitions do not begin so."""
+        """Make the first replica of each partition the leader, where another one leads the new partition."""
         orders = {tp: self.present(tp) for tp in self.replicas}
         late = {tp: orders[tp] for tp, state in self.states().items() if state.leader != orders[tp][0]}
         if late:
@@ -254,10 +253,10 @@ class Cluster:
         self.wait(lambda: self.admin.has_coordinator("any"), "a transaction coordinator")
 
     def coordinate_on(self, brokers: Sequence[int]) -> None:
-        """Move the transaction coordinator's log to these brokers alone: a broker that is down would delay commits."""
+        """Move the transaction coordinator's log to these brokers alone, as an absent broker would delay commits."""
         self.wait_coordinator()
         self.lead({self.control.coordinator: brokers[:INTERNAL_REPLICATION_FACTOR]})
 
 
-def _brokers(brokers: Sequence[int]) -> str:
+def _names(brokers: Sequence[int]) -> str:
     return f"broker{'s' if len(brokers) > 1 else ''} {', '.join(map(str, brokers))}"

@@ -7,8 +7,8 @@ Observation schema (``observations.jsonl``), one line whenever a replica has cha
     open       list   [[producer id, epoch, first offset], ...] by DescribeProducers; null where the broker lists none
     batches    int    number of batches in the log
     digest     int    of those batches, see `batch_digest`: equal for equal logs
-    appeared   list   [{offset, kind, producer_id}, ...] of records that the previous observation lacked
-    removed    list   [{offset, kind}, ...] of records that the previous observation had
+    appeared   list   [{offset, kind, producer_id}, ...] of records that are not in the previous observation
+    removed    list   [{offset, kind}, ...] of records that are only in the previous observation
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import json
 import threading
 from dataclasses import dataclass, field
 from functools import partial
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from checkers.replay.first_marker import first_marker
 from harness.broker_files.segments.batches import Batch, batch_digest, iter_records, marker
@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     from harness.runtimes.base import Runtime
 
 Content = tuple[tuple[int, str], ...]
-"""(offset, kind) of one batch; kinds: value, tombstone, commit, abort, other control types, empty."""
+"""(offset, kind) of each entry of a batch; kinds: value, tombstone, commit, abort, other control types, empty."""
+
+OFFSETS: Final = ("log_start", "high_watermark", "last_stable_offset", "log_end")
 
 
 @dataclass(frozen=True)
@@ -91,11 +93,11 @@ class ReplicaObserver:
         """The last answers: an unchanged answer is not parsed again."""
 
     def start(self) -> None:
-        """Begin to poll."""
+        """Start to poll."""
         self._poller.start(self._poll)
 
     def stop(self) -> None:
-        """End the routines; what was seen stays."""
+        """End the routines; the observations remain available."""
         self._poller.stop()
 
     def close(self) -> None:
@@ -113,38 +115,42 @@ class ReplicaObserver:
             return self._views.get((broker, partition))
 
     def looked_since(self, broker: int, since_s: float) -> bool:
-        """Whether a poll that began at ``since_s`` or later has read all replicas of the broker."""
+        """Return whether a poll that began at ``since_s`` or later has read all replicas of the broker."""
         with self._lock:
             return self._looked_s.get(broker, -1.0) >= since_s
 
     def seen(self, partition: TopicPartition) -> dict[int, tuple[str, int]]:
-        """Return every offset ever seen on any replica, with (kind, producer id)."""
+        """Return every offset ever observed on any replica, with (kind, producer id)."""
         with self._lock:
             return dict(self._seen[partition])
 
     def marker_after(self, partition: TopicPartition, offset: int) -> int | None:
-        """Return the first marker seen on any replica that ends the transaction of the record at ``offset``."""
-        seen = self.seen(partition)
-        if offset not in seen:
+        """Return the first observed marker on any replica that ends the transaction of the record at ``offset``."""
+        records = self.seen(partition)
+        if offset not in records:
             return None
-        markers = ((at, producer_id) for at, (kind, producer_id) in seen.items() if kind in MARKERS)
-        return first_marker(markers, seen[offset][1], offset)
+        markers = ((at, producer_id) for at, (kind, producer_id) in records.items() if kind in MARKERS)
+        return first_marker(markers, records[offset][1], offset)
 
     def is_removed(self, broker: int, partition: TopicPartition, offset: int) -> bool:
-        """Whether the replica's log continues past ``offset`` and has no record there."""
+        """Return whether the replica's log continues past ``offset`` and has no record there."""
         view = self.view(broker, partition)
         return view is not None and view.log_end > offset and offset not in view.present
 
     def _recall(self, line: dict[str, Any]) -> None:
-        """Take an observation of an earlier process as the last view of that replica."""
+        """Use an observation of an earlier process as the last view of that replica."""
         broker, tp = line["broker"], (line["topic"], line["partition"])
         before = self._views.get((broker, tp))
-        appeared = {one["offset"]: (one["kind"], one["producer_id"]) for one in line["appeared"]}
-        removed = {one["offset"] for one in line["removed"]}
-        present = {o: what for o, what in (before.present if before else {}).items() if o not in removed} | appeared
-        offsets = {name: line[name] for name in ("log_start", "high_watermark", "last_stable_offset", "log_end")}
+        appeared = {entry["offset"]: (entry["kind"], entry["producer_id"]) for entry in line["appeared"]}
+        removed = {entry["offset"] for entry in line["removed"]}
+        present = {o: kind for o, kind in (before.present if before else {}).items() if o not in removed} | appeared
+        offsets = {name: line[name] for name in OFFSETS}
         self._views[broker, tp] = ObservedReplica(**offsets, present=present)
-        self._seen[tp] |= {o: what for o, what in appeared.items() if what[0] != "empty"}
+        self._see(tp, appeared)
+
+    def _see(self, partition: TopicPartition, records: Mapping[int, tuple[str, int]]) -> None:
+        # An emptied marker keeps its earlier kind.
+        self._seen[partition] |= {offset: kind for offset, kind in records.items() if kind[0] != "empty"}
 
     def _poll(self, broker: int, reader: ReplicaReader) -> None:
         began_s = self._clock.now_s()
@@ -153,7 +159,7 @@ class ReplicaObserver:
         try:
             opened = reader.open_transactions(list(states))
         except HarnessError:
-            # A replica that is just being created or moved; the next poll reads it.
+            # A replica is being created or moved; the next poll reads it.
             return
         for tp, state in states.items():
             answer = (state, opened[tp])
@@ -171,24 +177,15 @@ class ReplicaObserver:
             digest ^= batch_digest(batch.base_offset, batch.crc)
             for offset, kind in self._content(partition, batch):
                 present[offset] = (kind, batch.producer_id)
-        return ObservedReplica(
-            log_start=state.log_start,
-            high_watermark=state.high_watermark,
-            last_stable_offset=state.last_stable_offset,
-            log_end=state.log_end,
-            open=opened,
-            batches=len(state.batches),
-            digest=digest,
-            present=present,
-        )
+        offsets = {name: getattr(state, name) for name in OFFSETS}
+        return ObservedReplica(**offsets, open=opened, batches=len(state.batches), digest=digest, present=present)
 
     def _content(self, partition: TopicPartition, batch: Batch) -> Content:
-        """Unpack a batch once, however many replicas and polls show it."""
+        """Unpack a batch once for all replicas and polls."""
         key = (partition, batch.base_offset, batch.crc)
-        content = self._contents.get(key)
-        if content is None:
-            content = self._contents[key] = content_of(batch)
-        return content
+        if key not in self._contents:
+            self._contents[key] = content_of(batch)
+        return self._contents[key]
 
     def _take(self, broker: int, partition: TopicPartition, view: ObservedReplica) -> None:
         with self._lock:
@@ -201,10 +198,7 @@ class ReplicaObserver:
                 "broker": broker,
                 "topic": partition[0],
                 "partition": partition[1],
-                "log_start": view.log_start,
-                "high_watermark": view.high_watermark,
-                "last_stable_offset": view.last_stable_offset,
-                "log_end": view.log_end,
+                **{name: getattr(view, name) for name in OFFSETS},
                 "open": as_lists(view.open),
                 "batches": view.batches,
                 "digest": view.digest,
@@ -216,15 +210,12 @@ class ReplicaObserver:
                 "removed": [{"offset": o, "kind": kind} for o, (kind, _) in earlier.items() if o not in view.present],
             }
             self._views[broker, partition] = view
-            for offset, what in view.present.items():
-                # An emptied marker keeps its earlier kind.
-                if what[0] != "empty":
-                    self._seen[partition][offset] = what
+            self._see(partition, view.present)
             self._file.write(json.dumps(line) + "\n")
 
 
 def as_lists(opened: Sequence[OpenTransaction] | None) -> list[list[int]] | None:
-    """Return open transactions in JSON's form; None where the broker does not list them."""
+    """Return open transactions as JSON; None if the broker does not list them."""
     return None if opened is None else [[t.producer_id, t.producer_epoch, t.first_offset] for t in opened]
 
 
@@ -245,9 +236,9 @@ class Poller:
     def __init__(
         self, runtime: Runtime, clock: Clock, reader: Callable[[int], ReplicaReader], *, period_s: float, name: str
     ) -> None:
-        """Send nothing yet. ``reader`` opens a broker's reader, ``period_s`` is the pause between two polls.
+        """Store the parameters, without sending a request.
 
-        ``name`` begins the names of the routines.
+        ``reader``: opens a broker's reader. ``period_s``: the pause between two polls. ``name``: of the routines.
         """
         self._runtime = runtime
         self._clock = clock
@@ -258,9 +249,9 @@ class Poller:
         self._routines: list[Routine] = []
 
     def start(self, poll: Callable[[int, ReplicaReader], None]) -> None:
-        """Call ``poll`` for every live broker, again and again, in that broker's routine.
+        """Call ``poll`` repeatedly for every live broker, each in a separate routine.
 
-        An OSError that it raises ends the connection; the next poll connects again.
+        An OSError of ``poll`` ends the connection; the next poll connects again.
         """
         self._routines += [
             self._clock.every(self._period_s, partial(self._poll, poll, broker), f"{self._name} of broker {broker}")
@@ -292,6 +283,5 @@ class Poller:
             poll(broker, self._readers[broker])
         except OSError:
             # Down, paused or booting.
-            reader = self._readers.pop(broker, None)
-            if reader is not None:
+            if reader := self._readers.pop(broker, None):
                 reader.close()

@@ -1,4 +1,4 @@
-"""Takes a named snapshot of every broker: its files, and the batches that it serves."""
+"""Take a named snapshot of every broker: its files, and the batches that it serves."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ More: TypeAlias = "dict[TopicPartition, dict[str, Any]]"
 def take(cluster: Cluster, folder: RunFolder, name: str) -> None:
     """Copy every replica's files and, from live brokers, fetch the same batches.
 
-    Raises `HarnessError` or OSError where a replica cannot be read: an incomplete snapshot is useless.
+    Raises `HarnessError` or OSError if a replica cannot be read, as an incomplete snapshot is useless.
     """
     runtime = cluster.runtime
     identities, states = cluster.control.identities(), cluster.states()
@@ -58,10 +58,10 @@ def take(cluster: Cluster, folder: RunFolder, name: str) -> None:
 def _fetch(cluster: Cluster, fetched: Path, broker: int, partitions: list[TopicPartition], more: More) -> None:
     """Store ``batches.bin`` (to the log end offset) and ``state.json``: the broker's status of the replica.
 
-    The link may lose packets: a stalled request is repeated, on a new connection. state.json: log_start,
+    A stalled request is repeated on a new connection, as the link may lose packets. state.json: log_start,
     high_watermark, last_stable_offset, aborted [[producer id, first offset]], open [[producer id, epoch, first
-    offset]] or null where the broker does not list them; ``leader`` and ``leader_epoch`` of the partition; and on a
-    system that reports it, ``compaction``: its progress (see `harness.systems.Control.compaction`).
+    offset]] or null if the broker does not list them; ``leader`` and ``leader_epoch`` of the partition; and
+    ``compaction``, if the system reports it (see `harness.systems.Control.compaction`).
     """
 
     def fetch() -> None:
@@ -76,20 +76,20 @@ def _fetch(cluster: Cluster, fetched: Path, broker: int, partitions: list[TopicP
 
 def _store(reader: ReplicaReader, fetched: Path, broker: int, partitions: list[TopicPartition], more: More) -> None:
     opened = reader.open_transactions(partitions)
-    whole = states_of(reader.read(partitions), broker)
+    complete = states_of(reader.read(partitions), broker)
     consumed = states_of(reader.read(partitions, replica_id=CONSUMER_REPLICA_ID), broker)
     for topic, partition in partitions:
         tp = (topic, partition)
         destination = fetched / f"{topic}-{partition}"
         destination.mkdir(parents=True, exist_ok=True)
-        (destination / BATCHES).write_bytes(whole[tp].records)
+        (destination / BATCHES).write_bytes(complete[tp].records)
         write_state(destination, consumed[tp], opened[tp], more[tp])
 
 
 def write_state(
     folder: Path, consumed: ReplicaState, opened: Sequence[OpenTransaction] | None, more: Mapping[str, Any]
 ) -> None:
-    """Write ``state.json``, with ``more`` fields than every replica has (see `_fetch`)."""
+    """Write ``state.json``, with ``more`` fields that only some replicas have (see `_fetch`)."""
     content = {
         "log_start": consumed.log_start,
         "high_watermark": consumed.high_watermark,
@@ -102,7 +102,7 @@ def write_state(
 
 
 def states_of(answers: dict[TopicPartition, ReplicaState | str], broker: int) -> dict[TopicPartition, ReplicaState]:
-    """Return a broker's answers, all of them replicas. Raises `HarnessError` for a partition that it does not serve."""
+    """Return a broker's answers. Raises `HarnessError` for a partition that the broker does not serve."""
     states = {}
     for (topic, partition), answer in answers.items():
         if isinstance(answer, str):
