@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from harness.host.clock import Clock, RealClock
     from harness.runtimes.base import ClusterSpec, RuntimeRequest
     from harness.targets import Target
 
@@ -46,13 +45,9 @@ def prepare(request: RuntimeRequest) -> PreparedRuntime:
         facts={"name": "sim", "clock": "virtual"},
         make=lambda spec: SimRuntime(spec, rules_for(request.target)),
         is_resumable=False,
-        clock=virtual_clock,
+        # The time limit of a run is wall-clock time.
+        clock=lambda real: VirtualClock(real.check_limit),
     )
-
-
-def virtual_clock(real: RealClock) -> Clock:
-    """Return the clock of a run, whose time limit is wall-clock time."""
-    return VirtualClock(real.check_limit)
 
 
 class SimRuntime:
@@ -67,6 +62,9 @@ class SimRuntime:
         self.cluster = SimCluster(spec.clock, Random(f"cluster {spec.seed}"), spec.brokers, spec.settings, rules)  # noqa: S311
         self.coordinator = Coordinator(self.cluster)
         self._seed = spec.seed
+        self.start, self.stop, self.kill = self.cluster.start, self.cluster.stop, self.cluster.kill
+        self.cut, self.heal, self.is_up = self.cluster.cut, self.cluster.heal, self.cluster.is_reachable
+        self.clear_links = self.cluster.network.clear
 
     def start_cluster(self) -> None:
         """Start every broker."""
@@ -77,18 +75,6 @@ class SimRuntime:
         """Raise `HarnessError`: simulated brokers do not outlive their process."""
         raise HarnessError("a simulated cluster ends with its run; start a new run with the same --seed")
 
-    def start(self, broker: int) -> None:
-        """Start a broker with its data."""
-        self.cluster.start(broker)
-
-    def stop(self, broker: int) -> None:
-        """Shut a broker down."""
-        self.cluster.stop(broker)
-
-    def kill(self, broker: int) -> None:
-        """End a broker immediately."""
-        self.cluster.kill(broker)
-
     def pause(self, broker: int) -> None:
         """Pause a broker."""
         self.cluster.pause(broker, is_paused=True)
@@ -96,14 +82,6 @@ class SimRuntime:
     def resume(self, broker: int) -> None:
         """Continue a paused broker."""
         self.cluster.pause(broker, is_paused=False)
-
-    def cut(self, broker: int) -> None:
-        """Isolate a broker."""
-        self.cluster.cut(broker)
-
-    def heal(self, broker: int) -> None:
-        """Reconnect a broker."""
-        self.cluster.heal(broker)
 
     def lose(self, broker: int, fraction: float) -> None:
         """Lose this fraction of a broker's messages."""
@@ -113,17 +91,9 @@ class SimRuntime:
         """Delay all messages of a broker."""
         self.cluster.network.delays_s[broker] = delay_ms / 1000
 
-    def clear_links(self) -> None:
-        """Undo losses and delays."""
-        self.cluster.network.clear()
-
     def skew(self, broker: int, offset_s: int) -> None:
         """Set a broker's clock ahead."""
         self.cluster.brokers[broker].skew_ms = offset_s * 1000
-
-    def is_up(self, broker: int) -> bool:
-        """Return whether the broker answers, and is part of the cluster or will be soon."""
-        return self.cluster.is_reachable(broker)
 
     def address(self, broker: int) -> Address:
         """Return a placeholder, to which no client can connect."""
@@ -143,17 +113,15 @@ class SimRuntime:
     def copy_checkpoints(self, broker: int, destination: Path) -> None:
         """Write the checkpoints and ``meta.properties`` of the broker's log directory."""
         destination.mkdir(parents=True, exist_ok=True)
-        replicas = {
-            tp: partition.replica(broker)
-            for tp, partition in self.cluster.partitions.items()
-            if broker in partition.assigned
+        partitions = self.cluster.partitions.items()
+        replicas = {tp: partition.replica(broker) for tp, partition in partitions if broker in partition.assigned}
+        checkpoints = {
+            "replication-offset": {tp: replica.high_watermark for tp, replica in replicas.items()},
+            "log-start-offset": {tp: replica.log_start for tp, replica in replicas.items() if replica.log_start},
+            "cleaner-offset": {tp: r.cleaned_to for tp, r in replicas.items() if r.cleaned_to is not None},
         }
-        high_watermarks = {tp: replica.high_watermark for tp, replica in replicas.items()}
-        log_starts = {tp: replica.log_start for tp, replica in replicas.items() if replica.log_start}
-        cleaned = {tp: replica.cleaned_to for tp, replica in replicas.items() if replica.cleaned_to is not None}
-        write_checkpoint(destination / "replication-offset-checkpoint", high_watermarks)
-        write_checkpoint(destination / "log-start-offset-checkpoint", log_starts)
-        write_checkpoint(destination / "cleaner-offset-checkpoint", cleaned)
+        for name, offsets in checkpoints.items():
+            write_checkpoint(destination / f"{name}-checkpoint", offsets)
         directory = uuid.uuid5(uuid.NAMESPACE_OID, f"{self._seed}/{broker}")
         (destination / "meta.properties").write_text(f"version=1\nnode.id={broker}\ndirectory.id={directory}\n")
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from harness.kafka_api.admin import Admin
     from harness.kafka_api.messages import TopicPartition
-    from harness.kafka_api.metadata import PartitionState
     from harness.kafka_api.replica import ReplicaReader
     from harness.runtimes.base import Runtime
     from harness.schedules.timers import Timers
@@ -39,21 +38,10 @@ class KafkaControl:
     rest_ms: int = DAY_MS
     coordinator: TopicPartition = TRANSACTION_STATE
 
-    def registered(self) -> set[int]:
-        """Return the brokers in the metadata: registered and unfenced."""
-        return self.admin.brokers()
-
-    def active_controller(self) -> int | None:
-        """Return the leader of the quorum."""
-        return self.admin.active_controller()
-
-    def states(self, topics: Sequence[str]) -> dict[TopicPartition, PartitionState]:
-        """Return the metadata."""
-        return self.admin.partitions(topics)
-
-    def lead(self, orders: Mapping[TopicPartition, Sequence[int]]) -> None:
-        """Reassign replicas; the first one is the preferred leader."""
-        self.admin.reassign(orders)
+    def __post_init__(self) -> None:
+        """Use requests of the admin without a change; the first replica of a reassignment is the preferred leader."""
+        self.registered, self.active_controller = self.admin.brokers, self.admin.active_controller
+        self.states, self.lead = self.admin.partitions, self.admin.reassign
 
     def leads(self, orders: Mapping[TopicPartition, Sequence[int]]) -> bool:
         """Compare the metadata of every broker, as a broker with old metadata sends clients to the old leader."""

@@ -87,12 +87,9 @@ class RedpandaControl:
         self._redpanda = RedpandaAdmin(
             lambda: {broker: ability(runtime, AdminApi).admin_address(broker) for broker in live_brokers(runtime)}
         )
+        self.registered, self.identities = self._redpanda.brokers, self._redpanda.uuids
         self._interval_ms: int | None = None
         self._frozen_version = 0
-
-    def registered(self) -> set[int]:
-        """Return the live brokers."""
-        return self._redpanda.brokers()
 
     def active_controller(self) -> int | None:
         """Return the leader of the controllers' partition."""
@@ -161,10 +158,6 @@ class RedpandaControl:
             raft_offsets = max(state["committed"] - state["high_watermark"], 0)
             progress[broker] = {**state, "cleaner_offset": max((state["cleanly_compacted"] or 0) - raft_offsets, 0)}
         return progress
-
-    def identities(self) -> dict[int, str]:
-        """Return the id that each broker's data directory got at its creation."""
-        return self._redpanda.uuids()
 
     def file_logs(self, folder: Path, *, is_up: bool) -> None:
         """Move the broker's files to a subfolder, and convert those of a broker that is down to Kafka batches.

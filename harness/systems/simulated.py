@@ -5,7 +5,7 @@ Topics and brokers take Kafka's settings; a setting without a rule is rejected (
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
 from harness.clients import ClientLibrary
@@ -52,12 +52,14 @@ SETTLING_ROUNDS = 10
 """Some waits are for a few rounds of the filler."""
 
 
-@dataclass(frozen=True)
 class SimulatedAdmin:
     """Implements the methods of `harness.kafka_api.admin.Admin` that a run needs; changes take effect immediately."""
 
-    _cluster: SimCluster
-    _coordinator: Coordinator
+    def __init__(self, cluster: SimCluster, coordinator: Coordinator) -> None:
+        """Use methods of the cluster."""
+        self._cluster = cluster
+        self.create_topics, self.alter_topics = cluster.create, cluster.alter
+        self.ending_transactions = coordinator.ending
 
     def brokers(self) -> set[int]:
         """Return the registered brokers."""
@@ -80,14 +82,6 @@ class SimulatedAdmin:
             for tp, partition in self._cluster.partitions.items()
             if tp[0] in topics
         }
-
-    def create_topics(self, replicas: Mapping[TopicPartition, Sequence[int]], settings: Mapping[str, str]) -> None:
-        """Create topics, each partition on its replicas."""
-        self._cluster.create(replicas, settings)
-
-    def ending_transactions(self) -> list[str]:
-        """Return the transactional ids whose markers are not all written yet."""
-        return self._coordinator.ending()
 
     def has_coordinator(self, _transactional_id: str) -> bool:
         """Create the coordinator's partition, whose leader can be moved; transactions do not depend on it."""
@@ -121,10 +115,6 @@ class SimulatedAdmin:
         """Elect preferred leaders that are in sync."""
         for partition in map(self._cluster.partitions.__getitem__, partitions):
             self._cluster.lead(partition, partition.assigned[0])
-
-    def alter_topics(self, topics: Sequence[str], settings: Mapping[str, str | None]) -> None:
-        """Set topic settings; None removes a setting."""
-        self._cluster.alter(topics, settings)
 
     def alter_brokers(self, settings: Mapping[str, str | None]) -> None:
         """Set settings of all brokers; None removes a setting."""

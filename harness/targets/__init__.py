@@ -56,7 +56,7 @@ class Target:
         """
         if self.system != KAFKA:
             return ()
-        return (CLASSIC, CONSUMER) if _line(self) >= _FIRST_WITH_CONSUMER_PROTOCOL else (CLASSIC,)
+        return (CLASSIC, CONSUMER) if _line(self.version) >= _FIRST_WITH_CONSUMER_PROTOCOL else (CLASSIC,)
 
 
 # fmt: off
@@ -114,10 +114,9 @@ def find_target(name: str) -> Target:
     """Return the target of a name: a line such as ``kafka-4.1``, or any exact patch, ``kafka-4.1.1``.
 
     A path is a user's Kafka, ``NAME+PATH`` a version with a patch in front (`harness.targets.builds`); the name of the
-    returned target finds the stored copy later.
+    returned target finds the stored copy later. An exact patch differs from the row of its line in the version only.
 
-    An exact patch has everything but its version from the row of its line. Raises `UsageError` with the nearest names,
-    or with the versions of a known system.
+    Raises `UsageError` with the nearest names, or with the versions of a known system.
     """
     if name in TARGETS:
         return TARGETS[name]
@@ -161,33 +160,30 @@ def _of_build(name: str) -> Target:
     description = f"Kafka {build.version} of {build.path}"
     if build.kind == builds.PATCH:
         line, description = find_target(f"{KAFKA}-{build.version}"), f"Kafka {build.version} with {build.path} in front"
-    rules = f"rules and settings are those of {_nearest_line(build.version).name}"
+    rules = f"it has the rules and settings of {_nearest_line(build.version).name}"
     return replace(line, name=build.name, version=build.version, note=f"{description}; {rules}", build=build)
 
 
 def _nearest_line(version: str) -> Target:
     """Return the newest line that is not newer than a version of Kafka. Raises `UsageError` without such a line."""
-    numbers = _VERSION.match(version)
-    oldest, newest = _KAFKA[0], _KAFKA[-1]
-    line = (int(numbers["major"]), int(numbers["minor"])) if numbers else (0, 0)
-    if line < _line(oldest):
+    line, oldest, newest = _line(version), _KAFKA[0], _KAFKA[-1]
+    if line < _line(oldest.version):
         raise UsageError(f"the build is Kafka {version}, older than the oldest that can be tested, {oldest.name}")
-    if line[0] > _line(newest)[0] + 1:
+    if line[0] > _line(newest.version)[0] + 1:
         raise UsageError(f"the build is of version {version}, an unknown Kafka: the newest is {newest.name}")
-    return max((target for target in _KAFKA if _line(target) <= line), key=_line)
+    return [target for target in _KAFKA if _line(target.version) <= line][-1]
 
 
 def _other_versions(name: str) -> str | None:
     """Return a sentence about a version that is older or newer than all versions of a system, else None."""
     system, _, version = name.partition("-")
-    numbers = _VERSION.match(version)
     rows = [row for row in TARGETS.values() if row.system == system and row.name == line_of(f"{row.name}.0")]
-    if numbers is None or not rows:
+    if _VERSION.match(version) is None or not rows:
         return None
-    line, oldest, newest = (int(numbers["major"]), int(numbers["minor"])), rows[0], rows[-1]
-    if _line(oldest) <= line <= _line(newest):
+    line, oldest, newest = _line(version), rows[0], rows[-1]
+    if _line(oldest.version) <= line <= _line(newest.version):
         return None
-    why = "older than the oldest" if line < _line(oldest) else "newer than the newest"
+    why = "older than the oldest" if line < _line(oldest.version) else "newer than the newest"
     lines = ", ".join(row.name for row in rows)
     return (
         f"there is no target {quoted(name)}: it is {why}; there are {lines}, and exact patches of these;"
@@ -195,9 +191,16 @@ def _other_versions(name: str) -> str | None:
     )
 
 
-def _line(row: Target) -> tuple[int, int]:
-    major, minor = row.version.split(".")[:2]
-    return int(major), int(minor)
+def _line(version: str) -> tuple[int, int]:
+    """Return major and minor version; zeros for another text."""
+    numbers = _VERSION.match(version)
+    return (int(numbers["major"]), int(numbers["minor"])) if numbers else (0, 0)
+
+
+def _with_version(name: str, version: str) -> str | None:
+    """Return the name of a target with this version; None for a build."""
+    parts = _NAME.fullmatch(name)
+    return f"{parts['system']}-{version}{parts['kind'] or ''}" if parts else None
 
 
 def line_of(name: str) -> str:
@@ -205,7 +208,7 @@ def line_of(name: str) -> str:
     if build := _OF_BUILD.fullmatch(name):
         return _nearest_line(build["version"]).name
     parts = _NAME.fullmatch(name)
-    return f"{parts['system']}-{parts['line']}{parts['kind'] or ''}" if parts else name
+    return (parts and _with_version(name, parts["line"])) or name
 
 
 def title_of(name: str, version: str) -> str:
@@ -221,13 +224,10 @@ def at_version(name: str, version: str) -> Target:
 
     Raises `UsageError` as `find_target` does.
     """
-    target, parts = find_target(name), _NAME.fullmatch(name)
-    if target.version == version or parts is None:
-        return target
-    return find_target(f"{parts['system']}-{version}{parts['kind'] or ''}")
+    target, exact = find_target(name), _with_version(name, version)
+    return target if target.version == version or exact is None else find_target(exact)
 
 
 def exact_name(target: Target) -> str:
     """Return the name of a target with its exact patch, which is the same in every release."""
-    parts = _NAME.fullmatch(target.name)
-    return f"{parts['system']}-{target.version}{parts['kind'] or ''}" if parts else target.name
+    return _with_version(target.name, target.version) or target.name

@@ -1,25 +1,20 @@
 """The pinned jars of applications that run on top of a cluster.
 
-A lock file for each release (``locks/streams-4.3.1.lock``) lists every jar with its SHA-256.
-``python -m harness.targets.applications`` writes all lock files in a source tree. A line of Kafka uses the release of
-the same line, at its newest patch on Maven Central, or else the nearest older release, which the manifest and each
-observation state.
+A lock file for each release (``locks/streams-4.3.1.lock``) lists every jar with its SHA-256 (`harness.targets.pin`). A
+line of Kafka uses the release of the same line, at its newest patch on Maven Central, or else the nearest older
+release, which the manifest and each observation state.
 """
 
 from __future__ import annotations
 
-import sys
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from harness.errors import UsageError
 from harness.host.cache import cache_root
-from harness.targets import KAFKA, TARGETS, WITH_JARS, line_of
+from harness.targets import KAFKA, TARGETS, line_of
 from harness.targets.jars import fetch_locked, materialise
-from harness.targets.lock import lock_of_package, lock_text, read_digests, resolve_modules
-from harness.terminal import stderr
+from harness.targets.lock import lock_of_package, read_digests
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,46 +49,19 @@ _STREAMS_EXCEPTIONS: Final = {"kafka-4.4": "4.3.1"}
 _CONNECT_EXCEPTIONS: Final = {**_STREAMS_EXCEPTIONS, "kafka-4.2": "4.2.0"}
 """Maven Central has no connect-runtime 4.4.0, and of 4.2 only 4.2.0 with all its dependencies."""
 
+_CONNECT: Final = ("org.apache.kafka:connect-runtime", "org.apache.kafka:connect-file")
+
 RELEASES: Final = {
-    release.name: release
-    for release in (
-        Release("streams", "Kafka Streams", ("org.apache.kafka:kafka-streams",), _STREAMS_EXCEPTIONS),
-        Release(
-            "connect",
-            "Kafka Connect",
-            ("org.apache.kafka:connect-runtime", "org.apache.kafka:connect-file"),
-            _CONNECT_EXCEPTIONS,
-        ),
-    )
+    "streams": Release("streams", "Kafka Streams", ("org.apache.kafka:kafka-streams",), _STREAMS_EXCEPTIONS),
+    "connect": Release("connect", "Kafka Connect", _CONNECT, _CONNECT_EXCEPTIONS),
 }
 
 
 def jars_of(name: str, target: Target, on_progress: OnProgress) -> JarSet:
-    """Return the application's jars for a target, fetching those that are missing.
+    """Return the application's jars for a target, and fetch missing ones.
 
     Raises `UsageError` as `harness.targets.jars.jars_for` does, and for a target without such an application.
     """
-    release = RELEASES[name]
-    full = f"{name}-{release.version_for(target)}"
+    full = f"{name}-{RELEASES[name].version_for(target)}"
     digests = read_digests(lock_of_package(f"{full}.lock"))
     return materialise(digests, cache_root() / "jars" / full, fetch_locked, on_progress)
-
-
-def main() -> int:
-    """Write the lock of every release; return the exit code."""
-    try:
-        for release in RELEASES.values():
-            for version in dict.fromkeys(map(release.version_for, WITH_JARS.values())):
-                with tempfile.TemporaryDirectory() as staging:
-                    modules = [f"{module}:{version}" for module in release.modules]
-                    digests = resolve_modules(modules, Path(staging), stderr().line)
-                lock = Path(__file__).parent / "locks" / f"{release.name}-{version}.lock"
-                lock.write_text(lock_text(digests), encoding="utf-8")
-    except UsageError as error:
-        stderr().message(f"error: {error}")
-        return error.exit_code
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

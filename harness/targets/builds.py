@@ -31,7 +31,7 @@ from harness.targets.jars import JarSet, fetch_locked, jars_for, materialise, mi
 from harness.targets.lock import BINDING, file_sha256, jar_name, read_lock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from harness.targets import Target
     from harness.targets.jars import OnProgress
@@ -231,27 +231,18 @@ def _errors_as(path: Path) -> Iterator[None]:
 def _jars_of(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
     """Yield the jars of a Kafka with their contents. Raises `UsageError` for a missing path."""
     if path.is_file():
-        yield from _in_archive(path)
+        with tarfile.open(path, "r|*") as archive:
+            for member in archive:
+                *_, folder, name = ("", "", *member.name.split("/"))
+                content = archive.extractfile(member) if folder == "libs" and name.endswith(".jar") else None
+                if content is not None:
+                    yield name, content
     elif not path.is_dir():
         raise UsageError(f"{path} does not exist: give the archive, the distribution or the checkout of a Kafka")
-    elif (path / "gradlew").is_file() or (path / "core" / "build").is_dir():
-        yield from _in_files(_of_checkout(path))
     else:
-        yield from _in_files(path.glob("libs/*.jar"))
-
-
-def _in_files(jars: Iterable[Path]) -> Iterator[tuple[str, IO[bytes]]]:
-    for jar in jars:
-        yield jar.name, jar.open("rb")
-
-
-def _in_archive(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
-    with tarfile.open(path, "r|*") as archive:
-        for member in archive:
-            *_, folder, name = ("", "", *member.name.split("/"))
-            content = archive.extractfile(member) if folder == "libs" and name.endswith(".jar") else None
-            if content is not None:
-                yield name, content
+        is_checkout = (path / "gradlew").is_file() or (path / "core" / "build").is_dir()
+        for jar in _of_checkout(path) if is_checkout else path.glob("libs/*.jar"):
+            yield jar.name, jar.open("rb")
 
 
 def _of_checkout(path: Path) -> list[Path]:

@@ -1,6 +1,6 @@
 """The jars of a target: pinned by version and SHA-256, fetched once per user, verified.
 
-A lock file for each exact version (``locks/kafka-3.9.2.lock``, written by ``harness.targets.lock``) lists every jar; a
+A lock file for each exact version (``locks/kafka-3.9.2.lock``, see `harness.targets.lock`) lists every jar; a
 version without a lock file is resolved at its first use, and pinned. Jars come from Maven Central through the Ivy that
 pyspark bundles, into ``$XDG_CACHE_HOME/compaction-harness/jars/<version>/`` (``~/.cache`` without XDG_CACHE_HOME;
 COMPACTION_HARNESS_CACHE selects another folder, COMPACTION_HARNESS_MAVEN_ROOT another repository).
@@ -63,7 +63,8 @@ class JarSet:
     @property
     def paths(self) -> list[Path]:
         """The jars of brokers, in the order of the class path."""
-        return [*([self.patch] if self.patch else []), *self._common]
+        jars = [self.directory / jar_name(coordinate) for coordinate in self.digests]
+        return [self.patch, *jars] if self.patch else jars
 
     @property
     def classpath(self) -> str:
@@ -73,11 +74,7 @@ class JarSet:
     @property
     def client_classpath(self) -> str:
         """The jars of Java clients for ``java -cp``."""
-        return os.pathsep.join(map(str, self._common))
-
-    @property
-    def _common(self) -> list[Path]:
-        return [self.directory / jar_name(coordinate) for coordinate in self.digests]
+        return replace(self, patch=None).classpath
 
 
 def _ignore_progress(_done: int, _total: int) -> None:

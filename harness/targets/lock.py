@@ -1,9 +1,9 @@
 """Fetch jars from Maven Central with Ivy, and read and write the lock files that pin them.
 
-A lock file (``locks/kafka-3.9.2.lock``) has a line ``sha256  group:artifact:version`` for every jar of a version.
-``python -m harness.targets.lock kafka-3.9`` writes it in a source tree: it resolves the POMs transitively, leaves out
-the target's excluded modules, adds slf4j-simple as the only slf4j binding (brokers then log to stderr), and hashes the
-jars. For a version without a lock in this release, the first use writes a lock into the user's cache.
+A lock file (``locks/kafka-3.9.2.lock``) has a line ``sha256  group:artifact:version`` for every jar of a version. To
+write it, `resolve` resolves the POMs transitively, leaves out the target's excluded modules, adds slf4j-simple as the
+only slf4j binding (brokers then log to stderr), and hashes the jars. `harness.targets.pin` writes the locks of a
+release; for another version, the first use writes a lock into the user's cache.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ import os
 import re
 import select
 import subprocess
-import sys
-import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import quoteattr
@@ -25,12 +24,12 @@ from xml.sax.saxutils import quoteattr
 from harness.errors import UsageError
 from harness.host.cache import cache_root
 from harness.host.java import find_java
-from harness.targets import Target, find_target
-from harness.terminal import stderr
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from importlib.resources.abc import Traversable
+
+    from harness.targets import Target
 
 FETCH_LIMIT_S = 900.0
 _SILENCE_LIMIT_S = 40.0
@@ -69,16 +68,15 @@ def lock_name(target: Target) -> str:
 
 
 def is_pinned(target: Target) -> bool:
-    """Return whether this release pins the version's jars; the user's cache pins those of other versions."""
+    """Return whether this release pins the version's jars; the user's cache pins other versions."""
     return _package_lock(target).is_file()
 
 
 def read_lock(target: Target) -> dict[str, str] | None:
     """Return the SHA-256 by ``group:artifact:version`` of a version's jars; None before its first use."""
-    try:
+    with suppress(FileNotFoundError):
         return read_digests(_package_lock(target) if is_pinned(target) else _user_lock(target))
-    except FileNotFoundError:
-        return None
+    return None
 
 
 def read_digests(lock: Traversable) -> dict[str, str]:
@@ -160,7 +158,7 @@ def file_sha256(path: Path) -> str:
 def ivy_dependency(coordinate: str, *, transitive: bool = True, excluded: Iterable[str] = ()) -> str:
     """Return the ``<dependency>`` of an ivy.xml for ``group:artifact:version``, without ``group:artifact`` names."""
     group, artifact, version = coordinate.split(":")
-    excludes = (f'<exclude org="{org}" module="{module}" />' for org, module in (name.split(":") for name in excluded))
+    excludes = ('<exclude org="{}" module="{}" />'.format(*name.split(":")) for name in excluded)
     head = f'<dependency org="{group}" name="{artifact}" rev="{version}" transitive="{str(transitive).lower()}">'
     return f"{head}{''.join(excludes)}</dependency>"
 
@@ -202,8 +200,8 @@ def _lines(ivy: subprocess.Popen[bytes]) -> Iterator[str]:
     assert ivy.stdout is not None  # noqa: S101  Ivy's output is a pipe
     deadline_s, pending = time.monotonic() + FETCH_LIMIT_S, b""
     # Read in chunks: a long download prints dots without line ends, which show that it progresses.
-    while (left_s := deadline_s - time.monotonic()) > 0:
-        if not select.select([ivy.stdout], [], [], min(_SILENCE_LIMIT_S, left_s))[0]:
+    while (remaining_s := deadline_s - time.monotonic()) > 0:
+        if not select.select([ivy.stdout], [], [], min(_SILENCE_LIMIT_S, remaining_s))[0]:
             break
         chunk = os.read(ivy.stdout.fileno(), 65536)
         if not chunk:
@@ -259,20 +257,3 @@ def _ivy_jar() -> Path:
     if jar is None:
         raise UsageError("pyspark with its bundled Ivy is not installed here: pip install 'pyspark>=4.0'")
     return jar
-
-
-def main(arguments: list[str]) -> int:
-    """Write the lock of each named target; return the exit code."""
-    try:
-        for target in map(find_target, arguments):
-            with tempfile.TemporaryDirectory() as staging:
-                digests = resolve(target, Path(staging), stderr().line)
-            (Path(__file__).parent / "locks" / lock_name(target)).write_text(lock_text(digests), encoding="utf-8")
-    except UsageError as error:
-        stderr().message(f"error: {error}")
-        return error.exit_code
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,10 +1,11 @@
-"""Validate the settings of a target's brokers and topics by the list of its version (`settings_list`)."""
+"""Validate the settings of a target's brokers and topics by the list of its version (`harness.targets.pin`)."""
 
 from __future__ import annotations
 
 import importlib.resources
 import math
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final
@@ -70,10 +71,10 @@ def note_on(target: Target) -> str | None:
     """Return a note if a target's settings are validated by the list of another version, or not at all."""
     settings = list_for(target)
     if settings is None:
-        return f"--set is not checked: there is no list of the settings of {target.name}"
+        return f"--set is not checked: {target.name} has no list of settings"
     if target.system in SIMULATED or settings.version == target.version:
         return None
-    return f"--set is checked against the settings of Kafka {settings.version}: there is no list of {target.version}"
+    return f"--set is checked against the settings of Kafka {settings.version}: {target.version} has no list"
 
 
 def raise_if_unfit(target: Target, settings: Mapping[str, Mapping[str, str]]) -> None:
@@ -127,21 +128,19 @@ def _why_beyond(setting: KafkaSetting, value: str) -> str | None:
 def _whole_number(bits: int) -> Callable[[str], str | None]:
     """Return a validator for ASCII digits like `Integer.parseInt`, `Long.parseLong` and `Short.parseShort`."""
     least, most = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
-    longest = len(str(least))
 
     def why_invalid(value: str) -> str | None:
-        is_one = _WHOLE_NUMBER.fullmatch(value) and len(value) <= longest and least <= int(value) <= most
-        return None if is_one else f"a whole number of {bits} bits"
+        is_valid = _WHOLE_NUMBER.fullmatch(value) and len(value) <= len(str(least)) and least <= int(value) <= most
+        return None if is_valid else f"a whole number of {bits} bits"
 
     return why_invalid
 
 
 def _finite_number(value: str) -> str | None:
-    try:
-        is_one = math.isfinite(float(value))
-    except ValueError:
-        is_one = False
-    return None if is_one else "a finite number"
+    with suppress(ValueError):
+        if math.isfinite(float(value)):
+            return None
+    return "a finite number"
 
 
 _NUMBERS: Final[Mapping[str, Callable[[str], str | None]]] = {

@@ -106,6 +106,6 @@ def test_a_line_is_a_row_and_a_lock(source: Path) -> None:
     (source / TARGETS).write_text(re.sub(r'^    Target\("kafka-4\.4".*\n', "", rows, flags=re.MULTILINE))
     assert "there is no target 'kafka-4.4'" in run(source, *command).stderr
     (row,) = re.findall(r'^ +(Target\("kafka-4\.4".*\),)$', page("kafka-line.md"), re.MULTILINE)
-    insert(source, TARGETS, ")\n\n# Without it markers are kept", f"    {row}")
+    insert(source, TARGETS, ")\n\n# Without this setting markers are never removed", f"    {row}")
     lock.write_text(kept)
     assert verdict(source, command)["verdict"] == "anomaly"

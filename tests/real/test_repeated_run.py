@@ -12,7 +12,7 @@ import pytest
 
 from harness.errors import EXIT_ANOMALY
 from harness.targets import find_target
-from harness.targets.settings_list import read_from_jars
+from harness.targets.pin import read_from_jars
 
 if TYPE_CHECKING:
     from pathlib import Path

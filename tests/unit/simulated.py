@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from harness.cluster.boot import cluster_on, equip
 from harness.host.clock import RealClock
+from harness.models.clock import VirtualClock
 from harness.play.options import RunOptions
 from harness.play.run_plan import plan_run
 from harness.play.run_player import RunPlayer
 from harness.run_folder.store import RunFolder
 from harness.runtimes import SIM
 from harness.runtimes.base import ClusterSpec, RuntimeRequest
-from harness.runtimes.sim import virtual_clock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +49,7 @@ def simulate(path: Path, target: str, anomaly: str = "all", **options: Any) -> S
     """Go through a run with seed 1, or another one. Raises as `RunPlayer.run` does."""
     plan = plan_run(RunOptions(target, anomaly, **{"seed": 1, **options}))
     path.mkdir(parents=True)
-    clock = virtual_clock(RealClock())
+    clock = VirtualClock(RealClock().check_limit)
     spec = ClusterSpec(
         "run", path, path / "logs", plan.broker_settings, brokers=plan.placement.brokers, clock=clock, seed=plan.seed
     )

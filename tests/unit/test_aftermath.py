@@ -8,6 +8,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from fakes.admin import RecordingAdmin
+from fakes.runtime import FakeRuntime
 
 from harness.errors import UsageError
 from harness.play.aftermath import EXPIRIES, REMEDIES, Aftermath, raise_if_pointless
@@ -84,8 +86,8 @@ def test_it_waits_for_the_expiration_that_brokers_have(
     ],
 )
 def test_compaction_goes_on_as_before_the_freeze(timers: str, before: dict[str, str | None]) -> None:
-    messages: list[Any] = []
-    nothing: Any = None
-    admin: Any = SimpleNamespace(alter_topics=lambda topics, settings: messages.append((topics, settings)))
-    KafkaControl(nothing, admin).thaw(["stuck-lso", "control"], asked(timers=timers).topic_settings)
-    assert messages == [(["stuck-lso", "control"], before)]
+    actions: list[str] = []
+    runtime = FakeRuntime()
+    admin = RecordingAdmin(runtime, (1,), {}, actions)
+    KafkaControl(runtime, admin).thaw(["stuck-lso", "control"], asked(timers=timers).topic_settings)
+    assert actions == [f"topics stuck-lso, control: {before}"]

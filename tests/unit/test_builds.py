@@ -126,7 +126,7 @@ def test_what_is_read_from_each_form(tmp_path: Path, cache: Path, form: str) -> 
     path = of_form(form, tmp_path)
     target = find_target(str(path))
     assert (target.version, target.system, line_of(target.name)) == (VERSION, "kafka", "kafka-4.4")
-    assert target.note == f"Kafka {VERSION} of {path}; rules and settings are those of kafka-4.4"
+    assert target.note == f"Kafka {VERSION} of {path}; it has the rules and settings of kafka-4.4"
     assert target.build is not None
     assert target.build.commit == COMMIT
     found = jars_for(target, verify=True)
@@ -311,7 +311,7 @@ def test_a_patch_is_in_front_of_brokers_only(tmp_path: Path) -> None:
     target = find_target(patched("kafka-4.3", folder))
     found = jars_for(target)
     assert (target.version, line_of(target.name)) == ("4.3.1", "kafka-4.3")
-    assert target.note == f"Kafka 4.3.1 with {folder} in front; rules and settings are those of kafka-4.3"
+    assert target.note == f"Kafka 4.3.1 with {folder} in front; it has the rules and settings of kafka-4.3"
     assert [jar.name for jar in found.paths] == [f"{target.name}.jar", "storage.jar"]
     assert found.classpath.split(os.pathsep) == [str(jar) for jar in found.paths]
     assert found.client_classpath == str(found.paths[1])
@@ -391,7 +391,7 @@ def test_settings_of_a_build_are_checked_where_they_are_known(tmp_path: Path) ->
     raise_if_unfit(target, {"broker": {"my.new.setting": "1"}, "topic": {"delete.retention.ms": "1"}})
     with pytest.raises(UsageError, match=r"delete\.retention\.ms takes a whole number"):
         raise_if_unfit(target, {"topic": {"delete.retention.ms": "soon"}})
-    assert note_on(target) == f"--set is checked against the settings of Kafka 4.4.0: there is no list of {VERSION}"
+    assert note_on(target) == f"--set is checked against the settings of Kafka 4.4.0: {VERSION} has no list"
 
 
 def test_a_run_is_repeated_and_resumed_by_the_name(tmp_path: Path) -> None:

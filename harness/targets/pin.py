@@ -1,9 +1,12 @@
-"""The settings of one exact Kafka version, read from the brokers' classes: a list next to each lock file.
+"""Write the pinned files of targets in a source tree: ``python -m harness.targets.pin kafka-3.9``.
+
+They are the lock of the brokers' jars (``locks/kafka-3.9.2.lock``, see `harness.targets.lock`), the locks of
+applications for the target (``locks/streams-3.9.2.lock``, see `harness.targets.applications`), and the list of the
+settings of the exact Kafka version, read from the brokers' classes.
 
 A list (``locks/kafka-3.9.2.settings``) has a line ``scope<TAB>name<TAB>type<TAB>valid values`` for each setting;
 scope is ``topic`` or ``broker``, the type is a `ConfigDef.Type`, and the valid values are the text of the setting's
-`ConfigDef.Validator`, empty where it has none. A name that ends with ``*`` stands for every name with that prefix.
-``python -m harness.targets.settings_list kafka-3.9`` writes the list, in a source tree.
+`ConfigDef.Validator`, or empty without a validator. A name that ends with ``*`` stands for all names with that prefix.
 
 Sources: `LogConfig` and `KafkaConfig` (from 4.0 on `AbstractKafkaConfig`); for settings of plugins without a definition
 `StandardAuthorizer`, `JmxReporter`, `RemoteLogManagerConfig`, `AbstractConfig` and `ListenerName`.
@@ -12,6 +15,7 @@ Sources: `LogConfig` and `KafkaConfig` (from 4.0 on `AbstractKafkaConfig`); for 
 from __future__ import annotations
 
 import sys
+import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,13 +25,17 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, get_field, launch_
 from harness.errors import UsageError
 from harness.host.java import find_java
 from harness.targets import find_target
+from harness.targets.applications import RELEASES
 from harness.targets.jars import jars_for
+from harness.targets.lock import lock_name, lock_text, resolve, resolve_modules
+from harness.terminal import stderr
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from harness.targets import Target
 
+_LOCKS = Path(__file__).parent / "locks"
 _STOP_TIMEOUT_S = 10.0
 _UNNAMED = "$$Lambda"
 """Part of the default text of a validator."""
@@ -60,14 +68,13 @@ def _definition(jvm: Any, scope: str) -> Any:
 def _undefined(jvm: Any) -> Iterator[str]:
     """Yield the settings without a definition that brokers read, or pass to plugins."""
     kafka = jvm.org.apache.kafka
+    authorizer = kafka.metadata.authorizer.StandardAuthorizer
     remote = kafka.server.log.remote.storage.RemoteLogManagerConfig
-    providers = kafka.common.config.AbstractConfig.CONFIG_PROVIDERS_CONFIG
-    listeners = str(kafka.common.network.ListenerName("x").configPrefix()).removesuffix("x.")
-    yield f"broker\t{kafka.metadata.authorizer.StandardAuthorizer.SUPER_USERS_CONFIG}\tSTRING\t"
-    yield f"broker\t{kafka.metadata.authorizer.StandardAuthorizer.ALLOW_EVERYONE_IF_NO_ACL_IS_FOUND_CONFIG}\tBOOLEAN\t"
+    yield f"broker\t{authorizer.SUPER_USERS_CONFIG}\tSTRING\t"
+    yield f"broker\t{authorizer.ALLOW_EVERYONE_IF_NO_ACL_IS_FOUND_CONFIG}\tBOOLEAN\t"
     for prefix in (
-        listeners,
-        f"{providers}.",
+        str(kafka.common.network.ListenerName("x").configPrefix()).removesuffix("x."),
+        f"{kafka.common.config.AbstractConfig.CONFIG_PROVIDERS_CONFIG}.",
         kafka.common.metrics.JmxReporter.METRICS_CONFIG_PREFIX,
         remote.DEFAULT_REMOTE_STORAGE_MANAGER_CONFIG_PREFIX,
         remote.DEFAULT_REMOTE_LOG_METADATA_MANAGER_CONFIG_PREFIX,
@@ -94,14 +101,27 @@ def _jvm(target: Target) -> Iterator[Any]:
         process.wait(_STOP_TIMEOUT_S)
 
 
-def main(arguments: list[str]) -> int:
-    """Write the list of each named target; return the exit code."""
+def _pin(target: Target) -> None:
+    with tempfile.TemporaryDirectory() as staging:
+        digests = resolve(target, Path(staging), stderr().line)
+    (_LOCKS / lock_name(target)).write_text(lock_text(digests), encoding="utf-8")
+    lines = read_from_jars(target)
+    (_LOCKS / f"kafka-{target.version}.settings").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    for release in RELEASES.values():
+        version = release.version_for(target)
+        with tempfile.TemporaryDirectory() as staging:
+            modules = [f"{module}:{version}" for module in release.modules]
+            digests = resolve_modules(modules, Path(staging), stderr().line)
+        (_LOCKS / f"{release.name}-{version}.lock").write_text(lock_text(digests), encoding="utf-8")
+
+
+def main(names: list[str]) -> int:
+    """Write the files of each named target; return the exit code."""
     try:
-        for target in map(find_target, arguments):
-            path = Path(__file__).parent / "locks" / f"kafka-{target.version}.settings"
-            path.write_text("".join(f"{line}\n" for line in read_from_jars(target)), encoding="utf-8")
+        for target in map(find_target, names):
+            _pin(target)
     except UsageError as error:
-        print(f"error: {error}", file=sys.stderr)  # noqa: T201
+        stderr().message(f"error: {error}")
         return error.exit_code
     return 0
 
