@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from harness.broker_files.internal_topics.offset_key import OffsetKey, decode_offset_key, encode_offset_key
+from harness.broker_files.internal_topics.decode import OffsetKey, decode_offset_key, encode_offset_key
 from harness.broker_files.segments.batches import iter_records
 from harness.clients import OPERATION_TIMEOUT_S, ClientError
 from harness.schedules.groups import input_topic

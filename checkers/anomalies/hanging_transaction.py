@@ -17,7 +17,7 @@ from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, colocated
 from checkers.finding import HANGING_TRANSACTION, VISIBLE, Finder, findings, sentence
-from harness.broker_files.internal_topics.transaction_state import FINISHED
+from harness.broker_files.internal_topics.decode import FINISHED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -20,7 +20,7 @@ from checkers.evidence.parse import (
     read_log_checkpoint,
 )
 from checkers.evidence.schemas import COORDINATORS, EPOCHS, PRODUCERS
-from harness.broker_files.internal_topics.transaction_state import transaction_state
+from harness.broker_files.internal_topics.decode import transaction_state
 from harness.broker_files.segments.batches import CorruptLogError, iter_batches, iter_records
 from harness.broker_files.segments.folder import end_of_segment, live_segments
 from harness.broker_files.side_files.checkpoints import read_leader_epochs

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from harness.broker_files.internal_topics.offset_key import encode_group_key
+from harness.broker_files.internal_topics.decode import encode_group_key
 from harness.errors import HarnessError
 from harness.kafka_api.connection import ask
 from harness.kafka_api.fetch import ReplicaState

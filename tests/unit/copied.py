@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from literal import ABORT, TOPIC, aborted, encode, transactions
 
 from harness.broker_files.copies.identity import META_PROPERTIES, PARTITION_METADATA
-from harness.broker_files.internal_topics.transaction_state import STATES
+from harness.broker_files.internal_topics.decode import STATES
 from harness.broker_files.segments.batches import Record
 from harness.broker_files.segments.encode import encode_batch
 from harness.broker_files.side_files.producer_snapshot import ProducerEntry, encode_producer_snapshot

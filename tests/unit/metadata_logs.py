@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from kafka.protocol.schemas.fields.codecs.types import UnsignedVarInt32
 
 from harness.broker_files.internal_topics.message_format import uuid_text
+from harness.broker_files.metadata_log.copy import SCHEMAS, RecordType
 from harness.broker_files.metadata_log.join import read_metadata_logs
-from harness.broker_files.metadata_log.records import SCHEMAS, RecordType
 from harness.broker_files.segments.batches import Record
 from harness.broker_files.segments.encode import encode_batch
 

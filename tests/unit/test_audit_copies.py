@@ -11,7 +11,7 @@ from metadata_logs import Written, remove_topic, topic_uuid, write_metadata_log
 
 from harness.broker_files.copies.copies import LEADER_EPOCHS, NO_EPOCHS, find_copies
 from harness.broker_files.copies.identity import META_PROPERTIES, PARTITION_METADATA
-from harness.broker_files.metadata_log.records import RecordType
+from harness.broker_files.metadata_log.copy import RecordType
 from harness.errors import UsageError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 from fakes.clock import TickingClock
 from fakes.coordinator_log import batches, read_records_of
 
-from harness.broker_files.internal_topics.offset_key import OffsetKey, decode_offset_key, encode_offset_key
+from harness.broker_files.internal_topics.decode import OffsetKey, decode_offset_key, encode_offset_key
 from harness.clients import ClientError
 from harness.errors import WaitTimeoutError
 from harness.judge.group_consequences import group_consequences

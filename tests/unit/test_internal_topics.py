@@ -9,15 +9,15 @@ import pytest
 from hostile import HOSTILE, raise_if_forged, raise_if_raw
 from stored_records import GROUPS, KEY_BYTES, SHARES, TRANSACTIONS, VALUES, offset_key, offset_value, topic_of
 
-from harness.broker_files.internal_topics.coordinator_messages import GROUP_KEYS, MESSAGES
-from harness.broker_files.internal_topics.coordinator_messages import VALUES as FORMATS
-from harness.broker_files.internal_topics.decode import internal_topic
+from harness.broker_files.internal_topics.decode import KAFKAS_OWN, internal_topic, transaction_state
+from harness.broker_files.internal_topics.message_format import message_formats
 from harness.broker_files.internal_topics.phrases import Subject, committed_offset, state, subject
 from harness.broker_files.internal_topics.selection import is_compacted
-from harness.broker_files.internal_topics.transaction_state import transaction_state
 from harness.broker_files.segments.batches import Record
 from harness.escape import escape, to_json
 
+FORMATS = {name: message for topic in KAFKAS_OWN for name, message in message_formats(topic).items()}
+MESSAGES = {name.removesuffix("Key") for name in FORMATS if name.endswith("Key")}
 REMOVED = {"ShareGroupPartitionMetadata", "StreamsGroupPartitionMetadata"}
 """Written by 4.0 and 4.1 alone: no class of 4.4.0 writes them."""
 
@@ -37,12 +37,12 @@ def test_records_of_kafka(message: str, value: bytes, text: str, says: str) -> N
 
 
 def test_every_message_has_bytes_of_kafka() -> None:
-    assert set(MESSAGES) - {message.removeprefix("Legacy") for message, *_ in VALUES} == REMOVED
+    assert MESSAGES - {message.removeprefix("Legacy") for message, *_ in VALUES} == REMOVED
 
 
 def test_every_version_has_bytes_of_kafka() -> None:
     versions = {(message, int.from_bytes(value[:2])) for message, value, *_ in VALUES}
-    for message in set(MESSAGES) - REMOVED:
+    for message in MESSAGES - REMOVED:
         assert {version for name, version in versions if name == message} == set(
             range(FORMATS[f"{message}Value"].newest_version + 1)
         )
@@ -51,7 +51,7 @@ def test_every_version_has_bytes_of_kafka() -> None:
 @pytest.mark.parametrize("message", sorted(REMOVED))
 def test_what_only_older_brokers_wrote_has_the_format_of_consumer_groups(message: str) -> None:
     """The fields were the same (sources of 4.0 and 4.1)."""
-    number = next(number for number, name in GROUP_KEYS.items() if name == message)
+    (number,) = FORMATS[f"{message}Key"].api_keys
     about = known(GROUPS, number.to_bytes(2) + KEY_BYTES["ConsumerGroupPartitionMetadata"][2:])
     kind = message.partition("Group")[0].lower()
     assert about.text == f"{kind} group g, partition metadata"

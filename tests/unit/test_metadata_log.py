@@ -26,9 +26,9 @@ from metadata_logs import (
 )
 
 from harness.broker_files.internal_topics.message_format import uuid_text
+from harness.broker_files.metadata_log.copy import RecordType
 from harness.broker_files.metadata_log.history import NO_LEADER, PartitionState
 from harness.broker_files.metadata_log.join import read_metadata_logs
-from harness.broker_files.metadata_log.records import RecordType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ from metadata_logs import Written, change, directory_uuid, frame, partition, reg
 from metadata_logs import topic_id as id_of
 
 from harness.broker_files.internal_topics.message_format import uuid_text
-from harness.broker_files.metadata_log.records import SCHEMAS, Frame, RecordType, decode_message, read_frame
+from harness.broker_files.metadata_log.copy import SCHEMAS, Frame, RecordType, decode_message, read_frame
 
 # Copied from the metadata logs of running brokers.
 TOPIC = "010200027493453a9babc24aaba35e55b3c79cd37700"

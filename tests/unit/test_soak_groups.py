@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from stored_markers import encode_marker
 
-from harness.broker_files.internal_topics.offset_key import OffsetKey, encode_group_key, encode_offset_key
+from harness.broker_files.internal_topics.decode import OffsetKey, encode_group_key, encode_offset_key
 from harness.broker_files.segments.batches import Record
 from harness.broker_files.segments.encode import encode_batch
 from harness.kafka_api.error_names import UNSTABLE_OFFSET

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from copied import state_record
 
-from harness.broker_files.internal_topics.transaction_state import FINISHED, STATES, TransactionState, transaction_state
+from harness.broker_files.internal_topics.decode import FINISHED, STATES, TransactionState, transaction_state
 from harness.broker_files.segments.batches import Record
 
 # Written by TransactionLogKey and TransactionLogValue of Kafka 4.4.0.

@@ -10,18 +10,14 @@ import json
 import re
 import struct
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from harness.broker_files.internal_topics.coordinator_messages import (
-    GROUP_KEYS,
-    KEYS,
-    SHARE_KEYS,
-    TRANSACTION_KEYS,
-    VALUES,
-)
+from harness.broker_files.internal_topics.message_format import message_formats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from harness.broker_files.segments.records import Record
 
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"
@@ -38,7 +34,20 @@ CONNECTOR: Final = "Connector"
 TASK: Final = "Task"
 SOURCE_OFFSET: Final = "SourceOffset"
 
+ONGOING: Final = "Ongoing"
+STATES: Final = (
+    "Empty", ONGOING, "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence",
+)  # fmt: skip
+"""States of a transactional id by stored number (`TransactionState`)."""
+FINISHED: Final = ("Empty", "CompleteCommit", "CompleteAbort", "Dead")
+"""States after which a coordinator writes no marker."""
+
 _INT16 = struct.Struct(">h")
+_COMMITTED_OFFSET, _CLASSIC_GROUP = 1, 2
+"""Types of keys in ``__consumer_offsets``, as coordinators write them."""
+_TRANSACTION_KEY = struct.Struct(">hh")
+_TRANSACTION_VALUE = struct.Struct(">hqhib")
+_TRANSACTION_VALUE_VERSIONS = (0, 1)
 _CONNECT = re.compile(
     r"(?:.*[-._])?(?:connect|mm2)(?:[-._].*)?[-._]"
     r"(?P<role>config|offset(?!-syncs)|status)(?:s|es)?(?:[-._].*)?",
@@ -67,6 +76,23 @@ class InternalTopic:
     value: Callable[[DecodedKey, bytes], dict[str, Any]]
 
 
+class OffsetKey(NamedTuple):
+    """The group, and the partition for which it commits offsets: an ``OffsetCommitKey``."""
+
+    group: str
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionState:
+    """The state of a transactional id; ``producer_id`` and ``state`` are None if it has expired."""
+
+    transactional_id: str
+    producer_id: int | None
+    state: str | None
+
+
 def internal_topic(topic: str) -> InternalTopic | None:
     """Return the decoders of a topic; None for a topic of applications."""
     if topic in _BY_NAME:
@@ -76,15 +102,70 @@ def internal_topic(topic: str) -> InternalTopic | None:
     return next((decoders for pattern, decoders in _BY_PATTERN.items() if pattern.fullmatch(topic)), None)
 
 
-def _coordinator_topic(kind: str, types: Mapping[int, str]) -> InternalTopic:
+def encode_offset_key(key: OffsetKey) -> bytes:
+    """Return the key of the record that a coordinator writes for a committed offset."""
+    return _encode_group_coordinator_key(_COMMITTED_OFFSET, key._asdict())
+
+
+def encode_group_key(group: str) -> bytes:
+    """Return the key of the record that a coordinator writes for a classic group."""
+    return _encode_group_coordinator_key(_CLASSIC_GROUP, {"group": group})
+
+
+def decode_offset_key(content: bytes) -> OffsetKey | None:
+    """Return the key of a committed offset; None for the key of another record."""
+    try:
+        key = _BY_NAME[CONSUMER_OFFSETS].key(content)
+    except ValueError:
+        return None
+    return OffsetKey(**key.fields) if key.type == "OffsetCommit" else None
+
+
+def transaction_state(record: Record) -> TransactionState | None:
+    """Read a record of ``__transaction_state``; None for an unsupported version.
+
+    Reads a ``TransactionLogKey`` of version 0, and a ``TransactionLogValue`` of version 0 or 1 up to the state, as ids
+    that are not UTF-8 and values whose other fields are damaged are evidence too. Raises ``ValueError`` for a malformed
+    record.
+    """
+    key = record.key or b""
+    try:
+        version, size = _TRANSACTION_KEY.unpack_from(key)
+        if version != 0:
+            return None
+        if len(key) != _TRANSACTION_KEY.size + size:
+            raise ValueError(f"a transactional id of {size} bytes in a key of {len(key)}")
+        transactional_id = key[_TRANSACTION_KEY.size :].decode("utf-8", "backslashreplace")
+        if record.value is None:
+            return TransactionState(transactional_id, None, None)
+        version, producer_id, _, _, number = _TRANSACTION_VALUE.unpack_from(record.value)
+    except struct.error as error:
+        raise ValueError(f"malformed transaction state: {error}") from error
+    if version not in _TRANSACTION_VALUE_VERSIONS:
+        return None
+    if not 0 <= number < len(STATES):
+        raise ValueError(f"transaction state {number}")
+    return TransactionState(transactional_id, producer_id, STATES[number])
+
+
+def _encode_group_coordinator_key(kind: int, fields: Mapping[str, object]) -> bytes:
+    (key,) = (message for message in _FORMATS[CONSUMER_OFFSETS].values() if kind in message.api_keys)
+    return _INT16.pack(kind) + bytes(key.struct.encode(fields, version=0))
+
+
+def _coordinator_topic(topic: str, kind: str) -> InternalTopic:
+    formats = _FORMATS[topic]
+    keys = {number: message for message in formats.values() for number in message.api_keys}
+
     def read_key(key: bytes) -> DecodedKey:
         number = _int16(key, "a key")
-        if number not in types:
+        if number not in keys:
             raise ValueError(f"unknown key type {number} of a {kind}")
-        return DecodedKey(types[number], KEYS[f"{types[number]}Key"].decode(key[_INT16.size :], 0))
+        fields = keys[number].decode(key[_INT16.size :], 0)
+        return DecodedKey(keys[number].name.removesuffix("Key"), fields)
 
     def read_value(key: DecodedKey, value: bytes) -> dict[str, Any]:
-        return VALUES[f"{key.type}Value"].decode(value[_INT16.size :], _int16(value, "a value"))
+        return formats[f"{key.type}Value"].decode(value[_INT16.size :], _int16(value, "a value"))
 
     return InternalTopic(kind, read_key, read_value)
 
@@ -114,18 +195,13 @@ def _json_object(data: bytes) -> dict[str, Any]:
     return content
 
 
-def _value_object(_: DecodedKey, value: bytes) -> dict[str, Any]:
-    return _json_object(value)
-
-
 def _by_shapes(kind: str, shapes: Mapping[str, str]) -> Callable[[bytes], DecodedKey]:
     """Return a decoder of text keys. ``shapes``: regular expressions with named groups, by type."""
-    compiled = {type_: re.compile(shape, re.DOTALL) for type_, shape in shapes.items()}
 
     def read_key(key: bytes) -> DecodedKey:
         text = key.decode()
-        for type_, shape in compiled.items():
-            if match := shape.fullmatch(text):
+        for type_, shape in shapes.items():
+            if match := re.fullmatch(shape, text, re.DOTALL):
                 return DecodedKey(type_, match.groupdict())
         raise ValueError(f"it is not a key of a {kind}")
 
@@ -150,6 +226,10 @@ def _unreadable(key: bytes) -> DecodedKey:
     raise ValueError(f"a key of {len(key)} bytes in the format of the application")
 
 
+def _json_topic(kind: str, read_key: Callable[[bytes], DecodedKey]) -> InternalTopic:
+    return InternalTopic(kind, read_key, lambda _, value: _json_object(value))
+
+
 _CONNECT_CONFIG: Final = {
     "SessionKey": r"session-key",
     "TargetState": r"target-state-(?P<connector>.*)",
@@ -168,16 +248,17 @@ _CONNECT_STATUS: Final = {
 """Keys of a status topic (``KafkaStatusBackingStore``)."""
 
 _CONNECT_TOPICS: Final = {
-    "config": InternalTopic("Connect config topic", _by_shapes("Connect config topic", _CONNECT_CONFIG), _value_object),
-    "offset": InternalTopic("Connect offset topic", _source_offset_key, _value_object),
-    "status": InternalTopic("Connect status topic", _by_shapes("Connect status topic", _CONNECT_STATUS), _value_object),
+    "config": _json_topic("Connect config topic", _by_shapes("Connect config topic", _CONNECT_CONFIG)),
+    "offset": _json_topic("Connect offset topic", _source_offset_key),
+    "status": _json_topic("Connect status topic", _by_shapes("Connect status topic", _CONNECT_STATUS)),
 }
+_FORMATS: Final = {topic: message_formats(topic) for topic in KAFKAS_OWN}
 _BY_NAME: Final = {
-    CONSUMER_OFFSETS: _coordinator_topic("group coordinator's topic", GROUP_KEYS),
-    TRANSACTION_STATE: _coordinator_topic("transaction coordinator's topic", TRANSACTION_KEYS),
-    SHARE_GROUP_STATE: _coordinator_topic("share coordinator's topic", SHARE_KEYS),
+    CONSUMER_OFFSETS: _coordinator_topic(CONSUMER_OFFSETS, "group coordinator's topic"),
+    TRANSACTION_STATE: _coordinator_topic(TRANSACTION_STATE, "transaction coordinator's topic"),
+    SHARE_GROUP_STATE: _coordinator_topic(SHARE_GROUP_STATE, "share coordinator's topic"),
 }
 _BY_PATTERN: Final = {
-    _SCHEMAS: InternalTopic("Schema Registry topic", _schema_key, _value_object),
+    _SCHEMAS: _json_topic("Schema Registry topic", _schema_key),
     _CHANGELOG: InternalTopic("Kafka Streams changelog", _unreadable, lambda _key, _value: {}),
 }

@@ -1,16 +1,22 @@
-"""Kafka's message formats (``common/message/*.json`` in Kafka's sources), as tables in a short notation.
+"""Kafka's message formats (``common/message/*.json`` in Kafka's sources), as text files in a short notation.
 
-A table lists messages; the lines below a message are its fields, and the lines below a field are its inner fields::
+The file ``formats/TOPIC.txt`` lists the messages in the records of a topic. The lines below a message are its fields,
+and the lines below a field are its inner fields::
 
+    OffsetCommitKey 0 apiKey 0,1
+        group string
     OffsetCommitValue 0-4 flexible 4+
         offset int64
         leaderEpoch int32 3+ = -1
         topicId uuid tag 0 4+
+    struct TopicPartition
+        TopicId uuid
 
-A message's line has its valid versions and, after ``flexible``, the versions with compact fields and tagged fields
-(KIP-482). A field's line has its type, and where they apply ``tag N``, ``nullable``, the versions of the field (all by
-default) and ``=`` with a default that differs from the type's. A field whose default is ``null`` is nullable.
-kafka-python's protocol classes decode the messages.
+A message's line has its valid versions, after ``flexible`` the versions with compact and tagged fields (KIP-482), and
+after ``apiKey`` the numbers that stand for the message in records. A field's line has its type, and where they apply
+``tag N``, ``nullable``, the versions of the field (all by default) and ``=`` with a default other than the type's. A
+field whose default is ``null`` is nullable. A ``struct`` has the inner fields of fields of this type. kafka-python's
+protocol classes decode the messages.
 """
 
 from __future__ import annotations
@@ -19,6 +25,7 @@ import base64
 import struct
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.resources import files
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
@@ -30,22 +37,26 @@ _NULL = "null"
 _ALL_VERSIONS = "0+"
 _INDENT = 4
 
+_Blocks = list[tuple[str, list[str]]]
+
 
 @dataclass(frozen=True)
 class MessageFormat:
     """A message of the versions 0 to ``newest_version``. ``first_flexible``: None if no version is flexible.
 
-    ``definition``: the message as in Kafka's JSON; None if the table lists no field.
+    ``api_keys``: the numbers that stand for the message. ``definition``: the message as in Kafka's JSON; None if the
+    file lists no field.
     """
 
     name: str
     newest_version: int
     first_flexible: int | None
+    api_keys: tuple[int, ...]
     definition: Mapping[str, Any] | None
 
     @cached_property
     def struct(self) -> Any:
-        """Kafka-python's codec, which decodes and encodes; None if the table lists no field."""
+        """Kafka-python's codec, which decodes and encodes; None if the file lists no field."""
         from kafka.protocol.schemas.fields import StructField  # noqa: PLC0415  (it imports all of kafka-python)
 
         return None if self.definition is None else StructField(self.definition)
@@ -81,29 +92,34 @@ class MessageFormat:
         return {name: self._readable(struct_field.fields[name], value, version) for name, value in named.items()}
 
     def _readable(self, field: Any, value: Any, version: int) -> Any:
+        if value is None and (field.is_array() or field.is_struct()):
+            return None
         if field.is_array():
-            if value is None:
-                return None
-            inner = field.array_of
-            return [self._readable(inner, element, version) for element in value]
+            return [self._readable(field.array_of, element, version) for element in value]
         if field.is_struct():
-            return None if value is None else self._checked(field, value, version)
+            return self._checked(field, value, version)
         return uuid_text(value) if field.type_str == "uuid" else value
 
 
-def message_formats(table: str) -> dict[str, MessageFormat]:
-    """Return the messages of a table by name."""
+def message_formats(topic: str) -> dict[str, MessageFormat]:
+    """Return the messages in the records of a topic by name."""
+    text = files(__package__).joinpath("formats", f"{topic}.txt").read_text()
+    blocks = _blocks([line for line in text.splitlines() if line.strip() and not line.startswith("#")], 0)
+    structs = {head.removeprefix("struct "): body for head, body in blocks if head.startswith("struct ")}
     formats = {}
-    for head, body in _blocks(table.splitlines(), 0):
-        words = head.split()
-        name, versions = words[:2]
-        flexible = words[words.index("flexible") + 1] if "flexible" in words else None
-        described = {"name": name, "type": name, "versions": versions, "fields": _fields(body, _INDENT)}
+    for head, body in blocks:
+        name, versions, *words = head.split()
+        if name == "struct":
+            continue
+        options = dict(zip(words[::2], words[1::2], strict=True))
         formats[name] = MessageFormat(
             name,
-            int(versions.rpartition("-")[2]),
-            None if flexible is None else int(flexible.rstrip("+")),
-            described if body else None,
+            newest_version=int(versions.rpartition("-")[2]),
+            first_flexible=int(options["flexible"].rstrip("+")) if "flexible" in options else None,
+            api_keys=tuple(map(int, options["apiKey"].split(","))) if "apiKey" in options else (),
+            definition={"name": name, "type": name, "versions": versions, "fields": _fields(body, _INDENT, structs)}
+            if body
+            else None,
         )
     return formats
 
@@ -113,12 +129,10 @@ def uuid_text(value: UUID | None) -> str:
     return base64.urlsafe_b64encode(value.bytes if value else bytes(16)).decode().rstrip("=")
 
 
-def _blocks(lines: Sequence[str], indent: int) -> list[tuple[str, list[str]]]:
+def _blocks(lines: Sequence[str], indent: int) -> _Blocks:
     """Return each line of this indentation with the lines below it that are indented further."""
-    blocks: list[tuple[str, list[str]]] = []
+    blocks: _Blocks = []
     for line in lines:
-        if not line.strip():
-            continue
         if len(line) - len(line.lstrip()) == indent:
             blocks.append((line.strip(), []))
         else:
@@ -126,11 +140,11 @@ def _blocks(lines: Sequence[str], indent: int) -> list[tuple[str, list[str]]]:
     return blocks
 
 
-def _fields(lines: Sequence[str], indent: int) -> list[dict[str, Any]]:
-    return [_field(head, body, indent) for head, body in _blocks(lines, indent)]
+def _fields(lines: Sequence[str], indent: int, structs: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
+    return [_field(head, body, indent, structs) for head, body in _blocks(lines, indent)]
 
 
-def _field(head: str, body: Sequence[str], indent: int) -> dict[str, Any]:
+def _field(head: str, body: Sequence[str], indent: int, structs: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     text, _, default = (part.strip() for part in head.partition("="))
     name, kind, *words = text.split()
     tag = int(words.pop(words.index("tag") + 1)) if "tag" in words else None
@@ -140,4 +154,8 @@ def _field(head: str, body: Sequence[str], indent: int) -> dict[str, Any]:
         described["nullableVersions"] = versions
     if tag is not None:
         described |= {"tag": tag, "taggedVersions": versions}
-    return {**described, "fields": _fields(body, indent + _INDENT)} if body else described
+    if body:
+        described["fields"] = _fields(body, indent + _INDENT, structs)
+    elif common := structs.get(kind.removeprefix("[]")):
+        described["fields"] = _fields(common, _INDENT, structs)
+    return described

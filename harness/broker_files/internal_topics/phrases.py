@@ -8,14 +8,21 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from string import Formatter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from harness.broker_files.internal_topics.decode import CONNECTOR, SOURCE_OFFSET, TASK, DecodedKey, internal_topic
-from harness.broker_files.internal_topics.transaction_state import STATES
+from harness.broker_files.internal_topics.decode import (
+    CONNECTOR,
+    SOURCE_OFFSET,
+    STATES,
+    TASK,
+    DecodedKey,
+    internal_topic,
+)
 from harness.escape import escape, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping, Sequence
 
 OFFSET_COMMIT: Final = "OffsetCommit"
 TRANSACTION_LOG: Final = "TransactionLog"
@@ -48,13 +55,44 @@ class Subject:
         return {"topic_kind": self.kind, "text": self.text, "type": self.key.type, "key": dict(self.key.fields)}
 
 
-@dataclass(frozen=True, slots=True)
-class _Words:
-    """Phrases for a type of record: ``subject`` has fields of the key in braces, ``absent`` is for a tombstone."""
+class _Phrases(NamedTuple):
+    """Phrases for a type of record, with fields of its key and of its value. ``absent``: for a tombstone."""
 
     subject: str
-    state: Callable[[Fields], str]
+    state: str
     absent: str = "no record"
+
+
+class _FieldFormatter(Formatter):
+    """Fills the fields of a record into a phrase, escaped.
+
+    ``{topics:topic}`` counts elements, with the plural after a slash if it is irregular. ``{a+b:partition}`` counts the
+    partitions in the assignments of these fields. ``{a|b}`` is the first of these fields that the record has. ``{*}``
+    is the whole value. ``{?deleted}`` is ", deleted" if the field is true.
+    """
+
+    def get_field(self, field_name: str, _: Sequence[Any], fields: Mapping[str, Any]) -> tuple[Any, str]:
+        if field_name == "*":
+            return fields, field_name
+        if field_name.startswith("?"):
+            return f", {field_name[1:]}" if fields.get(field_name[1:]) else "", field_name
+        if "+" in field_name:
+            assignments = (entry for name in field_name.split("+") if name for entry in fields[name])
+            return sum(len(assignment["partitions"]) for assignment in assignments), field_name
+        names = field_name.split("|")
+        return fields[next((name for name in names if name in fields), names[0])], field_name
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        if format_spec == "state":
+            return STATES[value] if 0 <= value < len(STATES) else f"state {value}"
+        if format_spec:
+            count = len(value) if isinstance(value, list | dict) else int(value)
+            singular, _, plural = format_spec.partition("/")
+            return f"{count} {singular if count == 1 else plural or f'{singular}s'}"
+        return escape(value) if isinstance(value, str) else _compact(value)
+
+
+_FORMATTER = _FieldFormatter()
 
 
 def subject(topic: str, key: bytes | None) -> Subject | None:
@@ -64,29 +102,27 @@ def subject(topic: str, key: bytes | None) -> Subject | None:
         return None
     try:
         decoded = decoders.key(key)
-    except ValueError as error:
-        return Subject(decoders.kind, f"key {shortened(key)}", note=f"the key is shown escaped: {escape(str(error))}")
-    words = _WORDS.get(decoded.type)
-    if words is None:
-        return Subject(decoders.kind, f"{escape(decoded.type)} {_compact(decoded.fields)}", decoded)
-    texts = {name: _text(value) for name, value in decoded.fields.items()}
-    try:
-        return Subject(decoders.kind, words.subject.format_map(texts), decoded)
+        phrases = _PHRASES.get(decoded.type)
+        if phrases is None:
+            return Subject(decoders.kind, f"{escape(decoded.type)} {_compact(decoded.fields)}", decoded)
+        return Subject(decoders.kind, _FORMATTER.vformat(phrases.subject, (), decoded.fields), decoded)
     except KeyError as error:
-        note = f"the key is shown escaped: it has no {error.args[0]}"
-        return Subject(decoders.kind, f"key {shortened(key)}", note=note)
+        reason = f"it has no {error.args[0]}"
+    except ValueError as error:
+        reason = escape(str(error))
+    return Subject(decoders.kind, f"key {shortened(key)}", note=f"the key is shown escaped: {reason}")
 
 
 def state(topic: str, subject: Subject, value: bytes | None) -> str:
     """Return the state that a record's value gives. ``value`` None: a tombstone, or no record."""
     decoders = internal_topic(topic)
-    words = None if subject.key is None else _WORDS.get(subject.key.type)
+    phrases = None if subject.key is None else _PHRASES.get(subject.key.type)
     if value is None:
-        return words.absent if words else "no record"
-    if decoders is None or subject.key is None or words is None:
+        return phrases.absent if phrases else "no record"
+    if decoders is None or subject.key is None or phrases is None:
         return f"a value of {len(value):,} bytes"
     try:
-        return words.state(decoders.value(subject.key, value))
+        return _FORMATTER.vformat(phrases.state, (), decoders.value(subject.key, value))
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         return f"a value of {len(value):,} bytes that cannot be decoded ({escape(str(error))})"
 
@@ -107,160 +143,80 @@ def committed_offset(topic: str, subject: Subject, value: bytes | None) -> int |
         return None
 
 
-def _text(value: Any) -> str:
-    return escape(value) if isinstance(value, str) else _compact(value)
-
-
 def _compact(value: Any) -> str:
     return escape(json.dumps(value, separators=(",", ":"), ensure_ascii=False))
 
 
-def _count(number: int, singular: str, plural: str = "") -> str:
-    return f"{number} {singular if number == 1 else plural or f'{singular}s'}"
-
-
-def _partitions(value: Fields, *names: str) -> int:
-    return sum(len(assignment["partitions"]) for name in names for assignment in value[name])
-
-
-def _transaction(value: Fields) -> str:
-    number = value["transaction_status"]
-    status = STATES[number] if 0 <= number < len(STATES) else f"state {number}"
-    return f"{status} of producer {value['producer_id']}, epoch {value['producer_epoch']}"
-
-
-def _share_state(value: Fields) -> str:
-    batches = _count(len(value["state_batches"]), "state batch", "state batches")
-    return f"snapshot epoch {value['snapshot_epoch']}, start offset {value['start_offset']}, {batches}"
-
-
-def _schema(value: Fields) -> str:
-    deleted = ", deleted" if value.get("deleted") else ""
-    return f"schema id {_text(value['id'])}{deleted}"
-
-
-def _properties(value: Fields) -> str:
-    return f"a configuration of {_count(len(value['properties']), 'property', 'properties')}"
-
-
 _GROUP, _MEMBER = "group {group_id}", "group {group_id}, member {member_id}"
-_TARGET_EPOCH = "target assignment of epoch {assignment_epoch}"
-_TASKS = ("active_tasks", "standby_tasks", "warmup_tasks")
+_SHARE_PARTITION = "share group {group_id}, topic id {topic_id}, partition {partition}"
+_EPOCH = "group epoch {epoch}"
+_CLIENT = "client {client_id} at {client_host}"
+_TOPIC_METADATA = "partition metadata of {topics:topic}"
+_TARGET = "target assignment of epoch {assignment_epoch}"
+_TASKS = "{active_tasks+standby_tasks+warmup_tasks:partition} assigned"
+_SHARE_STATE = "snapshot epoch {snapshot_epoch}, start offset {start_offset}, {state_batches:state batch/state batches}"
+_CONFIGURATION = "a configuration of {properties:property/properties}"
+_STATUS = "status {state} on worker {worker_id}"
 
-
-def _assigned(*names: str) -> Callable[[Fields], str]:
-    return lambda value: f"{_count(_partitions(value, *names), 'partition')} assigned"
-
-
-def _target(value: Fields) -> str:
-    return _TARGET_EPOCH.format(**value)
-
-
-def _metadata_of_topics(value: Fields) -> str:
-    return f"partition metadata of {_count(len(value['topics']), 'topic')}"
-
-
-def _member_epoch(*names: str) -> Callable[[Fields], str]:
-    return lambda value: f"member epoch {value['member_epoch']}, {_assigned(*names)(value)}"
-
-
-def _client(value: Fields) -> str:
-    return f"client {_text(value['client_id'])} at {_text(value['client_host'])}"
-
-
-def _epoch(value: Fields) -> str:
-    return f"group epoch {value['epoch']}"
-
-
-def _status(value: Fields) -> str:
-    return f"status {_text(value['state'])} on worker {_text(value['worker_id'])}"
-
-
-_WORDS: Final[Mapping[str, _Words]] = {
-    OFFSET_COMMIT: _Words(
-        "group {group}, {topic}-{partition}",
-        lambda value: f"committed offset {value['offset']}",
-        "no committed offset",
+_PHRASES: Final[Mapping[str, _Phrases]] = {
+    OFFSET_COMMIT: _Phrases("group {group}, {topic}-{partition}", "committed offset {offset}", "no committed offset"),
+    CLASSIC_GROUP: _Phrases("group {group}", "generation {generation} with {members:member}", "no group metadata"),
+    "ConsumerGroupRegularExpression": _Phrases(
+        f"{_GROUP}, regular expression {{regular_expression}}", "{topics:topic} resolved at version {version}"
     ),
-    CLASSIC_GROUP: _Words(
-        "group {group}",
-        lambda value: f"generation {value['generation']} with {_count(len(value['members']), 'member')}",
-        "no group metadata",
-    ),
-    "ConsumerGroupMetadata": _Words(_GROUP, _epoch),
-    "ConsumerGroupPartitionMetadata": _Words(f"{_GROUP}, partition metadata", _metadata_of_topics),
-    "ConsumerGroupMemberMetadata": _Words(_MEMBER, _client, "no member"),
-    "ConsumerGroupTargetAssignmentMetadata": _Words(f"{_GROUP}, target assignment", _target),
-    "ConsumerGroupTargetAssignmentMember": _Words(f"{_MEMBER}, target assignment", _assigned("topic_partitions")),
-    "ConsumerGroupCurrentMemberAssignment": _Words(
-        f"{_MEMBER}, current assignment", _member_epoch("assigned_partitions")
-    ),
-    "ConsumerGroupRegularExpression": _Words(
-        "group {group_id}, regular expression {regular_expression}",
-        lambda value: f"{_count(len(value['topics']), 'topic')} resolved at version {value['version']}",
-    ),
-    "ShareGroupMetadata": _Words(f"share {_GROUP}", _epoch),
-    "ShareGroupPartitionMetadata": _Words(f"share {_GROUP}, partition metadata", _metadata_of_topics),
-    "ShareGroupMemberMetadata": _Words(f"share {_MEMBER}", _client, "no member"),
-    "ShareGroupTargetAssignmentMetadata": _Words(f"share {_GROUP}, target assignment", _target),
-    "ShareGroupTargetAssignmentMember": _Words(f"share {_MEMBER}, target assignment", _assigned("topic_partitions")),
-    "ShareGroupCurrentMemberAssignment": _Words(
-        f"share {_MEMBER}, current assignment", _member_epoch("assigned_partitions")
-    ),
-    "ShareGroupStatePartitionMetadata": _Words(
+    **{
+        f"{kind}Group{name}": phrases._replace(subject=f"{prefix}{phrases.subject}")
+        for kind, prefix, assigned in (
+            ("Consumer", "", "{assigned_partitions+:partition} assigned"),
+            ("Share", "share ", "{assigned_partitions+:partition} assigned"),
+            ("Streams", "streams ", _TASKS),
+        )
+        for name, phrases in {
+            "Metadata": _Phrases(_GROUP, _EPOCH),
+            "PartitionMetadata": _Phrases(f"{_GROUP}, partition metadata", _TOPIC_METADATA),
+            "MemberMetadata": _Phrases(_MEMBER, _CLIENT, "no member"),
+            "TargetAssignmentMetadata": _Phrases(f"{_GROUP}, target assignment", _TARGET),
+            "TargetAssignmentMember": _Phrases(
+                f"{_MEMBER}, target assignment", assigned.replace("assigned_partitions", "topic_partitions")
+            ),
+            "CurrentMemberAssignment": _Phrases(
+                f"{_MEMBER}, current assignment", f"member epoch {{member_epoch}}, {assigned}"
+            ),
+        }.items()
+    },
+    "ShareGroupStatePartitionMetadata": _Phrases(
         f"share {_GROUP}, state of partitions",
-        lambda value: (
-            f"{_partitions(value, 'initializing_topics')} initializing and "
-            f"{_count(_partitions(value, 'initialized_topics'), 'initialized partition')}"
-        ),
+        "{initializing_topics+} initializing and {initialized_topics+:initialized partition}",
     ),
-    "StreamsGroupMetadata": _Words(f"streams {_GROUP}", _epoch),
-    "StreamsGroupPartitionMetadata": _Words(f"streams {_GROUP}, partition metadata", _metadata_of_topics),
-    "StreamsGroupMemberMetadata": _Words(f"streams {_MEMBER}", _client, "no member"),
-    "StreamsGroupTargetAssignmentMetadata": _Words(f"streams {_GROUP}, target assignment", _target),
-    "StreamsGroupTargetAssignmentMember": _Words(f"streams {_MEMBER}, target assignment", _assigned(*_TASKS)),
-    "StreamsGroupCurrentMemberAssignment": _Words(f"streams {_MEMBER}, current assignment", _member_epoch(*_TASKS)),
-    "StreamsGroupTopology": _Words(
+    "StreamsGroupTopology": _Phrases(
         f"streams {_GROUP}, topology",
-        lambda value: (
-            f"epoch {value['epoch']} with {_count(len(value['subtopologies']), 'subtopology', 'subtopologies')}"
-        ),
+        "epoch {epoch} with {subtopologies:subtopology/subtopologies}",
         "no topology",
     ),
-    TRANSACTION_LOG: _Words("transactional id {transactional_id}", _transaction, "no transactional id"),
-    "ShareSnapshot": _Words("share group {group_id}, topic id {topic_id}, partition {partition}", _share_state),
-    "ShareUpdate": _Words("share group {group_id}, topic id {topic_id}, partition {partition}, update", _share_state),
-    CONNECTOR: _Words("connector {connector}", _properties, "no connector"),
-    TASK: _Words("connector {connector}, task {task}", _properties, "no task"),
-    "TaskCommit": _Words(
-        "connector {connector}, number of tasks", lambda value: _count(int(value["tasks"]), "task"), "no tasks"
+    TRANSACTION_LOG: _Phrases(
+        "transactional id {transactional_id}",
+        "{transaction_status:state} of producer {producer_id}, epoch {producer_epoch}",
+        "no transactional id",
     ),
-    "TargetState": _Words(
-        "connector {connector}, target state",
-        lambda value: f"target state {_text(value.get('state.v2', value['state']))}",
-        "no target state",
+    "ShareSnapshot": _Phrases(_SHARE_PARTITION, _SHARE_STATE),
+    "ShareUpdate": _Phrases(f"{_SHARE_PARTITION}, update", _SHARE_STATE),
+    CONNECTOR: _Phrases("connector {connector}", _CONFIGURATION, "no connector"),
+    TASK: _Phrases("connector {connector}, task {task}", _CONFIGURATION, "no task"),
+    "TaskCommit": _Phrases("connector {connector}, number of tasks", "{tasks:task}", "no tasks"),
+    "TargetState": _Phrases("connector {connector}, target state", "target state {state.v2|state}", "no target state"),
+    "SessionKey": _Phrases("the session key of the workers", "a key of {creation-timestamp}"),
+    "Restart": _Phrases("connector {connector}, restart request", "a restart request"),
+    "LoggerLevel": _Phrases("logger {logger}", "level {level}"),
+    "ConnectorStatus": _Phrases("connector {connector}, status", _STATUS, "no status"),
+    "TaskStatus": _Phrases("connector {connector}, task {task}, status", _STATUS, "no status"),
+    "TopicStatus": _Phrases("connector {connector}, topic {topic}", "an active topic", "not an active topic"),
+    SOURCE_OFFSET: _Phrases(
+        "connector {connector}, source partition {partition}", "source offset {*}", "no source offset"
     ),
-    "SessionKey": _Words("the session key of the workers", lambda value: f"a key of {value['creation-timestamp']}"),
-    "Restart": _Words("connector {connector}, restart request", lambda _: "a restart request"),
-    "LoggerLevel": _Words("logger {logger}", lambda value: f"level {_text(value['level'])}"),
-    "ConnectorStatus": _Words("connector {connector}, status", _status, "no status"),
-    "TaskStatus": _Words("connector {connector}, task {task}, status", _status, "no status"),
-    "TopicStatus": _Words("connector {connector}, topic {topic}", lambda _: "an active topic", "not an active topic"),
-    SOURCE_OFFSET: _Words(
-        "connector {connector}, source partition {partition}",
-        lambda value: f"source offset {_compact(value)}",
-        "no source offset",
-    ),
-    "SCHEMA": _Words("subject {subject}, version {version}", _schema, "no schema"),
-    "CONFIG": _Words(
-        "compatibility of subject {subject}",
-        lambda value: f"compatibility {_text(value['compatibilityLevel'])}",
-        "no compatibility",
-    ),
-    "MODE": _Words("mode of subject {subject}", lambda value: f"mode {_text(value['mode'])}", "no mode"),
-    "DELETE_SUBJECT": _Words(
-        "deletion of subject {subject}", lambda value: f"deleted up to version {_text(value['version'])}", "not deleted"
-    ),
-    "CLEAR_SUBJECT": _Words("clearing of subject {subject}", lambda _: "cleared", "not cleared"),
+    "SCHEMA": _Phrases("subject {subject}, version {version}", "schema id {id}{?deleted}", "no schema"),
+    "CONFIG": _Phrases("compatibility of subject {subject}", "compatibility {compatibilityLevel}", "no compatibility"),
+    "MODE": _Phrases("mode of subject {subject}", "mode {mode}", "no mode"),
+    "DELETE_SUBJECT": _Phrases("deletion of subject {subject}", "deleted up to version {version}", "not deleted"),
+    "CLEAR_SUBJECT": _Phrases("clearing of subject {subject}", "cleared", "not cleared"),
 }
 """Phrases by the type of a record."""

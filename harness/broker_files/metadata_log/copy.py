@@ -3,18 +3,25 @@
 Every controller and broker has a copy. The log has no gap and is never compacted: ``KafkaMetadataLog`` removes segments
 that lie completely before the oldest retained snapshot. A snapshot, ``<end offset>-<epoch>.checkpoint``, has the state
 after all records before its end offset, as records between a header and a footer (``SnapshotHeaderRecord``).
+
+A record's value is a frame: version of the frame, type and version of the message as unsigned varints, then the message
+(``AbstractApiMessageSerde``). Messages of other types than `RecordType` are not decoded.
 """
 
 from __future__ import annotations
 
 import re
+import struct
 from dataclasses import dataclass
+from enum import IntEnum
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from kafka.protocol.schemas.fields.codecs.types import UnsignedVarInt32
 from numpy.lib.recfunctions import repack_fields
 
-from harness.broker_files.metadata_log.records import FRAME_VERSION, RecordType, decode_message, read_frame
+from harness.broker_files.internal_topics.message_format import message_formats
 from harness.broker_files.segments.batches import CorruptLogError, marker, until_cut
 from harness.broker_files.segments.blocks import iter_blocks, unpack
 from harness.broker_files.segments.columns import HEADERS
@@ -27,7 +34,28 @@ if TYPE_CHECKING:
     from harness.broker_files.segments.blocks import Block, Unpacked
     from harness.broker_files.segments.columns import Batches
 
+METADATA_TOPIC: Final = "__cluster_metadata"
 SNAPSHOT_FOOTER: Final = "control-4"
+FRAME_VERSION: Final = 1
+
+
+class RecordType(IntEnum):
+    """The decoded types, by stored number (``apiKey``)."""
+
+    REGISTER_BROKER = 0
+    TOPIC = 2
+    PARTITION = 3
+    CONFIG = 4
+    PARTITION_CHANGE = 5
+    REMOVE_TOPIC = 9
+    BEGIN_TRANSACTION = 23
+    END_TRANSACTION = 24
+    ABORT_TRANSACTION = 25
+
+
+SCHEMAS: Final = {
+    RecordType(number): schema for schema in message_formats(METADATA_TOPIC).values() for number in schema.api_keys
+}
 _SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _IDENTITY = ["base_offset", "last_offset", "leader_epoch", "crc"]
 _NO_BATCHES = repack_fields(np.empty(0, HEADERS)[_IDENTITY])
@@ -82,6 +110,32 @@ class Message:
     offset: int
     type: RecordType
     fields: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A record's value; ``message`` is not decoded yet. ``type``: a `RecordType`, or the number of another type."""
+
+    type: int
+    version: int
+    message: bytes
+
+
+def read_frame(value: bytes | None) -> Frame:
+    """Split a record's value. Raises ``ValueError`` for an unknown version of the frame, and for a malformed frame."""
+    data = BytesIO(value or b"")
+    try:
+        frame_version, number, version = (UnsignedVarInt32.decode(data) for _ in range(3))
+    except struct.error as error:
+        raise ValueError(f"malformed frame of a metadata record: {error}") from error
+    if frame_version != FRAME_VERSION:
+        raise ValueError(f"frame version {frame_version} of a metadata record: only version {FRAME_VERSION} is known")
+    return Frame(number, version, data.read())
+
+
+def decode_message(frame: Frame) -> dict[str, Any]:
+    """Return the message's fields as `MessageFormat.decode` does. The frame's type must be a `RecordType`."""
+    return SCHEMAS[RecordType(frame.type)].decode(frame.message, frame.version)
 
 
 def read_copy(folder: Path) -> MetadataCopy:

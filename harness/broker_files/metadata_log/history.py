@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.broker_files.internal_topics.message_format import uuid_text
-from harness.broker_files.metadata_log.records import TOPIC_RESOURCE, UNCHANGED_LEADER, RecordType
+from harness.broker_files.metadata_log.copy import RecordType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -24,6 +24,10 @@ NO_LEADER: Final = -1
 _CLEANUP_POLICY: Final = "cleanup.policy"
 _RECOVERING = 1
 _UNCHANGED_RECOVERY = -1
+_UNCHANGED_LEADER = -2
+"""``NO_LEADER_CHANGE``: a PartitionChangeRecord changes neither leader nor leader epoch."""
+_TOPIC_RESOURCE = 2
+"""``ConfigResource.Type.TOPIC``"""
 _MIGRATING = uuid_text(None)
 """``DirectoryId.MIGRATING``: the directory of a replica is unknown."""
 
@@ -150,7 +154,7 @@ def _remove_topic(replayed: MetadataReplay, _: int, fields: Mapping[str, Any]) -
 
 
 def _config(replayed: MetadataReplay, _: int, fields: Mapping[str, Any]) -> None:
-    if (fields["resource_type"], fields["name"]) != (TOPIC_RESOURCE, _CLEANUP_POLICY):
+    if (fields["resource_type"], fields["name"]) != (_TOPIC_RESOURCE, _CLEANUP_POLICY):
         return
     if fields["value"] is None:
         replayed.cleanup_policies.pop(fields["resource_name"], None)
@@ -187,8 +191,8 @@ def _change_partition(replayed: MetadataReplay, offset: int, fields: Mapping[str
     directories = _directories(fields.get("directories"))
     if directories is not None:
         changed["directories"] = directories
-    leader = fields.get("leader", UNCHANGED_LEADER)
-    if leader != UNCHANGED_LEADER:
+    leader = fields.get("leader", _UNCHANGED_LEADER)
+    if leader != _UNCHANGED_LEADER:
         # Also for the same leader: in this way a controller increments only the leader epoch.
         changed |= {"leader": leader, "leader_epoch": last.leader_epoch + 1}
     recovery = fields.get("leader_recovery_state", _UNCHANGED_RECOVERY)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from harness.broker_files.internal_topics.offset_key import decode_offset_key
+from harness.broker_files.internal_topics.decode import decode_offset_key
 from harness.broker_files.segments import batches as segments
 from harness.models.log.batch import encode
 from harness.models.log.cleaner import first_dirty

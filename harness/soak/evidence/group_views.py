@@ -11,8 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.broker_files.internal_topics.decode import CONSUMER_OFFSETS, internal_topic
-from harness.broker_files.internal_topics.offset_key import decode_offset_key
+from harness.broker_files.internal_topics.decode import CONSUMER_OFFSETS, decode_offset_key, internal_topic
 from harness.broker_files.segments.batches import iter_batches, iter_records, marker
 from harness.broker_files.segments.folder import live_segments
 from harness.broker_files.segments.markers import MARKERS
