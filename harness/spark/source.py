@@ -49,7 +49,6 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from harness.broker_files import storage
 from harness.broker_files.segments.arrow import SCHEMAS, Table, read_table
 from harness.broker_files.segments.folder import live_segments
-from harness.broker_files.storage.remote import RemotePath
 from harness.errors import UsageError
 
 if TYPE_CHECKING:
@@ -171,7 +170,7 @@ def find_files(pattern: str, conf: Mapping[str, str] | None = None) -> list[Segm
 def _matching(pattern: str, conf: Mapping[str, str] | None) -> Iterable[Path]:
     """Return what there is of a path whose parts may be patterns."""
     path: Any = storage.place(pattern, conf)
-    if isinstance(path, RemotePath):
+    if isinstance(path, storage.RemotePath):
         return cast("Iterable[Path]", path.matches())
     return [Path(name) for name in glob.glob(str(path))]  # noqa: PTH207  (of a whole path)
 

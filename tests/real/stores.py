@@ -15,7 +15,7 @@ import requests
 from moto.server import ThreadedMotoServer
 from pyarrow.fs import FileSelector, LocalFileSystem, S3FileSystem, copy_files
 
-from harness.broker_files.storage.webhdfs import HTTP_ADDRESS
+from harness.broker_files.storage import HTTP_ADDRESS
 from harness.host.cache import cache_root
 from harness.host.clock import RealClock
 from harness.host.java import find_java

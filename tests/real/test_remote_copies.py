@@ -16,7 +16,7 @@ from checkers.reduction.reduce import reduce_copies
 from harness.audit.audit_verdict import assemble
 from harness.audit.copy_checks import judge_reduced, judge_whole
 from harness.broker_files.copies.copies import find_copies
-from harness.broker_files.storage.webhdfs import HTTP_ADDRESS
+from harness.broker_files.storage import HTTP_ADDRESS
 from harness.cli.audit import parse_brokers
 from harness.errors import EXIT_ANOMALY, EXIT_USAGE, UsageError
 from harness.json_codec import to_json
@@ -184,7 +184,7 @@ def refused(brokers: list[str], conf: Mapping[str, str]) -> str:
         ("s3://no-bucket/x", "broker 4 cannot be read: s3://no-bucket/x: .*The specified bucket does not exist"),
         ("hdfs://namenode/away", "broker 4 cannot be read: hdfs://namenode/away: No such file or directory$"),
         ("s3a:///x", "s3a:///x: name the bucket"),
-        ("gs://bucket/x", "gs://bucket/x: give a folder, or a URI that begins with s3a://, s3://, hdfs://"),
+        ("ftp://bucket/x", "ftp://bucket/x: give a folder, or a URI that begins with s3a://, s3://, hdfs://"),
     ],
 )
 def test_what_is_not_there_is_one_sentence(uri: str, expected: str, conf: dict[str, str]) -> None:

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from copied import copy, segment_name, write_copies
-from fakes.storage import InMemoryStorage
+from fakes.storage import InMemoryFiles, remote_path
 from literal import put
 
 from harness.broker_files.copies.copies import find_copies
 from harness.broker_files.copies.identity import META_PROPERTIES, PARTITION_METADATA
-from harness.broker_files.storage.remote import RemotePath, Tree
-from harness.broker_files.storage.s3 import S3
 from harness.errors import UsageError
 
 if TYPE_CHECKING:
@@ -174,18 +172,13 @@ def test_ids_that_version_0_leaves_out_are_noted(two: dict[int, list[Path]], lin
 
 def test_one_remote_folder_for_two_brokers(two: dict[int, list[Path]], monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the scheme; the bucket's content is that of a folder here."""
-    (folder,) = two[1]
-    monkeypatch.setattr(
-        S3, "listing", lambda _, path: {p.name: p.stat().st_size if p.is_file() else None for p in here(path).iterdir()}
-    )
-    monkeypatch.setattr(S3, "opened", lambda _, path: InMemoryStorage({path: here(path).read_bytes()}).opened(path))
-
-    def here(path: str) -> Path:
-        return folder.parent / path.lstrip("/")
+    top = two[1][0].parent
+    files = InMemoryFiles({
+        f"bucket/{path.relative_to(top)}": path.read_bytes() for path in top.rglob("*") if path.is_file()
+    })  # fmt: skip
 
     def there(scheme: str, path: str) -> Path:
-        storage = S3(f"{scheme}://bucket", "bucket")
-        return RemotePath(Tree(storage), Path("/") / path)  # type: ignore[return-value,arg-type]
+        return remote_path(monkeypatch, files, f"/{path}", f"{scheme}://bucket", "bucket")
 
     assert notes({1: [there("s3", "1")], 2: [there("s3a", "2")]}) == ()
     assert refusal({1: [there("s3", "1")], 2: [there("s3a", "1")]}).startswith(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pickle
-from pathlib import Path, PurePosixPath
-from typing import Any, cast
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from fakes.storage import InMemoryStorage
+from fakes.storage import InMemoryFiles, remote_path
 from metadata_logs import (
     FOLDER,
     change,
@@ -20,23 +21,25 @@ from metadata_logs import (
 )
 
 from harness.broker_files.segments.folder import end_of_segment, live_segments
-from harness.broker_files.storage import place
-from harness.broker_files.storage.remote import READ_AHEAD_BYTES, RemotePath, Tree
-from harness.broker_files.storage.s3 import S3
-from harness.broker_files.storage.webhdfs import WebHdfs
+from harness.broker_files.storage import AUTHENTICATION, AZURE_KEY, READ_AHEAD_BYTES, S3A, Storage, place
 from harness.errors import UsageError
 
-S3A = "spark.hadoop.fs.s3a."
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    At = Callable[[InMemoryFiles, str], Path]
+
 LOG = "00000000000000000007.log"
 
 
-def at(storage: InMemoryStorage, path: str) -> Path:
-    return cast("Path", RemotePath(Tree(storage), PurePosixPath(path)))
+@pytest.fixture
+def at(monkeypatch: pytest.MonkeyPatch) -> At:
+    return partial(remote_path, monkeypatch)
 
 
 @pytest.fixture
-def storage() -> InMemoryStorage:
-    return InMemoryStorage({
+def storage() -> InMemoryFiles:
+    return InMemoryFiles({
         f"/b/t-0/{LOG}": b"",
         "/b/t-0/00000000000000000007.snapshot": b"12",
         "/b/t-1/00000000000000000000.log": b"x" * 100,
@@ -44,7 +47,7 @@ def storage() -> InMemoryStorage:
     })  # fmt: skip
 
 
-def test_a_path_does_what_reading_takes(storage: InMemoryStorage) -> None:
+def test_a_path_does_what_reading_takes(storage: InMemoryFiles, at: At) -> None:
     top = at(storage, "/b")
     assert [(path.name, path.is_dir(), path.is_file()) for path in sorted(top.iterdir())] == [
         ("meta.properties", False, True),
@@ -66,7 +69,7 @@ def test_a_path_does_what_reading_takes(storage: InMemoryStorage) -> None:
         log.open("wb")
 
 
-def test_folders_are_listed_once_in_a_process(storage: InMemoryStorage) -> None:
+def test_folders_are_listed_once_in_a_process(storage: InMemoryFiles, at: At) -> None:
     path = at(storage, "/b/t-0")
     for _ in range(2):
         assert (path / LOG).exists()
@@ -74,20 +77,20 @@ def test_folders_are_listed_once_in_a_process(storage: InMemoryStorage) -> None:
     sent = pickle.loads(pickle.dumps(path))  # noqa: S301
     assert sent == path
     assert (sent / LOG).exists()
-    assert sent.tree.storage.listed == ["/b/t-0", "/b/t-0"]
+    assert storage.listed == ["/b/t-0", "/b/t-0"]
 
 
-def test_a_metadata_log() -> None:
+def test_a_metadata_log(at: At) -> None:
     files = {
         f"/copies/{FOLDER}/{100:020}.log": encode_log([change("t", 0, leader=2)], first_offset=100),
         f"/copies/{FOLDER}/{snapshot_name(100)}": encode_snapshot([topic("t"), partition("t", 0, (1, 2))]),
     }
-    metadata = read_metadata_log(at(InMemoryStorage(files), f"/copies/{FOLDER}"))
+    metadata = read_metadata_log(at(InMemoryFiles(files), f"/copies/{FOLDER}"))
     assert [state.leader for state in metadata.histories["t", 0].states] == [1, 2]
     assert str(metadata.source) == f"mem://here/copies/{FOLDER}"
 
 
-def test_a_path_with_patterns(storage: InMemoryStorage) -> None:
+def test_a_path_with_patterns(storage: InMemoryFiles, at: At) -> None:
     path: Any = at(storage, "/*/t-[01]/*.log")
     assert sorted(str(one) for one in path.matches()) == [
         f"mem://here/b/t-0/{LOG}",
@@ -96,7 +99,7 @@ def test_a_path_with_patterns(storage: InMemoryStorage) -> None:
     assert (path / "more").matches() == []
 
 
-def test_no_more_is_read_than_is_asked_for_or_the_read_ahead(storage: InMemoryStorage) -> None:
+def test_no_more_is_read_than_is_asked_for_or_the_read_ahead(storage: InMemoryFiles, at: At) -> None:
     path = at(storage, "/b/t-1/00000000000000000000.log")
     with path.open("rb", buffering=0) as file:
         assert file.readinto(bytearray(30)) == 30
@@ -108,19 +111,19 @@ def test_no_more_is_read_than_is_asked_for_or_the_read_ahead(storage: InMemorySt
     assert storage.asked == [30, 10]
 
 
-def test_a_whole_file_takes_a_request_for_each_read_ahead() -> None:
+def test_a_whole_file_takes_a_request_for_each_read_ahead(at: At) -> None:
     content = bytes(range(256)) * (READ_AHEAD_BYTES // 256) + b"end"
-    storage = InMemoryStorage({"/b/x": content})
+    storage = InMemoryFiles({"/b/x": content})
     assert at(storage, "/b/x").read_bytes() == content
     assert storage.asked == [READ_AHEAD_BYTES, 3]
 
 
-def test_errors_name_the_path_and_what_to_look_at() -> None:
-    failing = InMemoryStorage({}, failure=OSError("When listing\n  objects: no"))
+def test_errors_name_the_path_and_what_to_look_at(at: At) -> None:
+    failing = InMemoryFiles({}, failure=OSError("When listing\n  objects: no"))
     with pytest.raises(OSError, match=r"When listing objects: no \(look there\): 'mem://here/b'$"):
         list(at(failing, "/b").iterdir())
     with pytest.raises(FileNotFoundError, match=r"No such file or directory: 'mem://here/b/x'$"):
-        at(InMemoryStorage({}), "/b/x").open()
+        at(InMemoryFiles({}), "/b/x").open()
 
 
 @pytest.mark.parametrize(
@@ -133,7 +136,12 @@ def test_folders_of_this_host(text: str, path: str) -> None:
 @pytest.mark.parametrize(
     ("text", "conf", "expected"),
     [
-        ("gs://b/x", {}, "give a folder, or a URI that begins with s3a://, s3://, hdfs://, webhdfs:// or file://"),
+        (
+            "ftp://b/x",
+            {},
+            "a URI that begins with s3a://, s3://, hdfs://, webhdfs://, gs://, abfss:// or file://",
+        ),
+        ("abfss://b/x", {}, "abfss://b/x: name the container and the account"),
         ("s3a:///x", {}, "s3a:///x: name the bucket"),
         ("s3a://b/x", {f"{S3A}path.style.access": "maybe"}, f"{S3A}path.style.access is maybe: give true or false"),
         ("s3a://b/x", {f"{S3A}access.key": "k"}, f"give both {S3A}access.key and {S3A}secret.key, or neither"),
@@ -157,23 +165,48 @@ def test_a_bucket_and_its_settings() -> None:
     }
     path: Any = place("s3a://b/x/y#1", conf)
     assert (str(path), str(path.pure)) == ("s3a://b/x/y#1", "/x/y#1")
-    wanted = S3("s3a://b", "b", "http://minio:9000", None, "k", "hidden", path_style=True, tls=False)
-    assert path.tree.storage == wanted
-    assert "hidden" not in repr(wanted)
+    storage = path.tree.storage
+    options = {name: value for name, value in storage.options if value is not None and "timeout" not in name}
+    assert options == {
+        "endpoint_override": "minio:9000", "scheme": "http", "force_virtual_addressing": False,
+        "access_key": "k", "secret_key": "hidden",
+    }  # fmt: skip
+    assert (storage.prefix, storage.kind) == ("b", "S3FileSystem")
+    assert "hidden" not in repr(storage)
     other: Any = place("s3://other/x", conf)
-    assert other.tree.storage.endpoint == "elsewhere:1"
+    assert dict(other.tree.storage.options)["endpoint_override"] == "elsewhere:1"
 
 
 @pytest.mark.parametrize(
-    ("text", "conf", "address"),
+    ("text", "conf", "protocol", "address"),
     [
-        ("hdfs://nn:8020/x", {}, "http://nn:9870"),
-        ("hdfs://cluster/x", {"spark.hadoop.dfs.namenode.http-address": "nn1:50070"}, "http://nn1:50070"),
-        ("hdfs://nn/x", {"spark.hadoop.dfs.namenode.https-address": "nn:9871"}, "https://nn:9871"),
-        ("webhdfs://nn:1/x", {"spark.hadoop.dfs.namenode.http-address": "other:2"}, "http://nn:1"),
+        ("hdfs://nn:8020/x", {}, "http", "nn:9870"),
+        ("hdfs://cluster/x", {"spark.hadoop.dfs.namenode.http-address": "nn1:50070"}, "http", "nn1:50070"),
+        ("hdfs://nn/x", {"spark.hadoop.dfs.namenode.https-address": "nn:9871"}, "https", "nn:9871"),
+        ("webhdfs://nn:1/x", {"spark.hadoop.dfs.namenode.http-address": "other:2"}, "http", "nn:1"),
     ],
 )
-def test_a_namenode(text: str, conf: dict[str, str], address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_namenode(
+    text: str, conf: dict[str, str], protocol: str, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HADOOP_USER_NAME", "me")
     path: Any = place(text, conf)
-    assert path.tree.storage == WebHdfs(text.removesuffix("/x"), address, "me")
+    host, port = address.split(":")
+    options = {"host": host, "port": port, "use_https": protocol == "https", "kerberos": False, "user": "me"}
+    storage = path.tree.storage
+    assert storage == Storage(text.removesuffix("/x"), "", "WebHDFS", tuple(options.items()), "")
+    assert storage.advice.startswith(f"WebHDFS was asked at {protocol}://{address} as me: see")
+    kerberos: Any = place(text, {**conf, AUTHENTICATION: "kerberos"})
+    assert options | {"kerberos": True, "user": None} == dict(kerberos.tree.storage.options)
+
+
+def test_buckets_of_google_and_containers_of_azure() -> None:
+    google: Any = place("gs://b/x")
+    assert (str(google), google.tree.storage.kind, google.tree.storage.prefix) == ("gs://b/x", "GcsFileSystem", "b")
+    host = "account.dfs.core.windows.net"
+    azure: Any = place(f"abfss://c@{host}/x", {f"{AZURE_KEY}{host}": "hidden"})
+    assert (str(azure), azure.tree.storage.kind, azure.tree.storage.prefix) == (
+        f"abfss://c@{host}/x", "AzureFileSystem", "c",
+    )  # fmt: skip
+    assert dict(azure.tree.storage.options) == {"account_name": "account", "account_key": "hidden"}
+    assert "hidden" not in repr(azure.tree.storage)

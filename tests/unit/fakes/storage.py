@@ -1,46 +1,65 @@
-"""Storage elsewhere, such as an object store."""
+"""A remote storage in memory, which counts the requests."""
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, cast
+
+from harness.broker_files import storage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
-    from harness.broker_files.storage.remote import ReadAt
+    import pytest
 
 
-@dataclass(frozen=True)
-class InMemoryStorage:
-    """Implements `Storage` of these files, which counts what it is asked for."""
+@dataclass
+class InMemoryFiles:
+    """Implements the part of fsspec's file systems that `harness.broker_files.storage` needs."""
 
     files: Mapping[str, bytes]
     listed: list[str] = field(default_factory=list)
     asked: list[int] = field(default_factory=list)
     failure: OSError | None = None
-    root: str = "mem://here"
-    advice: str = "look there"
 
-    def listing(self, folder: str) -> dict[str, int | None]:
+    def ls(self, folder: str, *, detail: bool) -> list[dict[str, Any]]:
+        assert detail
         self.listed.append(folder)
         if self.failure:
             raise self.failure
-        top = folder.rstrip("/") + "/"
+        top = f"{folder.rstrip('/')}/"
         inside = {path.removeprefix(top): data for path, data in self.files.items() if path.startswith(top)}
         if not inside:
             raise FileNotFoundError(folder)
-        return {name.partition("/")[0]: None if "/" in name else len(data) for name, data in inside.items()}
+        kinds = {
+            name.partition("/")[0]: ("directory", 0) if "/" in name else ("file", len(d)) for name, d in inside.items()
+        }
+        return [{"name": f"{top}{name}", "type": kind, "size": size} for name, (kind, size) in kinds.items()]
 
-    def opened(self, path: str) -> tuple[ReadAt, int]:
+    def open(self, path: str, _mode: str, **_: Any) -> io.BytesIO:
         if path not in self.files:
             raise FileNotFoundError(path)
-        content = self.files[path]
+        asked, content = self.asked, self.files[path]
 
-        def read_at(offset: int, buffer: memoryview) -> int:
-            self.asked.append(len(buffer))
-            part = content[offset : offset + len(buffer)]
-            buffer[: len(part)] = part
-            return len(part)
+        class Recorded(io.BytesIO):
+            def readinto(self, buffer: Any, /) -> int:
+                asked.append(min(len(buffer), len(content) - self.tell()))
+                return super().readinto(buffer)
 
-        return read_at, len(content)
+            def read(self, size: int | None = -1, /) -> bytes:
+                asked.append(len(content) - self.tell())
+                return super().read(size)
+
+        return Recorded(content)
+
+
+def remote_path(
+    monkeypatch: pytest.MonkeyPatch, files: InMemoryFiles, path: str, root: str = "mem://here", prefix: str = ""
+) -> Path:
+    """Return a path in these files, which are the only ones from now on."""
+    monkeypatch.setattr(storage, "file_system_of", lambda _: files)
+    tree = storage.Tree(storage.Storage(root, prefix, "memory", (), "look there"))
+    return cast("Path", storage.RemotePath(root, PurePosixPath(path), tree))
