@@ -1,23 +1,29 @@
-"""Fetch: the records of a replica from an offset on, by the broker of the replica, without moving leadership.
+"""Fetch and ListOffsets: records and offsets of a replica, by the broker of the replica, without moving leadership.
 
 A Fetch v11 with replica id -1, no session and current leader epoch -1 is answered by any broker that has a replica,
 with the replica's own high watermark, last stable offset, log start offset and aborted transactions (KIP-392;
 measured on 3.9.2 and 4.4.0).
+
+Only leaders answer the ListOffsets (KIP-79) of consumers. Followers, too, answer a request of the debugging consumer
+(replica id -2), which has no isolation: its latest offset is the replica's own log end offset
+(``KafkaApis.handleListOffsetRequest``, ``fetchOnlyFromLeader``; seen on 3.9.2 and 4.4.0). Redpanda's followers refuse
+the request.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from kafka.protocol.consumer import FetchRequest
+from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import ApiVersionsRequest
 
 from harness.errors import HarnessError
-from harness.kafka_api.messages import Request, error_name, per_topic, request
+from harness.kafka_api.messages import Request, error_name, per_topic, request, results_in
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from harness.broker_files.segments.batches import Batch
     from harness.kafka_api.messages import TopicPartition
@@ -38,6 +44,8 @@ FETCH_VERSION: Final = 11
 FETCH_VERSIONS: Final = (FETCH_VERSION, 12)
 """Later versions name topics by their ids."""
 NO_LEADER_EPOCH, NO_SESSION = -1, -1
+EARLIEST, LATEST = -2, -1
+NO_SUCH_OFFSET: Final = -1
 
 
 @dataclass(frozen=True)
@@ -116,3 +124,30 @@ def choose_fetch_version() -> Request[int]:
         raise HarnessError(f"it supports no version of Fetch that names topics: none of {FETCH_VERSIONS}")
 
     return request(ApiVersionsRequest, 0, decode)
+
+
+def list_log_ends(partitions: Iterable[TopicPartition]) -> Request[dict[TopicPartition, int | str]]:
+    """Return the log end offset of each of the broker's replicas, or an error's name."""
+    return list_offsets(dict.fromkeys(partitions, LATEST), replica_id=DEBUG_REPLICA_ID)
+
+
+def list_log_starts(partitions: Iterable[TopicPartition]) -> Request[dict[TopicPartition, int | str]]:
+    """Return the log start offset of each of the broker's replicas, or an error's name."""
+    return list_offsets(dict.fromkeys(partitions, EARLIEST), replica_id=DEBUG_REPLICA_ID)
+
+
+def list_offsets(
+    timestamps_ms: Mapping[TopicPartition, int], *, replica_id: int = CONSUMER_REPLICA_ID
+) -> Request[dict[TopicPartition, int | str]]:
+    """Return the first offset at or after each timestamp, -1 where there is none, or an error's name.
+
+    ``timestamps_ms`` may be `EARLIEST` or `LATEST`, which is the high watermark for a consumer.
+    """
+    return request(
+        ListOffsetsRequest,
+        4,
+        lambda answer: results_in(answer.topics, attrgetter("offset")),
+        replica_id=replica_id,
+        isolation_level=READ_UNCOMMITTED,
+        topics=per_topic((tp, {"partition_index": tp[1], "timestamp": time}) for tp, time in timestamps_ms.items()),
+    )

@@ -7,18 +7,21 @@ manages its partitions itself: no member id, generation -1.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
 
 from harness.kafka_api.messages import (
     Request,
+    acknowledged,
+    error_codes,
     error_name,
     numbers_per_topic,
     partitions_in,
     per_topic,
-    raise_for_codes,
     request,
+    results_in,
 )
 
 if TYPE_CHECKING:
@@ -64,17 +67,11 @@ def commit_offsets(
     ``retention_ms``: after so long the coordinator's next check deletes the offsets; None for the brokers'
     ``offsets.retention.minutes``.
     """
-
-    def decode(answer: Any) -> None:
-        codes = (partition.error_code for _, partition in partitions_in(answer.topics))
-        raise_for_codes(codes, f"offsets of group {group} cannot be committed")
-
-    version = VERSION if retention_ms is None else LAST_WITH_RETENTION
     retention = {} if retention_ms is None else {"retention_time_ms": retention_ms}
-    return request(
+    return acknowledged(
         OffsetCommitRequest,
-        version,
-        decode,
+        LAST_WITH_RETENTION if retention else VERSION,
+        f"offsets of group {group} cannot be committed",
         group_id=group,
         generation_id_or_member_epoch=NO_GENERATION,
         member_id=NO_MEMBER,
@@ -89,12 +86,9 @@ def fetch_offsets(
     """Return the offsets that a group would continue at."""
 
     def decode(answer: Any) -> CommittedOffsets:
-        answers = dict(partitions_in(answer.topics))
-        errors = [error_name(one.error_code) for one in (answer, *answers.values()) if one.error_code]
-        committed = {tp: p.committed_offset for tp, p in answers.items() if not p.error_code}
-        return CommittedOffsets(
-            {tp: offset for tp, offset in committed.items() if offset != NO_OFFSET}, next(iter(errors), None)
-        )
+        offsets = {tp: p.committed_offset for tp, p in partitions_in(answer.topics) if not p.error_code}
+        errors = map(error_name, error_codes(answer.to_dict()))
+        return CommittedOffsets({tp: n for tp, n in offsets.items() if n != NO_OFFSET}, next(errors, None))
 
     topics = numbers_per_topic(partitions)
     return request(OffsetFetchRequest, VERSION, decode, group_id=group, topics=topics, require_stable=require_stable)
@@ -111,10 +105,7 @@ def fetch_offsets_of_groups(
         OffsetFetchRequest,
         FIRST_WITH_GROUPS,
         lambda answer: {
-            group.group_id: {
-                tp: error_name(p.error_code) if p.error_code else p.committed_offset
-                for tp, p in partitions_in(group.topics)
-            }
+            group.group_id: results_in(group.topics, attrgetter("committed_offset"))
             for group in answer.groups
             if not group.error_code
         },
@@ -125,10 +116,6 @@ def fetch_offsets_of_groups(
 
 def delete_offset(group: str, partition: TopicPartition) -> Request[None]:
     """Delete the committed offset of a partition."""
-
-    def decode(answer: Any) -> None:
-        results = (answer, *(p for _, p in partitions_in(answer.topics)))
-        raise_for_codes((result.error_code for result in results), f"the offset of group {group} cannot be deleted")
-
     topics = per_topic([(partition, {"partition_index": partition[1]})])
-    return request(OffsetDeleteRequest, 0, decode, group_id=group, topics=topics)
+    action = f"the offset of group {group} cannot be deleted"
+    return acknowledged(OffsetDeleteRequest, 0, action, group_id=group, topics=topics)

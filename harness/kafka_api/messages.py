@@ -57,6 +57,11 @@ def request(kind: type[ApiMessage], version: int, decode: Callable[[Any], T], **
     return Request(message(kind, version, **fields), decode)
 
 
+def acknowledged(kind: type[ApiMessage], version: int, action: str, **fields: Any) -> Request[None]:
+    """Build a request whose answer has errors only. ``action``: as in `raise_for_errors`."""
+    return request(kind, version, lambda answer: raise_for_errors(answer, action), **fields)
+
+
 def _structured(field: Any, value: Any) -> Any:
     if not field.is_struct_array() or value is None:
         return value
@@ -87,6 +92,21 @@ def partitions_in(topics: Iterable[Any]) -> Iterator[tuple[TopicPartition, Any]]
             yield (topic.name, partition.partition_index), partition
 
 
+def results_in(topics: Iterable[Any], read: Callable[[Any], T]) -> dict[TopicPartition, T | str]:
+    """Return what ``read`` gets of each partition of an answer's topics, or an error's name."""
+    return {tp: error_name(p.error_code) if p.error_code else read(p) for tp, p in partitions_in(topics)}
+
+
+def error_codes(answer: Any) -> list[int]:
+    """Return the codes of all errors in an answer."""
+    if isinstance(answer, list):
+        return [code for part in answer for code in error_codes(part)]
+    if not isinstance(answer, dict):
+        return []
+    codes = [value for name, value in answer.items() if name.endswith("error_code") and value]
+    return codes + [code for value in answer.values() for code in error_codes(value)]
+
+
 def error_name(code: int) -> str:
     """Return the name of an error in an answer."""
     return str(kafka.errors.for_code(code).__name__)
@@ -104,9 +124,12 @@ def raise_if_refused(results: Iterable[Any], action: str) -> None:
             raise HarnessError(f"{action}: {why}")
 
 
-def raise_for_codes(codes: Iterable[int], action: str) -> None:
-    """Raise `RefusedError` for a final error, else `RetriableError` for any error. ``action``: the rejected action."""
-    errors = [kafka.errors.for_code(code) for code in codes if code]
+def raise_for_errors(answer: Any, action: str, *, accepted: int | None = None) -> None:
+    """Raise `RefusedError` for a final error in an answer, else `RetriableError` for any error.
+
+    ``action``: the rejected action. ``accepted``: the code of an answer that is not an error.
+    """
+    errors = [kafka.errors.for_code(code) for code in error_codes(answer.to_dict()) if code != accepted]
     final = [error.__name__ for error in errors if not error.retriable]
     if final:
         raise RefusedError(f"{action}: {', '.join(final)}")

@@ -7,14 +7,14 @@ which may be old.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka.protocol.admin import DescribeQuorumRequest
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest, MetadataRequest
 
+from harness.broker_files.internal_topics.decode import CLUSTER_METADATA
 from harness.kafka_api.address import Address
-from harness.kafka_api.messages import Request, error_name, raise_for_codes, request
+from harness.kafka_api.messages import Request, error_name, raise_for_errors, request
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 FIRST_WITH_TOPIC_IDS: Final = 10
 """Version of Metadata. Redpanda may not have it."""
-METADATA_TOPIC: Final = "__cluster_metadata"
-_NODE_ID, _NAME = attrgetter("node_id"), attrgetter("name")
 
 
 @dataclass(frozen=True)
@@ -77,15 +75,13 @@ class ClusterState:
 def describe_cluster(topics: Iterable[str] | None, *, version: int = 8) -> Request[ClusterState]:
     """Return these topics, every topic where ``topics`` is None, and the brokers."""
     names = None if topics is None else [{"name": topic} for topic in topics]
-    return request(MetadataRequest, version, _cluster, topics=names, allow_auto_topic_creation=False)
 
+    def decode(answer: Any) -> ClusterState:
+        addresses = {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
+        states = {topic.name: _topic(topic) for topic in answer.topics}
+        return ClusterState(answer.cluster_id or "", dict(sorted(addresses.items())), dict(sorted(states.items())))
 
-def _cluster(answer: Any) -> ClusterState:
-    return ClusterState(
-        answer.cluster_id or "",
-        {broker.node_id: Address(broker.host, broker.port) for broker in sorted(answer.brokers, key=_NODE_ID)},
-        {topic.name: _topic(topic) for topic in sorted(answer.topics, key=_NAME)},
-    )
+    return request(MetadataRequest, version, decode, topics=names, allow_auto_topic_creation=False)
 
 
 def _topic(topic: Any) -> TopicState:
@@ -102,7 +98,7 @@ def _topic(topic: Any) -> TopicState:
 
 def find_active_controller() -> Request[int | None]:
     """Return the controller that leads the quorum (KIP-595); None while there is none."""
-    topics = [{"topic_name": METADATA_TOPIC, "partitions": [{"partition_index": 0}]}]
+    topics = [{"topic_name": CLUSTER_METADATA, "partitions": [{"partition_index": 0}]}]
 
     def decode(answer: Any) -> int | None:
         leaders = [p.leader_id for topic in answer.topics for p in topic.partitions if not p.error_code]
@@ -118,7 +114,7 @@ def find_coordinator(transactional_id: str) -> Request[Address]:
     """
 
     def decode(answer: Any) -> Address:
-        raise_for_codes([answer.error_code], f"the coordinator of {transactional_id}")
+        raise_for_errors(answer, f"the coordinator of {transactional_id}")
         return Address(answer.host, answer.port)
 
     kind = CoordinatorType.TRANSACTION

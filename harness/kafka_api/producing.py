@@ -7,7 +7,7 @@ knows the versions of the requests.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka.protocol.producer import (
@@ -22,10 +22,10 @@ from kafka.protocol.producer import (
 from harness.kafka_api.groups import committed_topics
 from harness.kafka_api.messages import (
     Request,
+    acknowledged,
     numbers_per_topic,
-    partitions_in,
     per_topic,
-    raise_for_codes,
+    raise_for_errors,
     request,
 )
 
@@ -44,7 +44,7 @@ PRODUCE, END, OFFSET_COMMIT = {1: 9, 2: 12}, {1: 3, 2: 5}, {1: 3, 2: 5}
 
 @dataclass(frozen=True)
 class ProducerIdentity:
-    """What a request says of its producer. ``transactional_id``: None without transactions."""
+    """The fields of requests that identify a producer. ``transactional_id``: None without transactions."""
 
     transactional_id: str | None = None
     producer_id: int = -1
@@ -53,18 +53,14 @@ class ProducerIdentity:
     @property
     def fields(self) -> dict[str, Any]:
         """The fields of requests."""
-        return {
-            "transactional_id": self.transactional_id,
-            "producer_id": self.producer_id,
-            "producer_epoch": self.producer_epoch,
-        }
+        return asdict(self)
 
 
 def init_producer_id(transactional_id: str | None, timeout_ms: int) -> Request[ProducerIdentity]:
     """Return a producer's id, or a higher epoch; an open transaction is aborted first. For its coordinator."""
 
     def decode(answer: Any) -> ProducerIdentity:
-        raise_for_codes([answer.error_code], "a producer id")
+        raise_for_errors(answer, "a producer id")
         return ProducerIdentity(transactional_id, answer.producer_id, answer.producer_epoch)
 
     fields = ProducerIdentity(transactional_id).fields
@@ -75,15 +71,10 @@ def produce(
     partition: TopicPartition, batch: bytes, transactional_id: str | None, transaction_version: int = 1
 ) -> Request[None]:
     """Write a batch that the whole ISR acknowledges. For the partition's leader."""
-
-    def decode(answer: Any) -> None:
-        codes = {p.error_code for topic in answer.responses for p in topic.partition_responses}
-        raise_for_codes(codes - {DUPLICATE_SEQUENCE}, "a batch")
-
     return request(
         ProduceRequest,
         PRODUCE[transaction_version],
-        decode,
+        lambda answer: raise_for_errors(answer, "a batch", accepted=DUPLICATE_SEQUENCE),
         transactional_id=transactional_id,
         acks=ALL_IN_SYNC,
         timeout_ms=TIMEOUT_MS,
@@ -93,35 +84,22 @@ def produce(
 
 def add_partition(producer: ProducerIdentity, partition: TopicPartition) -> Request[None]:
     """Add a partition to the producer's transaction, which begins it. For its coordinator."""
-
-    def decode(answer: Any) -> None:
-        results = (p for topic in answer.results_by_topic_v3_and_below for p in topic.results_by_partition)
-        raise_for_codes((p.partition_error_code for p in results), "a transaction")
-
     fields = {f"v3_and_below_{name}": value for name, value in producer.fields.items()}
     topics = numbers_per_topic([partition], partitions="partitions")
-    return request(AddPartitionsToTxnRequest, 3, decode, v3_and_below_topics=topics, **fields)
+    return acknowledged(AddPartitionsToTxnRequest, 3, "a transaction", v3_and_below_topics=topics, **fields)
 
 
 def add_offsets(producer: ProducerIdentity, group: str) -> Request[None]:
     """Add the group's partition of ``__consumer_offsets`` to the producer's transaction. For its coordinator."""
-
-    def decode(answer: Any) -> None:
-        raise_for_codes([answer.error_code], "a transaction")
-
-    return request(AddOffsetsToTxnRequest, 3, decode, group_id=group, **producer.fields)
+    return acknowledged(AddOffsetsToTxnRequest, 3, "a transaction", group_id=group, **producer.fields)
 
 
 def commit_in_transaction(
     producer: ProducerIdentity, group: str, offsets: Mapping[TopicPartition, int], transaction_version: int = 1
 ) -> Request[None]:
     """Commit a group's offsets in the producer's transaction. For the group's coordinator."""
-
-    def decode(answer: Any) -> None:
-        raise_for_codes((p.error_code for _, p in partitions_in(answer.topics)), f"offsets of group {group}")
-
-    version, topics = OFFSET_COMMIT[transaction_version], committed_topics(offsets)
-    return request(TxnOffsetCommitRequest, version, decode, group_id=group, topics=topics, **producer.fields)
+    version, fields = OFFSET_COMMIT[transaction_version], {"topics": committed_topics(offsets), **producer.fields}
+    return acknowledged(TxnOffsetCommitRequest, version, f"offsets of group {group}", group_id=group, **fields)
 
 
 def end_transaction(
@@ -130,7 +108,7 @@ def end_transaction(
     """End the producer's transaction; its markers are written after the answer. Return the identity from then on."""
 
     def decode(answer: Any) -> ProducerIdentity:
-        raise_for_codes([answer.error_code], "the end of a transaction")
+        raise_for_errors(answer, "the end of a transaction")
         if transaction_version == 1:
             return producer
         return ProducerIdentity(producer.transactional_id, answer.producer_id, answer.producer_epoch)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from harness.broker_files.segments.batches import iter_batches, until_cut
 from harness.errors import HarnessError
 from harness.kafka_api.error_names import OUT_OF_RANGE
-from harness.kafka_api.fetch import DEBUG_REPLICA_ID, ReplicaState, fetch
-from harness.kafka_api.offsets import list_log_starts
+from harness.kafka_api.fetch import DEBUG_REPLICA_ID, ReplicaState, fetch, list_log_starts
 from harness.kafka_api.transactions import describe_producers, open_transactions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from harness.broker_files.segments.batches import Batch
     from harness.kafka_api.connection import Connection
@@ -71,45 +69,25 @@ class WireReader:
     ) -> dict[TopicPartition, ReplicaState | str]:
         """Read each partition of the broker from its start to its end; an error is given by its name.
 
-        One answer never crosses a segment's end (`LocalLog.read`), so reading continues until an answer has no new
-        records. With a consumer's replica id it ends at the last stable offset, and the aborted list is filled; with
-        the debugging consumer's id it ends at the log end offset, and the list is empty. Watermarks are those of the
-        last answer. Raises `CorruptLogError` where a broker serves bytes that are no record batch.
+        With a consumer's replica id a replica ends at the last stable offset, and the aborted list is filled; with the
+        debugging consumer's id it ends at the log end offset, and the list is empty. Watermarks are those of the last
+        answer. Raises `CorruptLogError` where a broker serves bytes that are no record batch.
         """
-        offsets = dict.fromkeys(partitions, 0)
         states: dict[TopicPartition, ReplicaState | str] = {}
-        while offsets:
-            for tp, answer in self._fetch(offsets, replica_id).items():
-                if isinstance(answer, str):
-                    states[tp] = answer
-                    del offsets[tp]
-                    continue
-                batches = tuple(until_cut(iter_batches(answer.records, source=f"Fetch answer of {tp[0]}-{tp[1]}")))
-                states[tp] = _joined(states.get(tp), answer, batches)
-                if batches and batches[-1].last_offset >= offsets[tp]:
-                    offsets[tp] = batches[-1].last_offset + 1
-                else:
-                    del offsets[tp]
+        for tp, answer in self._answers(dict.fromkeys(partitions, 0), replica_id, verify_crc=True):
+            states[tp] = answer if isinstance(answer, str) else _joined(states.get(tp), answer)
         return states
 
     def ends(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, ReplicaEnds | str]:
         """Read each replica from its position on, and no record twice where the next positions are the log ends."""
         ends: dict[TopicPartition, ReplicaEnds | str] = {}
         offsets = dict(positions)
-        while offsets:
-            for tp, answer in self._fetch(offsets, DEBUG_REPLICA_ID).items():
-                if isinstance(answer, str):
-                    ends[tp] = answer
-                    del offsets[tp]
-                    continue
-                source = f"Fetch answer of {tp[0]}-{tp[1]}"
-                last = deque(until_cut(iter_batches(answer.records, source=source, verify_crc=False)), maxlen=1)
-                log_end = max([offsets[tp], *(batch.last_offset + 1 for batch in last)])
+        for tp, answer in self._answers(offsets, DEBUG_REPLICA_ID, verify_crc=False):
+            if isinstance(answer, str):
+                ends[tp] = answer
+            else:
+                log_end = max([offsets[tp], *(batch.last_offset + 1 for batch in answer.batches[-1:])])
                 ends[tp] = ReplicaEnds(log_end, answer.high_watermark, answer.last_stable_offset)
-                if log_end > offsets[tp]:
-                    offsets[tp] = log_end
-                else:
-                    del offsets[tp]
         return ends
 
     def open_transactions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, OpenTransactions]:
@@ -127,6 +105,29 @@ class WireReader:
         """Close the connection."""
         self.connection.close()
 
+    def _answers(
+        self, offsets: dict[TopicPartition, int], replica_id: int, *, verify_crc: bool
+    ) -> Iterator[tuple[TopicPartition, ReplicaState | str]]:
+        """Fetch from these offsets on until an answer has no new records, as no answer crosses a segment's end.
+
+        ``offsets`` has the next offset of each replica, and of a replica that ends none after its last answer. Answers
+        are without a batch that is cut (`LocalLog.read`).
+        """
+        while offsets:
+            for tp, answer in self._fetch(offsets, replica_id).items():
+                batches: tuple[Batch, ...] = ()
+                if isinstance(answer, str):
+                    yield tp, answer
+                else:
+                    source = f"Fetch answer of {tp[0]}-{tp[1]}"
+                    batches = tuple(until_cut(iter_batches(answer.records, source=source, verify_crc=verify_crc)))
+                    records = answer.records[: batches[-1].position + batches[-1].size_bytes] if batches else b""
+                    yield tp, replace(answer, records=records, batches=batches)
+                if batches and batches[-1].last_offset >= offsets[tp]:
+                    offsets[tp] = batches[-1].last_offset + 1
+                else:
+                    del offsets[tp]
+
     def _fetch(self, offsets: dict[TopicPartition, int], replica_id: int) -> dict[TopicPartition, ReplicaState | str]:
         """Fetch at these offsets; of a log that has none of them, as its first records were deleted, at its start.
 
@@ -140,10 +141,13 @@ class WireReader:
         return answers | (self.connection.ask(fetch(starts, replica_id=replica_id)) if starts else {})
 
 
-def _joined(before: ReplicaState | str | None, answer: ReplicaState, batches: tuple[Batch, ...]) -> ReplicaState:
-    """Add the complete batches of an answer, which may end inside a batch, to the answers before."""
-    records = answer.records[: batches[-1].position + batches[-1].size_bytes] if batches else b""
+def _joined(before: ReplicaState | str | None, answer: ReplicaState) -> ReplicaState:
+    """Add the batches of an answer to the answers before."""
     if not isinstance(before, ReplicaState):
-        return replace(answer, records=records, batches=batches)
-    aborted = tuple(dict.fromkeys((*before.aborted, *answer.aborted)))
-    return replace(answer, aborted=aborted, records=before.records + records, batches=before.batches + batches)
+        return answer
+    return replace(
+        answer,
+        aborted=tuple(dict.fromkeys((*before.aborted, *answer.aborted))),
+        records=before.records + answer.records,
+        batches=before.batches + answer.batches,
+    )

@@ -13,11 +13,12 @@ from kafka.protocol import admin
 
 from harness.kafka_api.messages import (
     Request,
+    acknowledged,
+    error_codes,
     error_name,
     numbers_per_topic,
     partitions_in,
     per_topic,
-    raise_for_codes,
     raise_if_refused,
     refusal,
     request,
@@ -66,13 +67,9 @@ def delete_topic(topic: str, topic_id: UUID | None = None) -> Request[None]:
 def delete_records(partition: TopicPartition, before: int) -> Request[None]:
     """Delete the records below an offset (KIP-107). For the partition's leader."""
     name, number = partition
-
-    def decode(answer: Any) -> None:
-        codes = (p.error_code for _, p in partitions_in(answer.topics))
-        raise_for_codes(codes, f"records of {name}-{number} cannot be deleted")
-
+    action = f"records of {name}-{number} cannot be deleted"
     topics = per_topic([(partition, {"partition_index": number, "offset": before})])
-    return request(admin.DeleteRecordsRequest, 1, decode, topics=topics, timeout_ms=TIMEOUT_MS)
+    return acknowledged(admin.DeleteRecordsRequest, 1, action, topics=topics, timeout_ms=TIMEOUT_MS)
 
 
 def elect_preferred(partitions: Iterable[TopicPartition]) -> Request[None]:
@@ -140,16 +137,16 @@ def describe_log_dirs(partitions: Iterable[TopicPartition], *, version: int = 1)
     A broker that refuses lists no directory; from version 3 on it says why. From version 4 on, it reports free space.
     """
     topics = numbers_per_topic(partitions, name="topic", partitions="partitions")
-    return request(admin.DescribeLogDirsRequest, version, _log_dirs, topics=topics)
 
+    def decode(answer: Any) -> LogDirs:
+        errors = map(error_name, error_codes(answer.to_dict()))
+        directories = [directory for directory in answer.results if not directory.error_code]
+        replicas = (replica for directory in directories for replica in partitions_in(directory.topics))
+        usable = min((directory.usable_bytes for directory in directories), default=-1)
+        return LogDirs(
+            {tp: p.partition_size for tp, p in replicas if not p.is_future_key},
+            usable if usable >= 0 else None,
+            next(errors, None if answer.results else "it lists no log directory"),
+        )
 
-def _log_dirs(answer: Any) -> LogDirs:
-    errors = [error_name(one.error_code) for one in (answer, *answer.results) if one.error_code]
-    directories = [directory for directory in answer.results if not directory.error_code]
-    replicas = (replica for directory in directories for replica in partitions_in(directory.topics))
-    usable = min((directory.usable_bytes for directory in directories), default=-1)
-    return LogDirs(
-        {tp: p.partition_size for tp, p in replicas if not p.is_future_key},
-        usable if usable >= 0 else None,
-        next(iter(errors), None if answer.results else "it lists no log directory"),
-    )
+    return request(admin.DescribeLogDirsRequest, version, decode, topics=topics)

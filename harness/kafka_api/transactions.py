@@ -19,6 +19,7 @@ from harness.kafka_api.messages import (
     partitions_in,
     raise_if_refused,
     request,
+    results_in,
 )
 
 if TYPE_CHECKING:
@@ -62,10 +63,7 @@ def describe_producers(partitions: Iterable[TopicPartition]) -> Request[dict[Top
     return request(
         DescribeProducersRequest,
         0,
-        lambda answer: {
-            tp: error_name(p.error_code) if p.error_code else tuple(map(_producer, p.active_producers))
-            for tp, p in partitions_in(answer.topics)
-        },
+        lambda answer: results_in(answer.topics, lambda p: tuple(map(_producer, p.active_producers))),
         topics=numbers_per_topic(partitions),
     )
 

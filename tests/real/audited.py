@@ -22,9 +22,9 @@ from harness.host.java import find_java
 from harness.host.workspace import Workspace
 from harness.kafka_api.admin import Admin
 from harness.kafka_api.connection import ask
+from harness.kafka_api.fetch import list_log_ends
 from harness.kafka_api.messages import request
 from harness.kafka_api.metadata import describe_cluster
-from harness.kafka_api.offsets import list_log_ends
 from harness.kafka_api.security import read_security
 from harness.run_folder.store import new_run_id
 from harness.runtimes.base import ClusterSpec

@@ -21,7 +21,7 @@ from harness.errors import HarnessError, UsageError
 from harness.host.clock import RealClock
 from harness.kafka_api.admin import Admin
 from harness.kafka_api.connection import ask
-from harness.kafka_api.offsets import list_log_ends
+from harness.kafka_api.fetch import list_log_ends
 from harness.run_folder.store import RunFolder
 
 if TYPE_CHECKING:

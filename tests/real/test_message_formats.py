@@ -8,9 +8,8 @@ from zipfile import ZipFile
 
 import pytest
 
-from harness.broker_files.internal_topics.decode import KAFKAS_OWN
+from harness.broker_files.internal_topics.decode import CLUSTER_METADATA, KAFKAS_OWN
 from harness.broker_files.internal_topics.message_format import message_formats
-from harness.broker_files.metadata_log.copy import METADATA_TOPIC
 from harness.targets import find_target
 from harness.targets.jars import jars_for
 
@@ -21,7 +20,7 @@ pytestmark = pytest.mark.commit
 
 FOLDERS = ("common/message/", "common/metadata/")
 NEWEST = 10**6
-OURS = {name: ours for topic in (*KAFKAS_OWN, METADATA_TOPIC) for name, ours in message_formats(topic).items()}
+OURS = {name: ours for topic in (*KAFKAS_OWN, CLUSTER_METADATA) for name, ours in message_formats(topic).items()}
 DRAFTS_OF_3_9 = ("ShareGroup", "ShareSnapshot", "ShareUpdate")
 """Share groups are from 4.0 on: brokers of 3.9 write none of these."""
 SKIPPED = {"BeginTransactionRecord", "EndTransactionRecord", "AbortTransactionRecord"}

@@ -18,8 +18,18 @@ from harness.audit.live.cluster import PATIENT
 from harness.audit.live.pieces import whole_entries
 from harness.errors import HarnessError
 from harness.kafka_api.error_names import OUT_OF_RANGE
-from harness.kafka_api.fetch import FETCH_VERSION, READ_COMMITTED, READ_UNCOMMITTED, ReplicaState, fetch
-from harness.kafka_api.offsets import LATEST, NO_SUCH_OFFSET, list_log_ends, list_log_starts, list_offsets
+from harness.kafka_api.fetch import (
+    FETCH_VERSION,
+    LATEST,
+    NO_SUCH_OFFSET,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    ReplicaState,
+    fetch,
+    list_log_ends,
+    list_log_starts,
+    list_offsets,
+)
 from harness.kafka_api.transactions import describe_producers, open_transactions
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from harness.errors import HarnessError
-from harness.kafka_api.offsets import list_log_ends
+from harness.kafka_api.fetch import list_log_ends
 from harness.kafka_api.topics import describe_log_dirs, list_reassignments
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
 from harness.kafka_api.error_names import NO_TOPIC_ACCESS
-from harness.kafka_api.fetch import FETCH_VERSION, choose_fetch_version, fetch
-from harness.kafka_api.offsets import list_log_ends
+from harness.kafka_api.fetch import FETCH_VERSION, choose_fetch_version, fetch, list_log_ends
 from harness.kafka_api.transactions import describe_producers, open_transactions
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from harness.broker_files.copies.identity import PARTITION_METADATA, topic_id, verify_identity
 from harness.broker_files.copies.notes import Note, in_sentences, listed
-from harness.broker_files.internal_topics.decode import TRANSACTION_STATE
+from harness.broker_files.internal_topics.decode import CLUSTER_METADATA, TRANSACTION_STATE
 from harness.broker_files.internal_topics.selection import audited, internal_left_out, is_compacted, is_named
 from harness.broker_files.metadata_log.join import JoinedLog, read_metadata_logs
 from harness.broker_files.segments.batches import CorruptLogError
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from harness.broker_files.metadata_log.history import ClusterMetadata
     from harness.broker_files.segments.folder import Segment
 
-CLUSTER_METADATA = "__cluster_metadata"
 CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 NO_EPOCHS = "records that a deposed leader never replicated are recognized by their epochs alone"

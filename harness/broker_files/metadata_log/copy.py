@@ -21,6 +21,7 @@ import numpy as np
 from kafka.protocol.schemas.fields.codecs.types import UnsignedVarInt32
 from numpy.lib.recfunctions import repack_fields
 
+from harness.broker_files.internal_topics.decode import CLUSTER_METADATA
 from harness.broker_files.internal_topics.message_format import message_formats
 from harness.broker_files.segments.batches import CorruptLogError, marker, until_cut
 from harness.broker_files.segments.blocks import iter_blocks, unpack
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from harness.broker_files.segments.blocks import Block, Unpacked
     from harness.broker_files.segments.columns import Batches
 
-METADATA_TOPIC: Final = "__cluster_metadata"
 SNAPSHOT_FOOTER: Final = "control-4"
 FRAME_VERSION: Final = 1
 
@@ -54,7 +54,7 @@ class RecordType(IntEnum):
 
 
 SCHEMAS: Final = {
-    RecordType(number): schema for schema in message_formats(METADATA_TOPIC).values() for number in schema.api_keys
+    RecordType(number): schema for schema in message_formats(CLUSTER_METADATA).values() for number in schema.api_keys
 }
 _SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _IDENTITY = ["base_offset", "last_offset", "leader_epoch", "crc"]

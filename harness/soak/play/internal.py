@@ -10,8 +10,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.broker_files.copies.copies import CLUSTER_METADATA
-from harness.broker_files.internal_topics.decode import CONSUMER_OFFSETS
+from harness.broker_files.internal_topics.decode import CLUSTER_METADATA, CONSUMER_OFFSETS
 from harness.errors import WaitTimeoutError
 from harness.schedules.operations.clients import CommitOffset, SendOffset
 from harness.schedules.timers import FAST, FREEZE
