@@ -166,16 +166,16 @@ def judge_run(
     evidence that differs from what the run wrote, and that the checkers did not read. Raises `UsageError` for a damaged
     folder.
     """
-    sound, notes = inventory.without(folder, missing), inventory.notes(manifest)
+    sound = inventory.without(folder, missing)
     if results is None:
-        return Judgement(replace(assemble(manifest, Results(), missing=missing, notes=notes), applications=()))
+        return Judgement(replace(assemble(manifest, Results(), missing=missing), applications=()))
     protection, protected_by, has_history = None, protection_of(manifest), sound.has(folder.history_path)
     events = read_afterwards(sound, FILES[protected_by or GATES])
     if protected_by or events:
         came_back_ms = came_back_at_ms(folder.history_path) if has_history else None
         protection = ProtectionRecord(protected_by, events, came_back_ms)
     aftermath, views = read_afterwards(sound, AFTERMATH), consequences(read_afterwards(sound, APPLICATIONS))
-    verdict = assemble(manifest, results, aftermath, missing=missing, notes=notes, protection=protection)
+    verdict = assemble(manifest, results, aftermath, missing=missing, protection=protection)
     findings = verdict.findings
     if has_history:
         events = read_group_events(folder.history_path)

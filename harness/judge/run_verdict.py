@@ -56,7 +56,6 @@ def assemble(
     aftermath: Sequence[Mapping[str, Any]] = (),
     *,
     missing: Sequence[EvidenceDifference] = (),
-    notes: Sequence[str] = (),
     protection: ProtectionRecord | None = None,
 ) -> Verdict:
     """Return the verdict of a run; ``aftermath``: the lines of that file.
@@ -106,7 +105,7 @@ def assemble(
         doubts=tuple(results.doubts),
         checker_errors=results.raised,
         partial=tuple(PartialEvidence(path=one.path, problem=one.problem) for one in missing),
-        notes=tuple(notes),
+        notes=(),
     )
 
 

@@ -23,14 +23,12 @@ from harness.run_folder.store import (
     AFTERMATH_HISTORY,
     APPLICATION_HISTORY,
     APPLICATIONS,
-    BATCHES,
     BROKERS,
     COMPLETE,
     FETCHED,
     GATE,
     HISTORY,
     OBSERVATIONS,
-    STATE,
     RunFolder,
 )
 
@@ -44,9 +42,6 @@ DIGEST_BYTES: Final = 16
 DIGEST_THREADS: Final = 2
 HEAD_START_S: Final = 1.0
 """How long a check waits for digests before it starts Spark; larger runs are compared during the start."""
-NOT_LISTED: Final = (
-    "the manifest does not list the evidence (an older run): sizes and contents of its files could not be checked"
-)
 
 _AFTERWARDS = (APPLICATIONS, APPLICATION_HISTORY, AFTERMATH, AFTERMATH_HISTORY)
 """Files that are written when the evidence of the verdict is complete."""
@@ -93,11 +88,6 @@ def take_inventory(folder: RunFolder) -> dict[str, dict[str, Any]]:
     }
 
 
-def notes(manifest: Mapping[str, Any]) -> list[str]:
-    """Return the notes that a verdict on this run must have."""
-    return [NOT_LISTED] if manifest.get(FIELD) is None else []
-
-
 def without(folder: RunFolder, differences: Iterable[EvidenceDifference]) -> RunFolder:
     """Return the folder without the files that have changed."""
     return RunFolder(folder.path, frozenset(difference.left_out for difference in differences))
@@ -109,16 +99,19 @@ def comparing(
 ) -> Iterator[Callable[[], tuple[EvidenceDifference, ...]]]:
     """Compare a folder with the list in its manifest: sizes immediately, contents in threads.
 
-    Yields a function that waits for the threads and returns all differences. Of a run without a list, only the
-    existence of files that every run has is verified.
+    Yields a function that waits for the threads and returns all differences. An interrupted run has no list: only the
+    existence of its history is verified.
 
     Raises `UsageError` for differences as soon as they are detected, unless ``partial``; always for a missing history
     and for a list that cannot be read.
     """
-    listed = _listed(folder, manifest)
-    size_differences = _missing_files(folder, manifest) if listed is None else _other_sizes(folder, listed)
+    if manifest["status"] != COMPLETE and manifest.get(FIELD) is None:
+        listed, size_differences = {}, _missing(folder, [] if folder.history_path.exists() else [HISTORY])
+    else:
+        listed = _listed(folder, manifest)
+        size_differences = _other_sizes(folder, listed)
     _raise_if_different(folder, manifest, size_differences, partial=partial)
-    digests = {name: digest for name, (size, digest) in (listed or {}).items() if _size(folder.path / name) == size}
+    digests = {name: digest for name, (size, digest) in listed.items() if _size(folder.path / name) == size}
     with ThreadPoolExecutor(DIGEST_THREADS) as pool:
         contents = {name: pool.submit(_differs, folder, name, digest) for name, digest in digests.items()}
 
@@ -135,44 +128,14 @@ def comparing(
             pool.shutdown(cancel_futures=True)
 
 
-def _listed(folder: RunFolder, manifest: Mapping[str, Any]) -> dict[str, tuple[int, str]] | None:
-    """Return size and digest by path; None for a manifest without a list."""
-    if manifest.get(FIELD) is None:
-        return None
+def _listed(folder: RunFolder, manifest: Mapping[str, Any]) -> dict[str, tuple[int, str]]:
+    """Return size and digest by path."""
     try:
         return {name: (int(entry["size_bytes"]), str(entry["blake2b"])) for name, entry in manifest[FIELD].items()}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UsageError(
             f"the run folder is damaged: {folder.manifest_path} has no list of files as {FIELD}"
         ) from error
-
-
-def _missing_files(folder: RunFolder, manifest: Mapping[str, Any]) -> list[EvidenceDifference]:
-    """Return the missing files of those that every run has, and every complete run."""
-    is_complete = manifest["status"] == COMPLETE
-    replicas = [
-        f"{broker}/{AFTER_REJOIN}/{scenario['topic']}-{partition}"
-        for scenario in manifest["scenarios"]
-        for partition, brokers in scenario["replicas"].items()
-        for broker in brokers
-        if is_complete
-    ]
-    names = [
-        HISTORY,
-        *([OBSERVATIONS] if is_complete else []),
-        *(f"{BROKERS}/{replica}" for replica in replicas),
-        *(f"{FETCHED}/{replica}/{name}" for replica in replicas for name in (BATCHES, STATE)),
-    ]
-    logs = [folder.path / BROKERS / replica for replica in replicas]
-    return [
-        *_missing(folder, [name for name in names if not (folder.path / name).exists()]),
-        *(
-            # Files of other systems are stored in a subfolder.
-            EvidenceDifference(path.relative_to(folder.path).as_posix(), "has no *.log")
-            for path in logs
-            if path.exists() and not any(path.rglob("*.log"))
-        ),
-    ]
 
 
 def _other_sizes(folder: RunFolder, listed: Mapping[str, tuple[int, str]]) -> list[EvidenceDifference]:

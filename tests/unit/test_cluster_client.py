@@ -9,6 +9,7 @@ import pytest
 from fakes.clock import JumpingClock, TickingClock
 from fakes.connections import AnsweringStream, FailingDial
 from kafka.protocol.admin import DescribeLogDirsResponse, DescribeProducersResponse
+from kafka.protocol.consumer import OffsetCommitResponse
 from kafka.protocol.metadata import MetadataResponse
 
 from harness.errors import HarnessError
@@ -16,7 +17,7 @@ from harness.kafka_api.address import Address
 from harness.kafka_api.cluster_client import SILENT_S, ClusterClient
 from harness.kafka_api.connection import ONCE, Connection, RetryPolicy
 from harness.kafka_api.fetch import fetch
-from harness.kafka_api.messages import RefusedError, Request, RetriableError, message, raise_for_codes
+from harness.kafka_api.messages import RefusedError, Request, RetriableError, message, raise_for_errors
 from harness.kafka_api.metadata import describe_cluster
 from harness.kafka_api.topics import LogDirs, describe_log_dirs, reassign
 from harness.kafka_api.transactions import OpenTransaction, describe_producers, open_transactions
@@ -150,11 +151,16 @@ def test_connections_are_kept_only_where_asked_and_are_closed_in_the_end() -> No
 
 
 def test_errors_that_time_may_heal_are_retriable_and_a_final_one_counts() -> None:
-    raise_for_codes([0, 0], "it")
+    def answer(*codes: int) -> Any:
+        partitions = [{"partition_index": n, "error_code": code} for n, code in enumerate(codes)]
+        return message(OffsetCommitResponse, 7, throttle_time_ms=0, topics=[{"name": "t", "partitions": partitions}])
+
+    raise_for_errors(answer(0, 0), "it")
+    raise_for_errors(answer(0, 46), "it", accepted=46)
     with pytest.raises(RetriableError, match="it: NotCoordinatorError"):
-        raise_for_codes([0, 16], "it")
+        raise_for_errors(answer(0, 16), "it")
     with pytest.raises(RefusedError, match="it: TopicAuthorizationFailedError"):
-        raise_for_codes([16, 29], "it")
+        raise_for_errors(answer(16, 29), "it")
 
 
 def test_a_misspelt_field_is_an_error() -> None:

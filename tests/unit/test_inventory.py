@@ -14,7 +14,7 @@ from harness.errors import UsageError
 from harness.host import leftovers
 from harness.judge.check import prepare, read_afterwards, run_checkers
 from harness.run_folder import inventory
-from harness.run_folder.inventory import FIELD, NOT_LISTED, EvidenceDifference, comparing, without
+from harness.run_folder.inventory import FIELD, EvidenceDifference, comparing, without
 from harness.run_folder.manifest import Manifest, open_run_folder
 from harness.run_folder.store import AFTER_REJOIN, AFTERMATH, RunFolder
 
@@ -100,7 +100,6 @@ def test_what_comes_later_is_no_difference(ended: Manifest, tmp_path: Path) -> N
     (path / "brokers" / "1" / ".DS_Store").write_bytes(b"\0")
     moved = path.rename(tmp_path / "moved")
     assert differences(Manifest(RunFolder(moved), ended.content), partial=False) == ()
-    assert inventory.notes(ended.content) == []
 
 
 def lose(*names: str) -> Callable[[Path], None]:
@@ -187,36 +186,19 @@ def test_without_a_history_nobody_is_called_wrong(ended: Manifest) -> None:
     )
 
 
-def test_a_run_without_a_list_is_judged_with_a_note(begun: Manifest) -> None:
-    assert differences(begun, partial=False) == ()
-    assert inventory.notes(begun.content) == [NOT_LISTED]
+@pytest.mark.parametrize("status", ["running", "failed"])
+def test_an_interrupted_run_without_a_list_needs_its_history_only(tmp_path: Path, status: str) -> None:
+    run = run_of(tmp_path, status=status)
+    shutil.rmtree(run.folder.path / "brokers")
+    (run.folder.path / "observations.jsonl").unlink()
+    assert differences(run, partial=False) == ()
+    (run.folder.path / "history.jsonl").unlink()
+    assert "history.jsonl is missing" in refusal(run)
 
 
 @pytest.mark.parametrize(
-    ("damage", "expected"),
-    [
-        (lose("fetched"), "fetched is missing (6 files)"),
-        (lose("brokers/2"), "brokers/2 is missing"),
-        (lose(SEGMENT), f"brokers/2/{AFTER_REJOIN}/t-0 has no *.log"),
-        (lose("observations.jsonl"), "observations.jsonl is missing"),
-        (lose("history.jsonl"), "history.jsonl is missing"),
-    ],
+    "listed", [None, [], {"history.jsonl": 1}, {"history.jsonl": {"size_bytes": "x", "blake2b": ""}}]
 )
-def test_what_every_run_has_is_asked_for_without_a_list(
-    begun: Manifest, damage: Callable[[Path], object], expected: str
-) -> None:
-    damage(begun.folder.path)
-    assert expected in refusal(begun)
-
-
-def test_a_run_that_ended_early_needs_no_last_snapshot(tmp_path: Path) -> None:
-    folder = run_of(tmp_path, status="failed")
-    shutil.rmtree(folder.folder.path / "brokers")
-    (folder.folder.path / "observations.jsonl").unlink()
-    assert differences(folder, partial=False) == ()
-
-
-@pytest.mark.parametrize("listed", [[], {"history.jsonl": 1}, {"history.jsonl": {"size_bytes": "x", "blake2b": ""}}])
 def test_a_list_that_is_none(begun: Manifest, listed: Any) -> None:
     begun.content[FIELD] = listed
     assert "has no list of files as evidence" in refusal(begun)
