@@ -27,7 +27,7 @@ from numba import boolean, int64
 from harness.broker_files.segments.batches import CRC_FROM, DELETE_HORIZON, HEADER, LOG_OVERHEAD, MAGIC, TRANSACTIONAL
 from harness.broker_files.segments.encode import encode_batch
 from harness.broker_files.segments.jit import BYTES, compiled
-from harness.broker_files.segments.markers import ABORT, COMMIT, marker_record
+from harness.broker_files.segments.records import ABORT, COMMIT, marker_record
 from harness.broker_files.side_files.producer_snapshot import ProducerEntry, encode_producer_snapshot
 from harness.broker_files.side_files.txnindex import AbortedTxn, encode_txnindex
 

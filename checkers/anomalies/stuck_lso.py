@@ -28,7 +28,7 @@ from pyspark.sql import functions as f
 from checkers.evidence.tables import PARTITION, REPLICA, checkpointed, colocated
 from checkers.finding import VISIBLE, Finder, findings, printable, sentence
 from checkers.replay.batch_outcomes import OPEN, with_first_marker
-from harness.broker_files.segments.markers import MARKERS
+from harness.broker_files.segments.records import MARKERS
 from harness.schedules.catalog import Anomaly
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from pyspark.sql import functions as f
 
 from checkers.evidence.parse import FETCH
 from checkers.evidence.tables import PARTITION, REPLICA, colocated, digest_share
-from harness.broker_files.segments.markers import MARKERS
+from harness.broker_files.segments.records import MARKERS
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
 from harness.schedules.scenario import Critical, Phase
 

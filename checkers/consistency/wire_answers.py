@@ -22,7 +22,7 @@ from checkers.evidence.schemas import ABORTS
 from checkers.evidence.tables import REPLICA, checkpointed
 from checkers.finding import reason
 from checkers.replay.batch_outcomes import ABORTED, with_first_marker
-from harness.broker_files.segments.markers import ABORT
+from harness.broker_files.segments.records import ABORT
 from harness.run_folder.store import AFTER_REJOIN
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, colocated
 from checkers.finding import printable, results, sentence
-from harness.broker_files.segments.markers import MARKERS
+from harness.broker_files.segments.records import MARKERS
 from harness.run_folder.store import BEFORE_RETURN
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, colocated
-from harness.broker_files.segments.markers import ABORT, COMMIT, MARKERS
+from harness.broker_files.segments.records import ABORT, COMMIT, MARKERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

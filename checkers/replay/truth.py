@@ -15,8 +15,7 @@ from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, checkpointed, colocated
 from checkers.replay.batch_outcomes import ABORTED, COMMITTED, outcome_of, with_first_marker
-from harness.broker_files.segments.markers import MARKERS
-from harness.broker_files.segments.records import DATA
+from harness.broker_files.segments.records import DATA, MARKERS
 from harness.run_folder.store import AFTER_REJOIN
 
 if TYPE_CHECKING:

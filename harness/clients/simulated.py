@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from harness.broker_files.segments.markers import ABORT, COMMIT
-from harness.broker_files.segments.records import Record
+from harness.broker_files.segments.records import ABORT, COMMIT, Record
 from harness.clients import OPERATION_TIMEOUT_S, ClientError, Library
 from harness.errors import WaitTimeoutError
 from harness.models.log.batch import Batch

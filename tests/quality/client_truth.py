@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from truth import is_below, judge
 
-from harness.broker_files.segments.markers import COMMIT
+from harness.broker_files.segments.records import COMMIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -54,7 +54,7 @@ from expected import (
 )
 from truth import is_below, judge
 
-from harness.broker_files.segments.markers import ABORT, COMMIT
+from harness.broker_files.segments.records import ABORT, COMMIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from harness.broker_files.segments.markers import ABORT, COMMIT, marker_record
-from harness.broker_files.segments.records import Record
+from harness.broker_files.segments.records import ABORT, COMMIT, Record, marker_record
 from harness.models.log.batch import Batch
 from harness.models.log.cleaner import clean
 

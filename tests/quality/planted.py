@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from expected import ABORTED_TO_COMMITTED, COMMITTED_TO_ABORTED, STUCK_LSO, TOMBSTONE_DIVERGENCE
 
-from harness.broker_files.segments.markers import ABORT, COMMIT
+from harness.broker_files.segments.records import ABORT, COMMIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -9,8 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.broker_files.segments.markers import ABORT, COMMIT, marker_record
-from harness.broker_files.segments.records import Record
+from harness.broker_files.segments.records import ABORT, COMMIT, Record, marker_record
 from harness.broker_files.side_files.txnindex import AbortedTxn
 from harness.models.log.batch import Batch
 from harness.models.log.cleaner import Bounds, Cleaning, clean

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from harness.broker_files.segments.markers import ABORT, COMMIT
+from harness.broker_files.segments.records import ABORT, COMMIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

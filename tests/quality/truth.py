@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from view import View, view
 
-from harness.broker_files.segments.markers import COMMIT
+from harness.broker_files.segments.records import COMMIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from harness.broker_files.segments.markers import COMMIT
+from harness.broker_files.segments.records import COMMIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from sample_logs import SOURCE, Read, read_by_reference
 
-from harness.broker_files.segments.batches import CorruptLogError, Record
+from harness.broker_files.segments.batches import CorruptLogError, OldEntry, Record
 from harness.broker_files.segments.blocks import iter_blocks, unpack
-from harness.broker_files.segments.old_entries import OldEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,16 +9,23 @@ from zlib import crc32
 
 from stored_markers import encode_marker
 
-from harness.broker_files.segments.batches import Batch, CorruptLogError, Record, iter_entries, iter_records, marker
+from harness.broker_files.segments.batches import (
+    Batch,
+    CorruptLogError,
+    OldEntry,
+    Record,
+    iter_entries,
+    iter_records,
+    marker,
+)
 from harness.broker_files.segments.codecs import CODECS, Codec
 from harness.broker_files.segments.encode import encode_batch
-from harness.broker_files.segments.old_entries import OldEntry
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Sequence
 
-    from harness.broker_files.segments.markers import Marker
+    from harness.broker_files.segments.records import Marker
 
 SOURCE = "t-0/00.log"
 

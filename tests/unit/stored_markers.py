@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.broker_files.segments.encode import encode_batch
-from harness.broker_files.segments.markers import ABORT, COMMIT, marker_record
+from harness.broker_files.segments.records import ABORT, COMMIT, marker_record
 
 
 def encode_marker(

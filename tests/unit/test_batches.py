@@ -19,6 +19,7 @@ from harness.broker_files.segments.batches import (
     Batch,
     CorruptLogError,
     Marker,
+    OldEntry,
     Record,
     iter_batches,
     iter_entries,
@@ -26,7 +27,6 @@ from harness.broker_files.segments.batches import (
     marker,
 )
 from harness.broker_files.segments.encode import encode_batch
-from harness.broker_files.segments.old_entries import OldEntry
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 from cloud_logs import NAME, cloud_of, compact, log_of, passes_to_clean, shown, spoken, without
 
-from harness.broker_files.segments.markers import COMMIT, marker_record
-from harness.broker_files.segments.records import Record
+from harness.broker_files.segments.records import COMMIT, Record, marker_record
 from harness.models.cloud_topics.compaction import Settings, begin_pass, dirty, removable
 from harness.models.cloud_topics.keymap import DEFAULT_MAP_BYTES, ENTRY_BYTES, KeyOffsetMap
 from harness.models.cloud_topics.metastore import L1Object, Log, TombstoneRange, Update, appended, refusal

@@ -14,7 +14,7 @@ from described import described
 from fakes.conformance import ModelBrokers
 from kafka.protocol.consumer import OffsetFetchResponse
 
-from harness.broker_files.segments.markers import ABORT, COMMIT
+from harness.broker_files.segments.records import ABORT, COMMIT
 from harness.broker_files.side_files.producer_snapshot import encode_producer_snapshot
 from harness.broker_files.side_files.txnindex import encode_txnindex
 from harness.cli.conform import conform as command

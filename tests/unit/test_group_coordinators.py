@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from described import described
 
-from harness.broker_files.segments.markers import ABORT, COMMIT
+from harness.broker_files.segments.records import ABORT, COMMIT
 from harness.models.log.invariants import Truth, Txn, Wrote
 from harness.models.log.replica import Replica
 from harness.models.log.version_rules import VersionRules, rules_of

@@ -11,8 +11,7 @@ import pytest
 from checkers.reduction.consistent_partitions import NOWHERE, first_after
 from checkers.replay.batch_outcomes import outcome_of, with_first_marker
 from checkers.replay.first_marker import first_marker
-from harness.broker_files.segments.markers import ABORT, COMMIT, MARKERS
-from harness.broker_files.segments.records import DATA
+from harness.broker_files.segments.records import ABORT, COMMIT, DATA, MARKERS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

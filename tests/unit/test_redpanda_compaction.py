@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.broker_files.segments.markers import ABORT, COMMIT, marker_record
-from harness.broker_files.segments.records import Record
+from harness.broker_files.segments.records import ABORT, COMMIT, Record, marker_record
 from harness.models.log.batch import Batch
 from harness.models.log.cleaner import Bounds, Cleaning
 from harness.models.log.redpanda import clean, own

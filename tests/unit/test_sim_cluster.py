@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.broker_files.segments.markers import ABORT, COMMIT, marker_record
-from harness.broker_files.segments.records import Record
+from harness.broker_files.segments.records import ABORT, COMMIT, Record, marker_record
 from harness.clients import ClientError
 from harness.clients.simulated import SimulatedClient, SimulatedProducer
 from harness.errors import UsageError

@@ -92,11 +92,11 @@ def find_copies(brokers: Mapping[int, Sequence[Path]], topics: Sequence[str], ru
     every = [copy for copies in copies_of.values() for copy in copies]
     metadata_logs = {copy.broker: copy.folder for copy in every if copy.topic == CLUSTER_METADATA}
     existing = {copy.topic for copy in every} - {CLUSTER_METADATA}
-    selected = _named(topics, existing) if topics else _compacted(existing, metadata_logs, log_dirs)
+    selected, selection_notes = _named(topics, existing) if topics else _compacted(existing, metadata_logs, log_dirs)
     for broker, folders in brokers.items():
         copies = copies_of[broker]
         _raise_if_twice(copies)
-        chosen = [copy for copy in copies if copy.topic in selected.topics]
+        chosen = [copy for copy in copies if copy.topic in selected]
         if not chosen and topics:
             other_topics = sorted({copy.topic for copy in copies})
             content = f"are {listed(other_topics, _SHOWN)}" if other_topics else "is no partition folder"
@@ -107,37 +107,29 @@ def find_copies(brokers: Mapping[int, Sequence[Path]], topics: Sequence[str], ru
         notes += (
             Note(broker, str(path), "not a replica in use: left out")
             for path in paths_of[broker]
-            if (aside := _SET_ASIDE.fullmatch(path.name)) and is_named(aside["topic"], topics or selected.topics)
+            if (aside := _SET_ASIDE.fullmatch(path.name)) and is_named(aside["topic"], topics or selected)
         )
-    identity = verify_identity(brokers, log_dirs, [*replicas, *states])
+    cluster_id, identity_notes = verify_identity(brokers, log_dirs, [*replicas, *states])
     _raise_if_other_topics(replicas)
     metadata = _metadata_of(metadata_logs, replicas)
     return Copies(
         run_id,
         tuple(replicas),
         tuple(states),
-        notes=(*in_sentences(notes), *identity.notes, *metadata.notes, *selected.notes),
+        notes=(*in_sentences(notes), *identity_notes, *metadata.notes, *selection_notes),
         metadata=metadata.metadata,
-        cluster_id=identity.cluster_id,
+        cluster_id=cluster_id,
     )
 
 
-@dataclass(frozen=True)
-class _Selection:
-    """The topics to compare; ``notes``: sentences about topics that the user did not name."""
-
-    topics: frozenset[str]
-    notes: tuple[str, ...]
-
-
-def _named(patterns: Sequence[str], existing: Iterable[str]) -> _Selection:
-    topics = frozenset(topic for topic in existing if is_named(topic, patterns))
-    return _Selection(topics, tuple(internal_left_out(existing, patterns)))
+def _named(patterns: Sequence[str], existing: Iterable[str]) -> tuple[set[str], list[str]]:
+    """Return the topics to compare, and notes about topics that the user did not name."""
+    return {topic for topic in existing if is_named(topic, patterns)}, internal_left_out(existing, patterns)
 
 
 def _compacted(
     existing: Iterable[str], metadata_logs: Mapping[int, Path], log_dirs: Mapping[int, Sequence[Path]]
-) -> _Selection:
+) -> tuple[set[str], list[str]]:
     """Return the compacted topics: by the cleanup policy in a metadata log, else by ``cleaner-offset-checkpoint``.
 
     That checkpoint has the partitions that a cleaner has cleaned, of compacted topics only (``LogCleanerManager``).
@@ -146,18 +138,18 @@ def _compacted(
     metadata = read_metadata_logs(metadata_logs, ()).metadata
     policies = {} if metadata is None else metadata.cleanup_policies
     cleaned = {topic for folders in log_dirs.values() for folder in folders for topic in _cleaned(folder)}
-    topics = frozenset(
+    topics = {
         topic
         for topic in existing
         if is_compacted(topic, policies.get(topic)) or (topic not in policies and topic in cleaned)
-    )
+    }
     if not topics:
         raise UsageError("no topic in the folders is known to be compacted: name topics by --topic")
     source = f"{'the metadata log and ' if metadata else ''}the checkpoints of the brokers' cleaners"
     notes = [audited(topics, len(set(existing) - topics), source)]
     if metadata is None:
         notes.append("without a metadata log, compacted topics that no cleaner has cleaned are left out")
-    return _Selection(topics, tuple(notes))
+    return topics, notes
 
 
 def _cleaned(log_dir: Path) -> set[str]:

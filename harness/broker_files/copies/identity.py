@@ -19,7 +19,7 @@ from harness.broker_files.storage import lineage
 from harness.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from harness.broker_files.copies.copies import ReplicaCopy
@@ -38,13 +38,13 @@ _TOPIC_ID = re.compile(r"^topic_id: *(\S+)", re.MULTILINE)
 class LogDirectory:
     """A log directory that was declared for ``broker``, and the ids in its ``meta.properties``, or None.
 
-    ``node_id``: name and value.
+    ``node_id_name``: the name of the broker's id; None without ``meta.properties``.
     """
 
     broker: int
     path: Path
-    has_properties: bool = False
-    node_id: tuple[str, int] | None = None
+    node_id_name: str | None = None
+    node_id: int | None = None
     cluster_id: str | None = None
     directory_id: str | None = None
 
@@ -53,19 +53,20 @@ class LogDirectory:
         """The file of the ids."""
         return self.path / META_PROPERTIES
 
-
-@dataclass(frozen=True)
-class Identity:
-    """``cluster_id``: None if no folder contains it. ``notes``: why the identity of a broker is not certain."""
-
-    cluster_id: str | None
-    notes: tuple[str, ...]
+    @property
+    def missing_ids(self) -> str | None:
+        """A sentence on the ids that the log directory does not have; None if it has all."""
+        if self.node_id_name is None:
+            return f"{self.path} has no {META_PROPERTIES}"
+        ids = {"node id": self.node_id, CLUSTER_ID: self.cluster_id}
+        missing = [name for name, value in ids.items() if value is None]
+        return f"{self.properties_path} has no {' and no '.join(missing)}" if missing else None
 
 
 def verify_identity(
     brokers: Mapping[int, Sequence[Path]], log_dirs: Mapping[int, Sequence[Path]], replicas: Sequence[ReplicaCopy]
-) -> Identity:
-    """Return the id of the cluster, and a note for each broker whose identity could not be checked completely.
+) -> tuple[str | None, list[str]]:
+    """Return the cluster's id, None if no folder contains it, and why the identity of a broker is not certain.
 
     ``brokers``: the declared folders. ``log_dirs``: these folders, or the log directories that contain them.
 
@@ -75,16 +76,25 @@ def verify_identity(
     _raise_if_one_folder(brokers, replicas)
     directories = [_read(broker, path) for broker, paths in log_dirs.items() for path in paths]
     _raise_if_other_broker(directories)
-    _raise_if_other_cluster(directories)
+    clusters: dict[str, LogDirectory] = {}
+    for directory in directories:
+        if directory.cluster_id is not None:
+            clusters.setdefault(directory.cluster_id, directory)
+    if len(clusters) > 1:
+        says = (f"{other.properties_path} says {CLUSTER_ID}={name}" for name, other in clusters.items())
+        raise UsageError(
+            f"the folders belong to {len(clusters)} clusters: {'; '.join(says)}; give copies of one cluster"
+        )
     _raise_if_one_directory(directories)
-    notes = tuple(
-        f"broker {broker}: its identity could not be checked in full: {'; '.join(missing)}"
-        for broker in brokers
-        if (missing := [*_missing_ids(broker, directories), *_missing_topic_ids(broker, replicas)])
-    )
-    return Identity(
-        next((directory.cluster_id for directory in directories if directory.cluster_id is not None), None), notes
-    )
+    notes = []
+    for broker in brokers:
+        missing = [text for other in directories if other.broker == broker and (text := other.missing_ids)]
+        folders = [copy.folder for copy in replicas if copy.broker == broker]
+        if nameless := [folder.name for folder in folders if not (folder / PARTITION_METADATA).exists()]:
+            missing.append(f"{listed(nameless)} without {PARTITION_METADATA}")
+        if missing:
+            notes.append(f"broker {broker}: its identity could not be checked in full: {'; '.join(missing)}")
+    return next(iter(clusters), None), notes
 
 
 def topic_id(folder: Path) -> str | None:
@@ -110,22 +120,13 @@ def _read(broker: int, path: Path) -> LogDirectory:
     if node_id and not (node_id.isascii() and node_id.isdigit()):
         raise UsageError(f"broker {broker}: {file} says {name}={node_id}, which is not the id of a broker")
     return LogDirectory(
-        broker,
-        path,
-        has_properties=True,
-        node_id=(name, int(node_id)) if node_id else None,
-        cluster_id=ids.get(CLUSTER_ID),
-        directory_id=ids.get(DIRECTORY_ID),
+        broker, path, name, int(node_id) if node_id else None, ids.get(CLUSTER_ID), ids.get(DIRECTORY_ID)
     )
 
 
 def _raise_if_one_folder(brokers: Mapping[int, Sequence[Path]], replicas: Iterable[ReplicaCopy]) -> None:
-    folder_lineages = [
-        (broker, folder, list(lineage(folder))) for broker, folders in brokers.items() for folder in folders
-    ]
-    for (first, first_folder, first_lineage), (second, second_folder, second_lineage) in combinations(
-        folder_lineages, 2
-    ):
+    lineages = [(broker, folder, list(lineage(folder))) for broker, folders in brokers.items() for folder in folders]
+    for (first, first_folder, first_lineage), (second, second_folder, second_lineage) in combinations(lineages, 2):
         if first == second:
             continue
         if first_lineage[0] == second_lineage[0]:
@@ -133,15 +134,14 @@ def _raise_if_one_folder(brokers: Mapping[int, Sequence[Path]], replicas: Iterab
                 f"one folder was given for brokers {first} and {second}: {first_folder} and {second_folder} are the"
                 " same; give each broker's own copy"
             )
-        for inner, inner_broker, outer, outer_broker, is_inside in (
-            (second_folder, second, first_folder, first, first_lineage[0] in second_lineage),
-            (first_folder, first, second_folder, second, second_lineage[0] in first_lineage),
-        ):
-            if is_inside:
-                raise UsageError(
-                    f"the folder of broker {inner_broker}, {inner}, lies inside the folder of broker {outer_broker},"
-                    f" {outer}; give each broker's own copy"
-                )
+        outer_first = first_lineage[0] in second_lineage
+        if outer_first or second_lineage[0] in first_lineage:
+            pair = ((second, second_folder), (first, first_folder))
+            (inner, inner_folder), (outer, outer_folder) = pair if outer_first else pair[::-1]
+            raise UsageError(
+                f"the folder of broker {inner}, {inner_folder}, lies inside the folder of broker {outer},"
+                f" {outer_folder}; give each broker's own copy"
+            )
     first_copies: dict[object, ReplicaCopy] = {}
     for copy in replicas:
         first_copy = first_copies.setdefault(next(lineage(copy.folder)), copy)
@@ -153,36 +153,18 @@ def _raise_if_one_folder(brokers: Mapping[int, Sequence[Path]], replicas: Iterab
 
 
 def _raise_if_other_broker(directories: Sequence[LogDirectory]) -> None:
-    wrong = [
-        (directory, *directory.node_id)
-        for directory in directories
-        if directory.node_id and directory.node_id[1] != directory.broker
-    ]
-    if not wrong:
-        return
-    nodes = {node for _, _, node in wrong}
-    says = [
-        f"{declared.properties_path} says {'='.join(map(str, declared.node_id))} and was given for broker"
-        f" {declared.broker}"
-        for declared in directories
-        if declared.node_id and declared.node_id[1] in nodes
-    ]
-    first, _, node = wrong[0]
-    raise UsageError(
-        f"a folder was given for another broker than its own: {'; '.join(says)}; give {first.path} with"
-        f" --broker {node}=…, or broker {first.broker}'s own folder with --broker {first.broker}=…"
-    )
-
-
-def _raise_if_other_cluster(directories: Sequence[LogDirectory]) -> None:
-    clusters: dict[str, LogDirectory] = {}
-    for directory in directories:
-        if directory.cluster_id is not None:
-            clusters.setdefault(directory.cluster_id, directory)
-    if len(clusters) > 1:
-        says = [f"{directory.properties_path} says {CLUSTER_ID}={name}" for name, directory in clusters.items()]
+    wrong = [other for other in directories if other.node_id not in {None, other.broker}]
+    if wrong:
+        nodes = {other.node_id for other in wrong}
+        says = (
+            f"{other.properties_path} says {other.node_id_name}={other.node_id} and was given for broker {other.broker}"
+            for other in directories
+            if other.node_id in nodes
+        )
+        first = wrong[0]
         raise UsageError(
-            f"the folders belong to {len(clusters)} clusters: {'; '.join(says)}; give copies of one cluster"
+            f"a folder was given for another broker than its own: {'; '.join(says)}; give {first.path} with"
+            f" --broker {first.node_id}=…, or broker {first.broker}'s own folder with --broker {first.broker}=…"
         )
 
 
@@ -190,38 +172,10 @@ def _raise_if_one_directory(directories: Sequence[LogDirectory]) -> None:
     """Raise `UsageError` if two brokers were given copies of one log directory, whose ids do not name the broker."""
     by_id: dict[str, LogDirectory] = {}
     for directory in directories:
-        if directory.directory_id is None:
-            continue
-        first = by_id.setdefault(directory.directory_id, directory)
+        first = by_id.setdefault(directory.directory_id, directory) if directory.directory_id else directory
         if first.broker != directory.broker:
             raise UsageError(
                 f"brokers {first.broker} and {directory.broker} were given copies of one log directory:"
                 f" {first.properties_path} and {directory.properties_path} say {DIRECTORY_ID}={directory.directory_id};"
                 " give each broker's own copy"
             )
-
-
-def _missing_ids(broker: int, directories: Iterable[LogDirectory]) -> Iterator[str]:
-    for directory in directories:
-        if directory.broker != broker:
-            continue
-        if not directory.has_properties:
-            yield f"{directory.path} has no {META_PROPERTIES}"
-            continue
-        missing = [
-            name
-            for name, value in (("node id", directory.node_id), (CLUSTER_ID, directory.cluster_id))
-            if value is None
-        ]
-        if missing:
-            yield f"{directory.properties_path} has no {' and no '.join(missing)}"
-
-
-def _missing_topic_ids(broker: int, replicas: Iterable[ReplicaCopy]) -> Iterator[str]:
-    missing = [
-        copy.folder.name
-        for copy in replicas
-        if copy.broker == broker and not (copy.folder / PARTITION_METADATA).exists()
-    ]
-    if missing:
-        yield f"{listed(missing)} without {PARTITION_METADATA}"

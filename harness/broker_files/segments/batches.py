@@ -1,7 +1,11 @@
-"""Magic-2 record batches, from a segment file or from the records of a Fetch response.
+"""Record batches, from a segment file or from the records of a Fetch response.
 
-The layout is ``DefaultRecordBatch`` of Kafka's clients; all integers are big-endian. This is the reference reader:
-``blocks`` is faster, and calls this module for the error messages.
+The layout of magic 2 is ``DefaultRecordBatch`` of Kafka's clients; all integers are big-endian. This is the reference
+reader: ``blocks`` is faster, and calls this module for the error messages.
+
+Entries of the formats before magic 2 (``LegacyRecord``) are recognized, checked and counted, but not read. Brokers
+before 0.11 wrote them, and a log that was not cleaned since may still have them. They have neither transactions nor
+delete horizons: offset and length as in a batch, then crc32 at 12 (not crc32c), magic at 16, and the rest.
 """
 
 from __future__ import annotations
@@ -9,13 +13,12 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
+from zlib import crc32
 
 from crc32c import crc32c
 
 from harness.broker_files.segments.codecs import CODECS, Codec, decompress
-from harness.broker_files.segments.markers import Marker, read_marker
-from harness.broker_files.segments.old_entries import LEAST_BYTES, OLD_MAGICS, OldEntry, read_old_entry
-from harness.broker_files.segments.records import MAX_INT64, Record, read_record
+from harness.broker_files.segments.records import MAX_INT64, Marker, Record, read_marker, read_record
 from harness.errors import HarnessError
 
 if TYPE_CHECKING:
@@ -36,6 +39,12 @@ LOG_OVERHEAD: Final = 12
 CRC_FROM: Final = 21
 """The CRC covers everything after itself: not the base offset and leader epoch, which brokers rewrite."""
 
+OLD_MAGICS: Final = (0, 1)
+LEAST_BYTES: Final = (26, 34)
+"""The smallest size by old magic, with offset and length (``LegacyRecord.RECORD_OVERHEAD_V0`` and ``_V1``)."""
+OLD_CRC_FROM: Final = 16
+"""The CRC of an old entry covers the bytes from the magic on."""
+
 MAX_BATCH_BYTES: Final = 256 * 1024 * 1024
 """A larger length is corrupt, as no topic allows messages of nearly this size."""
 
@@ -45,6 +54,7 @@ TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
 
+_OLD_HEAD = struct.Struct(">qiIb")
 _MAGIC_AT = 16
 _LENGTH = struct.Struct(">i")
 _LENGTH_AT = 8
@@ -140,6 +150,16 @@ class Batch:
         return self.record_count == 0
 
 
+@dataclass(frozen=True, slots=True)
+class OldEntry:
+    """One record, or several compressed ones; ``last_offset``: of the last record."""
+
+    position: int
+    size_bytes: int
+    last_offset: int
+    magic: int
+
+
 def iter_batches(buffer: BytesLike, *, source: str, verify_crc: bool = True) -> Iterator[Batch]:
     """Iterate over the batches from byte 0 as ``iter_entries``, without entries of older formats."""
     entries = iter_entries(buffer, source=source, verify_crc=verify_crc)
@@ -198,10 +218,11 @@ def _entry_size(view: memoryview, position: int, source: str) -> int | None:
 def _entry(view: memoryview, position: int, source: str, *, verify_crc: bool) -> Batch | OldEntry:
     if view[_MAGIC_AT] == MAGIC:
         return _batch(view, position, source, verify_crc=verify_crc)
-    try:
-        return read_old_entry(view, position, verify_crc=verify_crc)
-    except ValueError as error:
-        raise CorruptLogError(source, position, str(error)) from error
+    last_offset, _, crc, magic = _OLD_HEAD.unpack_from(view)
+    if verify_crc and (computed := crc32(view[OLD_CRC_FROM:])) != crc:
+        reason = f"CRC of an entry of magic {magic} is {computed:08x}, it says {crc:08x}"
+        raise CorruptLogError(source, position, reason)
+    return OldEntry(position, len(view), last_offset, magic)
 
 
 def _all_zero(view: memoryview) -> bool:

@@ -22,8 +22,10 @@ from harness.broker_files.segments.batches import (
     CONTROL,
     CRC_FROM,
     HEADER,
+    LEAST_BYTES,
     LOG_OVERHEAD,
     MAGIC,
+    OLD_CRC_FROM,
     Batch,
     CorruptLogError,
     iter_entries,
@@ -32,9 +34,7 @@ from harness.broker_files.segments.batches import (
 )
 from harness.broker_files.segments.codecs import CODECS, MAX_DECOMPRESSED_BYTES, decompress_into
 from harness.broker_files.segments.columns import ASK, HEADERS, NO_MARKER, OTHER_CONTROL
-from harness.broker_files.segments.markers import MARKERS
-from harness.broker_files.segments.old_entries import CRC_FROM as OLD_CRC_FROM
-from harness.broker_files.segments.old_entries import LEAST_BYTES
+from harness.broker_files.segments.records import MARKERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

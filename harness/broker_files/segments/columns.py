@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from harness.broker_files.segments.markers import MARKERS
+from harness.broker_files.segments.records import MARKERS
 
 if TYPE_CHECKING:
     from typing import TypeAlias

@@ -13,9 +13,8 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from harness.broker_files.segments.batches import HEADER, LOG_OVERHEAD, MAGIC, iter_entries
+from harness.broker_files.segments.batches import HEADER, LOG_OVERHEAD, MAGIC, OLD_MAGICS, iter_entries
 from harness.broker_files.segments.blocks import WORTH_COMPILING_BYTES, iter_blocks
-from harness.broker_files.segments.old_entries import OLD_MAGICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

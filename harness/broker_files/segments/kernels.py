@@ -13,12 +13,19 @@ from typing import TYPE_CHECKING, Any
 import numba
 from numba import int8, int32, int64, types, uint64
 
-from harness.broker_files.segments.batches import APPEND_TIME, CODEC_MASK, CONTROL, LOG_OVERHEAD, MAGIC, MAX_BATCH_BYTES
+from harness.broker_files.segments.batches import (
+    APPEND_TIME,
+    CODEC_MASK,
+    CONTROL,
+    LEAST_BYTES,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAX_BATCH_BYTES,
+)
 from harness.broker_files.segments.batches import HEADER as _HEADER
 from harness.broker_files.segments.codecs import CODECS
 from harness.broker_files.segments.columns import ASK, HEADERS, NO_MARKER, OTHER_CONTROL
 from harness.broker_files.segments.jit import BYTES, compiled, inlined, load_byte
-from harness.broker_files.segments.old_entries import LEAST_BYTES
 from harness.broker_files.segments.records import MAX_INT64
 
 if TYPE_CHECKING:

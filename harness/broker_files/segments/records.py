@@ -1,13 +1,28 @@
-"""Decode and encode a record inside a batch's unpacked payload (``DefaultRecord``, ``ByteUtils``)."""
+"""Decode and encode a record inside a batch's unpacked payload (``DefaultRecord``, ``ByteUtils``).
+
+The record of a control batch is a transaction marker with its type and its coordinator's epoch: ``ControlRecordType``
+defines the key, ``EndTransactionMarker`` the value of a COMMIT or an ABORT.
+"""
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from typing import Final
 
 MAX_INT64: Final = 2**63 - 1
 DATA: Final = ("value", "tombstone")
 """The kinds of clients' records, as observations and checkers name them."""
+
+ABORT, COMMIT = MARKERS = ("abort", "commit")
+"""The types that end a transaction, by their stored number; observations and checkers use these names."""
+
+_MARKER_KEY = struct.Struct(">hh")
+_MARKER_VALUE = struct.Struct(">hi")
+_MARKER_VERSION = 0
+
+MARKER_KEYS: Final = {kind: _MARKER_KEY.pack(_MARKER_VERSION, number) for number, kind in enumerate(MARKERS)}
+"""The key of each type's record, as brokers write it."""
 
 _MAX_VARINT_SHIFT = 63  # ten bytes: a varlong
 _MAX_UINT64 = 2**64 - 1
@@ -31,6 +46,14 @@ class Record:
     def is_tombstone(self) -> bool:
         """Whether the record deletes its key."""
         return self.value is None
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """The content of a control batch; ``coordinator_epoch`` is None for types that end no transaction."""
+
+    type: str
+    coordinator_epoch: int | None
 
 
 def read_record(
@@ -83,6 +106,38 @@ def encode_record(record: Record, base_offset: int, base_timestamp_ms: int) -> b
         parts += _encode_bytes(name.encode()), _encode_bytes(value)
     body = b"".join(parts)
     return _encode_varint(len(body)) + body
+
+
+def read_marker(record: Record) -> Marker:
+    """Return the marker in a control record.
+
+    Raises ``ValueError`` if ``ControlRecordType`` or ``EndTransactionMarker`` would reject the record.
+    """
+    number = _number(_MARKER_KEY, record.key)
+    if number not in range(len(MARKERS)):
+        return Marker(f"control-{number}", None)
+    return Marker(MARKERS[number], coordinator_epoch(record))
+
+
+def coordinator_epoch(record: Record) -> int:
+    """Return the epoch of the coordinator in the record of a COMMIT or an ABORT. Raises as `read_marker` does."""
+    return _number(_MARKER_VALUE, record.value)
+
+
+def _number(layout: struct.Struct, data: bytes | None) -> int:
+    """Return the field after the version."""
+    try:
+        version, number = layout.unpack_from(data or b"")
+    except struct.error as error:
+        raise ValueError(str(error)) from error
+    if version < 0:
+        raise ValueError(f"version {version}")
+    return int(number)
+
+
+def marker_record(offset: int, timestamp_ms: int, kind: str, epoch: int = 0) -> Record:
+    """Return the record of a COMMIT or an ABORT. ``epoch``: of the coordinator."""
+    return Record(offset, timestamp_ms, MARKER_KEYS[kind], _MARKER_VALUE.pack(_MARKER_VERSION, epoch))
 
 
 def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:

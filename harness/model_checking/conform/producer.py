@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from harness.broker_files.segments.encode import encode_batch
-from harness.broker_files.segments.markers import COMMIT
-from harness.broker_files.segments.records import Record
+from harness.broker_files.segments.records import COMMIT, Record
 from harness.kafka_api import producing
 from harness.kafka_api.groups import commit_offsets, delete_offset
 from harness.kafka_api.metadata import find_coordinator

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from harness.broker_files.segments.markers import ABORT, marker_record
+from harness.broker_files.segments.records import ABORT, marker_record
 from harness.models.log.batch import Batch
 
 if TYPE_CHECKING:

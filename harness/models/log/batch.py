@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from harness.broker_files.segments.encode import encode_batch
-from harness.broker_files.segments.markers import ABORT, COMMIT, KEYS
+from harness.broker_files.segments.records import ABORT, COMMIT, MARKER_KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,7 +44,7 @@ class Batch:
         """COMMIT or ABORT; None for data, and for a marker that the cleaner has emptied."""
         if not self.control or not self.records:
             return None
-        return COMMIT if self.records[0].key == KEYS[COMMIT] else ABORT
+        return COMMIT if self.records[0].key == MARKER_KEYS[COMMIT] else ABORT
 
     def keeping(self, records: tuple[Record, ...]) -> Batch:
         """Return the batch with only these of its records, one or more (``MemoryRecords.filterTo``); itself if all."""

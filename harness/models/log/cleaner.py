@@ -16,8 +16,7 @@ import heapq
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from harness.broker_files.segments.markers import ABORT, COMMIT
-from harness.broker_files.segments.records import MAX_INT64
+from harness.broker_files.segments.records import ABORT, COMMIT, MAX_INT64
 from harness.models.log.replica import Segment
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.broker_files.segments.markers import ABORT
+from harness.broker_files.segments.records import ABORT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

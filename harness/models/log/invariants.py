@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from harness.broker_files.segments.markers import ABORT, COMMIT
+from harness.broker_files.segments.records import ABORT, COMMIT
 from harness.schedules.catalog import Anomaly
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from harness.broker_files.segments.markers import ABORT, coordinator_epoch
+from harness.broker_files.segments.records import ABORT, coordinator_epoch
 from harness.broker_files.side_files.producer_snapshot import ProducerEntry
 from harness.broker_files.side_files.txnindex import AbortedTxn
 

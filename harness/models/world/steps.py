@@ -17,8 +17,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.broker_files.segments.markers import ABORT, marker_record
-from harness.broker_files.segments.records import Record
+from harness.broker_files.segments.records import ABORT, Record, marker_record
 from harness.errors import UsageError
 from harness.models.log.batch import Batch
 from harness.models.log.cleaner import UNBOUNDED

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from harness.broker_files.segments.markers import ABORT, COMMIT
+from harness.broker_files.segments.records import ABORT, COMMIT
 from harness.models.log.cleaner import Cleaning
 from harness.models.log.invariants import Truth, Txn, Wrote, hidden_by_txnindex, violations, wrong_final_states
 from harness.models.log.version_rules import VersionRules

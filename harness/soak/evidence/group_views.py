@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from harness.broker_files.internal_topics.decode import CONSUMER_OFFSETS, decode_offset_key, internal_topic
 from harness.broker_files.segments.batches import iter_batches, iter_records, marker
 from harness.broker_files.segments.folder import live_segments
-from harness.broker_files.segments.markers import MARKERS
+from harness.broker_files.segments.records import MARKERS
 from harness.kafka_api.connection import Connection
 from harness.kafka_api.error_names import UNSTABLE_OFFSET
 from harness.kafka_api.groups import fetch_offsets
