@@ -21,12 +21,7 @@ from harness.kafka_api.configs import (
 )
 from harness.kafka_api.connection import RetryPolicy
 from harness.kafka_api.messages import RefusedError, RetriableError
-from harness.kafka_api.metadata import (
-    FIRST_WITH_TOPIC_IDS,
-    describe_cluster,
-    find_active_controller,
-    find_coordinator,
-)
+from harness.kafka_api.metadata import FIRST_WITH_TOPIC_IDS, describe_cluster, find_active_controller, find_coordinator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

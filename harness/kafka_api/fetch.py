@@ -81,8 +81,7 @@ def fetch(
     """
     fields = {"current_leader_epoch": NO_LEADER_EPOCH, "partition_max_bytes": max_bytes}
     topics = per_topic(
-        ((tp, {**fields, "partition": tp[1], "fetch_offset": offset}) for tp, offset in offsets.items()),
-        name="topic",
+        ((tp, {**fields, "partition": tp[1], "fetch_offset": offset}) for tp, offset in offsets.items()), name="topic"
     )
     return request(
         FetchRequest,

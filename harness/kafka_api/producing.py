@@ -20,14 +20,7 @@ from kafka.protocol.producer import (
 )
 
 from harness.kafka_api.groups import committed_topics
-from harness.kafka_api.messages import (
-    Request,
-    acknowledged,
-    numbers_per_topic,
-    per_topic,
-    raise_for_errors,
-    request,
-)
+from harness.kafka_api.messages import Request, acknowledged, numbers_per_topic, per_topic, raise_for_errors, request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

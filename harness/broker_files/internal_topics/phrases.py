@@ -189,9 +189,7 @@ _PHRASES: Final[Mapping[str, _Phrases]] = {
         "{initializing_topics+} initializing and {initialized_topics+:initialized partition}",
     ),
     "StreamsGroupTopology": _Phrases(
-        f"streams {_GROUP}, topology",
-        "epoch {epoch} with {subtopologies:subtopology/subtopologies}",
-        "no topology",
+        f"streams {_GROUP}, topology", "epoch {epoch} with {subtopologies:subtopology/subtopologies}", "no topology"
     ),
     TRANSACTION_LOG: _Phrases(
         "transactional id {transactional_id}",
