@@ -58,15 +58,11 @@ class Admin:
         return self._ask_any(find_active_controller())
 
     def partitions(self, topics: Sequence[str], at: Address | None = None) -> dict[TopicPartition, PartitionState]:
-        """Return the state of every partition of these topics; unknown topics are left out.
-
-        ``at``: the broker to ask, else the first that answers.
-        """
-        request = describe_cluster(topics)
-        return (self._ask_any(request) if at is None else self.client.ask(at, request)).partitions
+        """Return the state of every partition of these topics, without unknown topics, from ``at`` or any broker."""
+        return self._ask_any(describe_cluster(topics), at).partitions
 
     def ending_transactions(self) -> list[str]:
-        """Return the transactional ids whose end is decided and whose markers are not all written yet.
+        """Return the transactional ids with an outcome whose markers are not all written yet.
 
         EndTxn answers before that; once a transaction is complete, its markers are on every in-sync replica. Asks every
         live broker, as each lists the transactions that it coordinates. Raises OSError where a broker is silent.
@@ -75,12 +71,11 @@ class Admin:
         for address in self.client.addresses:
             answer = self.client.ask(address, transactions.list_transactions(transactions.ENDING_STATES))
             # A coordinator that is still loading has no answer yet.
-            ending += [f"unknown at {address}"] if answer.error else []
-            ending += answer.transactional_ids
+            ending += [*answer.transactional_ids, *([f"unknown at {address}"] if answer.error else [])]
         return ending
 
     def has_coordinator(self, transactional_id: str) -> bool:
-        """Whether this id has a coordinator by now; the request creates ``__transaction_state`` where it is missing."""
+        """Return whether this id has a coordinator; the request creates ``__transaction_state`` if it is missing."""
         try:
             self.client.ask_any(find_coordinator(transactional_id), CHANGE)
         except (RetriableError, RefusedError):
@@ -103,10 +98,7 @@ class Admin:
         return state.topic_id
 
     def delete_topic(self, topic: str, topic_id: UUID | None = None) -> None:
-        """Delete a topic; its metadata go some time later.
-
-        With its ``topic_id``, a topic that was created again since is not deleted.
-        """
+        """Delete a topic; its metadata go some time later. See `topics.delete_topic`."""
         self._ask_any(topic_requests.delete_topic(topic, topic_id))
 
     def delete_records(self, leader: Address, partition: TopicPartition, before: int) -> None:
@@ -114,7 +106,7 @@ class Admin:
         self.client.ask(leader, topic_requests.delete_records(partition, before), DELETION)
 
     def reassign(self, replicas: Mapping[TopicPartition, Sequence[int]]) -> None:
-        """Give partitions new replica lists; a new order alone changes the preferred leader."""
+        """Assign new replicas to partitions; a new order alone changes the preferred leader."""
         self._ask_any(topic_requests.reassign(replicas))
 
     def elect_preferred(self, partitions: Sequence[TopicPartition]) -> None:
@@ -150,11 +142,12 @@ class Admin:
         return {name: {} if isinstance(answer, str) else values_of(answer) for name, answer in answers.items()}
 
     def _alter(self, kind: int, changes: Mapping[str, Mapping[str, str | None]], at: Address | None = None) -> None:
-        request = alter_configs(kind, changes)
-        for name, why in (self._ask_any(request) if at is None else self.client.ask(at, request)).items():
+        for name, why in self._ask_any(alter_configs(kind, changes), at).items():
             raise HarnessError(f"settings of {name or 'all brokers'} cannot be changed: {why}")
 
-    def _ask_any(self, request: Request[T]) -> T:
+    def _ask_any(self, request: Request[T], at: Address | None = None) -> T:
+        if at is not None:
+            return self.client.ask(at, request)
         try:
             return self.client.ask_any(request, CHANGE)
         except OSError as error:

@@ -100,7 +100,9 @@ class ClusterClient:
         for refused_login in errors.values():
             if isinstance(refused_login, HarnessError):
                 raise refused_login
-        raise ConnectionError(f"no broker answers ({'; '.join(f'{one}: {why}' for one, why in errors.items())})")
+        raise ConnectionError(
+            f"no broker answers ({'; '.join(f'{address}: {why}' for address, why in errors.items())})"
+        )
 
     def ask(self, broker: int | Address, request: Request[T], policy: RetryPolicy | None = None) -> T:
         """Ask this broker. Raises as `connection`, and as `Connection.ask`."""

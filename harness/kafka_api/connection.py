@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import socket
 import struct
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
@@ -102,9 +103,8 @@ class SocketStream:
         user, password = security.credentials
         offered = self.call(SaslHandshakeRequest[1](mechanism=security.mechanism))
         if offered.error_code:
-            raise HarnessError(
-                f"{self.address} refuses {security.mechanism}; it offers {', '.join(offered.mechanisms)}"
-            )
+            mechanisms = ", ".join(offered.mechanisms)
+            raise HarnessError(f"{self.address} refuses {security.mechanism}; it offers {mechanisms}")
         mechanism = get_sasl_mechanism(security.mechanism)(
             security_protocol=security.protocol,
             sasl_mechanism=security.mechanism,
@@ -145,7 +145,7 @@ class Connection:
         self.policy = policy
         self._clock = clock or RealClock()
         self._dial = dial
-        self._is_proven = False
+        self._has_answered = False
         self._stream: Stream | None = dial(address, timeout_s=policy.answer_s)
 
     def ask(self, request: Request[T]) -> T:
@@ -159,7 +159,7 @@ class Connection:
         """
         if self.policy.repeat_s:
             return self._repeat(request)
-        may_reopen = self.policy.reopens and self._is_proven
+        may_reopen = self.policy.reopens and self._has_answered
         try:
             return self._send(request)
         except ConnectionError:
@@ -169,7 +169,7 @@ class Connection:
 
     def close(self) -> None:
         """Close the connection."""
-        self._is_proven = False
+        self._has_answered = False
         if self._stream is not None:
             self._stream.close()
             self._stream = None
@@ -198,14 +198,11 @@ class Connection:
         except BaseException:
             self.close()
             raise
-        self._is_proven = True
+        self._has_answered = True
         return answer
 
 
 def ask(address: Address, request: Request[T], policy: RetryPolicy = ONCE) -> T:
     """Send one request over a new connection."""
-    connection = Connection(address, policy)
-    try:
+    with closing(Connection(address, policy)) as connection:
         return connection.ask(request)
-    finally:
-        connection.close()

@@ -81,14 +81,12 @@ class RedpandaAdmin:
         return dict(self._get("/v1/cluster_config"))
 
     def coordinates_compaction(self) -> bool:
-        """Whether replicas coordinate their removals: the feature is active."""
-        states: dict[str, str] = {
-            feature["name"]: feature["state"] for feature in self._get("/v1/features")["features"]
-        }
-        return states.get(COORDINATED_COMPACTION) == ACTIVE
+        """Return whether replicas coordinate their removals: the feature is active."""
+        features = self._get("/v1/features")["features"]
+        return any(feature["name"] == COORDINATED_COMPACTION and feature["state"] == ACTIVE for feature in features)
 
     def removes_markers(self) -> bool:
-        """Whether markers are ever removed: otherwise a clean verdict on transactions means nothing."""
+        """Return whether markers are ever removed: otherwise a clean verdict on transactions means nothing."""
         return bool(self.config().get(TX_BATCH_REMOVAL))
 
     def compaction(self, partition: TopicPartition) -> dict[int, dict[str, Any]]:
@@ -100,8 +98,19 @@ class RedpandaAdmin:
         the version lacks them.
         """
         answer = self._get(f"/v1/debug/partition/{KAFKA}/{partition[0]}/{partition[1]}")
-        states = [_state(replica) for replica in answer["replicas"]]
-        return {state["broker"]: state for state in states}
+        return {
+            (broker := int(replica["raft_state"]["node_id"])): {
+                "broker": broker,
+                "high_watermark": int(replica["high_watermark"]),
+                "last_stable_offset": int(replica["last_stable_offset"]),
+                "committed": int(replica["committed_offset"]) + 1,
+                **{
+                    ours: next((int(replica[name]) for name in names if replica.get(name) is not None), None)
+                    for ours, names in _OPTIONAL_OFFSETS.items()
+                },
+            }
+            for replica in answer["replicas"]
+        }
 
     def _get(self, path: str) -> Any:
         return self._call("GET", None, path)
@@ -109,12 +118,11 @@ class RedpandaAdmin:
     def _call(self, method: str, broker: int | None, path: str, body: Any = None) -> Any:
         """Ask one broker, or each in turn until one answers. Redirects to the leader are followed."""
         addresses = self._addresses()
-        brokers = [broker] if broker is not None else list(addresses)
+        if broker is not None and broker not in addresses:
+            raise HarnessError(f"broker {broker} is not up: {method} {path}")
         last: Exception | None = None
-        for one in brokers:
-            if one not in addresses:
-                raise HarnessError(f"broker {one} is not up: {method} {path}")
-            url = f"http://{addresses[one]}{path}"
+        for address in addresses.values() if broker is None else [addresses[broker]]:
+            url = f"http://{address}{path}"
             try:
                 answer = requests.request(method, url, json=body, timeout=TIMEOUT_S)
             except requests.RequestException as error:
@@ -128,17 +136,3 @@ class RedpandaAdmin:
 
 def _path(namespace: str, partition: TopicPartition) -> str:
     return f"/v1/partitions/{namespace}/{partition[0]}/{partition[1]}"
-
-
-def _state(replica: Mapping[str, Any]) -> dict[str, Any]:
-    offsets = {
-        ours: next((int(replica[name]) for name in names if replica.get(name) is not None), None)
-        for ours, names in _OPTIONAL_OFFSETS.items()
-    }
-    return {
-        "broker": int(replica["raft_state"]["node_id"]),
-        "high_watermark": int(replica["high_watermark"]),
-        "last_stable_offset": int(replica["last_stable_offset"]),
-        "committed": int(replica["committed_offset"]) + 1,
-        **offsets,
-    }

@@ -164,10 +164,10 @@ def _raise_for_sasl(security: Security) -> None:
 
 def _pem_of(security: Security, store: str, *inline: str, has_key: bool) -> str | None:
     """Return the content of a store as PEM, from its ``inline`` properties or from its file; None without a store."""
-    given = [value for name in inline if (value := security.properties.get(f"{store}.{name}"))]
+    values = [value for name in inline if (value := security.properties.get(f"{store}.{name}"))]
     location = security.properties.get(f"{store}.location")
-    if len(given) == len(inline) or location is None:
-        return "\n".join(given) or None
+    if len(values) == len(inline) or location is None:
+        return "\n".join(values) or None
     kind, content, password = _open_store(security, store, location)
     if kind == PEM:
         return content.decode()
@@ -175,11 +175,11 @@ def _pem_of(security: Security, store: str, *inline: str, has_key: bool) -> str 
     if not has_key:
         return chain
     if key is None:
-        raise UsageError(f"{security.source}: {store}.location {location} holds no key")
+        raise UsageError(f"{security.source}: {store}.location {location} has no key")
     return key + chain
 
 
-def _unpacked(security: Security, what: str, content: bytes, password: bytes | None) -> tuple[str | None, str]:
+def _unpacked(security: Security, file: str, content: bytes, password: bytes | None) -> tuple[str | None, str]:
     """Return the key and the certificates of a PKCS#12 store, as PEM; the key's own certificate comes first."""
     # Importing it takes a moment, and few runs need it.
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat  # noqa: PLC0415
@@ -188,9 +188,9 @@ def _unpacked(security: Security, what: str, content: bytes, password: bytes | N
     try:
         store = load_pkcs12(content, password)
     except ValueError as error:
-        raise UsageError(f"{security.source}: {what} cannot be opened: {error}") from error
+        raise UsageError(f"{security.source}: {file} cannot be opened: {error}") from error
     certificates = ([store.cert] if store.cert else []) + store.additional_certs
-    chain = "".join(one.certificate.public_bytes(Encoding.PEM).decode() for one in certificates)
+    chain = "".join(entry.certificate.public_bytes(Encoding.PEM).decode() for entry in certificates)
     if store.key is None:
         return None, chain
     return store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode(), chain

@@ -70,16 +70,19 @@ def describe_producers(partitions: Iterable[TopicPartition]) -> Request[dict[Top
 
 def _producer(producer: Any) -> ActiveProducer:
     offset = producer.current_txn_start_offset
-    first_offset = offset if offset >= 0 else None
-    return ActiveProducer(producer.producer_id, producer.producer_epoch, producer.last_sequence, first_offset)
+    fields = (producer.producer_id, producer.producer_epoch, producer.last_sequence)
+    return ActiveProducer(*fields, offset if offset >= 0 else None)
 
 
 def open_transactions(producers: ProducersOrError) -> OpenTransactions:
     """Return the open transactions of these producers; None for an error."""
     if isinstance(producers, str):
         return None
-    opened = ((p.producer_id, p.producer_epoch, p.first_offset) for p in producers)
-    return tuple(OpenTransaction(number, epoch, offset) for number, epoch, offset in opened if offset is not None)
+    return tuple(
+        OpenTransaction(p.producer_id, p.producer_epoch, p.first_offset)
+        for p in producers
+        if p.first_offset is not None
+    )
 
 
 @dataclass(frozen=True)
@@ -127,27 +130,24 @@ def describe_transactions(
 ) -> Request[dict[str, TransactionDescription | str]]:
     """Return the transactions by their ids, or an error's name. ``coordinator``: the broker that is asked."""
 
-    def described(state: Any) -> TransactionDescription:
-        return TransactionDescription(
-            coordinator=coordinator,
-            transactional_id=state.transactional_id,
-            state=state.transaction_state,
-            producer_id=state.producer_id,
-            producer_epoch=state.producer_epoch,
-            start_time_ms=state.transaction_start_time_ms,
-            partitions=frozenset((topic.topic, number) for topic in state.topics for number in topic.partitions),
-            timeout_ms=state.transaction_timeout_ms,
-        )
-
-    return request(
-        DescribeTransactionsRequest,
-        0,
-        lambda answer: {
-            state.transactional_id: error_name(state.error_code) if state.error_code else described(state)
+    def decode(answer: Any) -> dict[str, TransactionDescription | str]:
+        return {
+            state.transactional_id: error_name(state.error_code)
+            if state.error_code
+            else TransactionDescription(
+                coordinator=coordinator,
+                transactional_id=state.transactional_id,
+                state=state.transaction_state,
+                producer_id=state.producer_id,
+                producer_epoch=state.producer_epoch,
+                start_time_ms=state.transaction_start_time_ms,
+                partitions=frozenset((topic.topic, number) for topic in state.topics for number in topic.partitions),
+                timeout_ms=state.transaction_timeout_ms,
+            )
             for state in answer.transaction_states
-        },
-        transactional_ids=list(transactional_ids),
-    )
+        }
+
+    return request(DescribeTransactionsRequest, 0, decode, transactional_ids=list(transactional_ids))
 
 
 def abort_transaction(partition: TopicPartition, transaction: OpenTransaction) -> Request[None]:
