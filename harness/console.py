@@ -17,7 +17,7 @@ from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, EXIT_CODES, UNKNO
 from harness.terminal import Terminal, stderr, stdout, styled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from harness.judge.finding import Finding
     from harness.judge.outcome import RunResult
@@ -52,6 +52,7 @@ class ConsoleProgress:
         self._bar: Bar | None = None
         self._fetches = False
         self._is_quiet = _is_quiet()
+        self._shows_bars = not self._is_quiet and self._terminal.console.is_terminal
 
     def stage(self, text: str) -> None:
         """Print the stage's line."""
@@ -62,7 +63,7 @@ class ConsoleProgress:
 
     def jars(self, done: int, total: int) -> None:
         """Update the bar of fetching jars; without a terminal, print one line when they are fetched."""
-        if self._is_quiet or not self._terminal.console.is_terminal:
+        if not self._shows_bars:
             # Steps may be reported again when all are done: they begin nothing.
             if done < total and not self._fetches:
                 self.stage("fetch jars")
@@ -75,7 +76,7 @@ class ConsoleProgress:
 
     def reading(self, fraction: float, done_bytes: int) -> None:
         """Update the bar of reading from a cluster; it shows MB, the mean rate since the start, and the rest."""
-        if self._is_quiet or not self._terminal.console.is_terminal:
+        if not self._shows_bars:
             return
         bar = self._bar or self._begin("read", "{task.percentage:>3.0f}%  {task.fields[amount]}")
         task = bar.tasks[0]
@@ -133,49 +134,40 @@ def _audit_command(result: RunResult, command: str) -> str:
 
 
 def show_findings(out: Terminal, verdict: Verdict) -> None:
-    """Print a line for each scenario without a finding, and for each finding."""
+    """Print a line for each scenario without a finding, and for each finding with its evidence and advice."""
     for scenario in verdict.scenarios:
         if scenario.verdict != ANOMALY:
             out.line(verdict_word(scenario.verdict), f" {scenario.scenario}: {scenario.reason}")
     advised: set[tuple[object, ...]] = set()
     for finding in verdict.findings:
         out.line(verdict_word(ANOMALY), f" {finding}")
-        _show_evidence(out, finding)
+        for line in _evidence_lines(finding):
+            out.line(f"  {line}")
         advice = (finding.place, finding.means, finding.do)
         if finding.means is not None and advice not in advised:
             advised.add(advice)
-            _show_advice(out, finding)
+            out.line(f"  what it means: {finding.means}")
+            out.line(f"  what to do: {finding.do}")
+            for command in finding.commands or ():
+                out.line(f"    {command}")
 
 
-def _show_evidence(out: Terminal, finding: Finding) -> None:
-    """Print the evidence for a decided finding, where the logs alone do not prove it, and the assumptions.
+def _evidence_lines(finding: Finding) -> Iterator[str]:
+    """Yield the evidence for a decided finding, where the logs alone do not prove it, and the assumptions.
 
     Of a record of an internal topic also what its readers get, who reads it now, and the line that commits an offset.
     """
-    record = finding.record
     lines: list[tuple[str, str | None]] = [("consequence", finding.consequence)]
-    if record is not None:
+    if (record := finding.record) is not None:
         lines += [
             ("for consumers", record.consumers),
             ("who reads it", None if record.coordinator is None else record.coordinator.text),
             ("commit", record.commit),
             ("note", record.note),
         ]
-    for name, text in lines:
-        if text:
-            out.line(f"  {name}: {text}")
-    if finding.decided_by:
-        out.line(f"  decided by: {'; '.join(finding.decided_by)}")
-    for assumption in finding.assumptions or ():
-        out.line(f"  assumed: {assumption}")
-
-
-def _show_advice(out: Terminal, finding: Finding) -> None:
-    """Print what a finding means, what to do, and the commands for a shell."""
-    out.line(f"  what it means: {finding.means}")
-    out.line(f"  what to do: {finding.do}")
-    for command in finding.commands or ():
-        out.line(f"    {command}")
+    lines.append(("decided by", "; ".join(finding.decided_by or ())))
+    lines += [("assumed", assumption) for assumption in finding.assumptions or ()]
+    yield from (f"{name}: {text}" for name, text in lines if text)
 
 
 def verdict_word(verdict: str) -> Any:

@@ -12,11 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-EXIT_CLEAN = 0
-EXIT_ANOMALY = 1
-EXIT_UNKNOWN = 2
-EXIT_USAGE = 254
-EXIT_FAILED = 255
+EXIT_CLEAN, EXIT_ANOMALY, EXIT_UNKNOWN, EXIT_USAGE, EXIT_FAILED = 0, 1, 2, 254, 255
 
 
 class HarnessError(Exception):

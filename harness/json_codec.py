@@ -45,7 +45,7 @@ def _read(kind: Any, content: Any, place: str) -> Any:
     if get_origin(kind) in {Union, UnionType}:
         if content is None:
             return None
-        (kind,) = (one for one in get_args(kind) if one is not NoneType)
+        (kind,) = (member for member in get_args(kind) if member is not NoneType)
     read = _read_object if is_dataclass(kind) else _READERS.get(get_origin(kind) or kind, _read_plain)
     return read(kind, content, place)
 

@@ -42,20 +42,17 @@ def event_name(verb: str, fault: str) -> str:
 
 def fault_times(events: Iterable[Mapping[str, Any]]) -> list[FaultTimes]:
     """Return the faults in the order of their invocations, without ends of faults that never began."""
-    times_of: list[tuple[str, int, dict[str, int]]] = []
+    faults: list[tuple[str, int, dict[str, int]]] = []
     active: dict[tuple[str, int], dict[str, int]] = {}
     for event in events:
         verb, _, fault = event["f"].partition(" ")
         name = _TIMES.get((verb, event["type"]))
-        if name is None:
-            continue
-        for broker in event["brokers"]:
-            place = (fault, broker)
-            if name == "inject_ms" and place not in active:
-                active[place] = {}
-                times_of.append((fault, broker, active[place]))
-            if place in active:
-                active[place].setdefault(name, event["time_ms"])
+        for broker in event["brokers"] if name else ():
+            if name == "inject_ms" and (fault, broker) not in active:
+                active[fault, broker] = {}
+                faults.append((fault, broker, active[fault, broker]))
+            if name and (times := active.get((fault, broker))) is not None:
+                times.setdefault(name, event["time_ms"])
                 if name == "healed_ms":
-                    del active[place]
-    return [FaultTimes(fault, broker, **times) for fault, broker, times in times_of]
+                    del active[fault, broker]
+    return [FaultTimes(fault, broker, **times) for fault, broker, times in faults]

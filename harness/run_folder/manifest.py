@@ -11,14 +11,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from harness.broker_files.segments.batches import CorruptLogError, iter_batches
-from harness.broker_files.segments.transactions import transaction_version
 from harness.errors import UsageError
 from harness.host import leftovers
 from harness.run_folder import inventory
 from harness.run_folder.store import MANIFEST, RUNNING, RunFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from harness.broker_files.segments.batches import Batch
@@ -96,7 +95,7 @@ def open_run(path: Path, needed: Sequence[str]) -> tuple[RunFolder, dict[str, An
     missing = [name for name in required if not isinstance(content, dict) or name not in content]
     if missing:
         raise UsageError(f"{damaged} does not have {', '.join(missing)}")
-    # Manifests of older runs have none.
+    # Published manifests of older runs have none.
     if DIGEST in content and content[DIGEST] != _digest(content):
         raise UsageError(f"{damaged} has other content than the run wrote")
     try:
@@ -119,6 +118,25 @@ def open_run_folder(path: Path) -> tuple[RunFolder, dict[str, Any]]:
         )
         raise UsageError(f"{path} is half-written: {why}")
     return folder, content
+
+
+def transaction_version(segments: Iterable[Iterable[Batch]]) -> int | None:
+    """Return 2 if every marker has a higher producer epoch than its transaction's data, else 1; None without markers.
+
+    From transactions v2 on (KIP-890) a coordinator increments the epoch with each end of a transaction, in v1 only if
+    the coordinator itself ends the transaction.
+    """
+    bumped: set[bool] = set()
+    for segment in segments:
+        epochs: dict[int, int] = {}
+        for batch in segment:
+            if not batch.is_transactional:
+                continue
+            if not batch.is_control:
+                epochs[batch.producer_id] = batch.producer_epoch
+            elif batch.producer_id in epochs:
+                bumped.add(batch.producer_epoch > epochs.pop(batch.producer_id))
+    return None if not bumped else 2 if all(bumped) else 1
 
 
 def _digest(content: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ from stored_markers import encode_marker
 
 from harness.broker_files.segments.batches import Record, iter_batches
 from harness.broker_files.segments.encode import encode_batch
-from harness.broker_files.segments.transactions import transaction_version
+from harness.run_folder.manifest import transaction_version
 
 
 def data(offset: int, producer_id: int, epoch: int) -> bytes:
