@@ -12,6 +12,7 @@ import getpass
 import io
 import os
 import re
+import stat
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -28,12 +29,15 @@ if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
 S3A: Final = "spark.hadoop.fs.s3a."
+PATH_STYLE, TLS = "path.style.access", "connection.ssl.enabled"
 S3A_SETTINGS: Final = {
     "endpoint": "endpoint_override",
     "endpoint.region": "region",
     "access.key": "access_key",
     "secret.key": "secret_key",
     "session.token": "session_token",
+    PATH_STYLE: None,
+    TLS: None,
 }
 """Names after `S3A`, or after `S3A` and ``bucket.BUCKET.`` for one bucket, which win; and Arrow's names of them."""
 HTTP_ADDRESS: Final = "spark.hadoop.dfs.namenode.http-address"
@@ -48,8 +52,8 @@ READ_AHEAD_BYTES: Final = 4 << 20
 """The least to request at once where a reader asks for little: each request takes milliseconds."""
 
 _PATTERN = re.compile(r"[*?\[]")
+_STAT_FIELDS = 10
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
-_FLAGS = {"true": True, "false": False}
 _CONNECT_TIMEOUT_S, _REQUEST_TIMEOUT_S = 10, 60
 _UNAUTHORIZED, _NOT_FOUND = 401, 404
 """Codes of HTTP; a client of Kerberos negotiates after the first."""
@@ -87,48 +91,20 @@ def file_system_of(storage: Storage) -> Any:
     return ArrowFSWrapper(getattr(pyarrow.fs, storage.kind)(**options), skip_instance_cache=True)
 
 
-class Tree:
-    """A storage with its listings cached: no folder is listed twice.
-
-    Another process that receives the tree starts with an empty cache.
-    """
-
-    def __init__(self, storage: Storage) -> None:
-        """Begin with an empty cache."""
-        self.storage = storage
-        self._listings: dict[PurePosixPath, dict[str, int | None]] = {}
-
-    def __reduce__(self) -> tuple[type[Tree], tuple[Storage]]:
-        return Tree, (self.storage,)
-
-    def listing(self, folder: PurePosixPath) -> dict[str, int | None]:
-        """Return the content of a folder by name: the size of files in bytes, None for folders. Raises OSError."""
-        if folder not in self._listings:
-            path = f"{self.storage.prefix}{folder}".rstrip("/") or "/"
-            entries = {entry["name"].rstrip("/"): entry for entry in file_system_of(self.storage).ls(path, detail=True)}
-            if path in entries:
-                raise NotADirectoryError(errno.ENOTDIR, "Not a directory")
-            self._listings[folder] = {
-                name.rpartition("/")[2]: entry["size"] if entry["type"] == "file" else None
-                for name, entry in entries.items()
-            }
-        return self._listings[folder]
-
-
-@dataclass(frozen=True)
-class Stat:
-    """The known fields of ``os.stat_result``."""
-
-    st_size: int
-
-
 @dataclass(frozen=True, order=True)
 class RemotePath:
-    """A path; ``pure`` is absolute. Errors are ``OSError`` with the whole URI and the storage's advice."""
+    """A path; ``pure`` is absolute. Errors are ``OSError`` with the whole URI and the storage's advice.
+
+    ``listings``: of folders; no folder is listed twice by the paths of a process that come from one path.
+    """
 
     root: str
     pure: PurePosixPath
-    tree: Tree = field(compare=False)
+    storage: Storage = field(compare=False)
+    listings: dict[PurePosixPath, dict[str, int | None]] = field(default_factory=dict, compare=False, repr=False)
+
+    def __reduce__(self) -> tuple[type[RemotePath], tuple[str, PurePosixPath, Storage]]:
+        return RemotePath, (self.root, self.pure, self.storage)
 
     def __str__(self) -> str:
         return f"{self.root}{self.pure}"
@@ -155,11 +131,23 @@ class RemotePath:
         """Return itself."""
         return self
 
+    def listing(self) -> dict[str, int | None]:
+        """Return the content of this folder by name: the size of files in bytes, None for folders."""
+        if self.pure not in self.listings:
+            path = f"{self.storage.prefix}{self.pure}".rstrip("/") or "/"
+            with errors_with_path(self):
+                entries = {e["name"].rstrip("/"): e for e in file_system_of(self.storage).ls(path, detail=True)}
+                if path in entries:
+                    raise NotADirectoryError(errno.ENOTDIR, "Not a directory")
+            self.listings[self.pure] = {
+                name.rpartition("/")[2]: entry["size"] if entry["type"] == "file" else None
+                for name, entry in entries.items()
+            }
+        return self.listings[self.pure]
+
     def iterdir(self) -> Iterator[RemotePath]:
         """Yield the content of this folder."""
-        with errors_with_path(self):
-            names = self.tree.listing(self.pure)
-        yield from (self / name for name in names)
+        yield from (self / name for name in self.listing())
 
     def glob(self, pattern: str) -> Iterator[RemotePath]:
         """Yield the content of this folder whose names match; a pattern has no folders of its own."""
@@ -177,7 +165,7 @@ class RemotePath:
     def exists(self) -> bool:
         """Return whether the path exists."""
         try:
-            return self.parent == self or self.name in [path.name for path in self.parent.iterdir()]
+            return self.parent == self or self.name in self.parent.listing()
         except FileNotFoundError:
             return False
 
@@ -189,20 +177,21 @@ class RemotePath:
         """Return whether the path is a file."""
         return self.exists() and self._size_bytes() is not None
 
-    def stat(self) -> Stat:
+    def stat(self) -> os.stat_result:
         """Return the size; of a folder, 0."""
         if not self.exists():
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(self))
-        return Stat(self._size_bytes() or 0)
+        fields = [0] * _STAT_FIELDS
+        fields[stat.ST_SIZE] = self._size_bytes() or 0
+        return os.stat_result(fields)
 
     def open(self, mode: str = "rb", buffering: int = -1) -> Any:
         """Open it to read bytes: with a read-ahead of `READ_AHEAD_BYTES`, or without where ``buffering`` is 0."""
         if mode != "rb":
             raise ValueError(f"mode {mode}: {self} is only read")
         with errors_with_path(self):
-            path = f"{self.tree.storage.prefix}{self.pure}"
-            file = file_system_of(self.tree.storage).open(path, "rb", cache_type="none")
-        raw = _RemoteFile(self, file)
+            path = f"{self.storage.prefix}{self.pure}"
+            raw = _RemoteFile(self, file_system_of(self.storage).open(path, "rb", cache_type="none"))
         return raw if buffering == 0 else io.BufferedReader(raw, READ_AHEAD_BYTES)
 
     def read_bytes(self) -> bytes:
@@ -217,7 +206,7 @@ class RemotePath:
 
     def _size_bytes(self) -> int | None:
         """Return the size of an existing file; None for a folder."""
-        return None if self.parent == self else self.tree.listing(self.pure.parent)[self.name]
+        return None if self.parent == self else self.parent.listing()[self.name]
 
 
 class _RemoteFile(io.RawIOBase):
@@ -256,7 +245,7 @@ def errors_with_path(path: RemotePath) -> Iterator[None]:
         while cause.__context__ is not None:
             cause = cause.__context__
         reason = " ".join((getattr(cause, "strerror", None) or str(cause)).split())
-        raise OSError(error.errno or errno.EIO, f"{reason} ({path.tree.storage.advice})", str(path)) from error
+        raise OSError(error.errno or errno.EIO, f"{reason} ({path.storage.advice})", str(path)) from error
 
 
 def place(text: str, conf: Mapping[str, str] | None = None) -> Path:
@@ -277,7 +266,7 @@ def place(text: str, conf: Mapping[str, str] | None = None) -> Path:
     # Keys may contain characters with a meaning in URLs, such as #: as in Hadoop, all after the host is the path.
     pure = PurePosixPath("/", rest.partition("/")[2])
     storage = SCHEMES[scheme](url, conf or {})
-    return cast("Path", RemotePath(storage.root, pure, Tree(storage)))
+    return cast("Path", RemotePath(storage.root, pure, storage))
 
 
 def lineage(path: Path | RemotePath) -> Iterator[Hashable]:
@@ -287,39 +276,32 @@ def lineage(path: Path | RemotePath) -> Iterator[Hashable]:
     place without the scheme: ``s3`` and ``s3a`` lead to the same. Raises OSError for a missing folder.
     """
     if isinstance(path, RemotePath):
-        yield from ((path.tree.storage, pure) for pure in (path.pure, *path.pure.parents))
+        yield from ((path.storage, pure) for pure in (path.pure, *path.pure.parents))
         return
     real = path.resolve()
     for folder in (real, *real.parents):
-        stat = folder.stat()
-        yield stat.st_dev, stat.st_ino
+        result = folder.stat()
+        yield result.st_dev, result.st_ino
 
 
 def _s3(url: SplitResult, conf: Mapping[str, str]) -> Storage:
     """Return a bucket, with the settings of Hadoop's S3A; without keys, AWS's own chain is used."""
     bucket = _bucket(url)
-
-    def setting(name: str) -> str | None:
-        return conf.get(f"{S3A}bucket.{bucket}.{name}", conf.get(f"{S3A}{name}"))
-
-    def flag(name: str) -> bool | None:
-        value = setting(name)
-        if value is not None and value.lower() not in _FLAGS:
+    settings = {name: conf.get(f"{S3A}bucket.{bucket}.{name}", conf.get(f"{S3A}{name}")) for name in S3A_SETTINGS}
+    for name in (PATH_STYLE, TLS):
+        if (value := settings[name]) is not None and value.lower() not in {"true", "false"}:
             raise UsageError(f"{S3A}{name} is {value}: give true or false")
-        return None if value is None else _FLAGS[value.lower()]
-
-    options: dict[str, Any] = {ours: setting(name) for name, ours in S3A_SETTINGS.items()}
-    if bool(options["access_key"]) != bool(options["secret_key"]):
+    if bool(settings["access.key"]) != bool(settings["secret.key"]):
         raise UsageError(f"{url.geturl()}: give both {S3A}access.key and {S3A}secret.key, or neither")
-    options["scheme"] = "http" if flag("connection.ssl.enabled") is False else "https"
-    endpoint, path_style = options["endpoint_override"], flag("path.style.access")
-    if endpoint:
-        scheme, separator, address = endpoint.rpartition("://")
-        options |= {"endpoint_override": address.rstrip("/"), "force_virtual_addressing": path_style is False}
-        options |= {"scheme": scheme} if separator else {}
+    options: dict[str, Any] = {ours: settings[name] for name, ours in S3A_SETTINGS.items() if ours}
+    options |= {"connect_timeout": _CONNECT_TIMEOUT_S, "request_timeout": _REQUEST_TIMEOUT_S}
+    options["scheme"] = "http" if (settings[TLS] or "").lower() == "false" else "https"
+    if endpoint := settings["endpoint"]:
+        scheme, _, address = endpoint.rpartition("://")
+        options |= {"endpoint_override": address.rstrip("/"), "scheme": scheme or options["scheme"]}
+        options["force_virtual_addressing"] = (settings[PATH_STYLE] or "").lower() == "false"
     elif not (options["region"] or any(os.environ.get(name) for name in _REGIONS)):
         options["region"] = RESOLVED
-    options |= {"connect_timeout": _CONNECT_TIMEOUT_S, "request_timeout": _REQUEST_TIMEOUT_S}
     advice = f"{endpoint or 'AWS'} was asked: see --spark-conf {S3A}endpoint, .access.key, .secret.key"
     return Storage(f"{url.scheme}://{bucket}", bucket, "S3FileSystem", tuple(options.items()), advice)
 

@@ -165,7 +165,7 @@ def test_a_bucket_and_its_settings() -> None:
     }
     path: Any = place("s3a://b/x/y#1", conf)
     assert (str(path), str(path.pure)) == ("s3a://b/x/y#1", "/x/y#1")
-    storage = path.tree.storage
+    storage = path.storage
     options = {name: value for name, value in storage.options if value is not None and "timeout" not in name}
     assert options == {
         "endpoint_override": "minio:9000", "scheme": "http", "force_virtual_addressing": False,
@@ -174,7 +174,7 @@ def test_a_bucket_and_its_settings() -> None:
     assert (storage.prefix, storage.kind) == ("b", "S3FileSystem")
     assert "hidden" not in repr(storage)
     other: Any = place("s3://other/x", conf)
-    assert dict(other.tree.storage.options)["endpoint_override"] == "elsewhere:1"
+    assert dict(other.storage.options)["endpoint_override"] == "elsewhere:1"
 
 
 @pytest.mark.parametrize(
@@ -193,20 +193,20 @@ def test_a_namenode(
     path: Any = place(text, conf)
     host, port = address.split(":")
     options = {"host": host, "port": port, "use_https": protocol == "https", "kerberos": False, "user": "me"}
-    storage = path.tree.storage
+    storage = path.storage
     assert storage == Storage(text.removesuffix("/x"), "", "WebHDFS", tuple(options.items()), "")
     assert storage.advice.startswith(f"WebHDFS was asked at {protocol}://{address} as me: see")
     kerberos: Any = place(text, {**conf, AUTHENTICATION: "kerberos"})
-    assert options | {"kerberos": True, "user": None} == dict(kerberos.tree.storage.options)
+    assert options | {"kerberos": True, "user": None} == dict(kerberos.storage.options)
 
 
 def test_buckets_of_google_and_containers_of_azure() -> None:
     google: Any = place("gs://b/x")
-    assert (str(google), google.tree.storage.kind, google.tree.storage.prefix) == ("gs://b/x", "GcsFileSystem", "b")
+    assert (str(google), google.storage.kind, google.storage.prefix) == ("gs://b/x", "GcsFileSystem", "b")
     host = "account.dfs.core.windows.net"
     azure: Any = place(f"abfss://c@{host}/x", {f"{AZURE_KEY}{host}": "hidden"})
-    assert (str(azure), azure.tree.storage.kind, azure.tree.storage.prefix) == (
+    assert (str(azure), azure.storage.kind, azure.storage.prefix) == (
         f"abfss://c@{host}/x", "AzureFileSystem", "c",
     )  # fmt: skip
-    assert dict(azure.tree.storage.options) == {"account_name": "account", "account_key": "hidden"}
-    assert "hidden" not in repr(azure.tree.storage)
+    assert dict(azure.storage.options) == {"account_name": "account", "account_key": "hidden"}
+    assert "hidden" not in repr(azure.storage)

@@ -61,5 +61,5 @@ def remote_path(
 ) -> Path:
     """Return a path in these files, which are the only ones from now on."""
     monkeypatch.setattr(storage, "file_system_of", lambda _: files)
-    tree = storage.Tree(storage.Storage(root, prefix, "memory", (), "look there"))
-    return cast("Path", storage.RemotePath(root, PurePosixPath(path), tree))
+    stored = storage.Storage(root, prefix, "memory", (), "look there")
+    return cast("Path", storage.RemotePath(root, PurePosixPath(path), stored))
