@@ -14,20 +14,19 @@ from harness.broker_files.internal_topics.message_format import uuid_text
 from harness.broker_files.metadata_log.copy import RecordType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from harness.broker_files.metadata_log.copy import Message
 
 NO_LEADER: Final = -1
 
-_CLEANUP_POLICY: Final = "cleanup.policy"
 _RECOVERING = 1
 _UNCHANGED_RECOVERY = -1
 _UNCHANGED_LEADER = -2
 """``NO_LEADER_CHANGE``: a PartitionChangeRecord changes neither leader nor leader epoch."""
-_TOPIC_RESOURCE = 2
-"""``ConfigResource.Type.TOPIC``"""
+_CLEANUP_POLICY = (2, "cleanup.policy")
+"""``ConfigResource.Type.TOPIC``, and the setting's name."""
 _MIGRATING = uuid_text(None)
 """``DirectoryId.MIGRATING``: the directory of a replica is unknown."""
 
@@ -49,6 +48,11 @@ class PartitionState:
     isr: tuple[int, ...]
     recovering: bool = False
     directories: tuple[str, ...] = ()
+
+    @property
+    def is_creation(self) -> bool:
+        """Whether the partition has not changed since its creation: every change increments the partition epoch."""
+        return self.partition_epoch == 0 and self.leader_epoch == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,23 +105,47 @@ class MetadataReplay:
     registrations: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
     cleanup_policies: dict[str, str] = field(default_factory=dict)
 
+    def apply(self, message: Message) -> None:
+        """Replay a record. Changes of an unknown partition are left out: the log may begin after its creation."""
+        fields = message.fields
+        match message.type:
+            case RecordType.TOPIC:
+                self.names[fields["topic_id"]] = fields["name"]
+                self.existing[fields["name"]] = self.last_ids[fields["name"]] = fields["topic_id"]
+            case RecordType.REMOVE_TOPIC:
+                name = self.names.get(fields["topic_id"], "")
+                if self.existing.get(name) == fields["topic_id"]:
+                    del self.existing[name]
+                    # The settings are deleted with the topic (``ConfigurationControlManager.deleteTopicConfigs``).
+                    self.cleanup_policies.pop(name, None)
+            case RecordType.CONFIG if (fields["resource_type"], fields["name"]) == _CLEANUP_POLICY:
+                self.cleanup_policies.pop(fields["resource_name"], None)
+                self.cleanup_policies |= {} if fields["value"] is None else {fields["resource_name"]: fields["value"]}
+            case RecordType.PARTITION:
+                name = self.names.get(fields["topic_id"], "")
+                if name and (self.topics is None or name in self.topics):
+                    self.states[fields["topic_id"], fields["partition_id"]] = [_created(message.offset, fields)]
+            case RecordType.PARTITION_CHANGE:
+                if states := self.states.get((fields["topic_id"], fields["partition_id"])):
+                    states.append(_changed(states[-1], message.offset, fields))
+            case RecordType.REGISTER_BROKER:
+                # A process that registers again keeps its broker epoch. The offset in a snapshot is unknown.
+                self.registrations[fields["broker_id"]].add(fields["broker_epoch"])
+
     def histories(self) -> dict[tuple[str, int], PartitionHistory]:
         """Return the history of each partition of the last topic of its name."""
         return {
-            (topic, partition): PartitionHistory(topic, topic_id, partition, _is_creation(states[0]), tuple(states))
+            (topic, partition): PartitionHistory(topic, topic_id, partition, states[0].is_creation, tuple(states))
             for (topic_id, partition), states in self.states.items()
             if self.last_ids[topic := self.names[topic_id]] == topic_id
         }
 
 
 def replay(messages: Iterable[Message], topics: Collection[str] | None = None) -> MetadataReplay:
-    """Replay records in order, and keep the partitions of these topics, or of all.
-
-    Changes of an unknown partition are left out: the log may begin after the partition's creation.
-    """
+    """Replay records in order, and keep the partitions of these topics, or of all."""
     replayed = MetadataReplay(topics)
     for message in _committed(messages):
-        _RULES[message.type](replayed, message.offset, message.fields)
+        replayed.apply(message)
     return replayed
 
 
@@ -139,35 +167,8 @@ def _committed(messages: Iterable[Message]) -> Iterator[Message]:
                 yield message
 
 
-def _topic(replayed: MetadataReplay, _: int, fields: Mapping[str, Any]) -> None:
-    name, topic_id = fields["name"], fields["topic_id"]
-    replayed.names[topic_id] = name
-    replayed.existing[name] = replayed.last_ids[name] = topic_id
-
-
-def _remove_topic(replayed: MetadataReplay, _: int, fields: Mapping[str, Any]) -> None:
-    name = replayed.names.get(fields["topic_id"])
-    if name is not None and replayed.existing.get(name) == fields["topic_id"]:
-        del replayed.existing[name]
-        # The settings are deleted with the topic (``ConfigurationControlManager.deleteTopicConfigs``).
-        replayed.cleanup_policies.pop(name, None)
-
-
-def _config(replayed: MetadataReplay, _: int, fields: Mapping[str, Any]) -> None:
-    if (fields["resource_type"], fields["name"]) != (_TOPIC_RESOURCE, _CLEANUP_POLICY):
-        return
-    if fields["value"] is None:
-        replayed.cleanup_policies.pop(fields["resource_name"], None)
-    else:
-        replayed.cleanup_policies[fields["resource_name"]] = fields["value"]
-
-
-def _partition(replayed: MetadataReplay, offset: int, fields: Mapping[str, Any]) -> None:
-    topic_id = fields["topic_id"]
-    name = replayed.names.get(topic_id)
-    if name is None or (replayed.topics is not None and name not in replayed.topics):
-        return
-    state = PartitionState(
+def _created(offset: int, fields: Mapping[str, Any]) -> PartitionState:
+    return PartitionState(
         offset,
         leader=fields["leader"],
         leader_epoch=fields["leader_epoch"],
@@ -175,55 +176,24 @@ def _partition(replayed: MetadataReplay, offset: int, fields: Mapping[str, Any])
         replicas=tuple(fields["replicas"]),
         isr=tuple(fields["isr"]),
         recovering=fields.get("leader_recovery_state") == _RECOVERING,
-        directories=_directories(fields.get("directories")) or (),
+        directories=_directories(fields.get("directories", ())),
     )
-    replayed.states[topic_id, fields["partition_id"]] = [state]
 
 
-def _change_partition(replayed: MetadataReplay, offset: int, fields: Mapping[str, Any]) -> None:
-    states = replayed.states.get((fields["topic_id"], fields["partition_id"]))
-    if states is None:
-        return
-    last = states[-1]
-    changed: dict[str, Any] = {
-        name: tuple(fields[name]) for name in ("replicas", "isr") if fields.get(name) is not None
-    }
-    directories = _directories(fields.get("directories"))
-    if directories is not None:
-        changed["directories"] = directories
-    leader = fields.get("leader", _UNCHANGED_LEADER)
-    if leader != _UNCHANGED_LEADER:
+def _changed(last: PartitionState, offset: int, fields: Mapping[str, Any]) -> PartitionState:
+    lists = {name: fields.get(name) for name in ("replicas", "isr")}
+    changed: dict[str, Any] = {name: tuple(brokers) for name, brokers in lists.items() if brokers is not None}
+    if (directories := fields.get("directories")) is not None:
+        changed["directories"] = _directories(directories)
+    if (leader := fields.get("leader", _UNCHANGED_LEADER)) != _UNCHANGED_LEADER:
         # Also for the same leader: in this way a controller increments only the leader epoch.
         changed |= {"leader": leader, "leader_epoch": last.leader_epoch + 1}
-    recovery = fields.get("leader_recovery_state", _UNCHANGED_RECOVERY)
-    if recovery != _UNCHANGED_RECOVERY:
+    if (recovery := fields.get("leader_recovery_state", _UNCHANGED_RECOVERY)) != _UNCHANGED_RECOVERY:
         changed["recovering"] = recovery == _RECOVERING
-    states.append(replace(last, offset=offset, partition_epoch=last.partition_epoch + 1, **changed))
+    return replace(last, offset=offset, partition_epoch=last.partition_epoch + 1, **changed)
 
 
-def _register(replayed: MetadataReplay, _: int, fields: Mapping[str, Any]) -> None:
-    # A process that registers again keeps its broker epoch. The offset of a record in a snapshot is unknown.
-    replayed.registrations[fields["broker_id"]].add(fields["broker_epoch"])
-
-
-_RULES: Final[Mapping[RecordType, Callable[[MetadataReplay, int, Mapping[str, Any]], None]]] = {
-    RecordType.TOPIC: _topic,
-    RecordType.REMOVE_TOPIC: _remove_topic,
-    RecordType.CONFIG: _config,
-    RecordType.PARTITION: _partition,
-    RecordType.PARTITION_CHANGE: _change_partition,
-    RecordType.REGISTER_BROKER: _register,
-}
-
-
-def _directories(ids: Iterable[str] | None) -> tuple[str, ...] | None:
+def _directories(ids: Iterable[str]) -> tuple[str, ...]:
     """Return the ids; empty if every id is `_MIGRATING`, as before KIP-858."""
-    if ids is None:
-        return None
     directories = tuple(ids)
     return directories if set(directories) != {_MIGRATING} else ()
-
-
-def _is_creation(state: PartitionState) -> bool:
-    """Return whether the partition has not changed since its creation: every change increments the partition epoch."""
-    return state.partition_epoch == 0 and state.leader_epoch == 0
