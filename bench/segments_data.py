@@ -28,8 +28,12 @@ from harness.broker_files.segments.batches import CRC_FROM, DELETE_HORIZON, HEAD
 from harness.broker_files.segments.encode import encode_batch
 from harness.broker_files.segments.jit import BYTES, compiled
 from harness.broker_files.segments.records import ABORT, COMMIT, marker_record
-from harness.broker_files.side_files.producer_snapshot import ProducerEntry, encode_producer_snapshot
-from harness.broker_files.side_files.txnindex import AbortedTxn, encode_txnindex
+from harness.broker_files.side_files.producer_state import (
+    AbortedTxn,
+    ProducerEntry,
+    encode_producer_snapshot,
+    encode_txnindex,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -24,7 +24,7 @@ from harness.broker_files.internal_topics.decode import transaction_state
 from harness.broker_files.segments.batches import CorruptLogError, iter_batches, iter_records
 from harness.broker_files.segments.folder import end_of_segment, live_segments
 from harness.broker_files.side_files.checkpoints import read_leader_epochs
-from harness.broker_files.side_files.producer_snapshot import read_producer_snapshot
+from harness.broker_files.side_files.producer_state import read_producer_snapshot
 from harness.run_folder.store import AFTER_REJOIN, COORDINATOR, STATE
 
 if TYPE_CHECKING:

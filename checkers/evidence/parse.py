@@ -15,7 +15,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from checkers.evidence.schemas import ABORTS, ENTRIES, HISTORY, OBSERVATIONS, SETTINGS, STATES
 from harness.broker_files.segments.batches import Batch, CorruptLogError, Record, iter_entries, iter_records, marker
 from harness.broker_files.side_files.checkpoints import read_checkpoint
-from harness.broker_files.side_files.txnindex import iter_txnindex
+from harness.broker_files.side_files.producer_state import iter_txnindex
 from harness.run_folder import store
 from harness.run_folder.history import HEADER_TXN, key_of
 

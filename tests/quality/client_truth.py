@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from truth import Judged
     from view import View
 
-    from harness.broker_files.side_files.txnindex import AbortedTxn
+    from harness.broker_files.side_files.producer_state import AbortedTxn
 
 
 @dataclass(frozen=True, slots=True)

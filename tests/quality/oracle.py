@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from truth import Judged
     from view import Run, View
 
-    from harness.broker_files.side_files.txnindex import AbortedTxn
+    from harness.broker_files.side_files.producer_state import AbortedTxn
     from harness.models.log.batch import Batch
 
 

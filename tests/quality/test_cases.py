@@ -14,8 +14,7 @@ from truth import judge
 
 from harness.broker_files.segments.batches import CorruptLogError, iter_batches, iter_records, marker
 from harness.broker_files.side_files.checkpoints import read_checkpoint
-from harness.broker_files.side_files.producer_snapshot import read_producer_snapshot
-from harness.broker_files.side_files.txnindex import iter_txnindex
+from harness.broker_files.side_files.producer_state import iter_txnindex, read_producer_snapshot
 from harness.models.log.batch import encode
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from harness.broker_files.segments.records import ABORT, COMMIT, Record, marker_record
-from harness.broker_files.side_files.txnindex import AbortedTxn
+from harness.broker_files.side_files.producer_state import AbortedTxn
 from harness.models.log.batch import Batch
 from harness.models.log.cleaner import Bounds, Cleaning, clean
 from harness.models.log.replica import Replica

@@ -23,7 +23,7 @@ from findings import audited_verdict
 from soaked import play
 
 from harness.broker_files.segments.batches import iter_batches, marker
-from harness.broker_files.side_files.txnindex import encode_txnindex, iter_txnindex
+from harness.broker_files.side_files.producer_state import encode_txnindex, iter_txnindex
 from harness.judge.soak_verdict import CHECKERS, CLIENTS
 from harness.judge.verdict import ANOMALY, CLEAN, ScenarioVerdict
 from harness.protect.gate.events import HELD, RELEASED

@@ -11,7 +11,7 @@ from harness.broker_files.segments.records import COMMIT
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from harness.broker_files.side_files.txnindex import AbortedTxn
+    from harness.broker_files.side_files.producer_state import AbortedTxn
     from harness.models.log.batch import Batch
     from harness.models.log.replica import Replica
 

@@ -18,8 +18,7 @@ from confluent_kafka import Producer
 from harness.broker_files.segments.arrow import read_table
 from harness.broker_files.segments.batches import Batch, Record, iter_batches, iter_records, marker
 from harness.broker_files.segments.codecs import CODECS
-from harness.broker_files.side_files.producer_snapshot import read_producer_snapshot
-from harness.broker_files.side_files.txnindex import iter_txnindex
+from harness.broker_files.side_files.producer_state import iter_txnindex, read_producer_snapshot
 from harness.clients.librdkafka import CONFIG
 from harness.errors import HarnessError
 from harness.host.clock import RealClock

@@ -21,8 +21,7 @@ from harness.broker_files.copies.identity import META_PROPERTIES, PARTITION_META
 from harness.broker_files.internal_topics.decode import STATES
 from harness.broker_files.segments.batches import Record
 from harness.broker_files.segments.encode import encode_batch
-from harness.broker_files.side_files.producer_snapshot import ProducerEntry, encode_producer_snapshot
-from harness.broker_files.side_files.txnindex import encode_txnindex
+from harness.broker_files.side_files.producer_state import ProducerEntry, encode_producer_snapshot, encode_txnindex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
     from literal import Entry, Txn
 
-    from harness.broker_files.side_files.txnindex import AbortedTxn
+    from harness.broker_files.side_files.producer_state import AbortedTxn
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from stored_markers import encode_marker
 
 from harness.broker_files.segments.batches import Record, batch_digest, iter_batches
 from harness.broker_files.segments.encode import encode_batch
-from harness.broker_files.side_files.txnindex import AbortedTxn, encode_txnindex
+from harness.broker_files.side_files.producer_state import AbortedTxn, encode_txnindex
 from harness.run_folder.history import HEADER_TXN
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN, BROKER_UUID, RunFolder
 from harness.systems.redpanda import RAW_FOLDER

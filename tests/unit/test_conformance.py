@@ -15,8 +15,7 @@ from fakes.conformance import ModelBrokers
 from kafka.protocol.consumer import OffsetFetchResponse
 
 from harness.broker_files.segments.records import ABORT, COMMIT
-from harness.broker_files.side_files.producer_snapshot import encode_producer_snapshot
-from harness.broker_files.side_files.txnindex import encode_txnindex
+from harness.broker_files.side_files.producer_state import encode_producer_snapshot, encode_txnindex
 from harness.cli.conform import conform as command
 from harness.errors import UsageError
 from harness.judge.verdict import ANOMALY

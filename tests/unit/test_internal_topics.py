@@ -9,10 +9,10 @@ import pytest
 from hostile import HOSTILE, raise_if_forged, raise_if_raw
 from stored_records import GROUPS, KEY_BYTES, SHARES, TRANSACTIONS, VALUES, offset_key, offset_value, topic_of
 
+from harness.broker_files.copies.selection import is_compacted
 from harness.broker_files.internal_topics.decode import KAFKAS_OWN, internal_topic, transaction_state
 from harness.broker_files.internal_topics.message_format import message_formats
 from harness.broker_files.internal_topics.phrases import Subject, committed_offset, state, subject
-from harness.broker_files.internal_topics.selection import is_compacted
 from harness.broker_files.segments.batches import Record
 from harness.escape import escape, to_json
 

@@ -9,12 +9,14 @@ from crc32c import crc32c
 
 from harness.broker_files.segments.batches import CorruptLogError
 from harness.broker_files.side_files.checkpoints import read_checkpoint, read_leader_epochs
-from harness.broker_files.side_files.producer_snapshot import (
+from harness.broker_files.side_files.producer_state import (
+    AbortedTxn,
     ProducerEntry,
     encode_producer_snapshot,
+    encode_txnindex,
+    iter_txnindex,
     read_producer_snapshot,
 )
-from harness.broker_files.side_files.txnindex import AbortedTxn, encode_txnindex, iter_txnindex
 
 SOURCE = "t-0/00"
 

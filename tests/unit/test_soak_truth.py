@@ -13,7 +13,7 @@ from stored_markers import encode_marker
 
 from harness.broker_files.segments.batches import Record
 from harness.broker_files.segments.encode import encode_batch
-from harness.broker_files.side_files.txnindex import AbortedTxn, encode_txnindex
+from harness.broker_files.side_files.producer_state import AbortedTxn, encode_txnindex
 from harness.run_folder.history import HEADER_OP
 from harness.soak.causes import diagnose
 from harness.soak.causes.cause import RoundEvidence

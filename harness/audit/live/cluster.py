@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from harness.broker_files.copies.notes import listed
+from harness.broker_files.copies.selection import audited, internal_left_out, is_compacted, is_named, listed
 from harness.broker_files.internal_topics.decode import TRANSACTION_STATE
-from harness.broker_files.internal_topics.selection import audited, internal_left_out, is_compacted, is_named
 from harness.errors import UsageError
 from harness.host.clock import RealClock
 from harness.kafka_api.cluster_client import ClusterClient

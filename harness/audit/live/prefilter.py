@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from harness.audit.explain.knowledge import brokers_text, name_of
 from harness.audit.live.coordinators import FINISHED, ONGOING, TransactionDescriptions, ask_coordinators
 from harness.audit.live.replica_status import ReplicaStatus, ReplicaStatuses, replica_statuses
-from harness.broker_files.copies.notes import listed
+from harness.broker_files.copies.selection import listed
 from harness.errors import WaitTimeoutError
 from harness.escape import escape
 

@@ -7,9 +7,16 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from harness.broker_files.copies.identity import PARTITION_METADATA, topic_id, verify_identity
-from harness.broker_files.copies.notes import Note, in_sentences, listed
+from harness.broker_files.copies.selection import (
+    Note,
+    audited,
+    in_sentences,
+    internal_left_out,
+    is_compacted,
+    is_named,
+    listed,
+)
 from harness.broker_files.internal_topics.decode import CLUSTER_METADATA, TRANSACTION_STATE
-from harness.broker_files.internal_topics.selection import audited, internal_left_out, is_compacted, is_named
 from harness.broker_files.metadata_log.join import JoinedLog, read_metadata_logs
 from harness.broker_files.segments.batches import CorruptLogError
 from harness.broker_files.segments.folder import live_segments

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import javaproperties
 
-from harness.broker_files.copies.notes import listed
+from harness.broker_files.copies.selection import listed
 from harness.broker_files.storage import lineage
 from harness.errors import UsageError
 

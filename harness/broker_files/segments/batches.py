@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 from zlib import crc32
 
 from crc32c import crc32c
@@ -231,9 +231,8 @@ def _all_zero(view: memoryview) -> bool:
 
 
 def _batch(view: memoryview, position: int, source: str, *, verify_crc: bool) -> Batch:
-    fields = HEADER.unpack_from(view)
-    base_offset, _, leader_epoch, _, crc, attributes, last_offset_delta = fields[:7]
-    base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, record_count = fields[7:]
+    base_offset, _, leader_epoch, _, crc, attributes, last_offset_delta, *others = HEADER.unpack_from(view)
+    record_count = others[-1]
     if verify_crc and (computed := crc32c(view[CRC_FROM:])) != crc:
         raise CorruptLogError(source, position, f"CRC is {computed:08x}, the header says {crc:08x}")
     if last_offset_delta < 0 or base_offset + last_offset_delta > MAX_INT64:
@@ -243,22 +242,10 @@ def _batch(view: memoryview, position: int, source: str, *, verify_crc: bool) ->
         raise CorruptLogError(source, position, reason)
     if attributes & CODEC_MASK >= len(CODECS):
         raise CorruptLogError(source, position, f"unknown codec {attributes & CODEC_MASK}")
-    return Batch(
-        position=position,
-        size_bytes=len(view),
-        base_offset=base_offset,
-        last_offset=base_offset + last_offset_delta,
-        leader_epoch=leader_epoch,
-        crc=crc,
-        attributes=attributes,
-        timestamp_base_ms=base_timestamp,
-        max_timestamp_ms=max_timestamp,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-        record_count=record_count,
-        payload=view[HEADER.size :],
-    )
+    last_offset = base_offset + last_offset_delta
+    head = (position, len(view), base_offset, last_offset, leader_epoch, crc, attributes)
+    values: tuple[Any, ...] = (*head, *others, view[HEADER.size :])
+    return Batch(*values)
 
 
 def iter_records(batch: Batch, *, source: str) -> Iterator[Record]:
@@ -285,11 +272,9 @@ def iter_records(batch: Batch, *, source: str) -> Iterator[Record]:
             )
             if not previous_offset < record.offset <= batch.last_offset:
                 raise ValueError(f"offset {record.offset} out of order")  # noqa: TRY301
-        except IndexError as error:
-            reason = f"record {index + 1} of {batch.record_count}: the batch ends inside it"
-            raise CorruptLogError(source, batch.position, reason) from error
-        except ValueError as error:
-            reason = f"record {index + 1} of {batch.record_count}: {error}"
+        except (IndexError, ValueError) as error:
+            problem = "the batch ends inside it" if isinstance(error, IndexError) else error
+            reason = f"record {index + 1} of {batch.record_count}: {problem}"
             raise CorruptLogError(source, batch.position, reason) from error
         yield record
         previous_offset = record.offset

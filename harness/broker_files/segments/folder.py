@@ -21,6 +21,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _NAME: Final = re.compile(r"(\d{20})\.(log|index|timeindex|txnindex)(?:\.(deleted|cleaned|swap))?")
+_WHY_LEFT_OUT: Final = {
+    "deleted": "marked for deletion",
+    "cleaned": "not yet complete when its writer, a cleaner or a split, was interrupted",
+    "swap": "part of a split that was interrupted",
+    None: "replaced by a file of a cleaner or a split",
+}
+"""By the suffix of a file."""
 _BEFORE_ALL = -1
 _HEAD: Final = struct.Struct(">qiib")
 """Base offset, length, leader epoch or CRC, magic: the same in every format."""
@@ -68,7 +75,9 @@ def choose_segments(names: Iterable[str], next_offset_of: Callable[[str], int | 
     - ``.swap`` files at or after the smallest ``.cleaned`` are left out: they come from an unfinished split.
     - Other ``.swap`` files count as completed; they replace all files from their lowest base offset to their end.
     """
-    files = [file for name in sorted(names) if (file := _file(name))]
+    files = [
+        _File(name, int(match[1]), match[2], match[3]) for name in sorted(names) if (match := _NAME.fullmatch(name))
+    ]
     first_cleaned = min((file.base_offset for file in files if file.suffix == "cleaned"), default=None)
     swaps = [
         file for file in files if file.suffix == "swap" and (first_cleaned is None or file.base_offset < first_cleaned)
@@ -81,19 +90,7 @@ def choose_segments(names: Iterable[str], next_offset_of: Callable[[str], int | 
     bases = sorted(base_offset for base_offset, kind in live if kind == "log")
     segments = [Segment(base, live[base, "log"], live.get((base, "txnindex"))) for base in bases]
     gone = [file for file in files if file.kind == "log" and file.name not in live.values()]
-    return Live(segments, {file.name: _why_left_out(file) for file in gone})
-
-
-def _why_left_out(file: _File) -> str:
-    match file.suffix:
-        case "deleted":
-            return "marked for deletion"
-        case "cleaned":
-            return "not yet complete when its writer, a cleaner or a split, was interrupted"
-        case "swap":
-            return "part of a split that was interrupted"
-        case _:
-            return "replaced by a file of a cleaner or a split"
+    return Live(segments, {file.name: _WHY_LEFT_OUT[file.suffix] for file in gone})
 
 
 def next_offset(path: Path) -> int | None:
@@ -136,8 +133,3 @@ def end_of_segment(path: Path) -> int:
             else:
                 break
     return end
-
-
-def _file(name: str) -> _File | None:
-    match = _NAME.fullmatch(name)
-    return _File(name, int(match[1]), match[2], match[3]) if match else None

@@ -16,11 +16,11 @@ from harness.broker_files.segments.batches import CorruptLogError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_VERSION = b"0"
-_COUNT = re.compile(rb"\d{1,10}")
+_COUNT_LINE = 2
+_HEAD = {1: (re.compile(rb"0"), "version {}, not 0"), _COUNT_LINE: (re.compile(rb"\d{1,10}"), "entry count {}")}
+"""The pattern of a line, and the message for another one."""
 _ENTRY = re.compile(rb"([\w.\-]+)\s+(\d{1,10})\s+(-?\d{1,19})", re.ASCII)
 _EPOCH = re.compile(rb"(\d{1,10})\s+(\d{1,19})", re.ASCII)
-_HEAD_LINES = 2
 
 
 def read_checkpoint(data: bytes, *, source: str) -> dict[tuple[str, int], int]:
@@ -53,27 +53,17 @@ def _entries(
     position = count = entries_read = 0
     for number, raw in enumerate(lines, start=1):
         line = raw.rstrip(b"\r\n")
-        reason = None
-        if number == 1:
-            if line != _VERSION:
-                reason = f"version {_text(line)}, not 0"
-        elif number == _HEAD_LINES:
-            if _COUNT.fullmatch(line):
-                count = int(line)
-            else:
-                reason = f"entry count {_text(line)}"
-        elif entry := pattern.fullmatch(line):
-            yield number, position, entry
+        expected, problem = _HEAD.get(number, (pattern, f"{{}} is not '{layout}'"))
+        fields = expected.fullmatch(line)
+        if fields is None:
+            text = repr(line.decode("utf-8", "backslashreplace"))
+            raise CorruptLogError(source, position, f"line {number}: {problem.format(text)}")
+        if number == _COUNT_LINE:
+            count = int(line)
+        elif number > _COUNT_LINE:
+            yield number, position, fields
             entries_read += 1
-        else:
-            reason = f"{_text(line)} is not '{layout}'"
-        if reason:
-            raise CorruptLogError(source, position, f"line {number}: {reason}")
         position += len(raw)
     if count != entries_read:
-        reason = f"line {_HEAD_LINES}: {count} entries announced, {entries_read} found"
+        reason = f"line {_COUNT_LINE}: {count} entries announced, {entries_read} found"
         raise CorruptLogError(source, len(lines[0]), reason, cut=count > entries_read)
-
-
-def _text(line: bytes) -> str:
-    return repr(line.decode("utf-8", "backslashreplace"))

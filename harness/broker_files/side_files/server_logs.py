@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
 Event: TypeAlias = dict[str, Any]
@@ -28,18 +29,11 @@ class ServerLogs:
     def events(self) -> list[Event]:
         """Return the events of all complete lines so far, in the order of each broker's log."""
         for broker, path in self.paths.items():
-            self._events += self._added(broker, path)
-        return list(self._events)
-
-    def _added(self, broker: int, path: Path) -> Iterator[Event]:
-        try:
-            with path.open("rb") as log:
+            with suppress(FileNotFoundError), path.open("rb") as log:
                 log.seek(self._positions.get(broker, 0))
                 text = log.read()
-        except FileNotFoundError:
-            return
-        complete_lines = text[: text.rfind(b"\n") + 1]
-        self._positions[broker] = self._positions.get(broker, 0) + len(complete_lines)
-        for line in complete_lines.splitlines():
-            if (event := self.parse(line, broker)) is not None:
-                yield event
+                complete_lines = text[: text.rfind(b"\n") + 1]
+                self._positions[broker] = self._positions.get(broker, 0) + len(complete_lines)
+                parsed = (self.parse(line, broker) for line in complete_lines.splitlines())
+                self._events += [event for event in parsed if event is not None]
+        return list(self._events)

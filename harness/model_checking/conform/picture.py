@@ -15,7 +15,7 @@ from harness.models.log.delivery import listed_aborts
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from harness.broker_files.side_files.txnindex import AbortedTxn
+    from harness.broker_files.side_files.producer_state import AbortedTxn
     from harness.models.log.batch import Batch
     from harness.models.log.replica import Producer, Replica
     from harness.models.world.groups import Offsets

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.broker_files.segments.batches import CorruptLogError, iter_batches
 from harness.broker_files.side_files.checkpoints import read_checkpoint, read_leader_epochs
-from harness.broker_files.side_files.producer_snapshot import read_producer_snapshot
-from harness.broker_files.side_files.txnindex import iter_txnindex
+from harness.broker_files.side_files.producer_state import iter_txnindex, read_producer_snapshot
 from harness.errors import HarnessError
 from harness.kafka_api.connection import Connection
 from harness.kafka_api.fetch import CONSUMER_REPLICA_ID

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.broker_files.side_files.producer_snapshot import encode_producer_snapshot
-from harness.broker_files.side_files.txnindex import encode_txnindex
+from harness.broker_files.side_files.producer_state import encode_producer_snapshot, encode_txnindex
 from harness.models.log.batch import encoded
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from harness.broker_files.segments.records import Record
-    from harness.broker_files.side_files.txnindex import AbortedTxn
+    from harness.broker_files.side_files.producer_state import AbortedTxn
     from harness.models.log.batch import Batch
     from harness.models.log.replica import Replica
 

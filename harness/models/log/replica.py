@@ -12,8 +12,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from harness.broker_files.segments.records import ABORT, coordinator_epoch
-from harness.broker_files.side_files.producer_snapshot import ProducerEntry
-from harness.broker_files.side_files.txnindex import AbortedTxn
+from harness.broker_files.side_files.producer_state import AbortedTxn, ProducerEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from harness.broker_files.internal_topics.selection import is_compacted, is_named
+from harness.broker_files.copies.selection import is_compacted, is_named
 from harness.protect.guard.settings import POLICY, window_ms
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from harness.broker_files.copies.notes import listed
+from harness.broker_files.copies.selection import listed
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.protect.guard import decide
 from harness.protect.guard.changes import CHANGED, carry_out, keep_in

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.broker_files.segments.batches import iter_batches, iter_records, marker
 from harness.broker_files.segments.folder import live_segments
-from harness.broker_files.side_files.txnindex import iter_txnindex
+from harness.broker_files.side_files.producer_state import iter_txnindex
 from harness.run_folder.history import HEADER_OP
 from harness.run_folder.store import AFTER_REJOIN, BROKERS, STATE
 from harness.soak.evidence.client_log import ABORTED, COMMITTED

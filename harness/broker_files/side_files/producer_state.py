@@ -1,6 +1,9 @@
-"""``.snapshot`` files: this broker's state of each producer up to the offset in the file's name.
+"""Files in which a broker keeps the state of producers next to a log: ``.snapshot`` and ``.txnindex``.
 
-The layout is ``PRODUCER_SNAPSHOT_ENTRY_SCHEMA`` of ``ProducerStateManager``, version 1.
+A ``.snapshot`` has this broker's state of each producer up to the offset in the file's name; the layout is version 1 of
+``PRODUCER_SNAPSHOT_ENTRY_SCHEMA`` of ``ProducerStateManager``. A ``.txnindex`` has an ``AbortedTxn`` for each aborted
+transaction on this broker; a broker appends entries in the order of the ABORT markers (``TransactionIndex``). Unlike
+``.index`` files, these files are not preallocated.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from crc32c import crc32c
 from harness.broker_files.segments.batches import CorruptLogError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from harness.broker_files.segments.batches import BytesLike
 
@@ -24,6 +27,8 @@ _CRC_AT = 2
 _CRC_FROM = 6
 _ENTRY = struct.Struct(">qhiqiqiq")
 _NO_OFFSET = -1
+_ABORTED = struct.Struct(">hqqqq")
+_ABORTED_VERSION = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,3 +82,33 @@ def encode_producer_snapshot(entries: Sequence[ProducerEntry]) -> bytes:
         *fields, open_from = astuple(entry)
         covered += _ENTRY.pack(*fields, _NO_OFFSET if open_from is None else open_from)
     return struct.pack(">hI", _VERSION, crc32c(covered)) + covered
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedTxn:
+    """One aborted transaction: the offsets of its first record and its marker, and the LSO at that time."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+def iter_txnindex(data: BytesLike, *, source: str) -> Iterator[AbortedTxn]:
+    """Iterate lazily over the entries, so that the entries before an error are yielded.
+
+    Raises ``CorruptLogError`` for an entry of another version, or (``cut``) for a partial last entry.
+    """
+    view = memoryview(data).cast("B")
+    complete_bytes = len(view) - len(view) % _ABORTED.size
+    for index, (version, *fields) in enumerate(_ABORTED.iter_unpack(view[:complete_bytes])):
+        if version != _ABORTED_VERSION:
+            raise CorruptLogError(source, index * _ABORTED.size, f"unknown entry version {version}")
+        yield AbortedTxn(*fields)
+    if rest := len(view) - complete_bytes:
+        raise CorruptLogError(source, complete_bytes, f"entry is cut: {rest} of {_ABORTED.size} bytes", cut=True)
+
+
+def encode_txnindex(entries: Iterable[AbortedTxn]) -> bytes:
+    """Encode entries for ``iter_txnindex``."""
+    return b"".join(_ABORTED.pack(_ABORTED_VERSION, *astuple(entry)) for entry in entries)
