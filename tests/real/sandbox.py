@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -185,6 +186,17 @@ class Run:
     def copy(self, destination: Path) -> Path:
         """Copy the run folder, under its own name."""
         return Path(shutil.copytree(self.folder, destination / self.folder.name))
+
+
+def copy_live_disk(source: Path, destination: Path, *left_out: str) -> None:
+    """Copy a folder of a broker that runs: files that it is about to remove, or removes meanwhile, are left out."""
+
+    def copy_file(file: str, copy: str) -> None:
+        with suppress(FileNotFoundError):
+            shutil.copy2(file, copy)
+
+    ignored = shutil.ignore_patterns("*.deleted", *left_out)
+    shutil.copytree(source, destination, ignore=ignored, copy_function=copy_file)
 
 
 def protected_run(sandbox: Sandbox, by: str, target: str, nemesis: str, *more: str) -> Ran:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sandbox import DATA
+from sandbox import DATA, copy_live_disk
 
 from harness.audit.live.cluster import client_of, describe
 from harness.audit.live.exposure import ExposureKind, Level, exposure
@@ -34,9 +33,8 @@ class Kept:
 
     def without_metadata(self, folder: Path) -> dict[int, Path]:
         """Copy the brokers' log directories, but for metadata and files about to be removed."""
-        left_out = shutil.ignore_patterns("__cluster_metadata-0", "*.deleted")
         for broker, log_dir in self.log_dirs.items():
-            shutil.copytree(log_dir, folder / str(broker), ignore=left_out)
+            copy_live_disk(log_dir, folder / str(broker), "__cluster_metadata-0")
         return {broker: folder / str(broker) for broker in self.log_dirs}
 
 

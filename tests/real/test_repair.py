@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from sandbox import Sandbox, wait_until
+from sandbox import Sandbox, copy_live_disk, wait_until
 
 from harness.audit.live.cluster import client_of, describe
 from harness.clients.librdkafka import CONFIG
@@ -57,7 +56,7 @@ class Kept:
             for topic, partition in self.partitions:
                 name = f"{topic}-{partition}"
                 if (log_dir / name).is_dir():
-                    shutil.copytree(log_dir / name, folder / str(broker) / name)
+                    copy_live_disk(log_dir / name, folder / str(broker) / name)
         return folder
 
     def arguments(self, *more: str) -> tuple[str, ...]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from documentation import PAGES, ROOT, Command, commands, matches
 from markdown_it import MarkdownIt
-from sandbox import DATA
+from sandbox import DATA, copy_live_disk
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE
 from harness.targets import find_target
@@ -64,7 +63,7 @@ def diverged(sandbox: Sandbox) -> Iterator[Mapping[str, str]]:
     assert set(addresses) == {"1", "2", "3"}, ran.stderr
     run_id, copies = sandbox.latest("kafka-4.4", DATA).name, sandbox.root / "copies"
     for broker in addresses:
-        shutil.copytree(sandbox.work_root / run_id / f"broker-{broker}" / "data", copies / f"broker-{broker}")
+        copy_live_disk(sandbox.work_root / run_id / f"broker-{broker}" / "data", copies / f"broker-{broker}")
         (copies / broker).symlink_to(copies / f"broker-{broker}")
     try:
         servers = {name: addresses[broker] for name, broker in SERVERS.items()}
