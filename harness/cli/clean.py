@@ -66,7 +66,7 @@ def _why_spared(leftover: leftovers.Leftover, run_ids: tuple[str, ...]) -> str |
         return None
     if not owner.kept and owner.lives():
         if named:
-            raise UsageError(f"{leftover.run_id} is still going on (process {owner.pid}); end that first")
+            raise UsageError(f"{leftover.run_id} is still in progress (process {owner.pid}); end that first")
         return f"its run is going on (process {owner.pid})"
     if run_ids or not (owner.kept or owner.resumable):
         return None

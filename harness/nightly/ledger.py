@@ -116,7 +116,7 @@ class Ledger:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UsageError(f"{path / PLAN} is damaged: {error}") from error
         if owner.lives():
-            raise UsageError(f"{path} is still going on (process {owner.pid}); end that first")
+            raise UsageError(f"{path} is still in progress (process {owner.pid}); end that first")
         ledger = cls(path, plan)
         ledger._end_what_was_left()
         ledger._own()

@@ -1,7 +1,7 @@
 """After the finding: how long a stuck last stable offset lasts, and what ends it.
 
-The verdict's evidence is complete by then and is not touched any more: what happens here goes to files of its
-own. The published post says that the replica heals when the producer expires; brokers never expire a producer
+The evidence of the verdict is complete and does not change any more: this stage writes separate files.
+The published post says that the replica heals when the producer expires; brokers never expire a producer
 with an open transaction (`ProducerStateManager.isProducerExpired`). So both are watched: traffic for ten times
 ``producer.id.expiration.ms``, then a restart of the broker. Then what ends it, each remedy on a partition of
 its own.
@@ -11,7 +11,7 @@ Aftermath schema (``aftermath.jsonl``), one line a replica and step:
     time_ms, step, summary      step: found | expiries | restart | next-transaction | admin-abort | re-replication
     topic, partition, broker
     log_end, high_watermark, last_stable_offset    int
-    open       list   [[producer id, epoch, first offset], ...] as DescribeProducers has it
+        open       list   [[producer id, epoch, first offset], ...] as DescribeProducers answers
     aborted    list   [[producer id, first offset], ...] as a read_committed Fetch lists them
 """
 
@@ -79,7 +79,7 @@ class Aftermath:
 
     @property
     def expiration_ms(self) -> int:
-        """How long the brokers remember a producer."""
+        """The time for which the brokers remember a producer."""
         return int(self.plan.broker_settings.get(EXPIRATION, KAFKA_DEFAULT_EXPIRATION_MS))
 
     def run(self) -> None:
@@ -101,7 +101,7 @@ class Aftermath:
             self.look(name, f"after {summary}, on partition {partition[1]}")
 
     def look(self, step: str, summary: str) -> list[Stuck]:
-        """Ask every replica, write down what it says, and return what is open."""
+        """Ask every replica for its state, write the states to the file, and return the open transactions."""
         now_ms = self.cluster.clock.time_ms()
         stuck = []
         for broker in self.cluster.runtime.brokers:
@@ -149,7 +149,7 @@ class Aftermath:
         self.cluster.wait_absent_back()
 
     def _settle(self, partition: TopicPartition) -> None:
-        """Wait until every replica of the partition has one high watermark, its log's end."""
+        """Wait until every replica of the partition has the same high watermark, at the end of its log."""
 
         def settled() -> bool:
             ends = set()
@@ -183,7 +183,7 @@ def _admin_abort(aftermath: Aftermath, stuck: Stuck) -> None:
 
 
 def _re_replicate(aftermath: Aftermath, stuck: Stuck) -> None:
-    """Take the replica away from the broker and have it copied anew from those that stayed."""
+    """Remove the replica from the broker, and have it copied again from the replicas that stayed."""
     cluster, partition = aftermath.cluster, stuck.partition
     whole = cluster.replicas[partition]
     staying = tuple(broker for broker in whole if broker not in cluster.absent)
@@ -215,7 +215,7 @@ def raise_if_pointless(plan: RunPlan) -> None:
         )
     if plan.placement.partitions < len(REMEDIES):
         raise UsageError(
-            f"--aftermath tries {len(REMEDIES)} remedies, each on a partition of its own:"
+            f"--aftermath tries {len(REMEDIES)} remedies, each on a separate partition:"
             f" give --partitions {len(REMEDIES)} or more"
         )
 
@@ -225,7 +225,7 @@ def follow(
 ) -> None:
     """Go through the steps and write ``aftermath.jsonl`` and ``aftermath-history.jsonl``.
 
-    Raises `HarnessError` or OSError where a step cannot be completed; what was seen until then is kept.
+    Raises `HarnessError` or OSError where a step cannot be completed; the files keep what was observed before.
     """
     with ExitStack() as owned:
         file = owned.enter_context((folder.path / AFTERMATH).open("x", buffering=1))

@@ -1,15 +1,15 @@
-"""After the verdict's evidence is complete: what a real application on top of the diverged topics shows.
+"""After the verdict's evidence is complete: the view of a real application on top of the diverged topics.
 
-The application is started anew for each step, first while replicas that stayed lead its topics, then while a replica
-that was away leads them, and then as at first, with the local state of the step before. What it shows is compared
-in `harness.judge.consequences`.
+The application starts from scratch for each step: first while replicas that stayed lead its topics, then while a
+replica that was absent leads them, and then as at first, with the local state of the step before. Its views are
+compared in `harness.judge.consequences`.
 
 Schema (``applications.jsonl``), one line an application, topic and view of it, and step:
 
     time_ms, application, version
     step       staying-leads | absent-leads | staying-leads-again
     leader     int   the broker that leads the topic
-    absent     int   the broker that was away and leads, or led in the step before; null in the first step
+        absent     int   the absent broker that leads, or led in the step before; null in the first step
     topic, view      what reads the topic, as the application names it
     state            the application's own word for its state
     running_s  float seconds from its start until it was ready; null where it was not within watched_s
@@ -61,7 +61,7 @@ class Installed:
 
     @property
     def log_name(self) -> str:
-        """Where in the run folder it logs."""
+        """The name of its log in the run folder."""
         return f"{self.application.name}.log"
 
 
@@ -166,7 +166,7 @@ def follow(
     """Go through the steps and write ``applications.jsonl`` and ``application-history.jsonl``.
 
     ``client``: how the run's own clients reach the brokers. Raises `HarnessError` or OSError where a step cannot be
-    completed; what was seen until then is kept.
+    completed; the files keep what was observed before.
     """
     spec = replace(client, classpath=installed.jars.classpath, log_path=folder.path / installed.log_name)
     with ExitStack() as owned:

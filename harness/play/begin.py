@@ -126,7 +126,7 @@ def _application(installed: Installed) -> dict[str, Any]:
 
 
 def without_secrets(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return settings with the values hidden that Kafka hides too (those of type PASSWORD)."""
+    """Return settings without the values that Kafka hides (settings of type PASSWORD)."""
     return {name: HIDDEN if SECRET.search(name) else value for name, value in settings.items()}
 
 

@@ -1,4 +1,4 @@
-"""Consumer groups in a run: their input topics, what writes their offsets, and what they see in the end."""
+"""Consumer groups in a run: their input topics, the writers of their offsets, and the views of their consumers."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class GroupWorkload:
             self._create(topic)
 
     def observe(self) -> None:
-        """See what groups see of a broker that was there all the time, and then of each that was away.
+        """Record the views of groups: first with a coordinator that never left, then with each broker that was absent.
 
         Offsets are fetched from all of them first: members that join, and leave, have coordinators write and delete.
         """

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from harness.targets import Target
 
 PROTECTIONS = (UNPROTECTED, *FILES)
-"""What keeps cleaners waiting for replicas that are away: nothing, ``--gate`` or ``--guard``."""
+"""Protections that keep cleaners waiting for replicas out of the ISR: none, ``--gate`` or ``--guard``."""
 
 
 def find_protection(name: str) -> str:
@@ -34,7 +34,7 @@ def find_protection(name: str) -> str:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What the user asked for; ``topic_settings`` and ``broker_settings`` win over the timers'.
+    """The options of the user; ``topic_settings`` and ``broker_settings`` win over the timers'.
 
     A ``schedule`` takes the place of ``anomaly``, which is "" then; ``schedule_path``: where it was read.
     """
@@ -87,7 +87,7 @@ CONTRADICTIONS: Final[Mapping[str, Callable[[RunOptions], bool]]] = {
     "--gate-options are for --gate: give both": lambda options: bool(options.gate_options) and not options.gate,
     "--gate and --guard: a run shows what one of them does; choose one": lambda options: options.gate and options.guard,
 }
-"""Options that are wrong whatever the target, by what is said of them."""
+"""Combinations of options that are wrong for every target, by their messages."""
 
 
 def raise_if_contradictory(options: RunOptions, target: Target) -> None:

@@ -1,6 +1,6 @@
-"""What keeps cleaners waiting for replicas that are away, as a run sees it: gates in brokers, or a guard beside them.
+"""Protections of a run, which keep cleaners waiting for replicas out of the ISR: gates in brokers, or a guard.
 
-Both say when they hold a partition and let go of it; the verdict goes by that (`harness.judge.protected`).
+Both report when they hold a partition and when they release it; `harness.judge.protected` judges these events.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("harness")
 
 GUARD_INTERVAL_S: Final = 0.5
-"""How often the guard beside a run looks."""
+"""The period of the guard's rounds during a run."""
 GUARDED_RETENTION_MS: Final = 6_000
 """The least that it needs is in `harness.protect.guard.coverage`, above this room."""
 READY_S: Final = 60.0
@@ -40,7 +40,7 @@ LINES_SHOWN: Final = 10
 
 
 class Protection(Protocol):
-    """What a run asks of it."""
+    """The operations that a run needs of a protection."""
 
     def begin(self, owned: ExitStack) -> None:
         """Have it work until ``owned`` closes; brokers are up. Raises `HarnessError` where it does not."""
@@ -51,11 +51,11 @@ class Protection(Protocol):
         ...
 
     def holds(self, broker: int, partition: TopicPartition) -> bool:
-        """Whether the broker's cleaner is kept from the partition, by the last event."""
+        """Return whether the broker's cleaner is kept from the partition, by the last event."""
         ...
 
     def stop(self) -> None:
-        """Have what is held stay held from now on, whoever comes back."""
+        """Keep holding the partitions that are held now, whichever broker returns."""
         ...
 
     def write(self) -> None:
@@ -65,10 +65,10 @@ class Protection(Protocol):
 
 @dataclass(frozen=True)
 class Gates:
-    """The gates in brokers, which begin and end with them, or what an own build has of their rules, if anything.
+    """The gates in brokers, which begin and end with their brokers; or a build with such rules of its own, or none.
 
-    ``logs``: of brokers, parsed by `harness.protect.gate.events`. ``path``: where their events are written; nothing is
-    for a build that has none.
+    ``logs``: of brokers, parsed by `harness.protect.gate.events`. ``path``: the file for their events; a build without
+    events gets no file.
     """
 
     logs: ServerLogs
@@ -86,7 +86,7 @@ class Gates:
         return is_held(self.logs.events(), broker, partition)
 
     def stop(self) -> None:
-        """Do nothing: a gate that lets go changes no settings, and topics are frozen by those."""
+        """Do nothing: a gate changes no settings when it releases a partition, and these settings freeze the topics."""
 
     def write(self) -> None:
         """Write ``gate.jsonl``."""
@@ -97,9 +97,9 @@ class Gates:
 
 @dataclass
 class GuardBeside:
-    """``harness guard`` in a process of its own, which outlives no run.
+    """``harness guard`` in a separate process, which ends with the run.
 
-    ``path``: the file to which it adds its events; ``log_path``: what it prints. ``command_config``: its login.
+    ``path``: the file to which it appends events; ``log_path``: its output. ``command_config``: its login.
     """
 
     run_id: str
@@ -122,7 +122,7 @@ class GuardBeside:
         self.clock.wait_until(is_watching, READY_S, "the guard to watch the cluster")
 
     def raise_if_failed(self) -> None:
-        """Start a guard anew that was killed, as a service manager does.
+        """Start a guard that was killed again, as a service manager does.
 
         Raises `HarnessError` where it has ended otherwise, with the last lines that it printed.
         """
@@ -142,13 +142,13 @@ class GuardBeside:
         ]
 
     def stop(self) -> None:
-        """End it; it leaves topics paused whose replicas are away."""
+        """End the guard. It leaves topics paused whose replicas are out of the ISR."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             try:
                 self._process.wait(END_S)
             except subprocess.TimeoutExpired:
-                # What it would put back later is put back never.
+                # Otherwise it could restore settings later, in the middle of the evidence.
                 self._process.kill()
                 self._process.wait(END_S)
         self._process = None

@@ -1,8 +1,8 @@
-"""``harness run --resume``: goes on with a run that was cut off while its window was open.
+"""``harness run --resume``: continues a run that was interrupted while its window was open.
 
-The window is where a run with long timers spends its days: nothing is left to be done but to wait until the
-brokers that stayed have removed what is critical. What goes on is the run folder (history, observations,
-manifest) and the brokers' data, which are kept for that; every process starts anew.
+A run with long timers spends its days in the window: the run only waits until the brokers that stayed have removed the
+critical records. The run folder (history, observations, manifest) and the brokers' data are kept; every process starts
+from scratch.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ AS_IT_BEGAN = (
 )  # fmt: skip
 """Options that a manifest has under their names."""
 NEEDED = (*AS_IT_BEGAN, "target", "brokers", "absent_brokers", "runtime")
-"""What has to be in a manifest for its run to go on."""
+"""Fields that a manifest must have for its run to be continued."""
 GIVEN_ANEW = frozenset({"time_limit_s", "keep", "aftermath", "port_base", "command_config", "spark"})
 """Options that are not taken from the run folder."""
 
 
 def resume(run_dir: Path, progress: Progress, **given_anew: Any) -> RunResult:
-    """Go on with a run and judge what was collected; ``given_anew``: all options of that name.
+    """Continue a run and judge what was collected; ``given_anew``: all options of that name.
 
-    Raises `UsageError` where there is nothing to go on with.
+    Raises `UsageError` where the run cannot be continued.
     """
     clock = RealClock(time_limit_s=given_anew["time_limit_s"])
     folder, content = _open_cut_off(run_dir)
@@ -52,11 +52,12 @@ def resume(run_dir: Path, progress: Progress, **given_anew: Any) -> RunResult:
     nemesis = find_script(options.nemesis)
     if nemesis.resume is None:
         raise UsageError(
-            f"{folder.path} cannot go on: what the nemesis {nemesis.name} did ended with the harness; run it anew"
+            f"{folder.path} cannot be continued: the fault of the nemesis {nemesis.name} ended with the"
+            " harness; run it again"
         )
     if HIDDEN in options.broker_settings.values():
         raise UsageError(
-            f"{folder.path} cannot go on: secrets among its brokers' settings were not stored; run it anew"
+            f"{folder.path} cannot be continued: secrets among its brokers' settings were not stored; run it again"
         )
     if content.get("security") and options.command_config is None:
         raise UsageError(f"{folder.path} needs the login that it began with: give --command-config")
@@ -73,7 +74,7 @@ def resume(run_dir: Path, progress: Progress, **given_anew: Any) -> RunResult:
 def options_of(content: Mapping[str, Any]) -> RunOptions:
     """Return the options of the run that a manifest describes.
 
-    Settings are all of them, the timers' too: what was in effect stays so, whatever timers this release has.
+    The settings include those of the timers, so that they are the same even if this release has other timers.
     """
     schedule, image = content.get("schedule"), content["runtime"].get("image")
     application, gate = content.get("application"), content.get("gate")
@@ -93,19 +94,21 @@ def options_of(content: Mapping[str, Any]) -> RunOptions:
 
 
 def _open_cut_off(run_dir: Path) -> tuple[RunFolder, dict[str, Any]]:
-    """Return a run's folder and manifest where it can go on. Raises `UsageError` with the reason where not."""
+    """Return the folder and manifest of a run that can be continued. Raises `UsageError` with the reason otherwise."""
     folder, content, recorded = open_run(run_dir, NEEDED)
     if content["status"] == COMPLETE:
         raise UsageError(f"{run_dir} went to its end; `harness check` judges it again")
     owner = leftovers.read_owner(leftovers.work_root() / folder.run_id)
     if (owner or recorded).lives():
-        raise UsageError(f"{run_dir} is still going on (process {(owner or recorded).pid})")
+        raise UsageError(f"{run_dir} is still in progress (process {(owner or recorded).pid})")
     if owner is None:
-        raise UsageError(f"{run_dir} cannot go on: its brokers' data are gone; run it anew")
+        raise UsageError(f"{run_dir} cannot be continued: its brokers' data no longer exist; run it again")
     if owner.kept:
-        raise UsageError(f"{run_dir} cannot go on: its cluster was kept; `harness clean {folder.run_id}` removes it")
+        raise UsageError(
+            f"{run_dir} cannot be continued: its cluster was kept; `harness clean {folder.run_id}` removes it"
+        )
     if not owner.resumable:
-        raise UsageError(f"{run_dir} cannot go on: it was cut off before its window opened; run it anew")
+        raise UsageError(f"{run_dir} cannot be continued: it was interrupted before its window opened; run it again")
     with inventory.comparing(folder, content) as differences:
         differences()
     return folder, content

@@ -61,7 +61,7 @@ FAILED, TIME_LIMIT, INTERRUPTED = "failed", "time-limit", "interrupted"
 
 
 def run(options: RunOptions, progress: Progress, command_line: Callable[[RunOptions], str]) -> RunResult:
-    """Run the scenarios in one outage and judge what was collected. Raises as `conduct` does.
+    """Run the scenarios in one outage and judge the evidence. Raises as `conduct` does.
 
     ``command_line``: returns the command that asks for the same run.
     """
@@ -93,7 +93,7 @@ def conduct(
     """Take a run to its verdict, and take it apart. ``begin`` writes its manifest.
 
     Raises `UsageError` for anything found wrong before the first broker starts, `HarnessError` where the
-    cluster did not come up. Later failures end in the verdict ``unknown``, with what was collected kept.
+    cluster did not come up. Later failures end in the verdict ``unknown``; the run folder keeps what was collected.
     """
     plan, options, equipment = run.plan, run.plan.options, run.equipment
     with interruptible(lambda: _interruption_message(folder)), ExitStack() as owned:
@@ -186,7 +186,7 @@ def _interruption_message(folder: RunFolder) -> str:
         status = RUNNING
     if status == COMPLETE:
         return f"the run is kept in {folder.path}/, and `harness check {folder.path}` judges it"
-    return f"what was collected is kept in {folder.path}/, without a verdict"
+    return f"the collected evidence is kept in {folder.path}/, without a verdict"
 
 
 def _point_latest_here(folder: RunFolder) -> None:
@@ -201,7 +201,7 @@ def _point_latest_here(folder: RunFolder) -> None:
 def _log_how_to_resume(workspace: Workspace) -> None:
     owner = leftovers.read_owner(workspace.path)
     if owner is not None and owner.resumable:
-        log.warning("this run can go on with `harness run --resume %s`", owner.run_dir)
+        log.warning("this run can be continued with `harness run --resume %s`", owner.run_dir)
 
 
 def _carry_out(play: Callable[[], None], player: RunPlayer, manifest: Manifest, stages: _Stages) -> None:
@@ -261,7 +261,7 @@ def _checkers(
         from harness.judge.sessions import prepare_beside  # noqa: PLC0415  (brokers boot while pyspark is imported)
 
         prepared = prepare_beside(workspace, folder, run.equipment.java, run.plan.options.spark)
-        # What draws the report takes a second to load, which the cluster does not notice now.
+        # The report's module takes a second to load; now the cluster does not notice.
         import_module(REPORT_MODULE)
         return prepared
 

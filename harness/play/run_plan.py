@@ -1,4 +1,4 @@
-"""The plan of a run: target, scenarios, fault, settings and placement, resolved once; and what it runs on.
+"""The plan of a run: target, scenarios, fault, settings and placement, resolved once; and the equipment for it.
 
 `plan_run` is all that decides what a run does. `prepare_run` then finds Java, jars and the runtime on this host.
 """
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 RETENTION = "delete.retention.ms"
 EXPIRY_CHECK_MS = "1000"
-"""How often coordinators look for expired offsets. Kafka's default is ten minutes."""
+"""The period in which coordinators look for expired offsets. Kafka's default is ten minutes."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +78,12 @@ class RunPlan:
 
     @property
     def system(self) -> System:
-        """What kind of brokers are under test."""
+        """The system of the brokers under test."""
         return find_system(self.target.system)
 
     @property
     def partitions(self) -> dict[str, list[TopicPartition]]:
-        """The partitions of each scenario, by its name: no other scenario has them."""
+        """The partitions of each scenario, by its name; scenarios share no partition."""
         numbers: dict[str, Iterator[int]] = {scenario.topic: count() for scenario in self.scenarios}
         return {
             s.name: [(s.topic, n) for n in islice(numbers[s.topic], self.placement.partitions)] for s in self.scenarios
@@ -101,7 +101,7 @@ class RunPlan:
 
     @property
     def has_groups(self) -> bool:
-        """Whether any scenario is about consumer groups."""
+        """Return whether any scenario is about consumer groups."""
         return any(scenario.kind.is_of_groups for scenario in self.scenarios)
 
 
@@ -177,7 +177,7 @@ class PreparedRun:
 
 
 def prepare_run(plan: RunPlan, progress: Progress) -> PreparedRun:
-    """Find all that a run takes, whether it begins or is resumed. Raises `UsageError` for what is missing or unfit."""
+    """Find Java, jars and the runtime for a run. Raises `UsageError` for anything that is missing or unfit."""
     options, target = plan.options, plan.target
     if options.aftermath:
         aftermath.raise_if_pointless(plan)
@@ -219,10 +219,10 @@ def _install(name: str, target: Target, progress: Progress) -> applications.Inst
 
 
 def repeatable(run: PreparedRun, folder: RunFolder) -> RunOptions:
-    """Return the options with what was left open decided as it was: seed, runtime, and the version of a short name.
+    """Return the options with the choices that were made: seed, runtime, and the version of a short name.
 
-    Files are named so that they are found from any directory; a schedule is that of the run folder. Secrets among the
-    brokers' settings are hidden, as everywhere in a run folder.
+    Paths of files are absolute, so that the command works in any directory; a schedule is the run folder's. Secrets
+    among brokers' settings are hidden, as everywhere in a run folder.
     """
     options = run.plan.options
     access = options.access

@@ -143,7 +143,7 @@ class RunPlayer:
 
     @property
     def _may_fill(self) -> bool:
-        """Whether cleaners may pass now: a replica that joins must copy only the payload before it is cleaned."""
+        """Return whether cleaners may pass now: a replica that joins must first copy only the payload."""
         return not (self.plan.nemesis.joins and self._phase is Phase.BEFORE)
 
     def _assemble(self, owned: ExitStack, *, resumed: bool) -> Parts:
@@ -220,7 +220,9 @@ class RunPlayer:
         """Start the brokers on the data that they left; the absent ones as they were."""
         nemesis, cluster = self.plan.nemesis, parts.cluster
         if nemesis.resume is None:
-            raise HarnessError(f"a run with the nemesis {nemesis.name} cannot go on: the fault ended with the harness")
+            raise HarnessError(
+                f"a run with the nemesis {nemesis.name} cannot be continued: its fault ended with the harness"
+            )
         self.progress("boot again")
         cluster.runtime.start_again(cluster.staying)
         cluster.wait_registered(cluster.staying)
@@ -296,7 +298,7 @@ class RunPlayer:
         # A gate or guard that holds partitions ends the wait, too.
         self._is_guarded = (protection is not None or not is_open) and is_kept(cluster, payloads)
         if protection is not None and not self._is_guarded:
-            # What it holds stays held: evidence must not change at the return.
+            # Held partitions stay held: evidence must not change when the absent brokers return.
             protection.stop()
         self._phase = Phase.LATE
         self.progress("late transactions")
@@ -313,7 +315,7 @@ class RunPlayer:
             cluster.wait_absent_back()
             cluster.away = frozenset()
         if nemesis.keeps_processes:
-            # Where everything was kept, the guard may have put the settings back already, and need not have.
+            # If everything was kept, the guard may have restored the settings already.
             cluster.wake_cleaners_of_absent(is_frozen=self.protection is None or not self._is_guarded)
         self._phase = Phase.AFTER
         with parts.filling(Phase.AFTER):
@@ -327,10 +329,10 @@ class RunPlayer:
             self._observe(parts)
 
     def _remove_together(self, parts: Parts) -> None:
-        """Where everything was kept for the replica that was away, see whether it goes now that it is back.
+        """Remove records that were kept for the absent brokers, now that these are back in sync.
 
-        Nothing was missed then, and so there is nothing that compaction could hide. Where some of it was removed,
-        evidence holds still.
+        Then no replica missed anything that compaction could hide. Where some records were removed, the evidence does
+        not change any more.
         """
         if not self._is_guarded:
             return
@@ -339,7 +341,7 @@ class RunPlayer:
             holds, exposed = self.protection.holds, parts.cluster.exposed
             parts.cluster.wait(
                 lambda: not any(holds(broker, tp) for tp in exposed for broker in parts.cluster.present(tp)),
-                "what holds the partitions to let go of them",
+                "the partitions to be released",
             )
         parts.cluster.thaw(self.plan.topic_settings)
         with parts.filling(Phase.AFTER):
@@ -367,14 +369,14 @@ class RunPlayer:
             )
         cluster.wait_replicated("the last look at every replica")
         if parts.groups is not None:
-            # Members that join have the coordinator write, so what was seen last would not be what was stored.
+            # Members that join make the coordinator write: the last observations would not match the stored logs.
             cluster.observed.stop()
             parts.groups.observe()
         if self.protection is not None:
             self.protection.write()
 
     def _wait_removed(self, parts: Parts, is_held: Callable[[int, TopicPartition], bool] | None = None) -> bool:
-        """Wait for the window to open; one that does not ends the wait and not the run: what was seen is judged."""
+        """Wait for the window to open. If it does not open, the wait ends, and the observations are judged."""
         window_s = max(self.plan.timers.window_s, self.plan.system.least_window_s)
         try:
             wait_removed(parts.cluster, parts.payloads.values(), window_s, **({"is_held": is_held} if is_held else {}))
@@ -394,7 +396,7 @@ def wait_removed(
     window_s: float,
     is_held: Callable[[int, TopicPartition], bool] = lambda _broker, _partition: False,
 ) -> None:
-    """Wait until all that is critical is gone from every replica that is there and cleaned in time.
+    """Wait until all critical records are removed from every replica that is up and cleaned in time.
 
     ``is_held``: whether a broker says that it keeps its cleaner from a partition; then nothing has to be gone from
     there, unless every replica of the partition stayed. Raises `WaitTimeoutError`.
@@ -416,7 +418,7 @@ def wait_removed(
 
 
 def is_kept(cluster: Cluster, payloads: Collection[Payload]) -> bool:
-    """Whether all that an absent broker could miss is on every replica that is there."""
+    """Return whether everything that an absent broker could miss is on every replica that is up."""
     return all(
         offset is not None
         and not any(cluster.observed.is_removed(broker, partition, offset) for broker in cluster.present(partition))

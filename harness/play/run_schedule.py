@@ -23,7 +23,7 @@ def run_schedule(plan: RunPlan) -> Schedule:
     """Return the schedule of a run.
 
     The processes of a scenario's clients are named ``<scenario>.<process>``. Their operations concern all partitions of
-    the scenario: the ``home`` of the client. What the absent brokers do together is one operation for each broker.
+    the scenario: the ``home`` of the client. An act on several absent brokers is one operation for each broker.
     """
     script, absent = plan.nemesis, plan.placement.absent
     before, outage, late = (

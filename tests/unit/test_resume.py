@@ -234,25 +234,28 @@ def test_a_run_that_is_complete(subject: CutOff) -> None:
 
 def test_a_run_whose_process_lives(subject: CutOff) -> None:
     subject.own(**leftovers.owner_of_this_process(RUN_ID, subject.folder.path))
-    assert refusal(subject.folder.path) == f"{subject.folder.path} is still going on (process {os.getpid()})"
+    assert refusal(subject.folder.path) == f"{subject.folder.path} is still in progress (process {os.getpid()})"
 
 
 def test_a_run_that_is_just_starting_has_an_owner_in_its_manifest_alone(subject: CutOff) -> None:
     subject.lose_data()
     subject.tell(owner=leftovers.owner_of_this_process(RUN_ID, subject.folder.path))
-    assert "is still going on" in refusal(subject.folder.path)
+    assert "is still in progress" in refusal(subject.folder.path)
 
 
 def test_a_run_whose_data_are_gone(subject: CutOff) -> None:
     subject.lose_data()
     message = refusal(subject.folder.path)
-    assert message == f"{subject.folder.path} cannot go on: its brokers' data are gone; run it anew"
+    assert message == f"{subject.folder.path} cannot be continued: its brokers' data no longer exist; run it again"
 
 
 def test_a_run_that_was_cut_off_before_its_window(subject: CutOff) -> None:
     subject.own(resumable=False)
     message = refusal(subject.folder.path)
-    assert message == f"{subject.folder.path} cannot go on: it was cut off before its window opened; run it anew"
+    assert (
+        message
+        == f"{subject.folder.path} cannot be continued: it was interrupted before its window opened; run it again"
+    )
 
 
 @pytest.mark.parametrize("nemesis", ["pause", "partition"])
@@ -260,7 +263,8 @@ def test_a_fault_that_ended_with_the_harness(tmp_path: Path, nemesis: str) -> No
     subject = CutOff(tmp_path, nemesis=nemesis)
     message = refusal(subject.folder.path)
     assert message == (
-        f"{subject.folder.path} cannot go on: what the nemesis {nemesis} did ended with the harness; run it anew"
+        f"{subject.folder.path} cannot be continued: the fault of the nemesis {nemesis} ended with the"
+        " harness; run it again"
     )
 
 
@@ -298,7 +302,10 @@ def test_an_aftermath_without_partitions_for_it_is_refused_as_for_a_new_run(
 def test_a_cluster_that_was_kept_is_not_taken_over(subject: CutOff) -> None:
     subject.own(kept=True)
     message = refusal(subject.folder.path)
-    assert message == f"{subject.folder.path} cannot go on: its cluster was kept; `harness clean {RUN_ID}` removes it"
+    assert (
+        message
+        == f"{subject.folder.path} cannot be continued: its cluster was kept; `harness clean {RUN_ID}` removes it"
+    )
 
 
 def test_check_of_a_run_that_can_go_on_names_the_command(subject: CutOff) -> None:

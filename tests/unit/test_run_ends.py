@@ -80,9 +80,9 @@ def test_an_interrupt_is_written_down_and_ends_the_harness(*, is_observing: bool
 @pytest.mark.parametrize(
     ("manifest", "words"),
     [
-        ({"status": "interrupted"}, "what was collected is kept in {path}/, without a verdict"),
+        ({"status": "interrupted"}, "the collected evidence is kept in {path}/, without a verdict"),
         ({"status": "complete"}, "the run is kept in {path}/, and `harness check {path}` judges it"),
-        (None, "what was collected is kept in {path}/, without a verdict"),
+        (None, "the collected evidence is kept in {path}/, without a verdict"),
     ],
 )
 def test_an_interrupt_says_what_is_kept_and_where(tmp_path: Path, manifest: dict[str, str] | None, words: str) -> None:

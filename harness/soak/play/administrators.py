@@ -1,4 +1,4 @@
-"""What administrators and the nemesis do in a round. What is refused, or not answered, is noted and ends nothing."""
+"""Operations of administrators and the nemesis in a round. Refused requests are noted; the round continues."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 EXISTS = "already exists"
 GONE_S, CREATED_S = 10.0, 30.0
-"""A deleted topic is gone from every broker's metadata by then, and a topic created."""
+"""The bounds within which a deleted topic leaves every broker's metadata, and a topic is created."""
 
 
 @dataclass
 class Administrators:
-    """``settings``: those that each topic has now. ``active``: faults that are not ended, in order."""
+    """``settings``: the current settings of each topic. ``active``: faults that have not ended, in order."""
 
     plan: RoundPlan
     cluster: Cluster
@@ -73,11 +73,11 @@ class Administrators:
                     self.active.pop((operation.fault, operation.broker), None)
 
     def heal(self) -> None:
-        """End every fault that is active, the last one first. Raises `HarnessError` with those that do not end.
+        """End every active fault, the last one first. Raises `HarnessError` with the faults that do not end.
 
-        As one may keep another from ending (no broker answers who is cut off), each is tried before any is tried again,
-        those that cut off before the others. A topic that could not be created again meanwhile is created, as some
-        faults end with a change of every topic.
+        A fault may keep another fault from ending (a broker that is cut off does not answer): every fault is tried
+        before any is tried again, and faults that cut brokers off come first. Topics that are still missing are created
+        before, as some faults end with a change of every topic.
         """
 
         def are_healed() -> bool:
@@ -96,9 +96,9 @@ class Administrators:
             raise WaitTimeoutError(f"{error}: {left}") from error
 
     def is_placed(self) -> bool:
-        """Whether every partition is on the replicas that it began with, all in the ISR; asks for what lacks.
+        """Return whether every partition has the replicas that it began with, all in the ISR; ask for the missing ones.
 
-        Again and again until then: what was asked of a broker that was cut off may be done much later.
+        The requests are repeated: a broker that was cut off may execute them much later.
         """
         self._create_missing()
         states = self.cluster.states()
@@ -108,7 +108,7 @@ class Administrators:
         return False
 
     def delete_topics(self) -> None:
-        """Delete every topic of the plan, as far as it comes to that."""
+        """Delete every topic of the plan, best effort."""
         for topic in self.plan.topics:
             with suppress(HarnessError, OSError, KeyError):
                 self.cluster.admin.delete_topic(topic.name)

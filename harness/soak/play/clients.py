@@ -1,7 +1,7 @@
-"""The clients of a round: each plays its operations on a client library, and writes down all that it knows of them.
+"""The clients of a round: each plays its operations on a client library, and records them with their outcomes.
 
-Nothing that a library refuses ends a round. A transactional client whose operation failed goes on with a new producer
-of the same id; what its former one left open is aborted by that, or by whoever starts next with that id.
+A request that a library refuses does not end the round. A transactional client whose operation failed continues with a
+new producer of the same id, which aborts the transaction that the former producer left open.
 """
 
 from __future__ import annotations

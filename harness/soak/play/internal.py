@@ -1,6 +1,6 @@
-"""The brokers' own topics in a round: offsets of groups are cleaned as fast as all else, and their logs are taken.
+"""The brokers' internal topics in a round: group offsets are cleaned as often as other topics, and the logs are copied.
 
-They lie beside the snapshots of the topics that clients write to, which checkers read:
+The copies are next to the snapshots of the topics that clients write to, which checkers read:
 ``internal/<broker>/<topic>-<partition>``.
 """
 
@@ -58,7 +58,7 @@ def thaw_offsets(rig: Rig) -> None:
 def take_internal(rig: Rig, cluster: Cluster, folder: RunFolder, steps: Iterable[Step]) -> None:
     """Copy the logs of coordinators and controllers, and what coordinators answer about the groups of these steps.
 
-    Clients are closed, and every broker is there. Raises `HarnessError` where a log cannot be copied, or the
+    Clients are closed, and every broker is up. Raises `HarnessError` where a log cannot be copied, or the
     coordinator does not answer and does not say that it cannot load the partition.
     """
     if rig.setup.is_simulated:
@@ -83,7 +83,7 @@ def take_internal(rig: Rig, cluster: Cluster, folder: RunFolder, steps: Iterable
 
 
 def serves_groups(folder: RunFolder) -> bool:
-    """Whether groups had a coordinator when the logs of a round were taken: else its cluster is of no more use."""
+    """Return whether groups had a coordinator when the logs of a round were copied; else the cluster is unusable."""
     path = folder.path / ANSWERS
     return not path.exists() or not json.loads(path.read_text()).get("refusal")
 

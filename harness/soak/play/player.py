@@ -1,7 +1,7 @@
-"""Plays a generator: asks it for operations, gives each to its process in time, and remembers what was begun and when.
+"""The player of a round: asks a generator for operations, gives each to its process in time, and records its time.
 
-Every process is a routine of the clock that does its operations one after another, so that the processes of real
-clients block each for itself, and those of a simulated cluster take turns on its virtual clock.
+Every process is a routine of the clock that executes its operations in turn. Processes of real clients block
+separately, and processes of a simulated cluster take turns on its virtual clock.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from harness.schedules.situation import Situation
 
 PERIOD_S: Final = 0.02
-"""How often an idle process looks for an operation."""
+"""The period in which an idle process looks for an operation."""
 MOST_WAITING: Final = 8
 """Operations that wait for a process; one with so many is busy."""
 LATEST_S: Final = 0.05
-"""A generator whose next step is later than that is asked again: a client that was busy may have something to do now,
-and faults may have changed what it would draw."""
+"""The generator is asked again if its next step is later than this: meanwhile a busy client may have become idle, or a
+fault may have changed the draw."""
 BOUND_S: Final = 90.0
 
 
 @dataclass
 class Process:
-    """What waits for one process; ``play`` does one operation."""
+    """The queue of one process; ``play`` executes one operation."""
 
     name: str
     play: Callable[[Operation], None]
@@ -45,17 +45,17 @@ class Process:
 
     @property
     def is_busy(self) -> bool:
-        """Whether it takes no further operation now."""
+        """Return whether the process takes no further operation now."""
         return len(self._waiting) >= self.most_waiting
 
     @property
     def is_idle(self) -> bool:
-        """Whether it has done everything."""
+        """Return whether the process has executed all its operations."""
         return not self._waiting
 
     @property
     def at(self) -> str:
-        """What it does, or would do next, in words; nothing where it is idle."""
+        """The description of the current or next operation; empty for an idle process."""
         return str(self._waiting[0]) if self._waiting else ""
 
     def give(self, operation: Operation) -> None:
@@ -71,7 +71,7 @@ class Process:
 
 
 def at_once(clock: Clock, actions: Mapping[str, Callable[[], None]], bound_s: float, check: Callable[[], None]) -> None:
-    """Do all of these beside each other, each once, by name. Raises what one of them raises, or `WaitTimeoutError`."""
+    """Execute all actions concurrently, each once, by name. Raises the error of an action, or `WaitTimeoutError`."""
     left = dict(actions)
 
     def once(name: str) -> None:
@@ -98,7 +98,7 @@ def at_once(clock: Clock, actions: Mapping[str, Callable[[], None]], bound_s: fl
 class Player:
     """The processes of a round while they run. ``check`` raises what went wrong in the background.
 
-    ``steps``: what was begun so far, in order, each at the time when it was.
+    ``steps``: the operations so far, in order, each with the time when it began.
     """
 
     clock: Clock

@@ -1,4 +1,4 @@
-"""The cluster of a soak: what it takes, how it is booted, and the cluster as a round and its faults see it."""
+"""The cluster of a soak: its equipment, its boot, and the view of it that a round and its faults have."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SETTLE_S: Final = 60.0
 BROKER_SETTINGS: Final = {
     **FAST.broker,
     # Kafka's default. On a busy machine replicas leave the ISR otherwise for as long as a broker gets no processor, and
-    # brokers that are away leave it anyway, as the controller fences them.
+    # brokers that are down leave it anyway, as the controller fences them.
     "replica.lag.time.max.ms": "30000",
     "broker.session.timeout.ms": "3000",
     # Brokers forget by it, too, that they have verified a transaction (KIP-890, ``ProducerStateManager``,
@@ -58,10 +58,10 @@ fetches of followers, changes of the ISR). By default it takes 30 s each, for wh
 IMAGE_SETTINGS: Final = {"metadata.max.idle.interval.ms": "100"}
 MAX_IMAGE_AGE_MS: Final = 250
 GATE_OPTIONS: Final = f"max-image-age-ms={MAX_IMAGE_AGE_MS}"
-"""By a metadata image that is older than a topic's ``delete.retention.ms``, no cleaner knows who has copied what it
-removes, and on a busy machine an image may be seconds late. So the bound of gates is below each retention of a round
-(`harness.soak.draw.plan.SETTINGS`), and images without news are younger than that. By default they are up to 500 ms
-old.
+"""With a metadata image older than a topic's ``delete.retention.ms``, a cleaner does not know which replicas have the
+records that it removes; on a busy machine an image may be seconds late. So the bound of gates is below each
+retention of a round (`harness.soak.draw.plan.SETTINGS`), and unchanged images are younger than the bound. By default
+they are up to 500 ms old.
 """
 TIMERS: Final = replace(FAST, broker=BROKER_SETTINGS, settle_s=SETTLE_S)
 FILLER_PERIOD_S: Final = 0.4
@@ -72,7 +72,7 @@ LACKS: Final[Mapping[str, Mapping[str, str]]] = {
         plan.IDEMPOTENCE: "simulated producers are idempotent in transactions alone",
     },
 }
-"""What of `plan.FEATURES` a system lacks, and why. Other systems are not soaked."""
+"""The `plan.FEATURES` that a system does not have, with the reason. Other systems are not soaked."""
 
 
 @dataclass(frozen=True)
@@ -95,17 +95,17 @@ class Setup:
 
     @property
     def needs(self) -> frozenset[str]:
-        """What the faults of rounds need of the runtime."""
+        """The abilities of the runtime that the faults of rounds need."""
         return frozenset[str]().union(*(fault.needs for fault in self.faults.values()))
 
     @property
     def is_simulated(self) -> bool:
-        """Whether brokers are simulated: then every round has a cluster of its own, and is repeated exactly."""
+        """Return whether brokers are simulated: then every round has a separate cluster, and is repeatable."""
         return self.equipment.system.has_own_clients
 
 
 def find_setup(target_name: str, shape: Shape, progress: Progress, *, gate: bool = False, runtime: str = AUTO) -> Setup:
-    """Find all that a soak takes. Raises `UsageError` for what is missing or unfit."""
+    """Find the equipment of a soak. Raises `UsageError` for anything that is missing or unfit."""
     target = find_target(target_name)
     if target.system not in LACKS:
         raise UsageError(f"--target {target_name}: soak is for Kafka and sim-kafka")
@@ -150,10 +150,10 @@ def find_setup(target_name: str, shape: Shape, progress: Progress, *, gate: bool
 
 @dataclass(frozen=True)
 class Rig:
-    """A cluster that runs, ``cluster``: all rounds play on it. ``client``: what libraries need to reach it.
+    """A cluster that runs, ``cluster``: all rounds play on it. ``client``: how libraries reach it.
 
-    ``gates``: what its gates write to the brokers' logs, if it has any. ``skipped``: which markers coordinators say
-    that they leave out.
+    ``gates``: the events of its gates in the brokers' logs, if it has gates. ``skipped``: the markers that coordinators
+    report as left out.
     """
 
     setup: Setup

@@ -1,4 +1,4 @@
-"""A round: play what was drawn, heal whatever is broken, let everything settle, and take the logs of all replicas."""
+"""A round: play the drawn schedule, heal all faults, let the cluster settle, and copy the logs of all replicas."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def write_round(path: Path, played: PlayedRound) -> None:
 
 
 def read_round(path: Path) -> Schedule:
-    """Return the schedule of a round. Raises `UsageError` with what is wrong with the file."""
+    """Return the schedule of a round. Raises `UsageError` with the defect of the file."""
     schedule = read_schedule(path)
     names = {client.name for client in schedule.plan.clients} | {ADMIN, NEMESIS}
     for at, operation in enumerate(schedule.operations, 1):
@@ -80,7 +80,7 @@ def read_round(path: Path) -> Schedule:
 
 
 def read_played(path: Path) -> PlayedRound:
-    """Return a round as it was played: to be judged. Raises `UsageError` with what is wrong with the file."""
+    """Return a round that was played, to judge it. Raises `UsageError` with the defect of the file."""
     content = read_content(path)
     try:
         took_s = {str(phase): float(second) for phase, second in content["took_s"].items()}
@@ -92,9 +92,9 @@ def read_played(path: Path) -> PlayedRound:
 def play_round(
     rig: Rig, plan: RoundPlan, generator: Generator, folder: RunFolder, progress: Callable[[str], None]
 ) -> PlayedRound:
-    """Play a round and take its evidence. What goes wrong in it, or with its cluster, is its ``failure``.
+    """Play a round and take its evidence. An error in the round, or of its cluster, becomes its ``failure``.
 
-    Raises `UsageError` where a stored round has topics that cannot be.
+    Raises `UsageError` where a stored round has impossible topics.
     """
     phases, steps, failure = Stopwatch(progress), list[Step](), None
     try:
@@ -145,7 +145,7 @@ def _play(  # noqa: PLR0917
             with player.running():
                 player.play(generator, plan.seed, Situation(plan.transactional), plan.lasts_s)
                 phases.begin("heal")
-                cluster.wait(lambda: processes[NEMESIS].is_idle, "the nemesis to end what it began")
+                cluster.wait(lambda: processes[NEMESIS].is_idle, "the nemesis to end its operations")
                 admins.heal()
                 player.drain()
             phases.begin("settle")
@@ -183,14 +183,14 @@ def _out_of_isr(cluster: Cluster) -> str:
 
 
 def _write_logged(rig: Rig, plan: RoundPlan, folder: RunFolder, gate_events_before: int) -> None:
-    """Write what brokers have logged of a round: skipped markers, and what gates did, as ``gate.jsonl`` of a run."""
+    """Write the brokers' log events of a round: skipped markers, and the gates' events as ``gate.jsonl`` of a run."""
     if rig.gates is not None:
         folder.write_lines(folder.path / GATE, gate_events_of(plan, rig.gates.events(), gate_events_before))
     folder.write_lines(folder.path / SKIPPED_MARKERS, skipped_of(plan, rig.skipped.events()))
 
 
 def gate_events_of(plan: RoundPlan, events: Sequence[Mapping[str, Any]], before: int) -> list[Mapping[str, Any]]:
-    """Return the events of the topics of a round, which no other round has, and those of all partitions.
+    """Return the events of the topics of a round, which no other round has, and the events of all partitions.
 
     ``before``: how many events there were when the round began.
     """

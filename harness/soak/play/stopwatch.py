@@ -1,4 +1,4 @@
-"""How long each phase of a round took, in real seconds: also of a simulated one, whose own clock is virtual."""
+"""The duration of each phase of a round, in real seconds, also for simulated rounds with a virtual clock."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Stopwatch:
     _began_s: float = 0.0
 
     def begin(self, phase: str) -> None:
-        """End the phase that goes on, and begin this one."""
+        """End the current phase, and begin this one."""
         self.end()
         self._phase, self._began_s = phase, time.monotonic()
         self.progress(phase)
 
     def end(self) -> Mapping[str, float]:
-        """End the phase that goes on; return the seconds of each so far."""
+        """End the current phase; return the seconds of each phase so far."""
         if self._phase is not None:
             took_s = time.monotonic() - self._began_s
             self._took_s[self._phase] = round(self._took_s.get(self._phase, 0.0) + took_s, 2)
