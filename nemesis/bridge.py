@@ -1,7 +1,7 @@
 """Two halves that a single broker connects: it hears both, they do not hear each other.
 
 Jepsen's *bridge*. The absent brokers are the half without the controller. The bridge leads nothing: a follower that
-still hears its leader misses nothing, whatever the controller takes it for.
+still hears its leader misses nothing, whatever its state is for the controller.
 """
 
 from __future__ import annotations

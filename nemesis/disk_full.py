@@ -1,6 +1,6 @@
 """A full disk: the broker cannot write any more, gives its log directory up and ends. Once there is room it is started.
 
-As Kafka does when its only log directory fails (KIP-112). Records that it wrote before are there when it returns.
+As Kafka does when its only log directory fails (KIP-112). The records on its disk are kept until it returns.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Faults: what happens to brokers, how it ends, and what it takes."""
+"""Faults: their effect on brokers, their end, and their requirements."""
 
 from __future__ import annotations
 
@@ -77,12 +77,12 @@ class Fault:
 
     @property
     def leaves_isr(self) -> bool:
-        """Whether its brokers leave the ISR."""
+        """Return whether the brokers of the fault leave the ISR."""
         return self.broker_state is not BrokerState.IN_SYNC
 
     @property
     def cuts_off(self) -> bool:
-        """Whether administrators may get no answer until it is healed."""
+        """Return whether administrators may get no answer until the fault is healed."""
         return self.leaves_isr or self.alone_in == ON_LINKS
 
 

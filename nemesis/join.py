@@ -1,7 +1,8 @@
 """No fault: a replica is added by reassignment, and its first copy takes longer than the retention.
 
-As when a big compacted topic moves to a new broker under a throttle, for more than a day. The copy has passed the
-payload when its tombstone or marker is written; when the copy gets there, the tombstone or marker has been removed.
+An example is a big compacted topic that moves to a new broker under a throttle, for more than a day. The copy has
+passed the payload when its tombstone or marker is written; when the copy gets there, the tombstone or marker has been
+removed.
 """
 
 from __future__ import annotations

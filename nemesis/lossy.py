@@ -10,7 +10,7 @@ from nemesis.fault import FIREWALL, ON_LINKS, Fault, each
 from nemesis.script import script_of
 
 FRACTION = 0.2
-"""As Jepsen's flaky network. With a third, TCP stalls again and again for longer than the fast timers allow."""
+"""Jepsen's flaky network. With a third, TCP stalls repeatedly for longer than the fast timers allow."""
 
 FAULT = Fault(
     name="lossy",

@@ -1,8 +1,8 @@
 """SIGSTOP: the broker is frozen with everything in its memory, and continues where it was.
 
-As in a long garbage collection or a suspended virtual machine. A fetch that is in flight when the broker freezes may
-still be answered, with everything that is written within ``replica.fetch.wait.max.ms``: nothing may be written before
-that time is over. The runner waits until the broker has left every ISR, which takes longer.
+The same happens in a long garbage collection or a suspended virtual machine. A fetch that is in flight when the broker
+freezes may still be answered, with everything that is written within ``replica.fetch.wait.max.ms``: nothing may be
+written before that time is over. The runner waits until the broker has left every ISR, which takes longer.
 """
 
 from nemesis.fault import BrokerState, Fault, each

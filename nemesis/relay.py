@@ -22,7 +22,7 @@ LEADERS = 2
 
 
 def late_broker(members: Members) -> int:
-    """Return the broker whose cleaner is late: the last of those that stay."""
+    """Return the broker with the late cleaner: the last broker that stays."""
     return members.staying[-1]
 
 

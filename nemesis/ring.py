@@ -19,8 +19,8 @@ FEWEST, STAYING = 5, 3
 
 def shape(placement: Members) -> topology.Graph:
     """Return the ring: leader, a neighbour, the absent brokers, the other neighbour."""
-    leader, left, right = placement.staying
-    return topology.circle([leader, left, *placement.absent, right])
+    leader, neighbour, other = placement.staying
+    return topology.circle([leader, neighbour, *placement.absent, other])
 
 
 def why_unfit(placement: Placement) -> str | None:

@@ -35,7 +35,7 @@ class ScriptContext:
         return self.absent.cluster
 
     def have_copied_payload(self) -> bool:
-        """Whether the replicas on every absent broker have the payload."""
+        """Return whether the replicas on every absent broker have the payload."""
         cluster, ends = self.cluster, self.payload_ends()
         return all(cluster.reaches(b, tp, ends[tp]) for tp in cluster.exposed for b in self.absent.brokers)
 
@@ -89,12 +89,12 @@ class Script:
 
     @property
     def is_outage(self) -> bool:
-        """Whether the absent brokers are out of the ISR between `leave` and `rejoin`."""
+        """Return whether the absent brokers are out of the ISR between `leave` and `rejoin`."""
         return self.joins or any(fault.leaves_isr for fault in self.faults)
 
     @property
     def keeps_processes(self) -> bool:
-        """Whether the absent brokers are out of the ISR although their processes run."""
+        """Return whether the absent brokers are out of the ISR although their processes run."""
         states = {fault.broker_state for fault in self.faults}
         return BrokerState.OUT_OF_SYNC in states and BrokerState.DOWN not in states
 

@@ -1,6 +1,6 @@
 """A slow link: all packets from the brokers arrive late, and no broker leaves the ISR.
 
-As with a replica on another continent. A run under this fault is judged as a run without an outage.
+The same happens with a replica on another continent. A run under this fault is judged as a run without an outage.
 """
 
 from harness.runtimes.base import Need, SlowLinks

@@ -20,7 +20,7 @@ def why_unfit(placement: Placement) -> str | None:
     if len(placement.absent) < 2:  # noqa: PLR2004  (one alone hears nobody)
         return "a minority of one is what --nemesis partition makes: give --absent 2 or more"
     if len(placement.absent) >= len(placement.staying):
-        return f"{len(placement.absent)} of {len(placement.brokers)} brokers are no minority: give fewer --absent"
+        return f"{len(placement.absent)} of {len(placement.brokers)} brokers are not a minority: give fewer --absent"
     return None
 
 

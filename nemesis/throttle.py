@@ -23,7 +23,7 @@ EVERY_REPLICA = "*"
 
 
 def throttle(context: FaultContext) -> None:
-    """Throttle every replica that is not in its ISR. The rate is that of a broker, over all that it copies or sends."""
+    """Throttle every replica that is not in its ISR. The rate is per broker, over all its copies."""
     admin, rate = context.cluster.admin, context.copy_bytes_per_s * len(context.exposed)
     admin.alter_topics(_topics(context), {REPLICAS.format(side=s): EVERY_REPLICA for s in (LEADER, FOLLOWER)})
     admin.alter_brokers(

@@ -42,7 +42,7 @@ def assign_again(cluster: Cluster) -> None:
 
 
 def is_placed(state: PartitionState, replicas: Collection[int]) -> bool:
-    """Whether a partition has these replicas, and all of them in the ISR."""
+    """Return whether a partition has these replicas, and all of them are in the ISR."""
     return set(state.replicas) == set(state.isr) == set(replicas)
 
 

@@ -1,7 +1,7 @@
-"""Bulk between the payload and what ends it: records that a copying replica has to get through, on its pace.
+"""Bulk between the payload and its end: records that a throttled replica has to copy first.
 
-Keys of their own, each written once, so that no cleaner removes any; batches of one record, so that a small
-fetch takes one.
+Each record has a key that is written once, so that no cleaner removes any; batches have one record, so that a small
+fetch returns one.
 """
 
 from __future__ import annotations

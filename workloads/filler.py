@@ -3,7 +3,7 @@
 Several processes: one plain producer that writes to every partition in turn (values, now and then a tombstone)
 and transactional ones whose transactions span partitions, some of them aborted. Every choice comes from a seed,
 process by process. Keys carry their phase, and a phase ends only when its last transaction has ended: so no
-filler key or transaction straddles the outage, and what is found belongs to the payload.
+filler key or transaction straddles the outage, and every finding belongs to the payload.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Filler:
             self._run_transaction(producer, self._choices[1 + n], f"filler.{phase}.tx{n}")
         except HarnessError:
             # A broker that stalls for longer than producers are remembered refuses the transaction
-            # (INVALID_TXN_STATE). It is written down, and it is not what is tested.
+            # (INVALID_TXN_STATE). The history has the refusal; it is not what a run tests.
             if not self._renewals:
                 raise
             self._renewals -= 1

@@ -1,4 +1,4 @@
-"""What a consumer group sees of one coordinator: its committed offsets, and where a real consumer of it begins to read.
+"""The view that a consumer group has of one coordinator: its committed offsets, and the begin of a real consumer.
 
 Both are operations in the history, part ``reader``:
 
@@ -133,12 +133,12 @@ class GroupReader:
                     if len(first[group]) < INPUT_PARTITIONS:
                         for (_, number), offset in consumer.poll(POLL_S):
                             first[group].setdefault(number, offset)
-                return all(len(found) == INPUT_PARTITIONS for found in first.values())
+                return all(len(delivered) == INPUT_PARTITIONS for delivered in first.values())
 
             try:
                 self.clock.wait_until(all_delivered, within_s, "every group to get a record of each partition")
             except WaitTimeoutError:
-                pass  # What was delivered until then is the observation.
+                pass  # The records that were delivered before are the observation.
             except HarnessError as error:
                 for event in events.values():
                     self.history.complete("fail", event, error=str(error))

@@ -1,7 +1,7 @@
-"""Memberships as records: a producer whose records are those that a coordinator writes for a classic group.
+"""Memberships as records: a producer of the records that a coordinator writes for a classic group.
 
 A put commits an offset, and then a member joins the group by the protocol that the value names, and leaves: the record
-is that of the group without members. Without an offset the coordinator would delete the empty group at its next check
+shows the group without members. Without an offset the coordinator would delete the empty group at its next check
 (`GroupCoordinatorShard.cleanupGroupMetadata`).
 
 A delete is a member that joins by the consumer protocol (KIP-848) and leaves: the group changes its type, and the
@@ -36,7 +36,7 @@ OFFSET: Final = 20
 
 @dataclass
 class _Polls:
-    """Polls a member, and tells whether it has ever been delivered a record."""
+    """Polls a member, and remembers whether a record was ever delivered to it."""
 
     member: GroupConsumer
     is_delivered: bool = False
@@ -48,7 +48,7 @@ class _Polls:
 
 @dataclass
 class MembershipsProducer:
-    """Implements `LibraryProducer`, but has no transactions; keys are those of `encode_group_key`."""
+    """Implements `LibraryProducer` without transactions; keys are those of `encode_group_key`."""
 
     library: LibraryGroups
     coordinators: Coordinators
@@ -92,14 +92,14 @@ class MembershipsProducer:
             answered(None, self._last[to])
 
     def flush(self) -> int:
-        """Return 0: every answer is there."""
+        """Return 0: every write was answered."""
         return 0
 
     def _find(
         self,
         to: TopicPartition,
         key: bytes,
-        what: str,
+        awaited: str,
         *,
         is_tombstone: bool,
         meanwhile: Callable[[], object] = lambda: None,
@@ -108,7 +108,7 @@ class MembershipsProducer:
         self._last[to] = self.coordinators.wait_for(
             to,
             key,
-            what,
+            awaited,
             after=self._last.get(to, -1),
             is_tombstone=is_tombstone,
             within_s=JOIN_TIMEOUT_S,

@@ -1,8 +1,8 @@
-"""Committed offsets as records: a producer whose records are those that a group coordinator writes.
+"""Committed offsets as records: a producer of the records that a group coordinator writes.
 
-What clients do with groups ends in records of ``__consumer_offsets``, so scenarios about groups have the same steps as
-others: a put commits an offset, in a transaction or not, and a delete is a `Deletion`. This producer does that by a
-real client library, and then looks in the coordinator's log for the record. Histories and checkers see records.
+Operations on groups end in records of ``__consumer_offsets``, so scenarios about groups have the same operations as
+others: a write commits an offset, in a transaction or not, and a tombstone is a `Deletion`. This producer uses a real
+client library, and then looks for the record in the coordinator's log. Histories and checkers see records.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SOURCE: Final = "the coordinator's log"
 
 @dataclass(frozen=True)
 class Coordinators:
-    """How a producer of offsets reaches what it needs beside its library.
+    """The ways in which a producer of offsets reaches the cluster, in addition to its library.
 
     ``log``: returns the batches in the log of a partition's leader. ``delete_topic`` deletes a topic, and
     ``create_topic`` creates it again, with records. ``expire``: commits an offset of a group that its coordinator
@@ -44,7 +44,7 @@ class Coordinators:
     clock: Clock
 
     def find(self, partition: TopicPartition, key: bytes, *, after: int, is_tombstone: bool) -> int:
-        """Return the offset of the newest record with the key; -1 where none is there beyond ``after``."""
+        """Return the offset of the newest record with the key beyond ``after``; -1 if there is no such record."""
         try:
             batches = self.log(partition)
         except OSError:
@@ -62,23 +62,23 @@ class Coordinators:
         self,
         partition: TopicPartition,
         key: bytes,
-        what: str,
+        awaited: str,
         *,
         after: int,
         is_tombstone: bool,
         within_s: float,
         meanwhile: Callable[[], object] = lambda: None,
     ) -> int:
-        """Return the offset of a record as `find` does, once one is there. ``meanwhile`` is called before each look."""
-        found = [-1]
+        """Wait for a record, and return its offset as `find` does. ``meanwhile`` is called before each look."""
+        offset = [-1]
 
         def is_there() -> bool:
             meanwhile()
-            found[0] = self.find(partition, key, after=after, is_tombstone=is_tombstone)
-            return found[0] > after
+            offset[0] = self.find(partition, key, after=after, is_tombstone=is_tombstone)
+            return offset[0] > after
 
-        self.clock.wait_until(is_there, within_s, f"{what} in {partition[0]}-{partition[1]}")
-        return found[0]
+        self.clock.wait_until(is_there, within_s, f"{awaited} in {partition[0]}-{partition[1]}")
+        return offset[0]
 
 
 def offset_key(scenario: str, group: str, step_key: str) -> bytes:
@@ -130,7 +130,7 @@ class OffsetsProducer:
             answered(str(error), -1)
 
     def flush(self) -> int:
-        """Return 0: every answer is there."""
+        """Return 0: every write was answered."""
         return 0
 
     @property
@@ -158,8 +158,8 @@ class OffsetsProducer:
 
     def _find(self, to: TopicPartition, key: bytes, *, is_tombstone: bool) -> int:
         """Wait for a newer record with the key. Coordinators delete some offsets at their own pace."""
-        what = f"the {'tombstone' if is_tombstone else 'committed offset'}"
+        awaited = f"the {'tombstone' if is_tombstone else 'committed offset'}"
         self._last[to] = self.coordinators.wait_for(
-            to, key, what, after=self._last.get(to, -1), is_tombstone=is_tombstone, within_s=OPERATION_TIMEOUT_S
+            to, key, awaited, after=self._last.get(to, -1), is_tombstone=is_tombstone, within_s=OPERATION_TIMEOUT_S
         )
         return self._last[to]

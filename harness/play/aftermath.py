@@ -11,7 +11,7 @@ Aftermath schema (``aftermath.jsonl``), one line a replica and step:
     time_ms, step, summary      step: found | expiries | restart | next-transaction | admin-abort | re-replication
     topic, partition, broker
     log_end, high_watermark, last_stable_offset    int
-        open       list   [[producer id, epoch, first offset], ...] as DescribeProducers answers
+    open       list   [[producer id, epoch, first offset], ...] as DescribeProducers answers
     aborted    list   [[producer id, first offset], ...] as a read_committed Fetch lists them
 """
 
@@ -84,8 +84,8 @@ class Aftermath:
 
     def run(self) -> None:
         """Watch, then try each remedy. Raises `HarnessError` where a step cannot be completed."""
-        found = self.look("found", "as the outage left it")
-        if not found:
+        stuck_in_outage = self.look("found", "as the outage left it")
+        if not stuck_in_outage:
             return
         self.cluster.thaw(self.plan.topic_settings)
         self._traffic(self.expiration_ms * EXPIRIES / 1000)
@@ -94,7 +94,7 @@ class Aftermath:
         self.look("restart", "after SIGKILL and restart of the broker")
         for (name, summary, remedy), partition in zip(REMEDIES, self.partitions, strict=False):
             self.progress(f"aftermath: {summary}")
-            for stuck in found:
+            for stuck in stuck_in_outage:
                 if stuck.partition == partition:
                     remedy(self, stuck)
             self._settle(partition)
@@ -105,11 +105,11 @@ class Aftermath:
         now_ms = self.cluster.clock.time_ms()
         stuck = []
         for broker in self.cluster.runtime.brokers:
-            held = [tp for tp in self.partitions if broker in self.cluster.replicas[tp]]
+            partitions = [tp for tp in self.partitions if broker in self.cluster.replicas[tp]]
             with closing(self.cluster.control.reader(broker)) as reader:
-                states = states_of(reader.read(held), broker)
-                served = states_of(reader.read(held, replica_id=CONSUMER_REPLICA_ID), broker)
-                opened = reader.open_transactions(held)
+                states = states_of(reader.read(partitions), broker)
+                served = states_of(reader.read(partitions, replica_id=CONSUMER_REPLICA_ID), broker)
+                opened = reader.open_transactions(partitions)
             for tp, state in states.items():
                 stuck += [Stuck(tp, broker, transaction) for transaction in opened[tp] or ()]
                 line = {
@@ -185,11 +185,11 @@ def _admin_abort(aftermath: Aftermath, stuck: Stuck) -> None:
 def _re_replicate(aftermath: Aftermath, stuck: Stuck) -> None:
     """Remove the replica from the broker, and have it copied again from the replicas that stayed."""
     cluster, partition = aftermath.cluster, stuck.partition
-    whole = cluster.replicas[partition]
-    staying = tuple(broker for broker in whole if broker not in cluster.absent)
+    replicas = cluster.replicas[partition]
+    staying = tuple(broker for broker in replicas if broker not in cluster.absent)
     cluster.lead({partition: staying})
     cluster.wait(lambda: set(cluster.states()[partition].replicas) == set(staying), "the replica to be gone")
-    cluster.admin.reassign({partition: whole})
+    cluster.admin.reassign({partition: replicas})
     cluster.wait_absent_back()
 
 

@@ -9,7 +9,7 @@ Schema (``applications.jsonl``), one line an application, topic and view of it, 
     time_ms, application, version
     step       staying-leads | absent-leads | staying-leads-again
     leader     int   the broker that leads the topic
-        absent     int   the absent broker that leads, or led in the step before; null in the first step
+    absent     int   the absent broker that leads, or led in the step before; null in the first step
     topic, view      what reads the topic, as the application names it
     state            the application's own word for its state
     running_s  float seconds from its start until it was ready; null where it was not within watched_s
@@ -32,11 +32,12 @@ from typing import IO, TYPE_CHECKING, Final
 from harness.clients.reader import read_committed
 from harness.errors import HarnessError, UsageError
 from harness.judge.consequences import ABSENT, AGAIN, STAYING
+from harness.play.group_workload import led_by
 from harness.run_folder.history import History
 from harness.run_folder.store import APPLICATION_HISTORY, APPLICATIONS
 from harness.schedules.scenario import Phase
 from harness.targets.applications import RELEASES
-from workloads.applications import Step
+from workloads.applications import Life
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -81,7 +82,7 @@ class Trial:
     def topics(self) -> list[str]:
         """The topics that the application reads."""
         exposed = {topic for topic, _ in self.cluster.exposed}
-        of_test = [one for one in self.plan.scenarios if one.name in exposed]
+        of_test = [scenario for scenario in self.plan.scenarios if scenario.name in exposed]
         return self.installed.application.topics(of_test)
 
     def run(self) -> None:
@@ -95,10 +96,11 @@ class Trial:
 
     def _step(self, name: str, absent: int | None, state: str) -> None:
         title = self.installed.application.name
-        who = f"broker {absent} leads" if name == ABSENT else "brokers lead that stayed"
-        self.progress(f"{title}: {who}")
+        leading = f"broker {absent} leads" if name == ABSENT else "brokers lead that stayed"
+        self.progress(f"{title}: {leading}")
         partitions = [(topic, PARTITION) for topic in self.topics]
-        orders = {tp: _first(absent if name == ABSENT else None, self.cluster.replicas[tp]) for tp in partitions}
+        replicas = {tp: self.cluster.replicas[tp] for tp in partitions}
+        orders = {tp: led_by(absent if absent and name == ABSENT else row[0], row) for tp, row in replicas.items()}
         self.cluster.lead(orders)
         leader = orders[partitions[0]][0]
         reading = read_committed(
@@ -111,7 +113,7 @@ class Trial:
             timeout_s=self.plan.timers.settle_s,
         )
         consumed = {topic: last_values(reading.delivered[topic, PARTITION]) for topic in self.topics}
-        observations = self.observe(Step(name, self.topics, state, consumed))
+        observations = self.observe(Life(name, self.topics, state, consumed))
         now = self.cluster.control.states(self.topics)
         if any(tp not in now or now[tp].leader != leader for tp in partitions):
             raise HarnessError(f"broker {leader} did not lead {', '.join(self.topics)} to the end of the step {name}")
@@ -132,10 +134,6 @@ def last_values(records: Sequence[dict[str, str | None]]) -> dict[str, str]:
     """Return the last value of each key that was not deleted, of records as a consumer was given them."""
     values = {str(record["key"]): record["value"] for record in records}
     return {key: value for key, value in values.items() if value is not None}
-
-
-def _first(broker: int | None, replicas: Sequence[int]) -> tuple[int, ...]:
-    return tuple(replicas) if broker is None else (broker, *(other for other in replicas if other != broker))
 
 
 def raise_if_unfit(plan: RunPlan, application: Application, *, has_login: bool) -> None:

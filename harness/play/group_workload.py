@@ -44,6 +44,11 @@ def groups_of(plan: RunPlan) -> dict[TopicPartition, Group]:
     }
 
 
+def led_by(broker: int, replicas: Sequence[int]) -> tuple[int, ...]:
+    """Return the replicas in the order that makes the broker their leader."""
+    return (broker, *(replica for replica in replicas if replica != broker))
+
+
 @dataclass(frozen=True)
 class GroupWorkload:
     """The groups of a run on its cluster. ``library``: the client library that the run uses."""
@@ -120,7 +125,9 @@ class GroupWorkload:
         for observe in (reader.ask, consume):
             needed_s: dict[str, float] = {}
             for leaders in (stayed, *(dict.fromkeys(groups, broker) for broker in absent)):
-                cluster.lead({tp: (one, *(b for b in cluster.replicas[tp] if b != one)) for tp, one in leaders.items()})
+                cluster.lead(
+                    {tp: (leader, *(b for b in cluster.replicas[tp] if b != leader)) for tp, leader in leaders.items()}
+                )
                 took_s = observe({groups[tp]: broker for tp, broker in leaders.items()}, needed_s=needed_s)
                 needed_s = needed_s or took_s
 
@@ -154,7 +161,7 @@ class GroupWorkload:
 
     def expire(self, group: str, partition: TopicPartition) -> None:
         """Commit an offset of a group whose retention is over at once: the coordinator's next check deletes it."""
-        (of_group,) = [one for one in self.groups.values() if one.name == group]
+        (of_group,) = [candidate for candidate in self.groups.values() if candidate.name == group]
 
         def is_committed() -> bool:
             ask(self._address(of_group.partition), commit_offsets(group, {partition: 0}, retention_ms=1))

@@ -117,7 +117,7 @@ class GuardBeside:
 
         def is_watching() -> bool:
             self.raise_if_failed()
-            return any(one["event"] == GuardEventKind.READY for one in self._events())
+            return any(event["event"] == GuardEventKind.READY for event in self._events())
 
         self.clock.wait_until(is_watching, READY_S, "the guard to watch the cluster")
 
@@ -136,7 +136,7 @@ class GuardBeside:
 
     def holds(self, broker: int, partition: TopicPartition) -> bool:  # noqa: ARG002  (a topic is held on all brokers)
         """Look at the last event of the topic."""
-        events = [one["event"] for one in self._events() if one["topic"] == partition[0]]
+        events = [event["event"] for event in self._events() if event["topic"] == partition[0]]
         return [event for event in events if event in {GuardEventKind.PAUSED, GuardEventKind.RELEASED}][-1:] == [
             GuardEventKind.PAUSED
         ]

@@ -150,11 +150,11 @@ def conduct(
         store(folder, replace(judgement, verdict=verdict))
         write_if_possible(folder, verdict, drawn())
         _point_latest_here(folder)
-        kept = {}
+        addresses = {}
         if options.keep:
             workspace.keep()
-            kept = {broker: str(cluster.runtime.address(broker)) for broker in cluster.brokers}
-        return RunResult(folder, verdict, kept)
+            addresses = {broker: str(cluster.runtime.address(broker)) for broker in cluster.brokers}
+        return RunResult(folder, verdict, addresses)
 
 
 def _protection(

@@ -189,16 +189,16 @@ def prepare_run(plan: RunPlan, progress: Progress) -> PreparedRun:
     if target.system in SIMULATED:
         raise_if_unknown(plan.topic_settings, plan.broker_settings)
     java = find_java()
-    wanted = RuntimeRequest(
+    request = RuntimeRequest(
         target, java, progress.jars, needs=plan.nemesis.needs, image=options.image, access=options.access
     )
-    runtime, reason = choose(runtime_of(options), wanted)
+    runtime, reason = choose(runtime_of(options), request)
     if reason is not None:
         progress.stage(f"runtime {runtime} ({reason})")
     if options.spark.is_one_plain_jvm:
         find_archive(java, CHECKS)  # a missing archive is made while jars are fetched
     equipment = equip(
-        wanted,
+        request,
         runtime,
         has_jvm_clients=client.needs_jars and not plan.system.has_own_clients,
         gate=(options.gate_options or "") if options.gate else None,

@@ -16,7 +16,7 @@ from harness.clients.reader import read_committed
 from harness.cluster import snapshot
 from harness.cluster.observe import ReplicaObserver
 from harness.errors import HarnessError, WaitTimeoutError
-from harness.play.group_workload import GroupWorkload
+from harness.play.group_workload import GroupWorkload, led_by
 from harness.play.run_schedule import run_schedule, scenario_and_process
 from harness.run_folder.history import History
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
@@ -191,9 +191,9 @@ class RunPlayer:
             if groups is not None:
                 groups.write_ballast(exposed)
 
-        def note(f: str, **what: Any) -> None:
+        def note(f: str, **fields: Any) -> None:
             fields = {"process": "nemesis", "part": "nemesis", "phase": Phase.OUTAGE}
-            history.complete("ok", history.invoke(f=f, **fields), **what)
+            history.complete("ok", history.invoke(f=f, **fields), **fields)
 
         payloads = {scenario.name: payload(scenario) for scenario in plan.scenarios}
         return Parts(
@@ -354,10 +354,7 @@ class RunPlayer:
         cluster, plan = parts.cluster, self.plan
         snapshot.take(cluster, self.folder, AFTER_REJOIN)
         for absent in plan.placement.absent:
-            orders = {
-                tp: (absent, *(other for other in cluster.replicas[tp] if other != absent)) for tp in cluster.exposed
-            }
-            cluster.lead(orders)
+            cluster.lead({tp: led_by(absent, cluster.replicas[tp]) for tp in cluster.exposed})
             read_committed(
                 partial(plan.system.consumer, cluster.runtime, absent),
                 [tp for tp in cluster.exposed if tp[0] != CONSUMER_OFFSETS],

@@ -48,7 +48,7 @@ class Placement:
 
     @property
     def staying(self) -> tuple[int, ...]:
-        """The brokers that are there all the time, in order."""
+        """The brokers that stay up, in order."""
         return tuple(broker for broker in self.brokers if broker not in self.absent)
 
     @property

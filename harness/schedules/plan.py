@@ -26,7 +26,7 @@ class RoundTopic:
 class RoundClient:
     """A client process. Two of them may have the same ``transactional_id``.
 
-    ``library``: what it writes with. ``home``: the partitions that it writes to; empty for all. ``patience_s``: how
+    ``library``: its client library. ``home``: the partitions that it writes to; empty for all. ``patience_s``: how
     long its transactions stay open at least.
     """
 

@@ -60,7 +60,7 @@ def in_order(*operations: Operation) -> tuple[Step, ...]:
 
 
 def schedule_json(schedule: Schedule, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return a schedule as a JSON object, with ``more`` fields of what was played."""
+    """Return a schedule as a JSON object, with ``more`` fields about how it was played."""
     return {
         "schema": SCHEMA,
         "finding": schedule.finding,
@@ -85,7 +85,7 @@ def write_schedule(path: Path, schedule: Schedule, more: Mapping[str, Any] | Non
 
 
 def read_schedule(path: Path) -> Schedule:
-    """Return the schedule in a file. Raises `UsageError` with what is wrong with it."""
+    """Return the schedule in a file. Raises `UsageError` with the defect of the file."""
     return schedule_of(read_content(path), str(path))
 
 

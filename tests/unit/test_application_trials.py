@@ -25,7 +25,7 @@ from harness.schedules.scenario import CONSUMER_OFFSETS, Kind
 from harness.targets import TARGETS, WITH_JARS, find_target
 from harness.targets.applications import RELEASES
 from harness.targets.lock import read_digests
-from workloads.applications import APPLICATIONS, Application, Step, find_application
+from workloads.applications import APPLICATIONS, Application, Life, find_application
 from workloads.applications.connect import CONFIGS, OFFSET_TOPICS, SCENARIOS, positions_of, reason_of, state_of
 
 if TYPE_CHECKING:
@@ -123,9 +123,9 @@ def trial(observe: Observe, *, absent: int = 1) -> tuple[Trial, FakeControl, io.
 
 
 def test_the_steps_and_who_leads_in_each() -> None:
-    steps: list[Step] = []
+    steps: list[Life] = []
 
-    def observe(step: Step) -> list[Observation]:
+    def observe(step: Life) -> list[Observation]:
         steps.append(step)
         return [{"topic": "t", "entries": dict(step.consumed[step.topics[0]])}]
 
@@ -152,7 +152,7 @@ def test_each_broker_that_was_away_leads_once() -> None:
 
 
 def test_a_broker_that_loses_its_leadership_shows_nothing() -> None:
-    def observe(step: Step) -> list[Observation]:
+    def observe(step: Life) -> list[Observation]:
         if step.name == consequences.ABSENT:
             control.leader = 1
         return [{}]

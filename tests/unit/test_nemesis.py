@@ -150,7 +150,7 @@ def test_who_is_absent_hears_no_leader_and_no_controller_that_hears_it(name: str
     ("name", "shape", "expected"),
     [
         ("split", {}, "give --absent 2 or more"),
-        ("split", {"brokers": 4, "absent": 2}, "2 of 4 brokers are no minority"),
+        ("split", {"brokers": 4, "absent": 2}, "2 of 4 brokers are not a minority"),
         ("bridge", {"brokers": 4}, "give --brokers 5 or more"),
         ("bridge", {"brokers": 5, "absent": 2, "partitions": 3}, "give --partitions 2 or fewer"),
         ("ring", {"brokers": 5}, "give --brokers 5 --absent 2, say"),

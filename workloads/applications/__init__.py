@@ -1,9 +1,8 @@
-"""Applications on top of a cluster, one file each: real ones, and what their users see on a diverged topic.
+"""Applications on top of a cluster, one file each: real applications, and the view of their users on a diverged topic.
 
-An application reads topics of the run (`Application.topics`), or topics of its own, in its own format, that the run
-writes as it does any scenario's (`Application.scenarios`). It is started anew for each step of
-`harness.play.applications` and observed at its own interface. What its observations mean is decided in
-`harness.judge.consequences`.
+An application reads topics of the run (`Application.topics`), or separate topics in its own format that the run writes
+like those of any scenario (`Application.scenarios`). It is started from scratch for each step of
+`harness.play.applications` and observed at its own interface. `harness.judge.consequences` interprets the observations.
 """
 
 from __future__ import annotations
@@ -24,16 +23,15 @@ if TYPE_CHECKING:
     from harness.schedules.scenario import Scenario
 
 Observation: TypeAlias = "dict[str, Any]"
-"""What one application showed of one topic: see the schema in `harness.play.applications`."""
+"""An application's view of one topic: see the schema in `harness.play.applications`."""
 
 
 @dataclass(frozen=True)
-class Step:
-    """One life of an application: who leads the topics that it reads, and whether it has its former local state.
+class Life:
+    """One life of an application: the leaders of the topics that it reads, and its local state.
 
-    ``state``: the name of its local state; a name that was used before stands for what that life left.
-    ``consumed``: by topic, the entries that a read_committed consumer of these leaders ends with. An application that
-    reads a topic to its end has come so far.
+    ``state``: the name of its local state; with the name of a former life, the application has the state of that life.
+    ``consumed``: by topic, the last entries that a read_committed consumer of these leaders is given.
     """
 
     name: str
@@ -42,22 +40,21 @@ class Step:
     consumed: Mapping[str, Mapping[str, str]]
 
 
-Observe: TypeAlias = "Callable[[Step], list[Observation]]"
+Observe: TypeAlias = "Callable[[Life], list[Observation]]"
 
 
 @dataclass(frozen=True)
 class Application:
-    """A real application. ``opened`` makes ready what it runs in, and gives what takes it through a step.
+    """A real application. ``opened`` prepares its environment, and returns a function that observes one life.
 
-    ``scenarios``: topics of its own that the run writes beside those asked for. ``topics``: which topics of a run it
-    reads.
+    ``scenarios``: separate topics that the run writes in addition. ``topics``: the topics of a run that it reads.
     """
 
     name: str
     summary: str
     opened: Callable[[ClientSpec, Clock], AbstractContextManager[Observe]]
     scenarios: tuple[Scenario, ...] = ()
-    topics: Callable[[Sequence[Scenario]], list[str]] = lambda scenarios: [one.name for one in scenarios]
+    topics: Callable[[Sequence[Scenario]], list[str]] = lambda scenarios: [scenario.name for scenario in scenarios]
 
 
 APPLICATIONS: Final = ("streams", "connect")
@@ -67,5 +64,5 @@ def find_application(name: str) -> Application:
     """Return the application of that name. Raises `UsageError` with the nearest names."""
     if name not in APPLICATIONS:
         raise UsageError(nearest("application", name, APPLICATIONS))
-    found: Application = import_module(f"{__name__}.{name}").APPLICATION
-    return found
+    application: Application = import_module(f"{__name__}.{name}").APPLICATION
+    return application

@@ -3,11 +3,11 @@
 The run writes these topics in Connect's own format (`KafkaConfigBackingStore`, `KafkaOffsetBackingStore`), record for
 record as a worker of 4.3.1 wrote them for the same calls of its REST interface, with the filler around them, which
 workers ignore. Then real workers are started on them, with ``exactly.once.source.support=enabled`` (KIP-618), so that
-they read these topics with read_committed. Two of them, with a config topic each: one that has connectors with offset
-topics of their own, and one whose config topic is stuck.
+they read these topics with read_committed. There are two workers, with a config topic each: the connectors of one
+have separate offset topics, and the config topic of the other is stuck.
 
-What a user sees is what the worker answers: the connectors and the state of their tasks (``GET /connectors``), and the
-offsets of stopped source connectors (``GET /connectors/NAME/offsets``, KIP-875), from which they go on when resumed.
+Users see the answers of the worker: the connectors and the state of their tasks (``GET /connectors``), and the
+offsets of stopped source connectors (``GET /connectors/NAME/offsets``, KIP-875), from which these continue later.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from harness.clients import ClientSpec
     from harness.host.clock import Clock
     from harness.schedules.operations.clients import Write
-    from workloads.applications import Observation, Observe, Step
+    from workloads.applications import Life, Observation, Observe
 
 MAIN_CLASS = "org.apache.kafka.connect.cli.ConnectDistributed"
 SOURCE = "org.apache.kafka.connect.file.FileStreamSource"
@@ -57,7 +57,7 @@ OFFSET_TOPICS: Final = {
     "aborted": "connect-offsets-aborted",
     "behind": "connect-offsets-stuck",
 }
-"""The offset topic of each connector that has one of its own."""
+"""The separate offset topics of connectors, by connector."""
 
 
 def _json(content: object) -> str:
@@ -107,7 +107,7 @@ SCENARIOS: Final = (
         name=CONFIGS,
         anomaly=Anomaly.TOMBSTONE_DIVERGENCE,
         payload="delete",
-        summary="A connector is deleted while a replica of the config topic is away.",
+        summary="A connector is deleted while a replica of the config topic is down.",
         before=(
             *(step for name, topic in OFFSET_TOPICS.items() for step in connector(name, STOPPED, topic)),
             *connector("kept"),
@@ -120,7 +120,7 @@ SCENARIOS: Final = (
         name=STUCK_CONFIGS,
         anomaly=Anomaly.STUCK_LSO,
         payload="value",
-        summary="A worker has its session key in an open transaction when a replica of the config topic goes away.",
+        summary="A worker has its session key in an open transaction when a replica of the config topic goes down.",
         before=(*connector("older", STOPPED), session_key("tx", KEYS[0], 1)),
         outage=(commit("tx"), session_key("plain", KEYS[1], 2), *connector("newer", STOPPED)),
     ),
@@ -128,7 +128,7 @@ SCENARIOS: Final = (
         name=OFFSET_TOPICS["reset"],
         anomaly=Anomaly.TOMBSTONE_DIVERGENCE,
         payload="delete",
-        summary="A source connector's offsets are reset while a replica of the offset topic is away.",
+        summary="A source connector's offsets are reset while a replica of the offset topic is down.",
         before=(offset("plain", "reset", EVERYTHING),),
         outage=(delete("plain", _offset_key("reset")),),
         critical=(Critical.TOMBSTONE,),
@@ -137,7 +137,7 @@ SCENARIOS: Final = (
         name=OFFSET_TOPICS["aborted"],
         anomaly=Anomaly.ABORTED_TO_COMMITTED,
         payload="value",
-        summary="A source task's transaction is aborted, with its offsets, while a replica of their topic is away.",
+        summary="A source task's transaction is aborted, with its offsets, while a replica of their topic is down.",
         before=(offset("plain", "aborted", TWO_LINES), offset("tx", "aborted", EVERYTHING)),
         outage=(abort("tx"),),
         late=(offset("tx", "another", TWO_LINES), commit("tx")),
@@ -146,7 +146,7 @@ SCENARIOS: Final = (
         name=OFFSET_TOPICS["behind"],
         anomaly=Anomaly.STUCK_LSO,
         payload="value",
-        summary="A source task's transaction is committed, with its offsets, while a replica of their topic is away.",
+        summary="A source task's transaction is committed, with its offsets, while a replica of their topic is down.",
         before=(offset("plain", "behind", TWO_LINES), offset("tx", "behind", 2 * TWO_LINES)),
         outage=(commit("tx"), offset("plain", "behind", EVERYTHING)),
     ),
@@ -184,7 +184,7 @@ LOG_FLAGS: Final = (
 class Worker:
     """One worker process with its config topic.
 
-    ``life``: workers of one life are a group of their own, so that none waits for the session of a former one.
+    ``life``: workers of one life are a separate group, so that none waits for the session of a former one.
     """
 
     configs: str
@@ -201,7 +201,7 @@ class Worker:
         home = self.spec.work_dir / self.configs
         home.mkdir(exist_ok=True)
         (home / FILE).write_text(CONTENT)
-        own = {
+        settings = {
             "bootstrap.servers": self.spec.bootstrap,
             "group.id": f"{self.configs}-{self.life}",
             "config.storage.topic": self.configs,
@@ -209,7 +209,7 @@ class Worker:
             "listeners": f"http://{LOOPBACK}:{self.port}",
         }
         properties = home / "worker.properties"
-        properties.write_text("".join(f"{name}={value}\n" for name, value in {**SETTINGS, **own}.items()))
+        properties.write_text("".join(f"{name}={value}\n" for name, value in {**SETTINGS, **settings}.items()))
         self._started_s = self.clock.now_s()
         with self.spec.log_path.open("ab") as log:
             self._process = subprocess.Popen(
@@ -233,7 +233,7 @@ class Worker:
             self._process.wait(STOP_S)
 
     def is_ready(self) -> bool:
-        """Whether it lists its connectors."""
+        """Return whether the worker lists its connectors."""
         if self.running_s is None:
             with suppress(OSError):
                 self.get("/connectors")
@@ -245,12 +245,12 @@ class Worker:
         return round(self.clock.now_s() - self._started_s, 1)
 
     def states(self) -> dict[str, str]:
-        """Return each connector's state with those of its tasks. Raises OSError where the worker refuses."""
+        """Return the state of each connector and its tasks. Raises OSError where the worker refuses."""
         answer = self.get("/connectors?expand=status")
-        return {name: state_of(one["status"]) for name, one in answer.items()}
+        return {name: state_of(connector["status"]) for name, connector in answer.items()}
 
     def has_settled(self) -> bool:
-        """Whether every connector is stopped, or runs with a task."""
+        """Return whether every connector is stopped, or runs with a task."""
         with suppress(OSError):
             return all(state in {STOPPED, "RUNNING, task 0 RUNNING"} for state in self.states().values())
         return False
@@ -262,14 +262,16 @@ class Worker:
 
 
 def state_of(status: Mapping[str, Any]) -> str:
-    """Return a connector's state with those of its tasks, of its ``status``."""
+    """Return the state of a connector and its tasks, from its ``status``."""
     tasks = (f"task {task['id']} {task['state']}" for task in status["tasks"])
     return ", ".join([status["connector"]["state"], *tasks])
 
 
 def positions_of(answer: Mapping[str, Any]) -> dict[str, str]:
     """Return the offset by partition of an answer to ``GET /connectors/NAME/offsets``, both as JSON."""
-    return {_json(one["partition"]): _json(one["offset"]) for one in answer["offsets"] if one["offset"] is not None}
+    return {
+        _json(entry["partition"]): _json(entry["offset"]) for entry in answer["offsets"] if entry["offset"] is not None
+    }
 
 
 def _command(spec: ClientSpec) -> Sequence[str]:
@@ -283,12 +285,12 @@ def opened(spec: ClientSpec, clock: Clock) -> Iterator[Observe]:
     yield partial(observe, spec, clock)
 
 
-def observe(spec: ClientSpec, clock: Clock, step: Step) -> list[Observation]:
-    """Start both workers, wait for them within bounds, and return what they answer."""
+def observe(spec: ClientSpec, clock: Clock, life: Life) -> list[Observation]:
+    """Start both workers, wait for them within bounds, and return their answers."""
     ports = free_ports(2)
     workers = [
-        Worker(CONFIGS, step.name, spec, clock, ports[0]),
-        Worker(STUCK_CONFIGS, step.name, spec, clock, ports[1]),
+        Worker(CONFIGS, life.name, spec, clock, ports[0]),
+        Worker(STUCK_CONFIGS, life.name, spec, clock, ports[1]),
     ]
     with ExitStack() as owned:
         for worker in workers:
@@ -297,12 +299,14 @@ def observe(spec: ClientSpec, clock: Clock, step: Step) -> list[Observation]:
         for worker in workers:
             owned.callback(worker.terminate)
         with suppress(WaitTimeoutError):
-            clock.wait_until(lambda: not [one for one in workers if not one.is_ready()], READY_S, "workers to answer")
-        ready = [one for one in workers if one.running_s is not None]
+            clock.wait_until(
+                lambda: not [worker for worker in workers if not worker.is_ready()], READY_S, "workers to answer"
+            )
+        ready = [worker for worker in workers if worker.running_s is not None]
         with suppress(WaitTimeoutError):
-            clock.wait_until(lambda: all(one.has_settled() for one in ready), SETTLE_S, "the connectors to run")
+            clock.wait_until(lambda: all(worker.has_settled() for worker in ready), SETTLE_S, "the connectors to run")
         return [
-            *(_observation(one, one.configs, CONNECTORS, _connectors) for one in workers),
+            *(_observation(worker, worker.configs, CONNECTORS, _connectors) for worker in workers),
             *(
                 _observation(workers[0], topic, OFFSETS, partial(_offsets, name))
                 for name, topic in OFFSET_TOPICS.items()
@@ -332,7 +336,7 @@ def _observation(
 
 
 def _connectors(worker: Worker) -> tuple[str, dict[str, str]]:
-    """Return the connectors but for those that show offset topics of their own."""
+    """Return the connectors without those that show separate offset topics."""
     return "ready", {name: state for name, state in worker.states().items() if name not in OFFSET_TOPICS}
 
 
@@ -353,7 +357,7 @@ def reason_of(refused: OSError) -> str:
 
 
 def _topics(_scenarios: Sequence[Scenario]) -> list[str]:
-    return [one.name for one in SCENARIOS]
+    return [scenario.name for scenario in SCENARIOS]
 
 
 APPLICATION: Final = Application(

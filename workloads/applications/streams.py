@@ -1,13 +1,13 @@
 """Kafka Streams: tables that are restored from a topic whose replicas disagree.
 
-Each topic is read by two applications of its own, with exactly_once_v2:
+Each topic is read by two separate applications, with exactly_once_v2:
 
 - ``table``: ``StreamsBuilder.table(topic)`` with ``topology.optimization=all``, by which the topic itself is the
   changelog. An instance without local state restores the table from it, through Streams' restore consumer, up to the
   offset that the application has committed.
 - ``global-table``: ``StreamsBuilder.globalTable(topic)``, which every instance reads whole before it is RUNNING.
 
-What a user sees is the state of the instance, and the entries of the store by interactive query.
+Users see the state of the instance, and the entries of the store by interactive query.
 Sources: `StoreChangelogReader`, `GlobalStateManagerImpl` and `KafkaStreams.State` of kafka-streams; KIP-295 (source
 topics as changelogs), KIP-447 (exactly_once_v2).
 """
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
     from harness.clients import ClientSpec
     from harness.host.clock import Clock
-    from workloads.applications import Observation, Observe, Step
+    from workloads.applications import Life, Observation, Observe
 
 HEAP: Final = "512m"
 RUNNING = "RUNNING"
 RUNNING_S = 60.0
 """So long an instance may take to be RUNNING. Where nothing is wrong it took 1 to 5 s on 2 cores."""
 ABSENT_RUNNING_S = 20.0
-"""The same while a broker that was away leads: there an instance that never gets that far is what is looked for."""
+"""The bound while a broker that was absent leads: an instance that is not RUNNING within it is a finding."""
 SETTLE_S = 10.0
 """So long a RUNNING instance may take to have the entries that a consumer gets."""
 CLOSE_S = 10
@@ -69,9 +69,9 @@ def opened(spec: ClientSpec, clock: Clock) -> Iterator[Observe]:
         raise HarnessError(f"Kafka Streams cannot be observed: {error}") from error
 
 
-def observe(jvm: Any, spec: ClientSpec, clock: Clock, step: Step) -> list[Observation]:
-    """Start an instance of each application, wait for it within bounds, and return what it shows."""
-    instances = {(view, topic): _instance(jvm, spec, step, view, topic) for topic in step.topics for view in VIEWS}
+def observe(jvm: Any, spec: ClientSpec, clock: Clock, life: Life) -> list[Observation]:
+    """Start an instance of each application, wait for it within bounds, and return its view."""
+    instances = {(view, topic): _instance(jvm, spec, life, view, topic) for topic in life.topics for view in VIEWS}
     running_s: dict[tuple[str, str], float] = {}
     started_s = clock.now_s()
 
@@ -82,13 +82,13 @@ def observe(jvm: Any, spec: ClientSpec, clock: Clock, step: Step) -> list[Observ
         return len(running_s) == len(instances)
 
     def have_all_entries() -> bool:
-        return all(_shown(jvm, instances[name])["entries"] == step.consumed[name[1]] for name in running_s)
+        return all(_shown(jvm, instances[name])["entries"] == life.consumed[name[1]] for name in running_s)
 
     try:
         for instance in instances.values():
             instance.start()
         with suppress(WaitTimeoutError):
-            bound_s = ABSENT_RUNNING_S if step.name == ABSENT else RUNNING_S
+            bound_s = ABSENT_RUNNING_S if life.name == ABSENT else RUNNING_S
             clock.wait_until(all_run, bound_s, "every instance to be RUNNING")
         with suppress(WaitTimeoutError):
             clock.wait_until(have_all_entries, SETTLE_S, "the stores to have what a consumer gets")
@@ -108,15 +108,15 @@ def observe(jvm: Any, spec: ClientSpec, clock: Clock, step: Step) -> list[Observ
             instance.close(jvm.java.time.Duration.ofSeconds(CLOSE_S))
 
 
-def _instance(jvm: Any, spec: ClientSpec, step: Step, view: str, topic: str) -> Any:
+def _instance(jvm: Any, spec: ClientSpec, life: Life, view: str, topic: str) -> Any:
     name = f"{view}-{topic}"
-    own = {
+    settings = {
         "application.id": name,
         "bootstrap.servers": spec.bootstrap,
-        "state.dir": str(spec.work_dir / "streams" / step.state),
+        "state.dir": str(spec.work_dir / "streams" / life.state),
     }
     properties = jvm.java.util.Properties()
-    for key, value in {**CONFIG, **own}.items():
+    for key, value in {**CONFIG, **settings}.items():
         properties.put(key, value)
     streams, serde = jvm.org.apache.kafka.streams, jvm.org.apache.kafka.common.serialization.Serdes.String
     builder = streams.StreamsBuilder()
@@ -138,12 +138,12 @@ def _entries(jvm: Any, instance: Any) -> dict[str, str]:
     query = jvm.org.apache.kafka.streams.StoreQueryParameters.fromNameAndType(
         STORE, state.QueryableStoreTypes.keyValueStore()
     )
-    found, iterator = {}, instance.store(query).all()
+    entries, iterator = {}, instance.store(query).all()
     while iterator.hasNext():
         entry = iterator.next()
-        found[entry.key] = entry.value
+        entries[entry.key] = entry.value
     iterator.close()
-    return found
+    return entries
 
 
 APPLICATION: Final = Application(

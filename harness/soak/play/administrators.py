@@ -82,7 +82,7 @@ class Administrators:
 
         def are_healed() -> bool:
             last_first = list(self.active)[::-1]
-            for name, broker in sorted(last_first, key=lambda one: not FAULTS[one[0]].cuts_off):
+            for name, broker in sorted(last_first, key=lambda fault: not FAULTS[fault[0]].cuts_off):
                 if not FAULTS[name].cuts_off:
                     with suppress(HarnessError):  # that somebody is cut off still: the next time
                         self._create_missing()
@@ -92,8 +92,8 @@ class Administrators:
         try:
             self.cluster.wait(are_healed, "every fault to end")
         except WaitTimeoutError as error:
-            left = ", ".join(f"{name} on broker {broker}" for name, broker in self.active)
-            raise WaitTimeoutError(f"{error}: {left}") from error
+            active = ", ".join(f"{name} on broker {broker}" for name, broker in self.active)
+            raise WaitTimeoutError(f"{error}: {active}") from error
 
     def is_placed(self) -> bool:
         """Return whether every partition has the replicas that it began with, all in the ISR; ask for the missing ones.
@@ -117,10 +117,10 @@ class Administrators:
         context = FaultContext(self.cluster, (operation.broker,), self.copy_bytes_per_s, HOLD_S, self._note)
         return self._noted(lambda: act(context), event_name(verb, operation.fault), NEMESIS, brokers=[operation.broker])
 
-    def _note(self, f: str, **what: Any) -> None:
+    def _note(self, f: str, **fields: Any) -> None:
         """Note an observation of a fault."""
         event = self.history.invoke(f=f, process=NEMESIS, part=NEMESIS, phase=Phase.BEFORE)
-        self.history.complete("ok", event, **what)
+        self.history.complete("ok", event, **fields)
 
     def _delete_records(self, operation: DeleteRecords) -> None:
         """Ask the leader for its high watermark, and have it delete the records but the last few."""

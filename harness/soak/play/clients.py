@@ -164,9 +164,9 @@ class ClientProcess:
                 self._record("delete group", lambda: groups.delete(operation.group), operation)
 
     def _record(self, f: str, act: Callable[[], None], operation: Operation) -> None:
-        who = {"process": self.client.name, "part": self.part, "phase": Phase.BEFORE}
+        fields = {"process": self.client.name, "part": self.part, "phase": Phase.BEFORE}
         ids = {"transactional_id": self.client.transactional_id, "txn": None}
-        record(self.history, act, f=f, **who, **ids, **_fields_of(operation))
+        record(self.history, act, f=f, **fields, **ids, **_fields_of(operation))
 
 
 def _fields_of(operation: Operation) -> dict[str, Any]:

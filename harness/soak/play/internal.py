@@ -100,8 +100,8 @@ def views_of(folder: RunFolder, *, drops_pending: bool) -> list[GroupView]:
     return [*views, answered(json.loads(path.read_text()))] if path.exists() else views
 
 
-def _copies(folder: RunFolder, of: TopicPartition) -> Sequence[Path]:
-    return sorted((folder.path / INTERNAL).glob(f"*/{of[0]}-{of[1]}"))
+def _copies(folder: RunFolder, partition: TopicPartition) -> Sequence[Path]:
+    return sorted((folder.path / INTERNAL).glob(f"*/{partition[0]}-{partition[1]}"))
 
 
 def _groups_of(steps: Iterable[Step]) -> Mapping[str, set[TopicPartition]]:
@@ -142,8 +142,8 @@ def refusal_in(log: str) -> str | None:
 
     See ``CoordinatorLoaderImpl``: the record that cannot be replayed, and the exception in the line that follows.
     """
-    found = REFUSAL.findall(log)
-    return f"{found[-1][1]} ({found[-1][0]})" if found else None
+    refusals = REFUSAL.findall(log)
+    return f"{refusals[-1][1]} ({refusals[-1][0]})" if refusals else None
 
 
 def _is_level(rig: Rig) -> bool:

@@ -72,12 +72,12 @@ class Process:
 
 def at_once(clock: Clock, actions: Mapping[str, Callable[[], None]], bound_s: float, check: Callable[[], None]) -> None:
     """Execute all actions concurrently, each once, by name. Raises the error of an action, or `WaitTimeoutError`."""
-    left = dict(actions)
+    remaining = dict(actions)
 
     def once(name: str) -> None:
-        if name in left:
+        if name in remaining:
             actions[name]()
-            del left[name]
+            del remaining[name]
 
     routines = [clock.every(PERIOD_S, partial(once, name), name) for name in actions]
 
@@ -85,7 +85,7 @@ def at_once(clock: Clock, actions: Mapping[str, Callable[[], None]], bound_s: fl
         check()
         for routine in routines:
             routine.raise_if_failed()
-        return not left
+        return not remaining
 
     try:
         clock.wait_until(are_done, bound_s, f"{', '.join(actions)} to end")
@@ -109,7 +109,9 @@ class Player:
     @contextmanager
     def running(self) -> Iterator[None]:
         """Have every process work throughout the block."""
-        routines = [self.clock.every(PERIOD_S, one.work, f"process {one.name}") for one in self.processes.values()]
+        routines = [
+            self.clock.every(PERIOD_S, process.work, f"process {process.name}") for process in self.processes.values()
+        ]
         check = self.check
 
         def checked() -> None:
@@ -137,7 +139,7 @@ class Player:
         began_s = self.clock.now_s()
         while True:
             now_s = self.clock.now_s() - began_s
-            busy = frozenset(name for name, one in self.processes.items() if one.is_busy)
+            busy = frozenset(name for name, process in self.processes.items() if process.is_busy)
             answer, after = generator.draw(Context(seed, now_s, len(self.steps), busy, situation))
             if answer is Nothing.DONE:
                 self._wait(began_s + least_s)
@@ -159,12 +161,14 @@ class Player:
 
         def are_idle() -> bool:
             self.check()
-            return all(one.is_idle for one in self.processes.values())
+            return all(process.is_idle for process in self.processes.values())
 
         try:
             self.clock.wait_until(are_idle, BOUND_S, "every process to end its operations")
         except WaitTimeoutError as error:
-            busy = "; ".join(f"{name} is at {one.at}" for name, one in self.processes.items() if not one.is_idle)
+            busy = "; ".join(
+                f"{name} is at {process.at}" for name, process in self.processes.items() if not process.is_idle
+            )
             raise WaitTimeoutError(f"{error}: {busy}") from error
 
     def _wait(self, until_s: float) -> None:

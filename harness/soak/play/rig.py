@@ -111,26 +111,26 @@ def find_setup(target_name: str, shape: Shape, progress: Progress, *, gate: bool
         raise UsageError(f"--target {target_name}: soak is for Kafka and sim-kafka")
     if gate and target.system in SIMULATED:
         raise UsageError(f"--gate is for brokers of this host, and {target_name} has none")
-    system, wanted = find_system(target.system), RuntimeRequest(target, find_java(), progress.jars)
-    runtime_name, _ = choose(LOCAL if gate and runtime == AUTO else runtime, wanted)
+    system, request = find_system(target.system), RuntimeRequest(target, find_java(), progress.jars)
+    runtime_name, _ = choose(LOCAL if gate and runtime == AUTO else runtime, request)
 
     def why_lacking(needs: frozenset[str]) -> str | None:
         try:
-            find_runtime(runtime_name)(replace(wanted, needs=needs))
+            find_runtime(runtime_name)(replace(request, needs=needs))
         except UsageError as error:
             return str(error)
         return None
 
     faults, left_out = available(system.unsupported_nemeses, why_lacking)
     lacks = LACKS[target.system]
-    known = frozenset(SIMULATED_SETTINGS if system.has_own_clients else plan.SETTINGS) & plan.SETTINGS.keys()
-    unknown = {f"topic setting {name}": "not modelled" for name in plan.SETTINGS.keys() - known}
-    own = {} if system.has_own_clients else {**REQUEST_SETTINGS, **IMAGE_SETTINGS}
+    supported = frozenset(SIMULATED_SETTINGS if system.has_own_clients else plan.SETTINGS) & plan.SETTINGS.keys()
+    unknown = {f"topic setting {name}": "not modelled" for name in plan.SETTINGS.keys() - supported}
+    settings_of_real_brokers = {} if system.has_own_clients else {**REQUEST_SETTINGS, **IMAGE_SETTINGS}
     of_faults = {name: value for fault in faults.values() for name, value in fault.broker_settings.items()}
-    _, broker_settings = system.settings(target, TIMERS, {**own, **of_faults})
+    _, broker_settings = system.settings(target, TIMERS, {**settings_of_real_brokers, **of_faults})
     return Setup(
         equip(
-            replace(wanted, needs=frozenset[str]().union(*(fault.needs for fault in faults.values()))),
+            replace(request, needs=frozenset[str]().union(*(fault.needs for fault in faults.values()))),
             runtime_name,
             has_jvm_clients=not system.has_own_clients,
             gate=GATE_OPTIONS if gate else None,
@@ -138,7 +138,7 @@ def find_setup(target_name: str, shape: Shape, progress: Progress, *, gate: bool
         replace(
             shape,
             brokers=BROKERS,
-            settings=frozenset(known),
+            settings=frozenset(supported),
             features=plan.FEATURES - lacks.keys(),
             group_protocols=target.group_protocols,
         ),
@@ -173,9 +173,9 @@ class Rig:
                 for name in self.setup.shape.libraries
             }
 
-    def cluster_for(self, of: RoundPlan) -> Cluster:
+    def cluster_for(self, plan: RoundPlan) -> Cluster:
         """Return the cluster as a round with this plan, and its faults, see it."""
-        return replace(self.cluster, replicas=of.replicas, checks=[*self.cluster.checks])
+        return replace(self.cluster, replicas=plan.replicas, checks=[*self.cluster.checks])
 
 
 @contextmanager

@@ -132,10 +132,10 @@ def _play(  # noqa: PLR0917
         cluster.wait_in_isr(plan.brokers)
         numbers: dict[str | None, Any] = defaultdict(lambda: itertools.count(1))
         clients = {
-            one.name: ClientProcess(one, libraries[one.library], history, numbers[one.transactional_id])
-            for one in plan.clients
+            client.name: ClientProcess(client, libraries[client.library], history, numbers[client.transactional_id])
+            for client in plan.clients
         }
-        processes = {name: Process(name, one.play, _most_waiting(one.client)) for name, one in clients.items()}
+        processes = {name: Process(name, client.play, _most_waiting(client.client)) for name, client in clients.items()}
         processes |= {name: Process(name, admins.play, most_waiting=1) for name in (ADMIN, NEMESIS)}
         player = Player(cluster.clock, processes, cluster.runtime.raise_if_died, steps)
         filler = _Filler(rig, libraries, plan, history)
@@ -249,8 +249,8 @@ def _settle(
         # One that hangs is found in the logs.
         cluster.wait(lambda: not cluster.admin.ending_transactions(), "the last transaction markers", MARKERS_S)
     phases.begin("clean")
-    wanted = filler.fills + FILLS_AFTER
-    cluster.wait(lambda: filler.fills >= wanted, "the filler")
+    enough = filler.fills + FILLS_AFTER
+    cluster.wait(lambda: filler.fills >= enough, "the filler")
     filler.stop()
     phases.begin("freeze")
     cluster.freeze()
@@ -266,15 +266,15 @@ def _unlevel(cluster: Cluster) -> list[str]:
 
     So is one of which a replica is not served.
     """
-    seen: dict[tuple[str, int], dict[int, tuple[int, int] | str]] = defaultdict(dict)
+    ends: dict[tuple[str, int], dict[int, tuple[int, int] | str]] = defaultdict(dict)
     for broker in cluster.brokers:
         with closing(cluster.control.reader(broker)) as reader:
             for tp, state in reader.read(list(cluster.replicas)).items():
-                seen[tp][broker] = state if isinstance(state, str) else (state.log_end, state.high_watermark)
-    return [f"{tp[0]}-{tp[1]}: {of}" for tp, of in seen.items() if not _are_level(of.values())]
+                ends[tp][broker] = state if isinstance(state, str) else (state.log_end, state.high_watermark)
+    return [f"{tp[0]}-{tp[1]}: {states}" for tp, states in ends.items() if not _are_level(states.values())]
 
 
-def _are_level(of: Iterable[tuple[int, int] | str]) -> bool:
-    answers = list(of)
-    ends = {offset for one in answers if not isinstance(one, str) for offset in one}
-    return len(ends) == 1 and not any(isinstance(one, str) for one in answers)
+def _are_level(states: Iterable[tuple[int, int] | str]) -> bool:
+    answers = list(states)
+    ends = {offset for answer in answers if not isinstance(answer, str) for offset in answer}
+    return len(ends) == 1 and not any(isinstance(answer, str) for answer in answers)
