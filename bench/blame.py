@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from random_outages import BROKERS, Round, played
+from random_traffic import load_client_log
 from rich.console import Console
 from rich.table import Table
 
@@ -40,9 +41,8 @@ from harness.json_codec import from_json, to_json
 from harness.judge.sessions import CHECKS
 from harness.judge.verdict import Verdict
 from harness.run_folder.store import new_run_id
-from harness.soak.evidence.client_log import load_client_log
 from harness.soak.evidence.replica_log import final_state, read_replica
-from harness.soak.judge.audit_tally import Tally, tally
+from harness.soak.judge.audit_tally import tally
 from harness.soak.judge.truth import compare
 from harness.spark.options import SparkOptions
 from harness.spark.workspace_session import session_of
@@ -212,12 +212,13 @@ def finish(evidence: Path, output: str) -> None:
 def show(rows: list[dict[str, Any]]) -> None:
     """Print a table by target and mode, and each wrong accusation."""
     console = Console(width=160)
-    table = Table("target", "mode", "rounds", *Tally.COUNTS, "commits")
+    names = list(rows[0]["counts"])
+    table = Table("target", "mode", "rounds", *names, "commits")
     by_cell: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         by_cell[row["target"], row["mode"]].append(row)
     for (target, mode), cell in sorted(by_cell.items()):
-        sums = [str(sum(row["counts"][name] for row in cell)) for name in Tally.COUNTS]
+        sums = [str(sum(row["counts"][name] for row in cell)) for name in names]
         table.add_row(target, mode, str(len(cell)), *sums, " ".join(sorted({row["commit"] for row in cell})))
     console.print(table)
     for row in rows:

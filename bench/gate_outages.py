@@ -20,11 +20,11 @@ from typing import Any
 import click
 from blame import raise_if_served_otherwise, replicas_of
 from random_outages import Round, played
+from random_traffic import load_client_log
 
 from harness.clients import ClientError
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, HarnessError
 from harness.host.clock import RealClock
-from harness.soak.evidence.client_log import load_client_log
 from harness.soak.judge.truth import compare
 
 OUTAGE = ("kill ", "pause ")

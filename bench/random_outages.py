@@ -12,7 +12,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from random_traffic import Traffic
+from random_traffic import Traffic, save_client_log
 from served_states import read_served
 
 from harness.broker_files.segments.batches import iter_batches, iter_records, marker
@@ -169,7 +169,7 @@ def played(round_: Round, folder: Path) -> Iterator[Played]:
             filler.stop()
             filler.raise_if_failed()
         _hold_still(rig)
-        traffic.log.save(folder / "clients.json")
+        save_client_log(traffic.log, folder / "clients.json")
         yield Played(
             target.version,
             tuple(rig.steps),

@@ -6,8 +6,9 @@ Records carry the number of their write in a header.
 from __future__ import annotations
 
 import itertools
+import json
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException
@@ -20,6 +21,7 @@ from harness.soak.evidence.client_log import ABORTED, COMMITTED, ClientLog, Tran
 if TYPE_CHECKING:
     import random
     from collections.abc import Sequence
+    from pathlib import Path
 
     from harness.clients import LibraryProducer, MakeProducer
     from harness.kafka_api.messages import TopicPartition
@@ -31,6 +33,21 @@ FILLER = "filler"
 HOME_PARTITIONS = 4
 """A transactional producer comes back to the same few, so that a later marker of its own meets a missed one."""
 MOST_WRITES = 5
+
+
+def save_client_log(log: ClientLog, path: Path) -> None:
+    """Write the records and transactions of clients to a file."""
+    rows = {name: [asdict(row) for row in getattr(log, name).values()] for name in ("writes", "transactions")}
+    path.write_text(json.dumps(rows))
+
+
+def load_client_log(path: Path) -> ClientLog:
+    """Read a file of `save_client_log`."""
+    rows = json.loads(path.read_text())
+    return ClientLog(
+        {row["number"]: WrittenRecord(**row) for row in rows["writes"]},
+        {row["number"]: Transaction(**row) for row in rows["transactions"]},
+    )
 
 
 @dataclass

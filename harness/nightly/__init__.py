@@ -1,5 +1,4 @@
-"""`harness nightly`: a matrix of runs, and whether every cell of the matrix is as expected.
+"""`harness nightly`: a matrix of runs and soaks, each in a separate process, compared with the expected verdicts.
 
-matrix -> plan of outages -> a ledger of the results -> cells -> summary, as JSON, Markdown and JUnit XML.
-Each run of a night is a `harness run` of its own.
+matrix -> plan of runs -> a ledger of the attempts -> cells -> summary, as JSON, Markdown and JUnit XML.
 """

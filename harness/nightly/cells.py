@@ -78,17 +78,22 @@ def exit_code(results: Sequence[CellResult], strays: Sequence[str]) -> int:
 
 
 def _result(plan: Plan, cell: Cell, attempts: Sequence[Attempt]) -> CellResult:
-    """Return the result of one cell by its repeats: the attempts of each of its outages."""
+    """Return the result of a cell by its repeats: the attempts of each of its outages."""
     expected = plan.expected[cell]
-    outages = {index: outage for index, outage in enumerate(plan.matrix.outages) if cell in outage.cells}
-    repeats = [[attempt for attempt in attempts if attempt.outage == index] for index in outages]
+    shares = {index: len(outage.cells) for index, outage in enumerate(plan.matrix.outages) if cell in outage.cells}
+    repeats = [[attempt for attempt in attempts if attempt.outage == index] for index in shares]
+    results = [_last_result(cell, repeat) for repeat in repeats]
+    last = [repeat[-1] for repeat in repeats if repeat]
     order = list(Status)
     status, why, result = min(
-        (_repeat_status(cell, expected.verdict, one) for one in repeats), key=lambda one: order.index(one[0])
+        (
+            (*_status(cell, expected.verdict, repeat[-1] if repeat else None, result), result)
+            for repeat, result in zip(repeats, results, strict=True)
+        ),
+        key=lambda entry: order.index(entry[0]),
     )
-    results = [_last_result(cell, one) for one in repeats]
-    last = [one[-1] for one in repeats if one]
-    versions = (attempt.version for one in repeats for attempt in one if attempt.version)
+    versions = (attempt.version for repeat in repeats for attempt in repeat if attempt.version)
+    recovered = [repeat for repeat in repeats if repeat and repeat[-1].failure is None]
     return CellResult(
         cell=cell,
         version=next(versions, find_target(cell.target).version),
@@ -96,40 +101,31 @@ def _result(plan: Plan, cell: Cell, attempts: Sequence[Attempt]) -> CellResult:
         expected_why=expected.why,
         status=status,
         why=why,
-        verdicts=tuple(one.verdict for one in results if one is not None),
+        verdicts=tuple(result.verdict for result in results if result is not None),
         repeats=len(repeats),
-        flaky=tuple(
-            attempt.failure
-            for one in repeats
-            if one and one[-1].failure is None
-            for attempt in one
-            if attempt.failure is not None
-        ),
+        flaky=tuple(attempt.failure for repeat in recovered for attempt in repeat if attempt.failure is not None),
         witness=result.witness if result else "",
         runs=tuple(attempt.run_dir for attempt in last if attempt.run_dir),
-        took_s=round(sum(attempt.took_s / len(outages[attempt.outage].cells) for attempt in last), 1),
+        took_s=round(sum(attempt.took_s / shares[attempt.outage] for attempt in last), 1),
     )
 
 
 def _last_result(cell: Cell, attempts: Sequence[Attempt]) -> ScenarioResult | None:
-    """Return the last attempt's result of a cell."""
-    return next(
-        (one for attempt in attempts[-1:] for one in attempt.scenario_results if one.scenario == cell.scenario), None
-    )
+    results = attempts[-1].scenario_results if attempts else ()
+    return next((result for result in results if result.scenario == cell.scenario), None)
 
 
-def _repeat_status(cell: Cell, expected: str, attempts: Sequence[Attempt]) -> tuple[Status, str, ScenarioResult | None]:
-    """Return the status of one repeat, the reason, and its result."""
-    if not attempts:
-        return Status.NOT_RUN, "the time was used up before", None
-    last, result = attempts[-1], _last_result(cell, attempts)
+def _status(cell: Cell, expected: str, last: Attempt | None, result: ScenarioResult | None) -> tuple[Status, str]:
+    """Return the status of a repeat by its last attempt, and the reason."""
+    if last is None:
+        return Status.NOT_RUN, "the time was used up before"
     # A finding stands, whatever happened to the run afterwards.
     if result is None or (last.failure is not None and result.verdict != ANOMALY):
-        return Status.REFUSED if is_refused(last) else Status.FAILED, str(last.failure), result
+        return Status.REFUSED if is_refused(last) else Status.FAILED, str(last.failure)
     if result.verdict == UNKNOWN:
-        return Status.UNKNOWN, result.reason, result
+        return Status.UNKNOWN, result.reason
     if result.verdict not in {expected, CLEAN if expected == AS_EXPECTED else expected}:
-        return Status.FIXED if expected == ANOMALY else Status.REGRESSED, result.reason, result
+        return Status.FIXED if expected == ANOMALY else Status.REGRESSED, result.reason
     if expected == ANOMALY and cell.scenario != SOAK and result.found != (cell.anomaly,):
-        return Status.OTHER_NAME, f"{', '.join(result.found)}: {result.reason}", result
-    return Status.AS_EXPECTED, result.reason, result
+        return Status.OTHER_NAME, f"{', '.join(result.found)}: {result.reason}"
+    return Status.AS_EXPECTED, result.reason

@@ -13,27 +13,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
 from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN
-from harness.nightly.fields import raise_if_no_list, read_toml, with_known_keys
 from harness.nightly.matrix import AXES
 from harness.targets import line_of
+from harness.toml_tables import expect_entries, names_in, with_known_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from importlib.resources.abc import Traversable
     from pathlib import Path
 
     from harness.nightly.outages import Cell
 
-KEYS = (*AXES, "verdict", "why")
-EXPECTED = (ANOMALY, AS_EXPECTED, CLEAN)
+VERDICTS = (ANOMALY, AS_EXPECTED, CLEAN)
 
 
 @dataclass(frozen=True)
 class Expectation:
-    """One entry: patterns by axis, and the ``verdict`` of each cell that fits all.
+    """An entry: patterns by axis, and the ``verdict`` of each cell that fits all.
 
     ``anomaly`` is meant under its own name. ``as-expected`` is for soaks that tolerate findings, and may be ``clean``.
     """
@@ -43,7 +43,7 @@ class Expectation:
     why: str
 
     def fits(self, cell: Cell) -> bool:
-        """Whether it applies to a cell."""
+        """Return whether the entry applies to a cell."""
         names = {
             "targets": (cell.target, line_of(cell.target)),
             "anomalies": (cell.anomaly, cell.scenario),
@@ -59,37 +59,26 @@ class Expectation:
 
 
 def read_expectations(path: Path | None) -> tuple[Expectation, ...]:
-    """Return a file's entries, then those of this release. Raises `UsageError` for a file with other content."""
+    """Return the entries of a file, then the entries of this release. Raises `UsageError` for an invalid file."""
     packaged = resources.files(__package__) / "expectations.toml"
-    given = _entries(path, str(path)) if path else ()
-    return (*given, *_entries(packaged, "expectations.toml"))
+    return (*(_entries(path, str(path)) if path else ()), *_entries(packaged, packaged.name))
 
 
 def expected(cells: Sequence[Cell], expectations: Sequence[Expectation]) -> dict[Cell, Expectation]:
     """Return the expectation of each cell. Raises `UsageError` for a cell without one."""
-    expectations_by_cell = {cell: next((one for one in expectations if one.fits(cell)), None) for cell in cells}
-    for cell, one in expectations_by_cell.items():
-        if one is None:
-            raise UsageError(
-                f"nothing says what is expected of {cell}: add an [[expect]] for it to a file, and give that with"
-                " --expectations"
-            )
-    return {cell: one for cell, one in expectations_by_cell.items() if one is not None}
+    by_cell = {}
+    for cell in cells:
+        fitting = next((expectation for expectation in expectations if expectation.fits(cell)), None)
+        if fitting is None:
+            raise UsageError(f"no expectation fits {cell}: add an [[expect]] to a file for --expectations")
+        by_cell[cell] = fitting
+    return by_cell
 
 
-def _entries(source: Any, source_name: str) -> tuple[Expectation, ...]:
-    content = read_toml(source, source_name)
-    entries = content.get("expect")
-    if set(content) != {"expect"} or not isinstance(entries, list):
-        raise UsageError(f"{source_name}: give [[expect]] entries, and nothing else")
-    return tuple(_entry(entry, f"{source_name}: entry {number}") for number, entry in enumerate(entries, 1))
-
-
-def _entry(entry: Mapping[str, Any], source_name: str) -> Expectation:
-    with_known_keys(entry, KEYS, source_name)
-    if entry.get("verdict") not in EXPECTED:
-        raise UsageError(f"{source_name}: verdict is {entry.get('verdict')!r}; give {' or '.join(EXPECTED)}")
-    patterns = {axis: entry[axis] for axis in AXES if axis in entry}
-    for axis, names in patterns.items():
-        raise_if_no_list(axis, names, source_name)
-    return Expectation(patterns, entry["verdict"], str(entry.get("why", "")))
+def _entries(path: Path | Traversable, source: str) -> Iterator[Expectation]:
+    for entry, place in expect_entries(path, source):
+        with_known_keys(entry, (*AXES, "verdict", "why"), place)
+        if entry.get("verdict") not in VERDICTS:
+            raise UsageError(f"{place}: verdict is {entry.get('verdict')!r}; give {' or '.join(VERDICTS)}")
+        patterns = {axis: names_in(entry, axis, place) for axis in AXES if axis in entry}
+        yield Expectation(patterns, entry["verdict"], str(entry.get("why", "")))

@@ -10,16 +10,16 @@ results/nightly/<id>/
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import psutil
 
 from harness.errors import UsageError
-from harness.host import leftovers
+from harness.host.leftovers import Owner, owner_of_this_process
+from harness.json_codec import from_json, to_json
 from harness.nightly.expectations import Expectation
-from harness.nightly.matrix import Matrix
-from harness.nightly.outages import Cell
+from harness.nightly.outages import Cell, Matrix
 from harness.run_folder.store import RunFolder
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _END_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True)
 class ScenarioResult:
-    """One run's result of one scenario: its verdict, and ``found``: the names of the anomalies in its topic.
+    """The result of a scenario in a run: its verdict, and ``found``: the names of the anomalies in its topic.
 
     ``witness``: the first finding as one line, "" where there is none.
     """
@@ -78,7 +78,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Ledger:
-    """A night's folder, for the process that works on it: from `create` or `reopen`."""
+    """The folder of a night, for the process that works on it: from `create` or `reopen`."""
 
     path: Path
     plan: Plan
@@ -86,72 +86,70 @@ class Ledger:
     @classmethod
     def create(cls, path: Path, plan: Plan) -> Ledger:
         """Write the plan. Raises `UsageError` where it cannot be written."""
+        ledger = cls(path, plan)
         try:
             (path / "outages").mkdir(parents=True)
-            ledger = cls(path, plan)
-            ledger._own()
+            ledger._write_plan()
         except OSError as error:
             raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
         return ledger
 
     @classmethod
     def reopen(cls, path: Path) -> Ledger:
-        """Take over an interrupted night, and end the run that it left.
+        """Take over an interrupted night, and end the run that was in progress.
 
-        Raises `UsageError` for a folder that is no night, is damaged, or belongs to a process that is still working on
-        it.
+        Raises `UsageError` for another folder, for a damaged plan, and where a process still works on the night.
         """
         try:
             content = json.loads((path / PLAN).read_text())
             if content["schema"] != SCHEMA:
                 raise UsageError(f"{path / PLAN} has schema {content['schema']}, not {SCHEMA}: begin another night")
-            expected = {
-                Cell(*cell): Expectation(patterns={}, verdict=verdict, why=why)
-                for *cell, verdict, why in content["expected"]
-            }
-            plan = Plan(Matrix.of_json(content["matrix"]), expected, content["details"])
-            owner = leftovers.Owner(**content["owner"])
+            expected = {Cell(*cell): Expectation({}, verdict, why) for *cell, verdict, why in content["expected"]}
+            plan = Plan(from_json(Matrix, content["matrix"]), expected, content["details"])
+            owner = from_json(Owner, content["owner"])
         except FileNotFoundError:
-            raise UsageError(f"{path} is no night: it has no {PLAN}; give a folder such as results/nightly/…") from None
+            raise UsageError(f"{path} is not the folder of a night, as results/nightly/…: it has no {PLAN}") from None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UsageError(f"{path / PLAN} is damaged: {error}") from error
         if owner.lives():
             raise UsageError(f"{path} is still in progress (process {owner.pid}); end that first")
         ledger = cls(path, plan)
-        ledger._end_what_was_left()
-        ledger._own()
+        ledger._end_last_run()
+        ledger._write_plan()
         return ledger
 
     def attempts(self) -> list[Attempt]:
         """Return all runs that ended."""
-        return [_attempt(line) for line in self._read(_ENDED)]
+        return [from_json(Attempt, line) for line in self._lines(_ENDED)]
 
     def begin(self, outage: int, number: int, process: psutil.Process) -> None:
         """Record that a run began."""
-        fields = {"outage": outage, "number": number, "pid": process.pid, "started_s": process.create_time()}
-        self._append({"event": _BEGAN, **fields})
+        self._append(_BEGAN, outage=outage, number=number, pid=process.pid, started_s=process.create_time())
 
     def end(self, attempt: Attempt) -> None:
         """Record that a run ended."""
-        self._append({"event": _ENDED, **asdict(attempt)})
+        self._append(_ENDED, **to_json(attempt))
 
     def log_path(self, outage: int, number: int) -> Path:
         """The file for a run's output."""
         return self.path / "outages" / f"{outage}-{number}.log"
 
-    def _own(self) -> None:
-        cells = [[*cell, one.verdict, one.why] for cell, one in self.plan.expected.items()]
-        owner = leftovers.owner_of_this_process(self.path.name, self.path)
-        content = {"schema": SCHEMA, "owner": owner, "details": dict(self.plan.details)}
-        content |= {"matrix": asdict(self.plan.matrix), "expected": cells}
+    def _write_plan(self) -> None:
+        content = {
+            "schema": SCHEMA,
+            "owner": owner_of_this_process(self.path.name, self.path),
+            "details": dict(self.plan.details),
+            "matrix": to_json(self.plan.matrix),
+            "expected": [[*cell, entry.verdict, entry.why] for cell, entry in self.plan.expected.items()],
+        }
         RunFolder(self.path).write_json(self.path / PLAN, content)
 
-    def _append(self, line: Mapping[str, Any]) -> None:
+    def _append(self, event: str, **fields: Any) -> None:
         with (self.path / ATTEMPTS).open("a") as file:
-            file.write(json.dumps(line) + "\n")
+            file.write(json.dumps({"event": event, **fields}) + "\n")
 
-    def _read(self, event: str) -> list[dict[str, Any]]:
-        """Return the lines of one kind; the last one may have been cut off."""
+    def _lines(self, event: str) -> list[dict[str, Any]]:
+        """Return the lines of one kind; the last line may have been cut off."""
         lines, path = [], self.path / ATTEMPTS
         for text in path.read_text().splitlines() if path.exists() else ():
             try:
@@ -162,20 +160,12 @@ class Ledger:
                 lines.append(line)
         return lines
 
-    def _end_what_was_left(self) -> None:
-        for line in self._read(_BEGAN)[-1:]:
-            run = leftovers.Owner(line["pid"], line["started_s"], run_id="", run_dir="")
-            if run.lives():
-                process = psutil.Process(run.pid)
+    def _end_last_run(self) -> None:
+        for line in self._lines(_BEGAN)[-1:]:
+            if Owner(line["pid"], line["started_s"], run_id="", run_dir="").lives():
+                process = psutil.Process(line["pid"])
                 process.terminate()
                 try:
                     process.wait(_END_TIMEOUT_S)
                 except psutil.TimeoutExpired as error:
-                    raise UsageError(
-                        f"a run of {self.path} is still there and does not end (process {run.pid}); end that first"
-                    ) from error
-
-
-def _attempt(line: dict[str, Any]) -> Attempt:
-    results = tuple(ScenarioResult(**{**one, "found": tuple(one["found"])}) for one in line.pop("scenario_results"))
-    return Attempt(**{**line, "scenario_results": results, "strays": tuple(line["strays"])})
+                    raise UsageError(f"a run of {self.path}, process {process.pid}, does not end; end it") from error

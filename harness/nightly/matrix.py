@@ -1,4 +1,4 @@
-"""The matrix of runs, from a TOML file and the command line, and the outages that it needs.
+"""The matrix of a night, from a TOML file and the command line.
 
 A file looks like this; without any ``[[matrix]]``, the keys above are the only matrix:
 
@@ -16,126 +16,94 @@ A file looks like this; without any ``[[matrix]]``, the keys above are the only 
     nemeses = ["join"]
     clients = ["librdkafka"]
 
-Soaks, ``[[soak]]``, come last: see `harness.nightly.soaks`.
+    [[soak]]                           # each is a cell, which `harness soak` runs after all other runs
+    targets = ["kafka-4.4"]            # by default the targets of the file
+    protections = ["none", "gate"]     # by default none alone
+    minutes = 20
+    seed = 1
+    expect = "known.toml"              # of the soaks without the gate; by default what every Kafka shows
+
+A soak is ``as-expected`` if every finding is tolerated by name, and ``clean`` if nothing was found: both are expected.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import fnmatch
+from dataclasses import replace
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from harness.clients import find_client
 from harness.errors import UsageError
 from harness.judge.protected import GATES, THE_GUARD, UNPROTECTED
-from harness.nightly.fields import raise_if_no_list, read_toml, with_known_keys
-from harness.nightly.outages import SOAK, Cell, Outage, SoakCell
-from harness.nightly.soaks import soak_outages, targets_of
+from harness.nightly.outages import ANY, SOAK, Matrix, Outage, SoakCell
 from harness.play.options import RunOptions, find_protection
 from harness.play.run_plan import plan_run
-from harness.runtimes import SIM, find_runtime
+from harness.runtimes import LOCAL, SIM, find_runtime
 from harness.schedules.catalog import ALL, ALL_SCENARIOS, scenarios_for
-from harness.targets import SIMULATED, find_target
+from harness.targets import KAFKA, SIM_KAFKA, SIMULATED, TARGETS, find_target
 from harness.targets.settings import parse_settings
+from harness.toml_tables import names_in, read_toml, with_known_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-AXES = ("targets", "anomalies", "clients", "nemeses", "runtimes", "protections")
-DEFAULTS: Mapping[str, Any] = {
+AXES: Final = ("targets", "anomalies", "clients", "nemeses", "runtimes", "protections")
+DEFAULTS: Final[Mapping[str, Any]] = {
     "anomalies": [ALL], "clients": ["librdkafka"], "nemeses": ["kill"], "runtimes": ["local"],
-    "protections": [UNPROTECTED],
+    "protections": [UNPROTECTED], "repeats": 1, "timers": "fast", "set": [],
 }  # fmt: skip
-KEYS = (*AXES, "repeats", "timers", "set")
+SOAK_DEFAULTS: Final[Mapping[str, Any]] = {"protections": [UNPROTECTED], "minutes": 10, "seed": 1, "expect": ""}
 
 
-@dataclass(frozen=True)
-class Matrix:
-    """All outages in the order of their runs: each cell runs once before any is repeated.
-
-    ``timers`` and ``settings`` are for `harness run`.
-    """
-
-    outages: tuple[Outage, ...]
-    timers: str = "fast"
-    settings: tuple[str, ...] = field(default=())
-
-    @property
-    def cells(self) -> list[Cell]:
-        """Every cell once."""
-        return list(dict.fromkeys(cell for outage in self.outages for cell in outage.cells))
-
-    @classmethod
-    def of_json(cls, content: Mapping[str, Any]) -> Matrix:
-        """Return the matrix whose fields were stored as JSON."""
-        outages = [
-            Outage(
-                **{
-                    **one,
-                    "scenarios": tuple(one["scenarios"]),
-                    # Plans of earlier releases have no soaks.
-                    "soak": SoakCell(**one["soak"]) if one.get("soak") else None,
-                }
-            )
-            for one in content["outages"]
-        ]
-        return cls(tuple(outages), content["timers"], tuple(content["settings"]))
-
-
-def read_matrix(path: Path | None, given: Mapping[str, Any], newest: Callable[[str], str | None]) -> Matrix:
-    """Return the matrix of a file, in which the command line's keys replace the file's.
+def read_matrix(path: Path | None, options: Mapping[str, Any], newest: Callable[[str], str | None]) -> Matrix:
+    """Return the matrix of a file, in which ``options`` of the command line replace the file's keys.
 
     ``newest`` returns a further target to run, if any. Raises `UsageError` for a file that cannot be read
     or has other keys, and for unknown or incompatible names.
     """
-    where = str(path) if path else "the matrix"
-    in_file = with_known_keys(read_toml(path, where), (*KEYS, "matrix", SOAK), where) if path else {}
-    content = {**DEFAULTS, **in_file, **given}
+    source = str(path) if path else "the matrix"
+    in_file = with_known_keys(read_toml(path, source), ("targets", *DEFAULTS, "matrix", SOAK), source) if path else {}
+    content = {**DEFAULTS, **in_file, **options}
     soaks = content.pop(SOAK, [])
     blocks = content.pop("matrix", None) or ([] if soaks else [{}])
-    shared, replaced = ({name: one[name] for name in AXES if name in one} for one in (content, given))
+    shared, replaced = ({name: keys[name] for name in AXES if name in keys} for keys in (content, options))
     scenarios_by_run: dict[tuple[str, str, str, str, str], dict[str, None]] = {}
     for block in blocks:
-        axes = {**shared, **with_known_keys(block, AXES, f"[[matrix]] of {where}"), **replaced}
-        if not axes.get("targets"):
-            raise UsageError(f"{where} names no targets: see `harness targets`")
-        for axis in AXES:
-            raise_if_no_list(axis, axes[axis], where)
-        for target in targets_of(axes["targets"], newest):
+        axes = {**shared, **with_known_keys(block, AXES, f"[[matrix]] of {source}"), **replaced}
+        targets = _targets(axes, newest, source)
+        names = {axis: names_in(axes, axis, source) for axis in AXES}
+        for target in targets:
             row = find_target(target)
             scenarios = dict.fromkeys(
-                s.name for name in axes["anomalies"] for s in scenarios_for(name, row.group_protocols)
+                s.name for name in names["anomalies"] for s in scenarios_for(name, row.group_protocols)
             )
             # Simulated targets have this runtime only.
-            runtimes = [SIM] if row.system in SIMULATED else axes["runtimes"]
-            for key in product([target], axes["clients"], axes["nemeses"], runtimes, axes["protections"]):
-                scenarios_by_run.setdefault(key, {}).update(scenarios)
-    repeats = content.get("repeats", 1)
+            runtimes = [SIM] if row.system in SIMULATED else names["runtimes"]
+            for run in product([target], names["clients"], names["nemeses"], runtimes, names["protections"]):
+                scenarios_by_run.setdefault(run, {}).update(scenarios)
+    repeats = content["repeats"]
     if not isinstance(repeats, int) or repeats < 1:
-        raise UsageError(f"{where}: repeats is {repeats!r}; give a number from 1")
-    raise_if_no_list("set", content.get("set", []), where)
-    matrix = Matrix(
-        tuple(
-            Outage(
-                target,
-                client,
-                nemesis,
-                runtime,
-                repeat,
-                tuple(s.name for s in ALL_SCENARIOS if s.name in scenarios),
-                protection,
-            )
-            for repeat in range(repeats)
-            for (target, client, nemesis, runtime, protection), scenarios in scenarios_by_run.items()
+        raise UsageError(f"{source}: repeats is {repeats!r}; give a number from 1")
+    outages = [
+        Outage(
+            target,
+            client,
+            nemesis,
+            runtime,
+            repeat,
+            tuple(s.name for s in ALL_SCENARIOS if s.name in scenarios),
+            protection,
         )
-        + tuple(soak_outages(soaks, content.get("targets"), newest, where)),
-        content.get("timers", "fast"),
-        tuple(content.get("set", [])),
-    )
-    for outage in matrix.outages:
+        for repeat in range(repeats)
+        for (target, client, nemesis, runtime, protection), scenarios in scenarios_by_run.items()
+    ]
+    outages += _soaks(soaks, content.get("targets"), newest, source)
+    matrix = Matrix(tuple(outages), content["timers"], tuple(names_in(content, "set", source)))
+    for outage in outages:
         if outage.soak is None:
-            _raise_if_unfit(outage, matrix)
+            _raise_if_incompatible(outage, matrix)
     return matrix
 
 
@@ -156,7 +124,7 @@ def options_of(outage: Outage, matrix: Matrix) -> RunOptions:
     )
 
 
-def _raise_if_unfit(outage: Outage, matrix: Matrix) -> None:
+def _raise_if_incompatible(outage: Outage, matrix: Matrix) -> None:
     find_client(outage.client)
     find_runtime(outage.runtime)
     find_protection(outage.protection)
@@ -164,3 +132,55 @@ def _raise_if_unfit(outage: Outage, matrix: Matrix) -> None:
         plan_run(options_of(outage, matrix))
     except UsageError as error:
         raise UsageError(f"{replace(outage, repeat=0)}: {error}") from error
+
+
+def _targets(table: Mapping[str, Any], newest: Callable[[str], str | None], source: str) -> list[str]:
+    """Return the targets of a table, each with its newest patch, if any. Raises `UsageError` for unknown ones.
+
+    ``kafka-*`` stands for every line of Kafka. A user's own build has a name by which a resumed night finds it again.
+    """
+    if not table.get("targets"):
+        raise UsageError(f"{source} names no targets: see `harness targets`")
+    patterns = names_in(table, "targets", source)
+    names = [name for pattern in patterns for name in fnmatch.filter(TARGETS, pattern) or [find_target(pattern).name]]
+    return [target for name in names for target in (name, newest(name)) if target]
+
+
+def _soaks(
+    blocks: Any, targets: Sequence[str] | None, newest: Callable[[str], str | None], source: str
+) -> Iterable[Outage]:
+    """Return the soaks of ``[[soak]]`` blocks. ``targets``: of blocks without any.
+
+    Raises `UsageError` for other keys, and for combinations that `harness soak` does not support.
+    """
+    if not isinstance(blocks, list) or not all(isinstance(block, dict) for block in blocks):
+        raise UsageError(f"{source}: give soaks as [[soak]] blocks")
+    soaks: list[Outage] = []
+    for block in blocks:
+        for soak in _soaks_of_block({**SOAK_DEFAULTS, "targets": targets, **block}, newest, f"[[soak]] of {source}"):
+            # A second soak of the same cell is its second repeat.
+            soaks.append(replace(soak, repeat=sum(other.cells == soak.cells for other in soaks)))
+    return soaks
+
+
+def _soaks_of_block(block: Mapping[str, Any], newest: Callable[[str], str | None], source: str) -> Iterator[Outage]:
+    with_known_keys(block, ("targets", *SOAK_DEFAULTS), source)
+    targets, protections = _targets(block, newest, source), names_in(block, "protections", source)
+    minutes, seed, expect = block["minutes"], block["seed"], block["expect"]
+    for key, is_valid, advice in (
+        ("minutes", type(minutes) in {int, float} and minutes > 0, "give a number above 0"),
+        ("seed", type(seed) is int and seed >= 0, "give a number from 0"),
+        ("expect", isinstance(expect, str) and (not expect or Path(expect).is_file()), "give an existing file"),
+    ):
+        if not is_valid:
+            raise UsageError(f"{source}: {key} is {block[key]!r}; {advice}")
+    soak = SoakCell(float(minutes), seed, str(Path(expect).absolute()) if expect else "")
+    for target, protection in product(targets, protections):
+        system = find_target(target).system
+        if system not in {KAFKA, SIM_KAFKA}:
+            raise UsageError(f"{source}: {target}: soak is for Kafka and sim-kafka")
+        if protection not in {UNPROTECTED, GATES}:
+            raise UsageError(f"{source}: protections has {protection!r}: a soak has {UNPROTECTED} or {GATES}")
+        if protection == GATES and system in SIMULATED:
+            raise UsageError(f"{source}: {target} has no broker processes on this host, and no {GATES}")
+        yield Outage(target, ANY, ANY, SIM if system in SIMULATED else LOCAL, 0, (SOAK,), protection, soak)

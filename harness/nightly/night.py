@@ -1,4 +1,4 @@
-"""Works through a plan, one run after another, each in its own process, until every cell is judged or time is up."""
+"""Work through a plan, one run after another, each in its own process, until every cell has a verdict or time is up."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from importlib import resources
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import psutil
 
 from harness.errors import EXIT_CLEAN, EXIT_USAGE
 from harness.json_codec import from_json
-from harness.judge.protected import UNPROTECTED
+from harness.judge.protected import GATES, UNPROTECTED
 from harness.judge.soak_verdict import SoakVerdict
 from harness.judge.verdict import EXIT_CODES, Verdict
 from harness.nightly.ledger import Attempt, ScenarioResult
 from harness.nightly.outages import SOAK
-from harness.nightly.soaks import SOAK_ENDS_S, soak_command
 from harness.run_folder.store import COMPLETE, MANIFEST
 from harness.targets import find_target
 
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
     from harness.judge.finding import Finding
     from harness.judge.verdict import ScenarioVerdict
     from harness.nightly.ledger import Ledger
-    from harness.nightly.matrix import Matrix
-    from harness.nightly.outages import Outage
+    from harness.nightly.outages import Matrix, Outage
 
-ATTEMPTS = 2
+ATTEMPTS: Final = 2
 """A failed run is repeated once."""
+SOAK_ENDS_S: Final = 180.0
+"""A soak ends with the round that is played when its minutes are over, and with the verdict on it."""
 _END_TIMEOUT_S = 60.0
 _LINES_SHOWN = 3
 
-
-RunOne: TypeAlias = "Callable[[int, int, float | None], Attempt]"
+RunOutage: TypeAlias = "Callable[[int, int, float | None], Attempt]"
 """Runs the outage of an index, as its attempt of that number, within so many seconds."""
 
 
 def work(
     ledger: Ledger,
-    run_one: RunOne,
+    run_outage: RunOutage,
     say: Callable[[str], None],
     *,
     budget_s: float | None = None,
@@ -52,42 +52,41 @@ def work(
 ) -> None:
     """Run every outage that has neither a completed attempt nor two attempts; ``say`` prints a line of progress.
 
-    ``budget_s``: no run is begun that may not end in time, by the longest so far, and no soak, by its minutes; a run
+    ``budget_s``: no run begins that may not end in time, by the longest so far, and no soak, by its minutes; a run
     that takes longer anyway is ended. ``now_s``: seconds, like `time.monotonic`.
     """
     ends_s = None if budget_s is None else now_s() + budget_s
     attempts = ledger.attempts()
     outages = ledger.plan.matrix.outages
     for index, outage in enumerate(outages):
-        of_outage = [attempt for attempt in attempts if attempt.outage == index]
-        while len(of_outage) < ATTEMPTS and not any(
-            attempt.failure is None or is_refused(attempt) for attempt in of_outage
-        ):
-            left_s = None if ends_s is None else ends_s - now_s()
-            if left_s is not None and left_s <= _longest_s(outage, outages, attempts):
+        former = [attempt for attempt in attempts if attempt.outage == index]
+        while len(former) < ATTEMPTS and not any(attempt.failure is None or is_refused(attempt) for attempt in former):
+            rest_s = None if ends_s is None else ends_s - now_s()
+            if outage.soak is None:
+                longest_s = max((run.took_s for run in attempts if outages[run.outage].soak is None), default=0.0)
+            else:
+                longest_s = outage.soak.minutes * 60 + SOAK_ENDS_S
+            if rest_s is not None and rest_s <= longest_s:
                 return
-            say(f"[{index + 1}/{len(outages)}] {outage}{', again' if of_outage else ''}")
-            attempt = run_one(index, len(of_outage) + 1, left_s)
+            say(f"[{index + 1}/{len(outages)}] {outage}{', again' if former else ''}")
+            attempt = run_outage(index, len(former) + 1, rest_s)
             ledger.end(attempt)
-            verdicts = ", ".join(f"{one.scenario} {one.verdict}" for one in attempt.scenario_results)
+            verdicts = ", ".join(f"{result.scenario} {result.verdict}" for result in attempt.scenario_results)
             say(f"        {attempt.took_s:.1f} s{f'  {verdicts}' if verdicts else ''}")
             if attempt.failure:
                 say(f"        failed: {attempt.failure}")
-            of_outage.append(attempt)
+            former.append(attempt)
             attempts.append(attempt)
-
-
-def _longest_s(outage: Outage, outages: Sequence[Outage], attempts: Sequence[Attempt]) -> float:
-    """Return how long a run may take: as long as the longest so far; a soak as long as it is asked to."""
-    if outage.soak is not None:
-        return outage.soak.minutes * 60 + SOAK_ENDS_S
-    return max((one.took_s for one in attempts if outages[one.outage].soak is None), default=0.0)
 
 
 def command_of(outage: Outage, matrix: Matrix, results: Path, time_limit_s: float | None) -> list[str]:
     """Return the arguments of ``harness`` that run an outage."""
     if outage.soak is not None:
-        return soak_command(outage, outage.soak, results)
+        tolerated = outage.soak.expect or str(resources.files(__package__) / "known.toml")
+        return [
+            "soak", "--target", outage.target, "--minutes", f"{outage.soak.minutes:g}", "--seed", str(outage.soak.seed),
+            *(["--gate"] if outage.protection == GATES else ["--expect", tolerated]), "--results", str(results),
+        ]  # fmt: skip
     limit = [] if time_limit_s is None else ["--time-limit", f"{time_limit_s:.0f}"]
     return [
         "run", "--target", outage.target, "--anomaly", outage.anomalies, "--client", outage.client,
@@ -98,7 +97,7 @@ def command_of(outage: Outage, matrix: Matrix, results: Path, time_limit_s: floa
 
 
 def run_process(ledger: Ledger, results: Path, index: int, number: int, time_limit_s: float | None) -> Attempt:
-    """Run an outage by ``harness run``, in a process of its own, and return the attempt.
+    """Run an outage by ``harness run`` or ``harness soak``, in a separate process, and return the attempt.
 
     The output of the process goes to the ledger's folder; the process is ended where this function is interrupted.
     """
@@ -124,14 +123,11 @@ def run_process(ledger: Ledger, results: Path, index: int, number: int, time_lim
             raise
         log.seek(0)
         last_lines = log.read().splitlines()[-_LINES_SHOWN:]
-    took_s = round(time.monotonic() - started_s, 1)
     code = process.returncode
+    ended = Attempt(index, number, code, round(time.monotonic() - started_s, 1), failure=None)
     if code not in EXIT_CODES.values() or not stdout:
-        errors = "; ".join(line.removeprefix("harness: ") for line in last_lines if line.startswith("harness: "))
-        return Attempt(
-            index, number, code, took_s, errors or "; ".join(last_lines) or f"it ended with exit code {code}"
-        )
-    ended = Attempt(index, number, code, took_s, failure=None)
+        errors = [line.removeprefix("harness: ") for line in last_lines if line.startswith("harness: ")]
+        return replace(ended, failure="; ".join(errors or last_lines) or f"it ended with exit code {code}")
     if outage.soak is not None:
         return with_soak_result(ended, from_json(SoakVerdict, json.loads(stdout)), outage)
     return with_scenario_results(ended, from_json(Verdict, json.loads(stdout)), outage, results)
@@ -141,39 +137,35 @@ def with_scenario_results(ended: Attempt, verdict: Verdict, outage: Outage, resu
     """Return an attempt with the results of the outage's scenarios, from its ``verdict.json`` and its manifest."""
     run_dir = results / outage.target / outage.anomalies / verdict.run_id
     manifest = json.loads((run_dir / MANIFEST).read_text())
-    strays = [one for one in verdict.findings if not any(scenario.has(one.place) for scenario in verdict.scenarios)]
     return replace(
         ended,
         failure=None if manifest["status"] == COMPLETE else manifest["failure"] or manifest["status"],
         run_dir=str(run_dir.relative_to(results)),
         version=verdict.target["version"],
-        scenario_results=tuple(_scenario_result(one, verdict.findings) for one in verdict.scenarios),
-        strays=tuple(map(str, strays)),
+        scenario_results=tuple(_scenario_result(scenario, verdict.findings) for scenario in verdict.scenarios),
+        strays=tuple(
+            str(finding)
+            for finding in verdict.findings
+            if not any(scenario.has(finding.place) for scenario in verdict.scenarios)
+        ),
     )
 
 
 def with_soak_result(ended: Attempt, soak: SoakVerdict, outage: Outage) -> Attempt:
     """Return an attempt with the result of its soak, from what `harness soak` printed."""
-    passed = EXIT_CODES[soak.verdict] == EXIT_CLEAN
-    bad = None if passed else next((one for one in soak.rounds if one.verdict == soak.verdict), None)
+    is_passed = EXIT_CODES[soak.verdict] == EXIT_CLEAN
+    bad = next((line for line in soak.rounds if line.verdict == soak.verdict and not is_passed), None)
+    witness = f"{bad.name} (seed {bad.seed}): {bad.reason}" if bad else ""
     return replace(
         ended,
         run_dir=f"{outage.target}/{SOAK}/{soak.folder.rpartition('/')[2]}",
         version=find_target(outage.target).version,
-        scenario_results=(
-            ScenarioResult(
-                SOAK,
-                soak.verdict,
-                soak.reason,
-                tuple(soak.findings),
-                f"{bad.name} (seed {bad.seed}): {bad.reason}" if bad else "",
-            ),
-        ),
+        scenario_results=(ScenarioResult(SOAK, soak.verdict, soak.reason, tuple(soak.findings), witness),),
     )
 
 
 def is_refused(attempt: Attempt) -> bool:
-    """Whether the run was rejected before its first broker started: for example, an image or a right is missing."""
+    """Return whether the run was rejected before its first broker started, as an image or a right was missing."""
     return attempt.exit_code == EXIT_USAGE
 
 

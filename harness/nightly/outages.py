@@ -1,4 +1,4 @@
-"""The cells of a night, and the runs that answer them."""
+"""The cells of a night, and the runs and soaks that give them a verdict."""
 
 from __future__ import annotations
 
@@ -24,12 +24,8 @@ class SoakCell:
     expect: str = ""
 
 
-def _with(protection: str) -> str:
-    return "" if protection == UNPROTECTED else f", {protection}"
-
-
 class Cell(NamedTuple):
-    """One question of the matrix: does this ``scenario`` show its anomaly on that target, in that way?"""
+    """A question of the matrix: does this ``scenario`` show its anomaly on that target, under these conditions?"""
 
     target: str
     client: str
@@ -49,13 +45,13 @@ class Cell(NamedTuple):
         return ANY if self.scenario == SOAK else BY_NAME[self.scenario].payload
 
     def __str__(self) -> str:
-        """Return its printed name."""
-        return f"{self.target} {self.scenario} {self.client} {self.nemesis} {self.runtime}{_with(self.protection)}"
+        """Return the printed name of the cell."""
+        return f"{self.target} {self.scenario} {self.client} {self.nemesis} {self.runtime}{_suffix(self.protection)}"
 
 
 @dataclass(frozen=True)
 class Outage:
-    """One run, for all ``scenarios`` of a target, client, nemesis and runtime; the ``repeat``-th; or a ``soak``."""
+    """A run of all ``scenarios`` on a target with a client, a nemesis and a runtime; the ``repeat``-th; or a soak."""
 
     target: str
     client: str
@@ -75,18 +71,36 @@ class Outage:
 
     @property
     def anomalies(self) -> str:
-        """For ``--anomaly``."""
-        of_anomalies = dict.fromkeys(str(s.anomaly) for s in SCENARIOS if s.name in self.scenarios)
-        groups = [GROUPS] if any(s.name in self.scenarios for s in GROUP_SCENARIOS) else []
-        return ALL if self._has_all else ",".join([*of_anomalies, *groups])
-
-    @property
-    def _has_all(self) -> bool:
-        return len(self.scenarios) == len(scenarios_for(ALL, find_target(self.target).group_protocols))
+        """The scenarios, as ``--anomaly`` of `harness run` takes them."""
+        if len(self.scenarios) == len(scenarios_for(ALL, find_target(self.target).group_protocols)):
+            return ALL
+        names = dict.fromkeys(str(s.anomaly) for s in SCENARIOS if s.name in self.scenarios)
+        has_groups = any(s.name in self.scenarios for s in GROUP_SCENARIOS)
+        return ",".join([*names, *([GROUPS] if has_groups else [])])
 
     def __str__(self) -> str:
-        """Return its printed name."""
-        again = f", the {self.repeat + 1}th time" if self.repeat else ""
-        if self.soak is not None:
-            return f"{self.target} soak of {self.soak.minutes:g} minutes{_with(self.protection)}{again}"
-        return f"{self.target} {self.client} {self.nemesis} {self.runtime}{_with(self.protection)}{again}"
+        """Return the printed name of the run."""
+        repeat = f", repeat {self.repeat}" if self.repeat else ""
+        kind = f"soak of {self.soak.minutes:g} minutes" if self.soak else f"{self.client} {self.nemesis} {self.runtime}"
+        return f"{self.target} {kind}{_suffix(self.protection)}{repeat}"
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """All runs of a night in their order: each cell runs once before any is repeated.
+
+    ``timers`` and ``settings`` are for `harness run`.
+    """
+
+    outages: tuple[Outage, ...]
+    timers: str = "fast"
+    settings: tuple[str, ...] = ()
+
+    @property
+    def cells(self) -> list[Cell]:
+        """Every cell once."""
+        return list(dict.fromkeys(cell for outage in self.outages for cell in outage.cells))
+
+
+def _suffix(protection: str) -> str:
+    return "" if protection == UNPROTECTED else f", {protection}"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from junitparser import Error, Failure
@@ -23,26 +23,23 @@ if TYPE_CHECKING:
 
     from harness.nightly.cells import CellResult
     from harness.nightly.ledger import Plan
-    from harness.nightly.outages import Cell
 
 SUITE = "harness nightly"
 HEAD = ("anomaly", "payload", "client", "nemesis", "runtime", "protection")
-"""The columns of the summary table before those of the versions."""
+"""The columns of the summary table before the columns of versions."""
 
 _FOR_MARKDOWN: Final = str.maketrans({character: f"\\{character}" for character in "\\`*_{}[]<>#|~!"})
 
 
-@dataclass(frozen=True)
-class Grid:
-    """``columns``: titles of the target columns. ``rows``: the `HEAD` fields, and a result a column, or None."""
+class Grid(NamedTuple):
+    """The summary table. ``rows``: the `HEAD` fields, and a result a column: None where the target has no such cell."""
 
-    columns: tuple[str, ...]
-    rows: tuple[tuple[tuple[str, ...], tuple[CellResult | None, ...]], ...]
+    columns: list[str]
+    rows: list[tuple[tuple[str, ...], list[CellResult | None]]]
 
 
 def grid(results: Sequence[CellResult]) -> Grid:
     """Arrange results; columns in the matrix's order of targets, rows in its order of the rest."""
-    columns = list(dict.fromkeys(result.cell.target for result in results))
     versions = {result.cell.target: result.version for result in results}
     rows: dict[tuple[str, ...], dict[str, CellResult]] = {}
     for result in results:
@@ -50,8 +47,8 @@ def grid(results: Sequence[CellResult]) -> Grid:
         head = (cell.anomaly, cell.payload, cell.client, cell.nemesis, cell.runtime, cell.protection)
         rows.setdefault(head, {})[cell.target] = result
     return Grid(
-        tuple(title_of(target, versions[target]) for target in columns),
-        tuple((head, tuple(of_target.get(target) for target in columns)) for head, of_target in rows.items()),
+        [title_of(target, version) for target, version in versions.items()],
+        [(head, [by_target.get(target) for target in versions]) for head, by_target in rows.items()],
     )
 
 
@@ -78,24 +75,21 @@ def summary(plan: Plan, results: Sequence[CellResult], strays: Sequence[str]) ->
 
 def markdown(plan: Plan, results: Sequence[CellResult], strays: Sequence[str]) -> str:
     """Return the table of all cells, and a line for each cell that is not as expected."""
-    loaded = Environment(
+    templates = Environment(
         loader=PackageLoader(__package__), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
         autoescape=False,  # noqa: S701  (Markdown: `_escaped` is applied to all texts)
     )  # fmt: skip
-    loaded.filters |= {"escaped": _escaped, "code": _code}
-    table = grid(results)
+    templates.filters |= {"escaped": _escaped, "code": _code}
     order = list(Status)
-    return loaded.get_template("summary.md").render(
+    others = [result for result in results if result.status is not Status.AS_EXPECTED]
+    return templates.get_template("summary.md").render(
         details=plan.details,
         head=HEAD,
-        grid=table,
+        grid=grid(results),
         cell_text=cell_text,
-        as_expected=sum(result.status is Status.AS_EXPECTED for result in results),
+        as_expected=len(results) - len(others),
         cells=len(results),
-        others=sorted(
-            (result for result in results if result.status is not Status.AS_EXPECTED),
-            key=lambda result: order.index(result.status),
-        ),
+        others=sorted(others, key=lambda result: order.index(result.status)),
         flaky=[result for result in results if result.flaky],
         strays=strays,
     )
@@ -106,7 +100,9 @@ def write_junit(path: Path, results: Sequence[CellResult], strays: Sequence[str]
     suite = TestSuite(SUITE)
     for result in results:
         cell = result.cell
-        case = TestCase(str(cell), _suite(cell), result.took_s)
+        protection = () if cell.protection == UNPROTECTED else (cell.protection,)
+        suite_of_cell = ".".join((cell.target, cell.nemesis, cell.client, cell.runtime, *protection))
+        case = TestCase(str(cell), suite_of_cell, result.took_s)
         if result.status is not Status.AS_EXPECTED:
             kind = Failure if result.status in CONTRADICTS else Error
             problem = kind(visible(f"{result.status}: expected {result.expected}"), str(result.status))
@@ -116,18 +112,13 @@ def write_junit(path: Path, results: Sequence[CellResult], strays: Sequence[str]
             case.add_interim_result(FlakyError(visible(failure), "failed once, and not at the second attempt"))
         suite.add_testcase(case)
     for stray in strays:
-        case = TestCase("nothing is found where no cell looks", SUITE)
+        case = TestCase("no finding lies outside all cells", SUITE)
         case.result = [Failure(visible(stray), "stray")]
         suite.add_testcase(case)
     document = JUnitXml(SUITE)
     document.add_testsuite(suite)
     document.update_statistics()
     document.write(str(path), pretty=True)
-
-
-def _suite(cell: Cell) -> str:
-    protection = () if cell.protection == UNPROTECTED else (cell.protection,)
-    return ".".join((cell.target, cell.nemesis, cell.client, cell.runtime, *protection))
 
 
 def _code(text: str) -> str:

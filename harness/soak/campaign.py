@@ -1,10 +1,9 @@
-"""Round after round until the time is over: drawn from one seed after the other, played, judged, and kept.
+"""Round after round until the time is over: drawn from one seed after the other, played, judged, and stored.
 
-``results/<target>/soak/<run id>/`` has ``soak.json``: what was asked for, what rounds do not draw, and a line for each
-round, written anew each time, so that ``--resume`` goes on after it, and judges first what was played and is not
-judged yet; and a folder for each round, as that of a run:
-``round.json`` (the schedule), ``history.jsonl``, ``verdict.json``, and where anything was found, or is unknown, the
-logs of all replicas.
+``results/<target>/soak/<run id>/`` has ``soak.json``: the options, the faults that rounds do not draw, and a line for
+each round, written again each time, so that ``--resume`` continues after it, and first judges the rounds that were
+played and have no verdict; and a folder for each round, with the files of a run folder: ``round.json`` (the schedule),
+``history.jsonl``, ``verdict.json``, and where anything was found, or is unknown, the logs of all replicas.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import itertools
 import json
 import shutil
 import time
+from collections import Counter
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -60,7 +60,7 @@ MOST_BOOTS: Final = 3
 
 @dataclass(frozen=True)
 class SoakOptions:
-    """What the user asked for. ``schedule``: a round to play again, ``rounds`` times, instead of drawn ones."""
+    """The options of a soak. ``schedule``: a round to play again, ``rounds`` times, instead of drawn ones."""
 
     target: str
     minutes: float
@@ -92,14 +92,18 @@ class Soak:
     @property
     def verdict(self) -> str:
         """The worst of all rounds; unknown without any."""
-        return worst(one.verdict for one in self.rounds) if self.rounds else UNKNOWN
+        return worst(line.verdict for line in self.rounds) if self.rounds else UNKNOWN
 
     def result(self) -> SoakVerdict:
         """Return the content of ``soak.json``, which is printed, too."""
-        options = self.options
+        options, schedule = self.options, self.options.schedule
+        finding = schedule.finding if schedule else ""
+        verdicts = Counter(line.verdict for line in self.rounds)
+        reason = ", ".join(f"{verdicts[verdict]} {verdict}" for verdict in EXIT_CODES if verdicts[verdict])
+        worst_rounds = [f"; {line.name}: {line.reason}" for line in self.rounds if line.verdict == self.verdict]
         return SoakVerdict(
             verdict=self.verdict,
-            reason=self._reason(),
+            reason=(reason or "no round") + "".join(worst_rounds[:1]),
             folder=str(self.folder.path),
             target=options.target,
             seed=options.seed,
@@ -111,60 +115,48 @@ class Soak:
             drawn=tuple(sorted(self.drawn)),
             not_drawn=self.left_out,
             took_s=round(self.took_s, 1),
-            findings=self._by_name(),
-            unexplained=sum(one.unexplained for one in self.rounds),
-            audit=_sum(one.audit for one in self.rounds),
-            groups=_sum(one.groups for one in self.rounds),
-            gates=_sum(one.gates for one in self.rounds),
-            shown=self._shown(),
+            findings=dict(sorted(_sum(line.findings for line in self.rounds).items())),
+            unexplained=sum(line.unexplained for line in self.rounds),
+            audit=_sum(line.audit for line in self.rounds),
+            groups=_sum(line.groups for line in self.rounds),
+            gates=_sum(line.gates for line in self.rounds),
+            shown=RepeatedFinding(
+                finding=finding, in_=sum(finding in line.findings for line in self.rounds), of=len(self.rounds)
+            )
+            if finding
+            else None,
             rounds=tuple(self.rounds),
         )
-
-    def _shown(self) -> RepeatedFinding | None:
-        """Return in how many rounds the finding of a shrunk round was found; None for any other schedule."""
-        schedule = self.options.schedule
-        if schedule is None or not schedule.finding:
-            return None
-        count = sum(schedule.finding in one.findings for one in self.rounds)
-        return RepeatedFinding(finding=schedule.finding, in_=count, of=len(self.rounds))
 
     def write(self) -> None:
         """Write ``soak.json``."""
         self.folder.write_json(self.folder.path / SOAK_STATE, to_json(self.result()))
 
-    def _reason(self) -> str:
-        verdicts = [one.verdict for one in self.rounds]
-        counts = {verdict: verdicts.count(verdict) for verdict in EXIT_CODES}
-        first = next((one for one in self.rounds if one.verdict == self.verdict), None)
-        text = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count) or "no round"
-        return f"{text}; {first.name}: {first.reason}" if first else text
-
-    def _by_name(self) -> dict[str, int]:
-        names = sorted({name for one in self.rounds for name in one.findings})
-        return {name: sum(one.findings.get(name, 0) for one in self.rounds) for name in names}
-
 
 def _sum(counts_of_rounds: Iterable[Mapping[str, int] | None]) -> dict[str, int]:
     """Return the sums of counts by name, over the rounds that have them."""
-    counted = [counts for counts in counts_of_rounds if counts]
-    return {name: sum(counts[name] for counts in counted) for name in (counted[0] if counted else ())}
+    sums: dict[str, int] = {}
+    for counts in counts_of_rounds:
+        for name, count in (counts or {}).items():
+            sums[name] = sums.get(name, 0) + count
+    return sums
 
 
 def soak(options: SoakOptions, progress: Progress, on_round: Callable[[RoundLine], None]) -> Soak:
     """Soak for so many minutes, or rounds. ``on_round`` is called with the line of each round that was judged.
 
-    Raises `UsageError` for what is found wrong before anything starts, `HarnessError` where no cluster comes up; the
+    Raises `UsageError` for invalid options before anything starts, `HarnessError` where no cluster comes up; the
     rounds before that are judged.
     """
     setup = find_setup(options.target, options.shape, progress, gate=options.gate, runtime=options.runtime)
     schedule = options.schedule and fitted(options.schedule, setup)
     options = replace(options, shape=setup.shape, schedule=schedule)
     folder = create_run_folder(options.results, setup.target.name, SOAK, new_run_id())
-    return _go_on(Soak(folder, options, setup.faults, setup.left_out), setup, progress, on_round)
+    return _continue(Soak(folder, options, setup.faults, setup.left_out), setup, progress, on_round)
 
 
 def resume(path: Path, spark: SparkOptions, progress: Progress, on_round: Callable[[RoundLine], None]) -> Soak:
-    """Go on with a soak that was cut off, for the minutes that are left of it. Raises as `soak` does."""
+    """Continue a soak that was cut off, for the rest of its minutes. Raises as `soak` does."""
     try:
         state = from_json(SoakVerdict, json.loads((path / SOAK_STATE).read_text()))
         options = SoakOptions(
@@ -172,17 +164,17 @@ def resume(path: Path, spark: SparkOptions, progress: Progress, on_round: Callab
             runtime=state.runtime, gate=state.gate, shape=Shape(**state.shape), expected=state.expected,
         )  # fmt: skip
     except (OSError, ValueError, TypeError) as error:
-        raise UsageError(f"--resume {path} is no folder of a soak that can go on: {SOAK_STATE}: {error}") from error
+        raise UsageError(f"--resume {path} is not the folder of a soak: {SOAK_STATE}: {error}") from error
     setup = find_setup(options.target, options.shape, progress, gate=options.gate, runtime=options.runtime)
     options = replace(options, shape=setup.shape)
     resumed = Soak(RunFolder(path), options, setup.faults, setup.left_out, list(state.rounds), state.took_s)
-    return _go_on(resumed, setup, progress, on_round)
+    return _continue(resumed, setup, progress, on_round)
 
 
 def shrink_file(target: str, path: Path, name: str, minutes: float, progress: Progress) -> dict[str, Any]:
-    """Shrink a stored round, for so many minutes at most, and write the smallest one beside it.
+    """Shrink a stored round, for so many minutes at most, and write the smallest round next to it.
 
-    Returns what is printed: the steps in words, with how many seeds they show the finding, and the file; as
+    Returns the content to print: the steps in words, with how many seeds they show the finding, and the file; as
     ``run_schedule``, too, if ``harness run`` can replay it. Raises `UsageError` for
     a target that is not simulated, `HarnessError` where the round does not show the finding.
     """
@@ -217,59 +209,54 @@ def shrink_file(target: str, path: Path, name: str, minutes: float, progress: Pr
     }
 
 
-def _go_on(of: Soak, setup: Setup, progress: Progress, on_round: Callable[[RoundLine], None]) -> Soak:
-    began_s, took_s = time.monotonic(), of.took_s
-    run_id = f"{SOAK}-{new_run_id()}"
-    of.write()  # before any round is judged: what ends this process may come sooner
+def _continue(soak: Soak, setup: Setup, progress: Progress, on_round: Callable[[RoundLine], None]) -> Soak:
+    began_s, took_s = time.monotonic(), soak.took_s
+    path, run_id = soak.folder.path, f"{SOAK}-{new_run_id()}"
+    soak.write()  # before any round is judged: this process may be ended sooner
 
     def note(line: RoundLine) -> None:
-        of.rounds.append(line)
-        of.write()
+        soak.rounds.append(line)
+        soak.write()
         on_round(line)
         from harness.report.soak_pages import write_pages  # noqa: PLC0415  (matplotlib)
 
-        if problem := write_pages(of.folder.path, line.name):
+        if problem := write_pages(path, line.name):
             print_progress(problem)
 
-    def kept() -> str:
-        return f"what was found is kept in {of.folder.path}/; `harness soak --resume {of.folder.path}` goes on"
-
     with (
-        interruptible(kept),
-        Workspace(run_id, of.folder.path) as workspace,
+        interruptible(lambda: f"the results so far are in {path}/; `harness soak --resume {path}` continues"),
+        Workspace(run_id, path) as workspace,
         ExitStack() as owned,
-        session_of(
-            workspace, setup.equipment.java, of.options.spark, [of.folder.path], CHECKS, outlives_jobs=True
-        ) as session,
+        session_of(workspace, setup.equipment.java, soak.options.spark, [path], CHECKS, outlives_jobs=True) as session,
     ):
-        clusters = _Clusters(setup, workspace, of.folder.path / "logs" / run_id)
+        clusters = _Clusters(setup, workspace, path / "logs" / run_id)
         owned.callback(clusters.drop)
-        queue = owned.enter_context(JudgeQueue(of.options.expected.keys(), session, note))
-        lost: HarnessError | None = None
+        queue = owned.enter_context(JudgeQueue(soak.options.expected.keys(), session, note))
+        failure: HarnessError | None = None
         try:
-            for name, plan, generator in _rounds(of, setup):
-                of.took_s = took_s + time.monotonic() - began_s
-                folder = RunFolder(of.folder.path / name)
+            for name, plan, generator in _rounds(soak, setup):
+                soak.took_s = took_s + time.monotonic() - began_s
+                folder = RunFolder(path / name)
                 played = _unjudged(folder, plan)
                 if played is None:
-                    if of.took_s >= of.options.minutes * 60:
+                    if soak.took_s >= soak.options.minutes * 60:
                         break
                     progress.stage(f"round {name}")
-                    played = _play(clusters, plan, generator, _emptied(folder))
+                    played = _play(clusters, plan, generator, folder)
                 queue.add(folder, played)
         except HarnessError as error:
-            lost = error  # raised once all that was played is judged
+            failure = error  # raised once all rounds that were played are judged
         clusters.drop()
         queue.finish()
-    of.took_s = took_s + time.monotonic() - began_s
-    of.write()
-    if lost is not None:
-        raise lost
-    return of
+    soak.took_s = took_s + time.monotonic() - began_s
+    soak.write()
+    if failure is not None:
+        raise failure
+    return soak
 
 
 def _unjudged(folder: RunFolder, plan: RoundPlan) -> PlayedRound | None:
-    """Return the round if it was played before the soak was cut off, and not judged; None if it is to be played."""
+    """Return the round if it was played before the soak was cut off, and not judged; None if it has to be played."""
     with suppress(UsageError):
         played = read_played(folder.path / ROUND)
         # Once there is a verdict, the logs of a clean round are deleted.
@@ -278,15 +265,10 @@ def _unjudged(folder: RunFolder, plan: RoundPlan) -> PlayedRound | None:
     return None
 
 
-def _emptied(folder: RunFolder) -> RunFolder:
-    """Return the folder of a round, without what a soak left there that was cut off in it."""
+def _play(clusters: _Clusters, plan: RoundPlan, generator: Generator, folder: RunFolder) -> PlayedRound:
+    """Play and store a round, in place of one that was cut off; a cluster that it leaves in doubt ends with it."""
     shutil.rmtree(folder.path, ignore_errors=True)
     folder.path.mkdir()
-    return folder
-
-
-def _play(clusters: _Clusters, plan: RoundPlan, generator: Generator, folder: RunFolder) -> PlayedRound:
-    """Play and store a round; a cluster that it leaves in doubt ends with it."""
     played = play_round(clusters.for_round(plan.seed), plan, generator, folder, lambda _: None)
     write_round(folder.path / ROUND, played)
     if played.failure is not None or not serves_groups(folder):
@@ -294,12 +276,12 @@ def _play(clusters: _Clusters, plan: RoundPlan, generator: Generator, folder: Ru
     return played
 
 
-def _rounds(of: Soak, setup: Setup) -> Iterator[tuple[str, RoundPlan, Generator]]:
-    """Yield name, plan and generator of each round that is to be played, without an end where no number is given."""
-    options = of.options
-    number = len(of.rounds)
-    while options.rounds is None or number < options.rounds:
-        number += 1
+def _rounds(soak: Soak, setup: Setup) -> Iterator[tuple[str, RoundPlan, Generator]]:
+    """Yield name, plan and generator of each round to play, without an end where no number is given."""
+    options = soak.options
+    for number in itertools.count(len(soak.rounds) + 1):
+        if options.rounds is not None and number > options.rounds:
+            return
         name, seed = f"soak-{number}", options.seed + number - 1
         if options.schedule is None:
             plan = draw_plan(seed, name, options.shape)
@@ -341,6 +323,6 @@ class _Clusters:
         return self._rig
 
     def drop(self) -> None:
-        """End the cluster: the next round gets another one."""
+        """End the cluster: the next round boots another cluster."""
         self._rig = None
         self._owned.close()

@@ -33,14 +33,17 @@ MOST_IN_A_JOB: Final = 4
 
 @dataclass
 class JudgeQueue:
-    """Judges rounds in another thread, one job at a time. Its methods raise what a job has raised."""
+    """Judges rounds in another thread, one job at a time, and raises the error of a job later.
+
+    ``expected``: names of tolerated findings. ``on_round`` is called with the line of each round.
+    """
 
     expected: Collection[str]
     session: SparkSession
     on_round: Callable[[RoundLine], None]
     _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "judge"))
     _waiting: dict[RunFolder, PlayedRound] = field(default_factory=dict)
-    _job: Future[None] | None = None
+    _jobs: list[Future[None]] = field(default_factory=list)
 
     def add(self, folder: RunFolder, played: PlayedRound) -> None:
         """Queue a round; a job begins once enough rounds are queued."""
@@ -50,19 +53,18 @@ class JudgeQueue:
 
     def finish(self) -> None:
         """Judge the queued rounds, and wait until all are judged."""
-        if self._waiting:
-            self._begin()
+        self._begin()
         self._wait()
 
     def _begin(self) -> None:
         self._wait()
         rounds, self._waiting = self._waiting, {}
-        self._job = self._pool.submit(_judge, self.expected, self.session, rounds, self.on_round)
+        if rounds:
+            self._jobs.append(self._pool.submit(self._judge, rounds))
 
     def _wait(self) -> None:
-        if self._job is not None:
-            self._job.result()
-            self._job = None
+        for job in self._jobs:
+            job.result()
 
     def __enter__(self) -> Self:
         """Return the queue, which is empty."""
@@ -72,47 +74,38 @@ class JudgeQueue:
         """Wait for the job that is running."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
+    def _judge(self, rounds: Mapping[RunFolder, PlayedRound]) -> None:
+        """Judge rounds, store each verdict, and delete the logs of clean rounds."""
+        verdicts = self._verdicts(rounds)
+        release(self.session)
+        for folder, played in rounds.items():
+            verdict = replace(verdicts[folder.run_id], round=folder.run_id, seed=played.plan.seed)
+            folder.write_json(folder.verdict_path, to_json(verdict))
+            if verdict.verdict == CLEAN:
+                for name in (BROKERS, FETCHED, INTERNAL):
+                    shutil.rmtree(folder.path / name, ignore_errors=True)
+            self.on_round(_line(folder.run_id, played, verdict))
 
-def _judge(
-    expected: Collection[str],
-    session: SparkSession,
-    waiting: Mapping[RunFolder, PlayedRound],
-    on_round: Callable[[RoundLine], None],
-) -> None:
-    """Judge the queued rounds, store each verdict, and delete the logs of clean rounds."""
-    verdicts = _verdicts(expected, session, waiting)
-    release(session)
-    for folder, played in waiting.items():
-        verdict = verdicts[folder.run_id]
-        stored = replace(verdict, round=folder.run_id, seed=played.plan.seed)
-        folder.write_json(folder.verdict_path, to_json(stored))
-        if verdict.verdict == CLEAN:
-            for name in (BROKERS, FETCHED, INTERNAL):
-                shutil.rmtree(folder.path / name, ignore_errors=True)
-        on_round(_line(folder.run_id, played, verdict))
+    def _verdicts(self, rounds: Mapping[RunFolder, PlayedRound]) -> dict[str, RoundVerdict]:
+        """Return the verdict of each round. Rounds that cannot be judged together are judged alone.
 
+        A round that cannot be judged alone is unknown, and the others are judged. Raises `HarnessError` where Spark's
+        JVM has ended, by itself or because the soak was interrupted: these rounds have no verdict then.
+        """
+        from harness.soak.judge.judge_rounds import judge_rounds  # noqa: PLC0415  (pyspark and the checkers)
+        from harness.soak.judge.round_verdict import unjudged  # noqa: PLC0415  (pyspark and the checkers)
 
-def _verdicts(
-    expected: Collection[str], session: SparkSession, waiting: Mapping[RunFolder, PlayedRound]
-) -> dict[str, RoundVerdict]:
-    """Return the verdict of each round. Rounds that cannot be judged together are judged alone.
-
-    A round that cannot be judged alone is unknown, and the others are judged. Raises `HarnessError` where Spark's JVM
-    has ended, by itself or because the soak was interrupted: nothing is known of these rounds then.
-    """
-    from harness.soak.judge.judge_rounds import judge_rounds  # noqa: PLC0415  (pyspark and the checkers)
-    from harness.soak.judge.round_verdict import unjudged  # noqa: PLC0415  (pyspark and the checkers)
-
-    try:
-        return judge_rounds(session, waiting, expected)
-    except Exception as error:
-        if has_ended(session):
-            raise HarnessError(f"Spark's JVM ended while rounds were judged: {error}") from error
-        # Whatever else it is, it must not end a soak that took hours.
-        if len(waiting) > 1:
-            alone = [_verdicts(expected, session, {folder: played}) for folder, played in waiting.items()]
-            return {name: verdict for one in alone for name, verdict in one.items()}
-        return {folder.run_id: unjudged(f"it cannot be judged: {type(error).__name__}: {error}") for folder in waiting}
+        try:
+            return judge_rounds(self.session, rounds, self.expected)
+        except Exception as error:
+            if has_ended(self.session):
+                raise HarnessError(f"Spark's JVM ended while rounds were judged: {error}") from error
+            # No other error ends a soak that took hours.
+            if len(rounds) > 1:
+                alone = [self._verdicts({folder: played}) for folder, played in rounds.items()]
+                return {name: verdict for verdicts in alone for name, verdict in verdicts.items()}
+            reason = f"it cannot be judged: {type(error).__name__}: {error}"
+            return {folder.run_id: unjudged(reason) for folder in rounds}
 
 
 def _line(name: str, played: PlayedRound, verdict: RoundVerdict) -> RoundLine:

@@ -32,7 +32,7 @@ from harness.run_folder.store import AFTER_REJOIN, BATCHES, RunFolder
 from harness.soak.draw.plan import Shape, draw_plan
 from harness.soak.draw.workload import generator_of
 from harness.soak.evidence.client_log import COMMITTED, client_log_of
-from harness.soak.judge.gate_evidence import Outage, judge_gates, removable_of
+from harness.soak.judge.gate_evidence import ReplicaOutage, judge_gates, removable_of
 from harness.soak.judge.judge_rounds import judge_rounds, replicas_of, truth_of
 from harness.soak.judge.round_verdict import CheckedRound, JudgeResults, verdict_of
 from harness.soak.play.rig import find_setup
@@ -189,7 +189,7 @@ def test_what_a_gate_says_never_makes_a_round_clean(tmp_path: Path, request: pyt
         played = drawn(folder.path, seed, FAULTY, with_faults=True)
         events = read_lines(folder.history_path)
         began_ms, ended_ms = events[0]["time_ms"], events[-1]["time_ms"]
-        outages = [Outage(tp, 1, began_ms, ended_ms, frozenset({2, 3})) for tp in played.plan.partitions]
+        outages = [ReplicaOutage(tp, 1, began_ms, ended_ms, frozenset({2, 3})) for tp in played.plan.partitions]
         lies = [
             {"broker": broker, "event": event, "time_ms": ms, "topic": topic, "partition": partition}
             for broker in (2, 3)
@@ -197,8 +197,8 @@ def test_what_a_gate_says_never_makes_a_round_clean(tmp_path: Path, request: pyt
             for event, ms in ((HELD, began_ms), (RELEASED, ended_ms))
         ]
         lying, silent = (judge_gates(outages, removable_of(events), some) for some in (lies, []))
-        assert lying.lack is None, "by what they say nothing is lacking"
-        assert silent.lack is not None
+        assert lying.problem is None, "by what they say nothing is lacking"
+        assert silent.problem is not None
         is_diverged = bool(truth_of(folder, played).diverged)
         found["diverged"] += is_diverged
         found["lies found"] += is_diverged and told(lying, folder, played) == ANOMALY

@@ -98,10 +98,10 @@ def test_a_finished_night_runs_nothing_again(night: tuple[Ran, Path, Sandbox]) -
     [
         (["--targets", "kafka-3.8"], "there is no target 'kafka-3.8'"),
         (["--targets", "redpanda-25.2"], "--runtime local: redpanda-25.2 is an image that is pulled; choose docker"),
-        (["--targets", "redpanda-25.2", "--runtimes", "docker"], "nothing says what is expected of redpanda-25.2"),
+        (["--targets", "redpanda-25.2", "--runtimes", "docker"], "no expectation fits redpanda-25.2"),
         (["none.toml"], "'none.toml' is no file"),
         ([], "the matrix names no targets"),
-        (["--resume", "none"], "is no night"),
+        (["--resume", "none"], "is not the folder of a night"),
         (["--resume", "none", "--targets", "kafka-3.9"], "--resume goes on with the plan that there is"),
     ],
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,12 @@ import pytest
 from fakes.http_servers import served
 
 from harness.errors import UsageError
+from harness.json_codec import from_json, to_json
 from harness.nightly.expectations import expected, read_expectations
 from harness.nightly.latest import newest_of, newest_patches
-from harness.nightly.matrix import Matrix, options_of, read_matrix
+from harness.nightly.matrix import options_of, read_matrix
 from harness.nightly.night import command_of
-from harness.nightly.outages import Cell, SoakCell
+from harness.nightly.outages import Cell, Matrix, SoakCell
 from harness.soak.causes import NAMES
 from harness.soak.judge.expectations import read_expected
 from harness.targets import TARGETS
@@ -34,6 +34,10 @@ GROUPS = (
 
 def matrix(path: Path | None = None, **given: Any) -> Matrix:
     return read_matrix(path, given, lambda _: None)
+
+
+def after_json(written: Matrix) -> Matrix:
+    return from_json(Matrix, json.loads(json.dumps(to_json(written))))
 
 
 def written(tmp_path: Path, text: str) -> Path:
@@ -69,7 +73,7 @@ def test_protections_are_an_axis() -> None:
         ("kill", "none"): "anomaly", ("kill", "gate"): "clean", ("kill", "guard"): "clean",
         ("relay", "none"): "anomaly", ("relay", "gate"): "clean", ("relay", "guard"): "anomaly",
     }  # fmt: skip
-    assert Matrix.of_json(json.loads(json.dumps(asdict(found)))) == found
+    assert after_json(found) == found
     with pytest.raises(UsageError, match=r"there is no protection 'gates'; did you mean gate"):
         matrix(targets=["kafka-4.4"], protections=["gates"])
     with pytest.raises(UsageError, match=r"--gate is for --runtime local"):
@@ -225,15 +229,18 @@ def test_places_that_do_not_tell(
         ("targets = ['kafka-3.9']\nrepeats = 0", "repeats is 0"),
         ("targets = ['kafka-3.9']\nset = ['a=b']", "--set 'a=b'"),
         ("targets = ['kafka-3.9']\n[[matrix]]\nrepeats = 3", "[[matrix]] of"),
-        ("targets = [", "is no TOML"),
+        ("targets = [", "is not TOML"),
         ("[[soak]]\nminutes = 3", "[[soak]] of"),
         ("targets = ['kafka-4.4']\n[[soak]]\nminute = 3", "no key 'minute'; did you mean minutes"),
         ("targets = ['kafka-4.4']\n[[soak]]\nminutes = 0", "minutes is 0; give a number above 0"),
         ("targets = ['kafka-4.4']\n[[soak]]\nseed = true", "seed is True"),
-        ("targets = ['kafka-4.4']\n[[soak]]\nexpect = 'nowhere.toml'", "expect is 'nowhere.toml', which is no file"),
+        (
+            "targets = ['kafka-4.4']\n[[soak]]\nexpect = 'nowhere.toml'",
+            "expect is 'nowhere.toml'; give an existing file",
+        ),
         ("targets = ['redpanda-25.3']\n[[soak]]", "redpanda-25.3: soak is for Kafka and sim-kafka"),
         ("targets = ['kafka-4.4']\n[[soak]]\nprotections = ['guard']", "a soak has none or gate"),
-        ("targets = ['sim-kafka']\n[[soak]]\nprotections = ['gate']", "sim-kafka has no brokers of this host"),
+        ("targets = ['sim-kafka']\n[[soak]]\nprotections = ['gate']", "sim-kafka has no broker processes on this host"),
         ("targets = ['kafka-4.4']\nsoak = 3", "give soaks as [[soak]] blocks"),
     ],
 )
@@ -271,14 +278,14 @@ def test_soaks_come_last_and_the_second_one_of_a_cell_is_a_repeat(tmp_path: Path
         ("sim-kafka", "sim", "none", SoakCell(10.0, 7), 0),
     ]
     assert [str(one) for one in soaks[1:3]] == [
-        "kafka-4.4 soak of 2.5 minutes, gate", "kafka-4.4 soak of 10 minutes, the 2th time",
+        "kafka-4.4 soak of 2.5 minutes, gate", "kafka-4.4 soak of 10 minutes, repeat 1",
     ]  # fmt: skip
     assert [(one.anomaly, one.payload, one.protection) for one in found.cells[1:]] == [
         ("soak", "drawn", "none"), ("soak", "drawn", "gate"), ("soak", "drawn", "none"),
     ]  # fmt: skip
     expectations = expected(found.cells, STANDARD)
     assert {row.verdict for cell, row in expectations.items() if cell.anomaly == "soak"} == {"as-expected"}
-    assert Matrix.of_json(json.loads(json.dumps(asdict(found)))) == found
+    assert after_json(found) == found
 
 
 def test_a_pattern_stands_for_every_line(tmp_path: Path) -> None:
@@ -336,7 +343,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 def test_a_matrix_is_read_again_as_it_was() -> None:
     asked = matrix(targets=["kafka-3.9"], nemeses=["kill", "none"], repeats=2, set=["topic.segment.bytes=9000"])
-    assert Matrix.of_json(json.loads(json.dumps(asdict(asked)))) == asked
+    assert after_json(asked) == asked
 
 
 def cell(target: str = "kafka-3.9", nemesis: str = "kill", scenario: str = "stuck-lso") -> Cell:
@@ -383,7 +390,7 @@ def test_a_file_is_looked_into_first(tmp_path: Path) -> None:
 
 
 def test_a_cell_of_which_nothing_is_reported_is_named() -> None:
-    with pytest.raises(UsageError, match=r"expected of redpanda-25\.2 stuck-lso librdkafka kill local: add"):
+    with pytest.raises(UsageError, match=r"no expectation fits redpanda-25\.2 stuck-lso librdkafka kill local: add"):
         expected([cell("redpanda-25.2")], read_expectations(None))
 
 
@@ -396,8 +403,8 @@ def test_a_cell_of_which_nothing_is_reported_is_named() -> None:
             "entry 2: there is no key 'target'; did you mean targets",
         ),
         ("[[expect]]\nverdict = 'clean'\ntargets = 'x'", "targets is 'x'"),
-        ("expect = 1", "give [[expect]] entries"),
-        ("[expect", "is no TOML"),
+        ("expect = 1", "must consist of [[expect]] entries"),
+        ("[expect", "is not TOML"),
     ],
 )
 def test_what_is_wrong_with_expectations_is_reported(text: str, says: str, tmp_path: Path) -> None:

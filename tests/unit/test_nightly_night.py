@@ -21,9 +21,8 @@ from harness.nightly.cells import CellResult, Status, exit_code, results_of, str
 from harness.nightly.expectations import Expectation, expected, read_expectations
 from harness.nightly.ledger import ATTEMPTS, Attempt, Ledger, Plan, ScenarioResult
 from harness.nightly.matrix import read_matrix
-from harness.nightly.night import with_soak_result, work
+from harness.nightly.night import SOAK_ENDS_S, with_soak_result, work
 from harness.nightly.reports import cell_text, grid, markdown, summary, write_junit
-from harness.nightly.soaks import SOAK_ENDS_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -111,7 +110,7 @@ def test_a_plan_is_read_again_as_it_was(ledger: Ledger, monkeypatch: pytest.Monk
 
 
 def test_a_night_that_is_going_on_is_left_alone(ledger: Ledger) -> None:
-    with pytest.raises(UsageError, match=r"is still going on \(process \d+\); end that first"):
+    with pytest.raises(UsageError, match=r"is still in progress \(process \d+\); end that first"):
         Ledger.reopen(ledger.path)
 
 
@@ -119,7 +118,7 @@ def test_a_night_that_is_going_on_is_left_alone(ledger: Ledger) -> None:
 def test_what_is_no_night_is_refused(content: str | None, tmp_path: Path) -> None:
     if content is not None:
         (tmp_path / "plan.json").write_text(content)
-    with pytest.raises(UsageError, match="is no night" if content is None else "is damaged"):
+    with pytest.raises(UsageError, match="is not the folder of a night" if content is None else "is damaged"):
         Ledger.reopen(tmp_path)
 
 
@@ -236,7 +235,7 @@ def night() -> tuple[Plan, list[CellResult], list[str]]:
 
 def test_the_grid_has_a_column_a_version(night: tuple[Plan, list[CellResult], list[str]]) -> None:
     shown = grid(night[1])
-    assert shown.columns == ("kafka 3.9.2", "kafka 3.9.2")
+    assert shown.columns == ["kafka 3.9.2", "kafka 3.9.2"]
     assert [(head, [cell_text(one) for one in row if one]) for head, row in shown.rows] == [
         ((STUCK, "value", "librdkafka", "kill", "local", "none"), ["anomaly 2/2", "FIXED UPSTREAM 2/2"]),
         ((STUCK, "value", "librdkafka", "none", "local", "none"), ["clean 2/2", "FAILED 1/2 (flaky)"]),
@@ -274,7 +273,7 @@ def test_junit_has_a_case_a_cell(night: tuple[Plan, list[CellResult], list[str]]
     assert fixed.get("message") == "fixed upstream: expected anomaly"
     assert r"<script>|`*[x](y)`\x00\x1b" in (fixed.text or "")
     assert cases["kafka-4.4 stuck-lso librdkafka none local", "error"].get("type") == "failed"
-    assert cases["nothing is found where no cell looks", "failure"].get("type") == "stray"
+    assert cases["no finding lies outside all cells", "failure"].get("type") == "stray"
 
 
 SOAK_FILE = "targets = ['sim-kafka']\nanomalies = ['stuck-lso']\n[[matrix]]\n[[soak]]\nminutes = 5\n"

@@ -7,8 +7,9 @@ from graphlib import CycleError
 
 import pytest
 
+from harness.judge.soak_verdict import BROKER, CHECKERS
 from harness.soak.causes import CAUSES, NAMES, declared_in, diagnose
-from harness.soak.causes.cause import Cause, Judge, RoundEvidence, Symptom
+from harness.soak.causes.cause import Cause, RoundEvidence, Symptom
 from harness.soak.judge.truth import Truth
 
 SPECIFIC = ("lost-unsynced", "hole-after-power-failure", "stale-marker", "skipped-marker", "unclean-election",
@@ -47,6 +48,6 @@ def test_the_order_is_declared_whatever_the_order_of_files() -> None:
 
 
 def test_a_symptom_has_the_first_cause_that_explains_it() -> None:
-    opened = Symptom(Judge.BROKER, 1, ("t", 0), offset=5)
+    opened = Symptom(BROKER, 1, ("t", 0), offset=5)
     assert diagnose(RoundEvidence(NOTHING), [opened])[opened] == ("reopened-transaction", "")
-    assert diagnose(RoundEvidence(NOTHING), [replace(opened, judge=Judge.CHECKERS)]) == {}
+    assert diagnose(RoundEvidence(NOTHING), [replace(opened, judge=CHECKERS)]) == {}

@@ -258,7 +258,7 @@ def test_the_worst_round_decides(tmp_path: Path, verdicts: list[str], code: int)
         (["--target", "sim-kafka", "--schedule", "{round}", "--rate", "5"], "leave out --rate"),
         (["--target", "sim-kafka", "--shrink", "stuck-lso"], "give that, and --target sim-kafka"),
         (["--target", "kafka-4.4", "--shrink", "stuck-lso", "--schedule", "{round}"], "give --target sim-kafka"),
-        (["--resume", "{folder}"], "is no folder of a soak that can go on"),
+        (["--resume", "{folder}"], "is not the folder of a soak"),
         (["--resume", "{folder}", "--seed", "2"], "leave out --seed"),
         (["--target", "sim-kafka", "--minutes", "0"], "--minutes"),
     ],
@@ -286,12 +286,12 @@ def test_known_findings_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("expect = 1", "give [[expect]] entries"),
+        ("expect = 1", "must consist of [[expect]] entries"),
         ("[[expect]]\nfindings = ['stuck-lso']", "entry 1: give findings"),
         ("[[expect]]\nfindings = ['stuck-lso']\nwhy = ''", "entry 1: give findings"),
         ("[[expect]]\nfindings = ['stuck']\nwhy = 'x'", "did you mean stuck-lso"),
         ("[[expect]]\nfindings = ['unexplained']\nwhy = 'x'", "there is no finding"),
-        ("[[expect", "is no TOML"),
+        ("[[expect", "is not TOML"),
     ],
 )
 def test_what_is_no_list_of_known_findings_is_refused(tmp_path: Path, text: str, message: str) -> None:

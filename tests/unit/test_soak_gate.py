@@ -11,7 +11,7 @@ from soaked import SMALL
 from harness.broker_files.metadata_log.history import PartitionState
 from harness.protect.gate.events import GAVE_UP, HELD, HELD_ALL, INSTALLED, RELEASED, RELEASED_ALL
 from harness.soak.judge.gate_evidence import (
-    Outage,
+    ReplicaOutage,
     judge_gates,
     late_cleaners,
     of_last_topics,
@@ -21,7 +21,7 @@ from harness.soak.judge.gate_evidence import (
 from harness.soak.play.round import gate_events_of
 
 TP = ("t", 0)
-OUT = Outage(TP, 3, 10_000, 20_000, frozenset({1, 2}))
+OUT = ReplicaOutage(TP, 3, 10_000, 20_000, frozenset({1, 2}))
 DELETED = {TP: [11_000]}
 
 
@@ -66,11 +66,11 @@ def of(broker: int, since: int = 12_000, until: int = 20_100) -> list[tuple[int,
 )
 def test_every_broker_that_stayed_holds_what_is_exposed(some: list[tuple[int, str, int]], lack: str | None) -> None:
     given = judge_gates([OUT], DELETED, events(*some))
-    assert given.lack is None if lack is None else str(given.lack).startswith(lack)
+    assert given.problem is None if lack is None else str(given.problem).startswith(lack)
     assert given.counts == {"outages": 1, "exposed": 1, "held": int(lack is None), "partitions": 1}
 
 
-@pytest.mark.parametrize(("answer", "lack"), [("ok", "not seen to have held"), ("info", "not let go of it since")])
+@pytest.mark.parametrize(("answer", "lack"), [("ok", "not seen to have held"), ("info", "not released it since")])
 def test_what_was_held_of_a_deleted_topic_is_no_evidence_for_the_next_one_of_its_name(answer: str, lack: str) -> None:
     """Found by a soak (seed 691): the gate of a broker held a partition, and its topic was deleted meanwhile."""
     recreated = [
@@ -78,7 +78,7 @@ def test_what_was_held_of_a_deleted_topic_is_no_evidence_for_the_next_one_of_its
         {"f": "recreate topic", "type": answer, "op": 7, "topic": "t", "time_ms": 9_500},
     ]
     logged = of_last_topics(events((2, INSTALLED, 0), (2, HELD, 7_999), *of(1, 9_000)), recreated)
-    assert lack in str(judge_gates([OUT], DELETED, logged).lack)
+    assert lack in str(judge_gates([OUT], DELETED, logged).problem)
 
 
 def late(began_ms: int, ended_ms: int, broker: int = 2) -> list[dict[str, Any]]:
@@ -105,7 +105,7 @@ def late(began_ms: int, ended_ms: int, broker: int = 2) -> list[dict[str, Any]]:
 )
 def test_a_cleaner_that_does_not_look_has_nothing_to_hold(faults: list[dict[str, Any]], *, lacks: bool) -> None:
     given = judge_gates([OUT], DELETED, events(*of(1)), late=late_cleaners(faults))
-    assert (given.lack is not None) is lacks
+    assert (given.problem is not None) is lacks
     alone = replace(OUT, stayed=frozenset({2}))
     assert judge_gates([alone], DELETED, [], late=late_cleaners(faults)).counts["exposed"] == int(lacks)
 
@@ -121,10 +121,10 @@ AHEAD_MS = 3_600_000
         (replace(OUT, began_ms=10_000 + AHEAD_MS, ended_ms=20_000 + AHEAD_MS), [*of(1), *of(2)]),
     ],
 )
-def test_times_of_a_clock_that_was_ahead_are_put_right(out: Outage, some: list[tuple[int, str, int]]) -> None:
+def test_times_of_a_clock_that_was_ahead_are_put_right(out: ReplicaOutage, some: list[tuple[int, str, int]]) -> None:
     """The clock of a broker with a gate, or of the controller that recorded the outage."""
-    assert judge_gates([out], DELETED, events(*some), ended_ms=30_000).lack is None
-    assert judge_gates([out], DELETED, events(*some), ended_ms=30_000 + AHEAD_MS).lack is not None
+    assert judge_gates([out], DELETED, events(*some), ended_ms=30_000).problem is None
+    assert judge_gates([out], DELETED, events(*some), ended_ms=30_000 + AHEAD_MS).problem is not None
 
 
 def test_a_round_has_the_events_of_its_topics_and_since_it_began_those_of_all() -> None:
@@ -136,7 +136,7 @@ def test_a_round_has_the_events_of_its_topics_and_since_it_began_those_of_all() 
 @pytest.mark.parametrize("removable", [{}, {TP: [9_000]}, {TP: [16_000]}, {("t", 1): [11_000]}])
 def test_an_outage_in_which_nothing_could_be_removed_exposes_nothing(removable: dict[Any, list[int]]) -> None:
     given = judge_gates([OUT], removable, [])
-    assert given.lack == "the gates had nothing to hold: no partition was exposed"
+    assert given.problem == "the gates had nothing to hold: no partition was exposed"
 
 
 def test_outages_are_read_off_the_isr() -> None:
@@ -152,7 +152,7 @@ def test_outages_are_read_off_the_isr() -> None:
         (11, state(1)),
     ]
     assert sorted(outages_in(TP, timed), key=lambda one: one.broker) == [
-        Outage(TP, 2, 7, 8, frozenset({1})), Outage(TP, 3, 5, 9, frozenset({1})),
+        ReplicaOutage(TP, 2, 7, 8, frozenset({1})), ReplicaOutage(TP, 3, 5, 9, frozenset({1})),
     ]  # fmt: skip
 
 

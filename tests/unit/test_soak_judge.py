@@ -64,7 +64,7 @@ def doubt(broker: int, reason: str) -> Doubt:
 
 def test_a_round_without_anything_wrong_is_clean() -> None:
     assert (verdict(truth())["verdict"], verdict(truth())["reason"]) == (
-        CLEAN, "3 replicas were read whole and give what clients know",
+        CLEAN, "3 replicas were read in full and agree with the history of clients",
     )  # fmt: skip
 
 
@@ -130,7 +130,7 @@ def test_expected_findings_are_listed_and_tolerated() -> None:
     known, checked = truth(UNDELETED), CheckedRound([row("tombstone-divergence")])
     given = verdict(known, checked, ("tombstone-divergence",))
     assert given["verdict"] == AS_EXPECTED
-    assert given["reason"].endswith("give what clients know, but for known findings: 1 tombstone-divergence")
+    assert given["reason"].endswith("agree with the history of clients, but for known findings: 1 tombstone-divergence")
     assert [one["anomaly"] for one in given["findings"]] == ["tombstone-divergence"]
     assert verdict(known, checked, ("stuck-lso",))["verdict"] == ANOMALY
 

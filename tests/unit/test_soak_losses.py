@@ -15,9 +15,9 @@ from harness.judge.soak_verdict import CLIENTS, RoundFinding
 from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN
 from harness.schedules.schedule import Schedule
 from harness.soak.causes import diagnose
-from harness.soak.causes.cause import Judge, RoundEvidence, Symptom
+from harness.soak.causes.cause import GROUPS, RoundEvidence, Symptom
+from harness.soak.causes.lost_unsynced import Loss, losses_of, unclean_leaders
 from harness.soak.evidence.client_log import WrittenRecord
-from harness.soak.evidence.losses import Loss, losses_of, unclean_leaders
 from harness.soak.judge.round_verdict import CheckedRound, JudgeResults, verdict_of
 from harness.soak.judge.truth import HIDDEN, STATE, STUCK, Truth, Wrong
 from harness.soak.play.round import PlayedRound
@@ -149,7 +149,7 @@ def names_of_offsets(
 ) -> tuple[list[tuple[int, str]], str]:
     """Return partition and name of each wrong offset of two partitions, and the words of the first one's cause."""
     symptoms = [
-        Symptom(Judge.GROUPS, broker, ("__consumer_offsets", number), anomaly=anomaly)
+        Symptom(GROUPS, broker, ("__consumer_offsets", number), anomaly=anomaly)
         for number in (0, 1)
         for broker in brokers
     ]
@@ -213,7 +213,7 @@ def test_a_hole_is_an_anomaly_of_its_broker_alone(offset: int) -> None:
     assert given["verdict"] == ANOMALY
     assert [(one["anomaly"], one["broker"]) for one in given["findings"]] == [(HOLE, 2)]
     assert "offsets 8 to 12 of t-0 were lost with the power of broker 2" in given["reason"]
-    assert "has a later segment, so that it goes on there" in given["reason"]
+    assert "has a later segment, where its log continues" in given["reason"]
     assert given["unexplained"] == []
     by_checkers = verdict(known, SKIPPED, checked=CheckedRound([row("unexplained-divergence", 2)]))
     assert [one["anomaly"] for one in by_checkers["findings"]] == [HOLE]

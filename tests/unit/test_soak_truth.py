@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import findings
 import pytest
+from random_traffic import load_client_log, save_client_log
 from soaked import names_by_replica
 from stored_markers import encode_marker
 
@@ -25,7 +26,6 @@ from harness.soak.evidence.client_log import (
     ClientLog,
     Transaction,
     WrittenRecord,
-    load_client_log,
 )
 from harness.soak.evidence.replica_log import OPEN, ReplicaLog, read_replica
 from harness.soak.judge.audit_tally import BY_LUCK, EITHER, RIGHT, WRONG, judge, tally
@@ -386,7 +386,7 @@ def test_a_record_that_was_written_twice_is_known_by_nobody(tmp_path: Path) -> N
 
 def test_a_client_log_is_kept_whole(tmp_path: Path) -> None:
     log = clients(UNKNOWN)
-    log.save(tmp_path / "clients.json")
+    save_client_log(log, tmp_path / "clients.json")
     assert load_client_log(tmp_path / "clients.json") == log
 
 

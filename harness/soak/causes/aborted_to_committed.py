@@ -1,7 +1,7 @@
 """An aborted transaction that a replica takes for committed.
 
-If the replica has removed the transaction, the final state tells: it is the state that the aborted record would make of
-the key, and the same client has later committed another transaction there.
+If the replica has removed the transaction, the final state shows it: the key has the state that the aborted
+record would make of it, and the same client has later committed another transaction there.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+from harness.judge.soak_verdict import CLIENTS
 from harness.schedules.catalog import Anomaly
 from harness.soak.judge.truth import HIDDEN, SERVED, STATE, STUCK
 
@@ -14,31 +14,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from harness.kafka_api.messages import TopicPartition
-    from harness.soak.evidence.losses import Loss
+    from harness.soak.causes.lost_unsynced import Loss
     from harness.soak.judge.truth import Truth, Wrong
 
 ANOMALIES: Final = frozenset(map(str, Anomaly))
-
-
-class Judge(Enum):
-    """The judge that reports a symptom."""
-
-    CLIENTS = auto()
-    CHECKERS = auto()
-    GROUPS = auto()
-    """The judge of groups' offsets, by what clients know."""
-    BROKER = auto()
-    """The broker, whose answer contradicts its own log."""
+GROUPS: Final = "groups"
+"""The judge of groups' offsets, by the history of clients."""
 
 
 @dataclass(frozen=True)
 class Symptom:
-    """Something that is wrong on a replica.
+    """An error of a replica.
 
-    ``wrong``: for clients. ``anomaly``: the name that the judge gives, if any. ``offset``: of an open transaction.
+    ``judge``: `CLIENTS`, `CHECKERS`, `GROUPS`, or `BROKER`, whose answer contradicts its log. ``wrong``: for clients.
+    ``anomaly``: the name that the judge gives, if any. ``offset``: of an open transaction.
     """
 
-    judge: Judge
+    judge: str
     broker: int
     partition: TopicPartition
     key: str | None = None
@@ -66,7 +58,7 @@ Explained: TypeAlias = "Mapping[Symptom, object]"
 class Cause:
     """A cause of findings, which have its name.
 
-    ``explain`` returns those of the symptoms that it explains. ``before``: causes that are asked later, and only about
+    ``explain`` returns the symptoms that it explains. ``before``: causes that are asked later, and only about
     symptoms that this cause does not explain. ``is_anomaly``: whether it is a fault of the cluster.
     ``is_seen_by_both``: whether both clients and checkers can see its symptoms.
     """
@@ -92,7 +84,7 @@ def symptoms_of(truth: Truth) -> list[Symptom]:
     for (broker, tp), wrongs in truth.wrongs.items():
         misjudged = {wrong.key for wrong in wrongs if wrong.kind in {SERVED, HIDDEN, STUCK}}
         symptoms += [
-            Symptom(Judge.CLIENTS, broker, tp, wrong.key, wrong)
+            Symptom(CLIENTS, broker, tp, wrong.key, wrong)
             for wrong in wrongs
             if wrong.kind != STATE or wrong.key not in misjudged
         ]
@@ -112,21 +104,19 @@ def wrong_groups(
     symptoms: Symptoms, by_partition: Mapping[TopicPartition, object], brokers: Collection[int]
 ) -> dict[Symptom, object]:
     """Return the symptoms about groups' offsets in these partitions, where every broker has the same."""
-    by_brokers = defaultdict[tuple["TopicPartition", str], dict[int, Symptom]](dict)
+    by_error = defaultdict[tuple["TopicPartition", str], dict[int, Symptom]](dict)
     for symptom in symptoms:
-        if symptom.judge is Judge.GROUPS and symptom.partition in by_partition:
-            by_brokers[symptom.partition, symptom.anomaly][symptom.broker] = symptom
+        if symptom.judge == GROUPS and symptom.partition in by_partition:
+            by_error[symptom.partition, symptom.anomaly][symptom.broker] = symptom
     return {
         symptom: by_partition[symptom.partition]
-        for of_brokers in by_brokers.values()
-        if set(of_brokers) == set(brokers)
-        for symptom in of_brokers.values()
+        for by_broker in by_error.values()
+        if set(by_broker) == set(brokers)
+        for symptom in by_broker.values()
     }
 
 
-def with_wrong(
-    holds: Callable[[Truth, Symptom, Wrong], bool],
-) -> Callable[[RoundEvidence, Symptoms], Explained]:
+def with_wrong(holds: Callable[[Truth, Symptom, Wrong], bool]) -> Callable[[RoundEvidence, Symptoms], Explained]:
     """Return an ``explain`` for the symptoms of clients for which ``holds`` is true, without words."""
     return lambda evidence, symptoms: {
         symptom: ""

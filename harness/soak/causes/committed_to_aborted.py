@@ -1,6 +1,6 @@
 """A committed transaction that a replica takes for aborted.
 
-If the replica has removed the records, the rest of the transaction tells, or the final state of a key that is not
+If the replica has removed the records, the rest of the transaction shows it, or the final state of a key that is not
 deleted: it is the state before its last committed record, and the same client has later aborted another transaction.
 """
 

@@ -1,7 +1,7 @@
 """A hole: records that a broker lost with its power, and did not copy again.
 
 A segment had rolled, and was not synced yet (``UnifiedLog.roll`` syncs in the background), while the file of the next
-segment is there. A broker that starts accepts the empty segment (``LogLoader.recoverLog``), continues at the end of the
+segment exists. A broker that starts accepts the empty segment (``LogLoader.recoverLog``), continues at the end of the
 last one, and never asks for the missing offsets. Acknowledged records are gone from a replica in the ISR.
 """
 
@@ -21,7 +21,7 @@ def explain(evidence: RoundEvidence, symptoms: Symptoms) -> Explained:
         for hole in holes:
             if tp == hole.partition and any(hole.first_offset <= at <= hole.last_offset for at in (offset, *markers)):
                 keys[hole.broker, tp][write.key] = hole
-    return {symptom: lost for symptom in symptoms if (lost := keys[symptom.broker, symptom.partition].get(symptom.key))}
+    return {symptom: loss for symptom in symptoms if (loss := keys[symptom.broker, symptom.partition].get(symptom.key))}
 
 
 CAUSE = Cause(

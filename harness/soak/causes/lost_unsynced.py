@@ -1,50 +1,111 @@
-"""Acknowledged records of a broker that was alone in the ISR, or led uncleanly: see `harness.soak.evidence.losses`.
+"""Offsets that a broker lost with its power, if it was alone in the ISR, led uncleanly, or lost a middle segment.
 
-All replicas agree, and are wrong by what clients know. Kafka promises no more.
+Kafka acknowledges records that every member of the ISR has written, not records that any of them has synced to disk
+(``min.insync.replicas``, ``flush.messages``). A broker that ended uncleanly is removed from the ISR when it registers
+(KIP-966). If all members did, the last one leads (``PartitionChangeBuilder``, ``lastKnownElr``): an unclean election. A
+power failure of one of several members loses nothing: that member copies the lost offsets again, but for a hole.
+
+The cause of this module: all replicas agree, and contradict the history of clients. Kafka promises no more.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 from harness.soak.causes.cause import Cause, RoundEvidence, Symptom, Symptoms, with_key, wrong_groups
-from harness.soak.evidence.losses import TRANSACTION_STATE
 from harness.soak.judge.truth import STATE
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from harness.broker_files.metadata_log.history import ClusterMetadata
     from harness.kafka_api.messages import TopicPartition
-    from harness.soak.evidence.losses import Loss
+    from harness.soak.evidence.replica_log import Replica
+
+TRANSACTION_STATE: Final = "__transaction_state"
+"""Outcomes of transactions can be lost there, whatever their partitions."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Offsets that a broker lost. ``was_alone``: in the ISR. ``is_hole``: the broker has a later segment.
+
+    ``led_uncleanly``: the broker was elected uncleanly in this round.
+    """
+
+    broker: int
+    partition: TopicPartition
+    first_offset: int
+    last_offset: int
+    was_alone: bool = False
+    is_hole: bool = False
+    led_uncleanly: bool = False
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether every replica follows this broker, and loses the same."""
+        return self.was_alone or self.led_uncleanly
+
+    def __str__(self) -> str:
+        """Return the loss in a sentence."""
+        topic, number = self.partition
+        elected = "was elected uncleanly" if self.led_uncleanly else "has a later segment, where its log continues"
+        return (
+            f"offsets {self.first_offset} to {self.last_offset} of {topic}-{number} were lost with the power of broker"
+            f" {self.broker}, which had not synced them and {'was alone in the ISR' if self.was_alone else elected}"
+        )
+
+
+def unclean_leaders(metadata: ClusterMetadata | None) -> set[Replica]:
+    """Return the replicas that were elected uncleanly to lead, by the metadata log."""
+    histories = {} if metadata is None else metadata.histories
+    return {(state.leader, tp) for tp, history in histories.items() for state in history.states if state.recovering}
+
+
+def losses_of(events: Iterable[Mapping[str, Any]], unclean: Collection[Replica] = frozenset()) -> tuple[Loss, ...]:
+    """Return the losses and holes of a history. ``unclean``: the replicas that were elected uncleanly to lead."""
+    losses = (
+        Loss(
+            event["broker"],
+            tp := (cut["topic"], cut["partition"]),
+            cut["first_offset"],
+            cut["last_offset"],
+            was_alone=cut["isr"] == [event["broker"]],
+            is_hole="next_segment" in cut,
+            led_uncleanly=(event["broker"], tp) in unclean,
+        )
+        for event in events
+        if event["f"] == "power failure" and event["type"] == "ok"
+        for cut in event["cut"]
+        if "records" in cut
+    )
+    return tuple(loss for loss in losses if loss.is_followed or loss.is_hole)
 
 
 def explain(evidence: RoundEvidence, symptoms: Symptoms) -> dict[Symptom, object]:
     """Return the symptoms that every replica has in the same way, of a partition that lost records.
 
-    Also those of transactions of any partition whose outcomes may be lost. A key about which replicas differ, or about
-    which a replica is right, has diverged.
+    Symptoms of transactions of any partition are included where their outcomes may be lost. A key about which replicas
+    differ, or about which a replica is right, has diverged.
     """
     by_partition = {loss.partition: loss for loss in evidence.losses if loss.is_followed}
-    of_outcomes = next((loss for loss in by_partition.values() if loss.partition[0] == TRANSACTION_STATE), None)
+    lost_outcomes = next((loss for loss in by_partition.values() if loss.partition[0] == TRANSACTION_STATE), None)
     states: dict[TopicPartition, dict[str, list[list[str]]]] = defaultdict(lambda: defaultdict(list))
     replicas: dict[TopicPartition, int] = defaultdict(int)
     in_transaction: set[tuple[TopicPartition, str]] = set()
     for (_, tp), wrongs in evidence.truth.wrongs.items():
         replicas[tp] += 1
         for key in {wrong.key for wrong in wrongs}:
-            states[tp][key].append(sorted(one.here for one in wrongs if one.key == key and one.kind == STATE))
+            states[tp][key].append(sorted(w.here for w in wrongs if w.key == key and w.kind == STATE))
         in_transaction |= {(tp, wrong.key) for wrong in wrongs if wrong.transaction or wrong.due}
-
-    def loss_of(tp: TopicPartition, key: str) -> Loss | None:
-        return by_partition.get(tp) or (of_outcomes if (tp, key) in in_transaction else None)
-
-    keys = {
-        tp: {
-            key: loss
-            for key, of_replicas in of_partition.items()
-            if of_replicas == of_replicas[:1] * replicas[tp] and (loss := loss_of(tp, key))
-        }
-        for tp, of_partition in states.items()
-    }
+    keys: dict[TopicPartition, dict[str, Loss]] = defaultdict(dict)
+    for tp, by_key in states.items():
+        for key, by_replica in by_key.items():
+            loss = by_partition.get(tp) or (lost_outcomes if (tp, key) in in_transaction else None)
+            if loss is not None and by_replica == by_replica[:1] * replicas[tp]:
+                keys[tp][key] = loss
     return with_key(symptoms, keys) | wrong_groups(symptoms, by_partition, evidence.brokers)
 
 

@@ -13,23 +13,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harness.judge.soak_verdict import BROKER, RoundFinding
-from harness.soak.causes.cause import Cause, Diagnosis, Judge, Symptom
+from harness.soak.causes.cause import Cause, Diagnosis, Symptom
 from harness.soak.evidence.replica_log import OPEN, read_replica, served_replicas
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from harness.judge.verdict import Doubt
     from harness.kafka_api.messages import TopicPartition
     from harness.run_folder.store import RunFolder
-    from harness.soak.evidence.replica_log import Replica, ReplicaLog
 
 
 @dataclass(frozen=True)
 class Reopened:
     """A transaction that a broker lists as open from ``first_offset`` on, and that its log has not open.
 
-    ``marker``: its offset, if the log has it.
+    ``marker``: the offset of the marker, if the log has one.
     """
 
     broker: int
@@ -39,14 +36,14 @@ class Reopened:
     marker: int | None
 
     def explains(self, doubt: Doubt) -> bool:
-        """Whether the broker's answers contradict its log because of this transaction."""
+        """Return whether the broker's answers contradict its log because of this transaction."""
         says = f"the broker says that producer {self.producer_id} has an open transaction"
         return (doubt.broker, doubt.place) == (self.broker, self.partition) and doubt.reason.startswith(says)
 
     @property
     def symptom(self) -> Symptom:
         """The symptom for causes."""
-        return Symptom(Judge.BROKER, self.broker, self.partition, offset=self.first_offset)
+        return Symptom(BROKER, self.broker, self.partition, offset=self.first_offset)
 
     def finding(self, diagnosis: Diagnosis) -> RoundFinding:
         """Return the finding."""
@@ -70,23 +67,22 @@ class Reopened:
 
 def reopened_of(folder: RunFolder) -> list[Reopened]:
     """Return the transactions that are open again in a round. Raises `UsageError` for a damaged folder."""
-    reopened: list[Reopened] = []
-    for replica, path, state in served_replicas(folder):
-        if opened := [(producer_id, first) for producer_id, _epoch, first in state.get("open") or ()]:
-            reopened += _reopened(replica, opened, read_replica(path, state["log_start"]))
+    reopened = []
+    for (broker, tp), path, state in served_replicas(folder):
+        if not state.get("open"):
+            continue
+        log = read_replica(path, state["log_start"])
+        by_log = {record.producer_id for record in log.records if record.belief == OPEN}
+        by_log |= {producer_id for _, producer_id in log.open_empty}
+        for producer_id, _epoch, first in state["open"]:
+            if producer_id not in by_log:
+                markers = [e.marker for e in log.ended if e.producer_id == producer_id and e.marker > first]
+                reopened.append(Reopened(broker, tp, producer_id, first, min(markers, default=None)))
     return reopened
-
-
-def _reopened(replica: Replica, opened: Iterable[tuple[int, int]], log: ReplicaLog) -> Iterable[Reopened]:
-    by_log = {one.producer_id for one in log.records if one.belief == OPEN} | {number for _, number in log.open_empty}
-    for producer_id, first in opened:
-        if producer_id not in by_log:
-            markers = [one.marker for one in log.ended if one.producer_id == producer_id and one.marker > first]
-            yield Reopened(*replica, producer_id, first, min(markers, default=None))
 
 
 CAUSE = Cause(
     "reopened-transaction",
     "a replica takes a transaction for open that its own log has ended",
-    lambda _evidence, symptoms: {symptom: "" for symptom in symptoms if symptom.judge is Judge.BROKER},
+    lambda _evidence, symptoms: {symptom: "" for symptom in symptoms if symptom.judge == BROKER},
 )

@@ -1,6 +1,6 @@
 """A marker that a transaction coordinator skipped: the transaction stays open, until another marker ends it instead.
 
-A coordinator that finds no leader for a partition takes it for deleted, and sends it no marker
+A coordinator that finds no leader for a partition treats it as deleted, and sends it no marker
 (``TransactionMarkerChannelManager.addTxnMarkersToBrokerQueue``): on 4.3 and later also if the partition is without a
 leader for a moment. See ``docs/explanation/track-record.md``. The transaction stays open there, on every replica, until
 the next marker of its producer ends it. An aborted transaction is committed by a later COMMIT, or the other way round.
@@ -8,7 +8,7 @@ the next marker of its producer ends it. An aborted transaction is committed by 
 Schema of ``skipped-markers.jsonl`` of a round, one line of a broker's log a line:
 
     broker              int   of the coordinator
-    partitions          list of [topic, partition]: those that it took for deleted
+    partitions          list of [topic, partition]: treated as deleted
     transactional_id    str
 """
 
@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from harness.judge.soak_verdict import BROKER
 from harness.schedules.catalog import Anomaly
-from harness.soak.causes.cause import ANOMALIES, Cause, Judge, RoundEvidence, Symptom, Symptoms, with_key, wrong_groups
+from harness.soak.causes.cause import ANOMALIES, Cause, RoundEvidence, Symptom, Symptoms, with_key, wrong_groups
 from harness.soak.judge.truth import STUCK
 
 if TYPE_CHECKING:
@@ -34,24 +34,6 @@ _LINE: Final = re.compile(
     rb" markers for (?P<transactional_id>.+), these partitions are likely deleted already"
 )
 _PARTITION: Final = re.compile(r"([\w.-]+)-(\d+)")
-
-
-@dataclass(frozen=True)
-class SkippedMarker:
-    """A transaction whose marker was skipped in a partition. ``marker``: of the marker that ends it, if any."""
-
-    partition: TopicPartition
-    transactional_id: str
-    marker: int | None
-
-    def __str__(self) -> str:
-        """Return the transaction in a sentence."""
-        topic, number = self.partition
-        ends = f": the next marker, at offset {self.marker}, ends it instead"
-        return (
-            f"the coordinator left out the marker of a transaction of {self.transactional_id} in {topic}-{number},"
-            f" as if the partition had been deleted{'' if self.marker is None else ends}"
-        )
 
 
 def parse_line(line: bytes, broker: int) -> dict[str, Any] | None:
@@ -71,37 +53,45 @@ def explain(evidence: RoundEvidence, symptoms: Symptoms) -> dict[Symptom, object
     """
     truth = evidence.truth
     markers = [
-        SkippedMarker((topic, number), line["transactional_id"], None)
-        for line in evidence.skipped
-        for topic, number in line["partitions"]
+        ((topic, number), line["transactional_id"]) for line in evidence.skipped for topic, number in line["partitions"]
     ]
-    places = {(marker.partition, marker.transactional_id) for marker in markers}
+    places = set(markers)
 
-    def skipped(tp: TopicPartition, transaction: int | None, marker: int | None = None) -> SkippedMarker | None:
-        transactional_id = truth.transactional_ids.get(transaction or 0)
-        is_skipped = transactional_id is not None and (tp, transactional_id) in places
-        return SkippedMarker(tp, str(transactional_id), marker) if is_skipped else None
+    def skipped(tp: TopicPartition, transaction: int | None, marker: int | None = None) -> str:
+        transactional_id = truth.transactional_ids.get(transaction or 0, "")
+        return _words(tp, transactional_id, marker) if (tp, transactional_id) in places else ""
 
-    missed = {(tp, transaction) for (_, tp), some in truth.missed.items() for transaction in some}
-    opened = {(tp, one.transaction) for (_, tp), wrongs in truth.wrongs.items() for one in wrongs if one.kind == STUCK}
-    keys: dict[TopicPartition, dict[str, SkippedMarker]] = defaultdict(dict)
-    for (tp, _), write in truth.at.items() if markers else ():
+    missed = {(tp, transaction) for (_, tp), beliefs in truth.missed.items() for transaction in beliefs}
+    opened = {
+        (tp, wrong.transaction) for (_, tp), wrongs in truth.wrongs.items() for wrong in wrongs if wrong.kind == STUCK
+    }
+    keys: dict[TopicPartition, dict[str, str]] = defaultdict(dict)
+    for (tp, _), write in truth.at.items() if places else ():
         ends = [] if write.transaction is None else list(truth.markers.get((tp, write.transaction), ()))
         is_wrong = (tp, write.transaction) in (missed if ends else opened) and len(ends) <= 1
-        if is_wrong and (marker := skipped(tp, write.transaction, *ends)):
-            keys[tp][write.key] = marker
+        if is_wrong and (words := skipped(tp, write.transaction, *ends)):
+            keys[tp][write.key] = words
     of_transactions = [symptom for symptom in symptoms if symptom.anomaly in _OF_TRANSACTIONS]
     return {
         **with_key(symptoms, keys),
-        **wrong_groups(of_transactions, {marker.partition: marker for marker in markers}, evidence.brokers),
+        **wrong_groups(of_transactions, {tp: _words(tp, name) for tp, name in markers}, evidence.brokers),
         **{
-            symptom: marker
+            symptom: words
             for symptom in symptoms
-            if symptom.judge is Judge.BROKER and symptom.offset is not None
+            if symptom.judge == BROKER and symptom.offset is not None
             if (record := truth.at.get((symptom.partition, symptom.offset)))
-            if (marker := skipped(symptom.partition, record.transaction))
+            if (words := skipped(symptom.partition, record.transaction))
         },
     }
+
+
+def _words(tp: TopicPartition, transactional_id: str, marker: int | None = None) -> str:
+    """Return the skipped marker in a sentence. ``marker``: the offset of the marker that ends the transaction."""
+    ends = "" if marker is None else f": the next marker, at offset {marker}, ends it instead"
+    return (
+        f"the coordinator left out the marker of a transaction of {transactional_id} in {tp[0]}-{tp[1]}, as if the"
+        f" partition had been deleted{ends}"
+    )
 
 
 CAUSE = Cause(

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from harness.schedules.catalog import Anomaly
 from harness.soak.causes.cause import Cause, with_wrong
-from harness.soak.judge.key_truth import NO_VALUE
-from harness.soak.judge.truth import STATE, Wrong
+from harness.soak.judge.truth import NO_VALUE, STATE, Wrong
 
 
 def is_of_deleted(wrong: Wrong) -> bool:
-    """Whether clients know that a key, whose final state is wrong, was deleted last."""
+    """Return whether clients know that a key, whose final state is wrong, was deleted last."""
     return wrong.truth == NO_VALUE or wrong.is_deleted
 
 

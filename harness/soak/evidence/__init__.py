@@ -1,1 +1,1 @@
-"""The evidence of a round: what clients know, what replicas hold, and what brokers answer."""
+"""The evidence of a round: the knowledge of clients, the logs of replicas, and the answers of brokers."""

@@ -1,8 +1,8 @@
-"""What clients know of the offsets that groups have committed: which they may have in the end, and which never.
+"""Offsets that groups committed, by the history of clients: the offsets that a group may have in the end.
 
 Derived from the history. Every operation of a round commits another offset (see `harness.soak.draw.workload`), so that
-an offset tells which operation it is of. Operations of several clients overlap: what began after another one was
-answered is later, and of all others no client knows the order.
+an offset identifies the operation that committed it. Operations of several clients overlap: an operation that began
+after another was answered is later; of all others no client knows the order.
 """
 
 from __future__ import annotations
@@ -11,10 +11,21 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.soak.evidence.client_log import ABORTED, COMMITTED, FAIL, INVOKE, OK, RECREATE, UNKNOWN, transactions_of
+from harness.soak.evidence.client_log import (
+    ABORTED,
+    COMMITTED,
+    FAIL,
+    INVOKE,
+    OK,
+    OUTCOMES,
+    RECREATE,
+    UNKNOWN,
+    transaction_of,
+    transactions_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from harness.kafka_api.messages import TopicPartition
 
@@ -26,10 +37,10 @@ GroupKey = tuple[str, "TopicPartition"]
 
 
 @dataclass(frozen=True)
-class Change:
+class OffsetChange:
     """An offset that is committed, or deleted where ``offset`` is None.
 
-    ``began``, ``answered``: by the order of the history; `NEVER` where there is no answer that says it was done.
+    ``began``, ``answered``: by the order of the history; `NEVER` where no answer says that it was done.
     ``ended``: when its transaction was acknowledged as ended; outside of transactions, as ``answered``.
     """
 
@@ -42,11 +53,11 @@ class Change:
 
     @property
     def is_certain(self) -> bool:
-        """Whether it was done, and counts."""
+        """Whether the change was made, and counts."""
         return self.outcome == COMMITTED and self.answered < NEVER
 
-    def replaces(self, other: Change) -> bool:
-        """Whether this is certain, and certainly later.
+    def replaces(self, other: OffsetChange) -> bool:
+        """Return whether this change is certain, and certainly later.
 
         A coordinator orders the offsets of transactions by when they were sent (``OffsetMetadataManager``). Only a
         deletion does not: the old coordinator deletes no pending offset (`harness.models.world.groups`).
@@ -58,63 +69,59 @@ class Change:
 class GroupLog:
     """Changes by group and partition."""
 
-    changes: Mapping[GroupKey, Sequence[Change]] = field(default_factory=dict)
+    changes: Mapping[GroupKey, Sequence[OffsetChange]] = field(default_factory=dict)
 
-    def possible(self, key: GroupKey) -> dict[int | None, Change | None]:
+    def possible(self, key: GroupKey) -> dict[int | None, OffsetChange | None]:
         """Return the offsets that the group may have in the end, each with the change that makes it so.
 
         None stands for no offset: of a deletion, or where it is not certain that any was committed.
         """
-        counting = [one for one in self.changes.get(key, ()) if one.outcome != ABORTED]
-        last = [one for one in counting if not any(other.replaces(one) for other in counting)]
-        found: dict[int | None, Change | None] = {one.offset: one for one in last}
-        if not any(one.is_certain and one.offset is not None for one in counting):
-            found.setdefault(None, None)
-        return found
+        counting = [change for change in self.changes.get(key, ()) if change.outcome != ABORTED]
+        offsets: dict[int | None, OffsetChange | None] = {
+            change.offset: change for change in counting if not any(other.replaces(change) for other in counting)
+        }
+        if not any(change.is_certain and change.offset is not None for change in counting):
+            offsets.setdefault(None, None)
+        return offsets
 
-    def change(self, key: GroupKey, offset: int) -> Change | None:
-        """Return what committed this offset; None where no client did."""
-        return next((one for one in self.changes.get(key, ()) if one.offset == offset), None)
+    def change(self, key: GroupKey, offset: int | None) -> OffsetChange | None:
+        """Return the change that committed this offset; None where no client did."""
+        changes = () if offset is None else self.changes.get(key, ())
+        return next((change for change in changes if change.offset == offset), None)
 
 
 def group_log_of(events: Sequence[Mapping[str, Any]]) -> GroupLog:
-    """Return what the clients of a history know of offsets."""
+    """Return the changes of offsets in a history."""
     outcomes = transactions_of(events)
     answers = {event["op"]: (event["type"], at) for at, event in enumerate(events) if event["type"] != INVOKE}
     ends = {
-        (event.get("transactional_id"), event.get("txn")): float(at)
+        transaction_of(event): float(at)
         for at, event in enumerate(events)
-        if event["f"] in {"commit", "abort"} and event["type"] == OK
+        if event["f"] in OUTCOMES and event["type"] == OK
     }
-    changes: dict[GroupKey, list[Change]] = defaultdict(list)
+    changes: dict[GroupKey, list[OffsetChange]] = defaultdict(list)
+    deletions = []
     for at, event in enumerate(events):
-        if event["type"] == INVOKE and event["f"] in {SEND_OFFSET, COMMIT_OFFSET}:
+        if event["type"] != INVOKE:
+            continue
+        kind, answered_at = answers.get(event["op"], ("", 0))
+        answered = float(answered_at) if kind == OK else NEVER
+        if event["f"] in {SEND_OFFSET, COMMIT_OFFSET}:
             topic, _, partition = event["input"].rpartition("-")
-            kind, answered = _answer(answers, event)
             ended, outcome = answered, {OK: COMMITTED, FAIL: ABORTED}.get(kind, UNKNOWN)
-            is_sent = event["f"] == SEND_OFFSET
-            if is_sent:
-                named = (event.get("transactional_id"), event.get("txn"))
-                ended, outcome = ends.get(named, NEVER), outcomes.get(named, UNKNOWN)
+            in_transaction = event["f"] == SEND_OFFSET
+            if in_transaction:
+                ended = ends.get(transaction_of(event), NEVER)
+                outcome = outcomes.get(transaction_of(event), UNKNOWN)
             changes[event["group"], (topic, int(partition))].append(
-                Change(event["committed"], float(at), answered, ended, outcome, in_transaction=is_sent)
+                OffsetChange(event["committed"], float(at), answered, ended, outcome, in_transaction)
             )
-    for at, event in enumerate(events):
-        if event["type"] == INVOKE and event["f"] in {DELETE_GROUP, RECREATE}:
-            kind, answered = _answer(answers, event)
-            # Of a topic's deletion coordinators hear some time later, and some of its offsets may be committed anew.
+        elif event["f"] in {DELETE_GROUP, RECREATE}:
+            # Coordinators hear of a topic's deletion some time later, and its offsets may be committed again.
             outcome = COMMITTED if kind == OK and event["f"] == DELETE_GROUP else UNKNOWN
-            for key in _concerned(changes, event):
-                changes[key].append(Change(None, float(at), answered, answered, outcome))
-    return GroupLog({key: tuple(some) for key, some in changes.items()})
-
-
-def _answer(answers: Mapping[int, tuple[str, int]], event: Mapping[str, Any]) -> tuple[str, float]:
-    kind, at = answers.get(event["op"], ("", 0))
-    return kind, float(at) if kind == OK else NEVER
-
-
-def _concerned(keys: Iterable[GroupKey], event: Mapping[str, Any]) -> Iterator[GroupKey]:
-    for group, tp in keys:
-        if group == event.get("group") or (event["f"] == RECREATE and tp[0] == event["topic"]):
-            yield group, tp
+            deletions.append((event, OffsetChange(None, float(at), answered, answered, outcome)))
+    for event, deletion in deletions:
+        for (group, tp), of_key in changes.items():
+            if group == event.get("group") or (event["f"] == RECREATE and tp[0] == event["topic"]):
+                of_key.append(deletion)
+    return GroupLog(changes)

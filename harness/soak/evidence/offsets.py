@@ -1,12 +1,12 @@
-"""Timed offsets of all replicas of a round: where each ends, and what consumers may read of it.
+"""Timed offsets of all replicas of a round: log end offset, high watermark and last stable offset.
 
-``offsets.jsonl`` has a line for each poll of a broker that saw something change:
+``offsets.jsonl`` has a line for each poll of a broker after which a replica had changed:
 
     time_ms    when the poll began
     broker     int
-    replicas   {"<topic>-<partition>": [log end offset, high watermark, last stable offset], …} of those that changed
+    replicas   {"<topic>-<partition>": [log end offset, high watermark, last stable offset], …} of changed replicas
 
-What the logs contain is not watched: see `harness.cluster.observe`.
+The content of the logs is not watched: see `harness.cluster.observe`.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ class OffsetSampler:
         self._writing = threading.Lock()
         self._ends: dict[int, dict[TopicPartition, ReplicaEnds]] = {broker: {} for broker in runtime.brokers}
         self._partitions = tuple(partitions)
+        self.raise_if_failed = self._poller.raise_if_failed
 
     def start(self) -> None:
         """Begin to poll."""
@@ -58,22 +59,17 @@ class OffsetSampler:
         self._poller.close()
         self._file.close()
 
-    def raise_if_failed(self) -> None:
-        """Raise the error that ended a routine."""
-        self._poller.raise_if_failed()
-
     def _poll(self, broker: int, reader: ReplicaReader) -> None:
-        before, time_ms = self._ends[broker], self._clock.time_ms()
+        ends, time_ms = self._ends[broker], self._clock.time_ms()
         # A replica may have been truncated, or its topic created again; then it does not reach its last end any more.
-        answers = reader.ends({tp: before[tp].log_end if tp in before else 0 for tp in self._partitions})
-        changed = {}
-        for tp, answer in answers.items():
-            if isinstance(answer, ReplicaEnds):
-                if before.get(tp) != answer:
-                    before[tp] = answer
-                    changed[f"{tp[0]}-{tp[1]}"] = [answer.log_end, answer.high_watermark, answer.last_stable_offset]
-            else:
-                before.pop(tp, None)
+        answers = reader.ends({tp: ends[tp].log_end if tp in ends else 0 for tp in self._partitions})
+        current = {tp: answer for tp, answer in answers.items() if isinstance(answer, ReplicaEnds)}
+        changed = {
+            f"{tp[0]}-{tp[1]}": [answer.log_end, answer.high_watermark, answer.last_stable_offset]
+            for tp, answer in current.items()
+            if ends.get(tp) != answer
+        }
+        self._ends[broker] = current
         if changed:
             line = json.dumps({"time_ms": time_ms, "broker": broker, "replicas": changed})
             with self._writing:

@@ -1,4 +1,4 @@
-"""What a replica's files hold: its records, each with what its broker takes it for, and what is left of transactions.
+"""The records in the files of a replica, each as its broker serves it, and the remains of transactions.
 
 A record counts as it does for a read_committed consumer there: hidden where the broker's ``.txnindex`` lists its
 transaction as aborted (`AbortedTxn`), not yet served where no marker of its producer follows, committed else.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from harness.broker_files.segments.batches import iter_batches, iter_records, marker
 from harness.broker_files.segments.folder import live_segments
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from harness.run_folder.store import RunFolder
 
 OPEN = "open"
-Replica = tuple[int, "TopicPartition"]
+Replica: TypeAlias = "tuple[int, TopicPartition]"
 """A broker and a partition that it has a replica of."""
 
 
 @dataclass(frozen=True)
-class Held:
-    """A record that a replica holds; ``belief``: committed, aborted or open, as its broker serves it."""
+class StoredRecord:
+    """A record in a replica's log; ``belief``: committed, aborted or open, as its broker serves it."""
 
     write: int
     offset: int
@@ -44,8 +44,8 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Ended:
-    """A transaction on a replica, or what is left of it: the offsets of a batch and of its marker there."""
+class EndedTransaction:
+    """A transaction in a replica's log, or its remains: the offsets of a batch and of its marker there."""
 
     offset: int
     marker: int
@@ -55,16 +55,16 @@ class Ended:
 
 @dataclass(frozen=True)
 class ReplicaLog:
-    """What a replica holds: its records; and its ended transactions, by batches, emptied or not, and ``.txnindex``.
+    """The log of a replica: its records; and its ended transactions, by batches, emptied or not, and ``.txnindex``.
 
     ``open_empty``: offset and producer id of batches that compaction has emptied and whose transaction is open here.
     Records below the log start are left out. ``stale_markers``: offsets, see `harness.soak.causes.stale_marker`.
     ``late_producers``: those with a batch of a former epoch, outside of transactions: a request that came so late that
-    the broker had forgotten the producer. It rejects one else (``ProducerAppendInfo.checkProducerEpoch``).
+    the broker had forgotten the producer. It rejects such a batch else (``ProducerAppendInfo.checkProducerEpoch``).
     """
 
-    records: Sequence[Held] = ()
-    ended: Sequence[Ended] = ()
+    records: Sequence[StoredRecord] = ()
+    ended: Sequence[EndedTransaction] = ()
     open_empty: Sequence[tuple[int, int]] = ()
     log_start: int = 0
     stale_markers: frozenset[int] = frozenset()
@@ -72,25 +72,29 @@ class ReplicaLog:
 
 
 def served_replicas(folder: RunFolder) -> Iterator[tuple[Replica, Path, dict[str, Any]]]:
-    """Yield each replica of a round, the folder with its copy, and its ``state.json``: empty where it has none."""
+    """Yield each replica of a round, the folder with its copy, and its ``state.json``: empty where that is missing."""
     for path in sorted((folder.path / BROKERS).glob(f"*/{AFTER_REJOIN}/*/")):
         broker, (topic, _, partition) = int(path.parts[-3]), path.name.rpartition("-")
         served = folder.fetched_snapshot(broker, AFTER_REJOIN) / path.name / STATE
         yield (broker, (topic, int(partition))), path, json.loads(served.read_text()) if served.exists() else {}
 
 
+def batches_in(folder: Path) -> Iterator[Batch]:
+    """Yield the batches of a partition's folder, in order."""
+    for segment in live_segments(folder).segments:
+        yield from iter_batches((folder / segment.log).read_bytes(), source=segment.log)
+
+
 def read_replica(folder: Path, log_start: int = 0) -> ReplicaLog:
-    """Return every record of a partition's folder with what its broker takes it for."""
-    segments = live_segments(folder).segments
+    """Return the log of a replica from the files of its partition's folder."""
     aborted = [
         entry
-        for segment in segments
+        for segment in live_segments(folder).segments
         if segment.txnindex
         for entry in iter_txnindex((folder / segment.txnindex).read_bytes(), source=segment.txnindex)
     ]
-    batches = [
-        batch for segment in segments for batch in iter_batches((folder / segment.log).read_bytes(), source=segment.log)
-    ]
+    batches = list(batches_in(folder))
+    data = [batch for batch in batches if not batch.is_control]
     controls = [(batch, control) for batch in batches if (control := marker(batch, source=folder.name)) is not None]
     markers: dict[int, list[int]] = defaultdict(list)
     for batch, _ in controls:
@@ -107,9 +111,8 @@ def read_replica(folder: Path, log_start: int = 0) -> ReplicaLog:
             return ABORTED
         return OPEN if end_of(batch) is None else COMMITTED
 
-    data = [batch for batch in batches if not batch.is_control]
     records = [
-        Held(
+        StoredRecord(
             int(dict(record.headers)[HEADER_OP] or 0),
             record.offset,
             (record.key or b"").decode(),
@@ -122,38 +125,36 @@ def read_replica(folder: Path, log_start: int = 0) -> ReplicaLog:
         if record.offset >= log_start
     ]
     ended = [
-        Ended(batch.base_offset, end, belief(batch), batch.producer_id)
+        EndedTransaction(batch.base_offset, end, belief(batch), batch.producer_id)
         for batch in data
         if batch.is_transactional and (end := end_of(batch)) is not None
     ]
-    ended += [Ended(entry.first_offset, entry.last_offset, ABORTED, entry.producer_id) for entry in aborted]
-    # What is left below the log start has lost its marker there, too.
+    ended += [EndedTransaction(e.first_offset, e.last_offset, ABORTED, e.producer_id) for e in aborted]
+    # A transaction below the log start has lost its marker there, too.
     open_empty = [
         (b.last_offset, b.producer_id) for b in data if b.is_empty and b.last_offset >= log_start and belief(b) == OPEN
     ]
-    stale = _behind(
-        (batch.producer_id, control.coordinator_epoch, batch.last_offset)
-        for batch, control in controls
-        if control.coordinator_epoch is not None
-    )
-    late = _behind((one.producer_id, one.producer_epoch, one.producer_id) for one in data if not one.is_transactional)
-    return ReplicaLog(records, ended, open_empty, log_start, frozenset(stale), frozenset(late))
+    stale = _outdated((batch.producer_id, control.coordinator_epoch, batch.last_offset) for batch, control in controls)
+    late = _outdated((b.producer_id, b.producer_epoch, b.producer_id) for b in data if not b.is_transactional)
+    return ReplicaLog(records, ended, open_empty, log_start, stale, late)
 
 
-def _behind(batches: Iterable[tuple[int, int, int]]) -> Iterator[int]:
-    """Yield what stands for batches whose epoch is lower than an earlier one of their producer.
+def _outdated(batches: Iterable[tuple[int, int | None, int]]) -> frozenset[int]:
+    """Return the values of batches with a lower epoch than an earlier batch of the same producer.
 
-    ``batches``: producer id, epoch, and what stands for it.
+    ``batches``: producer id, epoch, and the value that stands for the batch; without an epoch, it is left out.
     """
     newest: dict[int, int] = {}
-    for producer_id, epoch, what in batches:
-        before = newest.get(producer_id, epoch)
-        if epoch < before:
-            yield what
-        newest[producer_id] = max(epoch, before)
+    outdated = set()
+    for producer_id, epoch, value in batches:
+        if epoch is not None:
+            if epoch < newest.setdefault(producer_id, epoch):
+                outdated.add(value)
+            newest[producer_id] = max(epoch, newest[producer_id])
+    return frozenset(outdated)
 
 
-def final_state(held: Iterable[Held]) -> dict[str, int]:
+def final_state(records: Iterable[StoredRecord]) -> dict[str, int]:
     """Return the write whose value a read_committed consumer ends with for each key that is not deleted."""
-    last = {one.key: one for one in held if one.belief == COMMITTED}
-    return {key: one.write for key, one in last.items() if not one.is_delete}
+    last = {record.key: record for record in records if record.belief == COMMITTED}
+    return {key: record.write for key, record in last.items() if not record.is_delete}

@@ -1,11 +1,11 @@
-"""An audit's findings against the truth: who is accused rightly, wrongly, or for nothing, and what is not found."""
+"""The findings of an audit, compared with the truth: right, wrong and unfounded accusations, and missed partitions."""
 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from harness.judge.finding import by_place
 from harness.judge.verdict import CLEAN
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from harness.judge.finding import Finding
     from harness.judge.verdict import Verdict
     from harness.kafka_api.messages import TopicPartition
-    from harness.soak.judge.truth import Truth, Wrong
+    from harness.soak.judge.truth import Truth
 
 RIGHT, BY_LUCK, WRONG, EITHER = "right", "by luck", "wrong", "either"
 NONE = 0
@@ -28,17 +28,12 @@ NONE = 0
 
 @dataclass(frozen=True)
 class Tally:
-    """How an audit did on one round. Counts are of partitions, but for those of accusations.
+    """The success of an audit on a round. Counts are of partitions, except the counts of accusations.
 
     ``missed``: diverged partitions without a finding, and whether their verdict is unknown or, worse, clean.
     ``wrong``: each wrong accusation, with the finding and with what every replica is wrong about. ``harmful``: likewise
-    each finding whose commands have a replica copied anew from one that is wrong where it is right itself.
+    each finding whose commands have a replica copied again from one that is wrong where it is right itself.
     """
-
-    COUNTS: ClassVar = (
-        "partitions", "diverged", "found", "called clean", "decided", "partly decided", "undecided",
-        "right accusations", "right by luck", "wrong accusations", "either", "nothing wrong", "harmful copies",
-    )  # fmt: skip
 
     counts: Mapping[str, int]
     missed: Sequence[Mapping[str, Any]]
@@ -50,36 +45,36 @@ class Tally:
 def tally(truth: Truth, verdict: Verdict) -> Tally:
     """Compare the findings of an audit with the truth."""
     findings, diverged = by_place(verdict.findings), truth.diverged
+    verdicts = {(scenario.topic, scenario.partition): scenario.verdict for scenario in verdict.scenarios}
     judged = [(finding, judge(truth, finding)) for finding in verdict.findings if finding.decided]
-    shares: dict[str, int] = defaultdict(int)
-    for tp in diverged & findings.keys():
-        decided = [finding.decided for finding in findings[tp]]
-        shares["decided" if all(decided) else "partly decided" if any(decided) else "undecided"] += 1
+    accusations = Counter(result for _, result in judged)
+    decided = [[finding.decided for finding in findings[tp]] for tp in diverged & findings.keys()]
     for_nothing = [
         finding
         for tp in findings.keys() - diverged
         for finding in findings[tp]
         if judge(truth, finding) not in {EITHER, BY_LUCK}
     ]
-    verdicts = {(one.topic, one.partition): one.verdict for one in verdict.scenarios}
     harmful = [finding for finding in verdict.findings if _is_harmful(truth, finding)]
     counts = {
         "partitions": len({tp for _, tp in truth.wrongs}),
         "diverged": len(diverged),
-        "found": len(diverged & findings.keys()),
+        "found": len(decided),
         "called clean": sum(verdicts[tp] == CLEAN for tp in diverged),
-        **{name: shares[name] for name in ("decided", "partly decided", "undecided")},
-        "right accusations": sum(is_right == RIGHT for _, is_right in judged),
-        "right by luck": sum(is_right == BY_LUCK for _, is_right in judged),
-        "wrong accusations": sum(is_right == WRONG for _, is_right in judged),
-        "either": sum(is_right == EITHER for _, is_right in judged),
+        "decided": sum(map(all, decided)),
+        "partly decided": sum(any(flags) and not all(flags) for flags in decided),
+        "undecided": sum(not any(flags) for flags in decided),
+        "right accusations": accusations[RIGHT],
+        "right by luck": accusations[BY_LUCK],
+        "wrong accusations": accusations[WRONG],
+        "either": accusations[EITHER],
         "nothing wrong": len({finding.place for finding in for_nothing}),
         "harmful copies": len(harmful),
     }
     return Tally(
         counts,
         [{"verdict": verdicts[tp], **_replicas(truth, tp)} for tp in sorted(diverged - findings.keys())],
-        [{"finding": one, **_replicas(truth, one.place)} for one, is_right in judged if is_right == WRONG],
+        [{"finding": finding, **_replicas(truth, finding.place)} for finding, result in judged if result == WRONG],
         for_nothing,
         [{"finding": finding, **_replicas(truth, finding.place)} for finding in harmful],
     )
@@ -88,10 +83,10 @@ def tally(truth: Truth, verdict: Verdict) -> Tally:
 def judge(truth: Truth, finding: Finding) -> str:
     """Return whether an accusation is right: the broker is wrong about that key's final state, or that transaction.
 
-    ``either`` where no client can vouch for the key or the transaction, such as one of whose records no replica has any
-    left and no client knows the offset. ``by luck`` where the broker did miss the
-    marker of the transaction, and the one that it goes by says the same: it serves what is right. Brokers that a
-    finding calls right must not be wrong about it; they may be wrong about something else of the partition.
+    ``either`` where no client can vouch for the key or the transaction, such as a transaction of which no replica has
+    a record and no client knows an offset. ``by luck`` where the broker missed the marker of the transaction, and the
+    marker that ends it there has the same outcome: it serves the right records. Brokers that a finding calls right must
+    not be wrong about it; they may be wrong about something else of the partition.
     """
     tp, key = finding.place, None if finding.key is None else finding.key.decode("utf-8", "backslashreplace")
     write = truth.at.get((tp, finding.offset))
@@ -118,33 +113,28 @@ def judge(truth: Truth, finding: Finding) -> str:
     if write is None and key is None:
         return EITHER
     keys = {key, None if write is None else write.key}
-    is_unknown = truth.outcomes.get(transaction) == UNKNOWN or any(
-        (tp, one) in truth.unknown_keys for one in keys if one
-    )
+    is_unknown = truth.outcomes.get(transaction) == UNKNOWN or any((tp, name) in truth.unknown_keys for name in keys)
     return EITHER if is_unknown else WRONG
 
 
-def copied_from(finding: Finding) -> int | None:
-    """Return the broker that a finding's commands make the leader while the accused one is not among the replicas."""
+def _is_harmful(truth: Truth, finding: Finding) -> bool:
+    """Return whether the finding's commands copy the accused replica from a broker with errors that it does not have.
+
+    That broker is the leader that the commands set while the accused one is not among the replicas.
+    """
     plans = [line.split("'")[1] for line in finding.commands or () if line.startswith("echo '")]
     orders = [partition["replicas"] for plan in plans for partition in json.loads(plan)["partitions"]]
-    return next((order[0] for order in orders if finding.broker not in order), None)
-
-
-def _is_harmful(truth: Truth, finding: Finding) -> bool:
-    source, tp = copied_from(finding), finding.place
-    if source is None:
-        return False
+    source = next((order[0] for order in orders if finding.broker not in order), finding.broker)
     there, here = (
-        {(wrong.kind, wrong.key, wrong.transaction) for wrong in truth.wrongs.get((broker, tp), ())}
+        {(wrong.kind, wrong.key, wrong.transaction) for wrong in truth.wrongs.get((broker, finding.place), ())}
         for broker in (source, finding.broker)
     )
     return not there <= here
 
 
 def _replicas(truth: Truth, tp: TopicPartition) -> dict[str, Any]:
-    wrongs: dict[int, tuple[Wrong, ...]] = {broker: w for (broker, place), w in truth.wrongs.items() if place == tp}
+    wrongs = {broker: wrongs for (broker, place), wrongs in truth.wrongs.items() if place == tp}
     return {
         "partition": f"{tp[0]}-{tp[1]}",
-        "wrong about": {broker: [asdict(one) for one in about] for broker, about in sorted(wrongs.items())},
+        "wrong about": {broker: list(map(asdict, wrongs[broker])) for broker in sorted(wrongs)},
     }

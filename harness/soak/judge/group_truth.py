@@ -1,8 +1,8 @@
-"""Which brokers are wrong about the offsets of groups, by what clients know: the third judge of a round.
+"""The third judge of a round: which brokers have wrong offsets of groups, by the history of clients.
 
 Verified: of each group and partition that clients committed offsets for, every replica of ``__consumer_offsets`` and
 the coordinator of now have an offset that may be the last one, and none pending once its transaction has ended. An
-offset of an aborted transaction never counts, and a deleted group has none.
+offset of an aborted transaction never counts, and a deleted group has no offset.
 
 Not verified: members of groups, and offsets whose order no client knows; of those, each may be the last one.
 """
@@ -10,6 +10,7 @@ Not verified: members of groups, and offsets whose order no client knows; of tho
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -19,14 +20,12 @@ from harness.schedules.catalog import Anomaly
 from harness.soak.evidence.client_log import ABORTED, UNKNOWN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from harness.soak.evidence.group_log import Change, GroupKey, GroupLog
+    from harness.soak.evidence.group_log import GroupKey, GroupLog, OffsetChange
     from harness.soak.evidence.group_views import GroupView
 
-NO_OFFSET: Final = "no offset"
 NAMELESS: Final = ""
-NO_KEY: Final = ("", ("", 0))
 KNOWN_REFUSAL: Final = re.compile(r"IllegalStateException: Group \S+ is not a \w+ group")
 """Records of a group of another protocol, whose tombstones this broker has missed (``GroupMetadataManager.replay``; see
 docs/explanation/group-coordinators.md)."""
@@ -34,7 +33,7 @@ docs/explanation/group-coordinators.md)."""
 
 @dataclass(frozen=True)
 class WrongOffset:
-    """What a broker is wrong about. ``name``: of the anomaly; `NAMELESS` where none explains it."""
+    """An error of a broker. ``name``: of the anomaly; `NAMELESS` where none explains it."""
 
     name: str
     key: GroupKey
@@ -44,7 +43,7 @@ class WrongOffset:
 
 @dataclass(frozen=True)
 class GroupTruth:
-    """What is wrong, by view. ``keys``: groups' partitions that were judged; ``unknown``: with more than one truth."""
+    """The errors by view. ``keys``: groups' partitions that were judged; ``unknown``: with more than one truth."""
 
     wrongs: Sequence[tuple[GroupView, WrongOffset]] = ()
     views: int = 0
@@ -53,60 +52,55 @@ class GroupTruth:
 
     @property
     def counts(self) -> dict[str, int]:
-        """What was judged, as ``verdict.json`` has it."""
+        """The numbers of offsets in ``verdict.json``."""
         return {"keys": self.keys, "views": self.views, "unknown": self.unknown, "wrong": len(self.wrongs)}
 
     def findings(self) -> Iterator[RoundFinding]:
         """Yield a finding for each broker and name, as of any other partition."""
-        grouped: dict[tuple[int, int, str], list[tuple[GroupView, WrongOffset]]] = {}
+        sentences: dict[tuple[int, int, str], list[str]] = defaultdict(list)
         for view, wrong in self.wrongs:
-            grouped.setdefault((view.broker, view.partition, wrong.name), []).append((view, wrong))
-        for (broker, partition, name), some in sorted(grouped.items(), key=lambda one: one[0]):
+            sentences[view.broker, view.partition, wrong.name].append(_words(view, wrong))
+        for (broker, partition, name), witness in sorted(sentences.items()):
             yield RoundFinding(
                 anomaly=name,
                 broker=broker,
                 topic=CONSUMER_OFFSETS,
                 partition=partition,
-                count=len(some),
+                count=len(witness),
                 found_by=(CLIENTS,),
-                explanation=_words(*some[0]),
-                witness=[_words(*one) for one in some],
+                explanation=witness[0],
+                witness=witness,
             )
 
 
-def compare_groups(log: GroupLog, views: Iterable[GroupView]) -> GroupTruth:
-    """Hold every view against what clients know."""
-    every = list(views)
+def compare_groups(log: GroupLog, views: Sequence[GroupView]) -> GroupTruth:
+    """Compare every view with the history of clients."""
     possible = {key: log.possible(key) for key in log.changes}
-    wrongs = [(view, wrong) for view in every for wrong in _wrong(log, possible, view)]
-    unknown = sum(len(some) > 1 for some in possible.values())
-    return GroupTruth(wrongs, len(every), len(possible), unknown)
+    wrongs = [(view, wrong) for view in views for wrong in _wrong(log, possible, view)]
+    return GroupTruth(wrongs, len(views), len(possible), sum(len(offsets) > 1 for offsets in possible.values()))
 
 
 def _wrong(
-    log: GroupLog, possible: Mapping[GroupKey, Mapping[int | None, Change | None]], view: GroupView
+    log: GroupLog, possible: Mapping[GroupKey, Mapping[int | None, OffsetChange | None]], view: GroupView
 ) -> Iterator[WrongOffset]:
     if view.refusal:
         name = str(Anomaly.TOMBSTONE_DIVERGENCE) if KNOWN_REFUSAL.search(view.refusal) else NAMELESS
-        yield WrongOffset(name, NO_KEY, view.refusal, "")
+        yield WrongOffset(name, ("", ("", 0)), view.refusal, "")
         return
     for key, allowed in possible.items():
         here, truth = view.committed.get(key), " or ".join(sorted(map(_text, allowed)))
         if key in view.pending:
-            changes = [log.change(key, offset) for offset in view.pending[key]]
-            if all(one is not None and one.outcome != UNKNOWN for one in changes) and _is_ended(log, key):
+            sent = [log.change(key, offset) for offset in view.pending[key]]
+            # Once every transaction that has sent an offset has ended, as clients know, none is pending.
+            transactional = [change for change in log.changes[key] if change.in_transaction]
+            if all(change is not None and change.outcome != UNKNOWN for change in (*sent, *transactional)):
                 yield WrongOffset(str(Anomaly.STUCK_LSO), key, "an offset is pending", truth)
         elif here not in allowed:
             yield WrongOffset(_name(log, key, here, allowed), key, _text(here), truth)
 
 
-def _is_ended(log: GroupLog, key: GroupKey) -> bool:
-    """Whether every transaction that has sent an offset for it has ended, as clients know: then none is pending."""
-    return all(one.outcome != UNKNOWN for one in log.changes[key] if one.in_transaction)
-
-
-def _name(log: GroupLog, key: GroupKey, here: int | None, allowed: Mapping[int | None, Change | None]) -> str:
-    change = None if here is None else log.change(key, here)
+def _name(log: GroupLog, key: GroupKey, here: int | None, allowed: Mapping[int | None, OffsetChange | None]) -> str:
+    change = log.change(key, here)
     if change is not None and change.outcome == ABORTED and change.in_transaction:
         return str(Anomaly.ABORTED_TO_COMMITTED)
     if allowed.keys() == {None} and change is not None:
@@ -118,7 +112,7 @@ def _name(log: GroupLog, key: GroupKey, here: int | None, allowed: Mapping[int |
 
 
 def _text(offset: int | None) -> str:
-    return NO_OFFSET if offset is None else f"offset {offset}"
+    return "no offset" if offset is None else f"offset {offset}"
 
 
 def _words(view: GroupView, wrong: WrongOffset) -> str:

@@ -1,7 +1,7 @@
 """The verdict on a round, from the results of its judges (`harness.soak.judge.judge_rounds`).
 
 A replica has a finding by the name that either judge gives. A difference without a name is unexplained: a final state
-that no anomaly explains, a documented guarantee that is violated where nothing else is found, a replica that one judge
+that no anomaly explains, a documented guarantee that is violated where no finding explains it, a replica that one judge
 calls wrong and the other right, an audit that accuses a right replica, and a log start or a record that no client asked
 for. A round is ``clean`` if all replicas were read and nothing was found. If every finding is tolerated, it is
 ``as-expected``.
@@ -19,26 +19,25 @@ from harness.json_codec import to_json
 from harness.judge.soak_verdict import AUDIT, CHECKERS, CLIENTS, RoundFinding, RoundVerdict, UnexplainedDifference
 from harness.judge.verdict import UNKNOWN, decide
 from harness.soak.causes import CAUSES, diagnose
-from harness.soak.causes.cause import Judge, RoundEvidence, Symptom, symptoms_of
+from harness.soak.causes.cause import GROUPS, Diagnosis, RoundEvidence, Symptom, symptoms_of
 from harness.soak.judge.audit_tally import tally
 from harness.soak.judge.group_truth import GroupTruth
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from harness.judge.finding import Finding
     from harness.judge.guarantees import GuaranteeResult, Violation
     from harness.judge.verdict import Doubt, Verdict
-    from harness.soak.causes.cause import Diagnosis
+    from harness.soak.causes.lost_unsynced import Loss
     from harness.soak.causes.reopened_transaction import Reopened
-    from harness.soak.evidence.losses import Loss
     from harness.soak.evidence.replica_log import Replica
     from harness.soak.judge.gate_evidence import GateEvidence
     from harness.soak.judge.truth import Truth
     from harness.soak.play.round import PlayedRound
 
 UNEXPLAINED: Final = "unexplained"
-OF_ONE_JUDGE: Final = frozenset(name for name, cause in CAUSES.items() if not cause.is_seen_by_both)
+SEEN_BY_ONE_JUDGE: Final = frozenset(name for name, cause in CAUSES.items() if not cause.is_seen_by_both)
 """Causes whose symptoms one of the judges may not see: by the logs alone, a transaction without a marker is open."""
 NO_ANOMALIES: Final = frozenset(name for name, cause in CAUSES.items() if not cause.is_anomaly)
 
@@ -84,13 +83,12 @@ def verdict_of(played: PlayedRound, results: JudgeResults | None, expected: Coll
     truth, checked, groups, gates = results.truth, results.checked, results.groups, results.gates
     evidence = RoundEvidence(truth, played.plan.brokers, results.losses, results.skipped)
     findings, unexplained = _findings(evidence, checked)
-    of_brokers = diagnose(evidence, [one.symptom for one in results.reopened])
-    findings += [one.finding(of_brokers[one.symptom]) for one in results.reopened]
-    doubts = [doubt for doubt in checked.doubts if not any(one.explains(doubt) for one in results.reopened)]
-    offsets = {_symptom(Judge.GROUPS, finding): finding for finding in groups.findings()}
+    of_brokers = diagnose(evidence, [reopened.symptom for reopened in results.reopened])
+    findings += [reopened.finding(of_brokers[reopened.symptom]) for reopened in results.reopened]
+    offsets = {_symptom(GROUPS, finding): finding for finding in groups.findings()}
     diagnoses = diagnose(evidence, offsets)
     for symptom, finding in offsets.items():
-        name, words = diagnoses.get(symptom, (symptom.anomaly, ""))
+        name, words = diagnoses.get(symptom, Diagnosis(symptom.anomaly, ""))
         explanation = _with(finding.explanation, words)
         if name:
             findings.append(replace(finding, anomaly=name, explanation=explanation))
@@ -98,22 +96,25 @@ def verdict_of(played: PlayedRound, results: JudgeResults | None, expected: Coll
             unexplained.append(_unexplained(CLIENTS, finding, explanation))
     tallied = tally(truth, results.audited)
     unexplained += [
-        _unexplained(AUDIT, one["finding"], f"the audit {fault}: {json_text(to_json(one['finding']))}")
+        _unexplained(AUDIT, entry["finding"], f"the audit {fault}: {json_text(to_json(entry['finding']))}")
         for fault, entries in (
             ("accuses a right replica", tallied.wrong),
             ("copies from a wrong one", tallied.harmful),
         )
-        for one in entries
+        for entry in entries
     ]
-    tolerated = {*expected, *NO_ANOMALIES}
     reasons = [
-        *(f"unexplained: {one.explanation}" for one in unexplained),
+        *(f"unexplained: {difference.explanation}" for difference in unexplained),
         *(f"checker {name} raised {error}" for name, error in checked.raised.items()),
-        *(f"broker {doubt.broker}, {doubt.topic}-{doubt.partition}: {doubt.reason}" for doubt in doubts),
-        *([] if gates is None or gates.lack is None else [gates.lack]),
+        *(
+            f"broker {doubt.broker}, {doubt.topic}-{doubt.partition}: {doubt.reason}"
+            for doubt in checked.doubts
+            if not any(reopened.explains(doubt) for reopened in results.reopened)
+        ),
+        *([] if gates is None or gates.problem is None else [gates.problem]),
     ]
     verdict, reason = decide(
-        [str(finding) for finding in findings if finding.anomaly not in tolerated],
+        [str(finding) for finding in findings if finding.anomaly not in {*expected, *NO_ANOMALIES}],
         reasons[:1],
         _clean(results, findings),
         tolerated=[finding.anomaly for finding in findings],
@@ -135,80 +136,61 @@ def verdict_of(played: PlayedRound, results: JudgeResults | None, expected: Coll
 def _clean(results: JudgeResults, tolerated: Sequence[RoundFinding]) -> str:
     """Return the proof of a round without other findings than tolerated ones."""
     groups, gates = results.groups, results.gates
-    known = Counter(finding.anomaly for finding in tolerated)
-    but = f", but for known findings: {', '.join(f'{n} {name}' for name, n in sorted(known.items()))}" if known else ""
-    proofs = [f"{len(results.truth.wrongs)} replicas were read whole and give what clients know{but}"]
+    counts = sorted(Counter(finding.anomaly for finding in tolerated).items())
+    but = f", but for known findings: {', '.join(f'{n} {name}' for name, n in counts)}" if counts else ""
+    proofs = [f"{len(results.truth.wrongs)} replicas were read in full and agree with the history of clients{but}"]
     if groups.views:
         views = f"{groups.views} views of {groups.keys} offsets of groups"
-        proofs.append(f"{views} were held against clients, too" if groups.wrongs else f"so do {views}")
+        proofs.append(f"{views} were compared with clients, too" if groups.wrongs else f"so do {views}")
     if gates is not None:
-        counts = gates.counts
         proofs.append(
-            f"the gates held {counts['held']} exposed outages of {counts['partitions']} partitions, and let go"
+            "the gates held {held} exposed outages of {partitions} partitions, and released them".format_map(
+                gates.counts
+            )
         )
     return "; ".join(proofs)
 
 
-def _by_checkers(
-    truth: Truth,
-    names: Mapping[Replica, Mapping[str, Iterable[Symptom]]],
-    findings: Mapping[Symptom, Sequence[Finding]],
-    diagnoses: Mapping[Symptom, Diagnosis],
-) -> tuple[dict[Replica, dict[str, list[Finding]]], set[Replica]]:
-    """Return the checkers' findings on each replica by name, and the replicas where clients can name the nameless."""
-    by_name: dict[Replica, dict[str, list[Finding]]] = defaultdict(lambda: defaultdict(list))
-    agreed: set[Replica] = set()
-    for symptom, of_symptom in findings.items():
-        replica = (symptom.broker, symptom.partition)
-        name = diagnoses[symptom].name if symptom in diagnoses else symptom.anomaly
-        if name != UNEXPLAINED_DIVERGENCE:
-            by_name[replica][name] += of_symptom
-        elif symptom.key in _named_keys(names.get(replica, {})):
-            # Clients know it for an aborted delete that this replica has carried out, and cleaned away.
-            agreed.add(replica)
-        elif (symptom.partition, symptom.key) not in truth.unknown_keys:
-            # Else a delete without an acknowledgement may have been written, and compacted away with what it deleted.
-            by_name[replica][UNEXPLAINED_DIVERGENCE] += of_symptom
-    return by_name, agreed
-
-
 def _findings(evidence: RoundEvidence, checked: CheckedRound) -> tuple[list[RoundFinding], list[UnexplainedDifference]]:
+    """Return the findings of clients and checkers by replica and name, and the differences without a name."""
     truth, symptoms = evidence.truth, symptoms_of(evidence.truth)
-    of_symptoms: dict[Symptom, list[Finding]] = defaultdict(list)
+    checker_findings: dict[Symptom, list[Finding]] = defaultdict(list)
     for finding in checked.findings:
         # A transaction with records below the log start, whose marker was removed since, is open for no consumer.
         if finding.offset >= truth.log_starts.get((finding.broker, finding.place), 0):
-            of_symptoms[_symptom(Judge.CHECKERS, finding)].append(finding)
-    diagnoses = diagnose(evidence, [*symptoms, *of_symptoms])
-    names: dict[Replica, dict[str, list[Symptom]]] = defaultdict(lambda: defaultdict(list))
+            checker_findings[_symptom(CHECKERS, finding)].append(finding)
+    diagnoses = diagnose(evidence, [*symptoms, *checker_findings])
+    by_clients: dict[Replica, dict[str, list[Symptom]]] = defaultdict(lambda: defaultdict(list))
+    named_keys: set[tuple[Replica, str | None]] = set()
     for symptom in symptoms:
+        replica = (symptom.broker, symptom.partition)
         name = diagnoses[symptom].name if symptom in diagnoses else UNEXPLAINED
-        names[symptom.broker, symptom.partition][name].append(symptom)
-    by_checkers, agreed = _by_checkers(truth, names, of_symptoms, diagnoses)
+        by_clients[replica][name].append(symptom)
+        if symptom in diagnoses:
+            named_keys.add((replica, symptom.key))
+    by_checkers: dict[Replica, dict[str, list[Finding]]] = defaultdict(lambda: defaultdict(list))
+    agreed: set[Replica] = set()
+    for symptom, of_symptom in checker_findings.items():
+        replica = (symptom.broker, symptom.partition)
+        name = diagnoses[symptom].name if symptom in diagnoses else symptom.anomaly
+        if name == UNEXPLAINED_DIVERGENCE and (replica, symptom.key) in named_keys:
+            # Clients have a name for it: an aborted delete that this replica has carried out, and cleaned away.
+            agreed.add(replica)
+        elif name != UNEXPLAINED_DIVERGENCE or (symptom.partition, symptom.key) not in truth.unknown_keys:
+            # Otherwise, an unacknowledged delete may have been written, and compacted away with the deleted value.
+            by_checkers[replica][name] += of_symptom
     findings, unexplained = [], []
-    for replica in sorted(names.keys() | by_checkers.keys()):
+    for replica in sorted(by_clients.keys() | by_checkers.keys()):
         broker, (topic, partition) = replica
-        ours, theirs = names.get(replica, {}), by_checkers.get(replica, {})
-        for name in sorted((ours.keys() | theirs.keys()) - {UNEXPLAINED, UNEXPLAINED_DIVERGENCE}):
-            of_clients, of_checkers = ours.get(name, []), theirs.get(name, [])
-            first = of_clients[0] if of_clients else _symptom(Judge.CHECKERS, of_checkers[0])
-            text = of_checkers[0].explanation if of_checkers else _words(first.wrong)
-            findings.append(
-                RoundFinding(
-                    anomaly=name,
-                    broker=broker,
-                    topic=topic,
-                    partition=partition,
-                    count=max(len(of_clients), len(of_checkers)),
-                    found_by=(*([CLIENTS] if of_clients else []), *([CHECKERS] if of_checkers else [])),
-                    explanation=_with(text, diagnoses[first].words if first in diagnoses else ""),
-                    witness=of_checkers[0].witness if of_checkers else vars(first.wrong),
-                )
-            )
+        ours, theirs = by_clients.get(replica, {}), by_checkers.get(replica, {})
+        findings += [
+            _named(replica, name, ours.get(name, []), theirs.get(name, []), diagnoses)
+            for name in sorted((ours.keys() | theirs.keys()) - {UNEXPLAINED, UNEXPLAINED_DIVERGENCE})
+        ]
         nameless = [(CLIENTS, _words(symptom.wrong)) for symptom in ours.get(UNEXPLAINED, [])]
         nameless += [(CHECKERS, finding.explanation) for finding in theirs.get(UNEXPLAINED_DIVERGENCE, [])]
-        if not (ours and theirs) and replica not in agreed and not ours.keys() | theirs.keys() <= OF_ONE_JUDGE:
-            found_by, others = (CLIENTS, "checkers find") if ours else (CHECKERS, "by what clients know there is")
+        if not (ours and theirs) and replica not in agreed and not ours.keys() | theirs.keys() <= SEEN_BY_ONE_JUDGE:
+            found_by, others = (CLIENTS, "checkers find") if ours else (CHECKERS, "by the history of clients there is")
             named_here = ", ".join(sorted(ours or theirs))
             nameless.append((found_by, f"{named_here}, and {others} nothing wrong with this replica"))
         unexplained += [
@@ -218,20 +200,38 @@ def _findings(evidence: RoundEvidence, checked: CheckedRound) -> tuple[list[Roun
     # Offsets that were lost are given to other records.
     wrong_places = {finding.place for finding in findings} | {loss.partition for loss in evidence.losses}
     unexplained += [
-        _unexplained(CHECKERS, violation, f"the guarantee {one.guarantee} is violated: {violation.explanation}")
-        for one in checked.guarantees
-        for violation in one.violations
+        _unexplained(CHECKERS, violation, f"the guarantee {result.guarantee} is violated: {violation.explanation}")
+        for result in checked.guarantees
+        for violation in result.violations
         if violation.place not in wrong_places
     ]
     return findings, unexplained
 
 
-def _named_keys(names: Mapping[str, Iterable[Symptom]]) -> set[str | None]:
-    """Return the keys of the symptoms with a name."""
-    return {symptom.key for name, symptoms in names.items() if name != UNEXPLAINED for symptom in symptoms}
+def _named(
+    replica: Replica,
+    name: str,
+    symptoms: Sequence[Symptom],
+    checker_findings: Sequence[Finding],
+    diagnoses: Mapping[Symptom, Diagnosis],
+) -> RoundFinding:
+    """Return the finding of one name on a replica, by the symptoms of clients and the findings of checkers."""
+    broker, (topic, partition) = replica
+    first = symptoms[0] if symptoms else _symptom(CHECKERS, checker_findings[0])
+    text = checker_findings[0].explanation if checker_findings else _words(first.wrong)
+    return RoundFinding(
+        anomaly=name,
+        broker=broker,
+        topic=topic,
+        partition=partition,
+        count=max(len(symptoms), len(checker_findings)),
+        found_by=(*([CLIENTS] if symptoms else []), *([CHECKERS] if checker_findings else [])),
+        explanation=_with(text, diagnoses[first].words if first in diagnoses else ""),
+        witness=checker_findings[0].witness if checker_findings else vars(first.wrong),
+    )
 
 
-def _symptom(judge: Judge, finding: Finding | RoundFinding) -> Symptom:
+def _symptom(judge: str, finding: Finding | RoundFinding) -> Symptom:
     key = to_json(getattr(finding, "key", None)) or {}
     return Symptom(judge, finding.broker, finding.place, key.get("text"), anomaly=finding.anomaly)
 
