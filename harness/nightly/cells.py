@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Final
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
 from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, UNKNOWN
+from harness.nightly.matrix import SOAK
 from harness.nightly.night import is_refused
-from harness.nightly.outages import SOAK
 from harness.targets import find_target
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from harness.nightly.ledger import Attempt, Plan, ScenarioResult
-    from harness.nightly.outages import Cell
+    from harness.nightly.matrix import Cell
 
 
 class Status(StrEnum):

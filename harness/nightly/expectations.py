@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
     from pathlib import Path
 
-    from harness.nightly.outages import Cell
+    from harness.nightly.matrix import Cell
 
 VERDICTS = (ANOMALY, AS_EXPECTED, CLEAN)
 

@@ -19,7 +19,7 @@ from harness.errors import UsageError
 from harness.host.leftovers import Owner, owner_of_this_process
 from harness.json_codec import from_json, to_json
 from harness.nightly.expectations import Expectation
-from harness.nightly.outages import Cell, Matrix
+from harness.nightly.matrix import Cell, Matrix
 from harness.run_folder.store import RunFolder
 
 if TYPE_CHECKING:

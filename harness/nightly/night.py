@@ -18,7 +18,7 @@ from harness.judge.protected import GATES, UNPROTECTED
 from harness.judge.soak_verdict import SoakVerdict
 from harness.judge.verdict import EXIT_CODES, Verdict
 from harness.nightly.ledger import Attempt, ScenarioResult
-from harness.nightly.outages import SOAK
+from harness.nightly.matrix import SOAK
 from harness.run_folder.store import COMPLETE, MANIFEST
 from harness.targets import find_target
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from harness.judge.finding import Finding
     from harness.judge.verdict import ScenarioVerdict
     from harness.nightly.ledger import Ledger
-    from harness.nightly.outages import Matrix, Outage
+    from harness.nightly.matrix import Matrix, Outage
 
 ATTEMPTS: Final = 2
 """A failed run is repeated once."""

@@ -14,9 +14,8 @@ from harness.errors import UsageError
 from harness.json_codec import from_json, to_json
 from harness.nightly.expectations import expected, read_expectations
 from harness.nightly.latest import newest_of, newest_patches
-from harness.nightly.matrix import options_of, read_matrix
+from harness.nightly.matrix import Cell, Matrix, SoakCell, options_of, read_matrix
 from harness.nightly.night import command_of
-from harness.nightly.outages import Cell, Matrix, SoakCell
 from harness.soak.causes import NAMES
 from harness.soak.judge.expectations import read_expected
 from harness.targets import TARGETS
