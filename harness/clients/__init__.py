@@ -49,10 +49,7 @@ class LibraryProducer(Protocol):
     """A producer of one library. Every method but `send` blocks, for `OPERATION_TIMEOUT_S` at most."""
 
     def transact(self, step: TransactionStep) -> None:
-        """Obtain a producer id and fence earlier owners (``init``), or begin or end a transaction.
-
-        Raises `ClientError`.
-        """
+        """Obtain a producer id and fence earlier owners (init), begin or end a transaction. Raises `ClientError`."""
 
     def send(
         self,

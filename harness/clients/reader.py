@@ -40,8 +40,8 @@ CONFIG = {
 class Reading(Protocol):
     """One read_committed consumer from the start of its partitions to their ends.
 
-    ``delivered``: its records, each a ``{offset, key, value or null}``. ``ends``: its positions in partitions that it
-    has read completely.
+    ``delivered``: its records, each a ``{offset, key, value or null}``. ``ends``: its positions in completed
+    partitions.
     """
 
     delivered: dict[TopicPartition, list[dict[str, Any]]]

@@ -67,7 +67,12 @@ class SimulatedProducer:
                 self.epoch = self.owner.epoch
                 self._wait_ended()
             case "commit" | "abort":
-                self._end(COMMIT if step == "commit" else ABORT)
+                assert self.owner is not None  # noqa: S101  (it has begun a transaction)
+                self._raise_if_fenced()
+                self.client.coordinator.end(self.owner, COMMIT if step == "commit" else ABORT)
+                self.epoch = self.owner.epoch
+                if self.owner.raises_epoch:
+                    self.sequences.clear()
 
     def send(
         self,
@@ -148,14 +153,6 @@ class SimulatedProducer:
             base_sequence=-1 if owner is None else sequence,
             transactional=owner is not None,
         )
-
-    def _end(self, outcome: str) -> None:
-        assert self.owner is not None  # noqa: S101  (it has begun a transaction)
-        self._raise_if_fenced()
-        self.client.coordinator.end(self.owner, outcome)
-        self.epoch = self.owner.epoch
-        if self.owner.raises_epoch:
-            self.sequences.clear()
 
     @property
     def _is_fenced(self) -> bool:

@@ -68,8 +68,8 @@ class RealClock:
         """Return the condition's first true value.
 
         The condition is evaluated at least once and then every `POLL_S` seconds. Raises `WaitTimeoutError` with the
-        ``description`` of the awaited event after ``timeout_s`` seconds, and `TimeLimitError` if the run's time limit
-        is reached.
+        ``description`` of the awaited event after ``timeout_s`` seconds, and `TimeLimitError` after the run's time
+        limit.
         """
         deadline_s = self.now_s() + timeout_s
         while True:

@@ -6,7 +6,8 @@ Containers, networks and volumes of a run have the label `LABEL`, by which they 
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import docker
@@ -17,7 +18,7 @@ from harness.errors import HarnessError, UsageError
 from harness.host import commands
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 LABEL = "compaction-harness.run"
@@ -67,7 +68,8 @@ def labelled(run_id: str) -> dict[str, str | list[str] | bool]:
 def find_compose() -> tuple[str, ...]:
     """Return the command of compose. Raises `UsageError` if it is not installed."""
     for command in COMPOSE:
-        if commands.find(command[0]) and _succeeds(*command, "version"):
+        with suppress(HarnessError):
+            commands.run(*command, "version", variables=OWN_MODULES)
             return command
     raise UsageError(
         "neither `docker compose` nor `docker-compose` works here: apt-get install docker-compose-v2, or docker-compose"
@@ -105,15 +107,12 @@ def remove(_directory: Path, run_id: str) -> int:
     mine = labelled(run_id)
     with errors_as(f"the containers of {run_id} cannot be removed"):
         containers = client.containers.list(all=True, filters=mine, ignore_removed=True)
-        for container in containers:
+        removals: list[Callable[[], None]] = [partial(container.remove, force=True, v=True) for container in containers]
+        removals += [network.remove for network in client.networks.list(filters=mine)]
+        removals += [partial(volume.remove, force=True) for volume in client.volumes.list(filters=mine)]
+        for removal in removals:
             with _gone():
-                container.remove(force=True, v=True)
-        for network in client.networks.list(filters=mine):
-            with _gone():
-                network.remove()
-        for volume in client.volumes.list(filters=mine):
-            with _gone():
-                volume.remove(force=True)
+                removal()
     return len(containers)
 
 
@@ -133,13 +132,11 @@ def runs_with_containers() -> set[str]:
         client = connect()
     except UsageError:
         return set()
-    anybodys: dict[str, str | list[str] | bool] = {"label": LABEL}
+    every_run: dict[str, str | list[str] | bool] = {"label": LABEL}
     with errors_as("containers cannot be listed"):
-        containers = client.containers.list(all=True, filters=anybodys, ignore_removed=True)
-        label_sets = [container.labels for container in containers]
-        label_sets += [network.attrs["Labels"] for network in client.networks.list(filters=anybodys)]
-        label_sets += [volume.attrs["Labels"] for volume in client.volumes.list(filters=anybodys)]
-    return {labels[LABEL] for labels in label_sets}
+        containers = client.containers.list(all=True, filters=every_run, ignore_removed=True)
+        others = [*client.networks.list(filters=every_run), *client.volumes.list(filters=every_run)]
+        return {labels[LABEL] for labels in (*(c.labels for c in containers), *(o.attrs["Labels"] for o in others))}
 
 
 @contextmanager
@@ -152,11 +149,3 @@ def _gone() -> Iterator[None]:
     except APIError as error:
         if not any(words in str(error.explanation) for words in ("already in progress", "is not running")):
             raise
-
-
-def _succeeds(*words: str) -> bool:
-    try:
-        commands.run(*words, variables=OWN_MODULES)
-    except HarnessError:
-        return False
-    return True

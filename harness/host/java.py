@@ -63,8 +63,7 @@ def inspect_java() -> Java | str:
 def find_java() -> Java:
     """Return the Java runtime to use.
 
-    Raises `UsageError` with the reason and the remedy if it is missing or older than 17, which brokers of 4.x and
-    Spark 4 need.
+    Raises `UsageError` with the reason and the remedy if it is missing or older than 17 (for brokers of 4.x, Spark 4).
     """
     java = inspect_java()
     if isinstance(java, str):

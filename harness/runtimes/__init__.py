@@ -31,8 +31,7 @@ IMAGE, NODES, GATE, GUARD = "--image", "--nodes", "--gate", "--guard"
 class RuntimeKind:
     """A runtime: the module with its ``prepare``, and the systems that it runs.
 
-    ``options``: options that only some runtimes accept. ``runs_jars``: brokers run the target's jars, which may be a
-    user's build.
+    ``options``: options that only some runtimes accept. ``runs_jars``: brokers run jars, which may be a user's build.
     """
 
     module: str

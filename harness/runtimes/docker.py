@@ -329,9 +329,7 @@ class DockerRuntime:
 
     def _start_services(self) -> None:
         """Start the other services, before the brokers."""
-        if not self._recipe.services:
-            return
-        services = self._services()
+        services = self._services() if self._recipe.services else {}
         for name in self._recipe.services:
             with engine.errors_as(f"{name} cannot be started"):
                 services[name].start()
@@ -351,12 +349,9 @@ class DockerRuntime:
         return self._containers[broker].attrs
 
     def _configure(self, broker: int) -> None:
-        content = self._configurations[broker].encode()
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w") as tar:
-            member = tarfile.TarInfo(self._recipe.config.name)
-            member.size = len(content)
-            tar.addfile(member, io.BytesIO(content))
+            images.add_file(tar, self._recipe.config.name, self._configurations[broker].encode())
         with engine.errors_as(f"broker {broker} cannot be configured"):
             self._containers[broker].put_archive(str(self._recipe.config.parent), packed.getvalue())
 

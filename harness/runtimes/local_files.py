@@ -6,7 +6,7 @@ import os
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from harness.errors import HarnessError
 from harness.runtimes.base import Need
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.protect.gate.build import Agent
+    from harness.runtimes.base import Runtime
     from harness.runtimes.power.cut import Cut
     from harness.runtimes.power.sync_notes import Synced
 
@@ -28,28 +29,14 @@ LOOK_S: Final = 0.001
 WATCH_S: Final = 0.5
 
 
-class Processes(Protocol):
-    """The required methods of `harness.runtimes.base.Runtime`."""
-
-    def kill(self, broker: int) -> None:
-        """SIGKILL a broker."""
-
-    def pause(self, broker: int) -> None:
-        """Pause a broker."""
-
-    def resume(self, broker: int) -> None:
-        """Continue a paused broker."""
-
-
 @dataclass(frozen=True)
 class LocalFiles:
     """Implements `harness.runtimes.base.PowerSupplies` and `DataFiles`.
 
-    ``data``: returns the data folder of a broker, next to which its sync notes are. ``agent``: the agent that writes
-    sync notes, or None.
+    ``data``: returns the data folder of a broker, which is next to its sync notes. ``agent``: writes them, or None.
     """
 
-    processes: Processes
+    processes: Runtime
     data: Callable[[int], Path]
     agent: Agent | None = None
 

@@ -25,8 +25,7 @@ class Reach:
     """The brokers that are part of the cluster, by the faults of the network between them.
 
     A broker is reachable if its links with any controller work in both directions. ``cut``: brokers that are cut off
-    from all others, including the harness. ``blocked``: links whose packets from the first to the second broker are
-    dropped.
+    from all others, including the harness. ``blocked``: links without packets from the first to the second broker.
     """
 
     controllers: Sequence[int]

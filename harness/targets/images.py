@@ -172,8 +172,8 @@ def _fill(tar: tarfile.TarFile, java_home: Path, jars: Iterable[Path]) -> None:
     for folder in OWNED_DIRS:
         _directory(tar, folder, user_id=USER_ID)
     for name, text in FILES.items():
-        _file(tar, name, text.encode())
-    _file(tar, f"{DEFAULTS}/run", (files("compose.image") / "run").read_bytes(), mode=0o755)
+        add_file(tar, name, text.encode())
+    add_file(tar, f"{DEFAULTS}/run", (files("compose.image") / "run").read_bytes(), mode=0o755)
     for part in JAVA_PARTS:
         for path in _regular(java_home / part):
             if not LEFT_OUT.fullmatch(str(path)):
@@ -224,7 +224,8 @@ def _copy(tar: tarfile.TarFile, source: Path, name: str) -> None:
         tar.addfile(member, file)
 
 
-def _file(tar: tarfile.TarFile, name: str, content: bytes, mode: int = 0o644) -> None:
+def add_file(tar: tarfile.TarFile, name: str, content: bytes, mode: int = 0o644) -> None:
+    """Add a file with this content to an archive."""
     member = tarfile.TarInfo(name.lstrip("/"))
     member.size, member.mode = len(content), mode
     tar.addfile(member, io.BytesIO(content))

@@ -199,7 +199,7 @@ def mismatch(directory: Path, digests: dict[str, str]) -> str | None:
 
 @contextlib.contextmanager
 def staging_in(parent: Path, directory: Path | None = None) -> Iterator[Path]:
-    """Yield a temporary folder in a folder of the cache, and create ``directory``.
+    """Yield a temporary folder in the cache, and create ``directory``.
 
     Raises `UsageError` if the cache cannot be written.
     """

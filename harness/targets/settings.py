@@ -49,8 +49,10 @@ class SettingsList:
         """Return the setting with this name, or None."""
         if (scope, name) in self.settings:
             return self.settings[scope, name]
-        prefixes = (pattern for at, pattern in self.settings if at == scope and pattern.endswith("*"))
-        return next((self.settings[scope, p] for p in prefixes if _has_prefix(name, p[:-1])), None)
+        for at, pattern in self.settings:
+            if at == scope and pattern.endswith("*") and name.startswith(pattern[:-1]) and len(name) >= len(pattern):
+                return self.settings[scope, pattern]
+        return None
 
 
 def list_for(target: Target) -> SettingsList | None:
@@ -163,10 +165,6 @@ def _unknown(settings_list: SettingsList, scope: str, name: str) -> str:
     if other:
         return f"{name} is a setting of a {other}: give {other}.{name}"
     return f"Kafka {settings_list.version} has no such setting of a {scope}{close_to(name, names)}"
-
-
-def _has_prefix(name: str, prefix: str) -> bool:
-    return name.startswith(prefix) and len(name) > len(prefix)
 
 
 @cache

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from fakes.runtime import FakeRuntime
 
 from harness.errors import HarnessError
 from harness.protect.gate.build import Agent
@@ -27,23 +28,19 @@ def _write(path: Path, size_bytes: int) -> None:
 
 
 @dataclass
-class Processes:
-    """``on_pause`` and ``on_kill``: what changes on disk then."""
+class Processes(FakeRuntime):
+    """``on_pause`` and ``on_kill`` change the files on disk."""
 
-    done: list[str] = field(default_factory=list)
     on_pause: Callable[[], None] = lambda: None
     on_kill: Callable[[], None] = lambda: None
 
     def kill(self, broker: int) -> None:
-        self.done.append(f"kill {broker}")
+        super().kill(broker)
         self.on_kill()
 
     def pause(self, broker: int) -> None:
-        self.done.append(f"pause {broker}")
+        super().pause(broker)
         self.on_pause()
-
-    def resume(self, broker: int) -> None:
-        self.done.append(f"resume {broker}")
 
 
 @pytest.fixture
@@ -60,20 +57,20 @@ def test_a_broker_is_killed_while_such_a_file_lies_there(data: Path) -> None:
     processes = Processes()
     (data / CLEANED).write_bytes(bytes(12))
     found = LocalFiles(processes, lambda _: data).kill_with_files(2, SUFFIXES)
-    assert (found, processes.done) == ({CLEANED: 12}, ["pause 2", "kill 2"])
+    assert (found, processes.actions) == ({CLEANED: 12}, ["pause 2", "kill 2"])
 
 
 def test_a_broker_lives_on_where_there_is_none(data: Path) -> None:
     processes = Processes()
     assert LocalFiles(processes, lambda _: data).kill_with_files(2, SUFFIXES) == {}
-    assert processes.done == []
+    assert processes.actions == []
 
 
 def test_a_broker_whose_file_vanishes_before_it_is_frozen_lives_on(data: Path) -> None:
     processes = Processes(on_pause=(data / CLEANED).unlink)
     (data / CLEANED).write_bytes(bytes(12))
     assert LocalFiles(processes, lambda _: data).kill_with_files(2, SUFFIXES) == {}
-    assert processes.done == ["pause 2", "resume 2"]
+    assert processes.actions == ["pause 2", "resume 2"]
 
 
 def test_what_was_not_synced_is_gone_and_what_is_left_is_on_disk(data: Path) -> None:
@@ -90,7 +87,7 @@ def test_what_was_not_synced_is_gone_and_what_is_left_is_on_disk(data: Path) -> 
         ("t-0/00000000000000000000.log", 12, 5),
         ("t-0/late", 4, 0),
     ]
-    assert (log.stat().st_size, (data / "meta.properties").stat().st_size, processes.done) == (5, 3, ["kill 2"])
+    assert (log.stat().st_size, (data / "meta.properties").stat().st_size, processes.actions) == (5, 3, ["kill 2"])
     assert subject.unsynced(2) == []
 
 

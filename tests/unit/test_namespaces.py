@@ -13,6 +13,7 @@ from fakes.host import FakeHost
 from harness.errors import HarnessError, UsageError
 from harness.host import commands, network
 from harness.host.network import create_network, free_subnet, remove_network, why_impossible
+from harness.runtimes.namespaces import Reach
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -245,3 +246,22 @@ def test_without_ip_the_package_is_named(host: FakeHost, monkeypatch: pytest.Mon
     assert "apt-get install iproute2" in str(why_impossible())
     assert remove_network(RUN) == 0
     assert host.commands == []
+
+
+@pytest.mark.parametrize(
+    ("controllers", "cut", "blocked", "members"),
+    [
+        ([1], {1, 2}, [], [3, 4]),
+        ([1], {2}, [], [1, 3, 4]),
+        ([1], set(), [(2, 1), (1, 3)], [1, 4]),
+        ([1, 3], set(), [(2, 1), (1, 2)], [1, 2, 3, 4]),
+        ([1, 3], set(), [(2, 1), (1, 2), (2, 3)], [1, 3, 4]),
+        ([1], set(), [(2, 3), (3, 2), (4, 2)], [1, 2, 3, 4]),
+    ],
+    ids=["cut, even the controller", "one is cut", "one direction", "another controller", "no controller", "others"],
+)
+def test_members_exchange_packets_with_a_controller(
+    controllers: list[int], cut: set[int], blocked: list[tuple[int, int]], members: list[int]
+) -> None:
+    reach = Reach(controllers, cut, set(blocked))
+    assert [broker for broker in (1, 2, 3, 4) if reach.has(broker)] == members

@@ -1,8 +1,8 @@
 """The synced lengths of a broker's files, by the notes of an agent in the broker's JVM.
 
 A note is a line with fields separated by tabs: ``sync SIZE PATH``, ``truncate SIZE PATH``, ``rename FROM TO``, ``remove
-PATH``. Paths are relative to the data folder, whose only subfolders are partitions. ``java/power/syncs/Notes.java``
-writes the notes.
+PATH``, written by ``java/power/syncs/Notes.java``. Paths are relative to the data folder, whose only subfolders are
+partitions.
 """
 
 from __future__ import annotations
