@@ -31,8 +31,8 @@ GROUPS = (
 )  # fmt: skip
 
 
-def matrix(path: Path | None = None, **given: Any) -> Matrix:
-    return read_matrix(path, given, lambda _: None)
+def matrix(path: Path | None = None, **options: Any) -> Matrix:
+    return read_matrix(path, options, lambda _: None)
 
 
 def after_json(written: Matrix) -> Matrix:
@@ -46,33 +46,42 @@ def written(tmp_path: Path, text: str) -> Path:
 
 
 def test_one_outage_is_for_all_anomalies() -> None:
-    (one,) = matrix(targets=["kafka-3.9"]).outages
-    assert (one.target, one.client, one.nemesis, one.runtime) == ("kafka-3.9", "librdkafka", "kill", "local")
-    assert one.scenarios == (*PAYLOADS, *GROUPS)
-    assert one.anomalies == "all"
+    (outage,) = matrix(targets=["kafka-3.9"]).outages
+    assert (outage.target, outage.client, outage.nemesis, outage.runtime) == (
+        "kafka-3.9",
+        "librdkafka",
+        "kill",
+        "local",
+    )
+    assert outage.scenarios == (*PAYLOADS, *GROUPS)
+    assert outage.anomalies == "all"
 
 
 def test_a_simulated_target_has_no_cells_of_groups() -> None:
-    (one,) = matrix(targets=["sim-kafka"]).outages
-    assert one.scenarios == PAYLOADS
-    assert one.anomalies == "all"
+    (outage,) = matrix(targets=["sim-kafka"]).outages
+    assert outage.scenarios == PAYLOADS
+    assert outage.anomalies == "all"
     with pytest.raises(UsageError, match=r"--anomaly groups: scenarios about consumer groups need a real Kafka"):
         matrix(targets=["sim-kafka"], anomalies=["groups"])
 
 
 def test_protections_are_an_axis() -> None:
-    found = matrix(targets=["kafka-4.4"], nemeses=["kill", "relay"], protections=["none", "gate", "guard"])
-    options = [(one.nemesis, options_of(one, found).gate, options_of(one, found).guard) for one in found.outages]
+    night = matrix(targets=["kafka-4.4"], nemeses=["kill", "relay"], protections=["none", "gate", "guard"])
+    options = [
+        (outage.nemesis, options_of(outage, night).gate, options_of(outage, night).guard) for outage in night.outages
+    ]
     assert options == [(n, *p) for n in ("kill", "relay") for p in ((False, False), (True, False), (False, True))]
-    words = [command_of(one, found, Path("results"), None) for one in found.outages[:3]]
-    assert [{"--gate", "--guard"} & set(one) for one in words] == [set(), {"--gate"}, {"--guard"}]
-    assert str(found.outages[1]) == "kafka-4.4 librdkafka kill local, gate"
-    verdicts = {(cell.nemesis, cell.protection): one.verdict for cell, one in expected(found.cells, STANDARD).items()}
+    words = [command_of(outage, night, Path("results"), None) for outage in night.outages[:3]]
+    assert [{"--gate", "--guard"} & set(command) for command in words] == [set(), {"--gate"}, {"--guard"}]
+    assert str(night.outages[1]) == "kafka-4.4 librdkafka kill local, gate"
+    verdicts = {
+        (cell.nemesis, cell.protection): entry.verdict for cell, entry in expected(night.cells, STANDARD).items()
+    }
     assert verdicts == {
         ("kill", "none"): "anomaly", ("kill", "gate"): "clean", ("kill", "guard"): "clean",
         ("relay", "none"): "anomaly", ("relay", "gate"): "clean", ("relay", "guard"): "anomaly",
     }  # fmt: skip
-    assert after_json(found) == found
+    assert after_json(night) == night
     with pytest.raises(UsageError, match=r"there is no protection 'gates'; did you mean gate"):
         matrix(targets=["kafka-4.4"], protections=["gates"])
     with pytest.raises(UsageError, match=r"--gate is for --runtime local"):
@@ -80,20 +89,20 @@ def test_protections_are_an_axis() -> None:
 
 
 def test_groups_are_asked_by_one_name() -> None:
-    assert [one.anomalies for one in matrix(targets=["kafka-3.9"], anomalies=["groups"]).outages] == ["groups"]
-    (one,) = matrix(targets=["kafka-3.9"], anomalies=["groups", "stuck-lso"]).outages
-    assert one.anomalies == "stuck-lso,groups"
+    assert [outage.anomalies for outage in matrix(targets=["kafka-3.9"], anomalies=["groups"]).outages] == ["groups"]
+    (outage,) = matrix(targets=["kafka-3.9"], anomalies=["groups", "stuck-lso"]).outages
+    assert outage.anomalies == "stuck-lso,groups"
 
 
 def test_some_anomalies_are_asked_by_their_names_in_one_outage() -> None:
-    (one,) = matrix(targets=["kafka-3.9"], anomalies=["stuck-lso", "committed-to-aborted"]).outages
-    assert one.scenarios == ("committed-to-aborted-value", "committed-to-aborted-delete", "stuck-lso")
-    assert one.anomalies == "committed-to-aborted,stuck-lso"
+    (outage,) = matrix(targets=["kafka-3.9"], anomalies=["stuck-lso", "committed-to-aborted"]).outages
+    assert outage.scenarios == ("committed-to-aborted-value", "committed-to-aborted-delete", "stuck-lso")
+    assert outage.anomalies == "committed-to-aborted,stuck-lso"
 
 
 def test_each_cell_is_asked_once_before_any_is_asked_again() -> None:
     asked = matrix(targets=["kafka-3.9", "kafka-4.4"], anomalies=["stuck-lso"], repeats=2)
-    assert [(one.target, one.repeat) for one in asked.outages] == [
+    assert [(outage.target, outage.repeat) for outage in asked.outages] == [
         ("kafka-3.9", 0), ("kafka-4.4", 0), ("kafka-3.9", 1), ("kafka-4.4", 1),
     ]  # fmt: skip
     assert [cell.target for cell in asked.cells] == ["kafka-3.9", "kafka-4.4"]
@@ -115,7 +124,7 @@ def test_matrices_of_a_file_share_what_stands_above_them(tmp_path: Path) -> None
     """,
     )
     read = matrix(path)
-    assert [(one.target, one.client, one.nemesis) for one in read.outages] == [
+    assert [(outage.target, outage.client, outage.nemesis) for outage in read.outages] == [
         ("kafka-3.9", "java", "kill"), ("kafka-3.9", "java", "none"), ("kafka-4.4", "librdkafka", "kill"),
     ]  # fmt: skip
     assert (read.timers, read.settings) == ("10m", ("topic.delete.retention.ms=2500",))
@@ -132,18 +141,18 @@ def test_what_two_matrices_ask_alike_is_run_once(tmp_path: Path) -> None:
         anomalies = ["tombstone-divergence"]
     """,
     )
-    (one,) = matrix(path).outages
-    assert one.scenarios == ("tombstone-divergence", "stuck-lso")
+    (outage,) = matrix(path).outages
+    assert outage.scenarios == ("tombstone-divergence", "stuck-lso")
 
 
 def test_the_command_line_wins(tmp_path: Path) -> None:
     path = written(tmp_path, 'targets = ["kafka-3.9"]\n[[matrix]]\ntargets = ["kafka-4.0"]\n')
-    assert [one.target for one in matrix(path, targets=["kafka-4.4"]).outages] == ["kafka-4.4"]
+    assert [outage.target for outage in matrix(path, targets=["kafka-4.4"]).outages] == ["kafka-4.4"]
 
 
 def test_newer_patches_are_columns_of_their_own() -> None:
     newest = {"kafka-4.1": "kafka-4.1.9"}.get
-    assert [one.target for one in read_matrix(None, {"targets": ["kafka-4.1", "kafka-4.4"]}, newest).outages] == [
+    assert [outage.target for outage in read_matrix(None, {"targets": ["kafka-4.1", "kafka-4.4"]}, newest).outages] == [
         "kafka-4.1", "kafka-4.1.9", "kafka-4.4",
     ]  # fmt: skip
 
@@ -267,47 +276,47 @@ seed = 7
 
 
 def test_soaks_come_last_and_the_second_one_of_a_cell_is_a_repeat(tmp_path: Path) -> None:
-    found = matrix(written(tmp_path, SOAKS))
-    run, *soaks = found.outages
+    night = matrix(written(tmp_path, SOAKS))
+    run, *soaks = night.outages
     assert run.soak is None
-    assert [(one.target, one.runtime, one.protection, one.soak, one.repeat) for one in soaks] == [
+    assert [(outage.target, outage.runtime, outage.protection, outage.soak, outage.repeat) for outage in soaks] == [
         ("kafka-4.4", "local", "none", SoakCell(2.5, 1), 0),
         ("kafka-4.4", "local", "gate", SoakCell(2.5, 1), 0),
         ("kafka-4.4", "local", "none", SoakCell(10.0, 7), 1),
         ("sim-kafka", "sim", "none", SoakCell(10.0, 7), 0),
     ]
-    assert [str(one) for one in soaks[1:3]] == [
+    assert [str(outage) for outage in soaks[1:3]] == [
         "kafka-4.4 soak of 2.5 minutes, gate", "kafka-4.4 soak of 10 minutes, repeat 1",
     ]  # fmt: skip
-    assert [(one.anomaly, one.payload, one.protection) for one in found.cells[1:]] == [
+    assert [(outage.anomaly, outage.payload, outage.protection) for outage in night.cells[1:]] == [
         ("soak", "drawn", "none"), ("soak", "drawn", "gate"), ("soak", "drawn", "none"),
     ]  # fmt: skip
-    expectations = expected(found.cells, STANDARD)
+    expectations = expected(night.cells, STANDARD)
     assert {row.verdict for cell, row in expectations.items() if cell.anomaly == "soak"} == {"as-expected"}
-    assert after_json(found) == found
+    assert after_json(night) == night
 
 
 def test_a_pattern_stands_for_every_line(tmp_path: Path) -> None:
     every = [f"kafka-{line}" for line in ("3.9", "4.0", "4.1", "4.2", "4.3", "4.4")]
     path = written(tmp_path, 'targets = ["kafka-*"]\n[[matrix]]\n[[soak]]\ntargets = ["kafka-4.[34]"]')
-    assert [one.target for one in matrix(path).outages] == [*every, "kafka-4.3", "kafka-4.4"]
+    assert [outage.target for outage in matrix(path).outages] == [*every, "kafka-4.3", "kafka-4.4"]
 
 
 def test_a_new_line_is_expected_to_diverge_as_every_line_does() -> None:
     new = [cell("kafka-5.0", nemesis) for nemesis in ("kill", "none", "relay")]
-    assert [one.verdict for one in expected(new, STANDARD).values()] == ["anomaly", "clean", "anomaly"]
+    assert [entry.verdict for entry in expected(new, STANDARD).values()] == ["anomaly", "clean", "anomaly"]
 
 
 def test_a_file_may_have_nothing_but_soaks(tmp_path: Path) -> None:
-    assert [one.soak is None for one in matrix(written(tmp_path, "targets = ['kafka-4.4']\n[[soak]]")).outages] == [
-        False
-    ]
+    assert [
+        outage.soak is None for outage in matrix(written(tmp_path, "targets = ['kafka-4.4']\n[[soak]]")).outages
+    ] == [False]
 
 
 def test_a_newer_patch_is_soaked_too(tmp_path: Path) -> None:
     path = written(tmp_path, "targets = ['kafka-4.1']\n[[soak]]")
-    found = read_matrix(path, {}, lambda name: f"{name}.9" if name == "kafka-4.1" else None)
-    assert [one.target for one in found.outages] == ["kafka-4.1", "kafka-4.1.9"]
+    night = read_matrix(path, {}, lambda name: f"{name}.9" if name == "kafka-4.1" else None)
+    assert [outage.target for outage in night.outages] == ["kafka-4.1", "kafka-4.1.9"]
 
 
 def test_a_soak_is_asked_for_its_minutes_and_what_it_tolerates(tmp_path: Path) -> None:
@@ -315,24 +324,24 @@ def test_a_soak_is_asked_for_its_minutes_and_what_it_tolerates(tmp_path: Path) -
     path = written(
         tmp_path, f"targets = ['kafka-4.4']\n[[soak]]\nprotections = ['none', 'gate']\nexpect = '{tmp_path}/own.toml'"
     )
-    found = matrix(path)
-    plain, gated = (command_of(one, found, Path("results"), 100.0) for one in found.outages)
+    night = matrix(path)
+    plain, gated = (command_of(outage, night, Path("results"), 100.0) for outage in night.outages)
     head = ["soak", "--target", "kafka-4.4", "--minutes", "10", "--seed", "1"]
     assert plain == [*head, "--expect", f"{tmp_path}/own.toml", "--results", "results"]
     assert gated == [*head, "--gate", "--results", "results"]
 
 
 def test_what_a_night_tolerates_by_default_is_every_finding_whose_cause_is_known(tmp_path: Path) -> None:
-    found = matrix(written(tmp_path, "targets = ['kafka-4.4']\n[[soak]]"))
-    words = command_of(found.outages[0], found, Path("results"), None)
+    night = matrix(written(tmp_path, "targets = ['kafka-4.4']\n[[soak]]"))
+    words = command_of(night.outages[0], night, Path("results"), None)
     tolerated = read_expected(Path(words[words.index("--expect") + 1]))
     assert tolerated.keys() == {*NAMES} - {"hanging-transaction"}
 
 
 def test_the_soaks_of_the_workflow_can_be_read() -> None:
-    found = matrix(Path(__file__).parents[2] / ".github" / "soak.toml")
-    assert {one.soak for one in found.outages} == {SoakCell(30.0, 1)}
-    expected(found.cells, STANDARD)
+    night = matrix(Path(__file__).parents[2] / ".github" / "soak.toml")
+    assert {outage.soak for outage in night.outages} == {SoakCell(30.0, 1)}
+    expected(night.cells, STANDARD)
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
@@ -366,8 +375,8 @@ def test_what_this_release_expects(asked: Cell, verdict: str) -> None:
 
 
 def test_every_target_is_expected_to_say_something_but_the_one_that_may_go_either_way() -> None:
-    known = read_expectations(None)
-    actual = {name for name in TARGETS if any(one.fits(cell(name)) for one in known)}
+    standard = read_expectations(None)
+    actual = {name for name in TARGETS if any(entry.fits(cell(name)) for entry in standard)}
     assert TARGETS.keys() - actual == {"redpanda-25.2"}
 
 
@@ -383,9 +392,9 @@ def test_a_file_is_looked_into_first(tmp_path: Path) -> None:
     """,
     )
     asked = [cell("kafka-4.4"), cell("kafka-4.4", scenario="aborted-to-committed"), cell("kafka-4.3")]
-    found = expected(asked, read_expectations(path))
-    assert [found[one].verdict for one in asked] == ["clean", "anomaly", "anomaly"]
-    assert found[asked[0]].why == "it was fixed"
+    by_cell = expected(asked, read_expectations(path))
+    assert [by_cell[asked_cell].verdict for asked_cell in asked] == ["clean", "anomaly", "anomaly"]
+    assert by_cell[asked[0]].why == "it was fixed"
 
 
 def test_a_cell_of_which_nothing_is_reported_is_named() -> None:
@@ -413,9 +422,9 @@ def test_what_is_wrong_with_expectations_is_reported(text: str, says: str, tmp_p
 
 
 def test_simulated_targets_live_in_no_other_runtime() -> None:
-    given = {"targets": ["sim-kafka", "kafka-4.4"], "runtimes": ["local", "docker"]}
-    outages = read_matrix(None, given, lambda _: None).outages
-    assert [(one.target, one.runtime) for one in outages] == [
+    options = {"targets": ["sim-kafka", "kafka-4.4"], "runtimes": ["local", "docker"]}
+    outages = read_matrix(None, options, lambda _: None).outages
+    assert [(outage.target, outage.runtime) for outage in outages] == [
         ("sim-kafka", "sim"),
         ("kafka-4.4", "local"),
         ("kafka-4.4", "docker"),

@@ -32,12 +32,12 @@ STUCK = "stuck-lso"
 TOLD = {"began_at": "2026-11-22T01:00:00+00:00", "commit": "c0ffee", "command": "harness nightly"}
 
 
-def plan_of(**given: Any) -> Plan:
-    matrix = read_matrix(None, {"targets": ["kafka-3.9"], "anomalies": [STUCK], **given}, lambda _: None)
+def plan_of(**options: Any) -> Plan:
+    matrix = read_matrix(None, {"targets": ["kafka-3.9"], "anomalies": [STUCK], **options}, lambda _: None)
     return Plan(matrix, expected(matrix.cells, read_expectations(None)), TOLD)
 
 
-def found(*names: str, scenario: str = STUCK) -> ScenarioResult:
+def anomalous(*names: str, scenario: str = STUCK) -> ScenarioResult:
     return ScenarioResult(scenario, ANOMALY, "it is stuck", names or (STUCK,), "the witness")
 
 
@@ -61,7 +61,7 @@ def failed(outage: int = 0, number: int = 1, code: int = 255, why: str = "the cl
 
 def worked(ledger: Ledger, attempts: Sequence[Attempt], budget_s: float | None = None) -> NightOfRuns:
     """Work through the plan, where runs end as given, by outage and number."""
-    night = NightOfRuns({(one.outage, one.number): one for one in attempts})
+    night = NightOfRuns({(attempt.outage, attempt.number): attempt for attempt in attempts})
     work(ledger, night.run_one, night.lines.append, budget_s=budget_s, now_s=lambda: night.now)
     return night
 
@@ -104,8 +104,8 @@ def test_a_plan_is_read_again_as_it_was(ledger: Ledger, monkeypatch: pytest.Monk
     monkeypatch.setattr("harness.host.leftovers.Owner.lives", lambda _: False)
     again = Ledger.reopen(ledger.path).plan
     assert (again.matrix, again.details) == (ledger.plan.matrix, ledger.plan.details)
-    assert {cell: (one.verdict, one.why) for cell, one in again.expected.items()} == {
-        cell: (one.verdict, one.why) for cell, one in ledger.plan.expected.items()
+    assert {cell: (entry.verdict, entry.why) for cell, entry in again.expected.items()} == {
+        cell: (entry.verdict, entry.why) for cell, entry in ledger.plan.expected.items()
     }
 
 
@@ -157,13 +157,13 @@ CLEAN_SAID, UNKNOWN_SAID = (
 @pytest.mark.parametrize(
     ("verdict", "attempts", "status", "why"),
     [
-        (ANOMALY, [ended(0, 1, found())], Status.AS_EXPECTED, "it is stuck"),
+        (ANOMALY, [ended(0, 1, anomalous())], Status.AS_EXPECTED, "it is stuck"),
         (CLEAN, [ended(0, 1, CLEAN_SAID)], Status.AS_EXPECTED, "all is well"),
-        (CLEAN, [ended(0, 1, found())], Status.REGRESSED, "it is stuck"),
+        (CLEAN, [ended(0, 1, anomalous())], Status.REGRESSED, "it is stuck"),
         (ANOMALY, [ended(0, 1, CLEAN_SAID)], Status.FIXED, "all is well"),
-        (ANOMALY, [ended(0, 1, found("unexplained-divergence"))], Status.OTHER_NAME,
+        (ANOMALY, [ended(0, 1, anomalous("unexplained-divergence"))], Status.OTHER_NAME,
          "unexplained-divergence: it is stuck"),
-        (ANOMALY, [ended(0, 1, found(STUCK, "aborted-to-committed"))], Status.OTHER_NAME,
+        (ANOMALY, [ended(0, 1, anomalous(STUCK, "aborted-to-committed"))], Status.OTHER_NAME,
          "stuck-lso, aborted-to-committed: it is stuck"),
         (ANOMALY, [ended(0, 1, UNKNOWN_SAID)], Status.UNKNOWN, "the window did not open"),
         (CLEAN, [ended(0, 1, UNKNOWN_SAID)], Status.UNKNOWN, "the window did not open"),
@@ -171,7 +171,7 @@ CLEAN_SAID, UNKNOWN_SAID = (
         (CLEAN, [failed(code=254, why="no image")], Status.REFUSED, "no image"),
         (CLEAN, [], Status.NOT_RUN, "the time was used up before"),
         # A run that failed later on.
-        (ANOMALY, [replace(ended(0, 1, found()), failure="Spark is gone")], Status.AS_EXPECTED, "it is stuck"),
+        (ANOMALY, [replace(ended(0, 1, anomalous()), failure="Spark is gone")], Status.AS_EXPECTED, "it is stuck"),
         (CLEAN, [replace(ended(0, 1, CLEAN_SAID), failure="Spark is gone")], Status.FAILED, "Spark is gone"),
     ],
 )  # fmt: skip
@@ -182,7 +182,7 @@ def test_how_a_cell_stands(verdict: str, attempts: list[Attempt], status: Status
 
 
 def test_a_cell_is_as_loud_as_the_loudest_of_its_repeats() -> None:
-    result = result_of(CLEAN, ended(0, 1, CLEAN_SAID), ended(1, 1, found()), ended(2, 1, UNKNOWN_SAID), repeats=3)
+    result = result_of(CLEAN, ended(0, 1, CLEAN_SAID), ended(1, 1, anomalous()), ended(2, 1, UNKNOWN_SAID), repeats=3)
     assert (result.status, result.witness) == (Status.REGRESSED, "the witness")
     assert result.verdicts == (CLEAN, ANOMALY, UNKNOWN)
     assert result.repeats == 3
@@ -196,7 +196,7 @@ def test_what_failed_once_is_flaky_and_not_dropped() -> None:
 
 def test_a_cell_has_its_share_of_the_seconds() -> None:
     plan = plan_of(anomalies=["all"])
-    assert {one.took_s for one in results_of(plan, [ended()])} == {1.7}, "20 s of 12"
+    assert {result.took_s for result in results_of(plan, [ended()])} == {1.7}, "20 s of 12"
 
 
 @pytest.mark.parametrize(
@@ -225,10 +225,10 @@ HOSTILE = "<script>|`*[x](y)`\x00\x1b\u202e\ud800 end"
 def night() -> tuple[Plan, list[CellResult], list[str]]:
     plan = plan_of(nemeses=["kill", "none"], targets=["kafka-3.9", "kafka-4.4"], repeats=2)
     attempts = [
-        ended(0, 1, found()), ended(1, 1, replace(CLEAN_SAID, reason=HOSTILE)),
+        ended(0, 1, anomalous()), ended(1, 1, replace(CLEAN_SAID, reason=HOSTILE)),
         ended(2, 1, replace(CLEAN_SAID, reason=HOSTILE)), failed(3), ended(3, 2, CLEAN_SAID),
-        ended(4, 1, found()), replace(ended(5, 1, CLEAN_SAID), strays=("stuck-lso: broker 1, control-0",)),
-        ended(6, 1, found()), failed(7), failed(7, 2),
+        ended(4, 1, anomalous()), replace(ended(5, 1, CLEAN_SAID), strays=("stuck-lso: broker 1, control-0",)),
+        ended(6, 1, anomalous()), failed(7), failed(7, 2),
     ]  # fmt: skip
     return plan, results_of(plan, attempts), strays_of(attempts)
 
@@ -236,7 +236,7 @@ def night() -> tuple[Plan, list[CellResult], list[str]]:
 def test_the_grid_has_a_column_a_version(night: tuple[Plan, list[CellResult], list[str]]) -> None:
     shown = grid(night[1])
     assert shown.columns == ["kafka 3.9.2", "kafka 3.9.2"]
-    assert [(head, [cell_text(one) for one in row if one]) for head, row in shown.rows] == [
+    assert [(head, [cell_text(result) for result in row if result]) for head, row in shown.rows] == [
         ((STUCK, "value", "librdkafka", "kill", "local", "none"), ["anomaly 2/2", "FIXED UPSTREAM 2/2"]),
         ((STUCK, "value", "librdkafka", "none", "local", "none"), ["clean 2/2", "FAILED 1/2 (flaky)"]),
     ]
@@ -246,7 +246,7 @@ def test_the_summary_tells_every_cell(night: tuple[Plan, list[CellResult], list[
     result = json.loads(json.dumps(summary(*night)))
     assert (result["exit_code"], result["cells_as_expected"], result["flaky"]) == (1, 2, 1)
     assert result["statuses"] == {"fixed upstream": 1, "failed": 1, "as expected": 2}
-    assert [one["cell"]["nemesis"] for one in result["cells"]] == ["kill", "none", "kill", "none"]
+    assert [result["cell"]["nemesis"] for result in result["cells"]] == ["kill", "none", "kill", "none"]
     assert result["commit"] == "c0ffee"
 
 
@@ -308,8 +308,8 @@ def soak_ended(plan: Plan, **more: Any) -> Attempt:
 
 
 def test_a_soak_that_finds_something_new_is_a_regression_in_junit_and_summary(with_soak: Plan, tmp_path: Path) -> None:
-    results = results_of(with_soak, [ended(0, 1, found()), soak_ended(with_soak)])
-    assert [one.status for one in results] == [Status.AS_EXPECTED, Status.REGRESSED]
+    results = results_of(with_soak, [ended(0, 1, anomalous()), soak_ended(with_soak)])
+    assert [result.status for result in results] == [Status.AS_EXPECTED, Status.REGRESSED]
     assert results[1].witness == "soak-2 (seed 5): it hangs"
     assert results[1].runs == ("sim-kafka/soak/the-soak",)
     assert exit_code(results, []) == 1
@@ -331,14 +331,14 @@ def test_a_soak_that_finds_something_new_is_a_regression_in_junit_and_summary(wi
     ],
 )
 def test_a_soak_is_a_cell_as_any_other(verdict: str, status: Status, code: int, with_soak: Plan) -> None:
-    results = results_of(with_soak, [ended(0, 1, found()), soak_ended(with_soak, verdict=verdict)])
+    results = results_of(with_soak, [ended(0, 1, anomalous()), soak_ended(with_soak, verdict=verdict)])
     assert results[1].status == status
     assert exit_code(results, []) == code
 
 
 def test_a_soak_with_tolerated_findings_is_never_shown_as_clean(with_soak: Plan) -> None:
     tolerated, clean = (
-        results_of(with_soak, [ended(0, 1, found()), soak_ended(with_soak, verdict=verdict)])[1]
+        results_of(with_soak, [ended(0, 1, anomalous()), soak_ended(with_soak, verdict=verdict)])[1]
         for verdict in (AS_EXPECTED, CLEAN)
     )
     assert (cell_text(tolerated), cell_text(clean)) == ("as-expected", "clean")

@@ -16,8 +16,8 @@ LINE = (
 
 def test_a_coordinator_names_the_partitions_and_the_transactional_id() -> None:
     """Scala prints small sets and large ones differently."""
-    for given in (b"Set(soak-1-4-4, a.b_c-0)", b"HashSet(soak-1-4-4, a.b_c-0)"):
-        assert parse_line(LINE % (given, b"soak-1-t12, or not"), 3) == {
+    for partitions in (b"Set(soak-1-4-4, a.b_c-0)", b"HashSet(soak-1-4-4, a.b_c-0)"):
+        assert parse_line(LINE % (partitions, b"soak-1-t12, or not"), 3) == {
             "broker": 3, "partitions": [("soak-1-4", 4), ("a.b_c", 0)], "transactional_id": "soak-1-t12, or not",
         }  # fmt: skip
 
@@ -28,6 +28,6 @@ def test_any_other_line_says_nothing() -> None:
 
 
 def test_a_round_has_what_was_left_out_of_its_clients() -> None:
-    writer = next(one.transactional_id for one in SMALL.clients if one.transactional_id)
-    own = {"partitions": [("__consumer_offsets", 1)], "transactional_id": writer}
-    assert skipped_of(SMALL, [own, {**own, "transactional_id": "of another round"}]) == [own]
+    writer = next(client.transactional_id for client in SMALL.clients if client.transactional_id)
+    line = {"partitions": [("__consumer_offsets", 1)], "transactional_id": writer}
+    assert skipped_of(SMALL, [line, {**line, "transactional_id": "of another round"}]) == [line]

@@ -35,7 +35,7 @@ def test_a_cause_is_asked_before_those_that_it_precedes() -> None:
     assert order.index("hanging-transaction") < order.index("stuck-lso")
     assert order.index("skipped-marker") < order.index("reopened-transaction")
     assert set(NAMES) == {*order} - {"lost-unsynced"}
-    assert all(one.name == name and one.summary for name, one in CAUSES.items())
+    assert all(declared.name == name and declared.summary for name, declared in CAUSES.items())
 
 
 def test_the_order_is_declared_whatever_the_order_of_files() -> None:

@@ -75,12 +75,12 @@ def test_a_soak_is_kept_and_goes_on_where_it_was_cut_off(tmp_path: Path) -> None
     assert stored == json.loads(json.dumps(to_json(first.result())))
     assert stored["not_drawn"]["ring"] == "takes five brokers"
     for line in lines:
-        kept = RunFolder(folder / line.name)
-        assert json.loads(kept.verdict_path.read_text())["verdict"] == line.verdict
-        assert (kept.path / "brokers").exists() == (line.verdict != CLEAN)
+        round_folder = RunFolder(folder / line.name)
+        assert json.loads(round_folder.verdict_path.read_text())["verdict"] == line.verdict
+        assert (round_folder.path / "brokers").exists() == (line.verdict != CLEAN)
     # Cut off after one round: another process plays the second one again, the same way.
-    one = {**stored, "rounds": stored["rounds"][:1], "minutes": stored["took_s"] / 60 + 0.002}
-    (folder / "soak.json").write_text(json.dumps(one))
+    cut_off = {**stored, "rounds": stored["rounds"][:1], "minutes": stored["took_s"] / 60 + 0.002}
+    (folder / "soak.json").write_text(json.dumps(cut_off))
     again = resume(folder, SparkOptions(), FakeProgress(), lines.append)
     assert timeless(again.rounds[1]) == timeless(first.rounds[1])
     assert again.took_s > stored["took_s"]
@@ -122,7 +122,7 @@ def test_a_soak_that_goes_on_judges_what_was_played_before_it_was_cut_off(
     stored.write_text(json.dumps({**state, "minutes": 0.0}))
     judged = resume(stored.parent, SparkOptions(), FakeProgress(), lambda _: None).rounds
     whole = soak(options(tmp_path / "whole"), FakeProgress(), lambda _: None).rounds
-    assert [timeless(one) for one in judged] == [timeless(one) for one in whole]
+    assert [timeless(line) for line in judged] == [timeless(line) for line in whole]
     assert judged[0].took_s.keys() == whole[0].took_s.keys()
 
 
@@ -130,10 +130,10 @@ def failing_boots(monkeypatch: pytest.MonkeyPatch, failing: range) -> None:
     """Have these boots of a soak fail, counted from 1."""
     boots = itertools.count(1)
 
-    def boot(*of: Any) -> Any:
+    def boot(*arguments: Any) -> Any:
         if next(boots) in failing:
             raise HarnessError("no broker registers")
-        return booted(*of)
+        return booted(*arguments)
 
     monkeypatch.setattr(campaign, "booted", boot)
 
@@ -141,7 +141,7 @@ def failing_boots(monkeypatch: pytest.MonkeyPatch, failing: range) -> None:
 @pytest.mark.usefixtures("one_session")
 def test_a_cluster_that_does_not_come_up_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     failing_boots(monkeypatch, range(2, 2 + MOST_BOOTS - 1))
-    assert [one.name for one in soak(options(tmp_path), FakeProgress(), lambda _: None).rounds] == [
+    assert [line.name for line in soak(options(tmp_path), FakeProgress(), lambda _: None).rounds] == [
         "soak-1",
         "soak-2",
     ]
@@ -156,7 +156,7 @@ def test_what_was_played_is_judged_before_a_soak_without_a_cluster_ends(
     with pytest.raises(HarnessError, match="no broker registers"):
         soak(options(tmp_path), FakeProgress(), lines.append)
     (stored,) = (tmp_path / "sim-kafka" / "soak").glob("*/soak.json")
-    assert [one["name"] for one in json.loads(stored.read_text())["rounds"]] == ["soak-1"]
+    assert [line["name"] for line in json.loads(stored.read_text())["rounds"]] == ["soak-1"]
     assert len(lines) == 1
 
 

@@ -31,10 +31,10 @@ def history(*lines: tuple[Any, ...]) -> list[dict[str, Any]]:
 
 
 def put(op: int, kind: str = INVOKE, txn: int | None = None, **more: Any) -> tuple[Any, ...]:
-    given = {"topic": "t", "partition": 0, "key": "k", "tombstone": False, **more}
+    fields = {"topic": "t", "partition": 0, "key": "k", "tombstone": False, **more}
     if txn is not None:
-        given |= {"transactional_id": "id", "txn": txn}
-    return kind, "produce", op, {**given, "offset": op} if kind == OK else given
+        fields |= {"transactional_id": "id", "txn": txn}
+    return kind, "produce", op, {**fields, "offset": op} if kind == OK else fields
 
 
 def of_id(kind: str, f: str, op: int, txn: int | None = None) -> tuple[Any, ...]:
@@ -114,9 +114,9 @@ def test_deletions_that_were_asked_for() -> None:
 def test_checkers_are_told_what_a_new_start_aborted() -> None:
     events = history(put(1, txn=1), put(1, OK, txn=1), of_id(INVOKE, "init", 2), of_id(OK, "init", 2))
     added = events_for_checkers(events)[len(events) :]
-    assert [(one["type"], one["f"], one["transactional_id"], one["txn"]) for one in added] == [
+    assert [(event["type"], event["f"], event["transactional_id"], event["txn"]) for event in added] == [
         (INVOKE, "abort", "id", 1), (OK, "abort", "id", 1),
     ]  # fmt: skip
-    assert {one["op"] for one in added}.isdisjoint(one["op"] for one in events)
+    assert {event["op"] for event in added}.isdisjoint(event["op"] for event in events)
     ended = history(put(1, txn=1), of_id(INVOKE, "abort", 2, 1), of_id(OK, "abort", 2, 1))
     assert events_for_checkers(ended) == ended

@@ -36,49 +36,54 @@ def events(*some: tuple[int, str, int]) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def of(broker: int, since: int = 12_000, until: int = 20_100) -> list[tuple[int, str, int]]:
+def held_by(broker: int, since: int = 12_000, until: int = 20_100) -> list[tuple[int, str, int]]:
     return [(broker, HELD, since), (broker, RELEASED, until)]
 
 
 @pytest.mark.parametrize(
-    ("some", "lack"),
+    ("some", "problem"),
     [
-        ([*of(1), *of(2)], None),
-        ([*of(1, 9_000), *of(2)], None),
-        (of(1), "the gate of broker 2 is not seen to have held t-0 while broker 3 was out of the ISR"),
+        ([*held_by(1), *held_by(2)], None),
+        ([*held_by(1, 9_000), *held_by(2)], None),
+        (held_by(1), "the gate of broker 2 is not seen to have held t-0 while broker 3 was out of the ISR"),
         ([], "the gate of broker 1 is not seen to have held t-0 while broker 3 was out of the ISR"),
-        ([*of(1, 1_000, 9_000), *of(2)], "the gate of broker 1 is not seen to have held"),
+        ([*held_by(1, 1_000, 9_000), *held_by(2)], "the gate of broker 1 is not seen to have held"),
         (
-            [*of(1), (2, HELD, 12_000)],
+            [*held_by(1), (2, HELD, 12_000)],
             "the gate of broker 2 has held t-0 while",
         ),
-        ([*of(1), (2, HELD, 12_000), (2, GAVE_UP, 13_000)], "the gate of broker 2 gave up holding t-0"),
+        ([*held_by(1), (2, HELD, 12_000), (2, GAVE_UP, 13_000)], "the gate of broker 2 gave up holding t-0"),
         # Its process ended, and so did its holds.
-        ([*of(1), (2, HELD, 12_000), (2, INSTALLED, 0)], None),
-        ([*of(1), (2, HELD, 12_000), (1, INSTALLED, 0)], "the gate of broker 2 has held t-0 while"),
-        ([*of(1), (2, INSTALLED, 0)], "the gate of broker 2 is not seen to have held"),
+        ([*held_by(1), (2, HELD, 12_000), (2, INSTALLED, 0)], None),
+        ([*held_by(1), (2, HELD, 12_000), (1, INSTALLED, 0)], "the gate of broker 2 has held t-0 while"),
+        ([*held_by(1), (2, INSTALLED, 0)], "the gate of broker 2 is not seen to have held"),
         # One that holds everything: its clock is not the controllers', or it hears nothing of them.
-        ([*of(1), (2, HELD_ALL, 9_000), (2, RELEASED_ALL, 21_000)], None),
-        ([*of(1), (2, HELD_ALL, 9_000), (2, RELEASED_ALL, 15_000)], "the gate of broker 2 is not seen to have held"),
-        ([*of(1), (2, HELD_ALL, 9_000), (2, RELEASED_ALL, 15_000), *of(2, 15_000)], None),
-        ([*of(1), (2, HELD_ALL, 9_000)], "the gate of broker 2 has held t-0 while"),
+        ([*held_by(1), (2, HELD_ALL, 9_000), (2, RELEASED_ALL, 21_000)], None),
+        (
+            [*held_by(1), (2, HELD_ALL, 9_000), (2, RELEASED_ALL, 15_000)],
+            "the gate of broker 2 is not seen to have held",
+        ),
+        ([*held_by(1), (2, HELD_ALL, 9_000), (2, RELEASED_ALL, 15_000), *held_by(2, 15_000)], None),
+        ([*held_by(1), (2, HELD_ALL, 9_000)], "the gate of broker 2 has held t-0 while"),
     ],
 )
-def test_every_broker_that_stayed_holds_what_is_exposed(some: list[tuple[int, str, int]], lack: str | None) -> None:
-    given = judge_gates([OUT], DELETED, events(*some))
-    assert given.problem is None if lack is None else str(given.problem).startswith(lack)
-    assert given.counts == {"outages": 1, "exposed": 1, "held": int(lack is None), "partitions": 1}
+def test_every_broker_that_stayed_holds_what_is_exposed(some: list[tuple[int, str, int]], problem: str | None) -> None:
+    evidence = judge_gates([OUT], DELETED, events(*some))
+    assert evidence.problem is None if problem is None else str(evidence.problem).startswith(problem)
+    assert evidence.counts == {"outages": 1, "exposed": 1, "held": int(problem is None), "partitions": 1}
 
 
-@pytest.mark.parametrize(("answer", "lack"), [("ok", "not seen to have held"), ("info", "not released it since")])
-def test_what_was_held_of_a_deleted_topic_is_no_evidence_for_the_next_one_of_its_name(answer: str, lack: str) -> None:
+@pytest.mark.parametrize(("answer", "problem"), [("ok", "not seen to have held"), ("info", "not released it since")])
+def test_what_was_held_of_a_deleted_topic_is_no_evidence_for_the_next_one_of_its_name(
+    answer: str, problem: str
+) -> None:
     """Found by a soak (seed 691): the gate of a broker held a partition, and its topic was deleted meanwhile."""
     recreated = [
         {"f": "recreate topic", "type": "invoke", "op": 7, "topic": "t", "time_ms": 8_000},
         {"f": "recreate topic", "type": answer, "op": 7, "topic": "t", "time_ms": 9_500},
     ]
-    logged = of_last_topics(events((2, INSTALLED, 0), (2, HELD, 7_999), *of(1, 9_000)), recreated)
-    assert lack in str(judge_gates([OUT], DELETED, logged).problem)
+    logged = of_last_topics(events((2, INSTALLED, 0), (2, HELD, 7_999), *held_by(1, 9_000)), recreated)
+    assert problem in str(judge_gates([OUT], DELETED, logged).problem)
 
 
 def late(began_ms: int, ended_ms: int, broker: int = 2) -> list[dict[str, Any]]:
@@ -94,7 +99,7 @@ def late(began_ms: int, ended_ms: int, broker: int = 2) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("faults", "lacks"),
+    ("faults", "has_problem"),
     [
         (late(9_000, 20_000), False),
         (late(10_001, 21_000), True),
@@ -103,11 +108,11 @@ def late(began_ms: int, ended_ms: int, broker: int = 2) -> list[dict[str, Any]]:
         ([], True),
     ],
 )
-def test_a_cleaner_that_does_not_look_has_nothing_to_hold(faults: list[dict[str, Any]], *, lacks: bool) -> None:
-    given = judge_gates([OUT], DELETED, events(*of(1)), late=late_cleaners(faults))
-    assert (given.problem is not None) is lacks
+def test_a_cleaner_that_does_not_look_has_nothing_to_hold(faults: list[dict[str, Any]], *, has_problem: bool) -> None:
+    evidence = judge_gates([OUT], DELETED, events(*held_by(1)), late=late_cleaners(faults))
+    assert (evidence.problem is not None) is has_problem
     alone = replace(OUT, stayed=frozenset({2}))
-    assert judge_gates([alone], DELETED, [], late=late_cleaners(faults)).counts["exposed"] == int(lacks)
+    assert judge_gates([alone], DELETED, [], late=late_cleaners(faults)).counts["exposed"] == int(has_problem)
 
 
 AHEAD_MS = 3_600_000
@@ -116,9 +121,9 @@ AHEAD_MS = 3_600_000
 @pytest.mark.parametrize(
     ("out", "some"),
     [
-        (OUT, [*of(1), *of(2, 12_000 + AHEAD_MS, 20_100 + AHEAD_MS)]),
-        (OUT, [*of(1), (2, HELD_ALL, 9_000 + AHEAD_MS), (2, HELD_ALL, 19_000), (2, RELEASED_ALL, 20_200)]),
-        (replace(OUT, began_ms=10_000 + AHEAD_MS, ended_ms=20_000 + AHEAD_MS), [*of(1), *of(2)]),
+        (OUT, [*held_by(1), *held_by(2, 12_000 + AHEAD_MS, 20_100 + AHEAD_MS)]),
+        (OUT, [*held_by(1), (2, HELD_ALL, 9_000 + AHEAD_MS), (2, HELD_ALL, 19_000), (2, RELEASED_ALL, 20_200)]),
+        (replace(OUT, began_ms=10_000 + AHEAD_MS, ended_ms=20_000 + AHEAD_MS), [*held_by(1), *held_by(2)]),
     ],
 )
 def test_times_of_a_clock_that_was_ahead_are_put_right(out: ReplicaOutage, some: list[tuple[int, str, int]]) -> None:
@@ -128,15 +133,15 @@ def test_times_of_a_clock_that_was_ahead_are_put_right(out: ReplicaOutage, some:
 
 
 def test_a_round_has_the_events_of_its_topics_and_since_it_began_those_of_all() -> None:
-    own, other = {"topic": "soak-1-0", "time_ms": 3}, {"topic": "before", "time_ms": 4}
+    of_round, other = {"topic": "soak-1-0", "time_ms": 3}, {"topic": "before", "time_ms": 4}
     of_all = {"event": HELD_ALL, "time_ms": 5}
-    assert gate_events_of(SMALL, [of_all, of_all, own, other, of_all], before=2) == [own, of_all]
+    assert gate_events_of(SMALL, [of_all, of_all, of_round, other, of_all], before=2) == [of_round, of_all]
 
 
 @pytest.mark.parametrize("removable", [{}, {TP: [9_000]}, {TP: [16_000]}, {("t", 1): [11_000]}])
 def test_an_outage_in_which_nothing_could_be_removed_exposes_nothing(removable: dict[Any, list[int]]) -> None:
-    given = judge_gates([OUT], removable, [])
-    assert given.problem == "the gates had nothing to hold: no partition was exposed"
+    evidence = judge_gates([OUT], removable, [])
+    assert evidence.problem == "the gates had nothing to hold: no partition was exposed"
 
 
 def test_outages_are_read_off_the_isr() -> None:
@@ -151,7 +156,7 @@ def test_outages_are_read_off_the_isr() -> None:
         (9, state(1, 2, 3)),
         (11, state(1)),
     ]
-    assert sorted(outages_in(TP, timed), key=lambda one: one.broker) == [
+    assert sorted(outages_in(TP, timed), key=lambda outage: outage.broker) == [
         ReplicaOutage(TP, 2, 7, 8, frozenset({1})), ReplicaOutage(TP, 3, 5, 9, frozenset({1})),
     ]  # fmt: skip
 

@@ -15,8 +15,7 @@ from harness.broker_files.segments.encode import encode_batch
 from harness.kafka_api.error_names import UNSTABLE_OFFSET
 from harness.run_folder.store import RunFolder
 from harness.soak.evidence.client_log import FAIL, INVOKE, OK, RECREATE
-from harness.soak.evidence.group_log import GroupLog, group_log_of
-from harness.soak.evidence.group_views import ANSWERS, GroupView, answered, replayed
+from harness.soak.evidence.group_offsets import ANSWERS, GroupLog, GroupView, answered, group_log_of, replayed
 from harness.soak.judge.group_truth import NAMELESS, compare_groups
 from harness.soak.play.internal import refusal_in, serves_groups
 
@@ -93,9 +92,9 @@ def ended(f: str, op: int, txn: int = 1) -> list[Any]:
     ],
 )
 def test_offsets_that_a_group_may_have_in_the_end(lines: list[Any], possible: set[int | None]) -> None:
-    known = log(*lines)
+    group_log = log(*lines)
     # A deletion counts as a change of the keys that were ever committed.
-    assert known.possible(KEY).keys() == possible
+    assert group_log.possible(KEY).keys() == possible
 
 
 def view(offset: int | None, *pending: int) -> GroupView:
@@ -121,20 +120,20 @@ def view(offset: int | None, *pending: int) -> GroupView:
     ],
 )
 def test_a_view_is_wrong_by_name(lines: list[Any], here: GroupView, name: str | None) -> None:
-    given = compare_groups(log(*lines), [here])
-    assert [wrong.name for _, wrong in given.wrongs] == ([] if name is None else [name])
-    assert given.counts == {
-        "keys": 1, "views": 1, "unknown": given.unknown, "wrong": len(given.wrongs),
+    truth = compare_groups(log(*lines), [here])
+    assert [wrong.name for _, wrong in truth.wrongs] == ([] if name is None else [name])
+    assert truth.counts == {
+        "keys": 1, "views": 1, "unknown": truth.unknown, "wrong": len(truth.wrongs),
     }  # fmt: skip
 
 
 def test_a_finding_has_the_partition_and_says_whose_view_it_is() -> None:
     lines = [*done(plain, 1), *done(sent, 2), *ended("abort", 3)]
-    (found,) = compare_groups(log(*lines), [view(1), view(2)]).findings()
-    assert (found.anomaly, found.broker, found.topic, found.partition) == (
+    (finding,) = compare_groups(log(*lines), [view(1), view(2)]).findings()
+    assert (finding.anomaly, finding.broker, finding.topic, finding.partition) == (
         ABORTED_SERVED, 2, "__consumer_offsets", 0,
     )  # fmt: skip
-    assert found.explanation == "group g, t-0: by its replica, broker 2 has offset 2, by clients offset 1"
+    assert finding.explanation == "group g, t-0: by its replica, broker 2 has offset 2, by clients offset 1"
 
 
 LOG = """\
@@ -155,12 +154,12 @@ def test_a_coordinator_that_cannot_load_its_partition_has_a_finding(log_text: st
     refusal = refusal_in(log_text)
     assert refusal is not None
     content = {"broker": 2, "partition": 0, "answers": [], "refusal": refusal}
-    (found,) = compare_groups(log(*done(plain, 1)), [view(1), answered(content)]).findings()
-    assert (found.anomaly, found.broker) == (name, 2)
-    assert found.explanation.startswith(
+    (finding,) = compare_groups(log(*done(plain, 1)), [view(1), answered(content)]).findings()
+    assert (finding.anomaly, finding.broker) == (name, 2)
+    assert finding.explanation.startswith(
         "no group has a coordinator: broker 2 cannot load the partition: IllegalStateException: Group g is "
     )
-    assert "groupId='g'" in found.explanation
+    assert "groupId='g'" in finding.explanation
 
 
 def test_a_log_without_a_refusal_explains_nothing() -> None:
@@ -218,14 +217,14 @@ def test_a_coordinator_reads_a_replica(
     tmp_path: Path, batches: list[bytes], committed: int | None, pending: set[int]
 ) -> None:
     group = encode_batch(base_offset=9, records=[Record(9, 0, encode_group_key("g"), None, ())])
-    seen = replayed(replica(tmp_path, *batches, group), 1, drops_pending=True)
-    assert (seen.broker, seen.partition) == (1, 0)
-    assert seen.committed.get(KEY) == committed
-    assert set(seen.pending.get(KEY, ())) == pending
+    group_view = replayed(replica(tmp_path, *batches, group), 1, drops_pending=True)
+    assert (group_view.broker, group_view.partition) == (1, 0)
+    assert group_view.committed.get(KEY) == committed
+    assert set(group_view.pending.get(KEY, ())) == pending
 
 
 def test_what_a_coordinator_answers_is_a_view() -> None:
-    one = {"group": "g", "topic": "t", "partition": 0, "offset": 5, "error": None}
-    other = {**one, "partition": 1, "offset": None, "error": UNSTABLE_OFFSET}
-    seen = answered({"broker": 3, "partition": 0, "answers": [one, other]})
-    assert (seen.broker, seen.committed, set(seen.pending)) == (3, {KEY: 5}, {("g", ("t", 1))})
+    answer = {"group": "g", "topic": "t", "partition": 0, "offset": 5, "error": None}
+    unstable = {**answer, "partition": 1, "offset": None, "error": UNSTABLE_OFFSET}
+    group_view = answered({"broker": 3, "partition": 0, "answers": [answer, unstable]})
+    assert (group_view.broker, group_view.committed, set(group_view.pending)) == (3, {KEY: 5}, {("g", ("t", 1))})

@@ -66,7 +66,7 @@ def test_a_loss_is_what_a_broker_lost_that_was_elected_uncleanly() -> None:
 
 def test_who_was_elected_uncleanly(tmp_path: Path) -> None:
     log = [
-        *(one for name in ("t", "u") for one in (topic(name), partition(name, 0, (1, 2, 3)))),
+        *(record for name in ("t", "u") for record in (topic(name), partition(name, 0, (1, 2, 3)))),
         change("t", 0, leader=2, isr=(2,), leader_recovery_state=1),
         change("t", 0, isr=(2, 3), leader_recovery_state=0),
         change("t", 0, leader=3),
@@ -81,12 +81,12 @@ def test_a_hole_is_what_a_broker_lost_before_a_segment_that_it_has() -> None:
 
 
 def truth(wrongs: dict[int, tuple[Wrong, ...]], tp: tuple[str, int] = TP) -> Truth:
-    given = {(broker, tp): wrongs.get(broker, ()) for broker in (1, 2, 3)}
-    return Truth(given, frozenset(), {replica: {} for replica in given}, {3: "committed"}, {})
+    wrongs_by_replica = {(broker, tp): wrongs.get(broker, ()) for broker in (1, 2, 3)}
+    return Truth(wrongs_by_replica, frozenset(), {replica: {} for replica in wrongs_by_replica}, {3: "committed"}, {})
 
 
-def verdict(known: Truth, *losses: Loss, checked: CheckedRound = CheckedRound()) -> dict[str, Any]:  # noqa: B008
-    content: dict[str, Any] = to_json(verdict_of(PLAYED, JudgeResults(known, checked, AUDITED, losses=losses)))
+def verdict(actual: Truth, *losses: Loss, checked: CheckedRound = CheckedRound()) -> dict[str, Any]:  # noqa: B008
+    content: dict[str, Any] = to_json(verdict_of(PLAYED, JudgeResults(actual, checked, AUDITED, losses=losses)))
     return content
 
 
@@ -107,24 +107,24 @@ def of_group(anomaly: str, broker: int, partition: int) -> RoundFinding:
     )
 
 
-@pytest.mark.parametrize("wrong", [GONE, OPEN, replace(OPEN, kind=HIDDEN)], ids=lambda one: one.kind)
+@pytest.mark.parametrize("wrong", [GONE, OPEN, replace(OPEN, kind=HIDDEN)], ids=lambda wrong: wrong.kind)
 def test_what_every_replica_lost_is_listed_and_no_anomaly(wrong: Wrong) -> None:
-    known = truth(dict.fromkeys((1, 2, 3), (wrong,)))
-    given = verdict(known, ALONE)
-    assert given["verdict"] == AS_EXPECTED
-    assert [(one["anomaly"], one["broker"]) for one in given["findings"]] == [(LOST, 1), (LOST, 2), (LOST, 3)]
-    assert given["unexplained"] == []
+    actual = truth(dict.fromkeys((1, 2, 3), (wrong,)))
+    result = verdict(actual, ALONE)
+    assert result["verdict"] == AS_EXPECTED
+    assert [(entry["anomaly"], entry["broker"]) for entry in result["findings"]] == [(LOST, 1), (LOST, 2), (LOST, 3)]
+    assert result["unexplained"] == []
     assert (
         "offsets 8 to 12 of t-0 were lost with the power of broker 2, which had not synced them and was alone in the"
-        in given["findings"][0]["explanation"]
+        in result["findings"][0]["explanation"]
     )
-    assert verdict(known)["verdict"] not in {AS_EXPECTED, CLEAN}, "without a loss, it is something else"
+    assert verdict(actual)["verdict"] not in {AS_EXPECTED, CLEAN}, "without a loss, it is something else"
 
 
 def test_what_the_checkers_call_it_does_not_matter() -> None:
     checked = CheckedRound([row("committed-to-aborted", 1), row("unexplained-divergence", 3)])
-    given = verdict(truth(dict.fromkeys((1, 2, 3), (GONE,))), ALONE, checked=checked)
-    assert (given["verdict"], {one["anomaly"] for one in given["findings"]}) == (AS_EXPECTED, {LOST})
+    result = verdict(truth(dict.fromkeys((1, 2, 3), (GONE,))), ALONE, checked=checked)
+    assert (result["verdict"], {entry["anomaly"] for entry in result["findings"]}) == (AS_EXPECTED, {LOST})
 
 
 @pytest.mark.parametrize(
@@ -139,9 +139,9 @@ def test_what_the_checkers_call_it_does_not_matter() -> None:
 )
 def test_replicas_that_differ_have_diverged(wrongs: dict[int, tuple[Wrong, ...]]) -> None:
     checked = CheckedRound([row("stuck-lso", 2)])
-    given = verdict(truth(wrongs), ALONE, checked=checked)
-    assert given["verdict"] == ANOMALY
-    assert LOST not in {one["anomaly"] for one in given["findings"]}
+    result = verdict(truth(wrongs), ALONE, checked=checked)
+    assert result["verdict"] == ANOMALY
+    assert LOST not in {entry["anomaly"] for entry in result["findings"]}
 
 
 def names_of_offsets(
@@ -154,8 +154,8 @@ def names_of_offsets(
         for broker in brokers
     ]
     diagnoses = diagnose(evidence, symptoms)
-    found = [diagnoses.get(symptom, (symptom.anomaly, "")) for symptom in symptoms]
-    return [(one.partition[1], name) for one, (name, _) in zip(symptoms, found, strict=True)], found[0][1]
+    named = [diagnoses.get(symptom, (symptom.anomaly, "")) for symptom in symptoms]
+    return [(symptom.partition[1], name) for symptom, (name, _) in zip(symptoms, named, strict=True)], named[0][1]
 
 
 @pytest.mark.parametrize(("brokers", "name"), [((1, 2, 3), LOST), ((1, 3), "stuck-lso")])
@@ -184,12 +184,12 @@ def test_offsets_of_groups_in_a_transaction_whose_marker_was_left_out(
 
 
 def test_replicas_that_differ_after_an_unclean_election() -> None:
-    known = truth({1: (replace(OPEN, key="another"), GONE), 2: (GONE,), 3: (GONE,)})
-    given = verdict(known, replace(ALONE, was_alone=False, led_uncleanly=True))
-    assert given["verdict"] == ANOMALY
-    named = {(one["anomaly"], one["broker"]) for one in given["findings"]}
+    actual = truth({1: (replace(OPEN, key="another"), GONE), 2: (GONE,), 3: (GONE,)})
+    result = verdict(actual, replace(ALONE, was_alone=False, led_uncleanly=True))
+    assert result["verdict"] == ANOMALY
+    named = {(entry["anomaly"], entry["broker"]) for entry in result["findings"]}
     assert named == {(LOST, 1), (LOST, 2), (LOST, 3), (UNCLEAN, 1)}
-    assert given["unexplained"] == []
+    assert result["unexplained"] == []
 
 
 def test_a_loss_is_of_its_partition_and_one_of_outcomes_of_all_transactions() -> None:
@@ -208,23 +208,23 @@ def test_offsets_that_were_given_again_are_no_violation() -> None:
 @pytest.mark.parametrize("offset", [8, 12])
 def test_a_hole_is_an_anomaly_of_its_broker_alone(offset: int) -> None:
     written = {(TP, offset): WrittenRecord(1, "t", 0, "k", is_delete=False, transaction=None, offset=offset)}
-    known = replace(truth({2: (GONE,)}), at=written)
-    given = verdict(known, SKIPPED)
-    assert given["verdict"] == ANOMALY
-    assert [(one["anomaly"], one["broker"]) for one in given["findings"]] == [(HOLE, 2)]
-    assert "offsets 8 to 12 of t-0 were lost with the power of broker 2" in given["reason"]
-    assert "has a later segment, where its log continues" in given["reason"]
-    assert given["unexplained"] == []
-    by_checkers = verdict(known, SKIPPED, checked=CheckedRound([row("unexplained-divergence", 2)]))
-    assert [one["anomaly"] for one in by_checkers["findings"]] == [HOLE]
+    actual = replace(truth({2: (GONE,)}), at=written)
+    result = verdict(actual, SKIPPED)
+    assert result["verdict"] == ANOMALY
+    assert [(entry["anomaly"], entry["broker"]) for entry in result["findings"]] == [(HOLE, 2)]
+    assert "offsets 8 to 12 of t-0 were lost with the power of broker 2" in result["reason"]
+    assert "has a later segment, where its log continues" in result["reason"]
+    assert result["unexplained"] == []
+    by_checkers = verdict(actual, SKIPPED, checked=CheckedRound([row("unexplained-divergence", 2)]))
+    assert [entry["anomaly"] for entry in by_checkers["findings"]] == [HOLE]
 
 
 @pytest.mark.parametrize(("marker", "name"), [(9, HOLE), (13, "stuck-lso")])
 def test_a_transaction_whose_marker_lies_in_a_hole_is_open_by_it(marker: int, name: str) -> None:
     """Found by a soak with the gate, which called it stuck-lso: no compaction had removed that marker."""
     written = {(TP, 7): WrittenRecord(1, "t", 0, "k", is_delete=False, transaction=3, offset=7)}
-    known = replace(truth({2: (OPEN,)}), at=written, markers={(TP, 3): {marker}})
-    assert [(one["anomaly"], one["broker"]) for one in verdict(known, SKIPPED)["findings"]] == [(name, 2)]
+    actual = replace(truth({2: (OPEN,)}), at=written, markers={(TP, 3): {marker}})
+    assert [(entry["anomaly"], entry["broker"]) for entry in verdict(actual, SKIPPED)["findings"]] == [(name, 2)]
 
 
 def test_what_lies_elsewhere_is_of_no_hole() -> None:
@@ -233,5 +233,5 @@ def test_what_lies_elsewhere_is_of_no_hole() -> None:
         replace(truth({2: (OPEN,)}), at=written),
         replace(truth({1: (OPEN,)}), at={(TP, 9): written[TP, 13]}),
     )
-    for known in (elsewhere, on_another):
-        assert [one["anomaly"] for one in verdict(known, SKIPPED)["findings"]] == ["stuck-lso"]
+    for actual in (elsewhere, on_another):
+        assert [entry["anomaly"] for entry in verdict(actual, SKIPPED)["findings"]] == ["stuck-lso"]

@@ -77,8 +77,8 @@ def test_what_is_open_by_the_log_too_is_another_matter(
 )
 def test_it_explains_the_doubt_about_its_own_replica(changed: dict[str, Any], *, explains: bool) -> None:
     reason = f"the broker says that producer {PRODUCER} has an open transaction, its log that it has none"
-    given = {"broker": BROKER, "topic": "t", "partition": 0, "kind": "contradiction", "reason": reason, **changed}
-    doubt = from_json(Doubt, given)
+    fields = {"broker": BROKER, "topic": "t", "partition": 0, "kind": "contradiction", "reason": reason, **changed}
+    doubt = from_json(Doubt, fields)
     assert Reopened(BROKER, TP, PRODUCER, 0, 1).explains(doubt) is explains
 
 

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 TP = (TOPIC, 0)
 
 
-def found(folder: Path, played: PlayedRound) -> dict[int, set[str]]:
+def wrong_names(folder: Path, played: PlayedRound) -> dict[int, set[str]]:
     assert played.failure is None
     return {
         broker: names
@@ -116,14 +116,14 @@ def test_anomalies_are_found_by_what_clients_know(
     tmp_path: Path, name: str, steps: list[tuple[float, Operation]]
 ) -> None:
     played = play_steps(tmp_path / "round", *steps)
-    assert found(tmp_path / "round", played) == {2: {name}}
+    assert wrong_names(tmp_path / "round", played) == {2: {name}}
 
 
 def test_nothing_is_found_without_a_fault(tmp_path: Path) -> None:
     steps: list[tuple[float, Operation]] = [
         (1, put(P)), (2, put(T, deletes=True)), (3, COMMITS), (4, put(T)), (5, ABORTS), (6, put(T, "x")), (7, DIES),
     ]  # fmt: skip
-    assert found(tmp_path / "round", play_steps(tmp_path / "round", *steps)) == {}
+    assert wrong_names(tmp_path / "round", play_steps(tmp_path / "round", *steps)) == {}
 
 
 def test_what_is_broken_at_the_end_is_healed(tmp_path: Path) -> None:
@@ -135,19 +135,19 @@ def test_what_is_broken_at_the_end_is_healed(tmp_path: Path) -> None:
     assert healed == ["heal lossy", "heal partition", "heal unassign", "heal throttle"]
     replicas = replicas_of(RunFolder(tmp_path / "round"))
     assert {broker for broker, _ in replicas} == {1, 2, 3}
-    assert found(tmp_path / "round", played) == {}
+    assert wrong_names(tmp_path / "round", played) == {}
 
 
 def test_a_client_that_dies_leaves_a_transaction_that_its_next_start_aborts(tmp_path: Path) -> None:
     played = play_steps(tmp_path / "round", (1, put(T)), (2, DIES), (8, put(T, "x")), (9, COMMITS))
-    assert found(tmp_path / "round", played) == {}
+    assert wrong_names(tmp_path / "round", played) == {}
     log = client_log_of(read_lines(tmp_path / "round" / "history.jsonl"))
-    assert [one.outcome for one in log.transactions.values()] == [ABORTED, "committed"]
+    assert [transaction.outcome for transaction in log.transactions.values()] == [ABORTED, "committed"]
 
 
 def test_of_two_clients_with_one_id_the_later_one_fences_the_other(tmp_path: Path) -> None:
     played = play_steps(tmp_path / "round", (1, put(T)), (2, put(TWIN, "x")), (4, COMMITS))
-    assert found(tmp_path / "round", played) == {}
+    assert wrong_names(tmp_path / "round", played) == {}
     events = read_lines(tmp_path / "round" / "history.jsonl")
     assert [event["type"] for event in events if event["f"] == "commit"] == ["invoke", "fail"]
     assert next(iter(client_log_of(events).transactions.values())).outcome == ABORTED
@@ -160,24 +160,24 @@ def test_administrators_delete_records_change_settings_and_create_a_topic_again(
     ]  # fmt: skip
     folder = RunFolder(tmp_path / "round")
     played = play_steps(folder.path, *steps)
-    assert found(folder.path, played) == {}
+    assert wrong_names(folder.path, played) == {}
     ended = {event["f"]: event["type"] for event in read_lines(folder.history_path)}
     assert (ended["delete records"], ended["alter topic"], ended["recreate topic"]) == ("ok", "ok", "ok")
     replicas = replicas_of(folder)
-    assert {held.log_start for held in replicas.values()} == {replicas[1, TP].log_start}
+    assert {log.log_start for log in replicas.values()} == {replicas[1, TP].log_start}
     assert replicas[1, TP].log_start > 0
-    assert "lost" not in {one.key for held in replicas.values() for one in held.records}
+    assert "lost" not in {record.key for log in replicas.values() for record in log.records}
 
 
 def test_what_was_lost_is_found(tmp_path: Path) -> None:
     """The power of the judge: a log that loses a record or a marker, and a key's value, after everything."""
     folder = RunFolder(tmp_path / "round")
     played = play_steps(folder.path, (1, put(P)), (2, put(T, "x")), (3, COMMITS))
-    assert found(folder.path, played) == {}
+    assert wrong_names(folder.path, played) == {}
     logs = sorted((folder.broker_snapshot(3, AFTER_REJOIN) / f"{TOPIC}-0").glob("*.log"))
     for log in logs:
         log.write_bytes(b"")
-    assert found(folder.path, played) == {3: {"unexplained"}}
+    assert wrong_names(folder.path, played) == {3: {"unexplained"}}
 
 
 @pytest.mark.parametrize(

@@ -91,10 +91,10 @@ def clients(outcome: str) -> ClientLog:
     )  # fmt: skip
 
 
-def audited(found: Sequence[Finding], verdict: str = "anomaly") -> Verdict:
+def audited(accusations: Sequence[Finding], verdict: str = "anomaly") -> Verdict:
     audit = findings.audited_verdict("t")
     scenarios = tuple(replace(scenario, verdict=verdict) for scenario in audit.scenarios)
-    return replace(audit, scenarios=scenarios, findings=tuple(found))
+    return replace(audit, scenarios=scenarios, findings=tuple(accusations))
 
 
 def finding(broker: int, offset: int = 0, key: str | None = "k", **more: Any) -> Finding:
@@ -106,9 +106,9 @@ def test_a_record_is_what_its_broker_serves_it_as(tmp_path: Path) -> None:
     aborted = replica(tmp_path / "a", VALUE, DELETE, end(2, commit=False), aborted=((1, 2),))
     committed = replica(tmp_path / "c", VALUE, DELETE, end(2, commit=True))
     opened = replica(tmp_path / "o", VALUE, DELETE)
-    assert [one.belief for one in read_replica(aborted).records] == [COMMITTED, ABORTED]
-    assert [one.belief for one in read_replica(committed).records] == [COMMITTED, COMMITTED]
-    assert [one.belief for one in read_replica(opened).records] == [COMMITTED, OPEN]
+    assert [record.belief for record in read_replica(aborted).records] == [COMMITTED, ABORTED]
+    assert [record.belief for record in read_replica(committed).records] == [COMMITTED, COMMITTED]
+    assert [record.belief for record in read_replica(opened).records] == [COMMITTED, OPEN]
 
 
 @pytest.mark.parametrize(
@@ -128,8 +128,8 @@ def test_a_replica_is_wrong_by_what_clients_know(
     tmp_path: Path, outcome: str, marker: str | None, kinds: set[str]
 ) -> None:
     batches = [VALUE, DELETE, *([] if marker is None else [end(2, commit=marker == COMMITTED)])]
-    held = read_replica(replica(tmp_path / "r", *batches, aborted=((1, 2),) if marker == ABORTED else ()))
-    truth = compare(clients(outcome), {(2, TP): held})
+    stored = read_replica(replica(tmp_path / "r", *batches, aborted=((1, 2),) if marker == ABORTED else ()))
+    truth = compare(clients(outcome), {(2, TP): stored})
     assert {wrong.kind for wrong in truth.wrongs[2, TP]} == kinds
     assert truth.diverged == ({TP} if kinds else set())
     assert truth.unknown_keys == ({(TP, "k")} if outcome == UNKNOWN else set())
@@ -152,8 +152,8 @@ def test_an_aborted_delete_that_was_carried_out_accuses_who_carried_it_out(tmp_p
 
 
 def test_who_is_called_right_must_not_be_wrong(tmp_path: Path) -> None:
-    held = read_replica(replica(tmp_path / "r", DELETE, end(2, commit=True)))
-    truth = compare(clients(ABORTED), {(1, TP): held, (2, TP): held})
+    stored = read_replica(replica(tmp_path / "r", DELETE, end(2, commit=True)))
+    truth = compare(clients(ABORTED), {(1, TP): stored, (2, TP): stored})
     assert judge(truth, finding(2, right=[1])) == WRONG
 
 
@@ -188,8 +188,8 @@ def test_a_missed_marker_that_agrees_is_right_by_luck(tmp_path: Path) -> None:
     batches = [VALUE, DELETE, data(3, 3, "o", transactional=True), end(4, commit=True)]
     whole = [VALUE, DELETE, end(2, commit=True), *batches[2:]]
     logs = {1: whole, 2: batches}
-    held = {(b, TP): read_replica(replica(tmp_path / str(b), *parts)) for b, parts in logs.items()}
-    truth = compare(log, held)
+    stored = {(b, TP): read_replica(replica(tmp_path / str(b), *parts)) for b, parts in logs.items()}
+    truth = compare(log, stored)
     assert truth.diverged == set()
     assert truth.missed == {(1, TP): {}, (2, TP): {9: COMMITTED}}
     assert [judge(truth, finding(broker, offset=1)) for broker in (1, 2)] == [WRONG, BY_LUCK]
@@ -205,8 +205,8 @@ def test_a_missed_marker_shows_by_what_is_left_of_its_transaction(
     log = clients(outcome)
     log.writes[3], log.transactions[10] = WrittenRecord(3, *TP, "o", False, 10, 3), Transaction(10, "id", ABORTED)
     emptied = encode_batch(base_offset=1, last_offset=1, is_transactional=True, producer_id=PRODUCER, producer_epoch=0)
-    left = [emptied] if is_emptied else []
-    batches = [VALUE, *left, data(3, 3, "o", transactional=True), end(4, commit=False)]
+    remains = [emptied] if is_emptied else []
+    batches = [VALUE, *remains, data(3, 3, "o", transactional=True), end(4, commit=False)]
     truth = compare(log, {(2, TP): read_replica(replica(tmp_path / "2", *batches, aborted=((1, 4),)))})
     assert truth.missed == {(2, TP): {9: ABORTED}}
     assert judge(truth, finding(2, offset=1, key=None)) == judged
@@ -227,67 +227,67 @@ def test_the_transaction_that_followed_a_missed_marker_may_have_left_nothing(tmp
 )
 def test_a_marker_of_a_former_coordinator_is_stale(tmp_path: Path, epochs: tuple[int, ...], stale: set[int]) -> None:
     markers = [end(offset, commit=True, by=epoch) for offset, epoch in enumerate(epochs, 2)]
-    held = read_replica(replica(tmp_path / "1", VALUE, DELETE, *markers))
-    assert held.stale_markers == stale
-    assert compare(clients(COMMITTED), {(1, TP): held, (2, TP): ReplicaLog()}).stale_markers[TP] == stale
+    stored = read_replica(replica(tmp_path / "1", VALUE, DELETE, *markers))
+    assert stored.stale_markers == stale
+    assert compare(clients(COMMITTED), {(1, TP): stored, (2, TP): ReplicaLog()}).stale_markers[TP] == stale
 
 
 def test_a_transaction_that_a_stale_marker_ended_has_its_name(tmp_path: Path) -> None:
     """Found by a soak on 4.4.0: a third COMMIT came when the producer was forgotten and wrote again."""
     twice = (end(0, commit=True, by=1), end(1, commit=True, by=2))
     delete = data(2, 2, "k", deletes=True, transactional=True)
-    late, own = (read_replica(replica(tmp_path / name, *twice, delete, end(3, commit=True, by=epoch)))
+    late, right = (read_replica(replica(tmp_path / name, *twice, delete, end(3, commit=True, by=epoch)))
                  for name, epoch in (("late", 1), ("own", 2)))  # fmt: skip
     log = clients(ABORTED)
     log.writes[2] = replace(log.writes[2], offset=2)
-    for held, name in ((late, STALE_MARKER), (own, "aborted-to-committed")):
-        truth = compare(log, {(broker, TP): held for broker in (1, 2, 3)})
+    for stored, name in ((late, STALE_MARKER), (right, "aborted-to-committed")):
+        truth = compare(log, {(broker, TP): stored for broker in (1, 2, 3)})
         assert names_of(RoundEvidence(truth)) == [{name}] * 3
 
 
 def test_a_transaction_that_another_marker_ended_as_its_own_was_left_out_has_its_name(tmp_path: Path) -> None:
     """Found by a soak on 4.4.0: an ABORT was skipped, and the next COMMIT served records that it should have hidden."""
     later = data(3, 2, "l", transactional=True)
-    held = read_replica(replica(tmp_path / "1", VALUE, DELETE, later, end(3, commit=True)))
-    own = read_replica(replica(tmp_path / "2", VALUE, DELETE, end(2, commit=False), aborted=((1, 2),)))
+    stored = read_replica(replica(tmp_path / "1", VALUE, DELETE, later, end(3, commit=True)))
+    correct = read_replica(replica(tmp_path / "2", VALUE, DELETE, end(2, commit=False), aborted=((1, 2),)))
     log = clients(ABORTED)
     log.transactions[10] = Transaction(10, "id", COMMITTED)
     log.writes[3] = WrittenRecord(3, *TP, "l", is_delete=False, transaction=10, offset=2)
-    said = {"broker": 3, "partitions": [list(TP)], "transactional_id": "id"}
+    line = {"broker": 3, "partitions": [list(TP)], "transactional_id": "id"}
 
     def names(lines: list[dict[str, Any]], *replicas: ReplicaLog) -> list[set[str]]:
-        truth = compare(log, {(broker, TP): one for broker, one in enumerate(replicas)})
+        truth = compare(log, {(broker, TP): replica_log for broker, replica_log in enumerate(replicas)})
         return names_of(RoundEvidence(truth, skipped=lines))
 
-    assert names([said], held, held) == [{SKIPPED_MARKER}] * 2
-    for other in ([], [{**said, "transactional_id": "other"}], [{**said, "partitions": [["t", 1]]}]):
-        assert names(other, held, held) == [{"aborted-to-committed"}] * 2
-    assert names([said], held, own)[0] == {"aborted-to-committed"}, "another replica has a marker of its own"
+    assert names([line], stored, stored) == [{SKIPPED_MARKER}] * 2
+    for other in ([], [{**line, "transactional_id": "other"}], [{**line, "partitions": [["t", 1]]}]):
+        assert names(other, stored, stored) == [{"aborted-to-committed"}] * 2
+    assert names([line], stored, correct)[0] == {"aborted-to-committed"}, "another replica has a marker of its own"
 
 
 def test_a_transaction_that_is_open_everywhere_as_its_marker_was_left_out_has_its_name(tmp_path: Path) -> None:
-    held = read_replica(replica(tmp_path / "1", VALUE, DELETE))
-    truth = compare(clients(COMMITTED), {(broker, TP): held for broker in (1, 2)})
-    said = {"broker": 3, "partitions": [list(TP)], "transactional_id": "id"}
-    for lines, name in (([said], SKIPPED_MARKER), ([], HANGING)):
+    stored = read_replica(replica(tmp_path / "1", VALUE, DELETE))
+    truth = compare(clients(COMMITTED), {(broker, TP): stored for broker in (1, 2)})
+    line = {"broker": 3, "partitions": [list(TP)], "transactional_id": "id"}
+    for lines, name in (([line], SKIPPED_MARKER), ([], HANGING)):
         assert names_of(RoundEvidence(truth, skipped=lines)) == [{name}] * 2
 
 
 def test_a_transaction_without_a_marker_is_not_open_again_where_its_records_were_deleted(tmp_path: Path) -> None:
     """Found by a soak on 4.4.0: a broker kept the transaction open after the log start had moved past its records."""
-    held = read_replica(replica(tmp_path / "1"), 3)
-    truth = compare(clients(COMMITTED), {(broker, TP): held for broker in (1, 2)})
-    said = [{"broker": 3, "partitions": [list(TP)], "transactional_id": "id"}]
+    stored = read_replica(replica(tmp_path / "1"), 3)
+    truth = compare(clients(COMMITTED), {(broker, TP): stored for broker in (1, 2)})
+    lines_of_log = [{"broker": 3, "partitions": [list(TP)], "transactional_id": "id"}]
     opened = Reopened(1, TP, PRODUCER, 1, None)
 
     def name(lines: list[dict[str, Any]], offset: int) -> str:
         symptom = replace(opened, first_offset=offset).symptom
         return diagnose(RoundEvidence(truth, skipped=lines), [symptom])[symptom].name
 
-    assert name(said, 1) == SKIPPED_MARKER
+    assert name(lines_of_log, 1) == SKIPPED_MARKER
     assert name([], 1) == REOPENED
-    assert name(said, 0) == REOPENED, "a record outside of transactions"
-    assert name(said, 2) == REOPENED, "a record that nobody knows"
+    assert name(lines_of_log, 0) == REOPENED, "a record outside of transactions"
+    assert name(lines_of_log, 2) == REOPENED, "a record that nobody knows"
 
 
 def test_markers_are_known_from_the_replicas_that_have_them(tmp_path: Path) -> None:
@@ -308,17 +308,17 @@ def test_a_late_request_of_a_producer_may_have_written_again_what_is_gone(
         for number, (key, offset) in keys.items()
     })  # fmt: skip
 
-    def left(number: int, offset: int, base_offset: int, epoch: int) -> bytes:
+    def remaining(number: int, offset: int, base_offset: int, epoch: int) -> bytes:
         record = Record(offset, 0, keys[number][0].encode(), b"v", ((HEADER_OP, str(number).encode()),))
         return encode_batch(
             base_offset=base_offset, records=[record], producer_id=PRODUCER, producer_epoch=epoch, last_offset=offset
         )
 
-    held = read_replica(replica(tmp_path / "1", left(4, 2, 0, 1), left(3, 4, 3, epoch)))
-    truth = compare(log, {(1, TP): held})
+    stored = read_replica(replica(tmp_path / "1", remaining(4, 2, 0, 1), remaining(3, 4, 3, epoch)))
+    truth = compare(log, {(1, TP): stored})
     assert ((TP, "k") in truth.unknown_keys, bool(truth.wrongs[1, TP])) == (is_late, not is_late)
     log.writes[1].client = log.writes[2].client = "another"
-    assert compare(log, {(1, TP): held}).diverged == {TP}, "the late request is not of k's client"
+    assert compare(log, {(1, TP): stored}).diverged == {TP}, "the late request is not of k's client"
 
 
 def test_what_no_client_knows_is_neither_right_nor_wrong(tmp_path: Path) -> None:
@@ -345,14 +345,14 @@ def test_a_finding_where_every_replica_is_right_is_for_nothing(tmp_path: Path) -
     truth = compare(clients(ABORTED), {(1, TP): read_replica(replica(tmp_path / "r", VALUE))})
     done = tally(truth, audited([finding(1, decided=False)]))
     assert (done.counts["diverged"], done.counts["nothing wrong"]) == (0, 1)
-    assert [one.broker for one in done.for_nothing] == [1]
+    assert [accusation.broker for accusation in done.for_nothing] == [1]
 
 
 def test_a_diverged_partition_without_a_finding_is_missed(tmp_path: Path) -> None:
     truth = compare(clients(ABORTED), {(2, TP): read_replica(replica(tmp_path / "r", DELETE, end(2, commit=True)))})
     done = tally(truth, audited([], "clean"))
     assert (done.counts["found"], done.counts["called clean"]) == (0, 1)
-    assert [(one["partition"], one["verdict"]) for one in done.missed] == [("t-0", "clean")]
+    assert [(entry["partition"], entry["verdict"]) for entry in done.missed] == [("t-0", "clean")]
     assert tally(truth, audited([], "unknown")).counts["called clean"] == 0
 
 
@@ -379,9 +379,9 @@ def test_a_state_that_no_outcome_leads_to_is_wrong(tmp_path: Path) -> None:
 
 
 def test_a_record_that_was_written_twice_is_known_by_nobody(tmp_path: Path) -> None:
-    held = read_replica(replica(tmp_path / "r", VALUE, data(1, 1, "k")))
+    stored = read_replica(replica(tmp_path / "r", VALUE, data(1, 1, "k")))
     log = ClientLog({1: WrittenRecord(1, *TP, "k", is_delete=False, transaction=None, offset=0)}, {})
-    assert compare(log, {(1, TP): held}).unknown_keys == {(TP, "k")}
+    assert compare(log, {(1, TP): stored}).unknown_keys == {(TP, "k")}
 
 
 def test_a_client_log_is_kept_whole(tmp_path: Path) -> None:
@@ -391,8 +391,8 @@ def test_a_client_log_is_kept_whole(tmp_path: Path) -> None:
 
 
 def named_here(log: ClientLog, *batches: bytes, folder: Path, log_start: int = 0, **others: Any) -> set[str]:
-    held = read_replica(replica(folder, *batches), log_start)
-    truth = compare(log, {(2, TP): held}, **others)
+    stored = read_replica(replica(folder, *batches), log_start)
+    truth = compare(log, {(2, TP): stored}, **others)
     return names_by_replica(RoundEvidence(truth)).get((2, TP), set())
 
 
@@ -449,8 +449,8 @@ def test_misjudged_records_name_the_state_that_they_make(tmp_path: Path) -> None
 
 
 def test_a_transaction_that_is_open_everywhere_hangs(tmp_path: Path) -> None:
-    held = read_replica(replica(tmp_path / "r", VALUE, DELETE))
-    truth = compare(clients(ABORTED), {(1, TP): held, (2, TP): held})
+    stored = read_replica(replica(tmp_path / "r", VALUE, DELETE))
+    truth = compare(clients(ABORTED), {(1, TP): stored, (2, TP): stored})
     assert set().union(*names_of(RoundEvidence(truth))) == {"hanging-transaction"}
 
 

@@ -22,8 +22,7 @@ from harness.soak.evidence.client_log import ABORTED, UNKNOWN
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from harness.soak.evidence.group_log import GroupKey, GroupLog, OffsetChange
-    from harness.soak.evidence.group_views import GroupView
+    from harness.soak.evidence.group_offsets import GroupKey, GroupLog, GroupView, OffsetChange
 
 NAMELESS: Final = ""
 KNOWN_REFUSAL: Final = re.compile(r"IllegalStateException: Group \S+ is not a \w+ group")

@@ -29,7 +29,7 @@ from harness.schedules.groups import CONSUMER
 from harness.soak.causes.lost_unsynced import TRANSACTION_STATE, losses_of, unclean_leaders
 from harness.soak.causes.reopened_transaction import reopened_of
 from harness.soak.evidence.client_log import client_log_of, events_for_checkers
-from harness.soak.evidence.group_log import group_log_of
+from harness.soak.evidence.group_offsets import group_log_of
 from harness.soak.evidence.replica_log import read_replica, served_replicas
 from harness.soak.judge.gate_evidence import judge_gates, late_cleaners, of_last_topics, outages_of, removable_of
 from harness.soak.judge.group_truth import compare_groups

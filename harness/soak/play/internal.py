@@ -15,7 +15,7 @@ from harness.errors import WaitTimeoutError
 from harness.schedules.operations.clients import CommitOffset, SendOffset
 from harness.schedules.timers import FAST, FREEZE
 from harness.soak.draw.plan import GROUP_OFFSETS
-from harness.soak.evidence.group_views import ANSWERS, answered, ask, errors_of, replayed
+from harness.soak.evidence.group_offsets import ANSWERS, answered, ask, errors_of, replayed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from harness.kafka_api.messages import TopicPartition
     from harness.run_folder.store import RunFolder
     from harness.schedules.schedule import Step
-    from harness.soak.evidence.group_views import GroupView
+    from harness.soak.evidence.group_offsets import GroupView
     from harness.soak.play.rig import Rig
 
 INTERNAL: Final = "internal"
