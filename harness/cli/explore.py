@@ -92,7 +92,7 @@ _RUN_OPTIONS = {"seed": "--seed", "spark_master": "--spark-master", "spark_conf"
     group=OUTPUT,
     type=FilePath(file_okay=False),
     metavar="DIR",
-    help="Write the schedules there, for `harness run`.",
+    help="Write the schedules there, for --schedule of `harness run`, `soak` and `conform`.",
 )
 @cloup.option(
     "--runs",
@@ -143,8 +143,7 @@ def explore(
     none, and some runs were exposed; with 2 also where the checkers and the model's own state disagree.
     """
     from harness.model_checking.explore.cases import FRESH_COPIES, UNDER_FAULTS, cases  # noqa: PLC0415  (slow imports, only where needed)
-    from harness.model_checking.explore.walk import shortest, summary, walk  # noqa: PLC0415
-    from harness.schedules.schedule import Schedule, in_order, write_schedule  # noqa: PLC0415
+    from harness.model_checking.explore.walk import shortest, summary, walk, write_schedules  # noqa: PLC0415
 
     _refuse_others(
         context, *((_WALK_OPTIONS, "is for walks: leave out --runs") if runs else (_RUN_OPTIONS, "takes --runs"))
@@ -165,9 +164,8 @@ def explore(
         content, ways = summary(target, with_, walked), shortest(walked)
         show = partial(_show, ways=ways, of_each_case=is_under_faults)
         if out is not None:
-            target_name = " with ".join([target, *with_])
-            for name, (case, steps) in ways.items():
-                write_schedule(out / f"{name}.json", Schedule(in_order(*steps), name, target_name, case.title))
+            schedules = ((name, case.title, steps, groups) for name, (case, steps) in ways.items())
+            write_schedules(out, " with ".join([target, *with_]), schedules)
     code = EXIT_CODES[content["verdict"]]
     if output == JSON:
         stdout().json(envelope(**content))

@@ -16,6 +16,7 @@ from harness.schedules.operations.clients import Begin, End, Write
 from harness.schedules.operations.environment import CleanerPass, TimePasses
 from harness.schedules.operations.faults import OUTAGES, Heal, Inject
 from harness.schedules.operations.waits import TakeSnapshot, UntilInSync, UntilRemoved
+from harness.schedules.players import SchedulePlayer, unsupported
 from harness.schedules.scenario import Critical, Scenario
 from harness.schedules.schedule import NO_PLAN
 
@@ -29,8 +30,9 @@ TRANSACTIONAL, PLAIN = "tx", "plain"
 OF_CLIENTS: Final = (Write, Begin, End)
 OF_RUNS: Final = (UntilRemoved, UntilInSync, TakeSnapshot)
 """Waits and snapshots: every run has its own."""
-SUPPORTED: Final = (*OF_CLIENTS, *OF_RUNS, Inject, Heal, CleanerPass, TimePasses)
-"""Operations that a run can be put through."""
+RUN: Final = SchedulePlayer(
+    "harness run", frozenset({*OF_CLIENTS, *OF_RUNS, Inject, Heal, CleanerPass, TimePasses}), frozenset(OUTAGES)
+)
 
 
 def scenarios_of(schedule: Schedule) -> tuple[Scenario, ...]:
@@ -72,8 +74,12 @@ def scenario_of(schedule: Schedule) -> Scenario:
     if len(leaves) != 1 or len(returns) != 1 or returns < leaves:
         raise UsageError("this schedule cannot be replayed: it needs one fault by which a broker leaves, and its end")
     (begins_at,), (ends_at,) = leaves, returns
-    for number, operation in enumerate(operations, 1):
-        _reject_unsupported(number, operation, is_after=number - 1 > ends_at)
+    if reason := unsupported(schedule, RUN):
+        raise UsageError(f"this schedule cannot be replayed: {reason}")
+    for number, operation in enumerate(operations[ends_at + 1 :], ends_at + 2):
+        if not isinstance(operation, (TimePasses, *OF_RUNS)):
+            reason = "compaction and clients rest once the broker is back"
+            raise UsageError(f"step {number} of this schedule, '{operation}', cannot be replayed: {reason}")
     names = _names(schedule.plan.transactional, operations)
     before = _of_clients(operations[:begins_at], names, is_open=False)
     is_open = _is_open(before)
@@ -105,16 +111,6 @@ def why_not_replayable(schedule: Schedule) -> str | None:
     except UsageError as error:
         return str(error)
     return None
-
-
-def _reject_unsupported(number: int, operation: Operation, *, is_after: bool) -> None:
-    reason = None
-    if is_after and not isinstance(operation, (TimePasses, *OF_RUNS)):
-        reason = "compaction and clients rest once the broker is back"
-    elif not isinstance(operation, SUPPORTED) or (isinstance(operation, Inject) and operation.fault not in OUTAGES):
-        reason = "only operations of clients, cleaners and time, and one outage, can be"
-    if reason:
-        raise UsageError(f"step {number} of this schedule, '{operation}', cannot be replayed: {reason}")
 
 
 def _names(planned: Collection[str], operations: Sequence[Operation]) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""Fewer steps that still show something: whole clients and faults are left out first, at last single steps.
+"""The one shrinker of schedules: fewer steps that still show a finding.
 
 Source of the procedure: Zeller and Hildebrandt, *Simplifying and Isolating Failure-Inducing Input* (2002), ``ddmin``;
 in groups: Misherghi and Su, *HDD: Hierarchical Delta Debugging* (2006).
@@ -27,22 +27,28 @@ def reduced(
 ) -> list[Step]:
     """Leave out whole clients and faults first, then partitions, then transactions, and at last single steps."""
     rest = list(steps)
-    for grain in (_by_process, _by_partition, _by_transaction, lambda some: range(len(some))):
+    for grain in (_by_process, _by_partition, _by_transaction, lambda steps: range(len(steps))):
         groups: dict[Any, list[int]] = {}
         for at, label in enumerate(grain(rest)):
             groups.setdefault(label, []).append(at)
 
-        def chosen(some: Sequence[Sequence[int]], of: Sequence[Step] = rest) -> list[Step]:
-            return [of[at] for at in sorted(itertools.chain.from_iterable(some))]
+        def chosen(groups: Sequence[Sequence[int]], steps: Sequence[Step] = rest) -> list[Step]:
+            return [steps[at] for at in sorted(itertools.chain.from_iterable(groups))]
 
-        kept = ddmin(list(groups.values()), lambda some: shows(chosen(some)), lambda some: on_smaller(chosen(some)))
-        rest = chosen(kept)
+        smallest = ddmin(
+            list(groups.values()), lambda groups: shows(chosen(groups)), lambda groups: on_smaller(chosen(groups))
+        )
+        rest = chosen(smallest)
     return rest
 
 
-def ddmin(items: list[T], shows: Callable[[Sequence[T]], bool], on_smaller: Callable[[Sequence[T]], None]) -> list[T]:
-    """Return items of which none can be left out alone, in their order."""
-    size = -(-len(items) // 2)
+def ddmin(
+    items: Sequence[T],
+    shows: Callable[[Sequence[T]], bool],
+    on_smaller: Callable[[Sequence[T]], None] = lambda _: None,
+) -> list[T]:
+    """Return items of which no single item can be left out, in their order."""
+    items, size = list(items), -(-len(items) // 2)
     while size:
         count, at = len(items), 0
         while at < len(items):
@@ -59,37 +65,35 @@ def ddmin(items: list[T], shows: Callable[[Sequence[T]], bool], on_smaller: Call
 
 def _by_process(steps: Sequence[Step]) -> list[Hashable]:
     return [
-        (one.operation.fault, one.operation.broker)
-        if isinstance(one.operation, Inject | Heal)
-        else one.operation.process
-        for one in steps
+        (step.operation.fault, step.operation.broker)
+        if isinstance(step.operation, Inject | Heal)
+        else step.operation.process
+        for step in steps
     ]
 
 
 def _by_partition(steps: Sequence[Step]) -> list[Hashable]:
-    """Label records by their partition. What has none, or concerns a whole topic, stays together."""
+    """Label records by their partition. Operations without a partition stay together."""
     return [
-        (one.operation.topic, one.operation.partition)
-        if isinstance(one.operation, Write | SendOffset | CommitOffset | DeleteRecords)
+        (step.operation.topic, step.operation.partition)
+        if isinstance(step.operation, Write | SendOffset | CommitOffset | DeleteRecords)
         else None
-        for one in steps
+        for step in steps
     ]
 
 
 def _by_transaction(steps: Sequence[Step]) -> list[Hashable]:
-    """Label steps of clients by how often theirs ended a transaction before, and those of faults by how often it began.
+    """Label steps of clients by the number of transactions that the client ended before, and faults by their number.
 
-    Plain clients end none: theirs are single steps.
+    Steps of plain clients, which end no transaction, are alone.
     """
     ended: Counter[Hashable] = Counter()
-    writers = {one.operation.process for one in steps if isinstance(one.operation, End | Die)}
+    writers = {step.operation.process for step in steps if isinstance(step.operation, End | Die)}
     labels: list[Hashable] = []
-    for at, one in enumerate(steps):
-        match one.operation:
-            case Inject(fault=fault, broker=broker):
-                ended[fault, broker] += 1
-                labels.append((fault, broker, ended[fault, broker]))
-            case Heal(fault=fault, broker=broker):
+    for at, step in enumerate(steps):
+        match step.operation:
+            case Inject(fault=fault, broker=broker) | Heal(fault=fault, broker=broker) as operation:
+                ended[fault, broker] += isinstance(operation, Inject)
                 labels.append((fault, broker, ended[fault, broker]))
             case operation if operation.process in writers:
                 labels.append((operation.process, ended[operation.process]))

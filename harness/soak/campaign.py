@@ -30,8 +30,7 @@ from harness.runtimes import AUTO
 from harness.schedules.generators import Fixed
 from harness.schedules.replay import why_not_replayable
 from harness.schedules.schedule import write_schedule
-from harness.soak.draw.fit import fitted
-from harness.soak.draw.plan import Shape, draw_plan
+from harness.soak.draw.plan import Shape, draw_plan, fitted
 from harness.soak.draw.workload import generator_of
 from harness.soak.judge_queue import JudgeQueue
 from harness.soak.play.internal import serves_groups
@@ -149,7 +148,7 @@ def soak(options: SoakOptions, progress: Progress, on_round: Callable[[RoundLine
     rounds before that are judged.
     """
     setup = find_setup(options.target, options.shape, progress, gate=options.gate, runtime=options.runtime)
-    schedule = options.schedule and fitted(options.schedule, setup)
+    schedule = options.schedule and fitted(options.schedule, setup.shape, setup.faults)
     options = replace(options, shape=setup.shape, schedule=schedule)
     folder = create_run_folder(options.results, setup.target.name, SOAK, new_run_id())
     return _continue(Soak(folder, options, setup.faults, setup.left_out), setup, progress, on_round)
@@ -178,16 +177,16 @@ def shrink_file(target: str, path: Path, name: str, minutes: float, progress: Pr
     ``run_schedule``, too, if ``harness run`` can replay it. Raises `UsageError` for
     a target that is not simulated, `HarnessError` where the round does not show the finding.
     """
-    from harness.soak.draw.shrink import Stage, shrink  # noqa: PLC0415  (with the judge, and that with pyspark)
+    from harness.soak.draw.shrink import CONFIRMATIONS, ShrinkStage, shrink  # noqa: PLC0415  (with the judge, and that with pyspark)
 
     if find_target(target).system != SIM_KAFKA:
         raise UsageError(f"--target {target}: rounds are shrunk on simulated brokers: give --target {SIM_KAFKA}")
     setup = find_setup(target, Shape(), progress)
-    schedule = fitted(read_round(path), setup)
+    schedule = fitted(read_round(path), setup.shape, setup.faults)
     began_s = time.monotonic()
     with Workspace(f"shrink-{new_run_id()}", path.parent) as workspace:
         shrunk = shrink(
-            Stage(setup, workspace.path / "round"),
+            ShrinkStage(setup, workspace.path / "round"),
             schedule,
             name,
             lambda steps, tried: progress.stage(f"{steps} steps after {tried} rounds"),
@@ -202,7 +201,7 @@ def shrink_file(target: str, path: Path, name: str, minutes: float, progress: Pr
         "words": [f"{step.at_s:g} s: {step.operation}" for step in shrunk.smallest.steps],
         "tried": shrunk.tried,
         "shown": shrunk.shown,
-        "of": shrunk.of,
+        "of": CONFIRMATIONS,
         "took_s": round(time.monotonic() - began_s, 1),
         "schedule": str(smallest),
         "run_schedule": None if why_not_replayable(shrunk.smallest) else str(smallest),

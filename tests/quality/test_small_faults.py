@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.model_checking.explore.fault_cases import ISR_GATE, ISR_GATE_MARKERS, fault_cases
+from harness.model_checking.explore.cases import ISR_GATE, ISR_GATE_MARKERS, fault_cases
 from harness.models.faults.rules import DISK, FURTHER_RULES, ISOLATED, LATE, OUTAGE, POWER, RESTART, UNCLEAN
 
 if TYPE_CHECKING:

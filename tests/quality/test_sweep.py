@@ -10,10 +10,16 @@ import pytest
 from described import described
 
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
-from harness.model_checking.explore.random_runs import SweepResult, is_replayable, sweep
-from harness.model_checking.explore.schedule_generator import NO_OUTAGE, Odds, RandomSchedule, draw
-from harness.model_checking.explore.shrink import has_consequence, is_wrong
-from harness.model_checking.explore.statistics import RunStatistics, found_by_checkers
+from harness.model_checking.explore.random_runs import RunStatistics, SweepResult, found_by_checkers, sweep
+from harness.model_checking.explore.random_schedules import (
+    NO_OUTAGE,
+    Odds,
+    RandomSchedule,
+    draw,
+    has_consequence,
+    is_replayable,
+    is_wrong,
+)
 from harness.model_checking.explore.sweep import ORACLE, CheckerResults, check_runs, partitioned_session
 from harness.models.world.groups import AT_RELOAD, BEGINS_AT_ABORTED, DELETED_BACK, FROZEN
 from harness.models.world.world import Rules
@@ -123,7 +129,7 @@ def test_judges_that_differ_forbid_a_verdict(name: str) -> None:
     assert tally.verdict == UNKNOWN
     assert not tally.seeds_by_anomaly
     ((what, where),) = tally.amiss.items()
-    assert what == ("the model's state alone tells" if name == ORACLE else "checkers alone find")
+    assert what == ("the model's state alone shows" if name == ORACLE else "checkers alone find")
     assert where == [f"seed 3, broker 2: {Anomaly.STUCK_LSO if name == ORACLE else name}"]
 
 

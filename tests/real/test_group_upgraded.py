@@ -15,9 +15,9 @@ from harness.host.java import find_java
 from harness.host.workspace import Workspace
 from harness.kafka_api.connection import Connection
 from harness.model_checking.conform.brokers import running
-from harness.model_checking.conform.offsets import fetch_offsets
-from harness.model_checking.conform.replicas import CLEANED
-from harness.model_checking.conform.schedules import FILLER, PUT, STAYING, Schedule
+from harness.model_checking.conform.replicas import CLEANED, fetch_offsets
+from harness.model_checking.conform.schedules import FILLER, PUT, STAYING, partition_schedule
+from harness.models.world.world import Rules
 from harness.run_folder.store import new_run_id
 from harness.runtimes import LOCAL
 from harness.runtimes.base import RuntimeRequest
@@ -77,10 +77,10 @@ def test_no_group_of_the_partition_has_a_coordinator(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     with (
         Workspace(f"upgraded-{new_run_id()}", tmp_path) as workspace,
-        running(equipment, workspace, logs, groups=1) as brokers,
+        running(equipment, workspace, logs, Rules(), groups=1) as brokers,
     ):
-        brokers.create([Schedule("other", (), of_group=True)])
-        other = brokers.topics["other"]
+        brokers.create([partition_schedule("other", of_groups=True)])
+        other = brokers.partitions["other"]
         assert other.group is not None
         other.take(PUT)
         with member(brokers, "classic"):
@@ -89,7 +89,7 @@ def test_no_group_of_the_partition_has_a_coordinator(tmp_path: Path) -> None:
             pass
         with member(brokers, "consumer"):
             for _ in range(PASSES):
-                brokers.move_on()
+                brokers.wait_for_next_timestamp()
                 other.take(FILLER)
                 before = {broker: cleaned_to(brokers, broker) for broker in STAYING}
                 with brokers.during(CleanerPass((1, 3))):

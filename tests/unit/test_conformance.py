@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from unittest.mock import MagicMock
 
 import click
@@ -21,24 +21,21 @@ from harness.errors import UsageError
 from harness.judge.verdict import ANOMALY
 from harness.kafka_api.messages import message
 from harness.kafka_api.producing import ProducerIdentity
-from harness.model_checking.conform import topic
+from harness.model_checking.conform import partition as partitions
 from harness.model_checking.conform.brokers import Brokers
-from harness.model_checking.conform.conform import all_schedules, outcomes_json
-from harness.model_checking.conform.lockstep import Outcome, go
-from harness.model_checking.conform.offsets import fetch_offsets
+from harness.model_checking.conform.conform import Outcome, all_schedules, outcomes_json, run_schedules
+from harness.model_checking.conform.partition import BrokerPartition, offset_request
 from harness.model_checking.conform.picture import (
     UNSTABLE,
-    Entry,
     FetchedOffset,
-    Picture,
     ProducerState,
+    ReplicaPicture,
     StoredBatch,
+    TxnIndexEntry,
     differences,
-    of_replica,
     shown,
 )
-from harness.model_checking.conform.producer import OffsetRequests
-from harness.model_checking.conform.replicas import CLEANED, read_folder
+from harness.model_checking.conform.replicas import CLEANED, fetch_offsets, read_folder
 from harness.model_checking.conform.schedules import (
     CLUSTER_WIDE,
     FILLER,
@@ -46,19 +43,22 @@ from harness.model_checking.conform.schedules import (
     PUT,
     RETURN,
     WAYS,
-    Schedule,
     at_random,
+    partition_schedule,
+    read_for_conform,
     written,
-    written_of_groups,
 )
-from harness.model_checking.conform.simulated import ALL_KEYS, Simulated
+from harness.model_checking.conform.simulated import ALL_KEYS, Simulated, is_of_groups, picture_of
+from harness.model_checking.explore.walk import OF_GROUPS
 from harness.models.log.batch import encode
-from harness.models.log.version_rules import VersionRules, rules_of
-from harness.models.world.world import ABSENT
+from harness.models.log.version_rules import rules_of
+from harness.models.world.world import ABSENT, Rules
 from harness.schedules.operations.administrators import DeleteRecords, ElectLeader
-from harness.schedules.operations.clients import End, EndElsewhere, WriteBatch
+from harness.schedules.operations.clients import End, EndElsewhere, Write, WriteBatch
 from harness.schedules.operations.environment import CleanerPass, Rest
 from harness.schedules.operations.faults import OUTAGE, Heal, Inject
+from harness.schedules.plan import RoundClient, RoundPlan, RoundTopic
+from harness.schedules.schedule import NO_PLAN, Schedule, in_order, write_schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from harness.kafka_api.messages import Request
     from harness.schedules.operations.operation import Operation
 
-OLD, NEW = rules_of("3.9.2"), rules_of("4.4.0")
+OLD, NEW = (Rules(version=rules_of(version)) for version in ("3.9.2", "4.4.0"))
 BEGIN = "t writes K"
 KILLED, PAUSED, STOPPED = (f"{fault} begins on broker 2" for fault in ("kill", "pause", "stop"))
 RESTARTS = "u begins again, which aborts its transaction"
@@ -79,12 +79,14 @@ def clean(brokers: tuple[int, ...] = (1, 2, 3), *, kept: bool = False) -> Operat
 
 def taken(
     *steps: str | Operation,
-    rules: VersionRules = OLD,
+    rules: Rules = OLD,
     version: int = 1,
     replicas: tuple[int, ...] = (1, 3, 2),
+    of_groups: bool = False,
 ) -> Simulated:
-    model = Simulated(Schedule("t", described(*steps), replicas, version), rules)
-    for step in described(*steps):
+    schedule = partition_schedule("t", described(*steps), replicas, of_groups=of_groups)
+    model = Simulated(schedule, replace(rules, epoch_bump=version > 1))
+    for step in schedule.operations:
         model.take(step)
     return model
 
@@ -99,15 +101,15 @@ def held(model: Simulated, broker: int) -> list[str]:
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("name", WAYS)
 def test_written_schedules_lead_where_they_say(name: str, version: int) -> None:
-    (schedule,) = (one for one in written(version) if one.name == name)
-    pictures = taken(*schedule.steps, rules=NEW, version=version).pictures()
+    (schedule,) = (it for it in written() if it.case == name)
+    pictures = taken(*schedule.operations, rules=NEW, version=version).pictures()
     wrong, right = pictures[ABSENT], pictures[3]
     assert not any(one.kind in {COMMIT, ABORT} and one.base_offset < 4 for one in right.batches), "the marker is gone"
     values = {record.partition(":")[2] for one in wrong.batches for record in one.records}
     right_values = {record.partition(":")[2] for one in right.batches for record in one.records}
     if name == "committed-to-aborted-value":
         # A later value supersedes the record: once broker 2 has cleaned, too, only its `.txnindex` may still differ.
-        returned = schedule.steps[: schedule.steps.index(RETURN) + 1]
+        returned = schedule.operations[: schedule.operations.index(RETURN) + 1]
         pictures = taken(*returned, rules=NEW, version=version).pictures()
         assert (("t", 0) in pictures[ABSENT].listed_aborts, ("t", 0) in pictures[3].listed_aborts) == (True, False)
     elif name == "stuck-lso":
@@ -129,13 +131,11 @@ HERE_AND_THERE: dict[str, tuple[tuple[str, str], tuple[str, str]]] = {
 
 @pytest.mark.parametrize("rules", [OLD, NEW], ids=["old", "new"])
 @pytest.mark.parametrize("name", GROUP_WAYS)
-def test_written_schedules_of_groups_lead_where_they_say(name: str, rules: VersionRules) -> None:
-    (schedule,) = (one for one in written_of_groups(1) if one.name == name)
-    leads = schedule.steps.index(ElectLeader(2))
+def test_written_schedules_of_groups_lead_where_they_say(name: str, rules: Rules) -> None:
+    (schedule,) = (it for it in written(of_groups=True) if it.case == name)
+    leads = schedule.operations.index(ElectLeader(2))
     absent, right = HERE_AND_THERE[name]
-    model = Simulated(replace(schedule, steps=()), rules)
-    for step in schedule.steps[: leads + 1]:
-        model.take(step)
+    model = taken(*schedule.operations[: leads + 1], rules=rules, of_groups=True)
     assert answers(model)["K"] == absent
     model.take(ElectLeader(3))
     assert answers(model)["K"] == right
@@ -148,20 +148,13 @@ def answers(model: Simulated) -> dict[str, tuple[str, str]]:
 
 
 def test_what_a_group_is_answered_depends_on_its_coordinator() -> None:
-    model = taken_of_group("p writes K", "t writes K", rules=OLD)
+    model = taken("p writes K", "t writes K", of_groups=True)
     assert answers(model)["K"] == ("unstable", "0")
     for step, old in (("p writes -K", ("none", "none")), ("t commits", ("none", "none")), ("3 leads", ("1", "1"))):
         model.take(*described(step))
         assert answers(model)["K"] == old
-    model = taken_of_group("p writes K", "t writes K", "p writes -K", "t commits", "3 leads", rules=NEW)
+    model = taken("p writes K", "t writes K", "p writes -K", "t commits", "3 leads", rules=NEW, of_groups=True)
     assert answers(model)["K"] == ("none", "none")
-
-
-def taken_of_group(*steps: str | Operation, rules: VersionRules) -> Simulated:
-    model = Simulated(Schedule("g", (), of_group=True), rules)
-    for step in described(*steps):
-        model.take(step)
-    return model
 
 
 def test_a_broker_that_was_killed_knows_what_its_log_tells() -> None:
@@ -244,11 +237,11 @@ def test_versions_differ() -> None:
 
 
 def test_random_schedules_are_the_same_for_a_seed_and_have_in_common_what_befalls_all() -> None:
-    one, same, other = (at_random(seed, 4, 1, OLD) for seed in ("a", "a", "b"))
+    one, same, other = (at_random(seed, 4, OLD) for seed in ("a", "a", "b"))
     assert one == same != other
-    for steps in zip(*(schedule.steps for schedule in one), strict=True):
+    for steps in zip(*(schedule.operations for schedule in one), strict=True):
         assert len(set(steps)) == 1 or not any(isinstance(step, CLUSTER_WIDE) for step in steps)
-    assert len({schedule.steps for schedule in one}) == len(one)
+    assert len({schedule.operations for schedule in one}) == len(one)
 
 
 KINDS = {
@@ -261,19 +254,19 @@ KINDS = {
 def test_random_schedules_can_be_gone_through(version: int) -> None:
     met = set()
     for seed in range(6):
-        for schedule in at_random(str(seed), 3, version, NEW):
-            taken(*schedule.steps, rules=NEW, version=version, replicas=schedule.replicas)
-            met |= {kind for step in schedule.steps for kind in KINDS if re.search(kind, str(step))}
+        for schedule in at_random(str(seed), 3, replace(NEW, epoch_bump=version > 1)):
+            taken(*schedule.operations, rules=NEW, version=version, replicas=schedule.plan.brokers)
+            met |= {kind for step in schedule.operations for kind in KINDS if re.search(kind, str(step))}
     assert met == (KINDS if version == 1 else KINDS - {", having written nothing here"})
 
 
 @pytest.mark.parametrize("rules", [OLD, NEW], ids=["old", "new"])
-def test_random_schedules_of_groups_can_be_gone_through(rules: VersionRules) -> None:
+def test_random_schedules_of_groups_can_be_gone_through(rules: Rules) -> None:
     steps = set()
     for seed in range(6):
-        for schedule in at_random(str(seed), 3, 1, rules, of_groups=True):
-            taken_of_group(*schedule.steps, rules=rules)
-            steps |= set(schedule.steps)
+        for schedule in at_random(str(seed), 3, rules, of_groups=True):
+            taken(*schedule.operations, rules=rules, of_groups=True)
+            steps |= set(schedule.operations)
     met = {kind for step in steps for kind in KINDS if re.search(kind, str(step))}
     assert met == KINDS - {"are deleted", "joins"}
     assert WriteBatch("p", ("K",), (0,)) in steps
@@ -283,7 +276,7 @@ def test_random_schedules_of_groups_can_be_gone_through(rules: VersionRules) -> 
 # Pictures
 
 
-def a_picture() -> Picture:
+def a_picture() -> ReplicaPicture:
     steps = (BEGIN, "t aborts", "p writes L -L", FILLER, clean(), "u writes M", "3 leads")
     return taken(*steps).pictures()[1]
 
@@ -296,7 +289,7 @@ OTHERS: dict[str, Any] = {
     "last_stable_offset": 1,
     "producers": (ProducerState("t", 0, 0, None),),
     "listed_aborts": (),
-    "txnindex": (Entry(0, "t", 0, 1, 1),),
+    "txnindex": (TxnIndexEntry(0, "t", 0, 1, 1),),
     "cleaned_to": None,
     "epochs": ((0, 5),),
     "snapshots": (),
@@ -312,7 +305,7 @@ def test_a_difference_in_any_field_is_reported(name: str) -> None:
 
 
 def test_every_field_is_compared_but_times() -> None:
-    assert {one.name for one in fields(Picture)} == {*OTHERS, "horizons_ms"}
+    assert {one.name for one in fields(ReplicaPicture)} == {*OTHERS, "horizons_ms"}
     picture = a_picture()
     assert picture.horizons_ms
     assert picture == replace(picture, horizons_ms=())
@@ -348,7 +341,7 @@ def test_what_is_on_disk_is_what_the_model_has(tmp_path: Path) -> None:
     (tmp_path / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
     named = {one.producer_id: name for name, one in model.world.clients.items()}
     read = read_folder(tmp_path, named, replica.cleaned_to)
-    expected = of_replica(replica, named)
+    expected = picture_of(replica, named)
     assert read == {name: getattr(expected, name) for name in read}
     assert CLEANED == "cleaner-offset-checkpoint"
 
@@ -357,19 +350,19 @@ def test_what_is_on_disk_is_what_the_model_has(tmp_path: Path) -> None:
 
 
 STEPS = described(PUT, FILLER, clean(kept=True), "time passes", FILLER, clean())
-TWO = [Schedule("one", STEPS), Schedule("two", (PUT, Rest(), *STEPS[2:]))]
+TWO = [partition_schedule("one", STEPS), partition_schedule("two", (PUT, Rest(), *STEPS[2:]))]
 
 
 def gone(cluster: ModelBrokers, schedules: Sequence[Schedule] = tuple(TWO)) -> list[Outcome]:
     outcomes: list[Outcome] = []
-    brokers: Any = cluster  # not of the class, but with all that `go` asks of it
-    go(brokers, schedules, OLD, lambda _: None, outcomes.append)
+    brokers: Any = cluster  # another class, with all that `run_schedules` uses
+    run_schedules(brokers, schedules, OLD, lambda _: None, outcomes.append)
     return outcomes
 
 
 def test_schedules_that_agree_go_to_their_end() -> None:
     cluster = ModelBrokers()
-    assert [(one.schedule.name, one.agreed, one.disagreements) for one in gone(cluster)] == [
+    assert [(one.schedule.case, one.agreed, one.disagreements) for one in gone(cluster)] == [
         ("one", 6, ()),
         ("two", 6, ()),
     ]
@@ -378,11 +371,11 @@ def test_schedules_that_agree_go_to_their_end() -> None:
 
 def test_a_disagreement_ends_its_schedule_alone() -> None:
     first, second = gone(ModelBrokers(wrong={("two", 3): 2}))
-    assert (first.schedule.name, first.agreed) == ("two", 1)
+    assert (first.schedule.case, first.agreed) == ("two", 1)
     (found,) = first.disagreements
     assert (found.number, found.step, found.broker) == (2, Rest(), 3)
     assert found.differences == ["log_start: the model has 0, the broker 99"]
-    assert (second.schedule.name, second.agreed, second.disagreements) == ("one", 6, ())
+    assert (second.schedule.case, second.agreed, second.disagreements) == ("one", 6, ())
 
 
 def test_what_the_model_does_and_a_broker_refuses_is_a_disagreement() -> None:
@@ -393,8 +386,8 @@ def test_what_the_model_does_and_a_broker_refuses_is_a_disagreement() -> None:
 
 
 def test_what_befalls_one_cluster_is_common() -> None:
-    with pytest.raises(ValueError, match="at once: 1, 2, 3 clean; rest"):
-        gone(ModelBrokers(), [Schedule("one", (clean(),)), Schedule("two", (Rest(),))])
+    with pytest.raises(ValueError, match="the whole cluster: 1, 2, 3 clean; rest"):
+        gone(ModelBrokers(), [partition_schedule("one", (clean(),)), partition_schedule("two", (Rest(),))])
 
 
 # On brokers
@@ -404,7 +397,7 @@ TAKEN = {
     "t writes K -L": ("write", [(b"K", b"v"), (b"L", None)], 7),
     "t commits": ("end", COMMIT),
     "t aborts": ("end", ABORT),
-    RESTARTS: ("begin_anew",),
+    RESTARTS: ("restart",),
 }
 
 
@@ -412,7 +405,7 @@ class Asked:
     """A producer that records its calls."""
 
     def __init__(self, *_: object, **__: object) -> None:
-        self.producer_id = 5
+        self.id = 5
         self.calls: list[tuple[object, ...]] = []
 
     def __getattr__(self, name: str) -> Callable[..., None]:
@@ -422,14 +415,14 @@ class Asked:
 @pytest.fixture
 def on_brokers(monkeypatch: pytest.MonkeyPatch) -> Brokers:
     """A cluster on which nothing happens."""
-    monkeypatch.setattr(topic, "Producer", Asked)
-    brokers = Brokers(MagicMock(), MagicMock())
+    monkeypatch.setattr(partitions, "RequestProducer", Asked)
+    brokers = Brokers(MagicMock(), MagicMock(), OLD)
     brokers.cluster.clock.time_ms = lambda: 7  # type: ignore[method-assign]
-    monkeypatch.setattr(topic.Topic, "ask", lambda *_: None)
+    monkeypatch.setattr(BrokerPartition, "ask", lambda *_: None)
     return brokers
 
 
-def calls_of(partition: topic.Topic, producer: str) -> Any:
+def calls_of(partition: BrokerPartition, producer: str) -> Any:
     """Return what a producer, which is a fake here, was asked for."""
     fake: Any = partition._producers[producer]
     return fake.calls
@@ -437,25 +430,25 @@ def calls_of(partition: topic.Topic, producer: str) -> Any:
 
 @pytest.mark.parametrize("step", TAKEN)
 def test_what_a_producer_is_asked_for(step: str, on_brokers: Brokers) -> None:
-    partition = topic.Topic(on_brokers, Schedule("t", ()), ("t", 0))
+    partition = BrokerPartition(on_brokers, partition_schedule("t"), ("t", 0))
     partition.take(*described(step))
     assert calls_of(partition, step[0]) == [TAKEN[step]]
 
 
 def test_a_lone_marker_is_of_a_transaction_that_registered_the_partition(on_brokers: Brokers) -> None:
-    partition = topic.Topic(on_brokers, Schedule("t", ()), ("t", 0))
+    partition = BrokerPartition(on_brokers, partition_schedule("t"), ("t", 0))
     partition.take(EndElsewhere("t", ABORT))
     assert calls_of(partition, "t") == [("register",), ("end", ABORT)]
 
 
 def test_brokers_know_every_step_of_schedules(on_brokers: Brokers) -> None:
-    schedules = [one for seed in range(6) for one in (*at_random(str(seed), 3, 1, NEW), *written(1))]
-    for step in {step for one in schedules for step in one.steps}:
+    schedules = [it for seed in range(6) for it in (*at_random(str(seed), 3, NEW), *written())]
+    for step in {step for schedule in schedules for step in schedule.operations}:
         if isinstance(step, CLUSTER_WIDE):
             with on_brokers.during(step), pytest.raises(ValueError, match="is not an operation of a partition"):
-                topic.Topic(on_brokers, Schedule("t", ()), ("t", 0)).take(step)
+                BrokerPartition(on_brokers, partition_schedule("t"), ("t", 0)).take(step)
         else:
-            topic.Topic(on_brokers, Schedule("t", ()), ("t", 0)).take(step)
+            BrokerPartition(on_brokers, partition_schedule("t"), ("t", 0)).take(step)
     with pytest.raises(ValueError, match="is not an operation of a cluster"), on_brokers.during(Rest()):
         pass
 
@@ -474,7 +467,7 @@ def test_how_a_broker_goes_away_and_comes_back(fault: str, away: str, back: str,
 
 def test_time_passes_no_horizon_of_schedules_that_are_over(on_brokers: Brokers) -> None:
     on_brokers.kept_until_ms.add(10**15)
-    on_brokers.create([Schedule("t", ())])
+    on_brokers.create([partition_schedule("t")])
     assert on_brokers.kept_until_ms == set()
 
 
@@ -485,7 +478,7 @@ def test_time_passes_no_horizon_of_schedules_that_are_over(on_brokers: Brokers) 
     ("arguments", "says"),
     [
         (["--target", "kafka-9.9"], "kafka-9.9"),
-        (["--target", "redpanda-26.1"], "is no Kafka"),
+        (["--target", "redpanda-26.1"], "is not a Kafka"),
         (["--target", "kafka-3.9", "--transactions", "2"], "choose one from kafka-4.0 on"),
     ],
 )
@@ -495,11 +488,64 @@ def test_what_is_wrong_before_a_broker_starts(arguments: list[str], says: str) -
     assert says in str(ran.exception)
 
 
+SHRUNK: Final = RoundPlan(
+    topics=(RoundTopic("first", 1, {}), RoundTopic("soak-1", 2, {})),
+    clients=(RoundClient("t3", "java", "id"), RoundClient("plain-0", "java")),
+)
+
+
+def stored(folder: Path, *steps: str | Operation, plan: RoundPlan = NO_PLAN) -> Path:
+    path = folder / "schedule.json"
+    write_schedule(path, Schedule(in_order(*described(*steps)), "stuck-lso", "sim-kafka", plan=plan))
+    return path
+
+
+def test_a_schedule_of_explore_is_read(tmp_path: Path) -> None:
+    steps = ("t puts K", "2 leaves", "t commits", "1 cleans", "time passes", "2 returns")
+    schedule = read_for_conform(stored(tmp_path, *steps), NEW)
+    assert [str(step) for step in schedule.operations] == [*steps[:3], "p writes filler", *steps[3:]]
+    assert not is_of_groups(schedule)
+    assert is_of_groups(read_for_conform(stored(tmp_path, "t puts K", plan=OF_GROUPS), NEW))
+
+
+def test_a_shrunk_round_is_read_with_the_clients_and_brokers_of_the_model(tmp_path: Path) -> None:
+    steps = (Write("t3", "k", topic="soak-1", partition=1), Inject("kill", 1), Write("plain-0", "k", True, "soak-1", 1))
+    schedule = read_for_conform(stored(tmp_path, *steps, plan=SHRUNK), OLD)
+    assert [str(step) for step in schedule.operations] == ["t puts k", "kill begins on broker 2", "p deletes k"]
+    assert schedule.plan.brokers == (3, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("steps", "plan", "reason"),
+    [
+        (["t puts K", "2 lags"], NO_PLAN, "step 2, '2 lags', is not supported by harness conform"),
+        (["1 reports"], NO_PLAN, "step 1, '1 reports', is not supported by harness conform"),
+        (["t commits"], NO_PLAN, "'t commits' is impossible in the model now"),
+        ([Write("t3", "k", topic="first"), Write("t3", "k", topic="soak-1")], SHRUNK, "it needs one partition"),
+        ([Inject("kill", 1), Heal("kill", 1), Inject("kill", 3)], SHRUNK, "faults of one broker"),
+    ],
+)
+def test_a_schedule_that_conform_cannot_play_is_rejected_before_a_broker_starts(
+    tmp_path: Path, steps: list[str | Operation], plan: RoundPlan, reason: str
+) -> None:
+    path = stored(tmp_path, *steps, plan=plan)
+    ran = CliRunner().invoke(command, ["--target", "kafka-4.4", "--schedule", str(path)], standalone_mode=False)
+    assert isinstance(ran.exception, UsageError)
+    assert str(ran.exception).startswith(f"{path}: conform cannot play this schedule: ")
+    assert reason in str(ran.exception)
+
+
+def test_the_schedule_of_a_file_is_the_only_one(tmp_path: Path) -> None:
+    options = ["--target", "kafka-4.4", "--schedule", str(stored(tmp_path, "t puts K")), "--seed", "3"]
+    ran = CliRunner().invoke(command, options, standalone_mode=False)
+    assert str(ran.exception) == "--schedule is the only schedule: leave out --seed"
+
+
 def test_groups_of_schedules() -> None:
-    lists = list(all_schedules(45, 21, 0, 1, OLD))
+    lists = list(all_schedules(45, 21, 0, OLD))
     assert [len(some) for some in lists] == [len(WAYS), 20, 20, 5, len(GROUP_WAYS), 20, 1]
-    assert [some[0].of_group for some in lists] == [False] * 4 + [True] * 3
-    names = [one.name for some in lists[:2] + lists[4:6] for one in some]
+    assert [is_of_groups(some[0]) for some in lists] == [False] * 4 + [True] * 3
+    names = [schedule.case for some in lists[:2] + lists[4:6] for schedule in some]
     assert len(set(names)) == len(names)
 
 
@@ -554,7 +600,7 @@ IDENTITY = ProducerIdentity("tx", 5, 2)
 def test_a_record_of_a_group_is_written_by_its_coordinator(
     producer: ProducerIdentity, record: tuple[bytes, bytes | None], name: str
 ) -> None:
-    request: Any = OffsetRequests("g").write(producer, 0, 1, [record], 0).message
+    request: Any = offset_request(producer, "g", 1, [record]).message
     (topic,) = request.topics
     (partition,) = topic.partitions
     assert (type(request).__name__.split("_")[0], request.group_id, topic.name) == (name, "g", "K")
@@ -562,7 +608,7 @@ def test_a_record_of_a_group_is_written_by_its_coordinator(
 
 
 def test_a_group_commits_the_offset_of_the_record_that_it_writes(on_brokers: Brokers) -> None:
-    partition = topic.Topic(on_brokers, Schedule("s", (), of_group=True), ("__consumer_offsets", 3), "g")
+    partition = BrokerPartition(on_brokers, partition_schedule("s", of_groups=True), ("__consumer_offsets", 3), "g")
     for step in described("p writes K", "t writes K", "t commits", "p writes -K", "p writes L"):
         partition.take(step)
     assert calls_of(partition, "p") == [

@@ -20,11 +20,18 @@ from harness.cli.explore import explore as command
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, UsageError
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 from harness.model_checking.explore import report
-from harness.model_checking.explore.cases import CLOUD_CASES, COORDINATED, FRESH_COPIES, GATE, KIP_87, Case, cases
-from harness.model_checking.explore.fault_cases import ISR_GATE
-from harness.model_checking.explore.random_runs import SweepResult
-from harness.model_checking.explore.schedule_generator import Odds, RandomSchedule
-from harness.model_checking.explore.statistics import RunStatistics
+from harness.model_checking.explore.cases import (
+    CLOUD_CASES,
+    COORDINATED,
+    FRESH_COPIES,
+    GATE,
+    ISR_GATE,
+    KIP_87,
+    ClusterCase,
+    cases,
+)
+from harness.model_checking.explore.random_runs import RunStatistics, SweepResult
+from harness.model_checking.explore.random_schedules import Odds, RandomSchedule
 from harness.model_checking.explore.sweep import CONSEQUENCES, ORACLE, CheckerResults
 from harness.model_checking.explore.walk import WalkResult, summary, walk
 from harness.models.log import redpanda
@@ -80,9 +87,9 @@ def test_equal_things_have_one_number() -> None:
     assert (numbers[0], numbers[1]) == ("a", "b")
 
 
-def clusters(target: str, with_: tuple[str, ...] = (), without: tuple[str, ...] = ()) -> list[Case]:
+def clusters(target: str, with_: tuple[str, ...] = (), without: tuple[str, ...] = ()) -> list[ClusterCase]:
     """Return the cases of a target that has brokers."""
-    return [case for case in cases(target, with_=with_, without=without) if isinstance(case, Case)]
+    return [case for case in cases(target, with_=with_, without=without) if isinstance(case, ClusterCase)]
 
 
 def test_cases_of_a_target() -> None:
@@ -99,7 +106,7 @@ def test_cases_of_a_target() -> None:
     assert gated[-1].title == "1 key, 1 plain write, 1 transaction, gate, change: unassign, then assign"
     assert all(case.bound.gate and case.coordinated for case in clusters(SIM_KAFKA, (COORDINATED, GATE)))
     assert together[2].title == "1 key, 2 plain writes, 0 transactions, change: add, no outage"
-    assert Case(Bound(writes=1, transactions=2, change=ADD, epoch_bump=True)).title == (
+    assert ClusterCase(Bound(writes=1, transactions=2, change=ADD, epoch_bump=True)).title == (
         "1 key, 1 plain write, 2 transactions (v2), change: add"
     )
 
@@ -130,13 +137,13 @@ def test_names_that_are_not_known(target: str, with_: tuple[str, ...], without: 
 @pytest.mark.parametrize(
     ("case", "most_states", "verdict"),
     [
-        (Case(WRITES), 1000, ANOMALY),
-        (Case(WRITES, coordinated=True), 10_000, CLEAN),
-        (Case(WRITES, coordinated=True), 100, UNKNOWN),
-        (Case(WRITES), 100, UNKNOWN),
+        (ClusterCase(WRITES), 1000, ANOMALY),
+        (ClusterCase(WRITES, coordinated=True), 10_000, CLEAN),
+        (ClusterCase(WRITES, coordinated=True), 100, UNKNOWN),
+        (ClusterCase(WRITES), 100, UNKNOWN),
     ],
 )
-def test_clean_only_where_all_was_seen(case: Case, most_states: int, verdict: str) -> None:
+def test_clean_only_where_all_was_seen(case: ClusterCase, most_states: int, verdict: str) -> None:
     messages: list[WalkResult] = []
     (walked,) = walk([case], processes=1, most_states=most_states, first_only=False, on_progress=messages.append)
     assert walked.verdict == verdict
@@ -154,12 +161,14 @@ def test_the_command_tells_the_shortest_way_of_all_cases() -> None:
 
 
 def test_cases_of_consumer_groups() -> None:
-    chosen = [case for case in cases(SIM_KAFKA, with_=(), without=(), groups=True) if isinstance(case, Case)]
+    chosen = [case for case in cases(SIM_KAFKA, with_=(), without=(), groups=True) if isinstance(case, ClusterCase)]
     assert {case.bound.coordinator for case in chosen} == {OLD, NEW}
     assert len({case.title for case in chosen}) == len(chosen)
     assert chosen[0].title == "old coordinator, 1 key, 2 plain writes, 0 transactions, change: no change"
     together = cases(SIM_KAFKA, with_=(COORDINATED,), without=(), groups=True)
-    assert all(isinstance(case, Case) and case.coordinated and case.bound.coordinator == NEW for case in together)
+    assert all(
+        isinstance(case, ClusterCase) and case.coordinated and case.bound.coordinator == NEW for case in together
+    )
 
 
 def test_the_command_tells_what_goes_wrong_for_groups() -> None:

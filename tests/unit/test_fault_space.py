@@ -12,8 +12,7 @@ from described import described
 from harness.cli.explore import explore as command
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, UsageError
 from harness.model_checking.explore import cases as cases_module
-from harness.model_checking.explore.cases import PROPOSALS, cases
-from harness.model_checking.explore.fault_cases import ISR_GATE, ISR_GATE_MARKERS, FaultCase, fault_cases
+from harness.model_checking.explore.cases import ISR_GATE, ISR_GATE_MARKERS, PROPOSALS, FaultCase, cases, fault_cases
 from harness.models.faults import rules as by
 from harness.models.faults.space import FaultSpace
 from harness.models.faults.state import FaultBound
@@ -262,7 +261,7 @@ def test_cases_under_faults() -> None:
     ("options", "says"),
     [
         (["--with", ISR_GATE, "--with", "gate"], "--with gate: it is not modelled under faults"),
-        (["--with", ISR_GATE, "--with", "coordinated"], "one of them at a time"),
+        (["--with", ISR_GATE, "--with", "coordinated"], "give only one of them under faults"),
         (["--with", ISR_GATE, "--with", by.ANEW_AFTER_LOSS], "isr-gate has this rule"),
         (["--with", ISR_GATE, "--without", "image-aged"], "did you mean image-age"),
         (["--faults", "--without", "image-age"], "no rule 'image-age'"),
@@ -279,7 +278,7 @@ def test_options_that_do_not_go_together(options: list[str], says: str) -> None:
 
 
 def test_the_command_tells_the_way_of_each_case(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cases_module, "fault_cases", lambda *given: fault_cases(*given)[:2])
+    monkeypatch.setattr(cases_module, "fault_cases", lambda *given: fault_cases(*given)[:9:8])  # outage, lag
     asked = ["--target", SIM_KAFKA, "--with", ISR_GATE, "--processes", "2"]
     ran = CliRunner().invoke(command, asked, standalone_mode=False)
     assert ran.return_value == EXIT_CLEAN

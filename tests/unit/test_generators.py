@@ -18,6 +18,7 @@ from harness.schedules.generators import (
     Mix,
     Nothing,
     Phases,
+    Situation,
     Stagger,
     Together,
     Until,
@@ -25,7 +26,6 @@ from harness.schedules.generators import (
 from harness.schedules.operations.clients import Die, Write
 from harness.schedules.operations.faults import Inject
 from harness.schedules.schedule import Step
-from harness.schedules.situation import Situation
 
 if TYPE_CHECKING:
     from collections.abc import Callable

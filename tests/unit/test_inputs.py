@@ -308,7 +308,7 @@ def test_contradictions(capsys: pytest.CaptureFixture[str], arguments: str, expe
         ("audit live --topic t --bootstrap-server h:1 --quick --spark-conf spark.x=1", "--quick reads no data"),
         ("nightly --resume empty --results elsewhere", "leave out --results"),
         ("conform --target kafka-3.9 --transactions 2", "--transactions 2: kafka-3.9 has no transactions of version 2"),
-        ("conform --target sim-kafka", "--target sim-kafka is no Kafka"),
+        ("conform --target sim-kafka", "--target sim-kafka is not a Kafka"),
         ("explore --target sim-kafka --runs 2 --first", "--first is for walks: leave out --runs"),
         ("explore --target sim-kafka --seed 2", "--seed takes --runs"),
         (

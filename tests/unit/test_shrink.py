@@ -5,9 +5,15 @@ from __future__ import annotations
 import pytest
 from described import described
 
-from harness.model_checking.explore.random_runs import is_replayable
-from harness.model_checking.explore.schedule_generator import Odds, RandomSchedule, draw
-from harness.model_checking.explore.shrink import cost, is_wrong, shrink
+from harness.model_checking.explore.random_schedules import (
+    Odds,
+    RandomSchedule,
+    cost,
+    draw,
+    is_replayable,
+    is_wrong,
+    shrink,
+)
 from harness.models.world.world import Rules
 from harness.schedules.catalog import Anomaly
 from harness.schedules.operations.clients import Write

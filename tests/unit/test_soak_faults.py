@@ -9,7 +9,8 @@ import pytest
 from harness.schedules.generators import Context
 from harness.schedules.operations.faults import Heal, Inject
 from harness.schedules.schedule import Step
-from harness.soak.draw.composition import MOST_AT_ONCE, available, choose_fault, why_not
+from harness.soak.draw.plan import available
+from harness.soak.draw.workload import MOST_AT_ONCE, choose_fault, why_not
 from nemesis import FAULTS, SCRIPTS
 from nemesis.fault import ON_ASSIGNMENT, ON_LINKS
 
@@ -31,8 +32,8 @@ def test_every_fault_is_drawn_or_listed_with_the_reason() -> None:
         ("kill", 2, [("pause", 2)], "broker 2 is out of the ISR"),
         ("kill", 3, [("pause", 2)], "a quorum of controllers has to stay"),
         ("lossy", 3, [("kill", 2)], None),
-        ("slow", 3, [("lossy", 2)], "there is one of links at a time"),
-        ("lead", 1, [("unassign", 3)], "there is one of assignment at a time"),
+        ("slow", 3, [("lossy", 2)], "only one of links at a time"),
+        ("lead", 1, [("unassign", 3)], "only one of assignment at a time"),
         ("unassign", 2, [("kill", 2)], None),
         ("late-cleaner", 2, [("kill", 2)], "broker 2 is out of the ISR"),
         ("clock-skew", 1, [("kill", 2), ("lossy", 1), ("unassign", 3), ("throttle", 3)], "4 faults are active"),

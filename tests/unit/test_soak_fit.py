@@ -6,16 +6,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from described import described
 from fakes.progress import FakeProgress
 from soaked import KILL, SMALL, START, TOPIC, P, put
 
+from harness.errors import UsageError
+from harness.model_checking.explore.walk import OF_GROUPS
 from harness.schedules.operations.administrators import AlterTopic, DeleteRecords, RecreateTopic
 from harness.schedules.operations.clients import CommitOffset
+from harness.schedules.operations.environment import Rest
 from harness.schedules.operations.faults import Inject
-from harness.schedules.plan import RoundClient, RoundTopic
-from harness.schedules.schedule import Schedule, in_order
-from harness.soak.draw.fit import fitted
-from harness.soak.draw.plan import FEATURES, SETTINGS, Shape
+from harness.schedules.plan import RoundClient, RoundPlan, RoundTopic
+from harness.schedules.schedule import NO_PLAN, Schedule, in_order
+from harness.soak.draw.plan import APART_S, FEATURES, ROOM_S, SETTINGS, Shape, as_round, fitted
 from harness.soak.play.rig import IMAGE_SETTINGS, MAX_IMAGE_AGE_MS, Setup, find_setup
 
 if TYPE_CHECKING:
@@ -52,28 +55,62 @@ def played(*operations: Operation, settings: dict[str, str] | None = None) -> Sc
     ids=str,
 )
 def test_steps_that_simulated_brokers_lack_are_left_out(simulated: Setup, operation: Operation, *, stays: bool) -> None:
-    steps = fitted(played(put(P), operation), simulated).steps
+    steps = fitted(played(put(P), operation), simulated.shape, simulated.faults).steps
     assert [step.operation for step in steps] == [put(P), *([operation] if stays else [])]
 
 
 def test_settings_and_producers_that_they_lack_are_left_out(simulated: Setup) -> None:
-    plan = fitted(played(settings=OF_REAL_ONES), simulated).plan
+    plan = fitted(played(settings=OF_REAL_ONES), simulated.shape, simulated.faults).plan
     assert [topic.settings for topic in plan.topics] == [{"segment.ms": "100"}]
     assert [client.is_idempotent for client in plan.clients] == [False, False]
 
 
 def test_real_topics_are_compacted_as_simulated_ones_always_are(simulated: Setup) -> None:
     shape = replace(simulated.shape, settings=frozenset(SETTINGS), features=FEATURES)
-    equipment = replace(simulated.equipment, target=replace(simulated.target, system="kafka"))
-    real = replace(simulated, equipment=equipment, shape=shape)
-    assert not real.is_simulated
     for settings, policy in (({}, "compact"), (OF_REAL_ONES, "compact,delete")):
-        (topic,) = fitted(played(settings=settings), real).plan.topics
+        (topic,) = fitted(played(settings=settings), shape, simulated.faults).plan.topics
         assert topic.settings == {**settings, "cleanup.policy": policy}
     commit = CommitOffset("groups", "g", TOPIC, 0, 3)
-    assert [step.operation for step in fitted(played(commit), real).steps] == [commit]
+    assert [step.operation for step in fitted(played(commit), shape, simulated.faults).steps] == [commit]
 
 
 def test_gates_go_by_metadata_that_are_younger_than_every_retention() -> None:
     retentions_ms = [int(one) for one in SETTINGS["delete.retention.ms"] if one is not None]
     assert 2 * int(IMAGE_SETTINGS["metadata.max.idle.interval.ms"]) <= MAX_IMAGE_AGE_MS < min(retentions_ms)
+
+
+def of_model(*steps: str, plan: RoundPlan = NO_PLAN) -> Schedule:
+    return Schedule(in_order(*described(*steps)), "stuck-lso", "sim-kafka", plan=plan)
+
+
+def test_a_schedule_of_explore_is_a_round_with_time_for_cleaners() -> None:
+    schedule = as_round(
+        of_model("t puts K", "2 leaves", "p puts K", "t commits", "1 cleans", "time passes", "2 returns")
+    )
+    assert [(step.at_s, str(step.operation)) for step in schedule.steps] == [
+        (APART_S, "t puts K in schedule-0"),
+        (2 * APART_S, "kill begins on broker 2"),
+        (3 * APART_S, "p puts K in schedule-0"),
+        (4 * APART_S, "t commits"),
+        (7 * APART_S, "kill ends on broker 2"),
+    ]
+    assert [(client.name, client.transactional_id) for client in schedule.plan.clients] == [
+        ("p", None),
+        ("t", "schedule-t"),
+    ]
+    assert schedule.plan.lasts_s == 7 * APART_S + ROOM_S
+    assert as_round(schedule) == schedule
+
+
+@pytest.mark.parametrize(
+    ("schedule", "reason"),
+    [
+        (of_model("t puts K", "2 lags"), "step 2, '2 lags', is not supported by harness soak"),
+        (of_model("3 leads"), "step 1, '3 leads', is not supported by harness soak"),
+        (of_model("t puts K", plan=OF_GROUPS), "its records belong to __consumer_offsets"),
+        (played(Rest()), "step 1, 'rest', is not supported by harness soak"),
+    ],
+)
+def test_operations_that_no_round_has_are_rejected(schedule: Schedule, reason: str) -> None:
+    with pytest.raises(UsageError, match=reason):
+        as_round(schedule)

@@ -11,15 +11,13 @@ import pytest
 from test_generators import drawn
 
 from harness.errors import UsageError
-from harness.schedules.generators import Context
+from harness.schedules.generators import Context, Situation
 from harness.schedules.operations.administrators import DeleteRecords, RecreateTopic
 from harness.schedules.operations.clients import CommitOffset, DeleteGroup, End, SendOffset, Write
 from harness.schedules.operations.faults import Heal, Inject
 from harness.schedules.plan import RoundPlan, plan_of
 from harness.schedules.schedule import Step
-from harness.schedules.situation import Situation
-from harness.soak.draw.composition import available
-from harness.soak.draw.plan import DELETE_RECORDS, FEATURES, RECREATION, SETTINGS, Shape, draw_plan
+from harness.soak.draw.plan import DELETE_RECORDS, FEATURES, RECREATION, SETTINGS, Shape, available, draw_plan
 from harness.soak.draw.workload import generator_of
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from described import described
 from fakes.progress import FakeProgress
 from soaked import ABORTS, COMMITS, KILL, SMALL, START, TOPIC, TWIN, P, T, put
 
@@ -15,9 +16,9 @@ from harness.schedules.operations.faults import Inject
 from harness.schedules.plan import RoundTopic
 from harness.schedules.replay import scenario_of, why_not_replayable
 from harness.schedules.scenario import Critical
-from harness.schedules.schedule import Schedule, Step
-from harness.soak.draw.plan import Shape
-from harness.soak.draw.shrink import APART_S, ROOM_S, Stage, shrink, trimmed
+from harness.schedules.schedule import Schedule, Step, in_order
+from harness.soak.draw.plan import APART_S, ROOM_S, Shape, as_round, fitted
+from harness.soak.draw.shrink import CONFIRMATIONS, ShrinkStage, shrink, trimmed
 from harness.soak.play.rig import find_setup
 
 if TYPE_CHECKING:
@@ -42,12 +43,12 @@ def test_a_round_with_a_finding_shrinks_to_the_steps_that_make_it(tmp_path: Path
     )  # fmt: skip
     progress: list[tuple[int, int]] = []
     setup = find_setup("sim-kafka", Shape(), FakeProgress())
-    stage = Stage(setup, tmp_path / "stage")
+    stage = ShrinkStage(setup, tmp_path / "stage")
     shrunk = shrink(stage, played, "tombstone-divergence", lambda *now: progress.append(now))
     assert [str(step.operation) for step in shrunk.smallest.steps] == [
         f"p puts k in {TOPIC}-0", "kill begins on broker 2", f"p deletes k in {TOPIC}-0",
     ]  # fmt: skip
-    assert shrunk.shown == shrunk.of == 10
+    assert shrunk.shown == CONFIRMATIONS
     assert [step.at_s for step in shrunk.smallest.steps] == [APART_S, 2 * APART_S, 3 * APART_S]
     assert shrunk.smallest.plan.lasts_s >= 3 * APART_S + ROOM_S
     assert shrunk.smallest.finding == "tombstone-divergence"
@@ -58,8 +59,15 @@ def test_a_round_with_a_finding_shrinks_to_the_steps_that_make_it(tmp_path: Path
     assert list(map(str, scenario.outage)) == ["plain deletes k"]
 
 
+def test_a_schedule_of_explore_shows_its_finding_in_a_round(tmp_path: Path) -> None:
+    way = described("p puts K; 2 leaves; p deletes K; 1 cleans; time passes; 1 cleans; 2 returns")
+    setup = find_setup("sim-kafka", Shape(), FakeProgress())
+    schedule = fitted(as_round(Schedule(in_order(*way), "tombstone-divergence")), setup.shape, setup.faults)
+    assert "tombstone-divergence" in ShrinkStage(setup, tmp_path / "stage").places(schedule, seed=1)
+
+
 def test_a_round_that_does_not_show_it_again_is_refused(tmp_path: Path) -> None:
-    stage = Stage(find_setup("sim-kafka", Shape(), FakeProgress()), tmp_path / "stage")
+    stage = ShrinkStage(find_setup("sim-kafka", Shape(), FakeProgress()), tmp_path / "stage")
     with pytest.raises(HarnessError, match="stuck-lso is not found again"):
         shrink(stage, a_round((1, put(P))), "stuck-lso", lambda *_: None)
 

@@ -9,7 +9,7 @@ import pytest
 from described import described
 
 from harness.errors import UsageError
-from harness.model_checking.explore.schedule_generator import ADDS, NO_OUTAGE, OUTAGES, Odds, draw
+from harness.model_checking.explore.random_schedules import ADDS, NO_OUTAGE, OUTAGES, Odds, draw
 from harness.models.log.batch import encode
 from harness.models.log.invariants import LOST_VALUE
 from harness.models.world.steps import begin, play, take

@@ -2,7 +2,7 @@
 
 ``schedules`` are sequences of the operations that `harness.models.world.steps` performs; ``simulated`` plays a
 schedule there, ``brokers`` on a real cluster; ``picture`` is the content and state of one replica, in a form for
-both. ``lockstep`` runs many schedules on one cluster, a topic each, and compares both pictures after each step.
+both. ``conform`` runs many schedules on one cluster, a topic each, and compares both pictures after each step.
 Schedules of consumer groups are played in partitions of ``__consumer_offsets``, and their pictures have the answers
 of the coordinator (``offsets``).
 

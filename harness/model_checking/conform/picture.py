@@ -1,28 +1,22 @@
-"""One replica's content and its broker's state of it, in terms that a model and a real broker share."""
+"""The content of one replica and its broker's state of the replica, in terms that a model and a real broker share."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from harness.broker_files.internal_topics.decode import decode_offset_key
 from harness.broker_files.segments import batches as segments
-from harness.models.log.batch import encode
-from harness.models.log.cleaner import first_dirty
-from harness.models.log.delivery import listed_aborts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from harness.broker_files.side_files.producer_state import AbortedTxn
     from harness.models.log.batch import Batch
-    from harness.models.log.replica import Producer, Replica
-    from harness.models.world.groups import Offsets
 
 NO_PRODUCER: Final = ""
 NO_SEQUENCE: Final = -1
-"""Of a batch without a producer; coordinators write 0 there, and nobody reads it."""
+"""The sequence number of a batch without a producer; coordinators write 0, and nobody reads it."""
 DATA, EMPTIED = "data", "emptied"
 """Kinds of batches in addition to COMMIT and ABORT: data, with or without records, and an emptied marker."""
 
@@ -51,8 +45,8 @@ class StoredBatch(NamedTuple):
 class ProducerState(NamedTuple):
     """A broker's state of a producer (DescribeProducers); ``open_from``: None without an open transaction.
 
-    A producer without an epoch, of which the broker has seen only an emptied marker, has no time either: it expires at
-    the next check, and so may be there or not. It is left out.
+    Producers without an epoch, of which the broker has read only an emptied marker, are left out: they have no time
+    either, expire at the next check, and so may exist or not.
     """
 
     producer: str
@@ -61,7 +55,7 @@ class ProducerState(NamedTuple):
     open_from: int | None
 
 
-class Entry(NamedTuple):
+class TxnIndexEntry(NamedTuple):
     """One entry of a segment's ``.txnindex``."""
 
     segment: int
@@ -72,7 +66,7 @@ class Entry(NamedTuple):
 
 
 class FetchedOffset(NamedTuple):
-    """What a coordinator answers about a group's key: with ``require_stable``, and without."""
+    """A coordinator's answers about a group's key: with ``require_stable``, and without."""
 
     key: str
     stable: str
@@ -80,7 +74,7 @@ class FetchedOffset(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Picture:
+class ReplicaPicture:
     """One replica after a step; every field is compared, except ``horizons_ms``.
 
     ``listed_aborts``: producer and first offset of the aborted transactions that a read_committed consumer receives
@@ -96,61 +90,13 @@ class Picture:
     last_stable_offset: int
     producers: tuple[ProducerState, ...]
     listed_aborts: tuple[tuple[str, int], ...]
-    txnindex: tuple[Entry, ...]
+    txnindex: tuple[TxnIndexEntry, ...]
     cleaned_to: int | None
     epochs: tuple[tuple[int, int], ...]
     snapshots: tuple[tuple[int, tuple[ProducerState, ...]], ...]
     offsets: tuple[FetchedOffset, ...] = ()
     horizons_ms: tuple[tuple[int, int], ...] = field(default=(), compare=False)
     """Base offset of each batch that has a delete horizon, and the horizon."""
-
-
-def of_replica(replica: Replica, named: Named) -> Picture:
-    """Return the picture of a model's replica."""
-    return Picture(
-        batches=tuple(stored_batch(_encoded(batch), named) for batch in replica.batches()),
-        segments=tuple(segment.base_offset for segment in replica.segments),
-        log_start=replica.log_start,
-        high_watermark=replica.high_watermark,
-        last_stable_offset=replica.last_stable_offset,
-        producers=_producer_states(replica.producers, named),
-        listed_aborts=aborts_of(listed_aborts(replica), named),
-        txnindex=tuple(
-            entry_of(segment.base_offset, one, named) for segment in replica.segments for one in segment.aborted
-        ),
-        cleaned_to=None if replica.cleaned_to is None else first_dirty(replica),
-        epochs=tuple(sorted(replica.epochs.items())),
-        snapshots=tuple(
-            (segment.base_offset, _producer_states(replica.snapshots[segment.base_offset], named))
-            for segment in replica.segments[1:]
-            if segment.base_offset in replica.snapshots
-        ),
-        horizons_ms=horizons_of(replica.batches()),
-    )
-
-
-@lru_cache(maxsize=1 << 16)
-def _encoded(batch: Batch) -> segments.Batch:
-    """Return a model's batch as the parser of real logs reads it."""
-    return next(segments.iter_batches(encode(batch), source="the model"))
-
-
-def of_coordinator(offsets: Offsets, keys: Iterable[str]) -> tuple[FetchedOffset, ...]:
-    """Return what a model's coordinator answers."""
-
-    def fetched(key: str) -> FetchedOffset:
-        answer = offsets.answer(key)
-        text = NO_OFFSET if answer.offset is None else str(answer.offset)
-        return FetchedOffset(key, UNSTABLE if answer.is_pending else text, text)
-
-    return tuple(map(fetched, sorted(keys)))
-
-
-def _producer_states(producers: Mapping[int, Producer], named: Named) -> tuple[ProducerState, ...]:
-    return states_of(((id_, one.epoch, one.last_sequence, one.open_from) for id_, one in producers.items()), named)
-
-
-# What brokers store and answer, in the form of pictures.
 
 
 def stored_batch(batch: segments.Batch, named: Named) -> StoredBatch:
@@ -161,7 +107,9 @@ def stored_batch(batch: segments.Batch, named: Named) -> StoredBatch:
         base_offset=batch.base_offset,
         last_offset=batch.last_offset,
         kind=control.type if control else EMPTIED if batch.is_control else DATA,
-        records=tuple(f"{one.offset}:{'-' * (one.value is None)}{_key_text(one.key or b'')}" for one in records),
+        records=tuple(
+            f"{record.offset}:{'-' * (record.value is None)}{_key_text(record.key or b'')}" for record in records
+        ),
         leader_epoch=batch.leader_epoch,
         producer=name_of(batch.producer_id, named),
         producer_epoch=batch.producer_epoch,
@@ -179,7 +127,9 @@ def _key_text(key: bytes) -> str:
 
 def horizons_of(batches: Iterable[Batch | segments.Batch]) -> tuple[tuple[int, int], ...]:
     """Return base offset and delete horizon of each batch that has one."""
-    return tuple((one.base_offset, one.delete_horizon_ms) for one in batches if one.delete_horizon_ms is not None)
+    return tuple(
+        (batch.base_offset, batch.delete_horizon_ms) for batch in batches if batch.delete_horizon_ms is not None
+    )
 
 
 def states_of(producers: Iterable[tuple[int, int, int, int | None]], named: Named) -> tuple[ProducerState, ...]:
@@ -193,10 +143,10 @@ def states_of(producers: Iterable[tuple[int, int, int, int | None]], named: Name
     )
 
 
-def entry_of(segment: int, aborted: AbortedTxn, named: Named) -> Entry:
+def entry_of(segment: int, aborted: AbortedTxn, named: Named) -> TxnIndexEntry:
     """Return an entry of a segment's ``.txnindex``."""
     name = name_of(aborted.producer_id, named)
-    return Entry(segment, name, aborted.first_offset, aborted.last_offset, aborted.last_stable_offset)
+    return TxnIndexEntry(segment, name, aborted.first_offset, aborted.last_offset, aborted.last_stable_offset)
 
 
 def aborts_of(listed: Iterable[tuple[int, int]], named: Named) -> tuple[tuple[str, int], ...]:
@@ -209,48 +159,42 @@ def name_of(producer_id: int, named: Named) -> str:
     return NO_PRODUCER if producer_id < 0 else named.get(producer_id, f"producer {producer_id}")
 
 
-def differences(expected: Picture, actual: Picture) -> list[str]:
-    """Describe the differences, field by field: the model's value, and the broker's."""
-    return [
-        f"{one.name}: the model has {_value_text(model)}, the broker {_value_text(broker)}"
-        for one in fields(Picture)
-        if one.compare
-        for model, broker in [_less_common(getattr(expected, one.name), getattr(actual, one.name))]
-        if model != broker
-    ]
+def differences(expected: ReplicaPicture, actual: ReplicaPicture) -> list[str]:
+    """Describe the differences, field by field: the model's value, and the broker's; common items are left out."""
+    texts = []
+    for name in _compared():
+        model, broker = getattr(expected, name), getattr(actual, name)
+        if model != broker and isinstance(model, tuple) and isinstance(broker, tuple):
+            missing = [item for item in model if item not in broker], [item for item in broker if item not in model]
+            model, broker = map(tuple, missing) if any(missing) else (model, broker)
+        if model != broker:
+            texts.append(f"{name}: the model has {_value_text(model)}, the broker {_value_text(broker)}")
+    return texts
 
 
-def _less_common(here: Any, there: Any) -> tuple[Any, Any]:
-    """Remove common items from two lists."""
-    if not isinstance(here, tuple) or not isinstance(there, tuple):
-        return here, there
-    missing = tuple(one for one in here if one not in there), tuple(one for one in there if one not in here)
-    return missing if any(missing) else (here, there)
+def _compared() -> list[str]:
+    return [field.name for field in fields(ReplicaPicture) if field.compare]
 
 
 def _value_text(value: Any) -> str:
     return ", ".join(map(str, value)) or "nothing" if isinstance(value, tuple) else str(value)
 
 
-def shown(picture: Picture) -> list[str]:
+def shown(picture: ReplicaPicture) -> list[str]:
     """Return a picture as lines of text."""
-    batches = [f"  {batch_text(one)}" for one in picture.batches]
-    rest = [
-        f"  {one.name.replace('_', ' ')}: {_value_text(getattr(picture, one.name))}"
-        for one in fields(Picture)
-        if one.compare and one.name != "batches"
+    return [
+        *(f"  {_batch_text(batch)}" for batch in picture.batches),
+        *(f"  {name.replace('_', ' ')}: {_value_text(getattr(picture, name))}" for name in _compared()[1:]),
     ]
-    return batches + rest
 
 
-def batch_text(one: StoredBatch) -> str:
-    """Return one batch as a line of text."""
+def _batch_text(batch: StoredBatch) -> str:
     parts = (
-        f"{one.base_offset}-{one.last_offset} {one.kind}",
-        " ".join(one.records),
-        f"by {one.producer} epoch {one.producer_epoch} sequence {one.base_sequence}" if one.producer else "",
-        "transactional" if one.transactional else "",
-        "ages" if one.has_horizon else "",
-        f"leader epoch {one.leader_epoch}",
+        f"{batch.base_offset}-{batch.last_offset} {batch.kind}",
+        " ".join(batch.records),
+        f"by {batch.producer} epoch {batch.producer_epoch} sequence {batch.base_sequence}" if batch.producer else "",
+        "transactional" if batch.transactional else "",
+        "ages" if batch.has_horizon else "",
+        f"leader epoch {batch.leader_epoch}",
     )
     return ", ".join(filter(None, parts))

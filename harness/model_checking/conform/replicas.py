@@ -1,4 +1,4 @@
-"""A real broker's replicas: its answers about them, and its files."""
+"""Replicas of a real broker: the answers of the broker about them, and their files."""
 
 from __future__ import annotations
 
@@ -11,17 +11,31 @@ from harness.broker_files.segments.batches import CorruptLogError, iter_batches
 from harness.broker_files.side_files.checkpoints import read_checkpoint, read_leader_epochs
 from harness.broker_files.side_files.producer_state import iter_txnindex, read_producer_snapshot
 from harness.errors import HarnessError
+from harness.kafka_api import groups as groups_api
 from harness.kafka_api.connection import Connection
+from harness.kafka_api.error_names import UNSTABLE_OFFSET
 from harness.kafka_api.fetch import CONSUMER_REPLICA_ID
+from harness.kafka_api.groups import fetch_offsets_of_groups
 from harness.kafka_api.replica import WireReader
 from harness.kafka_api.transactions import describe_producers
-from harness.model_checking.conform.picture import Picture, aborts_of, entry_of, horizons_of, states_of, stored_batch
+from harness.model_checking.conform.picture import (
+    NO_OFFSET,
+    UNSTABLE,
+    FetchedOffset,
+    ReplicaPicture,
+    aborts_of,
+    entry_of,
+    horizons_of,
+    states_of,
+    stored_batch,
+)
+from harness.model_checking.conform.simulated import ALL_KEYS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from harness.kafka_api.messages import TopicPartition
+    from harness.kafka_api.messages import Caller, TopicPartition
     from harness.model_checking.conform.picture import Named, ProducerState
     from harness.runtimes.base import Runtime
 
@@ -34,10 +48,10 @@ def read_replicas(
     partitions: Iterable[TopicPartition],
     named: Mapping[TopicPartition, Named],
     scratch: Path,
-) -> dict[TopicPartition, Picture]:
+) -> dict[TopicPartition, ReplicaPicture]:
     """Return the pictures of a broker's replicas, by partition, as for a consumer that reads from the log start on.
 
-    A replica that the broker does not report, or whose folder is just being changed, is left out. Raises OSError.
+    Replicas that the broker does not report, or whose folder is changing, are left out. Raises OSError.
     """
     with closing(Connection(runtime.address(broker))) as connection:
         answers = WireReader(connection).read(partitions, replica_id=CONSUMER_REPLICA_ID)
@@ -49,7 +63,7 @@ def read_replicas(
         }
     folders = _read_folders(runtime, broker, producers, named, scratch)
     return {
-        tp: Picture(
+        tp: ReplicaPicture(
             log_start=state.log_start,
             high_watermark=state.high_watermark,
             last_stable_offset=state.last_stable_offset,
@@ -69,7 +83,7 @@ def _read_folders(
     named: Mapping[TopicPartition, Named],
     scratch: Path,
 ) -> dict[TopicPartition, dict[str, Any]]:
-    """Copy a broker's folders of these partitions, and read them; a folder that is just being changed is left out."""
+    """Copy a broker's folders of these partitions, and read them; folders that are changing are left out."""
     folder = scratch / str(broker)
     folders = {}
     runtime.copy_checkpoints(broker, folder)
@@ -89,17 +103,17 @@ def _read_folders(
 
 
 def read_folder(folder: Path, named: Named, cleaned_to: int | None) -> dict[str, Any]:
-    """Return the fields of a `Picture` that a partition's folder gives. Raises `CorruptLogError`."""
+    """Return the fields of a `ReplicaPicture` that a partition's folder gives. Raises `CorruptLogError`."""
     logs = sorted(folder.glob("*.log"))
-    batches = [one for path in logs for one in iter_batches(path.read_bytes(), source=path.name)]
+    batches = [batch for path in logs for batch in iter_batches(path.read_bytes(), source=path.name)]
     epochs = folder / EPOCHS
     return {
-        "batches": tuple(stored_batch(one, named) for one in batches),
+        "batches": tuple(stored_batch(batch, named) for batch in batches),
         "segments": tuple(int(path.stem) for path in logs),
         "txnindex": tuple(
-            entry_of(int(path.stem), one, named)
+            entry_of(int(path.stem), aborted, named)
             for path in sorted(folder.glob("*.txnindex"))
-            for one in iter_txnindex(path.read_bytes(), source=path.name)
+            for aborted in iter_txnindex(path.read_bytes(), source=path.name)
         ),
         "cleaned_to": cleaned_to,
         "epochs": tuple(sorted(read_leader_epochs(epochs.read_bytes(), source=EPOCHS).items()))
@@ -117,6 +131,25 @@ def read_folder(folder: Path, named: Named, cleaned_to: int | None) -> dict[str,
 def _snapshot(path: Path, named: Named) -> tuple[ProducerState, ...]:
     entries = read_producer_snapshot(path.read_bytes(), source=path.name)
     return states_of(
-        ((one.producer_id, one.producer_epoch, one.last_sequence, one.current_txn_first_offset) for one in entries),
-        named,
+        ((it.producer_id, it.producer_epoch, it.last_sequence, it.current_txn_first_offset) for it in entries), named
     )
+
+
+def fetch_offsets(coordinator: Caller, groups: Sequence[str]) -> dict[str, tuple[FetchedOffset, ...]]:
+    """Return a coordinator's answers to OffsetFetch about groups, with ``require_stable`` and without.
+
+    Groups that the broker does not coordinate yet are left out. Raises OSError.
+    """
+    partitions = [(name, 0) for name in sorted(ALL_KEYS)]
+    stable, current = (
+        coordinator.ask(fetch_offsets_of_groups(dict.fromkeys(groups, partitions), require_stable=is_stable))
+        for is_stable in (True, False)
+    )
+    return {
+        group: tuple(FetchedOffset(tp[0], _text(stable[group][tp]), _text(current[group][tp])) for tp in partitions)
+        for group in stable.keys() & current.keys()
+    }
+
+
+def _text(answer: int | str) -> str:
+    return {groups_api.NO_OFFSET: NO_OFFSET, UNSTABLE_OFFSET: UNSTABLE}.get(answer, str(answer))

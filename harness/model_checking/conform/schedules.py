@@ -1,13 +1,14 @@
-"""Schedules: the known ways to an anomaly, and random ones from a seed."""
+"""Schedules to conform to: the known ways to an anomaly, random ones from a seed, and the schedule of a file."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from itertools import takewhile, zip_longest
 from random import Random
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from harness.errors import UsageError
 from harness.model_checking.conform.simulated import FILLER_KEY, KEYS, LATE_KEY, Simulated
 from harness.models.world.world import (
     ABSENT,
@@ -20,50 +21,60 @@ from harness.models.world.world import (
     PRODUCERS,
     STOP,
 )
+from harness.schedules.generators import Context, Each, Limit, Phases, fixed, operations
 from harness.schedules.operations.administrators import DeleteRecords, ElectLeader
-from harness.schedules.operations.clients import ABORT, COMMIT, End, EndElsewhere, Restart, WriteBatch
+from harness.schedules.operations.clients import ABORT, COMMIT, End, EndElsewhere, Restart, Write, WriteBatch
 from harness.schedules.operations.environment import CleanerPass, JoinIsr, ProducersExpire, Rest, TimePasses
 from harness.schedules.operations.faults import OUTAGE, Heal, Inject
+from harness.schedules.plan import RoundPlan, RoundTopic
+from harness.schedules.players import SchedulePlayer, unsupported
+from harness.schedules.scenario import CONSUMER_OFFSETS
+from harness.schedules.schedule import Schedule, in_order, read_schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
-    from harness.models.log.version_rules import VersionRules
+    from harness.models.world.world import Rules
     from harness.schedules.operations.operation import Operation
 
 STAYING: Final = (1, 3)
-"""The brokers that never go away; ABSENT alone goes away and comes back, or joins."""
+"""The brokers that always stay up; ABSENT alone goes down and returns, or joins."""
+REPLICAS: Final = (1, 3, 2)
+"""The replicas of a partition at the beginning, the leader first."""
 TRANSACTIONAL, SECOND = PRODUCERS
 TIME_PASSES, EXPIRE, REST = TimePasses(), ProducersExpire(), Rest()
-LEAVES: Final = tuple(Inject(how, ABSENT) for how in (KILL, STOP, PAUSE))
+LEAVES: Final = tuple(Inject(fault, ABSENT) for fault in (KILL, STOP, PAUSE))
 RETURN, JOIN = Heal(OUTAGE, ABSENT), JoinIsr(ABSENT)
 CLUSTER_WIDE: Final = (Inject, Heal, CleanerPass, TimePasses, ProducersExpire)
 """Operations of the whole cluster: when many schedules run on one cluster, they have these in common."""
+OF_PARTITION: Final = (Write, WriteBatch, End, EndElsewhere, Restart, ElectLeader, DeleteRecords, JoinIsr, Rest)
+CONFORM: Final = SchedulePlayer(
+    "harness conform", frozenset({*CLUSTER_WIDE, *OF_PARTITION}), frozenset({KILL, STOP, PAUSE, OUTAGE})
+)
 FILLER: Final = WriteBatch(PLAIN, (FILLER_KEY,))
 """Rolls a segment: earlier batches can then be cleaned, and the log has dirty records."""
 DELETED, KEPT, EVERYONE, EXPIRED, JOINED = 0.3, 0.3, 0.6, 0.6, 0.2
 """How often a record is a tombstone, a pass keeps what ages, all brokers clean, producers expire, a replica joins."""
-OFFSET_WRITERS: Final = ((PLAIN, 4), (TRANSACTIONAL, 4), (SECOND, 2))
-"""Who commits offsets, and how often."""
+WRITERS: Final = {PLAIN: 4, IDEMPOTENT: 2, TRANSACTIONAL: 4, SECOND: 2}
+"""The clients that write records, by weight; idempotent producers commit no offsets."""
 PUT, DELETE, BEGIN, BEGIN_DELETE = (
-    WriteBatch(who, ("K",), tombstones) for who in (PLAIN, TRANSACTIONAL) for tombstones in ((), (0,))
+    WriteBatch(client, ("K",), tombstones) for client in (PLAIN, TRANSACTIONAL) for tombstones in ((), (0,))
 )
 GOOD: Final = WriteBatch(TRANSACTIONAL, (LATE_KEY,))
 COMMITS, ABORTS = End(TRANSACTIONAL, COMMIT), End(TRANSACTIONAL, ABORT)
-
-
-ALL_CLEAN: Final = CleanerPass(BROKERS)
-PASS: Final = (FILLER, ALL_CLEAN)
+PASS: Final = (FILLER, CleanerPass(BROKERS))
 
 WAYS: Final[Mapping[str, Sequence[Sequence[Operation]]]] = {
-    "tombstone-divergence": ([PUT], [DELETE], []),
-    "aborted-to-committed": ([BEGIN], [ABORTS], [GOOD, COMMITS]),
-    "aborted-to-committed-delete": ([PUT, BEGIN_DELETE], [ABORTS], [GOOD, COMMITS]),
-    "committed-to-aborted-value": ([BEGIN], [PUT, COMMITS], [GOOD, ABORTS]),
-    "committed-to-aborted-delete": ([PUT, BEGIN_DELETE], [COMMITS], [GOOD, ABORTS]),
-    "stuck-lso": ([BEGIN], [PUT, COMMITS], []),
+    "tombstone-divergence": ([PUT], [DELETE], [], []),
+    "aborted-to-committed": ([BEGIN], [ABORTS], [GOOD, COMMITS], []),
+    "aborted-to-committed-delete": ([PUT, BEGIN_DELETE], [ABORTS], [GOOD, COMMITS], []),
+    "committed-to-aborted-value": ([BEGIN], [PUT, COMMITS], [GOOD, ABORTS], []),
+    "committed-to-aborted-delete": ([PUT, BEGIN_DELETE], [COMMITS], [GOOD, ABORTS], []),
+    "stuck-lso": ([BEGIN], [PUT, COMMITS], [], []),
 }
-"""What clients do before the outage, the steps that the absent broker misses, and the steps after their removal."""
+"""The steps of clients before the outage, the steps that the absent broker misses, the steps after their removal, and
+the steps at the end."""
 GROUP_WAYS: Final[Mapping[str, Sequence[Sequence[Operation]]]] = {
     "group-frozen": ([BEGIN], [COMMITS, PUT], [], [DELETE, ElectLeader(3), ElectLeader(2)]),
     "group-skips": ([PUT, BEGIN], [ABORTS], [GOOD, COMMITS], []),
@@ -72,56 +83,46 @@ GROUP_WAYS: Final[Mapping[str, Sequence[Sequence[Operation]]]] = {
     "offset-hidden-but-superseded": ([BEGIN], [COMMITS, PUT], [GOOD, ABORTS], []),
     "offset-deleted-while-pending": ([PUT, BEGIN, DELETE, COMMITS, ElectLeader(3), ElectLeader(1)], [], [], []),
 }
-"""The same for groups (`harness.models.world.groups`), and what happens in the end, while broker 2 coordinates them."""
+"""The same for groups (`harness.models.world.groups`); in the end, broker 2 coordinates them."""
 
 
-@dataclass(frozen=True)
-class Schedule:
-    """Operations on one partition. ``name``: its topic. ``replicas``: its initial brokers, leader first.
+def partition_schedule(
+    name: str, steps: Sequence[Operation] = (), replicas: tuple[int, ...] = REPLICAS, *, of_groups: bool = False
+) -> Schedule:
+    """Return operations on one partition: of a topic, or of ``__consumer_offsets``, as ``case`` has the name."""
+    topic = RoundTopic(CONSUMER_OFFSETS if of_groups else name, 1, {})
+    return Schedule(in_order(*steps), case=name, plan=RoundPlan(topics=(topic,), brokers=replicas))
 
-    ``version``: of its transactions; 2 raises the epoch with every end (KIP-890). ``of_group``: records are committed
-    offsets of a group, and the partition is one of ``__consumer_offsets``.
+
+def written(*, of_groups: bool = False) -> list[Schedule]:
+    """Return the known ways: markers and tombstones are removed while broker 2 is down.
+
+    They lead to each payload, or to each answer of a group coordinator that differs from that of another one. All have
+    their cluster-wide steps in common.
     """
-
-    name: str
-    steps: tuple[Operation, ...]
-    replicas: tuple[int, ...] = (1, 3, 2)
-    version: int = 1
-    of_group: bool = False
-
-
-def written(version: int) -> list[Schedule]:
-    """Return a way to each payload: markers and tombstones are removed while broker 2 is away."""
-    return [Schedule(name, steps, version=version) for name, steps in _outages({k: (*v, []) for k, v in WAYS.items()})]
+    ways = GROUP_WAYS if of_groups else WAYS
+    phases = [list(zip_longest(*parts, fillvalue=REST)) for parts in zip(*ways.values(), strict=True)]
+    schedules = []
+    for at, name in enumerate(ways):
+        before, missed, late, end = ([steps[at] for steps in phase] for phase in phases)
+        steps = [*before, LEAVES[0], *missed, *PASS, EXPIRE, *PASS, *PASS, *PASS, *late, RETURN]
+        steps += [*PASS, ElectLeader(ABSENT), *end, *PASS]
+        schedules.append(partition_schedule(name, steps, of_groups=of_groups))
+    return schedules
 
 
-def written_of_groups(version: int) -> list[Schedule]:
-    """Return the ways to each answer of a group coordinator that differs from another one's, in the same outage."""
-    return [Schedule(name, steps, version=version, of_group=True) for name, steps in _outages(GROUP_WAYS)]
-
-
-def _outages(ways: Mapping[str, Sequence[Sequence[Operation]]]) -> Iterator[tuple[str, tuple[Operation, ...]]]:
-    """Yield the name and the steps of each way; all have their cluster-wide steps in common."""
-    before, missed, late, end = ([*zip_longest(*parts, fillvalue=REST)] for parts in zip(*ways.values(), strict=True))
-    for number, name in enumerate(ways):
-        steps: list[Operation] = [*(one[number] for one in before), LEAVES[0], *(one[number] for one in missed)]
-        steps += [*PASS, EXPIRE, *PASS, *PASS, *PASS, *(one[number] for one in late), RETURN]
-        steps += [*PASS, ElectLeader(ABSENT), *(one[number] for one in end), *PASS]
-        yield name, tuple(steps)
-
-
-def at_random(seed: str, count: int, version: int, rules: VersionRules, *, of_groups: bool = False) -> list[Schedule]:
+def at_random(seed: str, count: int, rules: Rules, *, of_groups: bool = False) -> list[Schedule]:
     """Return so many schedules with their cluster-wide steps in common; the same for the same seed."""
-    common = _common(Random(f"{seed} common"))  # noqa: S311  (not for secrets)
+    common = _common(Random(f"{seed} common"))  # noqa: S311  (no secret)
     prefix = "group-" if of_groups else ""
     return [
-        _one(Random(f"{seed} {n}"), f"{prefix}random-{n}", common, version, rules, of_group=of_groups)  # noqa: S311
+        _random_schedule(Random(f"{seed} {n}"), f"{prefix}random-{n}", common, rules, of_groups=of_groups)  # noqa: S311
         for n in range(count)
     ]
 
 
 def _common(random: Random) -> list[Operation | None]:
-    """Return a step of the whole cluster; None where each partition has a step of its own."""
+    """Return the steps of the whole cluster; None where each partition has a separate step."""
 
     def some(least: int, most: int) -> list[Operation | None]:
         return [None] * random.randint(least, most)
@@ -139,81 +140,133 @@ def _common(random: Random) -> list[Operation | None]:
     return [*steps, *some(1, 2), RETURN, *cleans(BROKERS), *forgets(), *cleans(BROKERS), *cleans(BROKERS)]
 
 
-def _one(
-    random: Random, name: str, common: list[Operation | None], version: int, rules: VersionRules, *, of_group: bool
+def _random_schedule(
+    random: Random, name: str, common: list[Operation | None], rules: Rules, *, of_groups: bool
 ) -> Schedule:
-    """Choose a step of one partition, among those that the model allows."""
-    joins = not of_group and random.random() < JOINED
-    replicas = STAYING if joins else (1, 3, 2)
-    model = Simulated(Schedule(name, (), replicas, version, of_group), rules)
-    local = _local_of_group if of_group else _local
-    steps: list[Operation] = []
-    is_away = False
-    for at, befalls in enumerate(common):
-        until_next = takewhile(lambda one: one is not None, common[at + 1 :])
-        leaves_next = any(one in LEAVES for one in until_next)
-        step = befalls or local(random, model, may_lead=not leaves_next, is_away=is_away)
-        is_away = step in LEAVES or (is_away and step != RETURN)
+    """Fill in the steps of one partition, chosen among those that the model allows."""
+    joins = not of_groups and random.random() < JOINED
+    schedule = partition_schedule(name, replicas=STAYING if joins else REPLICAS, of_groups=of_groups)
+    model = Simulated(schedule, rules)
+
+    def own_step(at: int) -> Limit:
+        until_next = takewhile(lambda step: step is not None, common[at + 1 :])
+        may_lead = not any(step in LEAVES for step in until_next)
+        return Limit(1, Each(partial(_choose, may_lead=may_lead)))
+
+    phases = Phases(tuple(fixed(step) if step else own_step(at) for at, step in enumerate(common)))
+    steps = []
+    for step in operations(phases, Context(world=model, stream=random)):
         model.take(step)
         steps.append(step)
-    return Schedule(name, tuple(steps), replicas, version, of_group)
+    return replace(schedule, steps=in_order(*steps))
 
 
 Choice: TypeAlias = "tuple[int, Callable[[], Operation], bool]"
-"""How likely a step is, what makes it, and whether it is possible now."""
+"""The weight of a step, a function that makes the step, and whether the step is possible now."""
 
 
-def _local(random: Random, model: Simulated, *, may_lead: bool, is_away: bool) -> Operation:
+def _choose(context: Context, *, may_lead: bool) -> Operation:
+    """Choose a step of one partition. ``may_lead``: whether ABSENT may lead, or join, before the next step."""
+    model, random = context.world, context.random("step")
     world = model.world
-    log_end = world.replication.leader.log_end
-    writes: list[Choice] = [
-        (weight, partial(_write, random, name), model.can_write(name))
-        for name, weight in ((PLAIN, 4), (IDEMPOTENT, 2), (TRANSACTIONAL, 4), (SECOND, 2))
-    ]
-    others: list[Choice] = [
-        (1, lambda: DeleteRecords(log_end - random.randint(1, log_end)), log_end > 0),
-        (3, lambda: JOIN, ABSENT not in world.replicas and not is_away and may_lead),
-    ]
-    return _chosen(random, model, writes, others, may_lead=may_lead)
-
-
-def _local_of_group(random: Random, model: Simulated, *, may_lead: bool, is_away: bool) -> Operation:  # noqa: ARG001  (as `_local`)
-    """Choose a step: a commit has one offset, as coordinators order those of one commit by a hash."""
-    deletable = [key for key in KEYS if model.world.may_delete(PLAIN, key)]
-    writes: list[Choice] = [
-        *(
-            (weight, lambda name=name: WriteBatch(name, (random.choice(KEYS),)), True)
-            for name, weight in OFFSET_WRITERS
-        ),
-        (2, lambda: WriteBatch(PLAIN, (random.choice(deletable),), (0,)), bool(deletable)),
-    ]
-    return _chosen(random, model, writes, [], may_lead=may_lead)
-
-
-def _chosen(
-    random: Random, model: Simulated, writes: list[Choice], others: list[Choice], *, may_lead: bool
-) -> Operation:
-    world = model.world
-    leader_id = world.replication.leader_id
+    leader_id, log_end = world.replication.leader_id, world.replication.leader.log_end
     if not may_lead and leader_id == ABSENT:
         return ElectLeader(random.choice(STAYING))
     is_open = {name: world.clients[name].open is not None for name in PRODUCERS}
-    leaders = [one for one in sorted(world.up) if one != leader_id and (may_lead or one != ABSENT)]
+    leaders = [broker for broker in sorted(world.up) if broker != leader_id and (may_lead or broker != ABSENT)]
     lone_ends = [EndElsewhere(TRANSACTIONAL, outcome) for outcome in OUTCOMES]
+    others: list[Choice] = [
+        (1, lambda: DeleteRecords(log_end - random.randint(1, log_end)), log_end > 0),
+        (3, lambda: JOIN, may_lead and ABSENT not in world.replicas and ABSENT not in world.down),
+    ]
     choices: list[Choice] = [
-        *writes,
+        *(_offset_writes if world.rules.of_groups else _record_writes)(model, random),
         *((5, partial(End, name, random.choice(OUTCOMES)), is_open[name]) for name in PRODUCERS),
         (1, lambda: random.choice(lone_ends), not is_open[TRANSACTIONAL] and not world.rules.epoch_bump),
         (1, lambda: Restart(SECOND), is_open[SECOND]),
         (1, lambda: ElectLeader(random.choice(leaders)), bool(leaders)),
-        *others,
+        *([] if world.rules.of_groups else others),
     ]
     legal = [(weight, make) for weight, make, is_legal in choices if is_legal]
     return random.choices([make for _, make in legal], [weight for weight, _ in legal])[0]()
 
 
-def _write(random: Random, producer: str) -> Operation:
-    count = random.choices((1, 2, 3), (5, 2, 1))[0]
-    records = [(random.random() < DELETED, random.choice(KEYS)) for _ in range(count)]
-    tombstones = tuple(at for at, (deletes, _) in enumerate(records) if deletes)
-    return WriteBatch(producer, tuple(key for _, key in records), tombstones)
+def _record_writes(model: Simulated, random: Random) -> list[Choice]:
+    def write(producer: str) -> Operation:
+        count = random.choices((1, 2, 3), (5, 2, 1))[0]
+        records = [(random.random() < DELETED, random.choice(KEYS)) for _ in range(count)]
+        tombstones = tuple(at for at, (deletes, _) in enumerate(records) if deletes)
+        return WriteBatch(producer, tuple(key for _, key in records), tombstones)
+
+    return [(weight, partial(write, name), model.can_write(name)) for name, weight in WRITERS.items()]
+
+
+def _offset_writes(model: Simulated, random: Random) -> list[Choice]:
+    """Return commits of one offset each, as coordinators order the offsets of one commit by a hash."""
+    deletable = [key for key in KEYS if model.world.may_delete(PLAIN, key)]
+
+    def commit(producer: str) -> Operation:
+        return WriteBatch(producer, (random.choice(KEYS),))
+
+    return [
+        *((weight, partial(commit, name), True) for name, weight in WRITERS.items() if name != IDEMPOTENT),
+        (2, lambda: WriteBatch(PLAIN, (random.choice(deletable),), (0,)), bool(deletable)),
+    ]
+
+
+def read_for_conform(path: Path, rules: Rules) -> Schedule:
+    """Return the schedule in a file for the model and brokers: a schedule of ``explore``, or a round of a soak.
+
+    Raises `UsageError` for a schedule that they cannot play, with the reason.
+    """
+    try:
+        schedule = _of_one_partition(read_schedule(path))
+        model = Simulated(schedule, rules)
+        for step in schedule.operations:
+            model.take(step)
+    except ValueError as error:
+        raise UsageError(f"{path}: conform cannot play this schedule: {error}") from error
+    return schedule
+
+
+def _of_one_partition(schedule: Schedule) -> Schedule:
+    """Return a schedule with the model's clients and brokers, and other traffic before each cleaner pass.
+
+    Raises ValueError with the reason if that is impossible.
+    """
+    if reason := unsupported(schedule, CONFORM):
+        raise ValueError(reason)
+    plan = schedule.plan
+    ids = [client.transactional_id for client in plan.clients if client.transactional_id]
+    places = {(step.topic, step.partition) for step in schedule.operations if isinstance(step, Write | DeleteRecords)}
+    faulted = {step.broker for step in schedule.operations if isinstance(step, Inject | Heal)} or {ABSENT}
+    if len(places) > 1 or len(faulted) > 1 or len(ids) > len(PRODUCERS) or len(set(ids)) < len(ids):
+        raise ValueError("it needs one partition, faults of one broker, and at most two clients with transactions")
+    free = iter(PRODUCERS)
+    names = {
+        client.name: next(free) if client.transactional_id else IDEMPOTENT if client.is_idempotent else PLAIN
+        for client in plan.clients
+    }
+    (absent,) = faulted
+    brokers = {absent: ABSENT, ABSENT: absent}
+
+    def translated(step: Any) -> Operation:
+        changes: dict[str, Any] = {"process": names.get(step.process, step.process)}
+        if isinstance(step, Write | DeleteRecords):
+            changes |= {"topic": "", "partition": 0}
+        if isinstance(step, CleanerPass):
+            changes["brokers"] = tuple(brokers.get(broker, broker) for broker in step.brokers)
+        elif hasattr(step, "broker"):
+            changes["broker"] = brokers.get(step.broker, step.broker)
+        made: Operation = replace(step, **changes)
+        return made
+
+    of_groups = any(topic.name == CONSUMER_OFFSETS for topic in plan.topics)
+    replicas = plan.replicas.get(next(iter(places), ("", 0)), plan.brokers)
+    steps = [
+        part
+        for step in map(translated, schedule.operations)
+        for part in ((FILLER, step) if isinstance(step, CleanerPass) else (step,))
+    ]
+    replicas = tuple(brokers.get(broker, broker) for broker in replicas)
+    return partition_schedule("schedule", steps, replicas, of_groups=of_groups)

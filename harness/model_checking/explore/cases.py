@@ -1,8 +1,9 @@
 """The cases to explore of each simulated target: small clusters that take a few minutes together on two cores.
 
-Each has three brokers; one broker may go away and come back, in any order with all other steps
-(`harness.models.walk.state_space`). Brokers have no part in Cloud Topics' compaction: there is one copy, and only the
-committer matters (`harness.models.cloud_topics.world`).
+Without ``--faults``, each has three brokers; one broker may go down and return, in any order with all other steps
+(`harness.models.walk.state_space`). Under faults (`harness.models.faults`), three or four brokers have few faults, so
+that each case is walked to its end in seconds, and with a transaction in a minute. Brokers have no part in Cloud
+Topics' compaction: there is one copy, and only the committer matters (`harness.models.cloud_topics.world`).
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from harness.errors import UsageError
-from harness.model_checking.explore.fault_cases import ISR_GATE, ISR_GATE_MARKERS, FaultCase, fault_cases
 from harness.models.cloud_topics.rules import RULES as CLOUD_RULES
 from harness.models.cloud_topics.world import Case as CloudCase
-from harness.models.faults.rules import FURTHER_RULES, GATE_RULES
+from harness.models.faults import rules as by
+from harness.models.faults.space import FaultSpace
+from harness.models.faults.state import FaultBound
 from harness.models.log import redpanda
 from harness.models.walk.rows import walk
 from harness.models.walk.state_space import ADD, HAND_OVER, LEADER, REASSIGN, REMOVE, Bound, StateSpace
@@ -30,12 +32,16 @@ if TYPE_CHECKING:
 
     from harness.models.walk.exhaustive import Explored
 
-COORDINATED: Final = "coordinated"
-KIP_87: Final = "kip-87"
-GATE: Final = "gate"
-FRESH_COPIES: Final = "fresh-copies"
-UNDER_FAULTS: Final = frozenset({ISR_GATE, ISR_GATE_MARKERS, *FURTHER_RULES})
+COORDINATED, KIP_87, GATE, FRESH_COPIES = "coordinated", "kip-87", "gate", "fresh-copies"
+ISR_GATE, ISR_GATE_MARKERS = "isr-gate", "isr-gate-markers"
+UNDER_FAULTS: Final = frozenset({ISR_GATE, ISR_GATE_MARKERS, *by.FURTHER_RULES})
 """Proposals that are walked only under faults."""
+WAITS: Final[Mapping[str, str]] = {
+    ISR_GATE: by.ALL_WAITS,
+    ISR_GATE_MARKERS: by.REMOVALS_WAIT,
+    COORDINATED: by.COORDINATED,
+}
+"""The compaction that waits under faults, by proposal."""
 _BY_FLAG: Final = "a delete is a record with a flag, with or without a value, instead of a null value (KIP-87)"
 PROPOSALS: Final[Mapping[str, Mapping[str, str]]] = {
     SIM_KAFKA: {
@@ -43,8 +49,8 @@ PROPOSALS: Final[Mapping[str, Mapping[str, str]]] = {
         GATE: "no cleaning while an assigned replica is out of the ISR; moves of replicas and leaders are ways past it",
         ISR_GATE: "all rules of the gate in the broker; with faults alone",
         ISR_GATE_MARKERS: "the same, where only the removal of tombstones and markers waits; with faults alone",
-        FRESH_COPIES: "a replica that is added starts empty, and anew with a new leader; of random runs alone",
-        **{rule: f"{GATE_RULES[rule]}; with faults alone" for rule in FURTHER_RULES},
+        FRESH_COPIES: "a replica that is added starts empty, and again with a new leader; of random runs alone",
+        **{rule: f"{by.GATE_RULES[rule]}; with faults alone" for rule in by.FURTHER_RULES},
         KIP_87: _BY_FLAG,
     },
     SIM_REDPANDA: {KIP_87: _BY_FLAG},
@@ -55,8 +61,12 @@ MESSAGES_MATTER: Final = frozenset({"never-backward", "late-rpc-ignored"})
 """Rules without which a late message makes a difference."""
 
 
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
 @dataclass(frozen=True)
-class Case:
+class ClusterCase:
     """One small cluster; ``without``: names of rules that its coordination or its cleaners leave out."""
 
     bound: Bound
@@ -73,34 +83,56 @@ class Case:
     def title(self) -> str:
         """A description of the possible steps."""
         bound = self.bound
+        coordinator, change = f"{bound.coordinator} coordinator" * bool(bound.coordinator), f"change: {bound.change}"
         if bound.script:
-            return f"{bound.coordinator} coordinator, {bound.script}, change: {bound.change}"
-        parts = [
-            *([f"{bound.coordinator} coordinator"] if bound.coordinator else []),
+            return f"{coordinator}, {bound.script}, {change}"
+        parts = (
+            coordinator,
             f"{len(bound.keys)} key{'s' * (len(bound.keys) > 1)}",
-            f"{bound.writes} plain write{'s' * (bound.writes != 1)}",
-            f"{bound.transactions} transaction{'s' * (bound.transactions != 1)}{' (v2)' * bound.epoch_bump}",
-            *(["gate"] if bound.gate else []),
-        ]
-        return ", ".join([*parts, f"change: {bound.change}", *(["no outage"] if not bound.outage else [])])
+            _count(bound.writes, "plain write"),
+            f"{_count(bound.transactions, 'transaction')}{' (v2)' * bound.epoch_bump}",
+            "gate" * bound.gate,
+            change,
+            "no outage" * (not bound.outage),
+        )
+        return ", ".join(filter(None, parts))
 
-    def space(self, *, symmetric: bool) -> StateSpace:
-        """Return its states and steps; ``symmetric``: see `StateSpace`."""
-        return StateSpace(
+    def walk(self, *, most_states: int, first_only: bool) -> Explored:
+        """Explore the states; states that differ only by names of brokers or of keys count once."""
+        space = StateSpace(
             self.bound,
             system=KAFKA if self.target == SIM_KAFKA else redpanda_without(self.without),
             coordinated=self.coordinated,
             without=self.without,
             delayed=self.delayed,
-            symmetric=symmetric,
+            symmetric=True,
         )
+        return walk(space, most_states=most_states, first_only=first_only)
+
+
+@dataclass(frozen=True)
+class FaultCase:
+    """One small cluster under faults; ``without``: rules that are left out."""
+
+    bound: FaultBound
+    target: str = SIM_KAFKA
+    without: frozenset[str] = frozenset()
+
+    @property
+    def title(self) -> str:
+        """A description of the possible steps."""
+        bound, clients = self.bound, self.bound.clients
+        parts = [f"{bound.brokers} brokers", _count(clients.writes, "plain write")]
+        parts += [f"{clients.transactions} transaction"] * bool(clients.transactions)
+        parts += [_count(bound.elections, "election"), *(fault for fault in by.FAULTS if fault in bound.faults)]
+        return ", ".join(parts)
 
     def walk(self, *, most_states: int, first_only: bool) -> Explored:
-        """Explore it; states that differ only by names of brokers or of keys count once."""
-        return walk(self.space(symmetric=True), most_states=most_states, first_only=first_only)
+        """Explore the states; states that differ only by names of brokers or of keys count once."""
+        return walk(FaultSpace(self.bound, symmetric=True), most_states=most_states, first_only=first_only)
 
 
-AnyCase: TypeAlias = "Case | CloudCase | FaultCase"
+AnyCase: TypeAlias = "ClusterCase | CloudCase | FaultCase"
 
 _A, _B, _A_GOES = (("A", "1"),), (("B", "1"),), (("A", None),)
 _BOTH: Final = (("A", "1"), ("B", "1"))
@@ -108,57 +140,50 @@ _BOTH: Final = (("A", "1"), ("B", "1"))
 CLOUD_CASES: Final = (
     CloudCase(title="a value, and its delete", writes=(_BOTH, _A_GOES)),
     CloudCase(title="… and a map of two keys", writes=(_BOTH, _A_GOES), entries=2),
-    CloudCase(title="… each in an object of its own", writes=(_A, _B, _A_GOES)),
+    CloudCase(title="… each in a separate object", writes=(_A, _B, _A_GOES)),
     CloudCase(title="… and another key behind", writes=(_A, _A_GOES, _B)),
     CloudCase(title="… with three compactors", writes=(_A, _A_GOES, _B), compactors=3),
     CloudCase(title="… and another key again", writes=(_BOTH, _A_GOES, (("B", "2"),))),
     CloudCase(title="… all in one object", writes=(_BOTH, _A_GOES, (("B", "2"),)), object_records=9),
-    CloudCase(title="… and the key written anew", writes=(_BOTH, _A_GOES, (("B", "2"),), (("A", "3"),))),
+    CloudCase(title="… and the key written again", writes=(_BOTH, _A_GOES, (("B", "2"),), (("A", "3"),))),
 )
 """Cases of Cloud Topics' compaction: a map of one key and two compactors, unless another number is given."""
 
-
-_ONE_KEY: Final = ("K",)
-_TWO_KEYS: Final = ("K", "L")
+_ONE_KEY, _TWO_KEYS = ("K",), ("K", "L")
+_WRITES: Final = Bound(writes=2, transactions=0)
+_TRANSACTION: Final = Bound(writes=1, transactions=1)
+_ONLY_TRANSACTION: Final = Bound(writes=0, transactions=1)
 _ALONE: Final = (
-    Bound(writes=2, transactions=0),
+    _WRITES,
     Bound(writes=1, transactions=2),
     Bound(writes=1, transactions=2, epoch_bump=True),
     Bound(keys=_TWO_KEYS, writes=0, transactions=2),
     Bound(writes=0, transactions=2, change=LEADER),
-    Bound(writes=1, transactions=1, change=ADD),
-    Bound(writes=1, transactions=1, change=REMOVE),
+    replace(_TRANSACTION, change=ADD),
+    replace(_TRANSACTION, change=REMOVE),
 )
 _TOGETHER: Final = (
-    Bound(writes=2, transactions=0),
-    Bound(writes=2, transactions=0, change=LEADER),
-    Bound(writes=2, transactions=0, change=ADD),
-    Bound(writes=2, transactions=0, change=REMOVE),
-    Bound(writes=0, transactions=1, change=LEADER),
-    Bound(writes=0, transactions=1, change=ADD),
-    Bound(writes=0, transactions=1, change=REMOVE),
-    Bound(writes=1, transactions=1),
+    _WRITES,
+    *(replace(clients, change=change) for clients in (_WRITES, _ONLY_TRANSACTION) for change in (LEADER, ADD, REMOVE)),
+    _TRANSACTION,
 )
 _GATED: Final = tuple(
-    replace(one, gate=True)
-    for one in (
-        Bound(writes=2, transactions=0),
-        Bound(writes=1, transactions=1),
-        Bound(writes=2, transactions=0, change=ADD),
-        Bound(writes=0, transactions=1, change=ADD),
-        Bound(writes=2, transactions=0, change=HAND_OVER, outage=False),
-        Bound(writes=1, transactions=1, change=HAND_OVER, outage=False),
-        Bound(writes=2, transactions=0, change=REASSIGN),
-        Bound(writes=1, transactions=1, change=REASSIGN),
+    replace(bound, gate=True)
+    for bound in (
+        _WRITES,
+        _TRANSACTION,
+        replace(_WRITES, change=ADD),
+        replace(_ONLY_TRANSACTION, change=ADD),
+        *(replace(clients, change=HAND_OVER, outage=False) for clients in (_WRITES, _TRANSACTION)),
+        *(replace(clients, change=REASSIGN) for clients in (_WRITES, _TRANSACTION)),
     )
 )
-_GATED_TOGETHER: Final = tuple(one for one in _GATED if not (one.writes and one.transactions))
+_GATED_TOGETHER: Final = tuple(bound for bound in _GATED if not (bound.writes and bound.transactions))
 _LATE: Final = tuple(
-    replace(one, outage=False) if one.change == ADD or (one.writes and one.transactions) else one for one in _TOGETHER
+    replace(bound, outage=False) if bound.change == ADD or (bound.writes and bound.transactions) else bound
+    for bound in _TOGETHER
 )
 """Cases in which each message is delayed separately: some without an outage, as an outage means too many states."""
-
-
 _GROUPS_ALONE: Final = (
     *(
         Bound(keys=keys, writes=writes, transactions=transactions, coordinator=coordinator)
@@ -167,14 +192,39 @@ _GROUPS_ALONE: Final = (
     ),
     Bound(keys=_TWO_KEYS, writes=0, transactions=2, change=LEADER, coordinator=OLD),
     Bound(keys=_TWO_KEYS, writes=0, transactions=2, change=LEADER, coordinator=NEW, epoch_bump=True),
-    Bound(writes=1, transactions=1, change=ADD, coordinator=NEW),
-    Bound(writes=1, transactions=1, change=REMOVE, coordinator=NEW),
+    replace(_TRANSACTION, change=ADD, coordinator=NEW),
+    replace(_TRANSACTION, change=REMOVE, coordinator=NEW),
     *(
         Bound(keys=(), writes=len(script), transactions=0, change=LEADER, coordinator=NEW, script=name)
         for name, script in SCRIPTS.items()
     ),
 )
 """Cases of consumer groups; without a delete, both coordinators answer alike."""
+
+_FAULTS: Final[Mapping[str, Sequence[Sequence[str]]]] = {
+    by.OUTAGE: (
+        *((), (by.REASSIGN,), (by.LATE,), (by.ISOLATED,), (by.UNCLEAN,)),
+        *((by.RELAY,), (by.LATE, by.UNCLEAN), (by.ISOLATED, by.UNCLEAN)),
+    ),
+    by.LAG: ((), (by.LATE,)),
+    by.RELAY: ((), (by.LATE,)),
+    by.DISK: ((by.RESTART,), (), (by.LATE,)),
+    by.POWER: ((), (by.UNCLEAN,)),
+}
+"""Faults, and the further faults that each is walked with."""
+_OF_FOUR_BROKERS: Final = {by.OUTAGE: 5, by.LAG: 1, by.RELAY: 1, by.DISK: 1, by.POWER: 2}
+"""The number of these cases that are also walked with four brokers."""
+_WITH_TRANSACTION: Final[Sequence[tuple[Sequence[str], int]]] = (
+    *(((by.OUTAGE, *further), 1) for further in ((), (by.REASSIGN,), (by.ISOLATED,))),
+    *((faults, 1) for faults in ((by.DISK, by.RESTART), (by.POWER,), (by.RELAY,))),
+    *((faults, 0) for faults in ((by.LAG,), (by.OUTAGE, by.LATE))),
+)
+"""Faults, and the number of elections; cases without a transaction have one election."""
+_UNDER_FAULTS: Final = (
+    *((_WRITES, 3, (fault, *more), 1) for fault, further in _FAULTS.items() for more in further),
+    *((_WRITES, 4, (fault, *more), 1) for fault, count in _OF_FOUR_BROKERS.items() for more in _FAULTS[fault][:count]),
+    *((_TRANSACTION, 3, faults, elections) for faults, elections in _WITH_TRANSACTION),
+)
 
 
 def cases(
@@ -186,10 +236,9 @@ def cases(
     `UsageError` for an unknown name, for a proposal that a target has anyway, for rules of a proposal that was not
     requested, and where groups or faults are not modelled.
     """
-    _refuse_unknown("--target", "simulated target", target, PROPOSALS)
-    for proposal in with_:
-        _refuse_unknown("--with", f"proposal for {target}", proposal, PROPOSALS[target])
-    foreign = [f"--with {one}" for one in with_ if one in {KIP_87, GATE, FRESH_COPIES, *UNDER_FAULTS}]
+    _reject_unknown("--target", "simulated target", [target], PROPOSALS)
+    _reject_unknown("--with", f"proposal for {target}", with_, PROPOSALS[target])
+    foreign = [f"--with {name}" for name in with_ if name in {KIP_87, GATE, FRESH_COPIES, *UNDER_FAULTS}]
     foreign += [] if target == SIM_KAFKA else [f"--target {target}"]
     if groups and foreign:
         raise UsageError(f"--groups: group coordinators are modelled of Kafka alone, as it is: leave out {foreign[0]}")
@@ -198,13 +247,12 @@ def cases(
     if faults or UNDER_FAULTS & set(with_):
         return fault_cases(with_, without)
     if target == SIM_CLOUD_TOPICS:
-        for rule in without:
-            _refuse_unknown("--without", "rule", rule, CLOUD_RULES)
+        _reject_unknown("--without", "rule", without, CLOUD_RULES)
         return [replace(case, without=frozenset(without)) for case in CLOUD_CASES]
     is_coordinated = target == SIM_REDPANDA or COORDINATED in with_
-    rules = [*coordination.RULES, *(redpanda.RULES if target == SIM_REDPANDA else [])]
-    for rule in without:
-        _refuse_unknown("--without", "rule", rule, rules)
+    _reject_unknown(
+        "--without", "rule", without, [*coordination.RULES, *(redpanda.RULES if target == SIM_REDPANDA else [])]
+    )
     if without and not is_coordinated:
         raise UsageError(f"--without {without[0]}: {target} has no such rule: it is one of --with {COORDINATED}")
     together = _LATE if MESSAGES_MATTER & set(without) else _TOGETHER
@@ -212,10 +260,46 @@ def cases(
     bounds = gated if GATE in with_ else together if is_coordinated else _GROUPS_ALONE if groups else _ALONE
     if groups and is_coordinated:
         bounds = tuple(replace(bound, coordinator=NEW) for bound in bounds)
-    bounds = tuple(replace(bound, by_flag=KIP_87 in with_) for bound in bounds)
-    return [Case(bound, target, is_coordinated, frozenset(without)) for bound in bounds]
+    return [
+        ClusterCase(replace(bound, by_flag=KIP_87 in with_), target, is_coordinated, frozenset(without))
+        for bound in bounds
+    ]
 
 
-def _refuse_unknown(option: str, kind: str, name: str, names: Collection[str]) -> None:
-    if name not in names:
-        raise UsageError(f"{option}: {nearest(kind, name, list(names))}")
+def fault_cases(with_: Collection[str], without: Collection[str]) -> Sequence[FaultCase]:
+    """Return the cases under faults: Kafka as it is, or with a gate or coordination, and with further rules.
+
+    Raises `UsageError` for proposals that do not go together, and for rules that are not in force.
+    """
+    further = [name for name in with_ if name in by.FURTHER_RULES]
+    proposals = [name for name in with_ if name not in further]
+    if unknown := [name for name in proposals if name not in WAITS]:
+        raise UsageError(f"--with {unknown[0]}: it is not modelled under faults; known: {', '.join(WAITS)}")
+    if len(proposals) > 1:
+        raise UsageError(f"--with {proposals[0]} --with {proposals[1]}: give only one of them under faults")
+    gate = by.GATE_RULES if {ISR_GATE, ISR_GATE_MARKERS} & set(proposals) else {}
+    if gate and further:
+        raise UsageError(f"--with {further[0]}: {proposals[0]} has this rule; leave it out")
+    rules = frozenset({*by.KAFKAS_RULES, *gate, *further})
+    _reject_unknown("--without", "rule", without, sorted(rules))
+    waits = WAITS[proposals[0]] if proposals else by.NOTHING_WAITS
+    return [
+        FaultCase(
+            FaultBound(
+                clients=clients,
+                brokers=brokers,
+                elections=elections,
+                faults=frozenset(faults),
+                waits=waits,
+                rules=rules - set(without),
+            ),
+            without=frozenset(without),
+        )
+        for clients, brokers, faults, elections in _UNDER_FAULTS
+    ]
+
+
+def _reject_unknown(option: str, kind: str, names: Collection[str], known_names: Collection[str]) -> None:
+    for name in names:
+        if name not in known_names:
+            raise UsageError(f"{option}: {nearest(kind, name, list(known_names))}")

@@ -1,36 +1,141 @@
-"""Random runs by the thousand, one job after another, and the smallest schedule of each finding."""
+"""Random runs by the thousand, one Spark job after another: statistics, and the smallest schedule of each finding.
+
+A run is *exposed* where a broker missed a record that the others removed, or would have, by the facts that real runs
+earn ``clean`` with (`harness.judge.earned.earn`), or where there was any finding. Checkers judge by rows, the model by
+its own state (`harness.models.log.invariants`): where they differ, one of the two is wrong, and the other results do
+not count.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from checkers.anomalies import FINDERS
+from checkers.consistency.doubts import CONTRADICTION
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
+from harness.judge.earned import earn
+from harness.judge.guarantees import CHECKER
 from harness.judge.sessions import CHECKS
-from harness.model_checking.explore.schedule_generator import Odds, RandomSchedule, draw
-from harness.model_checking.explore.shrink import cost, has_consequence, is_wrong, shrink
-from harness.model_checking.explore.statistics import RunStatistics, found_by_checkers
-from harness.model_checking.explore.sweep import check_runs, partitioned_session
+from harness.judge.verdict import decide
+from harness.model_checking.explore.random_schedules import (
+    Odds,
+    RandomSchedule,
+    draw,
+    has_consequence,
+    is_wrong,
+    smallest,
+)
+from harness.model_checking.explore.sweep import CONSEQUENCES, ORACLE, check_runs, partitioned_session
+from harness.models.log.invariants import LOST_VALUE
+from harness.models.world.groups import AT_RELOAD
+from harness.models.world.world import ABSENT, ADDED
 from harness.run_folder.store import new_run_id
-from harness.schedules.replay import why_not_replayable
-from harness.schedules.schedule import Schedule, in_order
 from harness.spark.spec import MANY_RUNS
 from harness.spark.workspace_session import session_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
+    from harness.model_checking.explore.sweep import CheckerResults
     from harness.spark.options import SparkOptions
 
 RUNS_A_CORE: Final = 1000
 """Runs of a job for each core: with fewer, planning takes longer than computing; more would fill its memory."""
 SHRUNK: Final = 8
-"""How many runs with an anomaly are tried for its smallest schedule."""
+"""The number of runs with a finding that are shrunk to find its smallest schedule."""
+SeedsByName: TypeAlias = "dict[str, list[int]]"
+"""Seeds of runs, by the name of an anomaly or a consequence."""
+Rows: TypeAlias = "Iterable[dict[str, Any]]"
+Places: TypeAlias = "set[tuple[str, Any, str]]"
+"""Run, broker, and the name of a finding or a reason."""
+_CRITICAL: Final = ("run", "kind", "payload_offset", "critical_offset")
+
+
+@dataclass
+class RunStatistics:
+    """Counts of runs. ``amiss``: contradictions that forbid a verdict, with examples.
+
+    ``seeds_by_consequence``: for groups, by the model's state (`harness.models.world.groups`). Each has an anomaly of
+    that replica, unless every replica gives the same answer.
+    """
+
+    runs: int = 0
+    exposed: int = 0
+    seeds_by_anomaly: SeedsByName = field(default_factory=lambda: defaultdict(list))
+    seeds_by_consequence: SeedsByName = field(default_factory=lambda: defaultdict(list))
+    amiss: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+
+    @property
+    def verdict(self) -> str:
+        """Clean only where runs were exposed; unknown where the judges differ, whatever the findings."""
+        findings = [] if self.amiss else [*self.seeds_by_anomaly, *self.seeds_by_consequence]
+        return decide(findings, list(self.amiss), "runs were exposed" if self.exposed else None)[0]
+
+    def add(self, runs: int, results: CheckerResults) -> None:
+        """Count the runs of one job."""
+        findings = found_by_checkers(results)
+        oracle, consequences = (_places(results.rows.get(table, []), "anomaly") for table in (ORACLE, CONSEQUENCES))
+        runs_with_findings = {run for run, *_ in findings}
+        diverged = {(run, broker) for run, broker, _ in findings}
+        self.runs += runs
+        self.exposed += len(runs_with_findings | set(_exposed(results.rows.get("exposure", []))))
+        for seeds_by_name, places in (
+            (self.seeds_by_anomaly, findings & oracle),
+            (self.seeds_by_consequence, consequences),
+        ):
+            for name in sorted({name for *_, name in places}):
+                seeds_by_name[name] += sorted({int(run) for run, _, other in places if other == name})
+        lone = {
+            (run, broker, name)
+            for run, broker, name in consequences
+            if (run, broker) not in diverged and not name.endswith(AT_RELOAD)
+        }
+        broken = [row for row in results.rows.get(CHECKER, []) if row["run"] not in runs_with_findings]
+        doubts = [row for row in results.rows.get("doubts", []) if row["kind"] == CONTRADICTION]
+        for kind, wrong in {
+            "consequences for groups without an anomaly": lone,
+            "checkers alone find": findings - oracle,
+            "the model's state alone shows": oracle - findings,
+            "contradictions": _places(doubts, "reason"),
+            "guarantees broken without an anomaly": _places(broken, "guarantee"),
+        }.items():
+            for run, broker, text in sorted(wrong, key=lambda place: (int(place[0]), str(place[1]), place[2])):
+                self.amiss[kind].append(f"seed {run}, broker {broker}: {text}")
+        for name, error in results.raised.items():
+            self.amiss["checkers that raised"].append(f"{name}: {error}")
+
+
+def found_by_checkers(results: CheckerResults) -> Places:
+    """Return run, broker and anomaly; a doubt has no anomaly name, and stands for the model's `LOST_VALUE`."""
+    named = _places((row for name in FINDERS for row in results.rows.get(name, [])), "anomaly")
+    doubts = [row for row in results.rows.get("doubts", []) if row["kind"] != CONTRADICTION]
+    return named | {(row["run"], row["broker"], LOST_VALUE) for row in doubts}
+
+
+def _places(rows: Rows, column: str) -> Places:
+    return {(row["run"], row["broker"], row[column]) for row in rows}
+
+
+def _exposed(facts: Rows) -> Iterator[str]:
+    """Yield the runs in which any critical record earns ``clean``."""
+
+    def place(row: dict[str, Any]) -> tuple[Any, ...]:
+        return tuple(-1 if row[name] is None else row[name] for name in _CRITICAL)
+
+    for (run, kind, *_), group in groupby(sorted(facts, key=place), key=place):
+        rows = list(group)
+        brokers = [row["broker"] for row in rows]
+        scenario = {"replicas": {str(rows[0]["partition"]): brokers}, "critical": [kind]}
+        if earn(scenario, rows, [], absent=[ADDED if ADDED in brokers else ABSENT])[0]:
+            yield run
 
 
 @dataclass(frozen=True)
@@ -45,7 +150,7 @@ class SweepResult:
 def explore_random_runs(
     odds: Odds, seeds: range, spark: SparkOptions, on_progress: Callable[[RunStatistics], None]
 ) -> SweepResult:
-    """Sweep in a Spark session of its own. Raises as `session_of` does."""
+    """Sweep in a separate Spark session. Raises as `session_of` does."""
     with (
         Workspace(f"explore-{new_run_id()}", Path.cwd()) as workspace,
         session_of(workspace, find_java(), spark, [], CHECKS, settings=MANY_RUNS, outlives_jobs=True) as session,
@@ -61,40 +166,20 @@ def sweep(session: SparkSession, odds: Odds, seeds: range, on_progress: Callable
         numbers = range(first, min(first + size, seeds.stop))
         statistics.add(len(numbers), check_runs(session, numbers, partial(draw, odds=odds)))
         on_progress(statistics)
-    smallest, of_consequences = (
-        {name: _smallest(name, some[:SHRUNK], odds, leads_there) for name, some in sorted(seeds_by_name.items())}
-        for seeds_by_name, leads_there in (
+    of_anomalies, of_consequences = (
+        {name: smallest(name, some[:SHRUNK], odds, shows) for name, some in sorted(seeds_by_name.items())}
+        for seeds_by_name, shows in (
             (statistics.seeds_by_anomaly, is_wrong),
             (statistics.seeds_by_consequence, has_consequence),
         )
     )
-    _confirm(session, smallest, statistics)
-    return SweepResult(statistics, smallest, of_consequences)
-
-
-def _smallest(
-    name: str, seeds: list[int], odds: Odds, leads_there: Callable[[RandomSchedule, str], bool]
-) -> RandomSchedule:
-    """Return the smallest schedule of a few seeds, preferably a schedule that can be replayed."""
-    ways = [shrink(draw(seed, odds), name, leads_there) for seed in seeds]
-    return min(ways, key=lambda way: (not is_replayable(name, way), cost(way)))
-
-
-def is_replayable(name: str, way: RandomSchedule) -> bool:
-    """Whether real brokers can replay a schedule."""
-    return why_not_replayable(Schedule(in_order(*way.steps), name)) is None
-
-
-def _confirm(session: SparkSession, smallest: Mapping[str, RandomSchedule], statistics: RunStatistics) -> None:
-    """Have the checkers judge the smallest schedules too: they were found by the model's state alone."""
-    if not smallest:
-        return
-    ways = list(smallest.values())
-    confirmed = {
-        (run, name) for run, _, name in found_by_checkers(check_runs(session, range(len(ways)), ways.__getitem__))
-    }
-    for number, name in enumerate(smallest):
-        if (str(number), name) not in confirmed:
-            statistics.amiss["smallest schedules that checkers find nothing in"].append(
-                f"{name}: {'; '.join(map(str, smallest[name].steps))}"
-            )
+    # The smallest schedules were found by the model's state alone: checkers judge them, too.
+    names, schedules = list(of_anomalies), list(of_anomalies.values())
+    if names:
+        confirmed = found_by_checkers(check_runs(session, range(len(names)), schedules.__getitem__))
+        for number, name in enumerate(names):
+            if not any((run, anomaly) == (str(number), name) for run, _, anomaly in confirmed):
+                statistics.amiss["smallest schedules that checkers find nothing in"].append(
+                    f"{name}: {'; '.join(map(str, schedules[number].steps))}"
+                )
+    return SweepResult(statistics, of_anomalies, of_consequences)

@@ -9,10 +9,10 @@ from harness.console import STYLES, ConsoleProgress
 from harness.errors import UsageError
 from harness.judge.verdict import UNKNOWN
 from harness.model_checking.explore.cases import COORDINATED, FRESH_COPIES, GATE
-from harness.model_checking.explore.random_runs import explore_random_runs, is_replayable
-from harness.model_checking.explore.schedule_generator import Odds
+from harness.model_checking.explore.random_runs import explore_random_runs
+from harness.model_checking.explore.random_schedules import Odds, is_replayable
+from harness.model_checking.explore.walk import write_schedules
 from harness.models.world.groups import NEW, OLD
-from harness.schedules.schedule import Schedule, in_order, write_schedule
 from harness.targets import SIM_CLOUD_TOPICS, SIM_REDPANDA
 from harness.terminal import Table, stdout, styled
 
@@ -20,13 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from harness.model_checking.explore.random_runs import SweepResult
-    from harness.model_checking.explore.schedule_generator import RandomSchedule
-    from harness.model_checking.explore.statistics import RunStatistics, SeedsByName
+    from harness.model_checking.explore.random_runs import RunStatistics, SeedsByName, SweepResult
+    from harness.model_checking.explore.random_schedules import RandomSchedule
     from harness.spark.options import SparkOptions
 
 MOST_LISTED: Final = 5
-"""How many examples of each kind are listed."""
+"""The number of examples of each kind that are listed."""
 
 
 def explore_runs(
@@ -43,8 +42,9 @@ def explore_runs(
 
     Raises `UsageError` for targets and proposals without random runs.
     """
+    name = " with ".join([target, *with_])
     if set(with_) - {COORDINATED, GATE, FRESH_COPIES} or target == SIM_CLOUD_TOPICS:
-        raise UsageError(f"{_found_on(target, with_)} has no random runs: leave out --runs")
+        raise UsageError(f"{name} has no random runs: leave out --runs")
     is_redpanda = target == SIM_REDPANDA
     odds = Odds(
         coordinated=is_redpanda or COORDINATED in with_,
@@ -62,13 +62,11 @@ def explore_runs(
         progress.stage(f"{statistics.runs:,} runs, {statistics.exposed:,} exposed: {counts or 'nothing found'}")
 
     swept = explore_random_runs(odds, seeds, spark, on_progress)
-    more = {"without": sorted(without), "seed": seeds.start, "took_s": round(time.monotonic() - began_s, 3)}
-    content = sweep_summary(target, with_, swept, more)
     if out is not None:
-        for name, way in {**swept.smallest, **swept.smallest_of_consequences}.items():
-            schedule = Schedule(in_order(*way.steps), name, _found_on(target, with_), _case(way))
-            write_schedule(out / f"{name}.json", schedule)
-    return content
+        smallest = {**swept.smallest, **swept.smallest_of_consequences}.items()
+        write_schedules(out, name, ((name, _case(drawn), drawn.steps, groups) for name, drawn in smallest))
+    more = {"without": sorted(without), "seed": seeds.start, "took_s": round(time.monotonic() - began_s, 3)}
+    return sweep_summary(target, with_, swept, more)
 
 
 def sweep_summary(target: str, with_: tuple[str, ...], swept: SweepResult, more: dict[str, Any]) -> dict[str, Any]:
@@ -80,61 +78,54 @@ def sweep_summary(target: str, with_: tuple[str, ...], swept: SweepResult, more:
         **more,
         "runs": statistics.runs,
         "exposed": statistics.exposed,
-        "found": _found(statistics.runs, statistics.seeds_by_anomaly, swept.smallest),
-        "consequences": _found(statistics.runs, statistics.seeds_by_consequence, swept.smallest_of_consequences),
+        "found": _frequencies(statistics.runs, statistics.seeds_by_anomaly, swept.smallest),
+        "consequences": _frequencies(statistics.runs, statistics.seeds_by_consequence, swept.smallest_of_consequences),
         "amiss": {
             kind: {"times": len(places), "first": places[:MOST_LISTED]} for kind, places in statistics.amiss.items()
         },
     }
 
 
-def _found(runs: int, seeds_by_name: SeedsByName, smallest: Mapping[str, RandomSchedule]) -> dict[str, Any]:
+def _frequencies(runs: int, seeds_by_name: SeedsByName, smallest: Mapping[str, RandomSchedule]) -> dict[str, Any]:
     return {
         name: {
             "runs": len(seeds),
             "per_1000": round(1000 * len(seeds) / runs, 3),
             "first_seed": min(seeds),
-            "smallest": _smallest(name, smallest[name]),
+            "smallest": {
+                "seed": smallest[name].seed,
+                "case": _case(smallest[name]),
+                "steps": list(map(str, smallest[name].steps)),
+                "replayable": is_replayable(name, smallest[name]),
+            },
         }
         for name, seeds in sorted(seeds_by_name.items())
     }
 
 
-def _smallest(name: str, way: RandomSchedule) -> dict[str, Any]:
-    return {
-        "seed": way.seed,
-        "case": _case(way),
-        "steps": list(map(str, way.steps)),
-        "replayable": is_replayable(name, way),
-    }
-
-
-def _found_on(target: str, with_: tuple[str, ...]) -> str:
-    return " with ".join([target, *with_])
-
-
-def _case(way: RandomSchedule) -> str:
+def _case(drawn: RandomSchedule) -> str:
     """Return the rules under which a schedule was played."""
-    rules = way.rules
+    rules = drawn.rules
     coordinator = [f"{NEW if rules.version.tombstone_drops_pending else OLD} coordinator"] if rules.of_groups else []
     left_out = [f"without {rule}" for rule in sorted(rules.without)]
     version = f"transactions v{2 if rules.epoch_bump else 1}"
-    return ", ".join([f"random run {way.seed}", version, *coordinator, *left_out])
+    return ", ".join([f"random run {drawn.seed}", version, *coordinator, *left_out])
 
 
 def show_runs(content: dict[str, Any]) -> None:
-    """Print what random runs have found."""
+    """Print the findings of random runs."""
     out = stdout()
     for kind, head in (("found", "anomaly"), ("consequences", "consequence for groups")):
         rows = []
-        for name, found in content[kind].items():
-            rates = (1000 * found["runs"] / (content[of] or 1) for of in ("runs", "exposed"))
-            rows.append((name, f"{found['runs']:,}", *(f"{rate:.2f}" for rate in rates), str(found["first_seed"])))
+        for name, frequency in content[kind].items():
+            rates = (1000 * frequency["runs"] / (content[total] or 1) for total in ("runs", "exposed"))
+            first_seed = str(frequency["first_seed"])
+            rows.append((name, f"{frequency['runs']:,}", *(f"{rate:.2f}" for rate in rates), first_seed))
         if rows:
             out.table(Table((head, "runs", "per 1,000 runs", "per 1,000 exposed", "first seed"), rows))
-    for name, found in {**content["found"], **content["consequences"]}.items():
-        way = found["smallest"]
-        steps = f" in {len(way['steps'])} steps ({way['case']}): {'; '.join(way['steps'])}"
+    for name, frequency in {**content["found"], **content["consequences"]}.items():
+        smallest = frequency["smallest"]
+        steps = f" in {len(smallest['steps'])} steps ({smallest['case']}): {'; '.join(smallest['steps'])}"
         out.line(styled(name, STYLES["anomaly"]), steps)
     for kind, amiss in content["amiss"].items():
         out.line(styled(kind, STYLES[UNKNOWN]), f": {amiss['times']}")

@@ -1,8 +1,8 @@
 """Many random runs in one Spark job: each is simulated where its rows are checked, and all are checked at once.
 
-A task takes numbers, plays the schedule of each, and returns a row a run with all its tables. The tables are
-partitioned over the cluster by run, so no checker has to shuffle them again; the results are the findings. The checkers
-are those of real runs.
+A task takes numbers, plays the schedule of each, and returns a row for each run with all its tables. The tables are
+partitioned over the cluster by run, so no checker has to shuffle them again; the results are the findings. Real runs
+have the same checkers.
 """
 
 from __future__ import annotations
@@ -21,36 +21,31 @@ from checkers.evidence.tables import PARTITIONS, Evidence, checkpointed, empty
 from checkers.replay.judged import judge
 from harness.judge.check import CHECKERS, THREADS, each
 from harness.judge.guarantees import CHECKER
-from harness.model_checking.explore.witness import watch
+from harness.model_checking.explore.recorder import record_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from harness.model_checking.explore.schedule_generator import RandomSchedule
+    from harness.model_checking.explore.random_schedules import RandomSchedule
 
 TABLES: Final = ("entries", "aborts", "states", "history", "observations", "settings")
 """The fields of `Evidence` that a simulated run fills."""
 ORACLE: Final = "oracle"
-"""The verdict of a run's own state (`harness.models.log.invariants`): a table next to the checkers'."""
+"""The table of anomalies by the model's state (`harness.models.log.invariants`), next to the tables of checkers."""
 CONSEQUENCES: Final = "consequences"
-"""What goes wrong for groups by a run's own state (`world.groups`), where the log is one of ``__consumer_offsets``."""
+"""The table of consequences for groups by the model's state (`harness.models.world.groups`)."""
 RUNS_AT_ONCE: Final = 64
 """Runs in an Arrow batch."""
-
-
-def _columns(name: str) -> t.StructType:
-    return t.StructType([field for field in SCHEMAS[name] if field.name not in {"run", "problem"}])
-
-
 _NAMES: Final = t.StructType([t.StructField("broker", INT), t.StructField("anomaly", TEXT)])
+_COLUMNS: Final = {
+    **{name: t.StructType([it for it in SCHEMAS[name] if it.name not in {"run", "problem"}]) for name in TABLES},
+    ORACLE: _NAMES,
+    CONSEQUENCES: _NAMES,
+}
 ROW: Final = t.StructType(
-    [
-        t.StructField("run", TEXT),
-        *(t.StructField(name, t.ArrayType(_columns(name))) for name in TABLES),
-        *(t.StructField(name, t.ArrayType(_NAMES)) for name in (ORACLE, CONSEQUENCES)),
-    ]
+    [t.StructField("run", TEXT), *(t.StructField(name, t.ArrayType(columns)) for name, columns in _COLUMNS.items())]
 )
 """A run with all its tables; its name is its number."""
 _ARROW: Final = to_arrow_schema(ROW)
@@ -67,14 +62,10 @@ class CheckerResults:
 def partitioned_session(session: SparkSession) -> SparkSession:
     """Return a session on the same Spark that partitions runs over all its cores."""
     partitioned = session.newSession()
-    partitions = str(session.sparkContext.defaultParallelism)
-    for name, value in (
-        (PARTITIONS, partitions),
-        ("spark.sql.shuffle.partitions", partitions),
-        # Tables that are partitioned by run need no shuffle for a join by run and further columns.
-        ("spark.sql.requireAllClusterKeysForCoPartition", "false"),
-    ):
-        partitioned.conf.set(name, value)
+    for name in (PARTITIONS, "spark.sql.shuffle.partitions"):
+        partitioned.conf.set(name, str(session.sparkContext.defaultParallelism))
+    # Tables that are partitioned by run need no shuffle for a join by run and further columns.
+    partitioned.conf.set("spark.sql.requireAllClusterKeysForCoPartition", "false")
     return partitioned
 
 
@@ -82,17 +73,15 @@ def check_runs(session: SparkSession, numbers: range, drawn: Callable[[int], Ran
     """Simulate the runs of some numbers, and check them all. ``drawn`` is called where they are simulated."""
     evidence, by_state = simulated(session, numbers, drawn)
     judged = judge(evidence)
-    tables, unplanned = each(CHECKERS, lambda name: _wanted(name, CHECKERS[name](judged)))
+    tables, unplanned = each(CHECKERS, lambda name: CHECKERS[name](judged))
     tables |= by_state
+    if CHECKER in tables:
+        # Every replica has some guarantees that hold.
+        tables[CHECKER] = tables[CHECKER].where("violated > 0")
     with ThreadPoolExecutor(THREADS) as pool:
         # By Arrow: single rows would keep the driver busier than the cluster.
         rows, raised = each(tables, lambda name: tables[name].toArrow().to_pylist(), using=pool.map)
     return CheckerResults(rows, {**unplanned, **raised})
-
-
-def _wanted(name: str, rows: DataFrame) -> DataFrame:
-    """Leave out guarantees that hold: every replica has some."""
-    return rows.where("violated > 0") if name == CHECKER else rows
 
 
 def simulated(
@@ -124,7 +113,7 @@ def simulated(
 
 def rows_of(numbers: Sequence[int], drawn: Callable[[int], RandomSchedule]) -> pa.RecordBatch:
     """Simulate some runs, and return a row of `ROW` each."""
-    runs = [watch(one.rules, one.steps) for one in map(drawn, numbers)]
+    runs = [record_run(schedule.rules, schedule.steps) for schedule in map(drawn, numbers)]
     tables: dict[str, list[Any]] = {name: [getattr(run, name) for run in runs] for name in TABLES}
     tables[ORACLE] = [run.world.violations() for run in runs]
     tables[CONSEQUENCES] = [run.world.consequences() for run in runs]

@@ -1,4 +1,4 @@
-"""Explores cases, each in a process of its own, and summarizes the results."""
+"""Explores cases, each in a separate process, and summarizes the results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import psutil
 
@@ -18,13 +18,20 @@ from harness.broker_files.segments.records import Record
 from harness.judge.verdict import decide, worst
 from harness.model_checking.explore.cases import KIP_87
 from harness.models.log.kip87 import differences
+from harness.schedules.plan import RoundPlan, RoundTopic
+from harness.schedules.scenario import CONSUMER_OFFSETS
+from harness.schedules.schedule import NO_PLAN, Schedule, in_order, write_schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
 
     from harness.model_checking.explore.cases import AnyCase
     from harness.models.walk.exhaustive import Explored
     from harness.schedules.operations.operation import Operation
+
+OF_GROUPS: Final = RoundPlan(topics=(RoundTopic(CONSUMER_OFFSETS, 1, {}),))
+"""The plan of a schedule whose records are committed offsets of a group."""
 
 
 @dataclass(frozen=True)
@@ -54,21 +61,21 @@ def walk(
     explore_case = partial(_walk, most_states=most_states, first_only=first_only)
     # New processes: a fork would copy the caller's threads in the middle of their work. Leaving the block ends them.
     with get_context("forkserver").Pool(processes, _end_with, (os.getpid(),), maxtasksperchild=1) as pool:
-        for one in pool.imap_unordered(explore_case, cases):
-            walked[one.case] = one
-            on_progress(one)
+        for result in pool.imap_unordered(explore_case, cases):
+            walked[result.case] = result
+            on_progress(result)
     return [walked[case] for case in cases]
 
 
 def _end_with(owner: int) -> None:
     """Make this worker exit when its owner does, however the owner ends."""
 
-    def watch() -> None:
+    def watch_owner() -> None:
         with suppress(psutil.NoSuchProcess):
             psutil.Process(owner).wait()
         os._exit(1)
 
-    threading.Thread(target=watch, daemon=True).start()
+    threading.Thread(target=watch_owner, daemon=True).start()
 
 
 def _walk(case: AnyCase, *, most_states: int, first_only: bool) -> WalkResult:
@@ -82,11 +89,20 @@ def _walk(case: AnyCase, *, most_states: int, first_only: bool) -> WalkResult:
 def shortest(walked: Sequence[WalkResult]) -> dict[str, tuple[AnyCase, tuple[Operation, ...]]]:
     """Return the shortest way of all cases to each anomaly, with its case."""
     ways: dict[str, tuple[AnyCase, tuple[Operation, ...]]] = {}
-    for one in walked:
-        for name, steps in one.explored.wrong.items():
+    for result in walked:
+        for name, steps in result.explored.wrong.items():
             if name not in ways or len(steps) < len(ways[name][1]):
-                ways[name] = one.case, steps
+                ways[name] = result.case, steps
     return ways
+
+
+def write_schedules(
+    out: Path, target: str, found_schedules: Iterable[tuple[str, str, tuple[Operation, ...], bool]]
+) -> None:
+    """Write schedules to a folder, each with the name of its finding: its case, steps, and whether it is of groups."""
+    for name, case, steps, of_groups in found_schedules:
+        plan = OF_GROUPS if of_groups else NO_PLAN
+        write_schedule(out / f"{name}.json", Schedule(in_order(*steps), name, target, case, plan))
 
 
 def summary(target: str, with_: Sequence[str], walked: Sequence[WalkResult]) -> dict[str, Any]:
@@ -96,21 +112,21 @@ def summary(target: str, with_: Sequence[str], walked: Sequence[WalkResult]) -> 
     """
     value = Record(0, 0, b"K", b"v")
     return {
-        "verdict": worst([one.verdict for one in walked]),
+        "verdict": worst([result.verdict for result in walked]),
         "target": {"name": target, "with": list(with_)},
         "cases": [
             {
-                "case": one.case.title,
-                "without": sorted(one.case.without),
-                "verdict": one.verdict,
-                "states": one.explored.states,
-                "transitions": one.explored.transitions,
-                "depth": one.explored.depth,
-                "whole": one.explored.is_whole,
-                "took_s": round(one.took_s, 3),
-                "ways": {name: list(map(str, steps)) for name, steps in sorted(one.explored.wrong.items())},
+                "case": result.case.title,
+                "without": sorted(result.case.without),
+                "verdict": result.verdict,
+                "states": result.explored.states,
+                "transitions": result.explored.transitions,
+                "depth": result.explored.depth,
+                "whole": result.explored.is_whole,
+                "took_s": round(result.took_s, 3),
+                "ways": {name: list(map(str, steps)) for name, steps in sorted(result.explored.wrong.items())},
             }
-            for one in walked
+            for result in walked
         ],
         "proposals": {KIP_87: [row._asdict() for row in differences(value)]} if KIP_87 in with_ else {},
     }

@@ -1,29 +1,47 @@
-"""What a round is drawn from a seed before it begins: topics with their settings, and clients."""
+"""Rounds before they are played: drawn from a seed, or made from a stored schedule for the brokers of a target."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from harness.errors import UsageError
+from harness.models.world.world import IDEMPOTENT as MODEL_IDEMPOTENT
+from harness.models.world.world import PRODUCERS
+from harness.schedules.operations.administrators import AlterTopic, DeleteRecords, RecreateTopic
+from harness.schedules.operations.clients import CommitOffset, DeleteGroup, Die, End, SendOffset, VisitGroup, Write
+from harness.schedules.operations.environment import CleanerPass, ProducersExpire, Rest, TimePasses
+from harness.schedules.operations.faults import OUTAGE, Heal, Inject
 from harness.schedules.plan import RoundClient, RoundPlan, RoundTopic
+from harness.schedules.players import SchedulePlayer, unsupported
+from harness.schedules.schedule import Schedule, Step
+from nemesis import FAULTS, SCRIPTS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from harness.schedules.operations.operation import Operation
+    from nemesis.fault import Fault
 
 TOPICS: Final = 5
 HOME_PARTITIONS: Final = 4
-"""A transactional client comes back to the same few, so that a later marker of its own meets a missed one."""
+"""A transactional client writes to the same few partitions, so that one of its later markers meets a missed one."""
 PLAIN, IDEMPOTENT, OF_GROUPS = "plain", "idempotent", "groups"
-"""What clients outside of transactions are called after; the last ones do what is to be done with groups, alone: each
-of their operations waits for a coordinator."""
+"""Prefixes of the names of clients without transactions. Only clients of groups perform the operations of groups, as
+each of these waits for a coordinator."""
 PLAIN_CLIENTS: Final = 3
 GROUP_CLIENTS: Final = 2
 PATIENCE_S: Final = (0.0, 1.0, 3.0, 6.0, 12.0)
-"""How long transactions of a client stay open at least: some across whole outages."""
+"""The minimum duration of a client's transactions: some stay open across whole outages."""
+ROOM_S: Final = 15.0
+"""The time after the last step of a schedule: real brokers elect leaders, and their cleaners pass, meanwhile."""
+APART_S: Final = 3.0
+"""The time between the steps of a schedule: simulated brokers do at once what real ones take a second or two for."""
 
+POLICY: Final = "cleanup.policy"
 SETTINGS: Final[Mapping[str, Sequence[str | None]]] = {
-    "cleanup.policy": ("compact", "compact", "compact", "compact,delete"),
+    POLICY: ("compact", "compact", "compact", "compact,delete"),
     "compression.type": (None, "producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
     "message.timestamp.type": (None, "CreateTime", "LogAppendTime"),
     "segment.ms": ("100", "300", "1000"),
@@ -37,13 +55,30 @@ SETTINGS: Final[Mapping[str, Sequence[str | None]]] = {
 """Topic settings and their values; None leaves the default."""
 RETENTION: Final = {"compact,delete": {"retention.ms": "20000"}}
 """Settings that come with a policy."""
+GROUP_OFFSETS, IDEMPOTENCE, DELETE_RECORDS, RECREATION, ALTERATION = (
+    "group offsets", "idempotent producers", "DeleteRecords", "topics created again", "changed settings",
+)  # fmt: skip
+FEATURES: Final = frozenset({GROUP_OFFSETS, IDEMPOTENCE, DELETE_RECORDS, RECREATION, ALTERATION})
+"""Features that rounds have only where a target has them."""
+NEEDED: Final[Mapping[type, str]] = {
+    **dict.fromkeys((SendOffset, CommitOffset, VisitGroup, DeleteGroup), GROUP_OFFSETS),
+    DeleteRecords: DELETE_RECORDS,
+    RecreateTopic: RECREATION,
+    AlterTopic: ALTERATION,
+}
+"""The feature that an operation needs."""
+WAITED_FOR: Final = (CleanerPass, TimePasses, ProducersExpire, Rest)
+"""Operations for which a round leaves time: brokers perform them by themselves."""
+SOAK: Final = SchedulePlayer("harness soak", frozenset({Write, End, Die, Inject, Heal, *NEEDED}), frozenset(FAULTS))
+FROM_MODELS: Final = replace(SOAK, operations=SOAK.operations | {*WAITED_FOR}, faults=frozenset({*FAULTS, OUTAGE}))
+"""The operations of a schedule without clients that a round can have."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How big rounds are, and what their target has: the same for all rounds of a soak.
+    """The size of rounds, and the abilities of their target: the same for all rounds of a soak.
 
-    ``settings``: topic settings that it knows; ``features``: what else it can do, of `FEATURES`.
+    ``settings``: the topic settings of the target; ``features``: its other abilities, of `FEATURES`.
     """
 
     brokers: tuple[int, ...] = (1, 2, 3)
@@ -57,16 +92,9 @@ class Shape:
     group_protocols: tuple[str, ...] = ()
 
 
-GROUP_OFFSETS, IDEMPOTENCE, DELETE_RECORDS, RECREATION, ALTERATION = (
-    "group offsets", "idempotent producers", "DeleteRecords", "topics created again", "changed settings",
-)  # fmt: skip
-FEATURES: Final = frozenset({GROUP_OFFSETS, IDEMPOTENCE, DELETE_RECORDS, RECREATION, ALTERATION})
-"""What rounds draw only where a target has it."""
-
-
 def draw_plan(seed: int, name: str, shape: Shape) -> RoundPlan:
-    """Return the plan of a seed; topics are called after ``name``."""
-    random = Random(f"soak plan {seed}")  # noqa: S311  (to be repeated, nothing secret)
+    """Return the plan of a seed. ``name``: the prefix of topics."""
+    random = Random(f"soak plan {seed}")  # noqa: S311  (reproducible, no secret)
     count = min(TOPICS, shape.partitions)
     topics = tuple(
         RoundTopic(f"{name}-{number}", len(range(number, shape.partitions, count)), _settings(random, shape.settings))
@@ -79,21 +107,105 @@ def draw_plan(seed: int, name: str, shape: Shape) -> RoundPlan:
         clients.append(RoundClient(IDEMPOTENT, library, is_idempotent=True))
     if GROUP_OFFSETS in shape.features:
         clients += [RoundClient(f"{OF_GROUPS}-{number}", library) for number in range(GROUP_CLIENTS)]
-    for number in range(shape.clients):
-        one = RoundClient(
+    transactional = [
+        RoundClient(
             f"t{number}",
             shape.libraries[number * len(shape.libraries) // shape.clients],
             transactional_id=f"{name}-t{number}",
             home=tuple(random.sample(partitions, min(HOME_PARTITIONS, len(partitions)))),
             patience_s=random.choice(PATIENCE_S),
         )
-        clients.append(one)
-    twin = random.choice([one for one in clients if one.transactional_id])
-    clients.append(RoundClient(f"{twin.name}-twin", twin.library, twin.transactional_id, home=twin.home))
+        for number in range(shape.clients)
+    ]
+    twin = random.choice(transactional)
+    clients += [*transactional, replace(twin, name=f"{twin.name}-twin", patience_s=0.0)]
     return RoundPlan(seed, topics, tuple(clients), shape.brokers, shape.play_s)
 
 
-def _settings(random: Random, known: Collection[str]) -> dict[str, str]:
+def _settings(random: Random, supported: Collection[str]) -> dict[str, str]:
     drawn = {name: random.choice(values) for name, values in SETTINGS.items()}
-    given = {name: value for name, value in drawn.items() if value is not None and name in known}
-    return {**given, **RETENTION.get(given.get("cleanup.policy", ""), {})}
+    settings = {name: value for name, value in drawn.items() if value is not None and name in supported}
+    return {**settings, **RETENTION.get(settings.get(POLICY, ""), {})}
+
+
+def available(
+    unsupported_faults: Collection[str], why_lacking: Callable[[frozenset[str]], str | None]
+) -> tuple[dict[str, Fault], dict[str, str]]:
+    """Return the faults that rounds can have, and the reason for each other fault or script, by name.
+
+    ``unsupported_faults``: names that the system does not support. ``why_lacking`` returns the reason why the host or
+    the runtime does not have what a fault needs, or None.
+    """
+    left_out = {name: script.soak_excluded for name, script in SCRIPTS.items() if name not in FAULTS}
+    for name, fault in FAULTS.items():
+        reason = fault.soak_excluded or ("not supported by this target" if name in unsupported_faults else None)
+        reason = reason or (why_lacking(fault.needs) if fault.needs else None)
+        if reason is not None:
+            left_out[name] = reason
+    return {name: fault for name, fault in FAULTS.items() if name not in left_out}, left_out
+
+
+def as_round(schedule: Schedule) -> Schedule:
+    """Return a schedule of models as a round with one topic and its clients, with time for cleaners between the steps.
+
+    A round is returned as it is. Raises `UsageError` for operations that no round has.
+    """
+    has_clients = bool(schedule.plan.clients)
+    if reason := unsupported(schedule, SOAK if has_clients else FROM_MODELS):
+        raise UsageError(reason)
+    if has_clients:
+        return schedule
+    if schedule.plan.topics:
+        raise UsageError(f"its records belong to {schedule.plan.topics[0].name}: rounds write to other topics")
+    topic = RoundTopic("schedule", 1, {name: values[0] for name, values in SETTINGS.items() if values[0] is not None})
+
+    def of_round(operation: Operation) -> Operation:
+        match operation:
+            case Write() | DeleteRecords():
+                return replace(operation, topic=topic.name)
+            case Inject(fault=fault) | Heal(fault=fault) if fault == OUTAGE:
+                return replace(operation, fault="kill")
+        return operation
+
+    steps = [
+        Step(APART_S * number, of_round(operation))
+        for number, operation in enumerate(schedule.operations, 1)
+        if not isinstance(operation, WAITED_FOR)
+    ]
+    clients = tuple(
+        RoundClient(
+            name,
+            Shape.libraries[0],
+            transactional_id=f"{topic.name}-{name}" if name in PRODUCERS else None,
+            is_idempotent=name == MODEL_IDEMPOTENT,
+        )
+        for name in sorted({step.operation.process for step in steps if isinstance(step.operation, Write | End)})
+    )
+    lasts_s = APART_S * len(schedule.steps) + ROOM_S
+    return replace(schedule, steps=tuple(steps), plan=RoundPlan(topics=(topic,), clients=clients, lasts_s=lasts_s))
+
+
+def fitted(schedule: Schedule, shape: Shape, faults: Collection[str]) -> Schedule:
+    """Return a stored round without the operations, settings and abilities of clients that a target does not have.
+
+    Simulated topics are always compacted, and have few settings; real topics need the setting.
+    """
+    operations = {cls for cls in SOAK.operations if NEEDED.get(cls) in {None, *shape.features}}
+    player = replace(SOAK, operations=frozenset(operations), faults=frozenset(faults))
+
+    def fits(step: Step) -> bool:
+        has_setting = not isinstance(step.operation, AlterTopic) or step.operation.setting in shape.settings
+        return has_setting and player.supports(step.operation)
+
+    def settings(topic: RoundTopic) -> Mapping[str, str]:
+        if POLICY in shape.settings:
+            return {POLICY: "compact", **topic.settings}
+        return {name: value for name, value in topic.settings.items() if name in shape.settings}
+
+    topics = tuple(replace(topic, settings=settings(topic)) for topic in schedule.plan.topics)
+    clients = tuple(
+        replace(client, is_idempotent=client.is_idempotent and IDEMPOTENCE in shape.features)
+        for client in schedule.plan.clients
+    )
+    plan = replace(schedule.plan, topics=topics, clients=clients)
+    return replace(schedule, plan=plan, steps=tuple(filter(fits, schedule.steps)))

@@ -1,12 +1,13 @@
-"""The smallest round that still shows a finding: steps are left out for as long as it stays.
+"""The smallest round that still shows a finding: steps are left out as long as the finding stays.
 
-Candidates are played on `sim-kafka` and judged by what their clients know (`harness.soak.judge.truth`), without Spark.
-What a candidate leaves to chance differs with every step that is left out, so each is given a few seeds.
+Candidates are played on `sim-kafka` and judged by the history of clients (`harness.soak.judge.truth`), without Spark.
+Each candidate is played with a few seeds, as every step that is left out changes all that is left to chance.
 """
 
 from __future__ import annotations
 
 import shutil
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +20,7 @@ from harness.schedules.operations.faults import Heal, Inject
 from harness.schedules.shrink import reduced
 from harness.soak.causes import diagnose
 from harness.soak.causes.cause import RoundEvidence, symptoms_of
+from harness.soak.draw.plan import APART_S, ROOM_S
 from harness.soak.judge.judge_rounds import truth_of
 from harness.soak.play.rig import booted
 from harness.soak.play.round import play_round
@@ -31,12 +33,8 @@ if TYPE_CHECKING:
     from harness.schedules.schedule import Schedule, Step
     from harness.soak.play.rig import Setup
 
-ROOM_S: Final = 15.0
-"""How long a witness goes on after its last step: real brokers elect leaders, and their cleaners pass, meanwhile."""
-APART_S: Final = 3.0
-"""Between the steps of a witness: simulated brokers do at once what real ones take a second or two for."""
 MOST_APART: Final = 14
-"""A witness with more steps stays as it was drawn."""
+"""A round with more steps keeps its times."""
 SEEDS: Final = 2
 """Tries of a candidate."""
 CONFIRMATIONS: Final = 10
@@ -44,53 +42,52 @@ CONFIRMATIONS: Final = 10
 
 
 @dataclass(frozen=True)
-class Shrunk:
-    """The smallest round that was found, how many were tried, and with how many of how many seeds it shows it."""
+class ShrunkRound:
+    """The smallest round, the number of rounds that were played, and the number of seeds that show the finding."""
 
     smallest: Schedule
     tried: int
     shown: int
-    of: int = CONFIRMATIONS
 
 
 @dataclass
-class Stage:
+class ShrinkStage:
     """Plays candidates on simulated clusters, in a folder that it empties each time."""
 
     setup: Setup
     work_dir: Path
     plays: int = 0
 
-    def places(self, round_: Schedule, seed: int) -> dict[str, set[TopicPartition]]:
-        """Play a round, and return the partitions of each finding by name; none where it does not go to its end."""
+    def places(self, candidate: Schedule, seed: int) -> dict[str, set[TopicPartition]]:
+        """Play a round, and return the partitions of each finding by name; none if the round fails."""
         self.plays += 1
         shutil.rmtree(self.work_dir, ignore_errors=True)
         self.work_dir.mkdir(parents=True)
-        folder, plan = RunFolder(self.work_dir), replace(round_.plan, seed=seed)
+        folder, plan = RunFolder(self.work_dir), replace(candidate.plan, seed=seed)
         with booted(self.setup, "shrink", self.work_dir, self.work_dir / "logs", RealClock(), seed) as rig:
             try:
-                played = play_round(rig, plan, Fixed(round_.steps), folder, lambda _: None)
+                played = play_round(rig, plan, Fixed(candidate.steps), folder, lambda _: None)
             except HarnessError:
-                return {}  # topics that cannot be created: no such round
-        found: dict[str, set[TopicPartition]] = {}
+                return {}  # topics that cannot be created
+        places: dict[str, set[TopicPartition]] = defaultdict(set)
         if played.failure is None:
             truth = truth_of(folder, played)
             for symptom, diagnosis in diagnose(RoundEvidence(truth), symptoms_of(truth)).items():
-                found.setdefault(diagnosis.name, set()).add(symptom.partition)
-        return found
+                places[diagnosis.name].add(symptom.partition)
+        return places
 
 
 def shrink(
-    stage: Stage,
+    stage: ShrinkStage,
     schedule: Schedule,
     name: str,
     on_progress: Callable[[int, int], None],
     is_over: Callable[[], bool] = lambda: False,
-) -> Shrunk:
+) -> ShrunkRound:
     """Return the smallest round within reach that shows a finding of that name, or within the time: ``is_over``.
 
-    ``on_progress`` is called with the number of steps and of tries, each time that there is a smaller one. Raises
-    `HarnessError` where the round itself does not show it.
+    ``on_progress`` is called for each smaller round, with the number of its steps and of rounds that were played.
+    Raises `HarnessError` if the round itself does not show the finding.
     """
     seeds = range(schedule.plan.seed, schedule.plan.seed + SEEDS)
 
@@ -99,7 +96,7 @@ def shrink(
         return any(name in stage.places(candidate, seed) for seed in seeds)
 
     steps = list(schedule.steps)
-    places = next((found[name] for seed in seeds if name in (found := stage.places(schedule, seed))), None)
+    places = next((places[name] for seed in seeds if name in (places := stage.places(schedule, seed))), None)
     if places is None:
         raise HarnessError(f"{name} is not found again when this round is played on {stage.setup.target.name}")
     transactional = schedule.plan.transactional
@@ -108,7 +105,9 @@ def shrink(
             steps = alone
             break
     on_progress(len(steps), stage.plays)
-    smallest = reduced(steps, lambda one: not is_over() and shows(one), lambda one: on_progress(len(one), stage.plays))
+    smallest = reduced(
+        steps, lambda steps: not is_over() and shows(steps), lambda steps: on_progress(len(steps), stage.plays)
+    )
     again = range(schedule.plan.seed, schedule.plan.seed + CONFIRMATIONS)
     finals = [
         _with_room(replace(trimmed(replace(schedule, steps=tuple(steps))), finding=name))
@@ -119,13 +118,13 @@ def shrink(
         shown = sum(name in stage.places(final, seed) for seed in again)
         if shown == CONFIRMATIONS:
             break
-    return Shrunk(final, stage.plays, shown)
+    return ShrunkRound(final, stage.plays, shown)
 
 
 def _apart(steps: Sequence[Step]) -> Iterator[list[Step]]:
-    """Yield the steps of a witness `APART_S` from each other: in their order, and with each fault a step sooner.
+    """Yield the steps `APART_S` from each other: in their order, and with each fault a step sooner.
 
-    A fault that begins while an operation goes on may come first for the simulated brokers, and last for real ones.
+    A fault that begins during an operation may come first for simulated brokers, and last for real ones.
     """
     if len(steps) > MOST_APART:
         return
@@ -138,21 +137,18 @@ def _apart(steps: Sequence[Step]) -> Iterator[list[Step]]:
 
 
 def _with_room(schedule: Schedule) -> Schedule:
-    """Return a round that goes on long enough after its last step for elections and cleaners of real brokers."""
+    """Return a round that lasts long enough after its last step for elections and cleaners of real brokers."""
     last_s = max((step.at_s for step in schedule.steps), default=0.0)
     return replace(schedule, plan=replace(schedule.plan, lasts_s=max(schedule.plan.lasts_s, last_s + ROOM_S)))
 
 
 def _of_partition(steps: Sequence[Step], tp: TopicPartition, transactional: Collection[str]) -> list[Step]:
-    """Return the steps that concern a partition: its records, all of transactional clients of it, and all faults.
+    """Return the steps that concern a partition: its records, all of its transactional clients, and all faults.
 
-    Records of a transaction in other partitions decide when it begins, and may delay its end.
+    Records of a transaction in other partitions decide when the transaction begins, and may delay its end.
     """
-    writers = {
-        one.operation.process
-        for one in steps
-        if isinstance(one.operation, Write) and (one.operation.topic, one.operation.partition) == tp
-    }
+    operations = [step.operation for step in steps]
+    writers = {it.process for it in operations if isinstance(it, Write) and (it.topic, it.partition) == tp}
 
     def concerns(step: Step) -> bool:
         match step.operation:
@@ -170,15 +166,13 @@ def _of_partition(steps: Sequence[Step], tp: TopicPartition, transactional: Coll
 def trimmed(schedule: Schedule) -> Schedule:
     """Return a round without clients that have nothing to do; its filler writes only to partitions of its steps.
 
-    Topics behind the last one of its steps go, too; the others keep their leaders.
+    Topics after the last topic of its steps are left out, too; the others keep their leaders.
     """
-    operations = [step.operation for step in schedule.steps]
-    processes = {one.process for one in operations}
-    written = {(one.topic, one.partition) for one in operations if isinstance(one, Write)}
-    clients = tuple(one for one in schedule.plan.clients if one.name in processes)
-    concerned = {getattr(one, "topic", None) for one in operations}
-    last = max((at for at, topic in enumerate(schedule.plan.topics) if topic.name in concerned), default=0)
-    plan = replace(
-        schedule.plan, topics=schedule.plan.topics[: last + 1], clients=clients, filled=tuple(sorted(written))
-    )
+    plan, operations = schedule.plan, schedule.operations
+    processes = {operation.process for operation in operations}
+    concerned = {getattr(operation, "topic", None) for operation in operations}
+    filled = {(operation.topic, operation.partition) for operation in operations if isinstance(operation, Write)}
+    last = max((at for at, topic in enumerate(plan.topics) if topic.name in concerned), default=0)
+    clients = tuple(client for client in plan.clients if client.name in processes)
+    plan = replace(plan, topics=plan.topics[: last + 1], clients=clients, filled=tuple(sorted(filled)))
     return replace(schedule, plan=plan)

@@ -1,7 +1,8 @@
-"""The generator of a round: which operations its clients, administrators and faults may begin, and how often."""
+"""The generator of a round: the operations that its clients, administrators and faults may begin, and how often."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from harness.schedules.generators import Each, Generator, Mix, Phases, Stagger, Together, Until
@@ -17,14 +18,22 @@ from harness.schedules.operations.clients import (
     VisitGroup,
     Write,
 )
-from harness.soak.draw.composition import choose_fault
-from harness.soak.draw.plan import ALTERATION, DELETE_RECORDS, GROUP_OFFSETS, OF_GROUPS, RECREATION, RETENTION, SETTINGS
+from harness.schedules.operations.faults import Heal, Inject
+from harness.soak.draw.plan import (
+    ALTERATION,
+    DELETE_RECORDS,
+    GROUP_OFFSETS,
+    OF_GROUPS,
+    POLICY,
+    RECREATION,
+    RETENTION,
+    SETTINGS,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from random import Random
 
-    from harness.kafka_api.messages import TopicPartition
     from harness.schedules.generators import Context
     from harness.schedules.operations.operation import Operation
     from harness.schedules.plan import RoundClient, RoundPlan
@@ -32,179 +41,200 @@ if TYPE_CHECKING:
     from nemesis.fault import Fault
 
 MOST_RECORDS: Final = 5
-"""Of a transaction."""
+"""The maximum number of records in a transaction."""
 COMMIT_SHARE, DELETE_SHARE = 0.55, 0.4
 GROUPS: Final = ("g0", "g1")
 CHANGED: Final = ("segment.ms", "delete.retention.ms", "min.compaction.lag.ms", "max.compaction.lag.ms")
-"""Settings that are changed in mid-round, too."""
+"""Settings that also change during a round."""
+HOLD_S: Final = 4.0
+"""The minimum duration of a fault: longer than sessions and retentions of the fast timers."""
+MOST_AT_ONCE: Final = 4
 
 
 def generator_of(plan: RoundPlan, shape: Shape, faults: Mapping[str, Fault]) -> Generator:
-    """Return the generator of a round: clients alone at first, then beside them administrators and faults."""
+    """Return the generator of a round: clients alone at first, then also administrators and faults."""
+    workload = Workload(plan, shape)
     warm_s = shape.play_s / 6
-    clients = Stagger(1 / shape.rate_hz, Mix(_client_operations(plan, shape)))
-    admin = _admin_operations(plan, shape)
+    clients = Stagger(1 / shape.rate_hz, _mix(workload.client_operations()))
     parts: list[Generator] = [clients]
-    if admin:
-        parts.append(Stagger(shape.play_s / 8, Mix(admin), next_s=warm_s))
+    if admin := workload.admin_operations():
+        parts.append(Stagger(shape.play_s / 8, _mix(admin), next_s=warm_s))
     if faults:
         parts.append(Stagger(shape.play_s / 12, Each(choose_fault(faults, shape.brokers)), next_s=warm_s))
     return Phases((Until(warm_s, clients), Until(shape.play_s, Together(tuple(parts)))))
 
 
-def _client_operations(plan: RoundPlan, shape: Shape) -> tuple[tuple[float, Generator], ...]:
-    # About two writes of a key in a round: what is written in an outage is often the last of its key.
-    keys = max(4, round(shape.rate_hz * shape.play_s / (2 * shape.partitions)))
-    of_groups = [one for one in plan.clients if one.name.startswith(OF_GROUPS)]
-    writers = [one for one in plan.clients if one.transactional_id is None and one not in of_groups]
-    transactional = [one for one in plan.clients if one.transactional_id is not None]
-    weighted: list[tuple[float, Callable[[Context], Operation | None]]] = [
-        (50, _writes(writers, plan.partitions, keys)),
-        (30, _writes(transactional, plan.partitions, keys)),
-        (18, _ends(transactional)),
-        (0.5, _deaths(transactional)),
-    ]
-    if GROUP_OFFSETS in shape.features:
-        weighted += [
-            (2, _sends_offset(transactional, plan)),
-            (1, _commits_offset(of_groups, plan)),
-            (0.05, _visits(of_groups, plan, shape.group_protocols)),
-            (0.03, _deletes_group(of_groups, plan)),
-        ]
-    return tuple((weight, Each(choose)) for weight, choose in weighted)
+def _mix(choices: Mapping[Callable[[Context], Operation | None], float]) -> Mix:
+    return Mix(tuple((weight, Each(choose)) for choose, weight in choices.items()))
 
 
-def _admin_operations(plan: RoundPlan, shape: Shape) -> tuple[tuple[float, Generator], ...]:
-    by_feature: Mapping[str, Callable[[Context], Operation | None]] = {
-        DELETE_RECORDS: _deletes_records(plan, shape.settings),
-        ALTERATION: _alters(plan, shape.settings),
-        RECREATION: _recreates(plan),
-    }
-    return tuple((1, Each(choose)) for feature, choose in by_feature.items() if feature in shape.features)
+@dataclass(frozen=True)
+class Workload:
+    """The operations of a round: each method chooses an operation in a context, or returns None if there is none."""
 
+    plan: RoundPlan
+    shape: Shape
 
-def _writes(
-    clients: Sequence[RoundClient], partitions: Sequence[TopicPartition], keys: int
-) -> Callable[[Context], Operation | None]:
-    def choose(context: Context) -> Operation | None:
+    def client_operations(self) -> dict[Callable[[Context], Operation | None], float]:
+        """Return the methods for clients, by weight."""
+        of_groups = {self._sends_offset: 2, self._commits_offset: 1, self._visits: 0.05, self._deletes_group: 0.03}
+        return {
+            self._writes_plain: 50,
+            self._writes_transactional: 30,
+            self._ends: 18,
+            self._dies: 0.5,
+            **(of_groups if GROUP_OFFSETS in self.shape.features else {}),
+        }
+
+    def admin_operations(self) -> dict[Callable[[Context], Operation | None], float]:
+        """Return the methods for administrators, by weight."""
+        by_feature = {DELETE_RECORDS: self._deletes_records, ALTERATION: self._alters, RECREATION: self._recreates}
+        return {choose: 1 for feature, choose in by_feature.items() if feature in self.shape.features}
+
+    @property
+    def _transactional(self) -> list[RoundClient]:
+        return [client for client in self.plan.clients if client.transactional_id is not None]
+
+    @property
+    def _of_groups(self) -> list[RoundClient]:
+        return [client for client in self.plan.clients if client.name.startswith(OF_GROUPS)]
+
+    def _writes_plain(self, context: Context) -> Operation | None:
+        others = [*self._transactional, *self._of_groups]
+        return self._write(context, [client for client in self.plan.clients if client not in others])
+
+    def _writes_transactional(self, context: Context) -> Operation | None:
+        return self._write(context, self._transactional)
+
+    def _write(self, context: Context, clients: Sequence[RoundClient]) -> Operation | None:
         random = context.random("write")
         idle = [
-            one
-            for one in clients
-            if one.name not in context.busy and context.situation.records_of(one.name) < MOST_RECORDS
+            client
+            for client in clients
+            if client.name not in context.busy and context.situation.records_of(client.name) < MOST_RECORDS
         ]
         if not idle:
             return None
         client = random.choice(idle)
-        topic, partition = random.choice(client.home or partitions)
+        topic, partition = random.choice(client.home or self.plan.partitions)
         deletes = random.random() < DELETE_SHARE
+        # About two writes of a key in a round: a record that is written in an outage is often the last of its key.
+        keys = max(4, round(self.shape.rate_hz * self.shape.play_s / (2 * self.shape.partitions)))
         return Write(client.name, f"k{random.randrange(keys)}", deletes, topic, partition)
 
-    return choose
+    def _begun(self, context: Context) -> list[RoundClient]:
+        """Return the idle clients with an open transaction."""
+        is_open, busy = context.situation.open, context.busy
+        return [client for client in self._transactional if client.name in is_open and client.name not in busy]
 
-
-def _ends(clients: Sequence[RoundClient]) -> Callable[[Context], Operation | None]:
-    def choose(context: Context) -> Operation | None:
-        random, situation = context.random("end"), context.situation
+    def _ends(self, context: Context) -> Operation | None:
+        """End a transaction of a client that has waited as long as its patience."""
+        random, is_open = context.random("end"), context.situation.open
         due = [
-            one.name
-            for one in clients
-            if one.name in situation.open
-            and one.name not in context.busy
-            and context.now_s - situation.open[one.name].since_s >= one.patience_s
+            client.name
+            for client in self._begun(context)
+            if context.now_s - is_open[client.name].since_s >= client.patience_s
         ]
-        if not due:
+        return End(random.choice(due), COMMIT if random.random() < COMMIT_SHARE else ABORT) if due else None
+
+    def _dies(self, context: Context) -> Operation | None:
+        begun = self._begun(context)
+        return Die(context.random("die").choice(begun).name) if begun else None
+
+    def _sends_offset(self, context: Context) -> Operation | None:
+        begun, random = self._begun(context), context.random("send offset")
+        return SendOffset(random.choice(begun).name, *self._offset(context, "send offset to")) if begun else None
+
+    def _commits_offset(self, context: Context) -> Operation:
+        client = context.random("committer").choice(self._of_groups)
+        return CommitOffset(client.name, *self._offset(context, "commit offset"))
+
+    def _offset(self, context: Context, purpose: str) -> tuple[str, str, int, int]:
+        """Return group, topic, partition and an offset that identifies the operation: no other one commits it."""
+        random = context.random(purpose)
+        topic, partition = random.choice(self.plan.partitions[: len(GROUPS)])
+        return self._group(random), topic, partition, context.drawn
+
+    def _group(self, random: Random) -> str:
+        return f"{self.plan.topics[0].name}-{random.choice(GROUPS)}"
+
+    def _visits(self, context: Context) -> Operation | None:
+        random, topic = context.random("visit"), self.plan.topics[0].name
+        if not self.shape.group_protocols:
             return None
-        return End(random.choice(due), COMMIT if random.random() < COMMIT_SHARE else ABORT)
+        client, protocol = random.choice(self._of_groups), random.choice(list(self.shape.group_protocols))
+        return VisitGroup(client.name, f"{topic}-visited", topic, protocol)
 
-    return choose
+    def _deletes_group(self, context: Context) -> Operation:
+        client = context.random("deleter").choice(self._of_groups)
+        return DeleteGroup(client.name, self._group(context.random("delete group")))
 
+    def _deletes_records(self, context: Context) -> Operation | None:
+        """Delete records where that is allowed: not of topics that are only compacted.
 
-def _deaths(clients: Sequence[RoundClient]) -> Callable[[Context], Operation | None]:
-    def choose(context: Context) -> Operation | None:
-        alive = [one.name for one in clients if one.name in context.situation.open and one.name not in context.busy]
-        return Die(context.random("die").choice(alive)) if alive else None
-
-    return choose
-
-
-def _sends_offset(clients: Sequence[RoundClient], plan: RoundPlan) -> Callable[[Context], Operation | None]:
-    def choose(context: Context) -> Operation | None:
-        random = context.random("send offset")
-        begun = [one.name for one in clients if one.name in context.situation.open and one.name not in context.busy]
-        return SendOffset(random.choice(begun), *_offset(context, "send offset to", plan)) if begun else None
-
-    return choose
-
-
-def _commits_offset(clients: Sequence[RoundClient], plan: RoundPlan) -> Callable[[Context], Operation | None]:
-    return lambda context: CommitOffset(
-        context.random("committer").choice(clients).name, *_offset(context, "commit offset", plan)
-    )
-
-
-def _offset(context: Context, purpose: str, plan: RoundPlan) -> tuple[str, str, int, int]:
-    """Return group, topic, partition and an offset that no other operation commits: it tells which one it was."""
-    random = context.random(purpose)
-    topic, partition = random.choice(plan.partitions[: len(GROUPS)])
-    return _group(random, plan), topic, partition, context.drawn
-
-
-def _group(random: Random, plan: RoundPlan) -> str:
-    return f"{plan.topics[0].name}-{random.choice(GROUPS)}"
-
-
-def _visits(
-    clients: Sequence[RoundClient], plan: RoundPlan, protocols: Sequence[str]
-) -> Callable[[Context], Operation | None]:
-    def choose(context: Context) -> Operation | None:
-        random = context.random("visit")
-        if not protocols:
-            return None
-        group, topic = f"{plan.topics[0].name}-visited", plan.topics[0].name
-        return VisitGroup(random.choice(clients).name, group, topic, random.choice(list(protocols)))
-
-    return choose
-
-
-def _deletes_group(clients: Sequence[RoundClient], plan: RoundPlan) -> Callable[[Context], Operation | None]:
-    return lambda context: DeleteGroup(
-        context.random("deleter").choice(clients).name, _group(context.random("delete group"), plan)
-    )
-
-
-def _deletes_records(plan: RoundPlan, known: Collection[str]) -> Callable[[Context], Operation | None]:
-    """Return a function that deletes records where that is allowed.
-
-    Of topics that are only compacted no record can be deleted (``Partition.deleteRecordsOnLeader``); simulated brokers
-    know no policy, and allow it.
-    """
-    allowed = {
-        topic.name
-        for topic in plan.topics
-        if "cleanup.policy" not in known or topic.settings.get("cleanup.policy") in RETENTION
-    }
-    partitions = [tp for tp in plan.partitions if tp[0] in allowed]
-
-    def choose(context: Context) -> Operation | None:
+        Source: ``Partition.deleteRecordsOnLeader``. Simulated brokers have no policy, and allow it.
+        """
         random = context.random("delete records")
+        allowed = {
+            topic.name
+            for topic in self.plan.topics
+            if POLICY not in self.shape.settings or topic.settings.get(POLICY) in RETENTION
+        }
+        partitions = [tp for tp in self.plan.partitions if tp[0] in allowed]
         if not partitions:
             return None
         topic, partition = random.choice(partitions)
         return DeleteRecords(random.randrange(40), topic, partition)
 
-    return choose
-
-
-def _alters(plan: RoundPlan, known: Collection[str]) -> Callable[[Context], Operation | None]:
-    def choose(context: Context) -> Operation | None:
+    def _alters(self, context: Context) -> Operation:
         random = context.random("alter")
-        topic, setting = random.choice(plan.topics).name, random.choice([one for one in CHANGED if one in known])
-        return AlterTopic(topic, setting, random.choice([one for one in SETTINGS[setting] if one is not None]))
+        topic = random.choice(self.plan.topics).name
+        setting = random.choice([name for name in CHANGED if name in self.shape.settings])
+        return AlterTopic(topic, setting, random.choice([value for value in SETTINGS[setting] if value is not None]))
+
+    def _recreates(self, _: Context) -> Operation:
+        """Delete the last topic, and create it again: clients that use it fail, and the other topics stay in use."""
+        return RecreateTopic(self.plan.topics[-1].name)
+
+
+def why_not(
+    fault: Fault, broker: int, active: Collection[tuple[str, int]], brokers: Sequence[int], faults: Mapping[str, Fault]
+) -> str | None:
+    """Return why a fault cannot begin while others are active; None if it can."""
+    if (fault.name, broker) in active:
+        return "it is active"
+    if len(active) >= MOST_AT_ONCE:
+        return f"{MOST_AT_ONCE} faults are active"
+    out = {other for name, other in active if faults[name].leaves_isr}
+    if (fault.leaves_isr or fault.needs_broker_up) and broker in out:
+        return f"broker {broker} is out of the ISR"
+    if fault.leaves_isr and len(out) >= (len(brokers) - 1) // 2:
+        return "a quorum of controllers has to stay"
+    if fault.alone_in and any(faults[name].alone_in == fault.alone_in for name, _ in active):
+        return f"only one of {fault.alone_in} at a time"
+    return None
+
+
+def choose_fault(
+    faults: Mapping[str, Fault], brokers: Sequence[int], hold_s: float = HOLD_S
+) -> Callable[[Context], Operation | None]:
+    """Return a function that begins a fault that can be combined with the active faults, or ends an active fault."""
+
+    def choose(context: Context) -> Operation | None:
+        active, random = context.situation.faults, context.random("fault")
+        out = {broker for name, broker in active if faults[name].leaves_isr}
+        ends: list[Operation] = [
+            Heal(name, broker)
+            for (name, broker), since_s in sorted(active.items())
+            if context.now_s - since_s >= hold_s and not (faults[name].needs_broker_up and broker in out)
+        ]
+        begins: list[Operation] = [
+            Inject(name, broker)
+            for name, fault in sorted(faults.items())
+            for broker in brokers
+            if why_not(fault, broker, active.keys(), brokers, faults) is None
+        ]
+        options = [operations for operations in (ends, begins) if operations]
+        return random.choice(random.choice(options)) if options else None
 
     return choose
-
-
-def _recreates(plan: RoundPlan) -> Callable[[Context], Operation | None]:
-    # The last topic alone: clients that have it open fail, and the other topics are to be written meanwhile.
-    return lambda _: RecreateTopic(plan.topics[-1].name)

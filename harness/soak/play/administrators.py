@@ -11,7 +11,7 @@ from harness.run_folder.fault_times import HEAL, INJECT, event_name
 from harness.schedules.operations.administrators import ADMIN, AlterTopic, DeleteRecords, RecreateTopic
 from harness.schedules.operations.faults import NEMESIS, Heal, Inject
 from harness.schedules.scenario import Phase
-from harness.soak.draw.composition import HOLD_S
+from harness.soak.draw.workload import HOLD_S
 from harness.soak.evidence.client_log import DELETE_RECORDS, RECREATE
 from nemesis import FAULTS
 from nemesis.fault import FaultContext

@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from harness.host.clock import Clock
-    from harness.schedules.generators import Generator
+    from harness.schedules.generators import Generator, Situation
     from harness.schedules.operations.operation import Operation
-    from harness.schedules.situation import Situation
 
 PERIOD_S: Final = 0.02
 """The period in which an idle process looks for an operation."""

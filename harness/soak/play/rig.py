@@ -18,7 +18,6 @@ from harness.runtimes.base import ClusterSpec, RuntimeRequest
 from harness.schedules.timers import FAST
 from harness.soak.causes import skipped_marker
 from harness.soak.draw import plan
-from harness.soak.draw.composition import available
 from harness.systems import find_system
 from harness.targets import KAFKA, SIM_KAFKA, SIMULATED, find_target
 
@@ -121,7 +120,7 @@ def find_setup(target_name: str, shape: Shape, progress: Progress, *, gate: bool
             return str(error)
         return None
 
-    faults, left_out = available(system.unsupported_nemeses, why_lacking)
+    faults, left_out = plan.available(system.unsupported_nemeses, why_lacking)
     lacks = LACKS[target.system]
     supported = frozenset(SIMULATED_SETTINGS if system.has_own_clients else plan.SETTINGS) & plan.SETTINGS.keys()
     unknown = {f"topic setting {name}": "not modelled" for name in plan.SETTINGS.keys() - supported}

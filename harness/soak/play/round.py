@@ -12,12 +12,12 @@ from harness.cluster import snapshot
 from harness.errors import HarnessError, UsageError, WaitTimeoutError
 from harness.run_folder.history import History
 from harness.run_folder.store import AFTER_REJOIN, GATE, OFFSETS, SKIPPED_MARKERS
+from harness.schedules.generators import Situation
 from harness.schedules.operations.administrators import ADMIN
 from harness.schedules.operations.faults import NEMESIS
 from harness.schedules.plan import RoundClient
 from harness.schedules.schedule import Schedule, Step, read_content, read_schedule, write_schedule
-from harness.schedules.situation import Situation
-from harness.soak.draw.plan import OF_GROUPS
+from harness.soak.draw.plan import OF_GROUPS, as_round
 from harness.soak.evidence.offsets import OffsetSampler
 from harness.soak.play.administrators import Administrators
 from harness.soak.play.clients import ClientProcess
@@ -71,7 +71,10 @@ def write_round(path: Path, played: PlayedRound) -> None:
 
 def read_round(path: Path) -> Schedule:
     """Return the schedule of a round. Raises `UsageError` with the defect of the file."""
-    schedule = read_schedule(path)
+    try:
+        schedule = as_round(read_schedule(path))
+    except UsageError as error:
+        raise UsageError(f"{path} is not a round: {error}") from error
     names = {client.name for client in schedule.plan.clients} | {ADMIN, NEMESIS}
     for at, operation in enumerate(schedule.operations, 1):
         if operation.process not in names:

@@ -10,57 +10,58 @@ from harness.errors import WaitTimeoutError
 from harness.kafka_api.messages import RefusedError
 from harness.model_checking.conform.simulated import Simulated
 from harness.models.log.version_rules import rules_of
+from harness.models.world.world import Rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from harness.model_checking.conform.lockstep import Key
-    from harness.model_checking.conform.picture import Picture
-    from harness.model_checking.conform.schedules import Schedule
+    from harness.model_checking.conform.conform import ReplicaKey
+    from harness.model_checking.conform.picture import ReplicaPicture
     from harness.schedules.operations.operation import Operation
+    from harness.schedules.schedule import Schedule
 
-OLD = rules_of("3.9.2")
+OLD = Rules(version=rules_of("3.9.2"))
 
 
 @dataclass
 class ModelBrokers:
-    """What `lockstep` needs of `harness.model_checking.conform.brokers.Brokers`, by a second model.
+    """What `conform` needs of `harness.model_checking.conform.brokers.Brokers`, by a second model.
 
-    ``wrong``: topic and broker whose picture is wrong from a step on. ``refuses``: topic
-    and the step that is refused there.
+    ``wrong``: schedule and broker whose picture is wrong from a step on. ``refuses``: the step that the leader of a
+    schedule refuses.
     """
 
-    wrong: dict[Key, int] = field(default_factory=dict)
+    wrong: dict[ReplicaKey, int] = field(default_factory=dict)
     refuses: dict[str, Operation] = field(default_factory=dict)
     will_age: bool = False
     kept_until_ms: set[int] = field(default_factory=set)
-    topics: dict[str, ModelTopic] = field(default_factory=dict)
+    partitions: dict[str, ModelPartition] = field(default_factory=dict)
     aged: list[bool] = field(default_factory=list)
 
     def create(self, schedules: Sequence[Schedule]) -> None:
-        self.topics = {one.name: ModelTopic(self, Simulated(one, OLD), one.name) for one in schedules}
+        self.partitions = {it.case: ModelPartition(self, Simulated(it, OLD), it.case) for it in schedules}
 
-    def move_on(self) -> None:
+    def wait_for_next_timestamp(self) -> None:
         pass
 
     @contextmanager
     def during(self, step: Operation) -> Iterator[None]:
         self.aged.append(self.will_age)
-        for topic in self.topics.values():
-            topic.model.take(step)
-            topic.steps += 1
+        for partition in self.partitions.values():
+            partition.model.take(step)
+            partition.steps += 1
         yield
 
-    def pictures(self, names: Mapping[int, Sequence[str]]) -> dict[Key, Picture]:
+    def pictures(self, names: Mapping[int, Sequence[str]]) -> dict[ReplicaKey, ReplicaPicture]:
         return {
-            (name, broker): self._seen(name, broker, self.topics[name].model.pictures()[broker])
-            for broker, of_broker in names.items()
-            for name in of_broker
+            (name, broker): self._picture(name, broker, self.partitions[name].model.pictures()[broker])
+            for broker, names_of_broker in names.items()
+            for name in names_of_broker
         }
 
-    def _seen(self, name: str, broker: int, picture: Picture) -> Picture:
+    def _picture(self, name: str, broker: int, picture: ReplicaPicture) -> ReplicaPicture:
         from_step = self.wrong.get((name, broker))
-        is_wrong = from_step is not None and self.topics[name].steps >= from_step
+        is_wrong = from_step is not None and self.partitions[name].steps >= from_step
         return replace(picture, log_start=99) if is_wrong else picture
 
     @property
@@ -73,7 +74,7 @@ class ModelBrokers:
 
 
 @dataclass
-class ModelTopic:
+class ModelPartition:
     cluster: ModelBrokers
     model: Simulated
     name: str

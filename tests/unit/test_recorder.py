@@ -9,8 +9,8 @@ from described import described
 
 from checkers.evidence.parse import DISK, log_rows
 from checkers.evidence.schemas import ABORTS, ENTRIES, HISTORY, OBSERVATIONS, SETTINGS, STATES
-from harness.model_checking.explore.schedule_generator import NO_OUTAGE, Odds, draw
-from harness.model_checking.explore.witness import Witness, watch
+from harness.model_checking.explore.random_schedules import NO_OUTAGE, Odds, draw
+from harness.model_checking.explore.recorder import RunRecorder, record_run
 from harness.models.log.batch import encode
 from harness.models.log.delivery import delivered
 from harness.models.world.world import Rules
@@ -30,46 +30,46 @@ def rows(table: list[tuple[object, ...]], schema: StructType, **wanted: object) 
     return [row for row in found if all(row[name] == value for name, value in wanted.items())]
 
 
-def seen(seed: int) -> Witness:
+def recorded(seed: int) -> RunRecorder:
     drawn = draw(seed, Odds(coordinated=seed % 2 == 1))
-    return watch(drawn.rules, drawn.steps)
+    return record_run(drawn.rules, drawn.steps)
 
 
 def test_rows_are_those_of_log_files(tmp_path: Path) -> None:
     """Batch by batch, each once, or whole logs as files that a parser of real ones reads: the rows are the same."""
     path = tmp_path / "00000000000000000000.log"
     for seed in SEEDS:
-        witness = seen(seed)
-        for broker, replica in witness.world.replicas.items():
+        recorder = recorded(seed)
+        for broker, replica in recorder.world.replicas.items():
             path.write_bytes(b"".join(map(encode, replica.batches())))
-            mine = [row[6:] for row in witness.entries if row[0] == AFTER_REJOIN and row[2] == broker]
+            mine = [row[6:] for row in recorder.entries if row[0] == AFTER_REJOIN and row[2] == broker]
             assert mine == list(log_rows(path, may_be_cut=False)), f"seed {seed}, broker {broker}"
 
 
 def test_rows_have_the_columns_of_their_tables() -> None:
-    witness = seen(0)
+    recorder = recorded(0)
     for name, schema in (
         ("entries", ENTRIES), ("aborts", ABORTS), ("states", STATES), ("history", HISTORY),
         ("observations", OBSERVATIONS), ("settings", SETTINGS),
     ):  # fmt: skip
-        assert all(len(row) == len(schema.names) - 2 for row in getattr(witness, name)), name
+        assert all(len(row) == len(schema.names) - 2 for row in getattr(recorder, name)), name
 
 
 def test_who_is_down_is_judged_by_its_files() -> None:
-    witness = watch(Rules(), DELETED)
-    assert {(row["broker"], row["source"]) for row in rows(witness.entries, ENTRIES, snapshot=BEFORE_RETURN)} == {
+    recorder = record_run(Rules(), DELETED)
+    assert {(row["broker"], row["source"]) for row in rows(recorder.entries, ENTRIES, snapshot=BEFORE_RETURN)} == {
         (1, "fetch"), (2, DISK), (3, "fetch"),
     }  # fmt: skip
-    (state,) = rows(witness.states, STATES, snapshot=BEFORE_RETURN, broker=2)
+    (state,) = rows(recorder.states, STATES, snapshot=BEFORE_RETURN, broker=2)
     assert (state["served"], state["high_watermark"], state["last_stable_offset"]) == (False, 1, None)
-    (state,) = rows(witness.states, STATES, snapshot=AFTER_REJOIN, broker=2)
+    (state,) = rows(recorder.states, STATES, snapshot=AFTER_REJOIN, broker=2)
     assert (state["served"], state["high_watermark"], state["last_stable_offset"]) == (True, 2, 2)
 
 
 def test_a_tombstone_is_seen_to_appear_and_to_go() -> None:
     # The last batch of a pass stays, empty at least.
     looks = rows(
-        watch(Rules(), (*DELETED[:3], *described("p puts L"), *DELETED[3:])).observations, OBSERVATIONS, broker=1
+        record_run(Rules(), (*DELETED[:3], *described("p puts L"), *DELETED[3:])).observations, OBSERVATIONS, broker=1
     )
     kinds = [
         [(noted["offset"], noted["kind"]) for noted in look[what]]  # type: ignore[attr-defined]  # a list of them
@@ -90,26 +90,26 @@ def test_a_tombstone_is_seen_to_appear_and_to_go() -> None:
     ],
 )
 def test_phases_tell_what_can_be_missed(steps: tuple[str, ...], phases: dict[str, str]) -> None:
-    result = rows(watch(Rules(), described(*steps)).history, HISTORY, type="ok", part="payload")
+    result = rows(record_run(Rules(), described(*steps)).history, HISTORY, type="ok", part="payload")
     assert {row["f"]: row["phase"] for row in result if row["f"] != "begin"} == phases
 
 
 def test_only_deletes_of_what_a_replica_had_can_be_missed() -> None:
     steps = ("p puts K", "2 leaves", "p deletes K", "p puts K", "p deletes K", "2 returns")
-    result = rows(watch(Rules(), described(*steps)).history, HISTORY, type="ok", tombstone=True)
+    result = rows(record_run(Rules(), described(*steps)).history, HISTORY, type="ok", tombstone=True)
     assert [(row["offset"], row["phase"]) for row in result] == [(1, "outage"), (3, "late")]
 
 
 def test_a_run_without_an_outage_has_both_snapshots() -> None:
     drawn = draw(1, Odds(outage=NO_OUTAGE))
-    witness = watch(drawn.rules, drawn.steps)
+    recorder = record_run(drawn.rules, drawn.steps)
     before, after = (
-        [row[1:] for row in witness.states if row[0] == snapshot] for snapshot in (BEFORE_RETURN, AFTER_REJOIN)
+        [row[1:] for row in recorder.states if row[0] == snapshot] for snapshot in (BEFORE_RETURN, AFTER_REJOIN)
     )
     assert before == after
 
 
 def test_a_consumer_is_delivered_what_was_committed_up_to_the_stable_offset() -> None:
     steps = ("t puts K", "p puts L", "t aborts", "u puts M", "u commits", "t puts N", "p puts O")
-    world = watch(Rules(), described(*steps)).world
+    world = record_run(Rules(), described(*steps)).world
     assert [value.key for value in delivered(world.replicas[3])] == [b"L", b"M"]

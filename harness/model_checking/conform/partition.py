@@ -1,0 +1,235 @@
+"""One schedule's partition on real brokers, and its producers, which send explicit requests as ``Sender`` does.
+
+A partition is one of a topic, or the one of ``__consumer_offsets`` that keeps a group without members. A step's key is
+then the name of an input topic with one partition, and its value is a committed offset of this topic.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from harness.broker_files.segments.encode import encode_batch
+from harness.broker_files.segments.records import COMMIT, Record
+from harness.kafka_api import connection, producing
+from harness.kafka_api.connection import RetryPolicy
+from harness.kafka_api.groups import commit_offsets, delete_offset
+from harness.kafka_api.messages import RetriableError
+from harness.kafka_api.metadata import find_coordinator
+from harness.kafka_api.producing import ProducerIdentity
+from harness.kafka_api.topics import delete_records
+from harness.model_checking.conform.schedules import STAYING
+from harness.models.world.steps import keys_and_values
+from harness.models.world.world import ABSENT, PLAIN, PRODUCERS
+from harness.schedules.operations.administrators import DeleteRecords, ElectLeader
+from harness.schedules.operations.clients import End, EndElsewhere, Restart, Write, WriteBatch
+from harness.schedules.operations.environment import JoinIsr, Rest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from harness.kafka_api.address import Address
+    from harness.kafka_api.messages import Request, TopicPartition
+    from harness.model_checking.conform.brokers import Brokers
+    from harness.model_checking.conform.picture import Named
+    from harness.schedules.operations.operation import Operation
+    from harness.schedules.schedule import Schedule
+
+    KeysAndValues = Sequence[tuple[bytes, bytes | None]]
+
+T = TypeVar("T")
+REQUEST_S: Final = 20.0
+ONE_ANSWER: Final = RetryPolicy(answer_s=5.0)
+TRANSACTION_TIMEOUT_MS: Final = 600_000
+
+
+class BrokerPartition:
+    """One schedule's partition. ``partition``: its topic and number. ``group``: the group that it keeps, or None."""
+
+    def __init__(
+        self, brokers: Brokers, schedule: Schedule, partition: TopicPartition, group: str | None = None
+    ) -> None:
+        """Store the parts; producers are made at their first use."""
+        self._brokers = brokers
+        self.name = schedule.case
+        self.partition = partition
+        self.group = group
+        self.version = 2 if brokers.rules.epoch_bump else 1
+        self._replicas = schedule.plan.brokers
+        self.leader_id = self._replicas[0]
+        self._producers: dict[str, RequestProducer] = {}
+        self._log_end = 0
+
+    def leader(self) -> Address:
+        """Return the address of the partition's leader."""
+        return self._brokers.cluster.runtime.address(self.leader_id)
+
+    def any_broker(self) -> Address:
+        """Return the address of a broker that always stays up."""
+        return self._brokers.cluster.runtime.address(STAYING[0])
+
+    def ask(self, where: Callable[[], Address], request: Request[T]) -> T:
+        """Send until there is an answer; retriable errors are retried. Raises `RefusedError` for a permanent error."""
+
+        def answered() -> list[T]:
+            address = where()
+            try:
+                return [connection.ask(address, request, ONE_ANSWER)]
+            except RetriableError:
+                return []
+
+        description = f"{type(request.message).__name__} of {self.name}"
+        return self._brokers.cluster.clock.wait_until(answered, REQUEST_S, description)[0]
+
+    @property
+    def named(self) -> Named:
+        """Names of the producers by their ids."""
+        return {producer.id: name for name, producer in self._producers.items() if producer.id >= 0}
+
+    def _producer(self, name: str) -> RequestProducer:
+        if name not in self._producers:
+            transactional_id = f"{self.name}-{name}" if name in PRODUCERS else None
+            self._producers[name] = RequestProducer(self, transactional_id, has_id=name != PLAIN)
+        return self._producers[name]
+
+    def take(self, step: Operation) -> None:
+        """Take a step of this partition. Raises `HarnessError`."""
+        match step:
+            case WriteBatch():
+                self._producer(step.process).write(self._contents(step), self._brokers.cluster.clock.time_ms())
+                self._log_end += len(step.keys)
+            case Write(key=key, deletes=deletes):
+                self.take(WriteBatch(step.process, (key,), (0,) if deletes else ()))
+            case End(outcome=outcome) | EndElsewhere(outcome=outcome):
+                if isinstance(step, EndElsewhere):
+                    self._producer(step.process).register()
+                self._producer(step.process).end(outcome)
+                self._log_end += 1
+            case Restart():
+                self._producer(step.process).restart()
+                self._log_end += 1
+            case ElectLeader(broker=broker):
+                self._lead(broker)
+            case DeleteRecords(keeps=keeps):
+                self.ask(self.leader, delete_records(self.partition, self._log_end - keeps))
+            case JoinIsr():
+                self._join()
+            case Rest():
+                pass
+            case _:
+                raise ValueError(f"'{step}' is not an operation of a partition")
+
+    def _contents(self, batch: WriteBatch) -> KeysAndValues:
+        """Return keys and values; a group commits the offset of the record that it writes, as in `world.groups`."""
+        contents = keys_and_values(batch)
+        if self.group is None:
+            return contents
+        return [
+            (key, None if value is None else str(at).encode())
+            for at, (key, value) in enumerate(contents, self._log_end)
+        ]
+
+    def _lead(self, broker: int) -> None:
+        self._replicas = (broker, *(other for other in self._replicas if other != broker))
+        orders = {self.partition: self._replicas}
+        control = self._brokers.cluster.control
+        control.lead(orders)
+        self._brokers.cluster.wait(lambda: control.leads(orders), f"{broker} to lead {self.name}")
+        self.leader_id = broker
+
+    def _join(self) -> None:
+        self._replicas = (*self._replicas, ABSENT)
+        control = self._brokers.cluster.control
+        control.lead({self.partition: self._replicas})
+        self._brokers.cluster.wait(
+            lambda: all(
+                set(state.isr) == set(state.replicas) == set(self._replicas)
+                for state in control.states([self.partition[0]]).values()
+            ),
+            f"{ABSENT} to join {self.name}",
+        )
+
+
+class RequestProducer:
+    """One producer of one partition. ``transactional_id``: None for an idempotent one, or one without an id."""
+
+    def __init__(self, partition: BrokerPartition, transactional_id: str | None, *, has_id: bool) -> None:
+        """Obtain an id, unless it has none."""
+        self._partition = partition
+        self._identity, self._sequence = ProducerIdentity(transactional_id), -1
+        self._is_registered = False
+        if has_id:
+            self.restart()
+
+    @property
+    def id(self) -> int:
+        """The producer's id; -1 without one."""
+        return self._identity.producer_id
+
+    def _coordinator(self) -> Address:
+        ask, any_broker = self._partition.ask, self._partition.any_broker
+        return ask(any_broker, find_coordinator(self._identity.transactional_id or ""))
+
+    def restart(self) -> None:
+        """Obtain an id, or a higher epoch; an open transaction is aborted first."""
+        transactional_id = self._identity.transactional_id
+        where = self._coordinator if transactional_id else self._partition.any_broker
+        request = producing.init_producer_id(transactional_id, TRANSACTION_TIMEOUT_MS)
+        self._identity = self._partition.ask(where, request)
+        self._sequence = 0
+        self._is_registered = False
+
+    def write(self, records: KeysAndValues, timestamp_ms: int) -> None:
+        """Write one batch with that time to the partition's leader; begin a transaction if needed."""
+        if self._identity.transactional_id is not None and self._partition.version == 1:
+            self.register()
+        self._partition.ask(self._partition.leader, self._write_request(records, timestamp_ms))
+        if self._sequence >= 0:
+            self._sequence += len(records)
+
+    def _write_request(self, records: KeysAndValues, timestamp_ms: int) -> Request[None]:
+        producer, version = self._identity, self._partition.version
+        if self._partition.group is not None:
+            return offset_request(producer, self._partition.group, version, records)
+        batch = encode_batch(
+            base_offset=0,
+            records=[Record(n, timestamp_ms, key, value) for n, (key, value) in enumerate(records)],
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            base_sequence=self._sequence,
+            is_transactional=producer.transactional_id is not None,
+            leader_epoch=-1,
+        )
+        return producing.produce(self._partition.partition, batch, producer.transactional_id, version)
+
+    def register(self) -> None:
+        """Add the partition to the transaction, which begins it."""
+        if not self._is_registered:
+            group, partition = self._partition.group, self._partition.partition
+            request = (
+                producing.add_partition(self._identity, partition)
+                if group is None
+                else producing.add_offsets(self._identity, group)
+            )
+            self._partition.ask(self._coordinator, request)
+            self._is_registered = True
+
+    def end(self, outcome: str) -> None:
+        """End the transaction; its marker is written after the answer."""
+        version = self._partition.version
+        request = producing.end_transaction(self._identity, is_commit=outcome == COMMIT, transaction_version=version)
+        self._identity = self._partition.ask(self._coordinator, request)
+        self._is_registered = False
+        if version > 1:
+            self._sequence = 0
+
+
+def offset_request(producer: ProducerIdentity, group: str, version: int, records: KeysAndValues) -> Request[None]:
+    """Return the request that commits an offset, in a transaction or not, or deletes it; a value is its digits."""
+    ((key, value),) = records
+    partition = (key.decode(), 0)
+    if value is None:
+        return delete_offset(group, partition)
+    offsets = {partition: int(value)}
+    if producer.transactional_id is None:
+        return commit_offsets(group, offsets)
+    return producing.commit_in_transaction(producer, group, offsets, version)
