@@ -72,7 +72,7 @@ class Data(NamedTuple):
 
 
 class Took(NamedTuple):
-    """What a command took: its seconds, of these the checking, and the peak memory of all its processes."""
+    """The cost of a command: its seconds, the seconds of checking, and the peak memory of all its processes."""
 
     command_s: float
     check_s: float
@@ -156,8 +156,8 @@ def dump_records_s(segment: Path) -> float:
 
 
 @click.command()
-@click.option("--data", "top", required=True, type=click.Path(path_type=Path), help="Where the data is, or is to be.")
-@click.option("--times", multiple=True, default=(1,), show_default=True, help="How many times 4 M records a replica.")
+@click.option("--data", "top", required=True, type=click.Path(path_type=Path), help="Folder of the data; created once.")
+@click.option("--times", multiple=True, default=(1,), show_default=True, help="Multiples of 4 M records a replica.")
 @click.option("--workers", multiple=True, type=int, help="Also on a local cluster of so many workers, and cores.")
 @click.option("--rounds", default=3, show_default=True)
 def main(top: Path, times: tuple[int, ...], workers: tuple[int, ...], rounds: int) -> None:

@@ -150,7 +150,7 @@ def main() -> None:
 
 
 evidence_option = click.option(
-    "--evidence", type=click.Path(path_type=Path), required=True, help="Where rounds are kept."
+    "--evidence", type=click.Path(path_type=Path), required=True, help="Folder that keeps the rounds."
 )
 format_option = click.option(
     "--format", "output", type=click.Choice(("text", "json")), default="text", show_default=True
@@ -159,7 +159,7 @@ format_option = click.option(
 
 @main.command()
 @click.option("--target", "targets", multiple=True, default=("kafka-3.9", "kafka-4.4"), show_default=True)
-@click.option("--rounds", default=5, show_default=True, help="How many of each target, by as many seeds.")
+@click.option("--rounds", default=5, show_default=True, help="Number of rounds of each target, by as many seeds.")
 @click.option("--seed", default=1, show_default=True, help="The first one.")
 @click.option("--partitions", default=48, show_default=True)
 @evidence_option
@@ -191,7 +191,7 @@ def run(  # noqa: PLR0917
 @evidence_option
 @format_option
 def again(evidence: Path, output: str) -> None:
-    """Audit the stored log directories of every round again; verdicts on live clusters stay what they were."""
+    """Audit the stored log directories of every round again; verdicts on live clusters are not changed."""
     finish(evidence, output)
 
 

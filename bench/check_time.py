@@ -1,4 +1,4 @@
-"""How long `harness check` of a run folder takes, beside a PySpark program that starts and counts ten rows.
+"""The duration of `harness check` of a run folder, next to a PySpark program that starts and counts ten rows.
 
 Each round runs three whole commands in turn: that program, with PySpark's own settings, and the check, from its start
 to its exit, report included, with the class archive of Spark's JVM and without it. Seconds hold for one machine at one

@@ -1,4 +1,4 @@
-"""How fast segments are read, beside Kafka's own dump tool on the same segment in the same run.
+"""The speed of reading segments, next to Kafka's own dump tool on the same segment in the same run.
 
 Generates the data once (see ``segments_data``), then reads one replica's segments into Arrow round by round: all
 columns, key and offset, batches alone. The tool prints one of the segments record by record, into nowhere. Each row
@@ -54,7 +54,7 @@ READINGS = (
 
 
 class Rate(NamedTuple):
-    """What was read, and in which time."""
+    """The records that were read, and the time that it took."""
 
     size_bytes: int
     records: int
@@ -71,7 +71,7 @@ class Rate(NamedTuple):
 
 
 def read(segments: Sequence[Path], reading: Reading, records: int) -> Rate:
-    """Read segments into Arrow, CRCs checked, and let go of each batch of rows."""
+    """Read segments into Arrow, CRCs checked, and release each batch of rows."""
     cpu_s, wall_s = time.process_time(), time.perf_counter()
     rows = 0
     for path in segments:
@@ -105,7 +105,7 @@ def data_records(segment: Path) -> int:
 
 
 @click.command()
-@click.option("--data", required=True, type=click.Path(path_type=Path), help="Where the data lies, or is to lie.")
+@click.option("--data", required=True, type=click.Path(path_type=Path), help="Folder of the data; created once.")
 @click.option("--records", default=Shape.records, show_default=True)
 @click.option("--rounds", default=3, show_default=True)
 def main(data: Path, records: int, rounds: int) -> None:

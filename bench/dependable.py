@@ -46,7 +46,7 @@ class Cell(NamedTuple):
 
 
 def one_run(cell: Cell, anomaly: str, results: Path) -> dict[str, Any]:
-    """Run once; return the log's line: cell, commit, verdict, payloads found, what else was, seconds."""
+    """Run once; return the log's line: cell, commit, verdict, payloads with findings, other findings, seconds."""
     started_s = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-m", "harness.cli.main", "run", "--target", cell.target, "--client", cell.client,
@@ -113,7 +113,7 @@ def read(log: Path) -> dict[Cell, list[dict[str, Any]]]:
 @click.option("--nemesis", "nemeses", multiple=True, default=(*FAULTS, HEALTHY), show_default=True)
 @click.option("--anomaly", default=ALL, show_default=True, help="The same for all runs of a log.")
 @click.option("--results", type=click.Path(path_type=Path), required=True)
-@click.option("--log", type=click.Path(path_type=Path), required=True, help="Goes on with it where it is there.")
+@click.option("--log", type=click.Path(path_type=Path), required=True, help="The log; an existing one is continued.")
 def main(runs: int, anomaly: str, results: Path, log: Path, **chosen: tuple[str, ...]) -> None:
     """Run every combination in turn until the log has ``runs`` of it."""
     cells = [Cell(*cell) for cell in product(chosen["targets"], chosen["clients"], chosen["nemeses"])]

@@ -1,4 +1,4 @@
-"""How many simulated outages `harness explore --runs` simulates and checks in a minute, beside the simulation alone.
+"""The number of simulated outages that `harness explore --runs` checks in a minute, next to the simulation alone.
 
 Each round sweeps so many seeds in one Spark session (full checking: all checkers of real runs, and the model's own
 state), then plays the same seeds in a bare loop of this process, without evidence or checks. The first job of a session
@@ -87,7 +87,7 @@ def bare(seeds: range, odds: Odds) -> float:
 
 
 @click.command()
-@click.option("--runs", default=4000, show_default=True, help="How many runs a job.")
+@click.option("--runs", default=4000, show_default=True, help="Runs of each job.")
 @click.option("--rounds", default=3, show_default=True)
 @click.option("--with", "with_", is_flag=True, help="Replicas compact together.")
 def main(runs: int, rounds: int, *, with_: bool) -> None:

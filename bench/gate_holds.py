@@ -1,4 +1,4 @@
-"""What a held partition costs: all compaction waits, only tombstones and markers wait, or nothing does.
+"""The cost of a held partition: all compaction waits, only tombstones and markers wait, or nothing waits.
 
 A broker's own log, cleaner and metadata cache of 4.4 in one JVM, without a broker (``bench/gate_java``): every key is
 updated in each of many rounds while the image shows a replica out of the ISR; then the replica is back.

@@ -28,7 +28,7 @@ from harness.host.clock import RealClock
 from harness.soak.judge.truth import compare
 
 OUTAGE = ("kill ", "pause ")
-"""How a step that takes a broker away begins."""
+"""The first words of a step that takes a broker down."""
 RESULT = "result.json"
 
 
@@ -50,12 +50,12 @@ def play(round_: Round, folder: Path) -> dict[str, Any]:
 
 @click.command()
 @click.option("--target", default="kafka-4.4", show_default=True)
-@click.option("--outages", default=50, show_default=True, help="How many, over all rounds.")
+@click.option("--outages", default=50, show_default=True, help="Outages over all rounds.")
 @click.option("--minutes", default=60.0, show_default=True, help="No round begins after that.")
 @click.option("--seed", default=1, show_default=True, help="Of the first round.")
 @click.option("--partitions", default=48, show_default=True)
 @click.option("--without-gate", is_flag=True, help="The same outages without the gate, for comparison.")
-@click.option("--evidence", type=click.Path(path_type=Path), required=True, help="Where rounds are kept.")
+@click.option("--evidence", type=click.Path(path_type=Path), required=True, help="Folder that keeps the rounds.")
 def main(  # noqa: PLR0917
     target: str,
     outages: int,

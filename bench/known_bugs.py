@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class KnownBug:
-    """A bug with a version that has it and one that does not. ``show``: whether it is seen on a version, and how."""
+    """A bug with a version that has it and a fixed version. ``show``: whether a version shows it, and how."""
 
     issue: str
     affected: str

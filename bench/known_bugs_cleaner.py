@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from known_bugs_rig import Bed
 
 KEYS_OF_A_PASS = 39_321
-"""How many keys the smallest offset map takes: 1 MiB, 24 bytes a key, 90 % full (SkimpyOffsetMap)."""
+"""The number of keys in the smallest offset map: 1 MiB, 24 bytes a key, 90 % full (SkimpyOffsetMap)."""
 FILLER_BOUND_S = 40.0
 
 

@@ -98,7 +98,7 @@ def _streams(bed: Bed) -> Any:
 
 
 def _compact(bed: Bed, is_enough: Callable[[list[Record]], bool]) -> None:
-    """Have ``__consumer_offsets`` compacted until what it has of the group is enough. Raises `WaitTimeoutError`."""
+    """Compact ``__consumer_offsets`` until few enough records of the group remain. Raises `WaitTimeoutError`."""
     bed.cluster.admin.alter_topics([OFFSETS[0]], COMPACTED)
     with closing(Connection(bed.cluster.runtime.address(1))) as connection:
 
@@ -129,7 +129,7 @@ def _repeated(records: list[Record]) -> list[bytes]:
 
 
 def _reload(bed: Bed) -> tuple[bool, str]:
-    """Restart the broker; return whether it cannot coordinate the group any more, and what it says."""
+    """Restart the broker; return whether it cannot coordinate the group any more, and its answer."""
     left = [
         f"{_version_of(one)}{'' if one.value is not None else ' (tombstone)'}"
         for one in bed.records(1, OFFSETS)

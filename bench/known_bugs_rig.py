@@ -41,7 +41,7 @@ SETTINGS = {
     "log.cleaner.dedupe.buffer.size": "1050000",
     "log.initial.task.delay.ms": "0",
     "file.delete.delay.ms": "1000",
-    # Nobody leaves an ISR unless a scenario has it so.
+    # No broker leaves an ISR unless a scenario makes it leave.
     "broker.session.timeout.ms": "60000",
     "replica.lag.time.max.ms": "60000",
 }
@@ -199,7 +199,7 @@ def booted(
     """Boot brokers, the first a controller as well; they end with the block. Raises `HarnessError`.
 
     ``with_jars``: a class path of the clients' JVM in place of the brokers'. ``jvm_flags``: of every broker.
-    ``needs``: of links; then brokers have a network of their own, which takes root.
+    ``needs``: of links; then brokers have a separate network, which takes root.
     """
     target, java = target_of(version), find_java()
     run_id = f"known-bug-{new_run_id()}"

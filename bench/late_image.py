@@ -30,7 +30,7 @@ CONTROLLER, LEADS, LEAVES, LATE = 4, 1, 2, 3
 TP = ("t", 0)
 RETENTION_MS = 3_000
 SETTINGS = {"replica.lag.time.max.ms": "3000", "broker.session.timeout.ms": "300000"}
-"""The controller fences nobody: neither the broker that it does not reach, nor the one that is paused and lags."""
+"""The controller fences no broker: neither the broker that it does not reach, nor the paused broker that lags."""
 TOPIC = {**COMPACTED, "delete.retention.ms": str(RETENTION_MS)}
 MAX_IMAGE_AGE_MS = 2_000
 WAITS_S = 5 * RETENTION_MS / 1000
@@ -52,7 +52,7 @@ def values_after_return(bed: Bed) -> dict[int, list[str]]:
     bed.cluster.wait(lambda: bed.values(LEAVES, TP) == ["value"], "broker 2 to have the value")
     links.block([(CONTROLLER, LATE)])
     bed.cluster.runtime.pause(LEAVES)
-    # Who has all that the leader has is not behind.
+    # A replica that has everything that the leader has is not behind.
     producer.send(bed.record(TP[0], "filler", "x"))
     bed.cluster.wait(lambda: bed.isr(TP) == {LEADS, LATE}, "broker 2 to be out of the ISR")
     write("K", None)
@@ -67,7 +67,7 @@ def values_after_return(bed: Bed) -> dict[int, list[str]]:
         "broker 3 to have cleaned",
         CLEANER_BOUND_S,
     )
-    click.echo(f"K while broker 2 is away: { ({one: bed.values(one, TP) for one in (LEADS, LATE)}) }")
+    click.echo(f"K while broker 2 is down: { ({broker: bed.values(broker, TP) for broker in (LEADS, LATE)}) }")
     links.clear_links()
     address = bed.cluster.runtime.address(LATE)
     bed.cluster.wait(

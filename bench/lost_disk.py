@@ -36,7 +36,7 @@ SETTINGS = {
     **throttle.FAULT.broker_settings,
 }
 BALLAST, BALLAST_BYTES, BYTES_PER_S = 60, 100_000, 200_000
-"""What lies between the value and its tombstone: the copy takes half a minute for it."""
+"""The bulk between the value and its tombstone: the copy takes half a minute for it."""
 CLEANER_BOUND_S = 40.0
 THROTTLES = [f"{side}.replication.throttled" for side in (throttle.LEADER, throttle.FOLLOWER)]
 

@@ -39,7 +39,7 @@ CLEANER_BOUND_S = 40.0
 
 
 def cut(folder: Path, offset: int) -> None:
-    """Cut a replica's log off before the batch with this offset, and drop what brokers derive from the log."""
+    """Cut a replica's log before the batch with this offset, and drop the files that brokers derive from the log."""
     for path in sorted(folder.glob("*.log")):
         content = path.read_bytes()
         kept = [one for one in iter_batches(content, source=str(path)) if one.last_offset < offset]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _PR_SET_CHILD_SUBREAPER = 36
-"""What loses its parent becomes a child of this process, so that its processor time is counted here (prctl(2))."""
+"""A process that loses its parent becomes a child of this one, so that its processor time counts (prctl(2))."""
 
 
 class Took(NamedTuple):
@@ -26,7 +26,7 @@ class Took(NamedTuple):
 
 
 def timed(command: Sequence[str], environment: Mapping[str, str]) -> Took:
-    """Run a command that judges something, and wait for what it leaves going on, which counts as processor time."""
+    """Run a command that judges, and wait for the processes that it leaves, which count as processor time."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     before_s = _children_s()
     started_s = time.monotonic()

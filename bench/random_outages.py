@@ -49,13 +49,13 @@ BOUND_S = 120.0
 REMOVAL_BOUND_S = 30.0
 FILLER_PERIOD_S = 0.4
 GATED_FILLS = 15
-"""Six seconds: cleaners without a gate have removed most by then."""
+"""Six seconds: cleaners without a gate have removed most records within that time."""
 CLIENTS = ("librdkafka",) * 12 + ("java",) * 8
 """Of the transactional producers."""
 BROKER_SETTINGS = {
     **FAST.broker,
     # Kafka's default. On a busy machine replicas leave the ISR otherwise for as long as a broker gets no processor, and
-    # brokers that are away leave it anyway, as the controller fences them.
+    # brokers that are down leave it anyway, as the controller fences them.
     "replica.lag.time.max.ms": "30000",
     "broker.session.timeout.ms": "3000",
 }
@@ -69,7 +69,7 @@ TOPIC_SETTINGS = {
 
 @dataclass(frozen=True)
 class Round:
-    """What a round is drawn from. ``is_gated``: every broker has the gate."""
+    """The parameters from which a round is drawn. ``is_gated``: every broker has the gate."""
 
     target: str
     seed: int
@@ -89,7 +89,7 @@ class Played:
 
 @dataclass
 class _Rig:
-    """The cluster and its clients while a round goes on; ``steps`` is what happened, in words."""
+    """The cluster and its clients during a round; ``steps`` describes the events so far."""
 
     cluster: Cluster
     chance: random.Random
@@ -192,7 +192,7 @@ def _rotated(number: int) -> tuple[int, ...]:
 
 
 def _play(rig: _Rig) -> None:
-    """Write, and take brokers away one or two times; what happens in between is drawn."""
+    """Write, and take brokers down once or twice; the operations in between are drawn."""
     rig.wait_in_sync()
     rig.traffic.write(4 * len(rig.places), deletes=0.1)
     rig.traffic.begin(0.6)
@@ -250,7 +250,7 @@ def _wait_removed(rig: _Rig) -> None:
 
 
 def _removers(rig: _Rig) -> int:
-    """Return how many deletes and ABORT markers the brokers that are there still have."""
+    """Return how many deletes and ABORT markers remain on the brokers that are up."""
     return sum(
         result.type == "abort" if (result := marker(batch, source=SOURCE)) else _deletes(batch)
         for broker in live_brokers(rig.cluster.runtime)

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from harness.kafka_api.messages import TopicPartition
 
 RESTARTED = "restarted"
-"""How a transaction may end, too: its client dies, and its next start aborts what was open (KIP-98)."""
+"""Another end of a transaction: its client dies, and its next start aborts the open transaction (KIP-98)."""
 KEYS = tuple(f"k{number}" for number in range(4))
 FILLER = "filler"
 HOME_PARTITIONS = 4
-"""A transactional producer comes back to the same few, so that a later marker of its own meets a missed one."""
+"""A transactional producer returns to the same few partitions, so that its later marker meets a missed one."""
 MOST_WRITES = 5
 
 
@@ -62,7 +62,7 @@ class _Session:
 
 
 class Traffic:
-    """Clients that do at random what they are asked for. One thread; `fill` may be called from another one."""
+    """Clients that execute random operations on request. One thread; `fill` may be called from another one."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Traffic:
         """Connect a plain, an idempotent and a filling producer, and a transactional one for each of ``makers``."""
         self.log = ClientLog()
         self.fills = 0
-        """How many times each partition was given a filler record."""
+        """The number of filler records of each partition."""
         self._numbers = itertools.count(1)
         self._chance = chance
         self._partitions = partitions
@@ -159,7 +159,7 @@ class Traffic:
             self._renew(session)
 
     def _renew(self, session: _Session) -> None:
-        """Go on with a new producer of the same transactional id; what the old one left open is ended by that."""
+        """Continue with a new producer of the same transactional id, which ends the old one's open transaction."""
         session.open = None
         session.producer = session.make(session.transactional_id)
         session.producer.transact("init")

@@ -40,7 +40,7 @@ SETTINGS = {
 }
 COMMITTED = "committed"
 FETCH_WAIT_S = 1.0
-"""Twice ``replica.fetch.wait.max.ms``: by then a follower that is paused has its last, empty answer waiting."""
+"""Twice ``replica.fetch.wait.max.ms``: after that time the last, empty answer of a paused follower is waiting."""
 
 
 def stable_offsets(bed: Bed) -> dict[int, tuple[int, int]]:
@@ -117,7 +117,7 @@ def producers(bed: Bed) -> list[Any]:
 @click.command()
 @click.option("--version", default="4.4.0", show_default=True)
 def main(version: str) -> None:
-    """Print what each replica has, and what it delivers."""
+    """Print the records of each replica, and the records that it delivered."""
     with booted(version, (CONTROLLER, FOLLOWS, LEADS), SETTINGS) as bed:
         offsets = stable_offsets(bed)
         keys = delivered(bed)

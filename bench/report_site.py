@@ -1,9 +1,9 @@
-"""How long a site over many stored runs takes: ``harness report``, the whole process.
+"""The duration of a site over many stored runs: ``harness report``, the whole process.
 
     python bench/report_site.py --run results/kafka-4.4/all/latest --runs 1000
 
 Stores a run's folder so many times, each with its own id and page, as the harness leaves them, and times the command;
-beside it, copying the same pages alone.
+next to it, copying the same pages alone.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ _NONE = -1
 
 @dataclass(frozen=True)
 class Shape:
-    """What is written. The defaults are those of the issue; batches come to about 16 KiB."""
+    """The generated data. The defaults are those of the issue; batches have about 16 KiB."""
 
     records: int = 4_000_000
     keys: int = 1_000_000
@@ -79,7 +79,7 @@ class Batch(NamedTuple):
     transaction: int
     segment: int
     commits: bool | None
-    """What a marker decides; None for data."""
+    """The outcome that a marker decides; None for data."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def write_replicas(folder: Path, shape: Shape, states: Sequence[State]) -> list[
 
 
 def plan(shape: Shape) -> Log:
-    """Decide what is written where."""
+    """Draw the records and their places."""
     rng = np.random.default_rng(shape.seed)
     batches: list[Batch] = []
     segments = [0]
@@ -184,9 +184,9 @@ class Cleaned(NamedTuple):
     kept: npt.NDArray[np.bool_]
     """Of `Log`'s records."""
     horizon: bool
-    """Whether tombstones are there, and their batches have a delete horizon."""
+    """Whether tombstones exist, and their batches have a delete horizon."""
     markers: bool
-    """Whether all markers are there, or only those of transactions with a batch left."""
+    """Whether all markers exist, or only the markers of transactions with a batch left."""
 
 
 def clean(log: Log, state: State) -> Cleaned:

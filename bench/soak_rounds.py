@@ -43,7 +43,7 @@ def recorded(content: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def run(*arguments: str) -> tuple[int, bytes, float]:
-    """Soak; return the exit code, what was printed, and the memory in all, at most, in GiB."""
+    """Soak; return the exit code, the output, and the peak memory in all, in GiB."""
     command = [sys.executable, "-m", "harness.cli.main", "soak", *arguments, "--format", "json"]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONFAULTHANDLER": "1"})
     peak = Peak(running.pid)

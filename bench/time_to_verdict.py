@@ -1,4 +1,4 @@
-"""How long a verdict takes, beside the bare floor in the same run.
+"""The duration of a verdict, next to the bare floor in the same run.
 
 The floor is what no harness can save: boot three brokers, kill one, restart it, until it is back in the ISR
 of one topic. Each round times the floor, then whole ``harness run`` processes. Prints seconds and the ratio.
@@ -107,7 +107,7 @@ def run_s(target: str, row: Row) -> tuple[float, float]:
 @click.option("--target", "targets", multiple=True, default=("kafka-3.9", "kafka-4.4"), show_default=True)
 @click.option("--rounds", default=3, show_default=True)
 @click.option("--breadth", is_flag=True, help="The other nemeses and the other client too.")
-@click.option("--containers", is_flag=True, help="In containers too; `harness images build` makes what they need.")
+@click.option("--containers", is_flag=True, help="In containers too; `harness images build` makes their images.")
 @click.option("--fresh", is_flag=True, help="From the second run on in a cache that was empty.")
 def main(targets: tuple[str, ...], rounds: int, *, breadth: bool, containers: bool, fresh: bool) -> None:
     """Time the floor and whole runs, round by round."""

@@ -95,7 +95,7 @@ def _variables() -> str:
 
 
 def _needs_table() -> str:
-    return table(("need", "what a runtime must have"), [(one.name.lower(), str(one)) for one in Need])
+    return table(("need", "ability of a runtime"), [(need.name.lower(), str(need)) for need in Need])
 
 
 def _proposals() -> str:
@@ -114,7 +114,7 @@ def _named(names: Mapping[str, str], kind: str) -> Callable[[], str]:
 
 
 def _schema(name: str | None = None) -> Callable[[], str]:
-    """Return what describes the fields of ``verdict.json``, or those of the entries of one of its lists."""
+    """Return the fields of ``verdict.json`` with descriptions, or those of the entries of a list."""
 
     def described() -> str:
         schema = json.loads((files("harness.judge") / "verdict.schema.json").read_text())

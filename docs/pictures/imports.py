@@ -35,14 +35,14 @@ STYLE: Final = """
 
 @dataclass(frozen=True)
 class Box:
-    """Where an entry is drawn: its left upper corner."""
+    """The left upper corner of an entry."""
 
     x: float
     y: float
 
     @property
     def middle(self) -> float:
-        """Where lines begin and end."""
+        """The ends of lines."""
         return self.x + BOX_WIDTH / 2
 
 

@@ -1,4 +1,4 @@
-"""What clients know of a generated partition, and what each replica has wrong about it.
+"""The truth that clients know of a generated partition, and the errors of each replica.
 
 A replica is wrong about a key where its files give another final state than what clients wrote, and about a transaction
 where they give another outcome: of records that it holds, by its ``.txnindex``, or as open although it ended.
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Wrongs:
-    """What one replica is wrong about: ``keys`` by their final state; transactions by their keys and producers."""
+    """The errors of one replica: ``keys`` by their final state; transactions by their keys and producers."""
 
     keys: frozenset[bytes]
     keys_in_transactions: frozenset[bytes]
     producers: frozenset[int]
 
     def __bool__(self) -> bool:
-        """Whether it is wrong about anything."""
+        """Return whether it is wrong about anything."""
         return bool(self.keys or self.keys_in_transactions or self.producers)
 
     def includes(self, key: bytes | None, producer_id: int | None) -> bool:
-        """Whether it is wrong about this key, or without a key about a transaction of this producer."""
+        """Return whether it is wrong about this key, or without a key about a transaction of this producer."""
         return producer_id in self.producers if key is None else key in self.keys | self.keys_in_transactions
 
 

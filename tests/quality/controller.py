@@ -1,4 +1,4 @@
-"""The controller of a generated partition: what the cluster's metadata log tells of it.
+"""The controller of a generated partition: the view of the cluster's metadata log.
 
 It writes a record for every change of the leader or of the ISR, as ``ReplicationControlManager`` does; a broker whose
 process was killed registers again before it is back in the ISR.
@@ -29,7 +29,7 @@ class Controller:
     """Writes the log of one cluster with one topic's partition.
 
     ``version``: the feature level of ``metadata.version``; before 3.6 every shrink of the ISR raises the leader epoch
-    (``PartitionChangeBuilder``). ``killed``: brokers that are away and whose process has ended.
+    (``PartitionChangeBuilder``). ``killed``: brokers that are down, their process ended.
     """
 
     topic: str
@@ -42,7 +42,7 @@ class Controller:
     isr: list[int] = field(default_factory=list)
     leader_epoch: int = 0
     waiting: set[int] = field(default_factory=set)
-    """Brokers that are to be added: they are not assigned yet."""
+    """Brokers that will be added: they are not assigned yet."""
 
     def begin(self) -> None:
         """Write the brokers' registrations, and the topics' creation."""

@@ -39,7 +39,7 @@ TWO_WRONG_SHARE: Final = 0.4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Weather:
-    """How much befalls brokers beside the outage.
+    """The number of events on brokers in addition to the outage.
 
     ``shares``: of what befalls the partition. ``most_moves``: leaders that change at each stage of the outage;
     ``absent_share``: of these, by the absence of the leader.
@@ -202,7 +202,7 @@ class _Outage:
         self.traffic.held |= self.wrong
         conditions = [next(plot)]
         if self.payload != STUCK_LSO and self.random.random() < 0.5:
-            # A transaction that is open by then would keep the marker.
+            # A transaction that is still open would keep the marker.
             conditions += plot
         self.traffic.traits.add("lagged")
         right = [broker for broker in partition.replicas if broker not in self.wrong]
@@ -215,7 +215,7 @@ class _Outage:
         return conditions
 
     def _leave(self) -> None:
-        """Take them away one after the other, a leader at last; what each has by then it has copied."""
+        """Take the brokers down in turn, a leader last; each has copied everything that was written before."""
         partition = self.traffic.partition
         if self.joins:
             self.controller.add(sorted(self.wrong))

@@ -1,4 +1,4 @@
-"""Mutants that no test can fail for, and why: what they change makes no difference."""
+"""Mutants for which no test can fail, with the reason: their change makes no difference."""
 
 from __future__ import annotations
 

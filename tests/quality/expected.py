@@ -17,7 +17,7 @@ LATENT: Final = "latent"
 class Expected:
     """One wrong of one replica.
 
-    ``broker`` is the one that is wrong. ``offset`` and ``key`` are the usual ones; ``offsets`` and ``keys`` all that
+    ``broker`` is the wrong one. ``offset`` and ``key`` are the usual ones; ``offsets`` and ``keys`` all that
     name the same wrong: without the record a finding can only tell where the transaction began, or which value is
     alive. ``effect`` is None where either is right: the value is wrong, and nobody is delivered it because the replica
     is stuck before it. ``decided``: the logs tell its name.

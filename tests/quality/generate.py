@@ -221,7 +221,7 @@ def _wind_down(traffic: Traffic, random: Random) -> None:
 
 
 def _copy(random: Random, traffic: Traffic, broker: int) -> Copy:
-    """Choose what else is in a broker's files."""
+    """Choose the other content of a broker's files."""
     partition = traffic.partition
     replica = partition.replicas[broker]
     lag = 0 if broker == partition.leader_id and random.random() < 0.9 else random.choice((0, 1, 5))

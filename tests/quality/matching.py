@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What a finding says; ``candidates`` are the names that it cannot tell apart, none where it is sure.
+    """The claims of a finding; ``candidates`` are the names that it cannot tell apart, none where it is sure.
 
-    ``brokers``: the one that it accuses; all that disagree where it is not decided who is wrong.
+    ``brokers``: the accused one; all that disagree where it is not decided which is wrong.
     """
 
     anomaly: str
@@ -28,12 +28,12 @@ class Found:
 
     @property
     def is_sure(self) -> bool:
-        """Whether it has one name."""
+        """Return whether it has one name."""
         return not self.candidates
 
 
 def complaints(case: Case, found: list[Found]) -> list[str]:
-    """Return what is wrong with the findings on a case, a line each: missing, misnamed, or of nothing."""
+    """Return the errors of the findings on a case, a line each: missing, misnamed, or without cause."""
     missing = [
         f"{case.name}: not found: {wrong}"
         for wrong in case.expected

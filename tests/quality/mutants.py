@@ -1,4 +1,4 @@
-"""Small wrongs put into a module's code on purpose, one at a time: would any test notice?
+"""Small errors put into a module's code on purpose, one by one: does any test notice?
 
 A mutant changes one place of a syntax tree, of Python or of the SQL conditions that checkers give to Spark:
 
@@ -52,7 +52,7 @@ _NOT_CODE: Final = ("annotation", "returns", "decorator_list")
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change of a module: ``was`` in a function, and what it is now; ``nth`` of its like there, from 0."""
+    """One change of a module: ``was`` in a function, and its replacement; ``nth`` of its kind there, from 0."""
 
     module: str
     function: str
@@ -63,7 +63,7 @@ class Mutant:
 
     @property
     def name(self) -> str:
-        """What tells it from any other, as long as the function stays as it is."""
+        """The text that tells it from any other, as long as the function stays the same."""
         place = f"{self.module.rpartition('.')[2]}.{self.function}"
         return f"{place}: {self.was} -> {self.now or 'nothing'}" + (f" #{self.nth + 1}" if self.nth else "")
 
@@ -100,7 +100,7 @@ def mutants(module: ModuleType) -> Iterator[Mutant]:
 
 
 def unchanged(module: ModuleType) -> Mutant:
-    """Return the mutant that is none: all its SQL was read and written, as that of the others is."""
+    """Return the mutant without a change: all its SQL was read and written, as for the others."""
     path = Path(str(module.__file__))
     tree = ast.parse(path.read_text())
     for place in list(_places(tree, "")):
@@ -134,7 +134,7 @@ def _places(node: ast.AST, function: str) -> Iterator[_Place]:
 
 
 def _changes(place: _Place) -> Iterator[tuple[str, str, ast.AST]]:
-    """Yield what a node says, what it would say, and the node that says so."""
+    """Yield the text of a node, its replacement, and the node itself."""
     node = place.node
     stands_alone = not _is_junction(place.parent) and not _is_call_of("where", place.parent)
     match node:
@@ -219,7 +219,7 @@ def _parsed(sql: str) -> exp.Expr:
 
 
 def _changed_sql(sql: str, *, is_dropped: bool) -> Iterator[tuple[str, str, str]]:
-    """Yield what a part of a condition says, what it would say, and the whole condition with that.
+    """Yield the text of a part of a condition, its replacement, and the whole condition with the replacement.
 
     ``is_dropped``: the whole is dropped by another mutant.
     """

@@ -1,4 +1,4 @@
-"""A mutant in place of a module, with all that judges loaded anew around it."""
+"""A mutant in place of a module, with all judging modules loaded again around it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Code:
 
 @contextmanager
 def in_place(mutant: Mutant) -> Iterator[Code]:
-    """Load all checkers and what judges by them, the mutant for its module; then put back what was there.
+    """Load all checkers and their callers with the mutant in place of its module; then restore the modules.
 
     Spark's Python workers are sent the mutant's functions: by name they would run those of the file.
     """

@@ -1,4 +1,4 @@
-"""What an audit of the generated folders must find, from what is true and from what each replica's files now give.
+"""The expected findings of an audit of generated folders, from the truth and from each replica's files.
 
 True is what the model wrote: every accepted record, and how each transaction ended. A replica's beliefs are
 replayed from its log: a transactional batch is what the next marker of its producer there says, or open; an
@@ -34,7 +34,7 @@ any transaction; every evidence for stuck does. Else the name must be among the 
 A wrong without such evidence is **tolerated**: it may be reported (by what a ``.txnindex`` spans, by a gap in epochs)
 and need not be. So are all but the first of one producer's transactions that R ended with one marker: whoever
 reports what R took for one transaction as one has found it. A wrong that no file shows any more is neither.
-Whatever is in neither list must not be reported.
+No other findings may be reported.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def _served(judged: Judged, here: View, txn: Txn, batches: list[Batch]) -> Itera
         return
     evidence = "none"
     deletes = [r.key for r in records if r.key is not None and r.value is None]
-    # Who keeps what R deletes may be named in R's place, also where that is no evidence.
+    # The broker that keeps records which R deletes may be named in R's place, also without evidence.
     keeping = {broker: at for key in deletes for broker, at in _keeping(judged, here, key).items()}
     if judged.own_marker(here, txn):
         evidence = "marker"
@@ -219,7 +219,7 @@ def _alive_elsewhere(judged: Judged, here: View, key: bytes) -> Iterator[tuple[i
     for other in judged.others(here):
         at, is_tombstone = other.final.get(key, (-1, True))
         is_alive = not is_tombstone and at < judged.bound and here.covers(at)
-        # Who ends earlier may have copied a log that was cleaned for a record that it has not reached.
+        # A shorter log may be a copy of a log that was cleaned for a record beyond its end.
         is_told = deleted_at < other.log_end <= here.log_end and judged.nothing_hidden_ahead(other)
         if is_alive and is_told:
             yield other.replica.broker, at

@@ -1,7 +1,7 @@
 """One partition: clients that write to its leader, replicas that copy it and clean it by their own clocks.
 
 Time is virtual. No belief of a replica is set directly: beliefs follow from the batches that the replica received, and
-from their times. The truth is kept beside the replicas: every record ever written, and how each transaction ended.
+from their times. The truth is kept next to the replicas: every record ever written, and how each transaction ended.
 """
 
 from __future__ import annotations

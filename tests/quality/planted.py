@@ -1,4 +1,4 @@
-"""The anomalies, each by its mechanism: what is written before a replica goes, while it is away, and after.
+"""The anomalies, each by its mechanism: the writes before a replica goes down, while it is down, and after.
 
 A plot is a generator that writes to the partition. It yields once when the replicas that it is about may go; then
 a condition that must hold on the leader, by cleaning, before it goes on; and ends before they come back. Plots
@@ -34,7 +34,7 @@ _MOST_ROUNDS = 40
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Where a plot happens: ``name`` sets its keys apart from those of other plots."""
+    """The place of a plot: ``name`` sets its keys apart from the keys of other plots."""
 
     partition: Partition
     random: Random
@@ -109,7 +109,7 @@ def aborted_to_committed(stage: Stage) -> Plot:
 
 
 def aborted_delete(stage: Stage) -> Plot:
-    """Aborted-to-committed with a delete: the replica that is wrong is the one that lacks the value."""
+    """Aborted-to-committed with a delete: the wrong replica is the one without the value."""
     partition = stage.partition
     client = partition.client(transactional=True)
     partition.write([(stage.key("kept"), b"right")])
@@ -242,7 +242,7 @@ def plant(traffic: Traffic, names: list[str], wrong: set[int], *, joins: bool, o
 
 
 def clean_until(traffic: Traffic, wrong: set[int], conditions: list[Gone], others_clean: float) -> None:
-    """Let the leader's cleaner go on, and some others', until every condition holds there."""
+    """Let the cleaners of the leader, and of some others, continue until every condition holds there."""
     partition, random = traffic.partition, traffic.random
     right = [broker for broker in partition.replicas if broker not in wrong | partition.away]
     cleaned = {broker for broker in right if random.random() < others_clean} | {partition.leader_id}

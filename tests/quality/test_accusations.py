@@ -1,4 +1,4 @@
-"""Who is accused in generated diverged partitions, against what clients wrote: nobody wrongly, and most are decided.
+"""Accusations in generated diverged partitions, against the clients' writes: none is wrong, and most are decided.
 
 A few partitions of each payload unless asked for more; all of them, 3,600::
 
@@ -51,14 +51,14 @@ WITH, WITHOUT = "with the metadata log", "without it"
 
 @dataclass(frozen=True)
 class Judged:
-    """A diverged partition: what each replica is wrong about, and the findings by what was known."""
+    """A diverged partition: the errors of each replica, and the findings by the available evidence."""
 
     case: Diverged
     wrongs: dict[int, Wrongs]
     findings: dict[str, list[dict[str, Any]]]
 
     def is_decided(self, knowing: str) -> bool:
-        """Whether every finding says who is wrong."""
+        """Return whether every finding names the wrong replica."""
         return all(finding["decided"] for finding in self.findings[knowing])
 
 

@@ -168,7 +168,7 @@ def test_random_traffic_finds_what_a_missing_rule_does(rule: str) -> None:
 
 
 def test_a_forward_scan_indexes_keys_again_and_again() -> None:
-    """What the backward scan is for: two keys by turns, one entry; 2 passes instead of one for each record."""
+    """The purpose of the backward scan: two keys by turns, one entry; 2 passes instead of one for each record."""
     turns: list[tuple[bytes, bytes | None]] = [(b"a", b"1"), (b"b", b"1")] * 10
     passes = {}
     for name, off in (("backward", ALL_ON), ("forward", without(BACKWARD_SCAN))):

@@ -1,4 +1,4 @@
-"""Compaction of Cloud Topics in every interleaving of small cases: right with all rules, and what each one prevents."""
+"""Compaction of Cloud Topics in every interleaving of small cases: correct with all rules, and why each is needed."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def test_each_rule_is_tried() -> None:
 
 
 def test_bounds_of_objects_keep_a_stale_update_from_tearing_the_log() -> None:
-    """What is left of protection when the epoch is off: with both off, an object that was merged is lost."""
+    """The remaining protection when the epoch is off: with both off, an object that was merged is lost."""
     case = Case(writes=((A1,), (A2,), (B1,)))
     assert explored(case, COMPACTION_EPOCH).wrong.keys().isdisjoint({OUT_OF_ORDER, LOST_VALUE})
     torn = explored(case, COMPACTION_EPOCH, ALIGNED_EXTENTS).wrong
@@ -219,7 +219,7 @@ def test_bounds_of_objects_do_not_replace_the_epoch() -> None:
 
 
 def test_one_compactor_that_records_last_may_crash_between() -> None:
-    """Replacing objects one by one needs a second compactor to do harm, if what is clean is recorded last."""
+    """Replacing objects one by one needs a second compactor to do harm, if the clean range is recorded last."""
     assert explored(replace(TOGETHER, compactors=1), ATOMIC_REPLACE).wrong == {}
     assert explored(replace(APART, compactors=1), ATOMIC_REPLACE).wrong == {}
 

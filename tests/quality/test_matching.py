@@ -1,4 +1,4 @@
-"""What counts as found, misnamed and false."""
+"""The matching of findings: found, misnamed and false."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def replica(*batches: Batch, high_watermark: int | None = None) -> Replica:
 
 
 def grow(log: Replica, key: str = "filler") -> None:
-    """Roll, so that what was active can be cleaned."""
+    """Roll, so that the active segment can be cleaned."""
     log.append(data(log.log_end, f"{key}=x"), roll=True)
     log.advance_high_watermark(log.log_end)
 
@@ -270,7 +270,7 @@ def test_neighbours_become_one_segment_up_to_a_size() -> None:
 
 
 def test_what_is_younger_than_the_lag_is_left_alone() -> None:
-    """The first segment with a younger record ends what is cleaned (``LogCleanerManager.cleanableOffsets``)."""
+    """The first segment with a younger record ends the cleanable range (``LogCleanerManager.cleanableOffsets``)."""
     lagging = replace(CLEANING, min_compaction_lag_ms=50)
     log = replica(data(0, "a=1"), data(1, "a=2", at_ms=60), data(2, "a=3"), data(3, "end=1"))
     assert clean(log, lagging, 100)

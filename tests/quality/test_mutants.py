@@ -68,14 +68,14 @@ CHECKERS: Final = (
     "replay.undeleted_values",
     "replay.unreplicated_tails",
 )
-"""What says what is wrong, what that is given, and how big data are reduced to it."""
+"""The module that judges, its input, and how big data are reduced for it."""
 
 CASES: Final = ((LEGAL, 0), (SAME_OUTCOME, 1), (ABORTED_DELETE, 0), (ABORTED_TO_COMMITTED, 0))
 """Generated clusters, by kind and seed: a test fails for some mutants with them alone."""
 
 SAMPLE: Final = 2
 SAMPLE_REDUCING: Final = 1
-"""Of each module; fewer of those that reduce, as each mutant takes ten seconds or more."""
+"""Mutants of each module; fewer of the modules that reduce, as each mutant takes ten seconds or more."""
 LOG: Final = logging.getLogger(__name__)
 ALL: Final = "all"
 

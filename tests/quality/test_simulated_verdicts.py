@@ -1,4 +1,4 @@
-"""What checkers make of simulated runs: what was planted and nothing else, whatever the fault, client and timers.
+"""Verdicts of checkers on simulated runs: the planted anomaly and nothing more, for every fault, client and timers.
 
 All runs are judged in one job, as checkers are keyed by run.
 """
@@ -46,7 +46,7 @@ WRONG: tuple[dict[str, Any], ...] = (
     {"nemesis": "catch-up"},
     {"nemesis": "rolling", "seed": 7},
 )
-"""Of sim-kafka: each shows everything, on the brokers that were away."""
+"""Of sim-kafka: each shows everything, on the brokers that were down."""
 HEALTHY = ("none", "clock-skew", "slow")
 RIGHT: tuple[tuple[str, dict[str, Any]], ...] = (
     *(("sim-kafka", {"nemesis": nemesis}) for nemesis in HEALTHY),

@@ -61,7 +61,7 @@ def test_each_replica_by_itself_leads_to_all_four() -> None:
     ids=repr,
 )
 def test_leaving_cleaners_alone_leaves_nothing_out(bound: Bound) -> None:
-    """Every cleaner or only those that may make a difference: the same goes wrong, in as many steps."""
+    """All cleaners, or only those that may make a difference: the same findings, in as many steps."""
     all_of_them, fewer = walked(bound, reduced=False), walked(bound)
     assert all_of_them.is_whole
     assert fewer.states < all_of_them.states
@@ -103,7 +103,7 @@ def test_messages_that_are_late_lead_nowhere_else() -> None:
 def test_a_replica_that_is_added_may_miss_a_marker_all_the_same() -> None:
     """The post's rule for added replicas: a source is compacted up to MTRO, but nothing says so of MXRO.
 
-    What was copied from the source before it cleaned may have its marker removed there before that is copied.
+    A record that was copied before the source cleaned may have its marker removed there before the marker is copied.
     """
     small = StateSpace(TXN_JOINS, coordinated=True)
     found = explore(small.start, small.following, small.wrong, most_states=2_000_000, first_only=True)

@@ -96,7 +96,7 @@ def test_a_commit_two_transactions_and_two_partitions_have_all_four_and_no_other
 
 @pytest.mark.parametrize("bound", [TWO_TXNS, DELETES, replace(DELETES, coordinator=OLD)], ids=repr)
 def test_every_consequence_has_an_anomaly_of_the_same_log(bound: Bound) -> None:
-    """What is wrong for a group is found in the log; but for what is due to the old coordinator alone."""
+    """The errors for a group are found in the log, except the errors of the old coordinator."""
     small = StateSpace(bound)
 
     def unexplained(state: State) -> Iterator[str]:

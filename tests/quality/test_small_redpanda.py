@@ -123,7 +123,7 @@ def test_committed_data_that_stay_transactional_need_a_bound_that_waits_for_them
     ids=repr,
 )
 def test_forgetting_messages_leaves_nothing_out(bound: Bound, without: tuple[str, ...]) -> None:
-    """Every message by itself, once at most: replicas come to be what they do where only those that matter are kept."""
+    """Every message by itself, at most once: replicas reach the same states as with only the relevant messages."""
     few, all_of_them = (reached(bound, frozenset(without), reduced=reduced) for reduced in (True, False))
     assert few.replicas == all_of_them.replicas
     assert few.found.states <= all_of_them.found.states
@@ -133,7 +133,7 @@ def test_forgetting_messages_leaves_nothing_out(bound: Bound, without: tuple[str
 
 
 class Reached(NamedTuple):
-    """What was found, and all that clients, replicas and brokers come to be together, whatever is under way."""
+    """The findings, and all states that clients, replicas and brokers reach together, whatever is in flight."""
 
     found: Explored
     replicas: set[Hashable]

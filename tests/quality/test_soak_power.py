@@ -1,4 +1,4 @@
-"""Power of the judges of a soak: what is planted in rounds on simulated brokers, and how often it is found.
+"""Power of the judges of a soak: anomalies planted in rounds on simulated brokers, and how often they are found.
 
 A few seeds of each fault unless asked for more::
 
@@ -197,7 +197,7 @@ def test_what_a_gate_says_never_makes_a_round_clean(tmp_path: Path, request: pyt
             for event, ms in ((HELD, began_ms), (RELEASED, ended_ms))
         ]
         lying, silent = (judge_gates(outages, removable_of(events), some) for some in (lies, []))
-        assert lying.problem is None, "by what they say nothing is lacking"
+        assert lying.problem is None, "the answers have nothing missing"
         assert silent.problem is not None
         is_diverged = bool(truth_of(folder, played).diverged)
         found["diverged"] += is_diverged

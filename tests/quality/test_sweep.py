@@ -38,7 +38,7 @@ SPANNED = (
     "p puts K; t deletes K; 2 leaves; t aborts; t deletes K; t commits; 1 cleans; time passes; 1 cleans; 1 cleans; "
     "time passes; t deletes K; t aborts; 1 cleans; 2 returns"
 )
-"""Broker 2 rightly applies the last ABORT to the first delete. It never had what was committed between."""
+"""Broker 2 rightly applies the last ABORT to the first delete. It never had the commit in between."""
 
 
 @pytest.fixture(scope="module")

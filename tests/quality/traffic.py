@@ -32,11 +32,11 @@ class Traffic:
     held: set[int] = field(default_factory=set)
     clients: list[Client] = field(default_factory=list)
     traits: set[str] = field(default_factory=set)
-    """What has happened here, in a word each."""
+    """The past events of this partition, in a word each."""
     shares: Mapping[Callable[[Traffic], None], float] = field(default_factory=lambda: SHARES)
 
     def run(self, records: int) -> None:
-        """Go on until so many more records are written."""
+        """Continue until so many more records are written."""
         goal = len(self.partition.written) + records
         while len(self.partition.written) < goal:
             self.step()

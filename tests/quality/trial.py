@@ -1,4 +1,4 @@
-"""What tests say of a mutant: the first that fails for it.
+"""The tests' verdict on a mutant: the first test that fails for it.
 
 The literal histories of ``tests/unit`` and a few generated clusters are read once, and judged once by the code as is.
 Of a mutant only those tables are computed whose plans it changes; then the tests are called on what came of all.
@@ -81,7 +81,7 @@ UNITS: Final = {
     "checkers.consistency.txnindex_disagreement": "test_txnindex_disagreement",
     "checkers.replay.judged": "test_judged",
 }
-"""Modules that have tests of their own in ``tests/unit`` which need nothing but Spark, if anything."""
+"""Modules with separate tests in ``tests/unit`` that need at most Spark."""
 
 _THREADS = 2
 
@@ -127,7 +127,7 @@ DERIVED: Final = {
 
 @dataclass(frozen=True)
 class Stand:
-    """What is judged, and what the unchanged code makes of it.
+    """The input of the judges, and the findings of the unchanged code.
 
     ``judged`` and ``rows``: by runs and copies. ``users``: of a module all that import it, by whatever way.
     """
@@ -175,7 +175,7 @@ def build(spark: SparkSession, top: Path, cases: Sequence[Case]) -> Stand:
 
 
 def failed(stand: Stand, mutant: Mutant) -> str | None:
-    """Return the name of the first test that fails for a mutant, or what was raised; None where all pass."""
+    """Return the name of the first test that fails for a mutant, or the raised error; None if all pass."""
     is_for_big = mutant.module in REDUCING
     with in_place(mutant) as code:
         if not is_for_big:
@@ -183,8 +183,8 @@ def failed(stand: Stand, mutant: Mutant) -> str | None:
         for trial in (_failed_reduced,) if is_for_big else (_failed_units, _failed_runs, _failed_copies):
             try:
                 failure = trial(stand, mutant, code)
-            except Exception as error:  # noqa: BLE001  (whatever it is, it would be seen)
-                # But for a JVM that has died: from then on every mutant would raise.
+            except Exception as error:  # noqa: BLE001  (any error would be noticed)
+                # Except for a JVM that has died: afterwards every mutant would raise.
                 _spark(stand).range(1).count()
                 return f"{trial.__name__}: {type(error).__name__}"
             if failure is not None:
@@ -193,7 +193,7 @@ def failed(stand: Stand, mutant: Mutant) -> str | None:
 
 
 def _rows_of(stand: Stand, mutant: Mutant, code: Code, kind: str) -> Rows:
-    """Return what all checkers say; what the mutant has no part in is not even planned."""
+    """Return the findings of all checkers; checkers that do not use the mutant are not even planned."""
     users = stand.users[mutant.module]
     is_judged = users.isdisjoint(DERIVED[kind])
     judged = stand.judged[kind] if is_judged else _judged(code, kind, stand.evidence[kind])
@@ -234,7 +234,7 @@ def _remember(stand: Stand, code: Code) -> None:
 
 @dataclass(frozen=True)
 class _Table:
-    """What a checker of that module returns."""
+    """The results of a module's checkers."""
 
     module: str
     plan: Callable[[], DataFrame]
@@ -262,7 +262,7 @@ def _rows(stand: Stand, tables: Mapping[str, _Table]) -> Rows:
 
 
 def _failed_units(stand: Stand, mutant: Mutant, _: Code) -> str | None:
-    """Call the module's own tests, loaded anew so that they import the mutant."""
+    """Call the module's own tests, loaded again so that they import the mutant."""
     name = UNITS.get(mutant.module)
     if name is None:
         return None
@@ -286,7 +286,7 @@ def _failed_runs(stand: Stand, mutant: Mutant, code: Code) -> str | None:
 
 def _failed_copies(stand: Stand, mutant: Mutant, code: Code) -> str | None:
     verdicts = _verdicts(stand, code, _rows_of(stand, mutant, code, COPIES))
-    # Nothing is let go, and nothing reduced by itself.
+    # Nothing is released, and nothing reduced by itself.
     return _complaint(stand, verdicts, test_audit_checkers.LET_GO, alone=verdicts)
 
 
@@ -346,7 +346,7 @@ def _complaint(stand: Stand, verdicts: Verdicts, let_go: set[str], *, alone: Ver
 
 
 def _failing(module: ModuleType, **given: Any) -> str | None:
-    """Call the tests of a module that look at what is given and at nothing else; return the first one that fails."""
+    """Call the tests of a module that use only their input; return the first one that fails."""
     for name, test in vars(module).items():
         if not name.startswith("test_"):
             continue

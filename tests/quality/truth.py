@@ -1,4 +1,4 @@
-"""What is true of a partition, beside what each replica's files give."""
+"""The truth of a partition, next to the files of each replica."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Judged:
-    """What is true, and each replica's view.
+    """The truth, and each replica's view.
 
     ``bound`` is the offset below which replicas are compared: the smaller of the highest high watermark in any
     checkpoint and the shortest log end.
@@ -42,7 +42,7 @@ class Judged:
         return (other for other in self.views.values() if other is not here)
 
     def is_committed(self, written: Written) -> bool:
-        """Tell what is true of a record; open is not committed."""
+        """Return the true outcome of a record; open is not committed."""
         return written.txn is None or self.partition.txns[written.txn].outcome == COMMIT
 
     def last_committed(self, key: bytes) -> Written | None:

@@ -1,4 +1,4 @@
-"""What one replica's files give: its own replay, without a look at what is true."""
+"""The view of one replica's files: its own replay, without the truth."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Run:
 
 @dataclass(slots=True)
 class View:
-    """What one replica's files give, read once."""
+    """The content of one replica's files, read once."""
 
     replica: Replica
     log_end: int
@@ -35,15 +35,15 @@ class View:
     control: dict[int, list[Batch]] = field(default_factory=lambda: defaultdict(list))
     aborted: list[AbortedTxn] = field(default_factory=list)
     bases: set[int] = field(default_factory=set)
-    """Where its batches begin, also the empty ones."""
+    """The first offsets of its batches, including empty ones."""
     last_of_keys: dict[bytes, int] = field(default_factory=dict)
-    """Offset of the last record of each key, whatever is believed of it."""
+    """Offset of the last record of each key, committed or not."""
     final: dict[bytes, tuple[int, bool]] = field(default_factory=dict)
     """Offset of the last record that is believed committed, and whether it is a tombstone."""
 
     @property
     def frozen_at(self) -> int:
-        """First offset of what is open, or the log end."""
+        """First offset of the open transactions, or the log end."""
         return min((run.batches[0].base_offset for run in self.runs if run.marker is None), default=self.log_end)
 
     def covers(self, offset: int) -> bool:

@@ -133,7 +133,7 @@ def fill(runtime: LocalRuntime, admin: Admin, bootstrap: str) -> None:
 
 
 def may(broker: Address, user: str, rights: Iterable[tuple[int, str, int, int]]) -> None:
-    """Let a user do what is listed: type of the resource, its name, type of the pattern, operation."""
+    """Allow a user the listed operations: type of the resource, its name, type of the pattern, operation."""
     creations = [
         {"resource_type": kind, "resource_name": name, "resource_pattern_type": pattern, "principal": f"User:{user}",
          "host": "*", "operation": operation, "permission_type": ALLOW}

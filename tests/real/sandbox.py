@@ -1,4 +1,4 @@
-"""Real runs through the command line, each in a sandbox of its own: private TMPDIR, private results."""
+"""Real runs through the command line, each in a separate sandbox: private TMPDIR, private results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 RUN_S = 600
-"""Bound on any one command; a run takes some 15 s on a machine that does nothing else."""
+"""The bound on any command; a run takes some 15 s on an idle machine."""
 STAGE_S = 300
 GONE_S = 60
 DATA = "tombstone-divergence,aborted-to-committed,committed-to-aborted,stuck-lso"
@@ -79,10 +79,10 @@ class Ran:
 
 
 class Going:
-    """A command that is going on, its output in files."""
+    """A command in progress, its output in files."""
 
     def __init__(self, sandbox: Sandbox, arguments: tuple[str, ...]) -> None:
-        """Start it, the first of a process group of its own, as a shell does."""
+        """Start it, the first of a new process group, as a shell does."""
         actual = sandbox.root / f"{arguments[0]}-{os.urandom(4).hex()}"
         self._out, self._err = actual.with_suffix(".out"), actual.with_suffix(".err")
         with self._out.open("wb") as out, self._err.open("wb") as err:
@@ -115,7 +115,7 @@ class Going:
 
 @dataclass(frozen=True)
 class Sandbox:
-    """Where commands run whose leftovers are to be distinguished from everybody else's."""
+    """An environment of commands whose leftovers can be told apart from those of other processes."""
 
     root: Path
 
@@ -131,7 +131,7 @@ class Sandbox:
 
     @property
     def work_root(self) -> Path:
-        """As `harness.host.leftovers.work_root` of a process with this TMPDIR."""
+        """The work root of a process with this TMPDIR, as `harness.host.leftovers.work_root` returns it."""
         return self.tmp / f"compaction-harness-{os.getuid()}"
 
     @property
@@ -153,7 +153,7 @@ class Sandbox:
         return self.start(*arguments).end()
 
     def latest(self, target: str, anomaly: str) -> Path:
-        """Return the newest run folder, also of a run that is going on."""
+        """Return the newest run folder, also of a run in progress."""
         return max(path for path in (self.results / target / anomaly).iterdir() if not path.is_symlink())
 
     def processes(self) -> list[psutil.Process]:
@@ -168,7 +168,7 @@ class Sandbox:
         return processes + [str(path) for path in paths if path != self.work_root]
 
     def wait_until_nothing_is_left(self) -> None:
-        """Wait until `left_behind` is empty; fails with what it still names."""
+        """Wait until `left_behind` is empty; fails with the remaining names."""
         try:
             wait_until(lambda: not self.left_behind(), GONE_S, "nothing to be left")
         except Exception as error:

@@ -62,11 +62,11 @@ class Secured:
         return ("--bootstrap-server", addresses, "--command-config", str(self.login))
 
     def allow(self, user: str, rights: Iterable[tuple[int, str, int]]) -> None:
-        """Let a user do what is listed: type of the resource, its name, operation."""
+        """Allow a user the listed operations: type of the resource, its name, operation."""
         may(self.inside[0], user, ((kind, name, LITERAL, operation) for kind, name, operation in rights))
 
     def is_whole(self, *topics: str) -> bool:
-        """Whether every replica of the topics is in sync."""
+        """Return whether every replica of the topics is in sync."""
         try:
             states = self.admin.partitions(topics)
         except HarnessError:

@@ -41,11 +41,11 @@ HADOOP_JARS = """
     1c25ca641ebaae44ff3ad21ca1b2ef68d0dd84bfeb07c4805ba7840899b77408 org.junit.platform:junit-platform-commons:1.13.4
     48e2df636cab6563ced64dcdff8abb2355627cb236ef0bf37598682ddf742f1b org.opentest4j:opentest4j:1.3.0
 """
-"""What a namenode and a datanode in one JVM take, and the SHA-256 of each: about 105 MB, fetched once per user."""
+"""The jars of a namenode and a datanode in one JVM, with the SHA-256 of each: about 105 MB, fetched once per user."""
 
 
 class Store(Protocol):
-    """Where copies are put, and with which settings they are read again."""
+    """The place of copies, and the settings with which they are read again."""
 
     @property
     def conf(self) -> Mapping[str, str]: ...
@@ -57,7 +57,7 @@ class Store(Protocol):
 
 @dataclass(frozen=True)
 class MotoS3:
-    """A server of this process; ``lines`` has one of each request that it answered."""
+    """A server of this process; ``lines`` has each request that it answered."""
 
     url: str
     lines: list[str]

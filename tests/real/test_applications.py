@@ -1,4 +1,4 @@
-"""Real applications on a real cluster whose replicas have diverged: what their users see, and what they do not."""
+"""Real applications on a real cluster whose replicas have diverged: what their users see and do not see."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BACK_IN_STORES = {
     "aborted-to-committed-delete": "lacks K = never-deleted while broker 2 leads",
     "committed-to-aborted-delete": "has K = v0-deleted-later while broker 2 leads",
 }
-"""What a table of that topic shows while the broker that was away leads it, and keeps in its local state."""
+"""The entries of a table of that topic while the broker that was down leads it; it keeps them in its local state."""
 
 
 def views_of(verdict: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:

@@ -1,6 +1,6 @@
 """The audit commands on running clusters: sound ones, one that is at work, one that a broker has left, diverged ones.
 
-On those of `audited` they have the rights of a user who may only read and describe.
+The users have the rights of `audited`: they may only read and describe.
 """
 
 from __future__ import annotations

@@ -23,11 +23,11 @@ SHOWN: dict[str, dict[tuple[int, ...], Any]] = {
     "group-aborted-to-committed": {(1, 3): 10, (2,): 60},
     "group-deleted": {(1, 3): None, (2,): 10},
 }
-"""What replicas give to the group of a scenario: the committed offset, or that one stays pending."""
+"""The replicas' answers for the group of a scenario: the committed offset, or that an offset stays pending."""
 
 
 class Kept:
-    """A cluster that goes on, and the verdict of its run."""
+    """A cluster that is up, and the verdict of its run."""
 
     def __init__(self, bootstrap: str, verdict: Mapping[str, Any], log_dirs: Mapping[int, Path]) -> None:
         self.bootstrap, self.log_dirs = bootstrap, log_dirs
@@ -70,7 +70,7 @@ def assert_groups_are_shown(found: Mapping[str, list[Mapping[str, Any]]]) -> Non
         assert {brokers: shown.get(brokers) for brokers in states} == states, one
     assert found.keys() <= FOUND.keys()
     of_groups = [one for group in found.values() for one in group]
-    # A transaction has no key of its own.
+    # A transaction has no separate key.
     assert all("key" in one["record"] for one in of_groups if one["key"] is not None)
     assert not any("\\x00" in one["explanation"] for one in of_groups)
 
@@ -82,7 +82,7 @@ def test_a_live_audit_says_what_groups_get_and_who_coordinates_them(kept: Kept, 
     assert_groups_are_shown(found)
     assert {one["broker"] for group in found.values() for one in group if one["decided"]} == {2}, live.output
     records = [one["record"] for group in found.values() for one in group if "record" in one]
-    # The run looked at the coordinator that was away last.
+    # The run's last look was at the coordinator that was down.
     assert {one["coordinator"]["broker"] for one in records} == {2}
     assert "wrong" in {one["coordinator"]["is"] for one in records}
     assert all(one["coordinator"]["text"].startswith("who coordinates group ") for one in records)

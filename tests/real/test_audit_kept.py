@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Kept:
-    """A cluster that goes on, by its bootstrap servers; and the verdict of its run."""
+    """A cluster that is up, by its bootstrap servers; and the verdict of its run."""
 
     bootstrap: str
     verdict: dict[str, Any]
@@ -59,7 +59,7 @@ def test_a_diverged_cluster_is_found_out(kept: Kept, sandbox: Sandbox) -> None:
     live = sandbox.call("audit", "live", "--bootstrap-server", kept.bootstrap, "--topic", "*", "--format", "json")
     assert live.code == EXIT_ANOMALY, live.output
     assert {"stuck-lso", "tombstone-divergence", "aborted-to-committed"} <= wrong_topics(live.verdict)
-    # Who led before is not known here: where that matters, nobody is accused.
+    # The former leader is not known here: where that matters, no broker is accused.
     assert {one["broker"] for one in live.verdict["findings"] if one["decided"]} == {2}, live.output
     deleted = [one for one in live.verdict["findings"] if one["topic"] == "aborted-to-committed-delete"]
     assert all("aborted-to-committed" in (one["anomaly"], *one["candidates"]) for one in deleted), live.output
@@ -103,7 +103,7 @@ def test_folders_with_the_metadata_log_decide_who_is_wrong(kept: Kept, sandbox: 
     folders = [f"--broker={broker}={data}" for broker, data in kept.log_dirs.items()]
     whole = sandbox.call("audit", "disk", "--topic", "*", *folders, "--format", "json")
     assert whole.code == EXIT_ANOMALY, whole.output
-    # All six payloads: the broker that was away is wrong, and nobody else is.
+    # All six payloads: the broker that was down is wrong, and no other broker is.
     assert wrong_topics(whole.verdict) == wrong_topics(kept.verdict)
     assert {(one["decided"], one["broker"]) for one in whole.verdict["findings"]} == {(True, 2)}, whole.output
     assert all(1 in one["right"] or 3 in one["right"] for one in whole.verdict["findings"]), whole.output

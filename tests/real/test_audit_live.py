@@ -1,6 +1,6 @@
 """An audit of a running cluster by a user who may only read and describe, which is the proof that it does no more.
 
-The cluster is that of `audited`.
+The cluster is the one of `audited`.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def test_a_transaction_that_goes_on_is_seen_and_not_suspected(audited: Audited) 
 
 
 def test_nothing_is_changed_by_a_user_who_may_change_nothing(audited: Audited, tmp_path: Path) -> None:
-    """What the auditor may do is in `MAY`, and everything works with that alone."""
+    """The auditor has the rights in `MAY` alone, and everything works."""
     before = everything(audited)
     cluster, _ = spooled(audited, RunFolder(tmp_path / "audit"))
     filtered = prefilter(cluster)

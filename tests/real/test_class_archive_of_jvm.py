@@ -1,4 +1,4 @@
-"""Spark's class archive, made by a real JVM beside a first command: who has it, and what is left of the making."""
+"""Spark's class archive, made by a real JVM next to a first command: its owner, and its remains."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sandbox import Sandbox
 
 MAKING_S = 280
-"""With the lowest priority, beside other tests."""
+"""With the lowest priority, next to other tests."""
 RUN = ("run", "--target", "sim-kafka", "--anomaly", "stuck-lso")
 
 
@@ -64,7 +64,7 @@ def test_a_maker_that_is_killed_leaves_nothing_but_the_way_free(sandbox: Sandbox
     wait_until(lambda: makers(sandbox), MAKING_S, "the maker")
     (maker,) = makers(sandbox)
     wait_until(lambda: any(one.name() == "java" for one in maker.children(recursive=True)), MAKING_S, "its JVM")
-    # Its record is there before its JVM's, but the maker writes it only once it has begun.
+    # Its record exists before the record of its JVM, but the maker writes it only once it has begun.
     spared = f"its run is going on (process {maker.pid})"
     wait_until(lambda: spared in sandbox.call("clean").stdout, MAKING_S, "clean to name the maker")
     maker.kill()

@@ -1,4 +1,4 @@
-"""What the brokers' metadata logs tell against what the brokers answer: leaders, leader epochs, ISRs and replicas.
+"""The brokers' metadata logs compared with the brokers' answers: leaders, leader epochs, ISRs and replicas.
 
 A topic's leader is moved, a broker is killed, another one is shut down, and the metadata logs have snapshots meanwhile.
 """
@@ -53,7 +53,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Moved:
-    """What the brokers answered after each step, and the folders that they left."""
+    """The brokers' answers after each step, and the folders that they left."""
 
     target: str
     seen: list[Seen]
@@ -142,7 +142,7 @@ def as_seen(state: PartitionState) -> Seen:
 
 
 def in_order(wanted: list[Seen], states: tuple[PartitionState, ...]) -> bool:
-    """Whether the log has every one of these, one after the other."""
+    """Return whether the log has every one of these records, in order."""
     left = iter(map(as_seen, states))
     return all(one in left for one in wanted)
 
@@ -181,7 +181,7 @@ def test_directories_are_those_of_the_brokers(moved: Moved) -> None:
 
 
 def test_every_snapshot_and_the_log_after_it_give_the_same_states(moved: Moved, tmp_path: Path) -> None:
-    """Where the log before a snapshot is gone, as after `metadata.max.retention.bytes`."""
+    """The log before a snapshot is removed, as after `metadata.max.retention.bytes`."""
     whole = read_metadata_log(moved.folders[1] / "__cluster_metadata-0")
     states = whole.histories[T].states
     compared = 0

@@ -88,5 +88,5 @@ def test_every_redpanda_broker_but_the_first_seeks_that(tmp_path: Path) -> None:
         words = services[f"broker-{number}"]["command"]
         assert f"--node-id={number}" in words
         assert f"--advertise-kafka-addr=internal://broker-{number}:9094,external://127.0.0.1:{18000 + number}" in words
-        assert "--unsafe-bypass-fsync=false" in words, "what was acknowledged survives SIGKILL"
+        assert "--unsafe-bypass-fsync=false" in words, "acknowledged records survive SIGKILL"
         assert ("--seeds=broker-1:33145" in words) is (number > 1)

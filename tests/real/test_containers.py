@@ -1,4 +1,4 @@
-"""Runs in containers, on an engine of this machine: what they find, and that nothing of them is left."""
+"""Runs in containers, on an engine of this machine: their findings, and that nothing remains of them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BUILD_S, GONE_S = 300, 30
 
 @pytest.fixture(scope="session")
 def client() -> DockerClient:
-    """Connect to the engine, which has to be there: a missing one fails."""
+    """Connect to the engine, which must be up: a missing engine fails."""
     return engine.connect()
 
 
@@ -50,7 +50,7 @@ def _images(client: DockerClient, make_sandbox: Callable[[str], Sandbox]) -> Non
 
 @pytest.fixture(autouse=True)
 def _nothing_is_left(client: DockerClient) -> Any:
-    """Look at the engine after every test, whatever it did."""
+    """Check the engine after every test."""
     yield
     wait_until(lambda: not everything(client), GONE_S, "the engine to have nothing of any run")
 
@@ -149,7 +149,7 @@ def test_a_container_that_is_killed_by_somebody_else(sandbox: Sandbox, client: D
 
 
 def test_a_container_that_runs_out_of_memory(sandbox: Sandbox, client: DockerClient) -> None:
-    # What is critical is not removed for minutes: the window is open until the container ends.
+    # The critical records are not removed for minutes: the window is open until the container ends.
     slow = ("--anomaly", "tombstone-divergence", "--set", "topic.delete.retention.ms=600000")
     going = sandbox.run("kafka-4.4", "--runtime", "docker", *slow, "--format", "json")
     going.wait_for_stage("clean")
@@ -191,10 +191,10 @@ def test_a_run_in_containers_that_is_cut_off_in_its_window_goes_on(sandbox: Sand
 
 @pytest.fixture
 def own_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DockerClient]:
-    """Give an engine of our own that has a single subnet; commands use it, and nothing else of the host's."""
+    """Start a separate engine with a single subnet; commands use it, and nothing of the host's engine."""
     host, pid_file = f"unix://{tmp_path}/e.sock", tmp_path / "pid"
     command = (
-        # In a network namespace of its own: without a bridge it would remove `docker0` of the host's engine.
+        # In a separate network namespace: without a bridge it would remove `docker0` of the host's engine.
         *(
             "unshare",
             "--net",

@@ -1,4 +1,4 @@
-"""What users install: the wheel and the source distribution, by pipx and uvx, and the image of the harness."""
+"""Installations by users: the wheel and the source distribution, by pipx and uvx, and the image of the harness."""
 
 from __future__ import annotations
 

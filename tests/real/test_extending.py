@@ -1,4 +1,4 @@
-"""The pages in ``docs/extending``: what they add is added to a copy of the source, and run there."""
+"""The pages in ``docs/extending``: their additions work in a copy of the source."""
 
 from __future__ import annotations
 

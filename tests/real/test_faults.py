@@ -1,4 +1,4 @@
-"""Every other way to be away, on real local brokers: what each leads to, and that it was really in force."""
+"""Every other fault by which a broker misses records, on real local brokers: the findings, and that it was in force."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ EARNED_BY = {
 
 @pytest.fixture(autouse=True)
 def _nothing_is_left(sandbox: Sandbox) -> Any:
-    """Look at the machine after every test, whatever it did."""
+    """Check the machine after every test."""
     yield
     sandbox.wait_until_nothing_is_left()
     for run_dir in sandbox.results.glob("*/*/2*"):

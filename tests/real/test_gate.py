@@ -41,7 +41,7 @@ def test_what_is_away_is_waited_for(sandbox: Sandbox, target: str, nemesis: str)
     assert {(event, b, topic) for event in ("held", "released") for b in (1, 3) for topic in ALL_TOPICS} <= events(
         folder
     )
-    # On a busy machine a replica of the control may leave the ISR for a moment: then it is held, and let go of.
+    # On a busy machine a replica of the control may leave the ISR for a moment: then it is held, and released.
     of_control = {(event, broker) for event, broker, topic in events(folder) if topic == "control"}
     assert {broker for event, broker in of_control if event == "held"} <= {
         broker for event, broker in of_control if event == "released"
@@ -69,7 +69,7 @@ def test_a_power_failure_leaves_nothing_wrong(sandbox: Sandbox) -> None:
     (event,) = events_of(folder, "power failure")
     cut = {(one["topic"], one["partition"]) for one in event["cut"] if "records" in one}
     assert {topic for topic, _ in cut} >= set(ALL_TOPICS)
-    # What is cut was written a moment before: whether the high watermark on disk has it by then is a matter of chance.
+    # The last write may be lost: whether the high watermark on disk has it already is a matter of chance.
     lines = [json.loads(line) for line in (folder / "gate.jsonl").read_text().splitlines()]
     anew = {(one["broker"], one["reason"]) for one in lines if one["event"] == "began-anew"}
     assert anew <= {(2, "lost")}

@@ -58,7 +58,7 @@ def member(brokers: Brokers, protocol: str) -> Iterator[Consumer]:
 
 
 def answers(brokers: Brokers, broker: int, group: str) -> bool:
-    """Whether a broker answers about a group of the partition that it leads."""
+    """Return whether a broker answers about a group of the partition that it leads."""
     with closing(Connection(brokers.cluster.runtime.address(broker))) as connection:
         return group in fetch_offsets(connection, [group])
 

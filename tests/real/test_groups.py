@@ -36,7 +36,7 @@ PROTOCOLS = {"kafka-3.9": "classic", "kafka-4.4": "classic, consumer"}
 
 
 def found_on(target: str) -> dict[str, tuple[str, str]]:
-    """Return what is found in each scenario of a target."""
+    """Return the findings in each scenario of a target."""
     scenarios = scenarios_for("groups", find_target(target).group_protocols)
     return {scenario.name: FOUND[scenario.name] for scenario in scenarios}
 
@@ -52,7 +52,7 @@ def protocols_that_suffer(scenario: str, target: str, client: str) -> str:
 
 
 def by_scenario(verdict: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Return the finding of each scenario of groups; each has one."""
+    """Return the finding of each scenario of groups."""
     places = {(s["topic"], n): s["scenario"] for s in verdict["scenarios"] for n in s["partitions"]}
     named = [(places[one["topic"], one["partition"]], one) for one in verdict["findings"]]
     of_groups = [(name, one) for name, one in named if name in FOUND]

@@ -1,4 +1,4 @@
-"""Real brokers with the guard beside them: clean under faults that make every payload diverge without it."""
+"""Real brokers with a guard: clean under faults that make every payload diverge without it."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ class Running:
 
 @pytest.fixture
 def start(guarded: Secured, sandbox: Sandbox) -> Iterator[Callable[..., Running]]:
-    """Give what starts guards; those that still run at the end are killed."""
+    """Return a function that starts guards; guards that still run at the end are killed."""
     started: list[Running] = []
 
     def one(*words: str, ready: str = "ready") -> Running:

@@ -1,4 +1,4 @@
-"""Networks of namespaces for real: who reaches whom, and that nothing of them is left."""
+"""Networks of real namespaces: who reaches whom, and that nothing remains of them."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def reaches(net: NamespaceNetwork, asking: int, asked: int) -> bool:
 
 
 def left_of(run_id: str) -> list[str]:
-    """Name the run's namespaces and links that are there; other people may have theirs meanwhile."""
+    """Return the names of the run's namespaces and links; other users may have some meanwhile."""
     return sorted([path.name for path in NAMESPACES.glob(f"ch-{run_id}*")] + links_of(run_id))
 
 
@@ -238,7 +238,7 @@ def run_ip(*arguments: str) -> str:
 
 
 def test_clean_finds_a_network_that_outlived_its_run(sandbox: Sandbox) -> None:
-    # As when a command was under way while harness and keeper were killed: no work directory, no process.
+    # The same state as when harness and keeper were killed during a command: no work directory, no process.
     orphan, living = new_run_id(), new_run_id()
     with ExitStack() as stack:
         for run_id in (orphan, living):

@@ -28,7 +28,7 @@ why = "wrong on purpose"
 
 @pytest.fixture(scope="module")
 def night(make_sandbox: Callable[[str], Sandbox]) -> tuple[Ran, Path, Sandbox]:
-    """Kill the night in its second run, and let it go on."""
+    """Kill the night in its second run, and resume it."""
     sandbox = make_sandbox("night")
     (sandbox.root / "wrong.toml").write_text(WRONG)
     (sandbox.root / "matrix.toml").write_text(

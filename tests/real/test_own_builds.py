@@ -41,7 +41,7 @@ class Change:
         return f"{MARK}{self.name} {self.version}"
 
     def source(self) -> str:
-        """Return the changed source, of the jar that Maven Central has beside the classes."""
+        """Return the changed source of the jar with sources on Maven Central."""
         sources = (
             f'<dependency org="org.apache.kafka" name="kafka-storage" rev="{self.version}" transitive="false">'
             '<artifact xmlns:m="http://ant.apache.org/ivy/maven" name="kafka-storage" type="jar" ext="jar"'
@@ -117,7 +117,7 @@ def test_a_night_on_a_distribution(sandbox: Sandbox, tmp_path: Path) -> None:
 
 
 def _with_classes(jar: Path, folder: Path, classes: Path) -> Path:
-    """Return a copy of a jar in which compiled classes replace those of the same names."""
+    """Return a copy of a jar in which compiled classes replace the classes of the same names."""
     copy = folder / jar.name
     changed = {path.relative_to(classes).as_posix(): path for path in classes.rglob("*.class")}
     with zipfile.ZipFile(jar) as before, zipfile.ZipFile(copy, "w", zipfile.ZIP_DEFLATED) as after:

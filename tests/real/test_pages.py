@@ -1,4 +1,4 @@
-"""Pages in a real browser: what is there can be seen, nothing goes wrong, and no host is asked for anything.
+"""Pages in a real browser: everything is visible, no script fails, and no host is contacted.
 
 Every kind of page follows the rules of axe-core, is used by the keyboard alone, and is complete without a script.
 """

@@ -60,7 +60,8 @@ def test_a_gap_below_the_last_stable_offset_is_an_end(target: str, tmp_path: Pat
             runtime.start_cluster()
             clock.wait_until(lambda: has(0), BOUND_S, "the broker to answer")
             admin.create_topics({(TOPIC, 0): (BROKER,)}, {"cleanup.policy": "compact"})
-            # Until its id is written the broker takes the log for a stray one when it starts again, and begins anew.
+            # Until its id is written, the broker treats the log as a stray log when it starts again, and begins a new
+            # one.
             (topic_id,) = clock.wait_until(lambda: list(workspace.path.glob(TOPIC_ID)), BOUND_S, "the topic's log")
             runtime.kill(BROKER)
             topic_id.with_name(LOG).write_bytes(log_with_a_gap())

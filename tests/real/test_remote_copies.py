@@ -166,7 +166,7 @@ def test_each_folder_is_listed_once(s3: MotoS3, places: dict[tuple[str, str], li
     assert all(path.stat().st_size >= 0 for one in copies.replicas for path in one.logs)
     listed = [line for line in s3.lines if "list-type=2" in line]
     assert len(listed) == len(brokers) + len(copies.replicas)
-    # What else is asked for are the files with topic ids.
+    # The other requests are for the files with topic ids.
     assert len(s3.lines) - len(listed) <= 2 * len(copies.replicas)
 
 

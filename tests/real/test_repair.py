@@ -36,7 +36,7 @@ GROUP = "traffic"
 
 @dataclass(frozen=True)
 class Kept:
-    """A diverged cluster that goes on, the audit of its disks, and its log directories by broker."""
+    """A diverged cluster that is up, the audit of its disks, and its log directories by broker."""
 
     bootstrap: str
     audit: Path
@@ -148,7 +148,7 @@ class Traffic:
             number += 1
             try:
                 consumer.commit(offsets=[TopicPartition(topic, partition, number)], asynchronous=False)
-            except Exception:  # noqa: BLE001, S112  (a coordinator that moves: what was not acknowledged does not count)
+            except Exception:  # noqa: BLE001, S112  (a coordinator that moves: only acknowledged offsets count)
                 continue
             self.committed = number
         consumer.close()
@@ -160,7 +160,7 @@ class Traffic:
             assert not thread.is_alive()
 
     def lost(self) -> list[str]:
-        """Return what was acknowledged, and is not there."""
+        """Return the acknowledged records that are missing."""
         served: dict[tuple[str, int, str], int] = {}
         consumer = Consumer({
             "bootstrap.servers": self.bootstrap, "group.id": "reader", "enable.auto.commit": False,

@@ -65,7 +65,7 @@ RESOURCES = {
     "transactional ids": [(TRANSACTIONAL_IDS, "*")],
 }
 SETTINGS = {
-    # As before KIP-890: a leader takes a transactional batch without a question to the coordinator.
+    # As before KIP-890: a leader appends a transactional batch without a request to the coordinator.
     "transaction.partition.verification.enable": "false",
     "producer.id.expiration.ms": "600000",
 }
@@ -187,7 +187,7 @@ def test_replicas_are_rebuilt_and_a_hanging_transaction_is_aborted(secured: Secu
     path.write_text(audited.stdout)
 
     plan = planned(sandbox, secured)
-    # Where a live audit does not decide which replica is wrong, a person does.
+    # If a live audit does not decide which replica is wrong, a person does.
     decided = () if plan["repairs"] else ("--right", "diverged-0=1", "--saved-elsewhere")
     assert [one["topic"] for one in plan["aborts"]] == [HANGING[0]], plan
     assert [markers(secured, broker) for broker in BROKERS] == [["commit"]] * 3, "a plan changes nothing"

@@ -23,7 +23,7 @@ DECIDES = (
     "anomaly", "nemesis", "client", "timers", "seed", "topic_settings", "broker_settings", "brokers", "absent_brokers",
     "replication_factor", "partitions", "scenarios", "command",
 )  # fmt: skip
-"""What a manifest has of what decides a run."""
+"""The fields of a manifest that decide a run."""
 
 
 def manifest_of(folder: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Whole runs on real brokers: what they find, what they leave, and what becomes of their evidence."""
+"""Whole runs on real brokers: their findings, their leftovers, and the later use of their evidence."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PAYLOADS = {
     "committed-to-aborted-delete": ("committed-to-aborted", "visible"),
     "stuck-lso": ("stuck-lso", "visible"),
 }
-"""Topic: what is found there, and its effect."""
+"""By topic: the finding and its effect."""
 
 NEEDS_NAMESPACES = pytest.mark.needs("namespaces")
 
@@ -75,7 +75,7 @@ def list_anew(folder: Path) -> None:
     Manifest(RunFolder(folder), json.loads((folder / "manifest.json").read_text())).list_evidence()
 
 
-# What a run finds and writes down
+# The findings of a run, and its files
 
 
 def test_every_payload_is_found_and_nothing_else(killed: Run) -> None:
@@ -449,7 +449,7 @@ def send_kill(process: psutil.Process) -> None:
 
 
 def send_interrupt_to_group(process: psutil.Process) -> None:
-    """As a terminal does with Ctrl-C: every process of the group gets it."""
+    """Interrupt like Ctrl-C in a terminal: every process of the group gets the signal."""
     os.killpg(process.pid, signal.SIGINT)
 
 

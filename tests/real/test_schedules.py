@@ -1,4 +1,4 @@
-"""What a model found, on real brokers."""
+"""Schedules that a model found, on real brokers."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ USER, USER_SECRET = "ann", "the-password-of-ann"
 
 
 def broker_settings(folder: Path) -> list[str]:
-    """Return the options that give the brokers a key of their own."""
+    """Return the options that give the brokers a separate key."""
     return [word for name, value in make_stores(folder).items() for word in ("--set", f"broker.{name}={value}")]
 
 

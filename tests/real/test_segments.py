@@ -83,7 +83,7 @@ class Sampler:
         self._plain = self._producer()
 
     def sample(self) -> None:
-        """Write everything, have it cleaned, kill the broker, and copy what it leaves."""
+        """Write everything, wait for the cleaner, kill the broker, and copy its log directory."""
         self._runtime.start_cluster()
         self._clock.wait_until(self._is_up, BOUND_S, "the broker to register")
         self._create_topics()
@@ -212,7 +212,7 @@ def of_kind(dumps: list[Dump], suffix: str) -> list[Dump]:
     return found
 
 
-# What the parser gives, in the tool's words
+# The parser's output, in the tool's words
 
 
 def words(**fields: object) -> Line:

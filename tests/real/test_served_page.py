@@ -1,4 +1,4 @@
-"""The page of `harness serve` in a browser while runs go on: changes come in, and the reader's state stays."""
+"""The page of `harness serve` in a browser during runs: changes arrive, and the reader's state stays."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def results(tmp_path: Path) -> Path:
-    """Give a results folder with two runs that ended, and one that goes on."""
+    """Return a results folder with two runs that ended, and one in progress."""
     top = tmp_path / "results"
     for day, verdict in ((1, ANOMALY), (2, CLEAN)):
         stored(top, day, verdict)
@@ -68,7 +68,7 @@ def page(browser: Browser, server: BaseWSGIServer) -> Iterator[Page]:
 
 
 def begin(results: Path, day: int) -> Path:
-    """Store a run of this process that goes on, at its first stage."""
+    """Store a run of this process in progress, at its first stage."""
     path = stored(results, day, CLEAN)
     (path / "verdict.json").rename(path / "verdict.later")
     manifest = json.loads((path / "manifest.json").read_text())

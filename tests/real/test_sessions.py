@@ -36,7 +36,7 @@ MARK: Final = "--- end of command"
 SESSIONS: Final = {page: found for page in PAGES if (found := [one for one in commands(page) if not one.not_run])}
 SERVERS: Final = {f"kafka-{broker}:9092": str(broker) for broker in (1, 2, 3)}
 COPY, NFS, TOPICS, LIBS = "/copy/", "/nfs/", "'orders-*'", "/opt/kafka/libs"
-"""What stands on pages for a reader's own cluster."""
+"""The placeholders on pages for a reader's cluster."""
 NEEDS: Final = {ROOT / "docs/how-to/containers.md": ("engine", "compose")}
 CHANGING: Final = {ROOT / "docs/how-to" / name for name in ("guard.md", "repair.md")}
 UNTIL_SIGNAL: Final = re.compile(r"harness guard (?!status|release)")
@@ -48,7 +48,7 @@ pytestmark = pytest.mark.timeout(PAGE_S + 300)
 
 @dataclass(frozen=True)
 class Done:
-    """A command that has run: its exit code, and what it printed to stdout and stderr."""
+    """A command that has run: its exit code, and its stdout and stderr."""
 
     command: Command
     code: int
@@ -130,7 +130,7 @@ def replaced(text: str, stand_ins: Mapping[str, str]) -> str:
 def codes(done: Done) -> set[int]:
     """Return the exit codes with which a command may end: any verdict's; 254 where the page shows a rejection.
 
-    `harness doctor` ends with 254, too, where the machine lacks something.
+    `harness doctor` ends with 254, too, if a package is missing on the machine.
     """
     is_rejected = "harness: " in done.command.output or "harness doctor" in done.command.text
     return {EXIT_CLEAN, EXIT_ANOMALY, EXIT_UNKNOWN, *([EXIT_USAGE] if is_rejected else [])}

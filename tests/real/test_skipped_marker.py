@@ -1,4 +1,4 @@
-"""A marker that the coordinator leaves out: what brokers log of it is what soaks name it by, and what consumers get."""
+"""A marker that the coordinator leaves out: the brokers' log messages, which soaks use, and consumers."""
 
 from __future__ import annotations
 

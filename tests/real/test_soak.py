@@ -1,6 +1,6 @@
 """A short soak on real brokers: a round goes to its end, and all that is promised of it is judged.
 
-What is found is not asserted: faults and timing are random, and what they bring to light is for the soaks of the night.
+Findings are not asserted: faults and timing are random, and the soaks of the night report what they bring to light.
 Of two rounds one may not go to its end: it gets a cluster that the faults of the other one have left.
 """
 

@@ -1,4 +1,4 @@
-"""Audits on executors in processes of their own, which is what a Spark cluster has."""
+"""Audits on executors in separate processes, as on a Spark cluster."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Diverged:
         return self.sandbox.start("audit", "disk", "--topic", "*", *places, *cluster, "--format", "json", *more)
 
     def executors(self) -> list[psutil.Process]:
-        """Return those that are there."""
+        """Return the executors that are up."""
         return [one for one in self.sandbox.processes() if EXECUTOR in command_line(one)]
 
 
@@ -66,7 +66,7 @@ def test_executors_find_what_was_planted(diverged: Diverged, *, is_big: bool) ->
         log = max(next(iter(diverged.brokers.values())).glob("*/*.log"))
         os.truncate(log, WORTH_COMPILING_BYTES)
     going = diverged.audit()
-    wait_until(lambda: len(diverged.executors()) == EXECUTORS, EXECUTORS_S, "the executors to be there")
+    wait_until(lambda: len(diverged.executors()) == EXECUTORS, EXECUTORS_S, "the executors to start")
     assert all(SPARK_MARKER in command_line(one) for one in diverged.executors())
     ran = going.end()
     assert ran.code == EXIT_ANOMALY, ran.output

@@ -45,7 +45,7 @@ Subsystem sftp internal-sftp
 
 @dataclass(frozen=True)
 class Rig:
-    """Three hosts, and what it takes to log in to them."""
+    """Three hosts, and the means to log in to them."""
 
     network: NamespaceNetwork
     folder: Path
@@ -57,7 +57,7 @@ class Rig:
 
     @property
     def fingerprint(self) -> str:
-        """Return that of the key that they share."""
+        """Return the fingerprint of the key that they share."""
         return commands.run("ssh-keygen", "-lf", str(self.folder / "host_key.pub")).split()[1]
 
     def login(self, *, known: bool = True, with_key: bool = True) -> list[str]:

