@@ -30,7 +30,6 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.audit.audit_verdict import assemble
-from harness.audit.copies.disk import context_of_copies
 from harness.audit.copy_checks import judge_copies
 from harness.broker_files.copies.copies import find_copies
 from harness.clients import ClientError
@@ -88,7 +87,7 @@ def audit_disk(folders: Sequence[Path]) -> None:
         rows = judge_copies(session, found)
     for folder, copies in zip(folders, found, strict=True):
         for mode, given in ((DISK, copies), (DISK_ALONE, replace(copies, metadata=None))):
-            store(folder, mode, to_json(assemble(given, rows, timings_s={}, context=context_of_copies(given))))
+            store(folder, mode, to_json(assemble(given, rows, timings_s={})))
 
 
 def store(folder: Path, mode: str, verdict: Mapping[str, Any]) -> None:

@@ -10,10 +10,9 @@ from checkers.consistency.doubts import CONTRADICTION
 from harness.audit.copy_checks import KEY_STATES, REPLICA_FACTS, VALUES
 from harness.audit.explain.advice import ANY_BROKER, with_advice
 from harness.audit.explain.attribution import Disputes, attribute, attribute_spans
-from harness.audit.explain.knowledge import Knowledge, rows_by_place
-from harness.audit.explain.served_records import values_of, with_states
-from harness.audit.live.coordination import Leaders, with_coordinators
-from harness.judge.finding import by_place
+from harness.audit.explain.internal_records import values_of, with_coordinators, with_states
+from harness.audit.explain.metadata_evidence import MetadataEvidence, evidence_of_log
+from harness.judge.finding import by_place, name_of, rows_by_place
 from harness.judge.verdict import Doubt, ScenarioVerdict, Verdict, decide, overall
 
 if TYPE_CHECKING:
@@ -31,71 +30,72 @@ CANNOT_COMPARE = "removed records cannot be distinguished from records that the 
 class AuditContext:
     """Facts about the partitions from outside the compared replicas.
 
-    ``target``: as in ``verdict.json``. ``holders``: the brokers of each partition, also of those that were not read.
-    ``unknown``: why a partition cannot be called clean. ``broker_findings``: findings by brokers' answers; such a
-    finding is dropped where the checkers have a finding at the same place. ``knowledge``: evidence for the attribution.
-    ``bootstrap``: an address for commands. ``leaders``: who leads each partition, where that is known.
+    ``target``: as in ``verdict.json``. ``evidence``: for the attribution; a partition whose replicas are listed there
+    has a verdict, even if none of them was read. ``unknown``: why a partition cannot be called clean.
+    ``broker_findings``: by brokers' answers; dropped where the checkers have a finding at the same place.
+    ``bootstrap``: a broker's address, for commands.
     """
 
     target: Mapping[str, Any]
-    holders: Mapping[Place, Sequence[int]] = field(default_factory=dict)
+    evidence: MetadataEvidence = field(default_factory=MetadataEvidence)
     unknown: Mapping[Place, Sequence[str]] = field(default_factory=dict)
     broker_findings: Sequence[Finding] = ()
-    knowledge: Knowledge = field(default_factory=Knowledge)
     bootstrap: str = ANY_BROKER
-    leaders: Leaders = field(default_factory=Leaders)
+
+
+def context_of_copies(copies: Copies) -> AuditContext:
+    """Return the context of copies: from their metadata log, where there is one."""
+    cluster = {} if copies.cluster_id is None else {"cluster_id": copies.cluster_id}
+    target = {"name": "copies", **cluster, "brokers": sorted({copy.broker for copy in copies.replicas})}
+    return AuditContext(target, evidence_of_log(copies.metadata, {copy.place for copy in copies.replicas}))
 
 
 def assemble(
     copies: Copies, rows: Mapping[str, Rows], *, timings_s: Mapping[str, float], context: AuditContext | None = None
 ) -> Verdict:
-    """Return the verdict of an audit, with a scenario for each partition.
+    """Return the verdict of an audit, with a scenario for each partition. ``context``: by default that of copies.
 
-    ``notes`` of the verdict: what was left out, and what is unknown.
+    ``notes`` of the verdict: files and keys that were left out, and missing answers.
     """
     rows_of_run = {name: [row for row in table if row.get("run") == copies.run_id] for name, table in rows.items()}
     compared: dict[Place, list[int]] = {}
     for copy in copies.replicas:
         compared.setdefault(copy.place, []).append(copy.broker)
-    context = context or AuditContext({"name": "copies", "brokers": sorted({copy.broker for copy in copies.replicas})})
-    brokers = {**compared, **context.holders}
-    span_findings, undecided_spans = attribute_spans(rows_of_run["unsure"], context.knowledge)
-    damaged, doubts, unsure, left_out, facts = map(
-        rows_by_place,
-        (
-            rows_of_run["damaged"],
-            rows_of_run["doubts"],
-            undecided_spans,
-            rows_of_run["left_out"],
-            rows_of_run["replicas"],
-        ),
+    context = context or context_of_copies(copies)
+    brokers = {**compared, **context.evidence.replicas}
+    span_findings, undecided_spans = attribute_spans(rows_of_run["unsure"], context.evidence)
+    damaged, doubts, left_out, facts = (
+        rows_by_place(rows_of_run[table]) for table in ("damaged", "doubts", "left_out", "replicas")
     )
-    # A replica that contradicts itself is no evidence against others.
+    unsure = rows_by_place(undecided_spans)
+    # A replica that contradicts itself proves nothing about others.
     contradicted = damaged.keys() | doubts.keys()
     disagreements = [row for name in FINDERS for row in rows_of_run[name]]
-    disputes = Disputes.of(rows_of_run[KEY_STATES], rows_of_run["replicas"], context.knowledge)
+    disputes = Disputes.of(rows_of_run[KEY_STATES], rows_of_run["replicas"], context.evidence)
     findings = with_states(attribute(disagreements, disputes), disputes, values_of(rows_of_run[VALUES]))
     findings = [finding for finding in findings + span_findings if finding.place not in contradicted]
     identities = {_identity(finding) for finding in findings}
     findings += [finding for finding in context.broker_findings if _identity(finding) not in identities]
     findings.sort(key=lambda finding: (finding.place, finding.broker, finding.offset))
-    findings = with_advice(with_coordinators(findings, context.leaders), brokers, context.bootstrap)
+    findings = with_advice(with_coordinators(findings, context.evidence), brokers, context.bootstrap)
     findings_by_place = by_place(findings)
+
+    def reasons_against_clean(place: Place) -> list[str]:
+        contradictions = (*doubts.get(place, []), *unsure.get(place, []))
+        return [
+            *(row["problem"] for row in damaged.get(place, [])),
+            *(f"broker {row['broker']}: {row['reason']}" for row in contradictions),
+            *context.unknown.get(place, ()),
+            *map(_left_out_text, left_out.get(place, [])),
+            *(f"checker {row['name']} raised {row['reason']}" for row in rows["raised"]),
+        ]
+
     scenarios = [
         _partition(
             place,
             compared.get(place, []),
             findings_by_place.get(place, []),
-            [
-                *(row["problem"] for row in damaged.get(place, [])),
-                *(
-                    f"broker {row['broker']}: {row['reason']}"
-                    for row in (*doubts.get(place, []), *unsure.get(place, []))
-                ),
-                *context.unknown.get(place, ()),
-                *map(_left_out_text, left_out.get(place, [])),
-                *(f"checker {row['name']} raised {row['reason']}" for row in rows["raised"]),
-            ],
+            reasons_against_clean(place),
             # The facts of a log that was read in part would mislead.
             [] if place in damaged else facts.get(place, []),
         )
@@ -111,13 +111,7 @@ def assemble(
         scenarios=tuple(scenarios),
         findings=tuple(findings),
         doubts=tuple(
-            Doubt(
-                broker=row["broker"],
-                topic=row["topic"],
-                partition=row["partition"],
-                kind=CONTRADICTION,
-                reason=row["reason"],
-            )
+            Doubt(kind=CONTRADICTION, **{name: row[name] for name in ("broker", "topic", "partition", "reason")})
             for row in rows_of_run["doubts"]
         ),
         checker_errors={row["name"]: row["reason"] for row in rows["raised"]},
@@ -134,11 +128,11 @@ def _partition(
 ) -> ScenarioVerdict:
     facts_by_broker = {row["broker"]: {name: row[name] for name in REPLICA_FACTS} for row in facts}
     unknown = [*doubts, *_why_incomparable(brokers, facts_by_broker)]
-    bound = next((one["bound"] for one in facts_by_broker.values()), None)
+    bound = facts[0]["bound"] if facts else None
     earned = f"{len(brokers)} replicas were read to offset {bound} and agree, with themselves too"
     verdict, reason = decide([finding.explanation for finding in findings], unknown, earned)
     return ScenarioVerdict(
-        scenario=f"{place[0]}-{place[1]}",
+        scenario=name_of(place),
         anomaly=None,
         payload=None,
         topic=place[0],

@@ -12,7 +12,7 @@ from checkers.evidence.tables import REPLICA, load_copies
 from checkers.reduction.reduce import Reduced, reduce_copies
 from checkers.replay.judged import judge
 from checkers.replay.unreplicated_tails import without_unreplicated_tails
-from harness.audit.explain.served_records import read_values
+from harness.audit.explain.internal_records import read_values
 from harness.judge.check import THREADS, collected, each, plan
 from harness.spark.threads import threads
 
@@ -43,14 +43,14 @@ CHECKERS: Mapping[str, Callable[[Judged], DataFrame]] = {
 }
 
 NO_ROWS: Mapping[str, Rows] = dict.fromkeys((*CHECKERS, KEY_STATES, VALUES, "left_out", "raised"), ())
-"""What the checkers return without any input."""
+"""The rows of all checkers without any input."""
 
 WORTH_REDUCING_BYTES = 4 << 20
 """Reduction takes some seconds. Without it, each MiB takes about one second to judge, as no expression is compiled."""
 
 
 def judge_copies(spark: SparkSession, copies: Sequence[Copies]) -> dict[str, Rows]:
-    """Judge copies of any size: small ones whole, larger ones after a reduction.
+    """Judge copies of any size: small copies completely, larger ones after a reduction.
 
     Returns the same as `judge_whole`, and the values of disputed records of internal topics.
     """
@@ -62,21 +62,20 @@ def judge_copies(spark: SparkSession, copies: Sequence[Copies]) -> dict[str, Row
 
 
 def is_big(copies: Sequence[Copies]) -> bool:
-    """Whether copies are reduced before they are judged, by compiled loops."""
-    size_bytes = sum(path.stat().st_size for one in copies for copy in one.replicas for path in copy.logs)
-    return size_bytes >= WORTH_REDUCING_BYTES
+    """Return True for copies that are reduced, by compiled loops, before they are judged."""
+    sizes = (path.stat().st_size for run in copies for copy in run.replicas for path in copy.logs)
+    return sum(sizes) >= WORTH_REDUCING_BYTES
 
 
 def judge_whole(evidence: Evidence) -> dict[str, Rows]:
     """Judge all data of the copies, as a run folder is judged: for small copies.
 
     Returns the rows of every checker by its name, and ``replicas``, ``damaged``, ``doubts``, ``unsure``, ``left_out``,
-    ``key_states`` (see `checkers.attribution.key_states`) and ``raised``; ``values`` is empty. Rows carry
-    ``run``: several audits may be judged in one job. If a checker raises, the others go on; ``raised`` records the
+    ``key_states`` (see `checkers.attribution.key_states`) and ``raised``; ``values`` is empty. Rows have
+    ``run``: several audits may be judged in one job. If a checker raises, the others continue; ``raised`` records the
     error (``name``, ``reason``), and forbids ``clean``.
     """
-    judged = judge_copied(evidence)
-    return _computed(judged, CHECKERS)
+    return _computed(judge_copied(evidence), CHECKERS)
 
 
 def judge_copied(evidence: Evidence) -> Judged:
@@ -90,10 +89,7 @@ def judge_reduced(reduced: Reduced) -> dict[str, Rows]:
         {"run": run, "topic": topic, "partition": partition, "keys": keys}
         for (run, topic, partition), keys in reduced.left_out.items()
     ]
-    rows: dict[str, Rows] = {"raised": []}
-    if reduced.evidence is not None:
-        judged = judge(reduced.evidence, reduced.replicas)
-        rows = _computed(judged, CHECKS)
+    rows = {} if reduced.evidence is None else _computed(judge(reduced.evidence, reduced.replicas), CHECKS)
     return {**NO_ROWS, **rows, **reduced.tables, "left_out": left_out}
 
 

@@ -232,7 +232,7 @@ def _apply(request: Any, shown: RepairPlan, verdict: Verdict, spark: SparkOption
 
 def _show_decided(shown: RepairPlan, plan: RepairPlan) -> None:
     """Print to stderr what each replica serves of the partitions that a person decides."""
-    from harness.audit.explain.knowledge import name_of  # noqa: PLC0415
+    from harness.judge.finding import name_of  # noqa: PLC0415
 
     places = {undecided.partition for undecided in plan.undecided}
     for undecided in shown.undecided:

@@ -162,3 +162,27 @@ def by_place(findings: Iterable[Finding]) -> dict[Place, list[Finding]]:
     for finding in findings:
         places.setdefault(finding.place, []).append(finding)
     return places
+
+
+def place_of(row: CheckerRow) -> Place:
+    """Return the partition of a checker's row."""
+    return row["topic"], row["partition"]
+
+
+def rows_by_place(rows: Iterable[CheckerRow]) -> dict[Place, list[CheckerRow]]:
+    """Group checkers' rows by partition."""
+    places: dict[Place, list[CheckerRow]] = {}
+    for row in rows:
+        places.setdefault(place_of(row), []).append(row)
+    return places
+
+
+def name_of(place: Place) -> str:
+    """Return the name of a partition's folders, which Kafka prints too."""
+    return f"{place[0]}-{place[1]}"
+
+
+def brokers_text(numbers: Iterable[int]) -> str:
+    """Return "broker 1" or "brokers 1, 2" for a sentence."""
+    names = [str(number) for number in numbers]
+    return f"broker{'s' if len(names) > 1 else ''} {', '.join(names)}"

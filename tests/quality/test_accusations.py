@@ -22,7 +22,6 @@ from test_audit import dealt, key_of
 
 from checkers.evidence.tables import load_copies
 from harness.audit.audit_verdict import assemble
-from harness.audit.copies.disk import context_of_copies
 from harness.audit.copy_checks import judge_whole
 from harness.broker_files.copies.copies import find_copies
 from harness.json_codec import to_json
@@ -107,7 +106,7 @@ def _judge(spark: SparkSession, top: Path, cases: Sequence[tuple[Diverged, dict[
 def _findings(one: Copies, rows: Mapping[str, Rows], knowing: str) -> list[dict[str, Any]]:
     assert one.metadata is not None
     known = one if knowing == WITH else replace(one, metadata=None)
-    verdict = assemble(known, rows, timings_s={}, context=context_of_copies(known))
+    verdict = assemble(known, rows, timings_s={})
     return [to_json(finding) for finding in verdict.findings]
 
 

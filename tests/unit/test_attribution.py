@@ -11,7 +11,7 @@ from checkers.attribution.coverage import EpochCoverage
 from checkers.finding import UNEXPLAINED_DIVERGENCE as UNEXPLAINED
 from harness.audit.explain.advice import with_advice
 from harness.audit.explain.attribution import Disputes, attribute
-from harness.audit.explain.knowledge import Knowledge
+from harness.audit.explain.metadata_evidence import MetadataEvidence
 from harness.broker_files.metadata_log.history import PartitionHistory, PartitionState
 from harness.json_codec import to_json
 
@@ -63,7 +63,7 @@ def found(
         {"topic": "t", "partition": 0, "broker": broker, "log_start": 0, "has_transactions": has_transactions}
         for broker in ALL
     ]
-    knowledge = Knowledge({PLACE: coverage or EpochCoverage()}, is_without_transactions=never)
+    knowledge = MetadataEvidence({PLACE: coverage or EpochCoverage()}, is_without_transactions=never)
     findings = with_advice(attribute(rows, Disputes.of(states, replicas, knowledge)), {PLACE: ALL})
     return [to_json(finding) for finding in findings]
 

@@ -41,7 +41,7 @@ def refusal(*arguments: str) -> str:
         ((*LIVE, "--since", "2026-01-02", "--until", "2026-01-01"), "--since 2026-01-02 is not before"),
         ((*LIVE, "--command-config", "/nowhere.properties"), "/nowhere.properties"),
         ((*LIVE, "--save", "/proc/nowhere"), "--save /proc/nowhere: No such file or directory"),
-        ((*LIVE, "--save", "/proc"), "--save /proc: there is something in it already"),
+        ((*LIVE, "--save", "/proc"), "--save /proc: the folder is not empty"),
     ],
 )
 def test_what_cannot_be_used_is_reported_in_one_sentence(arguments: tuple[str, ...], expected: str) -> None:

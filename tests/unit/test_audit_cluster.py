@@ -97,7 +97,7 @@ def test_kafkas_own_topics_are_compacted_whoever_may_see_their_settings() -> Non
 
 
 def test_a_cluster_without_a_compacted_topic_is_one_sentence() -> None:
-    with pytest.raises(UsageError, match=r"no topic is compacted, .* name topics by --topic$"):
+    with pytest.raises(UsageError, match=r"no topic is compacted among .* name topics by --topic$"):
         Brokers(policies=dict.fromkeys(TOPICS, "delete")).describe()
 
 

@@ -26,9 +26,17 @@ from harness.audit.live.exposure import (
     judge_lag,
     read_settings,
 )
-from harness.audit.live.lags import MARKER, TOMBSTONES, Lag, NextRemoval, next_removal
+from harness.audit.live.lags import (
+    BYTES,
+    MARKER,
+    OFFSETS,
+    TOMBSTONES,
+    CopyProgress,
+    Lag,
+    NextRemoval,
+    next_removal,
+)
 from harness.audit.live.prefilter import prefilter
-from harness.audit.live.reassignments import BYTES, OFFSETS, CopyProgress
 from harness.broker_files.segments.batches import Batch, Record, iter_batches
 from harness.broker_files.segments.encode import encode_batch
 from harness.kafka_api.transactions import OpenTransaction, TransactionDescription
@@ -273,7 +281,7 @@ class TestFrozen:
         assert one.sentence == (
             "broker 2 holds the transaction of producer 7 open from offset 4 of t-0, and brokers 1, 3 decided it; the"
             " coordinator of tx\\x1b[31m says CompleteCommit; read_committed consumers of broker 2 get nothing from"
-            " offset 4 on (high watermark 10): `harness audit live` reads what is there"
+            " offset 4 on (high watermark 10): `harness audit live` reads the records behind it"
         )
         assert verdict.topics[0].sentence.startswith("t: 1 replica is frozen; every replica is in the ISR; tombstones")
 

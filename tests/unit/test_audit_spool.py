@@ -13,11 +13,9 @@ import pytest
 from fakes.brokers import NOT_LEADER, TP, FakeBroker, Held, audited
 from fakes.clock import JumpingClock
 
-from harness.audit.live.pieces import BatchEntry, Pieces, SpoolDiskError, whole_entries
-from harness.audit.live.rate import RateLimit
-from harness.audit.live.reading import TURNS, Span, spans_between
+from harness.audit.live.reading import TURNS, BatchEntry, Span, complete_entries, spans_between
 from harness.audit.live.replica_status import replica_statuses
-from harness.audit.live.spool import SpoolOptions, SpoolResult, spool
+from harness.audit.live.spool import Pieces, RateLimit, SpoolDiskError, SpoolOptions, SpoolResult, spool
 from harness.broker_files.segments.batches import CorruptLogError, Record, iter_entries
 from harness.broker_files.segments.encode import encode_batch
 from harness.errors import HarnessError
@@ -182,7 +180,7 @@ def test_single_replicas_are_read_again_elsewhere(tmp_path: Path) -> None:
     result = spool(cluster, looks, RunFolder(tmp_path / "again"), SpoolOptions(), [(2, TP)])
     assert result.readings.keys() == {(2, TP)}
     assert stored(tmp_path / "again") == {}
-    with pytest.raises(HarnessError, match="holds a replica already"):
+    with pytest.raises(HarnessError, match="contains a replica already"):
         Pieces(tmp_path / "again" / "fetched" / "2" / "after-rejoin" / "t-0")
 
 
@@ -231,17 +229,17 @@ class TestRedpanda:
 class TestEntries:
     def test_an_entry_that_is_not_all_there_is_left_for_the_next_answer(self) -> None:
         cut = batch(4, 5) + batch(6)[:-1]
-        assert list(whole_entries(cut, "s")) == [BatchEntry(0, len(batch(4, 5)), 4, 5)]
-        assert list(whole_entries(cut + batch(6)[-1:] + b"\0" * 9, "s"))[-1].base_offset == 6
+        assert list(complete_entries(cut, "s")) == [BatchEntry(0, len(batch(4, 5)), 4, 5)]
+        assert list(complete_entries(cut + batch(6)[-1:] + b"\0" * 9, "s"))[-1].base_offset == 6
 
     def test_headers_alone_give_the_entries_that_the_parser_finds(self) -> None:
         records = b"".join((batch(0, 1, 2), batch(5), batch(9, 12)))
         parsed = [(one.position, one.size_bytes, one.last_offset) for one in iter_entries(records, source="s")]
-        assert [(one.position, one.size_bytes, one.last_offset) for one in whole_entries(records, "s")] == parsed
+        assert [(one.position, one.size_bytes, one.last_offset) for one in complete_entries(records, "s")] == parsed
 
     def test_old_magics_pass_as_they_are(self) -> None:
         message = struct.pack(">qiibb", 12, 14, 0, 1, 0) + struct.pack(">ii", -1, -1)
-        assert list(whole_entries(message, "s")) == [BatchEntry(0, 26, 12, 12)]
+        assert list(complete_entries(message, "s")) == [BatchEntry(0, 26, 12, 12)]
 
     @pytest.mark.parametrize(
         "damaged",
@@ -255,7 +253,7 @@ class TestEntries:
     )
     def test_what_no_broker_serves_is_damage(self, damaged: bytes) -> None:
         with pytest.raises(CorruptLogError, match="s at byte 62: impossible"):
-            list(whole_entries(struct.pack(">qiib", 0, 50, 0, 1) + b"\0" * 45 + damaged, "s"))
+            list(complete_entries(struct.pack(">qiib", 0, 50, 0, 1) + b"\0" * 45 + damaged, "s"))
 
 
 def test_the_rate_limit_holds_for_all_readers_together(tmp_path: Path) -> None:

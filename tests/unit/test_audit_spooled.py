@@ -16,7 +16,7 @@ from harness.audit.copy_checks import judge_reduced, judge_whole
 from harness.audit.live.coordinators import TransactionDescriptions
 from harness.audit.live.reading import Span
 from harness.audit.live.replica_status import replica_statuses
-from harness.audit.live.spool import SpoolOptions, copies_of, spool, store_transactions
+from harness.audit.live.spool import SpoolOptions, copies_of, spool
 from harness.broker_files.segments.batches import Record
 from harness.broker_files.segments.encode import encode_batch
 from harness.json_codec import to_json
@@ -171,8 +171,7 @@ def spooled(name: str, case: Case, folder: RunFolder) -> Copies:
     cluster = audited(brokers)
     read = spool(cluster, replica_statuses(cluster), folder, SpoolOptions(spans=case.spans))
     assert read.failures == {}
-    words = store_transactions(folder, TransactionDescriptions({word.producer_id: word for word in case.words}))
-    return copies_of(folder, name, read, words)
+    return copies_of(folder, name, read, TransactionDescriptions({word.producer_id: word for word in case.words}))
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -16,12 +16,11 @@ from test_attribution import received_by
 from verdict_schema import schema, violations
 
 from checkers.attribution.coverage import EpochCoverage
-from harness.audit.copies import disk
+from harness.audit import disk
 from harness.audit.explain.advice import with_advice
 from harness.audit.explain.attribution import Disputes, attribute
-from harness.audit.explain.knowledge import Knowledge
-from harness.audit.explain.served_records import on_brokers, read_values, with_states
-from harness.audit.live.coordination import Leaders, with_coordinators
+from harness.audit.explain.internal_records import on_brokers, read_values, with_coordinators, with_states
+from harness.audit.explain.metadata_evidence import MetadataEvidence
 from harness.broker_files.copies.copies import Copies, ReplicaCopy
 from harness.broker_files.segments.batches import Record
 from harness.broker_files.segments.encode import encode_batch
@@ -84,11 +83,13 @@ def found(
         {"topic": topic, "partition": 0, "broker": broker, "log_start": 0, "has_transactions": True} for broker in ALL
     ]
     place = (topic, 0)
-    disputes = Disputes.of(states, replicas, Knowledge({place: received_by(*right) if right else EpochCoverage()}))
+    coverage = {place: received_by(*right) if right else EpochCoverage()}
+    disputes = Disputes.of(states, replicas, MetadataEvidence(coverage))
     served = {(place, broker, offset): value for broker in ALL for offset, value in values.items()}
-    leaders = Leaders() if leader is None else Leaders({place: leader}, {topic: partitions}, is_now=True)
+    leaders = {} if leader is None else {place: leader}
+    evidence = MetadataEvidence(leaders=leaders, partition_counts={topic: partitions}, is_current=True)
     findings = with_states(attribute(rows, disputes), disputes, served)
-    return [to_json(finding) for finding in with_advice(with_coordinators(findings, leaders), {place: ALL})]
+    return [to_json(finding) for finding in with_advice(with_coordinators(findings, evidence), {place: ALL})]
 
 
 COMMITS = {3: offset_value(10), 5: offset_value(60), 8: offset_value(61)}

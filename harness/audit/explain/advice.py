@@ -37,7 +37,7 @@ PAUSE_SETTINGS: Final = {"min.cleanable.dirty.ratio": "1", "max.compaction.lag.m
 
 UNDECIDED_MEANS: Final = (
     "replicas serve different states of the key, and the evidence does not show which state is right: a "
-    "replica that lacks a value may have missed a record, or may have applied a record that the others missed"
+    "replica without a value may have missed a record, or may have applied a record that the others missed"
 )
 UNDECIDED_DO: Final = (
     "pause compaction of the topic, then save the folder of {partition} of every replica, then decide: by a client's "
@@ -62,7 +62,7 @@ NONE_RIGHT: Final = "no other replica is shown to be right"
 
 @dataclass(frozen=True)
 class _Partition:
-    """The brokers that hold a partition, in order, and ``leaders``: those that are shown to be right."""
+    """A partition. ``brokers`` hold its replicas, in order; ``leaders`` are the brokers that are shown to be right."""
 
     topic: str
     number: int
@@ -103,70 +103,50 @@ def _advised(finding: Finding, partition: _Partition, bootstrap: str) -> Finding
         "why": NONE_RIGHT if partition.is_decided else UNDECIDED_LEFT,
     }
     is_of_group = is_about_offsets(finding)
+    commands = [_configure(partition.topic, f"--add-config {','.join(map('='.join, PAUSE_SETTINGS.items()))}")]
     if finding.anomaly == HANGING_TRANSACTION:
         at = f"--topic {partition.topic} --partition {partition.number} --start-offset {finding.offset}"
         do, commands = HANGING_DO, [f"kafka-transactions.sh {BOOTSTRAP} abort {at}"]
     elif not finding.decided:
         do = UNDECIDED_OFFSETS_DO if is_of_group else UNDECIDED_DO
-        commands = [_pause_compaction(partition.topic)]
     elif partition.is_decided and partition.leaders:
         do = RECOMMIT_DO if is_of_group else RECOPY_DO
-        commands = _recopy(partition, finding.broker, partition.leaders[0], is_of_group=is_of_group)
+        commands += _recopy(partition, finding.broker, partition.leaders[0], is_of_group=is_of_group)
     else:
         do = NO_RIGHT_OFFSETS_DO if is_of_group else NO_LEADER_DO
-        commands = [_pause_compaction(partition.topic)]
     means = means_of_record(finding) or (MEANS[finding.anomaly] if finding.decided else UNDECIDED_MEANS)
-    return replace(
-        finding,
-        means=means.format(**fields),
-        do=do.format(**fields),
-        commands=(f"BOOTSTRAP={bootstrap}", *commands),
-    )
+    commands = [f"BOOTSTRAP={bootstrap}", *commands]
+    return replace(finding, means=means.format(**fields), do=do.format(**fields), commands=tuple(commands))
 
 
-def _pause_compaction(topic: str) -> str:
-    settings = ",".join(f"{name}={value}" for name, value in PAUSE_SETTINGS.items())
-    return f"kafka-configs.sh {BOOTSTRAP} --alter --entity-type topics --entity-name {topic} --add-config {settings}"
-
-
-def _resume_compaction(topic: str) -> str:
-    return (
-        f"kafka-configs.sh {BOOTSTRAP} --alter --entity-type topics --entity-name {topic} --delete-config "
-        f"{','.join(PAUSE_SETTINGS)}  # or --add-config with the values that the topic had"
-    )
+def _configure(topic: str, change: str) -> str:
+    return f"kafka-configs.sh {BOOTSTRAP} --alter --entity-type topics --entity-name {topic} {change}"
 
 
 def _recopy(partition: _Partition, broker: int, leader: int, *, is_of_group: bool) -> list[str]:
-    """Return commands that were seen to repair an undone delete and a stuck LSO on 4.4.0.
+    """Return the commands after the pause, which were seen to repair an undone delete and a stuck LSO on 4.4.0.
 
     ``is_of_group``: the partition has committed offsets, which are committed again before the replica is rebuilt.
     """
     topic, number = partition.topic, partition.number
-    without = [leader, *(one for one in partition.brokers if one not in {leader, broker})]
+    others = [leader, *(other for other in partition.brokers if other not in {leader, broker})]
     elect = f"kafka-leader-election.sh {BOOTSTRAP} --election-type preferred --topic {topic} --partition {number}"
     describe = f"kafka-log-dirs.sh {BOOTSTRAP} --describe --broker-list {broker} --topic-list {topic}"
-    lead = [*_assign(partition, [*without, broker], "leader"), elect, COMMIT_NOW] if is_of_group else []
     return [
-        _pause_compaction(partition.topic),
-        *lead,
-        *_assign(partition, without, "without"),
+        *([*_assign(partition, [*others, broker], "leader"), elect, COMMIT_NOW] if is_of_group else []),
+        *_assign(partition, others, "without"),
         *([] if is_of_group else [elect]),
-        f"{describe}  # go on once {partition.name} is gone",
-        *_assign(partition, [*without, broker], "with"),
-        *(_assign(partition, partition.brokers, "order") if list(partition.brokers) != [*without, broker] else []),
-        _resume_compaction(partition.topic),
+        f"{describe}  # continue once {partition.name} is gone",
+        *_assign(partition, [*others, broker], "with"),
+        *(_assign(partition, partition.brokers, "order") if list(partition.brokers) != [*others, broker] else []),
+        _configure(topic, f"--delete-config {','.join(PAUSE_SETTINGS)}")
+        + "  # or --add-config with the values that the topic had",
     ]
 
 
 def _assign(partition: _Partition, replicas: Sequence[int], name: str) -> list[str]:
-    plan = {
-        "version": 1,
-        "partitions": [{"topic": partition.topic, "partition": partition.number, "replicas": list(replicas)}],
-    }
+    assignment = {"topic": partition.topic, "partition": partition.number, "replicas": list(replicas)}
+    plan = json.dumps({"version": 1, "partitions": [assignment]})
     file = f"{partition.name}-{name}.json"
     reassign = f"kafka-reassign-partitions.sh {BOOTSTRAP} --reassignment-json-file {file}"
-    return [
-        f"echo '{json.dumps(plan)}' > {file}",
-        f"{reassign} --execute",
-        f"{reassign} --verify  # go on once it is complete",
-    ]
+    return [f"echo '{plan}' > {file}", f"{reassign} --execute", f"{reassign} --verify  # continue once it is complete"]

@@ -25,9 +25,8 @@ from checkers.attribution.blame import (
 )
 from checkers.finding import LATENT, UNEXPLAINED_DIVERGENCE, VISIBLE
 from checkers.replay.batch_outcomes import ABORTED, COMMITTED
-from harness.audit.explain.knowledge import brokers_text, place_of, rows_by_place
 from harness.json_codec import to_json
-from harness.judge.finding import Finding, ReplicaGroup, finding_of
+from harness.judge.finding import Finding, ReplicaGroup, brokers_text, finding_of, place_of, rows_by_place
 from harness.schedules.catalog import Anomaly
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
     from checkers.attribution.blame import Blame
     from checkers.attribution.coverage import EpochCoverage
-    from harness.audit.explain.knowledge import Knowledge
+    from harness.audit.explain.metadata_evidence import MetadataEvidence
     from harness.judge.finding import CheckerRow, Place
 
 STUCK = str(Anomaly.STUCK_LSO)
@@ -63,47 +62,39 @@ class DisputeDecision:
 
 @dataclass(frozen=True)
 class Disputes:
-    """States by disputed record, and the facts of all replicas.
-
-    Both are rows: of `checkers.attribution.key_states`, and ``replicas``.
-    """
+    """States by disputed record (rows of `checkers.attribution.key_states`), and the rows of all ``replicas``."""
 
     key_states: Mapping[tuple[Place, bytes, int], Mapping[int, CheckerRow]]
     replicas: Mapping[Place, Sequence[CheckerRow]]
-    knowledge: Knowledge
+    evidence: MetadataEvidence
 
     @classmethod
-    def of(cls, key_states: Iterable[CheckerRow], replicas: Iterable[CheckerRow], knowledge: Knowledge) -> Disputes:
+    def of(
+        cls, key_states: Iterable[CheckerRow], replicas: Iterable[CheckerRow], evidence: MetadataEvidence
+    ) -> Disputes:
         """Sort the rows of one audit."""
         disputed: dict[tuple[Place, bytes, int], dict[int, CheckerRow]] = {}
         for row in key_states:
             disputed.setdefault((place_of(row), bytes(row["key"]), row["disputed"]), {})[row["broker"]] = row
-        return cls(disputed, rows_by_place(replicas), knowledge)
+        return cls(disputed, rows_by_place(replicas), evidence)
 
     def states_of(self, place: Place, key: bytes, offset: int) -> list[KeyState]:
-        """Return what every replica of the partition has to say of a key and a record."""
+        """Return every replica's state of a key and of a record."""
         rows = self.key_states.get((place, key, offset), {})
-        return [
-            _key_state(facts, rows.get(facts["broker"]))
-            for facts in sorted(self.replicas.get(place, ()), key=lambda facts: facts["broker"])
-        ]
-
-    def has_transactions(self, place: Place) -> bool:
-        """Whether any replica now has a transactional batch."""
-        return any(facts["has_transactions"] for facts in self.replicas.get(place, ()))
-
-
-def _key_state(facts: CheckerRow, row: CheckerRow | None) -> KeyState:
-    if row is None:
-        return KeyState(facts["broker"], facts["log_start"])
-    last, at = row["last"], row["at"]
-    return KeyState(
-        facts["broker"],
-        facts["log_start"],
-        None if last is None else LastRecord(**last),
-        None if at is None else DisputedRecord(**at),
-        row["open_from"],
-    )
+        states = []
+        for facts in sorted(self.replicas.get(place, ()), key=lambda facts: facts["broker"]):
+            row = rows.get(facts["broker"], {})
+            last, at = row.get("last"), row.get("at")
+            states.append(
+                KeyState(
+                    facts["broker"],
+                    facts["log_start"],
+                    None if last is None else LastRecord(**last),
+                    None if at is None else DisputedRecord(**at),
+                    row.get("open_from"),
+                )
+            )
+        return states
 
 
 def attribute(rows: Iterable[CheckerRow], disputes: Disputes) -> list[Finding]:
@@ -111,26 +102,22 @@ def attribute(rows: Iterable[CheckerRow], disputes: Disputes) -> list[Finding]:
 
     Sets ``decided``, ``decided_by``, ``assumptions``, ``right`` and ``disagree``.
     """
-    findings: dict[tuple[object, ...], Finding] = {}
+    findings: list[Finding] = []
     undecided: dict[tuple[object, ...], list[Finding]] = {}
     for row in rows:
         finding = finding_of(row)
         states = _disputed_states(finding, finding.offset, disputes)
         decision = (_proven if row["proven"] else _decide)(finding, states, disputes)
-        for broker in sorted(decision.wrong):
-            _keep(findings, _decided(finding, broker, states, decision))
+        findings += [_decided(finding, broker, states, decision) for broker in sorted(decision.wrong)]
         if not decision.wrong:
             dispute = (finding.place, finding.key, finding.offset)
             undecided.setdefault(dispute, []).append(_undecided(finding, states, decision))
-    for group in undecided.values():
-        _keep(findings, _merged(group))
-    return list(findings.values())
-
-
-def _keep(findings: dict[tuple[object, ...], Finding], finding: Finding) -> None:
-    """Keep the first finding of a place and name: findings that accused a right replica may have become the same."""
-    identity = (finding.anomaly, finding.place, finding.broker, finding.offset, finding.producer_id, finding.key)
-    findings.setdefault(identity, finding)
+    # Findings that accused a right replica may have become the same: the first of a place and name stays.
+    distinct: dict[tuple[object, ...], Finding] = {}
+    for finding in (*findings, *map(_merged, undecided.values())):
+        identity = (finding.anomaly, finding.place, finding.broker, finding.offset, finding.producer_id, finding.key)
+        distinct.setdefault(identity, finding)
+    return list(distinct.values())
 
 
 def _disputed_states(finding: Finding, offset: int, disputes: Disputes) -> list[KeyState]:
@@ -145,7 +132,7 @@ def _proven(finding: Finding, states: Sequence[KeyState], disputes: Disputes) ->
     witness, accused = finding.witness, frozenset({finding.broker})
     for name, is_deleted in (("deleted_at", True), ("last_committed_at", False)):
         if (at := witness.get(name)) is not None:
-            coverage = disputes.knowledge.coverage_of(finding.place)
+            coverage = disputes.evidence.coverage_of(finding.place)
             right = _serving(None if is_deleted else at, at, finding, states, coverage)
             return DisputeDecision(accused, right - accused)
     return DisputeDecision(accused, _received_since(finding, disputes) - accused)
@@ -154,29 +141,31 @@ def _proven(finding: Finding, states: Sequence[KeyState], disputes: Disputes) ->
 def _serving(
     alive_at: int | None, since: int, finding: Finding, states: Sequence[KeyState], coverage: EpochCoverage
 ) -> frozenset[int]:
-    """Return the brokers that serve this, where it is right: no broker serves something else that may be later.
+    """Return the brokers that serve this value, where it is right: no broker serves another value that may be later.
 
-    That a value was overwritten proves that who serves it is wrong, and not what the key is now: where one of the
-    others serves nothing, a delete may have been written later, and its tombstone removed everywhere. Then it takes
-    complete replicas to say who is right.
+    An overwritten value proves that a replica which serves it is wrong, and does not show the key's current value:
+    where one of the others serves nothing, a delete may have been written later, and its tombstone removed everywhere.
+    Then only complete replicas show which replica is right.
     """
-    others = [one for one in states if one.log_start <= since and (one.alive_at is None or one.alive_at >= since)]
-    if all(one.alive_at == alive_at for one in others):
-        return frozenset(one.broker for one in others)
+    others = [
+        state for state in states if state.log_start <= since and (state.alive_at is None or state.alive_at >= since)
+    ]
+    if all(state.alive_at == alive_at for state in others):
+        return frozenset(state.broker for state in others)
     return blame_state(finding.offset, states, coverage).right
 
 
 def _received_since(finding: Finding, disputes: Disputes) -> frozenset[int]:
-    """Return the brokers that received every record since the one of the finding, by any replica that still has it."""
+    """Return the brokers that received every record since the finding's record, by any replica that still has it."""
     states = [] if finding.key is None else disputes.states_of(finding.place, finding.key, finding.offset)
-    epochs = {one.at.leader_epoch for one in states if one.at is not None}
-    coverage = disputes.knowledge.coverage_of(finding.place)
-    return frozenset(one.broker for one in states if epochs and coverage.received(one.broker, min(epochs)))
+    epochs = {state.at.leader_epoch for state in states if state.at is not None}
+    coverage = disputes.evidence.coverage_of(finding.place)
+    return frozenset(state.broker for state in states if epochs and coverage.received(state.broker, min(epochs)))
 
 
 def _decide(finding: Finding, states: Sequence[KeyState], disputes: Disputes) -> DisputeDecision:
     """Decide who is wrong about a disputed record: by its transaction's outcome, else by the key's final state."""
-    coverage, accused, witness = disputes.knowledge.coverage_of(finding.place), finding.broker, finding.witness
+    coverage, accused, witness = disputes.evidence.coverage_of(finding.place), finding.broker, finding.witness
     believed = witness.get("believed_here") or BELIEVED_OUTCOME.get(finding.anomaly)
     outcome = blame_transaction(states, coverage)
     state = blame_state(finding.offset, states, coverage)
@@ -193,7 +182,7 @@ def _decide(finding: Finding, states: Sequence[KeyState], disputes: Disputes) ->
             return _decision(outcome, dict.fromkeys(wrong, names))
     if accused in state.wrong | state.right and state.wrong:
         return _decision(state, {broker: _names(broker, states, state, finding, disputes) for broker in state.wrong})
-    if disputes.knowledge.is_without_transactions and finding.anomaly == DIVERGED:
+    if disputes.evidence.is_without_transactions and finding.anomaly == DIVERGED:
         return DisputeDecision(frozenset({accused}), reasons=(NO_TRANSACTIONS,), assumptions=(NOT_LOST,))
     why = outcome.contradiction or state.contradiction or NO_WITNESS
     return DisputeDecision(frozenset(), reasons=(why,))
@@ -207,37 +196,34 @@ def _names(
     broker: int, states: Sequence[KeyState], state: Blame, finding: Finding, disputes: Disputes
 ) -> tuple[str, ...]:
     """Return the possible anomalies of a replica whose final state of a key is wrong; the likeliest first."""
-    in_transaction = any(one.at is not None and one.at.transactional for one in states)
-    has_transactions = in_transaction or disputes.has_transactions(finding.place)
-    state_here = next(one for one in states if one.broker == broker)
+    in_transaction = any(other.at is not None and other.at.transactional for other in states)
+    facts_of_replicas = disputes.replicas.get(finding.place, ())
+    has_transactions = in_transaction or any(facts["has_transactions"] for facts in facts_of_replicas)
     if state.truth in {DELETED, SUPERSEDED}:
-        return (
-            *([POISON] if finding.anomaly == POISON else []),
-            DIVERGED,
-            *([POISON] if in_transaction and finding.anomaly != POISON else []),
-            *([HIDDEN] if has_transactions else []),
-        )
-    if state_here.alive_at is not None and isinstance(state.truth, int) and state_here.alive_at > state.truth:
-        # Only an abort leaves an older value alive.
-        return (POISON,) if in_transaction else (UNEXPLAINED_DIVERGENCE,)
-    if state_here.alive_at is not None:
-        return (HIDDEN,) if in_transaction else (UNEXPLAINED_DIVERGENCE,)
-    return ((HIDDEN, POISON) if in_transaction else (POISON,)) if has_transactions else (UNEXPLAINED_DIVERGENCE,)
+        is_poison = finding.anomaly == POISON
+        later = [POISON] if in_transaction and not is_poison else []
+        return *([POISON] if is_poison else []), DIVERGED, *later, *([HIDDEN] if has_transactions else [])
+    alive_at = next(other.alive_at for other in states if other.broker == broker)
+    if alive_at is None:
+        names = (HIDDEN, POISON) if in_transaction else (POISON,)
+        return names if has_transactions else (UNEXPLAINED_DIVERGENCE,)
+    # Only an abort leaves an older value alive.
+    is_newer_alive = isinstance(state.truth, int) and alive_at > state.truth
+    return (POISON if is_newer_alive else HIDDEN,) if in_transaction else (UNEXPLAINED_DIVERGENCE,)
 
 
 def _decided(finding: Finding, broker: int, states: Sequence[KeyState], decision: DisputeDecision) -> Finding:
-    names = decision.names.get(broker, ())
-    attributed = _attributed(finding, decision, _disagree(finding.offset, states))
+    names, groups = decision.names.get(broker, ()), _disagree(finding.offset, states)
+    attributed = _attributed(finding, decision, groups)
     if broker == finding.broker:
         # Keep the checker's anomaly unless the decision rules it out.
         if names and finding.anomaly not in names and finding.anomaly != UNEXPLAINED_DIVERGENCE:
             return replace(attributed, anomaly=names[0], candidates=_candidates(names))
         candidates = [name for name in finding.candidates if name in names] if names else finding.candidates
         return replace(attributed, candidates=_candidates(candidates))
-    serves = next(text for text, brokers in states_served(finding.offset, states).items() if broker in brokers)
-    explanation = (
-        f"key {_key_text(finding)}: this broker serves {serves}, and {_truth(decision, finding.offset, states)}"
-    )
+    served = next(group.serves for group in groups if broker in group.brokers)
+    right = _disagree(finding.offset, [state for state in states if state.broker in decision.right])
+    explanation = f"key {_key_text(finding)}: this broker serves {served}, and {_serves_text(right, 'rightly ')}"
     return replace(
         attributed,
         anomaly=names[0],
@@ -264,20 +250,13 @@ def _candidates(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(names) if len(names) > 1 else ()
 
 
-def _truth(decision: DisputeDecision, offset: int, states: Sequence[KeyState]) -> str:
-    """Describe what the right replicas serve."""
-    groups = states_served(offset, [one for one in states if one.broker in decision.right])
-    return "; ".join(f"{brokers_text(brokers)} rightly {_verb(brokers)} {text}" for text, brokers in groups.items())
-
-
 def _undecided(finding: Finding, states: Sequence[KeyState], decision: DisputeDecision) -> Finding:
     """Return a finding that accuses no replica."""
     groups = _disagree(finding.offset, states)
-    serves = "; ".join(f"{brokers_text(group.brokers)} {_verb(group.brokers)} {group.serves}" for group in groups)
     why = f"which replica is wrong is undecided: {'; '.join(decision.reasons)}"
     explanation = (
-        f"key {_key_text(finding)}: {serves or 'replicas differ'}; {why}. If broker {finding.broker} is wrong: "
-        f"{finding.explanation}"
+        f"key {_key_text(finding)}: {_serves_text(groups) or 'replicas differ'}; {why}. If broker {finding.broker} is "
+        f"wrong: {finding.explanation}"
     )
     return replace(_attributed(finding, decision, groups), explanation=explanation)
 
@@ -294,8 +273,10 @@ def _disagree(offset: int, states: Sequence[KeyState]) -> tuple[ReplicaGroup, ..
     return tuple(ReplicaGroup(brokers=tuple(brokers), serves=text) for text, brokers in served.items())
 
 
-def _verb(brokers: Sequence[int]) -> str:
-    return "serve" if len(brokers) > 1 else "serves"
+def _serves_text(groups: Sequence[ReplicaGroup], adverb: str = "") -> str:
+    verbs = ("serve" if len(group.brokers) > 1 else "serves" for group in groups)
+    phrases = zip(groups, verbs, strict=True)
+    return "; ".join(f"{brokers_text(group.brokers)} {adverb}{verb} {group.serves}" for group, verb in phrases)
 
 
 def _key_text(finding: Finding) -> str:
@@ -304,21 +285,24 @@ def _key_text(finding: Finding) -> str:
     return "(no key)" if finding.key is None else next(iter(to_json(finding.key).values()))
 
 
-def attribute_spans(rows: Iterable[CheckerRow], knowledge: Knowledge) -> tuple[list[Finding], list[CheckerRow]]:
+def attribute_spans(rows: Iterable[CheckerRow], evidence: MetadataEvidence) -> tuple[list[Finding], list[CheckerRow]]:
     """Return findings, and the undecided rows of `checkers.consistency.txnindex_disagreement`.
 
-    A replica whose span starts earlier than that of a witness has missed a marker in between: at that marker another
-    transaction of the witness ends. Whether the other transaction was committed is no longer recorded, so the finding
+    A replica whose span starts earlier than the span of a witness has missed a marker in between, which ends another
+    transaction of the witness. Whether the other transaction was committed is no longer recorded, so the finding
     has candidates. A span that is shorter than the witness's belongs to a replica that copied a log after it was
     cleaned: legal.
 
     Only a witness that was not restarted since counts: a recovery after a crash rebuilds the index of a segment from
-    what cleaning has left of it (`LogSegment.recover`).
+    the records that cleaning has left (`LogSegment.recover`).
     """
     findings: list[Finding] = []
     undecided: list[CheckerRow] = []
     for row in rows:
-        reasons = _witness_reasons(row, knowledge.coverage_of(place_of(row)))
+        coverage, epoch = evidence.coverage_of(place_of(row)), row["leader_epoch"]
+        brokers = [] if epoch is None else [span["broker"] for span in row["spans"]]
+        proofs = {broker: proof for broker in brokers if (proof := coverage.received(broker, epoch)) is not None}
+        reasons = {broker: proof.reason for broker, proof in proofs.items() if not proof.assumptions}
         starts = {span["first_offset"] for span in row["spans"] if span["broker"] in reasons}
         if len(starts) == 1:
             findings += _span_findings(row, reasons, starts.pop())
@@ -327,39 +311,28 @@ def attribute_spans(rows: Iterable[CheckerRow], knowledge: Knowledge) -> tuple[l
     return findings, undecided
 
 
-def _witness_reasons(row: CheckerRow, coverage: EpochCoverage) -> dict[int, str]:
-    """Return the proof that each broker received the whole span, by broker."""
-    if row["leader_epoch"] is None:
-        return {}
-    proofs = {span["broker"]: coverage.received(span["broker"], row["leader_epoch"]) for span in row["spans"]}
-    return {broker: proof.reason for broker, proof in proofs.items() if proof is not None and not proof.assumptions}
-
-
 def _span_findings(row: CheckerRow, reasons: Mapping[int, str], start: int) -> Iterable[Finding]:
     witness, proof = min(reasons), tuple(f"broker {broker} {reason}" for broker, reason in reasons.items())
-    for span in row["spans"]:
-        if span["first_offset"] < start:
+    producer_id, end = row["producer_id"], row["last_offset"]
+    for broker, first in ((span["broker"], span["first_offset"]) for span in row["spans"]):
+        if first < start:
             finding = Finding(
                 anomaly=UNEXPLAINED_DIVERGENCE,
                 candidates=(UNEXPLAINED_DIVERGENCE, HIDDEN),
-                broker=span["broker"],
+                broker=broker,
                 topic=row["topic"],
                 partition=row["partition"],
-                offset=span["first_offset"],
+                offset=first,
                 key=None,
-                producer_id=row["producer_id"],
+                producer_id=producer_id,
                 effect=LATENT,
                 explanation=(
-                    f"a marker of producer {row['producer_id']} is missing: this broker counts all that the producer "
-                    f"wrote from offset {span['first_offset']} to {row['last_offset']} as one aborted transaction, and "
-                    f"broker {witness}, which received every record, only from {start} on; none of its records is left"
+                    f"a marker of producer {producer_id} is missing: this broker counts all that the producer wrote "
+                    f"from offset {first} to {end} as one aborted transaction, and broker {witness}, which received "
+                    f"every record, only from {start} on; none of its records is left"
                 ),
                 witness={
-                    "span_here_from": span["first_offset"],
-                    "span_to": row["last_offset"],
-                    "other_broker": witness,
-                    "span_there_from": start,
+                    "span_here_from": first, "span_to": end, "other_broker": witness, "span_there_from": start,
                 },
-            )
-            decision = DisputeDecision(frozenset({span["broker"]}), frozenset(reasons), proof)
-            yield _attributed(finding, decision, ())
+            )  # fmt: skip
+            yield _attributed(finding, DisputeDecision(frozenset({broker}), frozenset(reasons), proof), ())

@@ -1,8 +1,9 @@
-"""What a finding on an internal topic means for groups and tools, and how to go on without losing or repeating records.
+"""Advice on findings on internal topics: the meaning for groups and tools, and how to continue without losing records.
 
-A new commit of a group's offset is copied to every replica, and supersedes what replicas disagree about. So the right
+A new commit of a group's offset is copied to every replica, and supersedes the disputed commit. So the right
 offset is committed explicitly, once a broker coordinates the group whose replica is right; only then a replica is
-rebuilt. Where the evidence does not decide, nothing is copied over: what the application has processed decides.
+rebuilt. Where the evidence does not decide, nothing is copied over: the records that the application has processed
+decide.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ _MEANS: Final[Mapping[tuple[str, str], str]] = {
         "replicas have different committed offsets: where a group starts depends on who coordinates it"
     ),
     (TRANSACTION_LOG, _UNDECIDED): (
-        "replicas have different states of transactional ids: a transaction coordinator goes on from the state that "
-        "its own replica has. What follows for producers was not tried"
+        "replicas have different states of transactional ids: a transaction coordinator continues from the "
+        "state that its own replica has. The consequences for producers were not tried"
     ),
     (CLASSIC_GROUP, Anomaly.TOMBSTONE_DIVERGENCE): (
         "while broker {broker} leads this partition, a classic group is back that is gone: deleted, expired, or used "
@@ -111,7 +112,7 @@ def means(finding: Finding) -> str | None:
 
 
 def is_about_offsets(finding: Finding) -> bool:
-    """Whether a finding is about a group's committed offset."""
+    """Return True for a finding about a group's committed offset."""
     return finding.record is not None and finding.record.type == OFFSET_COMMIT
 
 
@@ -131,19 +132,15 @@ def with_consumers(finding: Finding, bootstrap: str) -> Finding:
     record = finding.record
     if record is None or record.states is None or record.key is None or not is_about_offsets(finding):
         return finding
-    offset = _right_offset(finding, record.states)
-    consumers, commit = _consumers(record.key, record.states, offset), _commit(record.key, offset, bootstrap)
-    return replace(finding, record=replace(record, consumers=consumers, commit=commit))
-
-
-def _consumers(key: Mapping[str, str], states: tuple[ServedState, ...], right_offset: int | None) -> str:
-    """Return what the group gets from each coordinator."""
-    partition = escape(f"{key['topic']}-{key['partition']}")
-    texts = []
-    for state in states:
+    key, right = record.key, set(finding.right or ()) if finding.decided else set()
+    offsets = {state.committed_offset for state in record.states if right & set(state.brokers) and not state.pending}
+    offset = next(iter(offsets)) if len(offsets) == 1 else None
+    partition, texts = escape(f"{key['topic']}-{key['partition']}"), []
+    for state in record.states:
         brokers = " or ".join(map(str, state.brokers))
-        texts.append(f"with broker {brokers} as coordinator {_effect(state, right_offset, partition)}")
-    return f"group {escape(key['group'])}: {'; '.join(texts)}"
+        texts.append(f"with broker {brokers} as coordinator {_effect(state, offset, partition)}")
+    consumers = f"group {escape(key['group'])}: {'; '.join(texts)}"
+    return replace(finding, record=replace(record, consumers=consumers, commit=_commit(key, offset, bootstrap)))
 
 
 def _effect(state: ServedState, right_offset: int | None, partition: str) -> str:
@@ -158,13 +155,6 @@ def _effect(state: ServedState, right_offset: int | None, partition: str) -> str
     if offset > right_offset:
         return f"{start}, and skips {offsets_text(right_offset, offset)}"
     return f"{start}, and consumes {offsets_text(offset, right_offset)} again"
-
-
-def _right_offset(finding: Finding, states: tuple[ServedState, ...]) -> int | None:
-    """Return the right committed offset; None where evidence does not show one."""
-    right = set(finding.right or ()) if finding.decided else set()
-    offsets = {state.committed_offset for state in states if right & set(state.brokers) and not state.pending}
-    return next(iter(offsets)) if len(offsets) == 1 else None
 
 
 def _commit(key: Mapping[str, str], offset: int | None, bootstrap: str) -> str | None:

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from harness.audit.live.exposure import Level
+from harness.judge.finding import name_of
 from harness.terminal import Table, styled
 
 if TYPE_CHECKING:
@@ -20,35 +21,33 @@ UNKNOWN = "?"
 
 
 def replica_table(statuses: ReplicaStatuses) -> Table:
-    """Return a table of every replica that was seen."""
+    """Return a table of the status of every replica."""
     names = ("partition", "broker", "log start", "last stable", "high watermark", "log end", "open transactions")
     rows = []
-    for broker, (topic, partition), status in statuses.in_order:
-        transactions = (
-            UNKNOWN
-            if status.open is None
-            else ", ".join(f"producer {one.producer_id} from {one.first_offset}" for one in status.open)
-        )
-        end = UNKNOWN if status.log_end is None else str(status.log_end)
-        offsets = map(str, (status.log_start, status.last_stable_offset, status.high_watermark))
-        rows.append((f"{topic}-{partition}", str(broker), *offsets, end, transactions))
+    for broker, tp, status in statuses.in_order:
+        opened = (f"producer {t.producer_id} from {t.first_offset}" for t in status.open or ())
+        transactions = UNKNOWN if status.open is None else ", ".join(opened)
+        log_end = UNKNOWN if status.log_end is None else status.log_end
+        offsets = map(str, (broker, status.log_start, status.last_stable_offset, status.high_watermark, log_end))
+        rows.append((name_of(tp), *offsets, transactions))
     return Table(names, rows)
 
 
 def exposure_table(exposure: Exposure) -> Table:
-    """Return a table of every topic, each with its replicas that are away, being added or frozen; the worst first."""
+    """Return a table of every topic, each with its exposed replicas; the worst first."""
     rows: list[tuple[str, Text, str]] = []
     for topic in sorted(exposure.topics, key=lambda topic: (-topic.level, topic.topic)):
         rows.append((topic.topic, _styled_level(topic.level), topic.sentence))
-        replicas = sorted(topic.replicas, key=lambda one: (-one.level, one.partition, one.broker))
-        rows += [(f"  {one.topic}-{one.partition}", _styled_level(one.level), one.sentence) for one in replicas]
+        for replica in sorted(topic.replicas, key=lambda replica: (-replica.level, replica.partition, replica.broker)):
+            name = f"  {replica.topic}-{replica.partition}"
+            rows.append((name, _styled_level(replica.level), replica.sentence))
     return Table(("topic", "level", "exposure"), rows)
 
 
 def prefiltered_json(prefiltered: Prefiltered) -> dict[str, Any]:
     """Return ``{suspicions, replicas, notes}``; offsets, and null where a broker does not report them."""
     return {
-        "suspicions": [asdict(one, dict_factory=_json_fields) for one in prefiltered.suspicions],
+        "suspicions": [asdict(suspicion, dict_factory=_json_fields) for suspicion in prefiltered.suspicions],
         "replicas": [
             {"broker": broker, "topic": topic, "partition": partition, **asdict(status, dict_factory=_json_fields)}
             for (broker, (topic, partition)), status in sorted(prefiltered.statuses.replicas.items())

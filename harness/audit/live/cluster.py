@@ -1,4 +1,4 @@
-"""The cluster that is audited: which topics, their state, and their settings.
+"""The cluster that is audited: its topics, their state, and their settings.
 
 A user needs Describe on the topics, and DescribeConfigs on them for their settings; without the latter the settings are
 unknown.
@@ -21,11 +21,11 @@ from harness.kafka_api.metadata import describe_cluster
 from harness.suggest import close_to
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from harness.host.clock import Clock
     from harness.kafka_api.address import Address
-    from harness.kafka_api.metadata import ClusterState, TopicState
+    from harness.kafka_api.metadata import ClusterState
 
 METADATA: Final = RetryPolicy(answer_s=10.0)
 QUICK: Final = RetryPolicy(answer_s=5.0, repeat_s=5.0)
@@ -64,7 +64,7 @@ def describe(client: ClusterClient, patterns: Sequence[str]) -> AuditedCluster:
     ``patterns``: names and globs. Internal topics (``__…``) match only patterns that begin with ``__``.
 
     Raises `UsageError` where no broker answers, where a pattern matches nothing, where no topic is compacted, and
-    where this user may not describe a topic; `HarnessError` where a login is refused.
+    where this user may not describe a topic; `HarnessError` for a rejected login.
     """
     try:
         return _describe(client, patterns)
@@ -85,50 +85,40 @@ def _describe(client: ClusterClient, patterns: Sequence[str]) -> AuditedCluster:
     for pattern in globs:
         matching = {name: topic for name, topic in every.items() if is_named(name, [pattern])}
         if not matching:
-            raise UsageError(f"no topic matches {pattern}, of those that this user may describe")
+            raise UsageError(f"no topic that this user may describe matches {pattern}")
         topics |= matching
     topics = topics if patterns else dict(every)
-    _raise_for_errors(topics.values())
+    for name, topic in topics.items():
+        if topic.error == NO_TOPIC_ACCESS:
+            raise UsageError(f"this user may not describe topic {name}: an audit needs Describe and Read on it")
+        if topic.error:
+            raise UsageError(f"topic {name}: {topic.error}")
     settings, notes = _settings(client, sorted(topics))
     if patterns:
         selection = internal_left_out(list(every), patterns)
     else:
-        compacted = _compacted(topics, settings)
+        policies = {name: settings.get(name, {}).get("cleanup.policy") for name in topics}
+        compacted = {name for name, policy in policies.items() if is_compacted(name, policy)}
+        if not compacted:
+            raise UsageError(
+                "no topic is compacted among those whose settings this user may see: name topics by --topic"
+            )
         selection = [audited(compacted, len(settings.keys() - compacted), "the topics' settings")]
         if unseen := topics.keys() - settings.keys() - compacted:
-            notes = (*notes, f"left out, as it is not known whether they are compacted: {listed(sorted(unseen))}")
+            notes.append(f"left out, as it is not known whether they are compacted: {listed(sorted(unseen))}")
         topics = {name: topic for name, topic in topics.items() if name in compacted}
     transaction_log = client.ask_any(describe_cluster([TRANSACTION_STATE]), METADATA).topics[TRANSACTION_STATE]
     return AuditedCluster(
         client,
         replace(state, topics=dict(sorted(topics.items()))),
         settings,
-        notes,
+        tuple(notes),
         selection=tuple(selection),
         may_have_transactions=transaction_log.error != NO_SUCH_TOPIC,
     )
 
 
-def _raise_for_errors(topics: Iterable[TopicState]) -> None:
-    for topic in topics:
-        if topic.error == NO_TOPIC_ACCESS:
-            raise UsageError(f"this user may not describe topic {topic.name}: an audit needs Describe and Read on it")
-        if topic.error:
-            raise UsageError(f"topic {topic.name}: {topic.error}")
-
-
-def _compacted(topics: Iterable[str], settings: Mapping[str, Mapping[str, str]]) -> set[str]:
-    """Return the compacted topics. Raises `UsageError` where there is none."""
-    compacted = {topic for topic in topics if is_compacted(topic, settings.get(topic, {}).get("cleanup.policy"))}
-    if not compacted:
-        raise UsageError(
-            "no topic is compacted, of those that this user may describe and whose settings it may see: name topics by "
-            "--topic"
-        )
-    return compacted
-
-
-def _settings(client: ClusterClient, names: Sequence[str]) -> tuple[dict[str, dict[str, str]], tuple[str, ...]]:
+def _settings(client: ClusterClient, names: Sequence[str]) -> tuple[dict[str, dict[str, str]], list[str]]:
     """Return settings by topic, and notes about the settings that could not be read."""
     settings: dict[str, dict[str, str]] = {}
     denied: dict[str, list[str]] = {}
@@ -137,7 +127,7 @@ def _settings(client: ClusterClient, names: Sequence[str]) -> tuple[dict[str, di
             denied.setdefault(answer, []).append(name)
         else:
             settings[name] = values_of(answer)
-    return settings, tuple(
+    return settings, [
         f"settings of {listed(topics)} could not be read ({error}; they need DescribeConfigs on the topic)"
         for error, topics in denied.items()
-    )
+    ]

@@ -13,16 +13,14 @@ from checkers.finding import VISIBLE
 from harness.audit.audit_verdict import AuditContext, assemble
 from harness.audit.copy_checks import NO_ROWS, judge_copies
 from harness.audit.explain.advice import ANY_BROKER
-from harness.audit.explain.knowledge import Knowledge, knowledge_of_cluster
+from harness.audit.explain.metadata_evidence import evidence_of_cluster
 from harness.audit.live.cluster import client_of, describe
-from harness.audit.live.coordination import leaders_of_cluster
 from harness.audit.live.coordinators import ask_coordinators
 from harness.audit.live.prefilter import prefilter
-from harness.audit.live.rate import RateLimit
 from harness.audit.live.reading import spans_between
 from harness.audit.live.replica_status import replica_statuses
-from harness.audit.live.rounds import Round, repeated
-from harness.audit.live.spool import SpoolOptions, copies_of, spool, store_transactions
+from harness.audit.live.rereading import CheckedReading, read_until_confirmed
+from harness.audit.live.spool import RateLimit, SpoolOptions, copies_of, spool
 from harness.broker_files.copies.copies import Copies
 from harness.errors import UsageError
 from harness.host.java import find_java
@@ -34,7 +32,7 @@ from harness.spark.compilation import start_compilation
 from harness.spark.workspace_session import session_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -47,14 +45,14 @@ if TYPE_CHECKING:
     from harness.kafka_api.address import Address
     from harness.spark.options import SparkOptions
 
-NOT_READ = "data was not read (--quick): the verdict rests on what brokers report of transactions"
+NOT_READ = "data was not read (--quick): the verdict rests on the brokers' reports of transactions"
 LIMITED = "only the records between --since and --until were read"
-UNSETTLED = "it was written to while it was read: what its brokers report covers more than was read"
+UNSETTLED = "it was written to while it was read: its brokers' reports cover more than was read"
 
 
 @dataclass(frozen=True)
 class AuditRequest:
-    """What to audit. Times are milliseconds since the epoch. ``save``: a new folder for the data that is read."""
+    """The topics of a cluster to audit. Times are milliseconds since the epoch. ``save``: a new folder for the data."""
 
     bootstrap: Sequence[Address]
     topics: Sequence[str]
@@ -65,7 +63,7 @@ class AuditRequest:
 
     @property
     def is_limited(self) -> bool:
-        """Whether only a part of the time is read."""
+        """True if only the records of a part of the time are read."""
         return self.since_ms is not None or self.until_ms is not None
 
 
@@ -75,8 +73,7 @@ def audit_quickly(request: AuditRequest, progress: Progress) -> tuple[Verdict, P
     Raises `UsageError` as `describe` and `prefilter`.
     """
     answers = _ask(request, progress)
-    nothing_read = Round((), NO_ROWS, {})
-    return answers.verdict(nothing_read, {"ask": answers.took_s}, notes=(NOT_READ,)), answers.prefiltered
+    return answers.verdict(CheckedReading((), NO_ROWS, {}), {}, notes=(NOT_READ,)), answers.prefiltered
 
 
 def audit_live(request: AuditRequest, progress: Progress, spark: SparkOptions) -> Verdict:
@@ -94,18 +91,23 @@ def audit_live(request: AuditRequest, progress: Progress, spark: SparkOptions) -
         sessions: list[SparkSession] = []
         readings_folder = save_folder or workspace.path / "readings"
 
-        def session() -> SparkSession:
-            """Start Spark once there is something to judge: reading may take hours."""
+        def read(number: int, places: Collection[Place] | None) -> CheckedReading:
+            folder = RunFolder(readings_folder / f"reading-{number}")
+            read, copies = _read(answers, folder, places, progress, is_again=number > 1)
             if not sessions:
+                # Only now is there something to judge: reading may take hours.
                 progress.stage("start Spark")
                 sessions.append(stack.enter_context(session_of(workspace, java, spark, [readings_folder], CHECKS)))
-            return sessions[0]
+            progress.stage(f"check {len(read.readings)} replicas")
+            rows = judge_copies(sessions[0], [copies])
+            if save_folder is None:
+                shutil.rmtree(folder.path)
+            return CheckedReading(copies.replicas, rows, _unknown(read, is_limited=request.is_limited))
 
-        last_readings = repeated(_Reading(answers, session, progress, readings_folder).read)
+        last_readings = read_until_confirmed(read)
         # Leadership is evidence only where it did not change while replicas were read.
         after = describe(answers.cluster.client, request.topics)
-        timings_s = {"ask": answers.took_s, "read_and_check": _since(started_s)}
-        return answers.verdict(last_readings, timings_s, after)
+        return answers.verdict(last_readings, {"read_and_check": _since(started_s)}, after)
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ class _Answers:
 
     def verdict(
         self,
-        last_readings: Round,
+        last_readings: CheckedReading,
         timings_s: Mapping[str, float],
         after: AuditedCluster | None = None,
         notes: Sequence[str] = (),
@@ -129,19 +131,14 @@ class _Answers:
         state = self.cluster.state
         context = AuditContext(
             target={"name": "cluster", "cluster_id": state.cluster_id, "brokers": sorted(state.brokers)},
-            holders={tp: partition.replicas for tp, partition in state.partitions.items()},
+            evidence=evidence_of_cluster(self.cluster, after),
             unknown=last_readings.unknown,
-            broker_findings=[_finding(one) for one in self.prefiltered.suspicions],
-            knowledge=Knowledge() if after is None else knowledge_of_cluster(self.cluster, after),
+            broker_findings=[_finding(suspicion) for suspicion in self.prefiltered.suspicions],
             bootstrap=",".join(map(str, self.request.bootstrap)) or ANY_BROKER,
-            leaders=leaders_of_cluster((after or self.cluster).state),
         )
-        copies = Copies(
-            self.run_id,
-            last_readings.replicas,
-            notes=(*self.cluster.notes, *self.cluster.selection, *self.prefiltered.notes, *notes),
-        )
-        return assemble(copies, last_readings.rows, timings_s=timings_s, context=context)
+        notes = (*self.cluster.notes, *self.cluster.selection, *self.prefiltered.notes, *notes)
+        copies = Copies(self.run_id, last_readings.replicas, notes=notes)
+        return assemble(copies, last_readings.rows, timings_s={"ask": self.took_s, **timings_s}, context=context)
 
 
 def _ask(request: AuditRequest, progress: Progress) -> _Answers:
@@ -152,46 +149,29 @@ def _ask(request: AuditRequest, progress: Progress) -> _Answers:
     return _Answers(request, f"audit-{new_run_id()}", cluster, prefiltered, _since(started_s))
 
 
-@dataclass(frozen=True)
-class _Reading:
-    """Reads and judges replicas. Readings go to ``readings_folder``, and are deleted after judging unless kept."""
+def _read(
+    answers: _Answers, folder: RunFolder, places: Collection[Place] | None, progress: Progress, *, is_again: bool
+) -> tuple[SpoolResult, Copies]:
+    """Read every replica, or the replicas of some partitions, into a folder.
 
-    answers: _Answers
-    session: Callable[[], SparkSession]
-    progress: Progress
-    readings_folder: Path
-
-    def read(self, number: int, places: Collection[Place] | None) -> Round:
-        """Read every replica, or those of some partitions, and judge them.
-
-        Coordinators are asked first: the transactions that they have completed by then are below the high watermarks
-        that are read to.
-        """
-        folder = RunFolder(self.readings_folder / f"reading-{number}")
-        request, cluster = self.answers.request, self.answers.cluster
-        statuses = replica_statuses(cluster)
-        transactions = None if request.is_limited else ask_coordinators(cluster, statuses.open_producers)
-        replicas = [
-            (broker, tp)
-            for tp, state in cluster.state.partitions.items()
-            for broker in state.replicas
-            if places is None or tp in places
-        ]
-        again = " again: differences that come from ongoing writes and cleaning go away" if number > 1 else ""
-        self.progress.stage(f"read {len(replicas)} replicas{again}")
-        limit = (
-            None if request.rate_limit_bytes_s is None else RateLimit(request.rate_limit_bytes_s, cluster.client.clock)
-        )
-        spans = spans_between(cluster, request.since_ms, request.until_ms) if request.is_limited else {}
-        read = spool(cluster, statuses, folder, SpoolOptions(limit, spans, self.progress.reading), replicas)
-        files = {} if transactions is None else store_transactions(folder, transactions)
-        copies = copies_of(folder, self.answers.run_id, read, files)
-        session = self.session()
-        self.progress.stage(f"check {len(read.readings)} replicas")
-        rows = judge_copies(session, [copies])
-        if request.save is None:
-            shutil.rmtree(folder.path)
-        return Round(copies.replicas, rows, _unknown(read, is_limited=request.is_limited))
+    Coordinators are asked first: the transactions that they have completed are below the high watermarks that are read
+    to.
+    """
+    request, cluster = answers.request, answers.cluster
+    statuses = replica_statuses(cluster)
+    transactions = None if request.is_limited else ask_coordinators(cluster, statuses.open_producers)
+    replicas = [
+        (broker, tp)
+        for tp, state in cluster.state.partitions.items()
+        for broker in state.replicas
+        if places is None or tp in places
+    ]
+    again = " again: differences that come from ongoing writes and cleaning go away" if is_again else ""
+    progress.stage(f"read {len(replicas)} replicas{again}")
+    limit = None if request.rate_limit_bytes_s is None else RateLimit(request.rate_limit_bytes_s, cluster.client.clock)
+    spans = spans_between(cluster, request.since_ms, request.until_ms) if request.is_limited else {}
+    read = spool(cluster, statuses, folder, SpoolOptions(limit, spans, progress.reading), replicas)
+    return read, copies_of(folder, answers.run_id, read, transactions)
 
 
 def _unknown(read: SpoolResult, *, is_limited: bool) -> dict[Place, tuple[str, ...]]:
@@ -210,7 +190,7 @@ def _new_folder(path: Path) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
         if any(path.iterdir()):
-            raise UsageError(f"--save {path}: there is something in it already; name a new folder")
+            raise UsageError(f"--save {path}: the folder is not empty; name a new folder")
     except OSError as error:
         raise UsageError(f"--save {path}: {error.strerror or error}") from error
     return path.absolute()

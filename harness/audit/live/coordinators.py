@@ -1,7 +1,7 @@
 """The transactions of producers, by their coordinators.
 
-Every broker is asked, as each one lists the transactions that it coordinates. FindCoordinator is not used: it would
-create ``__transaction_state`` where that topic is missing.
+Every broker is asked, as each broker lists the transactions that it coordinates. FindCoordinator is not used: that
+request would create ``__transaction_state`` where the topic is missing.
 """
 
 from __future__ import annotations
@@ -36,18 +36,30 @@ class TransactionDescriptions:
 
 
 def ask_coordinators(cluster: AuditedCluster, producer_ids: Collection[int]) -> TransactionDescriptions:
-    """Ask all brokers for the transactions of these producers, at the same time. ``gaps`` has what they did not answer.
+    """Ask all brokers for the transactions of these producers, at the same time. ``gaps`` names missing answers.
 
-    A user who sees no transactional id may lack the right to see any, so nothing follows from that.
+    A user who sees no transactional id may not have the right to see any, so nothing follows from that.
     """
     if not producer_ids:
         return TransactionDescriptions({})
 
     def ask(broker: int, caller: Caller) -> tuple[TransactionDescriptions, bool]:
-        leaderless = _leaderless_partitions(caller)
-        described = _describe(caller, broker, producer_ids)
-        sees_any = bool(described.by_producer) or bool(caller.ask(list_transactions()).transactional_ids)
-        return TransactionDescriptions(described.by_producer, (*leaderless, *described.gaps)), sees_any
+        # No broker lists the transactions in partitions without a leader. A user may not see the topic.
+        state = caller.ask(describe_cluster([TRANSACTION_STATE])).partitions
+        leaderless = [number for (_, number), partition in state.items() if partition.leader < 0]
+        gaps = [f"partition {number} of {TRANSACTION_STATE} has no leader" for number in leaderless]
+        by_producer = {}
+        listed = caller.ask(list_transactions(producer_ids=sorted(producer_ids)))
+        if listed.error:
+            gaps.append(f"broker {broker} does not list transactions: {listed.error}")
+        elif listed.transactional_ids:
+            for name, answer in caller.ask(describe_transactions(listed.transactional_ids, broker)).items():
+                if isinstance(answer, str):
+                    gaps.append(f"broker {broker} does not describe transactional id {escape(name)}: {answer}")
+                else:
+                    by_producer[answer.producer_id] = answer
+        sees_any = bool(by_producer) or bool(caller.ask(list_transactions()).transactional_ids)
+        return TransactionDescriptions(by_producer, tuple(gaps)), sees_any
 
     by_producer: dict[int, TransactionDescription] = {}
     gaps: dict[str, None] = {}
@@ -63,33 +75,3 @@ def ask_coordinators(cluster: AuditedCluster, producer_ids: Collection[int]) -> 
     if not is_any_seen:
         gaps[NOTHING_SEEN] = None
     return TransactionDescriptions(by_producer, tuple(gaps))
-
-
-def _leaderless_partitions(caller: Caller) -> tuple[str, ...]:
-    """Name the partitions of ``__transaction_state`` without a leader; none where this user may not see the topic.
-
-    No broker lists the transactions in them.
-    """
-    return tuple(
-        f"partition {number} of {TRANSACTION_STATE} has no leader"
-        for (_, number), state in caller.ask(describe_cluster([TRANSACTION_STATE])).partitions.items()
-        if state.leader < 0
-    )
-
-
-def _describe(caller: Caller, broker: int, producer_ids: Collection[int]) -> TransactionDescriptions:
-    """Return the transactions of these producers that one broker coordinates."""
-    listed = caller.ask(list_transactions(producer_ids=sorted(producer_ids)))
-    if listed.error:
-        return TransactionDescriptions({}, (f"broker {broker} does not list transactions: {listed.error}",))
-    if not listed.transactional_ids:
-        return TransactionDescriptions({})
-    answers = caller.ask(describe_transactions(listed.transactional_ids, broker))
-    return TransactionDescriptions(
-        {answer.producer_id: answer for answer in answers.values() if not isinstance(answer, str)},
-        tuple(
-            f"broker {broker} does not describe transactional id {escape(transactional_id)}: {answer}"
-            for transactional_id, answer in answers.items()
-            if isinstance(answer, str)
-        ),
-    )

@@ -1,19 +1,19 @@
-"""Replicas that are exposed to anomalies: those that are away or being added, by the retention, and frozen ones.
+"""Replicas that are exposed to anomalies: by the retention those that are down or being added, and frozen replicas.
 
 The window is ``min.compaction.lag.ms`` + ``delete.retention.ms``: no cleaner removes a tombstone or a marker earlier
-than that after its write. A replica whose missing records are all younger can still fetch every one. A replica that has
-been away for longer may find on its return that tombstones and markers are gone which it never fetched. In practice a
+than that after its write. A replica whose missing records are all younger can still fetch every record. A replica that
+was down for longer may find on its return that tombstones and markers are gone which it never fetched. In practice a
 removal happens later: the segment has to roll first (``segment.ms``), and enough of the log has to be dirty
 (``min.cleanable.dirty.ratio``).
 
 A replica that is being added is exposed whatever the retention. If its broker is down, the replica may have been
-assigned to that broker before: then it goes on from its old log, and misses what was removed in between.
+assigned to that broker before: then the replica continues from its old log, and misses the removals in between.
 
 A replica whose last stable offset does not move is frozen already: read_committed consumers get nothing from that
 offset on. There are two cases. `harness.audit.live.prefilter` suspects the replica: the replica has a transaction open
-that was ended elsewhere. Or a transaction is open for longer than its timeout: its coordinator should have aborted it
-by then (KIP-98), so nothing will end it. Where no coordinator describes the transaction, its timeout is taken to be the
-longest that brokers allow by default.
+that was ended elsewhere. Or a transaction is open for longer than its timeout: its coordinator should have aborted the
+transaction (KIP-98), so nothing will end it. Where no coordinator describes the transaction, its timeout is assumed to
+be the longest that brokers allow by default.
 """
 
 from __future__ import annotations
@@ -23,11 +23,18 @@ from datetime import UTC, datetime
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING
 
-from harness.audit.explain.knowledge import name_of
-from harness.audit.live.lags import Lag, NextRemoval, find_lags, next_removal, read_batches
+from harness.audit.live.lags import (
+    CopyProgress,
+    Lag,
+    NextRemoval,
+    find_lags,
+    measure_copies,
+    next_removal,
+    read_batches,
+)
 from harness.audit.live.prefilter import prefilter
-from harness.audit.live.reassignments import CopyProgress, find_copies
 from harness.errors import HarnessError
+from harness.judge.finding import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -37,38 +44,32 @@ if TYPE_CHECKING:
     from harness.kafka_api.messages import TopicPartition
     from harness.kafka_api.transactions import OpenTransaction
 
-COMPACT = "compact"
 DEFAULT_MAX_TIMEOUT_MS = 900_000
 """Default of ``transaction.max.timeout.ms`` (`TransactionStateManagerConfig`)."""
 GRACE_MS = 60_000
 """For a coordinator's next check (10 s), for its markers to be written, and for differences between clocks."""
 ONE_BATCH_BYTES = 1
 UNITS_S = {"days": 86_400, "h": 3_600, "min": 60}
-WHAT_HELPS = (
+REMEDY = (
     "until the ISR is full, no removal begins with min.cleanable.dirty.ratio=1 and max.compaction.lag.ms at its maximum"
 )
 """Seen to prevent every anomaly on Kafka 4.4.0 (README)."""
-
-
 FROM_THE_FIRST_MINUTE = (
     "exposed from the first minute, whatever the retention: where leadership moves before it has copied all, to a"
     " replica that has already removed a tombstone or marker, it never gets that one; leave leadership where it is"
     " until the replica is in the ISR, and audit the partition then"
 )
-"""Seen on Kafka 3.9.2 and 4.4.0, with no broker away."""
+"""Seen on Kafka 3.9.2 and 4.4.0 while every broker was up."""
 ON_ITS_OLD_LOG = (
-    "if the broker still has a log of this partition from an earlier assignment, it goes on from that log when it"
-    " starts, and never gets what was removed since: delete the partition's folder before it starts"
+    "if the broker still has a log of this partition from an earlier assignment, it continues from that log when it"
+    " starts, and never gets the removals since: delete the partition's folder before it starts"
 )
 """Seen on Kafka 3.9.2 and 4.4.0: a broker that starts deletes only logs that are not assigned to it
 (``LogManager.isStrayReplica``)."""
-BLOCKED_CONSUMERS = (
-    "read_committed consumers of broker {broker} get nothing from offset {offset} on (high watermark {mark})"
-)
 
 
 class ExposureKind(StrEnum):
-    """What is wrong with a replica."""
+    """The reason why a replica is exposed."""
 
     AWAY = "away"
     ADDED = "being added"
@@ -107,11 +108,11 @@ class RemovalSettings:
 
 @dataclass(frozen=True)
 class ReplicaExposure:
-    """One replica that is away, being added or frozen, and the consequences.
+    """One replica that is down, being added or frozen, and the consequences.
 
-    ``since_ms``: when the first record that the replica misses, or that stops it, was written, by the broker's clock or
-    else the producers' clocks.
-    ``left_s``: how long its copy still takes. ``at_stake``: the first possible removal among its missing records.
+    ``since_ms``: the time of the first record that the replica misses, or that stops it, by the broker's clock or else
+    the producers' clocks. ``left_s``: the remaining duration of its copy. ``at_stake``: the first possible removal
+    among its missing records.
     """
 
     kind: ExposureKind
@@ -119,11 +120,11 @@ class ReplicaExposure:
     topic: str
     partition: int
     level: Level
-    since_ms: int | None
-    by_brokers_clock: bool
-    left_s: float | None
-    at_stake: NextRemoval | None
     sentence: str
+    since_ms: int | None = None
+    by_brokers_clock: bool = False
+    left_s: float | None = None
+    at_stake: NextRemoval | None = None
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ class TopicExposure:
 
 @dataclass(frozen=True)
 class Exposure:
-    """Every topic, and notes on what is unknown, each in a sentence."""
+    """Every topic, and notes on missing answers, each in a sentence."""
 
     topics: tuple[TopicExposure, ...]
     notes: tuple[str, ...]
@@ -157,70 +158,55 @@ def exposure(cluster: AuditedCluster, prefiltered: Prefiltered | None = None) ->
     """
     answers = prefiltered or prefilter(cluster)
     frozen = list(frozen_replicas(cluster, answers))
-    copies, notes = find_copies(cluster)
+    copies, notes = measure_copies(cluster)
     lags = find_lags(cluster, answers.statuses, {(copy.broker, copy.partition) for copy in copies})
     now_ms = cluster.client.clock.time_ms()
     topics = []
     for topic in cluster.state.topics:
         values = cluster.settings.get(topic)
         settings = read_settings(values)
-        stuck = [one for one in frozen if one.topic == topic]
-        away = [judge_lag(lag, settings, now_ms) for lag in lags if lag.partition[0] == topic]
-        added = [judge_copy(copy, settings) for copy in copies if copy.partition[0] == topic]
-        is_compacted = values is None or COMPACT in values.get("cleanup.policy", "")
-        topics.append(_topic(topic, settings, stuck, [*away, *added], is_compacted=is_compacted))
+        stuck = [replica for replica in frozen if replica.topic == topic]
+        behind = [judge_lag(lag, settings, now_ms) for lag in lags if lag.partition[0] == topic]
+        behind += [judge_copy(copy, settings) for copy in copies if copy.partition[0] == topic]
+        is_compacted = values is None or "compact" in values.get("cleanup.policy", "")
+        topics.append(_topic(topic, settings, stuck, behind if is_compacted else None))
     return Exposure(tuple(topics), (*cluster.notes, *notes, *answers.coordinator_answers.gaps, *answers.behind))
 
 
 def read_settings(settings: Mapping[str, str] | None) -> RemovalSettings:
     """Return the settings that decide about removal. Redpanda leaves out the settings that it does not know."""
     values = settings or {}
-
-    def whole(name: str) -> int | None:
-        return int(values[name]) if values.get(name) else None
-
+    names = ("delete.retention.ms", "min.compaction.lag.ms", "segment.ms")
+    retention, lag, segment = (int(values[name]) if values.get(name) else None for name in names)
     ratio = values.get("min.cleanable.dirty.ratio")
-    return RemovalSettings(
-        whole("delete.retention.ms"),
-        whole("min.compaction.lag.ms"),
-        whole("segment.ms"),
-        float(ratio) if ratio else None,
-    )
+    return RemovalSettings(retention, lag, segment, float(ratio) if ratio else None)
 
 
 def judge_lag(lag: Lag, settings: RemovalSettings, now_ms: int) -> ReplicaExposure:
     """Describe the exposure of a replica of a compacted topic that is behind."""
-    name, window_ms = name_of(lag.partition), settings.window_ms
+    name, window_ms, since_ms = name_of(lag.partition), settings.window_ms, lag.missing_since_ms
     at_stake = None if window_ms is None else next_removal(lag.missing or (), window_ms)
-    level, since_ms = Level.AT_RISK, lag.missing_since_ms
+    level, facts = Level.AT_RISK, f"broker {lag.broker} is out of the ISR of {name}"
     if lag.why_unseen is not None:
         facts = f"broker {lag.broker}'s replica of {name} was not seen ({lag.why_unseen}): since when is unknown"
     elif lag.missing is None:
-        facts = (
-            f"broker {lag.broker} is out of the ISR of {name}, and its missing records could not be read from a leader"
-        )
+        facts += ", and its missing records could not be read from a leader"
     elif not lag.missing:
-        level = Level.OK
-        facts = f"broker {lag.broker} is out of the ISR of {name}, and misses no record of its leader"
+        level, facts = Level.OK, f"{facts}, and misses no record of its leader"
     elif since_ms is None:
-        facts = f"broker {lag.broker} is out of the ISR of {name}, and its missing records have no timestamp"
+        facts += ", and its missing records have no timestamp"
     else:
         clock = "the broker's clock" if lag.by_brokers_clock else "producers' clocks"
-        away_ms = max(now_ms - since_ms, 0)
-        facts = (
-            f"broker {lag.broker} is out of the ISR of {name} and misses the records since {_time(since_ms)}"
-            f" ({_duration(away_ms / 1000)} ago, by {clock})"
-        )
-        if window_ms is not None and away_ms >= window_ms:
+        behind_ms = max(now_ms - since_ms, 0)
+        facts += f" and misses the records since {_ago(since_ms, behind_ms, clock)}"
+        if window_ms is not None and behind_ms >= window_ms:
             level = Level.TOO_LATE
     if at_stake is not None:
         time = _time(at_stake.removable_at_ms)
         facts += f"; the {at_stake.kind} at offset {at_stake.offset} may be removed from {time} on"
     sentence = f"{facts}; {_advice(level, window_ms)}" if level else facts
-    by_broker = lag.by_brokers_clock
-    return ReplicaExposure(
-        ExposureKind.AWAY, lag.broker, *lag.partition, level, since_ms, by_broker, None, at_stake, sentence
-    )
+    place = ExposureKind.AWAY, lag.broker, *lag.partition
+    return ReplicaExposure(*place, level, sentence, since_ms, lag.by_brokers_clock, at_stake=at_stake)
 
 
 def judge_copy(copy: CopyProgress, settings: RemovalSettings) -> ReplicaExposure:
@@ -229,70 +215,66 @@ def judge_copy(copy: CopyProgress, settings: RemovalSettings) -> ReplicaExposure
     The longer its first copy takes, the more records the replica can have read before it reads their deletion. And the
     replica is at risk even where the copy takes no time, as its leader may change.
     """
-    window_ms, took_s, left_s = settings.window_ms, copy.took_s, copy.left_s
+    window_ms, took_s, remaining_s = settings.window_ms, copy.took_s, copy.remaining_s
+    level, advice = Level.AT_RISK, _retention_text(window_ms)
+    facts = f"broker {copy.broker} is being added as a replica of {name_of(copy.partition)}"
     if not copy.is_measured:
-        sentence = (
-            f"broker {copy.broker} is being added as a replica of {name_of(copy.partition)}, with unknown progress;"
-            f" {ON_ITS_OLD_LOG}; {FROM_THE_FIRST_MINUTE}; {_retention_text(window_ms)}"
-        )
-        return ReplicaExposure(
-            ExposureKind.ADDED, copy.broker, *copy.partition, Level.AT_RISK, None, False, None, None, sentence
-        )
-    facts = (
-        f"broker {copy.broker} is being added as a replica of {name_of(copy.partition)}:"
-        f" {copy.done} of {copy.total} {copy.unit}, "
-    )
-    advice = _retention_text(window_ms)
-    level = Level.AT_RISK
-    if took_s is None or left_s is None:
-        facts += "and it did not grow while it was observed"
+        facts += f", with unknown progress; {ON_ITS_OLD_LOG}"
+    elif took_s is None or remaining_s is None:
+        facts += f": {copy.done} of {copy.total} {copy.unit}, and it did not grow while it was observed"
         advice = _advice(level, window_ms)
     else:
-        facts += f"about {_duration(took_s)} so far and {_duration(left_s)} to go"
+        durations = f"about {_duration(took_s)} so far and {_duration(remaining_s)} to go"
+        facts += f": {copy.done} of {copy.total} {copy.unit}, {durations}"
         if window_ms is not None and took_s * 1000 >= window_ms:
             level = Level.TOO_LATE
-        if window_ms is None or (took_s + left_s) * 1000 >= window_ms:
+        if window_ms is None or (took_s + remaining_s) * 1000 >= window_ms:
             advice = _advice(level, window_ms)
     sentence = f"{facts}; {FROM_THE_FIRST_MINUTE}; {advice}"
-    return ReplicaExposure(ExposureKind.ADDED, copy.broker, *copy.partition, level, None, False, left_s, None, sentence)
+    return ReplicaExposure(
+        ExposureKind.ADDED,
+        copy.broker,
+        *copy.partition,
+        level,
+        sentence,
+        left_s=remaining_s if copy.is_measured else None,
+    )
 
 
 def frozen_replicas(cluster: AuditedCluster, prefiltered: Prefiltered) -> Iterator[ReplicaExposure]:
     """Describe the replicas that are frozen by their last status, one entry each, by partition and broker."""
     suspicions: dict[tuple[int, TopicPartition], Suspicion] = {}
-    for one in sorted(prefiltered.suspicions, key=lambda one: one.offset):
-        suspicions.setdefault((one.broker, (one.topic, one.partition)), one)
+    for suspicion in sorted(prefiltered.suspicions, key=lambda suspicion: suspicion.offset):
+        suspicions.setdefault((suspicion.broker, (suspicion.topic, suspicion.partition)), suspicion)
     for broker, tp, status in prefiltered.statuses.in_order:
-        suspicion = suspicions.get((broker, tp))
-        transaction = min(status.open or (), key=lambda one: one.first_offset, default=None)
-        since_ms, by_coordinator = None, True
-        if suspicion is not None:
-            level, facts = Level.TOO_LATE, suspicion.explanation
+        transaction = min(status.open or (), key=lambda opened: opened.first_offset, default=None)
+        level, since_ms, by_coordinator = Level.TOO_LATE, None, True
+        if (broker, tp) in suspicions:
+            facts = suspicions[broker, tp].explanation
         elif transaction is not None:
             since_ms, timeout_ms, by_coordinator = _beginning(cluster, prefiltered, broker, tp, transaction)
             open_ms = cluster.client.clock.time_ms() - (since_ms or 0)
             if since_ms is None or open_ms <= timeout_ms + GRACE_MS:
                 continue
-            clock = "its coordinator's clock" if by_coordinator else "producers' clocks"
             level = Level.AT_RISK
+            ago = _ago(since_ms, open_ms, "its coordinator's clock" if by_coordinator else "producers' clocks")
             facts = (
-                f"broker {broker} holds the transaction of producer {transaction.producer_id} open in"
-                f" {name_of(tp)} since {_time(since_ms)} ({_duration(open_ms / 1000)} ago, by"
-                f" {clock}), and a transaction is aborted after {_duration(timeout_ms / 1000)}"
+                f"broker {broker} holds the transaction of producer {transaction.producer_id} open in {name_of(tp)}"
+                f" since {ago}, and a transaction is aborted after {_duration(timeout_ms / 1000)}"
             )
         else:
             continue
-        consequence = BLOCKED_CONSUMERS.format(
-            broker=broker, offset=status.last_stable_offset, mark=status.high_watermark
+        sentence = (
+            f"{facts}; read_committed consumers of broker {broker} get nothing from offset {status.last_stable_offset}"
+            f" on (high watermark {status.high_watermark}): `harness audit live` reads the records behind it"
         )
-        sentence = f"{facts}; {consequence}: `harness audit live` reads what is there"
-        yield ReplicaExposure(ExposureKind.FROZEN, broker, *tp, level, since_ms, by_coordinator, None, None, sentence)
+        yield ReplicaExposure(ExposureKind.FROZEN, broker, *tp, level, sentence, since_ms, by_coordinator)
 
 
 def _beginning(
     cluster: AuditedCluster, prefiltered: Prefiltered, broker: int, tp: TopicPartition, transaction: OpenTransaction
 ) -> tuple[int | None, int, bool]:
-    """Return when a transaction began, its timeout, and whether its coordinator reported both."""
+    """Return the time of a transaction's begin, its timeout, and whether its coordinator reported both."""
     described = prefiltered.coordinator_answers.by_producer.get(transaction.producer_id)
     if described is not None and described.start_time_ms >= 0 and tp in described.partitions:
         return described.start_time_ms, described.timeout_ms, True
@@ -307,18 +289,13 @@ def _beginning(
 
 
 def _topic(
-    topic: str,
-    settings: RemovalSettings,
-    stuck: Sequence[ReplicaExposure],
-    behind: Sequence[ReplicaExposure],
-    *,
-    is_compacted: bool,
+    topic: str, settings: RemovalSettings, stuck: Sequence[ReplicaExposure], behind: Sequence[ReplicaExposure] | None
 ) -> TopicExposure:
-    """Sum up; a topic that is not compacted loses nothing through replicas that are behind, but it can be frozen."""
-    replicas = (*stuck, *behind) if is_compacted else tuple(stuck)
-    level = max((one.level for one in replicas), default=Level.OK)
+    """Sum up; ``behind``: None for a topic that is not compacted, which loses nothing through such replicas."""
+    replicas = (*stuck, *(behind or ()))
+    level = max((replica.level for replica in replicas), default=Level.OK)
     facts = [f"{_count_text(stuck)} frozen"] if stuck else []
-    if not is_compacted:
+    if behind is None:
         facts.append("not compacted")
     else:
         facts += [f"{_count_text(behind)} away or being added" if behind else "every replica is in the ISR"]
@@ -336,15 +313,17 @@ def _advice(level: Level, window_ms: int | None) -> str:
             f"{_retention_text(window_ms)}, so some that it never fetched may be gone, and records that they deleted or"
             " aborted may come back with the replica: audit it, or rebuild it (reassign it away and back)"
         )
-    if level == Level.AT_RISK:
-        return f"{_retention_text(window_ms)}: {WHAT_HELPS}"
-    return _retention_text(window_ms)
+    return f"{_retention_text(window_ms)}: {REMEDY}"
 
 
 def _retention_text(window_ms: int | None) -> str:
     if window_ms is None:
         return "the retention of tombstones and markers is unknown"
     return f"tombstones and markers stay for at least {_duration(window_ms / 1000)}"
+
+
+def _ago(time_ms: int, passed_ms: float, clock: str) -> str:
+    return f"{_time(time_ms)} ({_duration(passed_ms / 1000)} ago, by {clock})"
 
 
 def _time(time_ms: int) -> str:

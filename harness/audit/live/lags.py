@@ -1,37 +1,49 @@
-"""Replicas that are out of the ISR, and since when they miss records of the leader, as far as the log shows.
+"""Replicas that are behind: those out of the ISR, and those that are being added.
 
 No broker reports since when a replica is out of the ISR. The leader's log gives a bound: its first record at or after
 the replica's log end offset has a timestamp, and the replica was behind at that time. The replica may have been out for
 longer, if nothing was written at first or a cleaner has removed the first records. The headers of the missing batches
 also show the next removal among them.
+
+The copy of a replica that is being added is sampled a few seconds apart: its segments' bytes where brokers report them,
+else its offsets. A throttled copy grows in steps of ``replica.fetch.max.bytes``: a copy that has not grown is sampled a
+few times more.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from harness.audit.explain.knowledge import name_of
 from harness.broker_files.segments.batches import Batch, iter_batches, until_cut
 from harness.errors import HarnessError
+from harness.judge.finding import name_of
 from harness.kafka_api.fetch import READ_UNCOMMITTED, ReplicaState, choose_fetch_version, fetch
+from harness.kafka_api.offsets import list_log_ends
+from harness.kafka_api.topics import describe_log_dirs, list_reassignments
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from harness.audit.live.cluster import AuditedCluster
     from harness.audit.live.replica_status import ReplicaStatuses
+    from harness.host.clock import Clock
     from harness.kafka_api.messages import Caller, TopicPartition
 
-SAMPLE_BYTES = 1 << 20
+MISSING_BYTES = 1 << 20
 MARKER, TOMBSTONES = "marker", "tombstones"
+SAMPLE_S, SAMPLES = 3.0, 5
+BYTES, OFFSETS = "bytes", "offsets"
+
+Sizes: TypeAlias = "dict[tuple[int, TopicPartition, str], int]"
+"""By broker, partition and unit."""
 
 
 @dataclass(frozen=True)
 class Lag:
     """A replica that is out of the ISR, or whose broker does not answer.
 
-    ``log_end``: None where it is unknown. ``missing``: the leader's batches from there on, about `SAMPLE_BYTES` of
+    ``log_end``: None where it is unknown. ``missing``: the leader's batches from there on, about `MISSING_BYTES` of
     them; None where they could not be read. ``why_unseen``: why the replica was not seen.
     """
 
@@ -43,22 +55,59 @@ class Lag:
 
     @property
     def missing_since_ms(self) -> int | None:
-        """When the first missing batch was written; None where no batch is missing or that batch has no timestamp."""
-        if not self.missing or self.missing[0].max_timestamp_ms < 0:
-            return None
-        return self.missing[0].max_timestamp_ms
+        """The time of the first missing batch; None where no batch is missing or that batch has no timestamp."""
+        return self.missing[0].max_timestamp_ms if self.missing and self.missing[0].max_timestamp_ms >= 0 else None
 
     @property
     def by_brokers_clock(self) -> bool:
-        """Whether the leader set that timestamp; else a producer did, and producers' clocks may be wrong."""
-        first = self.missing[0] if self.missing else None
-        return first is not None and first.timestamp_type == "append"
+        """True if the leader set that timestamp; else a producer did, and producers' clocks may be wrong."""
+        return bool(self.missing) and self.missing is not None and self.missing[0].timestamp_type == "append"
+
+
+@dataclass(frozen=True)
+class CopyProgress:
+    """A replica that is being added: ``done`` of ``total``, in ``unit``, and the pace a second.
+
+    ``is_measured``: False where its broker or its leader did not describe it, so that the progress is unknown.
+    """
+
+    broker: int
+    partition: TopicPartition
+    unit: str = OFFSETS
+    done: int = 0
+    total: int = 0
+    pace_s: float = 0.0
+    is_measured: bool = True
+
+    @property
+    def took_s(self) -> float | None:
+        """The duration of the copy so far, at its present pace; None where it stands still."""
+        return self.done / self.pace_s if self.pace_s > 0 else None
+
+    @property
+    def remaining_s(self) -> float | None:
+        """The remaining duration of the copy, at its present pace; None where it stands still."""
+        return max(self.total - self.done, 0) / self.pace_s if self.pace_s > 0 else None
+
+
+@dataclass(frozen=True)
+class NextRemoval:
+    """The first marker or tombstones that may be removed: at ``removable_at_ms``, or by any cleaner pass after it.
+
+    ``is_stamped``: ``removable_at_ms`` is the batch's delete horizon, which a cleaner set; else it is the earliest
+    possible time.
+    """
+
+    offset: int
+    kind: str
+    removable_at_ms: int
+    is_stamped: bool
 
 
 def find_lags(
     cluster: AuditedCluster, statuses: ReplicaStatuses, adding: Collection[tuple[int, TopicPartition]]
 ) -> tuple[Lag, ...]:
-    """Return the replicas that are behind, without those that are being added.
+    """Return the replicas that are behind, except those that are being added.
 
     Redpanda's metadata lists every replica as in sync: there only replicas of brokers that do not answer are found.
     """
@@ -81,16 +130,17 @@ def find_lags(
             status = statuses.replicas.get((broker, tp))
             if (broker, tp) in adding or (status is not None and broker in state.isr):
                 continue
-            why_unseen = (
-                None if status else statuses.silent.get(broker) or statuses.unseen.get((broker, tp), "it was not seen")
-            )
-            log_end = status.log_end if status else None
-            lags.append(Lag(broker, tp, log_end, None if log_end is None else missing_batches(tp, log_end), why_unseen))
+            if status is None:
+                why_unseen = statuses.silent.get(broker) or statuses.unseen.get((broker, tp), "it was not seen")
+                lags.append(Lag(broker, tp, None, None, why_unseen))
+            else:
+                missing = None if status.log_end is None else missing_batches(tp, status.log_end)
+                lags.append(Lag(broker, tp, status.log_end, missing, None))
     return tuple(lags)
 
 
 def read_batches(
-    broker: Caller, partition: TopicPartition, offset: int, max_bytes: int = SAMPLE_BYTES
+    broker: Caller, partition: TopicPartition, offset: int, max_bytes: int = MISSING_BYTES
 ) -> tuple[Batch, ...]:
     """Return a broker's batches from an offset on, about ``max_bytes`` of them, and at least one (KIP-74).
 
@@ -104,20 +154,6 @@ def read_batches(
         raise HarnessError(f"{name} at offset {offset}: {answer}")
     batches = until_cut(iter_batches(answer.records, source=f"Fetch answer of {name}", verify_crc=False))
     return tuple(batch for batch in batches if batch.last_offset >= offset)
-
-
-@dataclass(frozen=True)
-class NextRemoval:
-    """The first marker or tombstones that may be removed: at ``removable_at_ms``, or by any cleaner pass after it.
-
-    ``is_stamped``: ``removable_at_ms`` is the batch's delete horizon, which a cleaner set; else it is the earliest
-    possible time.
-    """
-
-    offset: int
-    kind: str
-    removable_at_ms: int
-    is_stamped: bool
 
 
 def next_removal(batches: Iterable[Batch], window_ms: int) -> NextRemoval | None:
@@ -138,3 +174,58 @@ def next_removal(batches: Iterable[Batch], window_ms: int) -> NextRemoval | None
         if not batch.is_empty and (batch.is_control or batch.delete_horizon_ms is not None)
     ]
     return min(removals, key=lambda removal: (not removal.is_stamped, removal.removable_at_ms), default=None)
+
+
+def measure_copies(cluster: AuditedCluster) -> tuple[tuple[CopyProgress, ...], tuple[str, ...]]:
+    """Return the replicas that are being added, and a note where they are unknown.
+
+    Copies take `SAMPLE_S` seconds to measure, and up to `SAMPLES` times that while one of them does not grow.
+    """
+    partitions, clock = cluster.state.partitions, cluster.client.clock
+    try:
+        listed = cluster.client.ask_any(list_reassignments(partitions))
+    except (OSError, HarnessError) as error:
+        return (), (str(error),)
+    adding = {(broker, tp) for tp, reassignment in listed.items() for broker in reassignment.adding}
+    if not adding:
+        return (), ()
+    leaders = {tp: partitions[tp].leader for _, tp in adding}
+    replicas = adding | {(leader, tp) for tp, leader in leaders.items()}
+    first, began_s, copies = _sizes(cluster, replicas), clock.now_s(), []
+    for number in range(1, SAMPLES + 1):
+        _wait(clock, began_s + SAMPLE_S * number)
+        latest, took_s = _sizes(cluster, replicas), clock.now_s() - began_s
+        copies = [_copy(replica, leaders[replica[1]], first, latest, took_s) for replica in sorted(adding)]
+        if all(copy.pace_s > 0 for copy in copies if copy.is_measured):
+            break
+    return tuple(copies), ()
+
+
+def _wait(clock: Clock, due_s: float) -> None:
+    clock.wait_until(lambda: clock.now_s() >= due_s, SAMPLE_S * 2 + 1, "the next sample of the copies")
+
+
+def _copy(replica: tuple[int, TopicPartition], leader: int, first: Sizes, latest: Sizes, took_s: float) -> CopyProgress:
+    """Return the growth of a replica between two samples."""
+    broker, partition = replica
+    for unit in (BYTES, OFFSETS):
+        total, done = latest.get((leader, partition, unit)), latest.get((broker, partition, unit))
+        before = first.get((broker, partition, unit))
+        if total is not None and done is not None and before is not None:
+            return CopyProgress(broker, partition, unit, done, total, (done - before) / took_s)
+    return CopyProgress(broker, partition, is_measured=False)
+
+
+def _sizes(cluster: AuditedCluster, replicas: Collection[tuple[int, TopicPartition]]) -> Sizes:
+    """Return bytes and offsets of each replica, if its broker reports them."""
+
+    def ask(broker: int, caller: Caller) -> Sizes:
+        partitions = [tp for b, tp in replicas if b == broker]
+        ends = caller.ask(list_log_ends(partitions))
+        sizes = caller.ask(describe_log_dirs(partitions)).sizes_bytes
+        return {(broker, tp, BYTES): size for tp, size in sizes.items()} | {
+            (broker, tp, OFFSETS): end for tp, end in ends.items() if isinstance(end, int)
+        }
+
+    answers = cluster.client.ask_all({broker for broker, _ in replicas}, ask).values()
+    return {key: value for sizes in answers if isinstance(sizes, dict) for key, value in sizes.items()}

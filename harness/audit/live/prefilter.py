@@ -13,14 +13,14 @@ coordinator is ending the transaction (Prepare…), the transaction is not suspi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-from harness.audit.explain.knowledge import brokers_text, name_of
 from harness.audit.live.coordinators import FINISHED, ONGOING, TransactionDescriptions, ask_coordinators
 from harness.audit.live.replica_status import ReplicaStatus, ReplicaStatuses, replica_statuses
 from harness.broker_files.copies.selection import listed
 from harness.errors import WaitTimeoutError
 from harness.escape import escape
+from harness.judge.finding import brokers_text, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,12 +35,10 @@ BOUND_S = 10.0
 
 STUCK_LSO, HANGING_TRANSACTION = "stuck-lso", "hanging-transaction"
 
-Replica: TypeAlias = "tuple[int, TopicPartition]"
-
 
 @dataclass(frozen=True)
 class Suspicion:
-    """What an audit should read first, and why.
+    """A replica that an audit should read first, and the reason.
 
     ``transaction``: the open transaction on the replica; None where its broker does not list open transactions.
     ``decided_on``: replicas that are past the transaction. ``coordinator``: None where no coordinator knows it.
@@ -59,7 +57,7 @@ class Suspicion:
 
 @dataclass(frozen=True)
 class Prefiltered:
-    """The last status of every replica, the suspicions, and notes on what is unknown, each in a sentence.
+    """The last status of every replica, the suspicions, and notes on missing answers, each in a sentence.
 
     ``behind``: suspicions that could not be checked as the replica did not catch up in time; they are among ``notes``,
     too.
@@ -79,9 +77,23 @@ class PendingSuspicion:
     suspicion: Suspicion
     high_watermark: int
 
-    def latest(self, statuses: ReplicaStatuses) -> ReplicaStatus | None:
-        """Return the status of the suspicious replica."""
-        return statuses.replicas.get((self.suspicion.broker, (self.suspicion.topic, self.suspicion.partition)))
+    def outcome(self, statuses: ReplicaStatuses, *, is_late: bool = False) -> bool | None:
+        """Return whether these statuses confirm the suspicion; None while they show neither.
+
+        ``is_late``: the time for catching up is over, so a last stable offset that has not moved confirms it.
+        """
+        suspicion = self.suspicion
+        status = statuses.replicas.get((suspicion.broker, (suspicion.topic, suspicion.partition)))
+        if status is None:
+            return None
+        if suspicion.transaction is None:
+            is_open = status.last_stable_offset <= suspicion.offset
+        else:
+            is_open = _has_open(status, suspicion.transaction)
+        if not is_open:
+            return False
+        has_caught_up = status.high_watermark >= self.high_watermark
+        return True if has_caught_up and (suspicion.transaction is not None or is_late) else None
 
 
 def prefilter(cluster: AuditedCluster) -> Prefiltered:
@@ -96,38 +108,26 @@ def prefilter(cluster: AuditedCluster) -> Prefiltered:
         *by_open_transactions(cluster.state, before, latest, coordinator_answers),
         *by_last_stable_offsets(latest),
     ]
-    confirmed: list[PendingSuspicion] = []
+    confirmed: list[Suspicion] = []
 
-    def settle() -> bool:
+    def settle(*, is_late: bool = False) -> bool:
         nonlocal latest, pending
-        outcomes = [is_confirmed(candidate, candidate.latest(latest)) for candidate in pending]
-        confirmed.extend(candidate for candidate, outcome in zip(pending, outcomes, strict=True) if outcome)
-        pending = [candidate for candidate, outcome in zip(pending, outcomes, strict=True) if outcome is None]
-        if pending:
+        outcomes = [(candidate, candidate.outcome(latest, is_late=is_late)) for candidate in pending]
+        confirmed.extend(candidate.suspicion for candidate, outcome in outcomes if outcome)
+        pending = [candidate for candidate, outcome in outcomes if outcome is None]
+        if pending and not is_late:
             latest = replica_statuses(cluster)
         return not pending
 
     try:
         cluster.client.clock.wait_until(settle, BOUND_S, "replicas to catch up")
     except WaitTimeoutError:
-        late = [
-            candidate
-            for candidate in pending
-            if candidate.suspicion.transaction is None and _has_reached(candidate.latest(latest), candidate)
-        ]
-        confirmed += late
-        pending = [candidate for candidate in pending if candidate not in late]
-    suspicions = sorted(
-        (candidate.suspicion for candidate in confirmed), key=lambda s: (s.topic, s.partition, s.offset, s.broker)
-    )
-    behind = tuple(f"{one.suspicion.explanation}; but the replica is too far behind to tell" for one in pending)
-    return Prefiltered(
-        latest,
-        coordinator_answers,
-        tuple(suspicions),
-        (*_unseen_notes(latest), *coordinator_answers.gaps, *behind),
-        behind,
-    )
+        settle(is_late=True)
+    confirmed.sort(key=lambda suspicion: (suspicion.topic, suspicion.partition, suspicion.offset, suspicion.broker))
+    explanations = (candidate.suspicion.explanation for candidate in pending)
+    behind = tuple(f"{explanation}; but the replica is too far behind to tell" for explanation in explanations)
+    notes = (*_unseen_notes(latest), *coordinator_answers.gaps, *behind)
+    return Prefiltered(latest, coordinator_answers, tuple(confirmed), notes, behind)
 
 
 def by_open_transactions(
@@ -142,22 +142,23 @@ def by_open_transactions(
     transactions that were open ``before`` the coordinators were asked. A coordinator completes a transaction once its
     markers are below the leader's high watermark.
     """
-    open_before = {(replica, one.producer_id, one.first_offset) for replica, one in _all_open(before)}
-    for (broker, tp), transaction in _all_open(statuses):
-        replicas = statuses.of(tp)
-        past = {other: one.high_watermark for other, one in replicas.items() if _is_past(one, transaction)}
+    open_before = {(broker, tp, _identity(transaction)) for broker, tp, transaction in _all_open(before)}
+    for broker, tp, transaction in _all_open(statuses):
+        replicas = statuses.by_broker(tp)
+        past = {other: status.high_watermark for other, status in replicas.items() if _is_past(status, transaction)}
         described = coordinator_answers.by_producer.get(transaction.producer_id)
         leader = cluster.partitions[tp].leader
         anomaly, on_leader = STUCK_LSO, ""
         if past:
-            reason = f"{brokers_text(past)} decided it{_coordinator_report(described)}"
-            high_watermark = min(past.values())
+            state = (
+                f"; the coordinator of {escape(described.transactional_id)} says {described.state}" if described else ""
+            )
+            reason, high_watermark = f"{brokers_text(past)} decided it{state}", min(past.values())
         else:
-            was_open = ((broker, tp), transaction.producer_id, transaction.first_offset) in open_before
             why_ended = _why_ended(coordinator_answers, tp, transaction)
-            if not was_open or why_ended is None or leader not in replicas:
+            if (broker, tp, _identity(transaction)) not in open_before or why_ended is None or leader not in replicas:
                 continue
-            if _holds_open(replicas[leader], transaction):
+            if _has_open(replicas[leader], transaction):
                 anomaly, on_leader = HANGING_TRANSACTION, ", as its leader does"
             reason, high_watermark = why_ended, replicas[leader].high_watermark
         explanation = (
@@ -171,50 +172,38 @@ def by_open_transactions(
 
 
 def by_last_stable_offsets(statuses: ReplicaStatuses) -> Iterator[PendingSuspicion]:
-    """Suspect replicas without a list of open transactions whose last stable offset is behind that of another replica.
+    """Suspect replicas whose last stable offset stays behind another's, where brokers do not list open transactions.
 
     Every follower is behind for a moment: only a replica that stays behind is suspicious.
     """
-    for (broker, tp), one in statuses.replicas.items():
+    for (broker, tp), status in statuses.replicas.items():
         ahead = {
             b: other.high_watermark
-            for b, other in statuses.of(tp).items()
-            if other.log_start <= one.last_stable_offset < other.last_stable_offset
+            for b, other in statuses.by_broker(tp).items()
+            if other.log_start <= status.last_stable_offset < other.last_stable_offset
         }
-        if one.open is None and ahead:
+        if status.open is None and ahead:
+            offset = status.last_stable_offset
             explanation = (
                 f"broker {broker} does not list open transactions, and its last stable offset of {name_of(tp)} stays"
-                f" at {one.last_stable_offset}, which {brokers_text(ahead)} passed"
+                f" at {offset}, which {brokers_text(ahead)} passed"
             )
-            suspicion = Suspicion(STUCK_LSO, broker, *tp, one.last_stable_offset, None, tuple(ahead), None, explanation)
+            suspicion = Suspicion(STUCK_LSO, broker, *tp, offset, None, tuple(ahead), None, explanation)
             yield PendingSuspicion(suspicion, min(ahead.values()))
 
 
-def is_confirmed(candidate: PendingSuspicion, latest: ReplicaStatus | None) -> bool | None:
-    """Whether the latest status of its replica confirms a suspicion; None while the status shows neither."""
-    transaction = candidate.suspicion.transaction
-    if latest is None:
-        return None
-    if transaction is None:
-        return False if latest.last_stable_offset > candidate.suspicion.offset else None
-    if not _holds_open(latest, transaction):
-        return False
-    return True if _has_reached(latest, candidate) else None
-
-
-def _has_reached(latest: ReplicaStatus | None, candidate: PendingSuspicion) -> bool:
-    return latest is not None and latest.high_watermark >= candidate.high_watermark
-
-
 def _is_past(status: ReplicaStatus, transaction: OpenTransaction) -> bool:
-    """Whether this replica has had the transaction's first offset, and the transaction is not open on the replica."""
+    """Return whether this replica has had the transaction's first offset and does not have the transaction open."""
     within = status.log_start <= transaction.first_offset < status.last_stable_offset
-    return within and status.open is not None and not _holds_open(status, transaction)
+    return within and status.open is not None and not _has_open(status, transaction)
 
 
-def _holds_open(status: ReplicaStatus, transaction: OpenTransaction) -> bool:
-    same = (transaction.producer_id, transaction.first_offset)
-    return any((one.producer_id, one.first_offset) == same for one in status.open or ())
+def _has_open(status: ReplicaStatus, transaction: OpenTransaction) -> bool:
+    return _identity(transaction) in map(_identity, status.open or ())
+
+
+def _identity(transaction: OpenTransaction) -> tuple[int, int]:
+    return transaction.producer_id, transaction.first_offset
 
 
 def _why_ended(
@@ -223,11 +212,8 @@ def _why_ended(
     """Return why the transaction has ended by its coordinator; None where it may be ongoing."""
     described = coordinator_answers.by_producer.get(transaction.producer_id)
     if described is None:
-        return (
-            None
-            if coordinator_answers.gaps
-            else "no coordinator knows that producer, among the transactional ids that this user may describe"
-        )
+        unknown = "no coordinator knows that producer, among the transactional ids that this user may describe"
+        return None if coordinator_answers.gaps else unknown
     coordinator = f"the coordinator of {escape(described.transactional_id)} (broker {described.coordinator})"
     if described.state in FINISHED:
         return f"{coordinator} says {described.state}"
@@ -238,18 +224,18 @@ def _why_ended(
     return None if partition in described.partitions else f"{coordinator} has a transaction without that partition"
 
 
-def _all_open(statuses: ReplicaStatuses) -> Iterator[tuple[Replica, OpenTransaction]]:
-    for replica, status in statuses.replicas.items():
+def _all_open(statuses: ReplicaStatuses) -> Iterator[tuple[int, TopicPartition, OpenTransaction]]:
+    for (broker, tp), status in statuses.replicas.items():
         for transaction in status.open or ():
-            yield replica, transaction
+            yield broker, tp, transaction
 
 
 def _unseen_notes(statuses: ReplicaStatuses) -> Iterator[str]:
-    """Describe what was not seen."""
+    """Describe the answers that are missing."""
     yield from (f"broker {broker} does not answer: {why}" for broker, why in sorted(statuses.silent.items()))
     unseen: dict[tuple[int, str], list[str]] = {}
-    for (broker, (topic, partition)), why in sorted(statuses.unseen.items()):
-        unseen.setdefault((broker, why), []).append(f"{topic}-{partition}")
+    for (broker, tp), why in sorted(statuses.unseen.items()):
+        unseen.setdefault((broker, why), []).append(name_of(tp))
     yield from (f"broker {broker} does not report {listed(names)}: {why}" for (broker, why), names in unseen.items())
     without_list = sorted({broker for (broker, _), status in statuses.replicas.items() if status.open is None})
     if without_list:
@@ -257,9 +243,3 @@ def _unseen_notes(statuses: ReplicaStatuses) -> Iterator[str]:
             f"{brokers_text(without_list)} did not list the open transactions of some replicas (on Redpanda only"
             " leaders do): a stuck replica there shows only by its last stable offset, or when it is read"
         )
-
-
-def _coordinator_report(described: TransactionDescription | None) -> str:
-    return (
-        "" if described is None else f"; the coordinator of {escape(described.transactional_id)} says {described.state}"
-    )

@@ -1,22 +1,23 @@
-"""Reads one whole replica, in bounded memory, while producers and cleaners go on.
+"""Reads one replica completely, in bounded memory, while producers and cleaners continue.
 
 One turn has three steps. Read the stable part, which returns the list of aborted transactions (read_committed). Read
-the rest up to the high watermark. Ask the broker for the status of the replica. The status fits what was read if
+the rest up to the high watermark. Request the status of the replica. The status describes the records that were read if
 nothing was appended meanwhile; else another turn follows, up to `TURNS`.
 
-Where only the records between two times are wanted, the leader of each partition returns their offsets (ListOffsets by
-timestamp, KIP-79).
+For the records between two times, the leader of each partition returns their offsets (ListOffsets by timestamp,
+KIP-79).
 """
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from harness.audit.explain.knowledge import name_of
 from harness.audit.live.cluster import PATIENT
-from harness.audit.live.pieces import whole_entries
+from harness.broker_files.segments.batches import LOG_OVERHEAD, MAGIC, CorruptLogError
 from harness.errors import HarnessError
+from harness.judge.finding import name_of
 from harness.kafka_api.error_names import OUT_OF_RANGE
 from harness.kafka_api.fetch import (
     FETCH_VERSION,
@@ -33,7 +34,7 @@ from harness.kafka_api.fetch import (
 from harness.kafka_api.transactions import describe_producers, open_transactions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator
 
     from harness.audit.live.cluster import AuditedCluster
     from harness.host.clock import Clock
@@ -45,7 +46,13 @@ Write: TypeAlias = "Callable[[int, memoryview, int], None]"
 TURNS = 3
 FETCH_BYTES = 8 << 20
 PATIENCE_S = 30.0
-"""How long a replica may be unavailable, for example while its leader changes."""
+"""The longest time that a replica may be unavailable, for example while its leader changes."""
+_ENTRY = struct.Struct(">qiib")
+"""Base offset, length, leader epoch, magic: the part of the header that has the same layout in all magics."""
+_LAST_OFFSET_DELTA = struct.Struct(">i")
+_LAST_OFFSET_DELTA_AT = 23
+LEAST_LENGTH = 14
+"""Of an entry of magic 0: CRC, magic, attributes, and two empty fields (``LegacyRecord``)."""
 
 TRANSIENT_ERRORS = frozenset(
     {
@@ -58,6 +65,16 @@ TRANSIENT_ERRORS = frozenset(
         "UnknownTopicOrPartitionError",
     }
 )
+
+
+@dataclass(frozen=True, slots=True)
+class BatchEntry:
+    """One batch in a Fetch answer; in the old magics 0 and 1, one message, or a wrapper of several."""
+
+    position: int
+    size_bytes: int
+    base_offset: int
+    last_offset: int
 
 
 @dataclass(frozen=True)
@@ -73,7 +90,7 @@ class SpanReading:
     """The result of reading a replica, and its status at the end.
 
     ``state`` without records. ``open``: None where the broker does not list open transactions. ``is_settled``: nothing
-    was appended between the last read and the status, so the status is about what was read.
+    was appended between the last read and the status, so the status describes the records that were read.
     """
 
     read_from: int
@@ -112,17 +129,21 @@ class SpanReader:
             while position < until:
                 state = self._ask(partition, position, isolation)
                 if state is None:
-                    position = self._moved_log_start(partition, position)
+                    # Retention continues while a replica is read.
+                    log_start = self.broker.ask(list_log_starts([partition]))[partition]
+                    if not isinstance(log_start, int) or log_start <= position:
+                        raise self._truncated(partition, position)
+                    position = log_start
                     continue
                 aborted.update(dict.fromkeys(state.aborted))
                 source = f"Fetch answer of {name_of(partition)}"
-                entries = [e for e in whole_entries(state.records, source) if e.last_offset >= position]
+                entries = [e for e in complete_entries(state.records, source) if e.last_offset >= position]
                 if not entries:
                     end_offset = state.last_stable_offset if isolation == READ_COMMITTED else state.high_watermark
                     return max(position, min(end_offset, until))
-                wanted = [e for e in entries if span.stop is None or e.base_offset < span.stop]
-                position = wanted[-1].last_offset + 1 if wanted else until
-                new = [e for e in wanted if e.last_offset >= written]
+                in_span = [e for e in entries if span.stop is None or e.base_offset < span.stop]
+                position = in_span[-1].last_offset + 1 if in_span else until
+                new = [e for e in in_span if e.last_offset >= written]
                 if new:
                     end = new[-1].position + new[-1].size_bytes
                     written = new[-1].last_offset + 1
@@ -147,14 +168,10 @@ class SpanReader:
         """Return the replica's state, its open transactions, and its log end offset, or else its high watermark."""
         state = self._ask(partition, position, READ_COMMITTED, max_bytes=1)
         if state is None:
-            raise HarnessError(f"{name_of(partition)} was truncated below offset {position} while it was read")
+            raise self._truncated(partition, position)
         producers = self.broker.ask(describe_producers([partition]))[partition]
         end = self.broker.ask(list_log_ends([partition]))[partition]
-        return (
-            state,
-            open_transactions(producers),
-            end if isinstance(end, int) else state.high_watermark,
-        )
+        return state, open_transactions(producers), end if isinstance(end, int) else state.high_watermark
 
     def _ask(
         self, partition: TopicPartition, offset: int, isolation: int, max_bytes: int | None = None
@@ -174,12 +191,30 @@ class SpanReader:
             return None
         raise HarnessError(f"{name_of(partition)} at offset {offset}: {answer}")
 
-    def _moved_log_start(self, partition: TopicPartition, position: int) -> int:
-        """Return the log start offset, which has passed this position: retention goes on while a replica is read."""
-        start = self.broker.ask(list_log_starts([partition]))[partition]
-        if isinstance(start, int) and start > position:
-            return start
-        raise HarnessError(f"{name_of(partition)} was truncated below offset {position} while it was read")
+    @staticmethod
+    def _truncated(partition: TopicPartition, position: int) -> HarnessError:
+        return HarnessError(f"{name_of(partition)} was truncated below offset {position} while it was read")
+
+
+def complete_entries(records: bytes, source: str) -> Iterator[BatchEntry]:
+    """Return the complete batches of a Fetch answer, which may end inside a batch. Their content is not parsed.
+
+    A wrapper of magic 0 or 1 has the offset of its last message. Raises `CorruptLogError`.
+    """
+    position = 0
+    while position + _ENTRY.size <= len(records):
+        base_offset, length, _, magic = _ENTRY.unpack_from(records, position)
+        size_bytes = LOG_OVERHEAD + length
+        least_length = LEAST_LENGTH if magic < MAGIC else _LAST_OFFSET_DELTA_AT + _LAST_OFFSET_DELTA.size - LOG_OVERHEAD
+        if length < least_length:
+            raise CorruptLogError(source, position, f"impossible length {length}")
+        if position + size_bytes > len(records):
+            return
+        delta = 0 if magic < MAGIC else _LAST_OFFSET_DELTA.unpack_from(records, position + _LAST_OFFSET_DELTA_AT)[0]
+        if base_offset < 0 or delta < 0:
+            raise CorruptLogError(source, position, f"impossible offsets: {base_offset} and {delta} more")
+        yield BatchEntry(position, size_bytes, base_offset, base_offset + delta)
+        position += size_bytes
 
 
 def spans_between(cluster: AuditedCluster, since_ms: int | None, until_ms: int | None) -> dict[TopicPartition, Span]:
@@ -200,20 +235,15 @@ def spans_between(cluster: AuditedCluster, since_ms: int | None, until_ms: int |
             raise HarnessError(f"--since and --until need leaders, and {name_of(partitions[0])} has no leader now")
         with cluster.client.connection(leader, PATIENT) as connection:
             ends = _offsets(connection, dict.fromkeys(partitions, LATEST))
-            starts = (
-                dict.fromkeys(partitions, 0) if since_ms is None else _first_at(connection, partitions, since_ms, ends)
+            starts, stops = (
+                None if time_ms is None else _offsets(connection, dict.fromkeys(partitions, time_ms))
+                for time_ms in (since_ms, until_ms)
             )
-            stops = ends if until_ms is None else _first_at(connection, partitions, until_ms, ends)
         for tp in partitions:
-            spans[tp] = Span(starts[tp], None if until_ms is None or stops[tp] == ends[tp] else stops[tp])
+            start = 0 if starts is None else starts[tp]
+            stop = None if stops is None or stops[tp] in {NO_SUCH_OFFSET, ends[tp]} else stops[tp]
+            spans[tp] = Span(ends[tp] if start == NO_SUCH_OFFSET else start, stop)
     return spans
-
-
-def _first_at(
-    connection: Caller, partitions: list[TopicPartition], time_ms: int, ends: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, int]:
-    offsets = _offsets(connection, dict.fromkeys(partitions, time_ms))
-    return {tp: ends[tp] if offset == NO_SUCH_OFFSET else offset for tp, offset in offsets.items()}
 
 
 def _offsets(connection: Caller, times_ms: dict[TopicPartition, int]) -> dict[TopicPartition, int]:

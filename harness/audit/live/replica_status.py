@@ -9,6 +9,7 @@ which returns one batch.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
@@ -61,16 +62,24 @@ class ReplicaStatuses:
     @property
     def in_order(self) -> list[tuple[int, TopicPartition, ReplicaStatus]]:
         """Every replica's broker, partition and status, by partition and broker."""
-        return sorted(((b, tp, status) for (b, tp), status in self.replicas.items()), key=lambda one: (one[1], one[0]))
+        ordered = sorted(self.replicas.items(), key=lambda item: item[0][::-1])
+        return [(broker, tp, status) for (broker, tp), status in ordered]
 
     @property
     def open_producers(self) -> set[int]:
         """The ids of the producers with an open transaction on any replica."""
         return {transaction.producer_id for status in self.replicas.values() for transaction in status.open or ()}
 
-    def of(self, partition: TopicPartition) -> dict[int, ReplicaStatus]:
-        """Return the status of each replica of one partition, by broker."""
-        return {broker: status for (broker, tp), status in self.replicas.items() if tp == partition}
+    @cached_property
+    def _by_partition(self) -> Mapping[TopicPartition, dict[int, ReplicaStatus]]:
+        statuses: dict[TopicPartition, dict[int, ReplicaStatus]] = {}
+        for (broker, tp), status in self.replicas.items():
+            statuses.setdefault(tp, {})[broker] = status
+        return statuses
+
+    def by_broker(self, partition: TopicPartition) -> Mapping[int, ReplicaStatus]:
+        """Return the status of each replica of one partition."""
+        return self._by_partition.get(partition, {})
 
 
 def replica_statuses(cluster: AuditedCluster) -> ReplicaStatuses:
@@ -78,15 +87,14 @@ def replica_statuses(cluster: AuditedCluster) -> ReplicaStatuses:
 
     Raises `UnreadableTopicError` where this user may not read a topic.
     """
-    first = _all_statuses(cluster, cluster.state.replicas_by_broker, {})
-    starts = {tp: one.log_start for (_, tp), one in first.replicas.items()}
-    refused: dict[int, list[TopicPartition]] = {}
+    first = _request_statuses(cluster, cluster.state.replicas_by_broker, {})
+    starts = {tp: status.log_start for (_, tp), status in first.replicas.items()}
+    rejected: dict[int, list[TopicPartition]] = {}
     for broker, tp in first.unseen:
         if tp in starts:
-            refused.setdefault(broker, []).append(tp)
-    second = _all_statuses(cluster, refused, starts)
-    unanswered = {replica: why for replica, why in first.unseen.items() if replica[1] not in starts}
-    unseen = {**unanswered, **second.unseen}
+            rejected.setdefault(broker, []).append(tp)
+    second = _request_statuses(cluster, rejected, starts)
+    unseen = {replica: why for replica, why in first.unseen.items() if replica[1] not in starts} | {**second.unseen}
     for (_, (topic, _)), reason in unseen.items():
         if reason == NO_TOPIC_ACCESS:
             raise UnreadableTopicError(topic)
@@ -114,34 +122,36 @@ def status_of_replicas(
     states = broker.ask(fetch(offsets, max_bytes=NO_RECORDS_BYTES, version=version))
     producers = broker.ask(describe_producers(offsets))
     for tp, answer in states.items():
-        if isinstance(answer, str):
-            statuses[tp] = answer
-            continue
-        statuses[tp] = ReplicaStatus(
-            log_start=answer.log_start,
-            high_watermark=answer.high_watermark,
-            last_stable_offset=answer.last_stable_offset,
-            log_end=end if isinstance(end := ends[tp], int) else None,
-            open=open_transactions(producers[tp]),
+        log_end = end if isinstance(end := ends[tp], int) else None
+        statuses[tp] = (
+            answer
+            if isinstance(answer, str)
+            else ReplicaStatus(
+                answer.log_start,
+                answer.high_watermark,
+                answer.last_stable_offset,
+                log_end,
+                open_transactions(producers[tp]),
+            )
         )
     return statuses
 
 
-def _all_statuses(
-    cluster: AuditedCluster, wanted: Mapping[int, Sequence[TopicPartition]], starts: Mapping[TopicPartition, int]
+def _request_statuses(
+    cluster: AuditedCluster, replicas: Mapping[int, Sequence[TopicPartition]], starts: Mapping[TopicPartition, int]
 ) -> ReplicaStatuses:
     def ask(broker: int, caller: Caller) -> dict[TopicPartition, ReplicaStatus | str]:
-        return status_of_replicas(caller, wanted[broker], starts, caller.ask(choose_fetch_version()))
+        return status_of_replicas(caller, replicas[broker], starts, caller.ask(choose_fetch_version()))
 
-    answers = cluster.client.ask_all(wanted, ask)
-    results = [
-        ((broker, tp), one)
-        for broker, answer in answers.items()
-        if not isinstance(answer, Exception)
-        for tp, one in answer.items()
-    ]
+    answers = cluster.client.ask_all(replicas, ask)
+    statuses = {
+        (b, tp): answer
+        for b, answered in answers.items()
+        if isinstance(answered, dict)
+        for tp, answer in answered.items()
+    }
     return ReplicaStatuses(
-        {replica: one for replica, one in results if isinstance(one, ReplicaStatus)},
-        {replica: one for replica, one in results if isinstance(one, str)},
+        {replica: status for replica, status in statuses.items() if isinstance(status, ReplicaStatus)},
+        {replica: why for replica, why in statuses.items() if isinstance(why, str)},
         {broker: str(error) for broker, error in answers.items() if isinstance(error, Exception)},
     )

@@ -1,27 +1,27 @@
-"""Reads whole replicas from a running cluster, each from its own broker, into a folder with a run folder's layout.
+"""Reads complete replicas from a running cluster, each from its own broker, into a folder with a run folder's layout.
 
     fetched/<broker>/after-rejoin/<topic>-<partition>/<20-digit base offset>.log     whole batches as served
                                                       state.json
 
-``state.json`` is that of a snapshot (`harness.cluster.snapshot`) with further fields: ``read_from`` and ``read_to``,
-the offsets that were read (``read_to`` is exclusive); ``settled``: whether nothing was appended between the last read
-and the state; and ``until``: where the reading was to end, null for the log end offset. Nothing is committed, joined,
-created or moved.
+``state.json`` is the state of a snapshot (`harness.cluster.snapshot`) with further fields: ``read_from`` and
+``read_to``, the offsets that were read (``read_to`` is exclusive); ``settled``: whether nothing was appended between
+the last read and the state; and ``until``: where the reading was to end, null for the log end offset. Nothing is
+committed, joined, created or moved.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import IO, TYPE_CHECKING, TypeAlias
 
 from harness.audit.live.cluster import PATIENT
-from harness.audit.live.pieces import PIECE_BYTES, Pieces, SpoolDiskError, raise_if_full
 from harness.audit.live.reading import FETCH_BYTES, Span, SpanReader
 from harness.broker_files.copies.copies import Copies, ReplicaCopy
 from harness.broker_files.segments.folder import live_segments
@@ -29,7 +29,7 @@ from harness.cluster.snapshot import write_state
 from harness.errors import HarnessError, TimeLimitError
 from harness.kafka_api.fetch import choose_fetch_version
 from harness.kafka_api.topics import describe_log_dirs
-from harness.run_folder.store import AFTER_REJOIN, COORDINATOR
+from harness.run_folder.store import AFTER_REJOIN, COORDINATOR, MIN_FREE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -37,19 +37,55 @@ if TYPE_CHECKING:
 
     from harness.audit.live.cluster import AuditedCluster
     from harness.audit.live.coordinators import TransactionDescriptions
-    from harness.audit.live.rate import RateLimit
     from harness.audit.live.reading import SpanReading, Write
     from harness.audit.live.replica_status import ReplicaStatus, ReplicaStatuses
+    from harness.host.clock import Clock
     from harness.kafka_api.messages import Caller, TopicPartition
     from harness.run_folder.store import RunFolder
 
-ENDS_ALL = (SpoolDiskError, TimeLimitError)
 Replica: TypeAlias = "tuple[int, TopicPartition]"
+PIECE_BYTES = 256 << 20
+BURST_S = 1.0
+SLACK_S = 60.0
+"""A wait for the rate limit that ends later than planned by more than this has failed."""
+
+
+class SpoolDiskError(HarnessError):
+    """The disk that the audit writes to is full."""
+
+
+class RateLimit:
+    """One rate limit for all brokers together: a token bucket by the generic cell rate algorithm (ITU-T I.371).
+
+    The size of an answer is known only after it arrives. So each reader pays for its answers afterwards, with a wait of
+    its own, in order. Safe to share between threads.
+    """
+
+    def __init__(self, rate_bytes_s: int, clock: Clock) -> None:
+        """Begin with a full bucket, of `BURST_S` seconds' worth."""
+        self._rate_bytes_s = rate_bytes_s
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._full_at_s = clock.now_s()
+
+    @property
+    def bucket_bytes(self) -> int:
+        """The size of the bucket: the most bytes to request at a time."""
+        return max(int(self._rate_bytes_s * BURST_S), 1)
+
+    def pay(self, size_bytes: int, is_over: Callable[[], bool] = lambda: False) -> None:
+        """Wait until the rate allows so many bytes or ``is_over``. Raises `TimeLimitError` as every wait does."""
+        with self._lock:
+            now_s = self._clock.now_s()
+            self._full_at_s = max(self._full_at_s, now_s) + size_bytes / self._rate_bytes_s
+            paid_at_s = self._full_at_s - BURST_S
+        timeout_s = max(paid_at_s - now_s, 0.0) + SLACK_S
+        self._clock.wait_until(lambda: is_over() or self._clock.now_s() >= paid_at_s, timeout_s, "the rate limit")
 
 
 @dataclass(frozen=True)
 class SpoolOptions:
-    """How to read: ``limit`` for all brokers together, ``spans`` for partitions that are not read from end to end.
+    """``limit`` for all brokers together, and ``spans``: the parts to read of partitions that are not read completely.
 
     ``on_progress`` is called with the fraction and the number of bytes that were read so far.
     """
@@ -62,7 +98,7 @@ class SpoolOptions:
 
 @dataclass(frozen=True)
 class SpoolResult:
-    """The readings by replica, and why other replicas failed; no folder is left of the latter."""
+    """The readings by replica, and why other replicas failed; the folders of the latter are removed."""
 
     readings: Mapping[Replica, SpanReading]
     failures: Mapping[Replica, str]
@@ -91,98 +127,143 @@ def spool(
         for replica, status in statuses.replicas.items()
         if replicas is None or replica in replicas
     }
-    sizes = _sizes(cluster, statuses, spans)
     folder.path.mkdir(parents=True, exist_ok=True)
-    raise_if_full(folder.path, sum(sizes.values()))
-    offsets_total = sum(_length(statuses.replicas[replica], span) for replica, span in spans.items())
-    counter = _Counter(offsets_total, sum(sizes.values()) if sizes.keys() == spans.keys() else None, options)
-    fetch_bytes = FETCH_BYTES if options.limit is None else min(FETCH_BYTES, options.limit.most_bytes)
+    progress = _Progress(cluster, statuses, spans, options)
+    raise_if_full(folder.path, progress.reported_bytes)
+    fetch_bytes = FETCH_BYTES if options.limit is None else min(FETCH_BYTES, options.limit.bucket_bytes)
     readings: dict[Replica, SpanReading] = {}
 
     def read_broker(broker: int) -> None:
-        left = [replica for replica in spans if replica[0] == broker]
+        pending = [replica for replica in spans if replica[0] == broker]
         try:
             with cluster.client.connection(broker, PATIENT) as connection:
                 version = connection.ask(choose_fetch_version())
-                reader = SpanReader(connection, cluster.client.clock, counter.pay, version, fetch_bytes)
-                while left:
-                    replica, span = left[0], spans[left[0]]
-                    read = partial(reader.read, replica[1], span, statuses.replicas[replica].high_watermark)
+                reader = SpanReader(connection, cluster.client.clock, progress.pay, version, fetch_bytes)
+                while pending:
+                    replica = pending[0]
+                    high_watermark = statuses.replicas[replica].high_watermark
+                    read = partial(reader.read, replica[1], spans[replica], high_watermark)
                     try:
-                        readings[replica] = _store(read, span, _replica_folder(folder, replica), counter)
-                    except ENDS_ALL:
+                        readings[replica] = _store(read, spans[replica], _replica_folder(folder, replica), progress)
+                    except (SpoolDiskError, TimeLimitError):
                         raise
                     except HarnessError as error:
                         failures[replica] = str(error)
-                    left.pop(0)
-        except ENDS_ALL:
+                    pending.pop(0)
+        except (SpoolDiskError, TimeLimitError):
             raise
         except (OSError, HarnessError) as error:
-            failures.update(dict.fromkeys(left, str(error)))
+            failures.update(dict.fromkeys(pending, str(error)))
 
     brokers = sorted({broker for broker, _ in spans})
     with ThreadPoolExecutor(max(len(brokers), 1)) as pool:
         try:
             list(pool.map(read_broker, brokers))
         except BaseException:
-            counter.end()
+            progress.stop_readers()
             raise
     return SpoolResult(readings, failures)
 
 
-def copies_of(folder: RunFolder, run_id: str, read: SpoolResult, transaction_files: Mapping[int, Path]) -> Copies:
+def copies_of(
+    folder: RunFolder, run_id: str, read: SpoolResult, transactions: TransactionDescriptions | None
+) -> Copies:
     """Return the replicas that were read into a folder, in the form of replicas that were copied from disks.
 
-    ``transaction_files``: as `store_transactions` returns them.
-    """
-    replicas = []
-    for broker, (topic, partition) in sorted(read.readings):
-        folder_of_replica = _replica_folder(folder, (broker, (topic, partition)))
-        segments = tuple(live_segments(folder_of_replica).segments)
-        replicas.append(ReplicaCopy(broker, topic, partition, folder_of_replica, segments))
-    return Copies(run_id, tuple(replicas), coordinator_answers=transaction_files, served=True)
-
-
-def store_transactions(folder: RunFolder, descriptions: TransactionDescriptions) -> dict[int, Path]:
-    """Write each coordinator's transactions next to the replicas of its broker; return the files by broker.
-
-    ``{"transactions": [[transactional id, producer id, state]]}``.
+    ``transactions`` are written next to the replicas of their coordinator: ``{"transactions": [[transactional id,
+    producer id, state]]}``.
     """
     by_coordinator: dict[int, list[tuple[str, int, str]]] = {}
-    for described in descriptions.by_producer.values():
-        by_coordinator.setdefault(described.coordinator, []).append(
-            (described.transactional_id, described.producer_id, described.state)
-        )
-    paths = {}
-    for broker, transactions in by_coordinator.items():
-        paths[broker] = folder.fetched_snapshot(broker, AFTER_REJOIN) / COORDINATOR
-        paths[broker].parent.mkdir(parents=True, exist_ok=True)
-        paths[broker].write_text(json.dumps({"transactions": transactions}) + "\n")
-    return paths
+    for described in transactions.by_producer.values() if transactions else ():
+        row = described.transactional_id, described.producer_id, described.state
+        by_coordinator.setdefault(described.coordinator, []).append(row)
+    files = {broker: folder.fetched_snapshot(broker, AFTER_REJOIN) / COORDINATOR for broker in by_coordinator}
+    for broker, path in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"transactions": by_coordinator[broker]}) + "\n")
+    replicas = []
+    for replica in sorted(read.readings):
+        place = _replica_folder(folder, replica)
+        replicas.append(ReplicaCopy(replica[0], *replica[1], place, tuple(live_segments(place).segments)))
+    return Copies(run_id, tuple(replicas), coordinator_answers=files, served=True)
 
 
-class _Counter:
-    """Counts what all readers read, and makes them wait for the rate limit.
+class Pieces:
+    """Writes one replica's batches to ``<20-digit base offset>.log`` files of at most ``piece_bytes``.
 
-    ``bytes_total``: bytes on the brokers' disks; None where a broker does not report them.
+    A file is larger only where a single answer is.
     """
 
-    def __init__(self, offsets_total: int, bytes_total: int | None, options: SpoolOptions) -> None:
-        self.options = options
-        self._offsets_total, self._bytes_total = offsets_total, bytes_total
+    def __init__(self, folder: Path, piece_bytes: int = PIECE_BYTES) -> None:
+        """Make the folder. Raises `HarnessError` where it has files of an earlier reading."""
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.glob("*.log")):
+            raise HarnessError(f"{folder} contains a replica already")
+        self._folder = folder
+        self._piece_bytes = piece_bytes
+        self._file: IO[bytes] | None = None
+        self._size_bytes = 0
+
+    def write(self, base_offset: int, batches: memoryview) -> None:
+        """Append whole batches that begin at ``base_offset``. Raises `SpoolDiskError`."""
+        raise_if_full(self._folder, len(batches))
+        try:
+            if self._file is None or self._size_bytes + len(batches) > self._piece_bytes:
+                self.close()
+                self._file = (self._folder / f"{base_offset:020}.log").open("xb")
+                self._size_bytes = 0
+            self._file.write(batches)
+        except OSError as error:
+            raise SpoolDiskError(f"{self._folder} cannot be written: {error}") from error
+        self._size_bytes += len(batches)
+
+    def close(self) -> None:
+        """Close the current file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def raise_if_full(folder: Path, size_bytes: int) -> None:
+    """Raise `SpoolDiskError` where ``size_bytes`` more would leave less than `MIN_FREE_BYTES` on the folder's disk."""
+    usage = os.statvfs(folder)
+    free_bytes = usage.f_bavail * usage.f_frsize
+    if free_bytes - size_bytes < MIN_FREE_BYTES:
+        raise SpoolDiskError(
+            f"the disk of {folder} has {free_bytes >> 20} MiB left; reading takes {size_bytes >> 20} MiB more,"
+            f" and {MIN_FREE_BYTES >> 20} MiB stay free"
+        )
+
+
+class _Progress:
+    """The progress of all readers, in bytes on the brokers' disks, and their waits for the rate limit.
+
+    Where a broker does not report sizes, the progress is counted in offsets, in which cleaning leaves gaps.
+    """
+
+    def __init__(
+        self,
+        cluster: AuditedCluster,
+        statuses: ReplicaStatuses,
+        spans: Mapping[Replica, Span],
+        options: SpoolOptions,
+    ) -> None:
+        sizes = _sizes(cluster, statuses, spans)
+        self.options, self.reported_bytes = options, sum(sizes.values())
+        self._counts_bytes = sizes.keys() == spans.keys()
+        lengths = (_length(statuses.replicas[replica], span) for replica, span in spans.items())
+        self._total = self.reported_bytes if self._counts_bytes else sum(lengths)
         self._offsets_done = self._bytes_done = 0
         self._lock = threading.Lock()
         self._is_over = threading.Event()
 
     def advance(self, offsets: int, size_bytes: int) -> None:
-        """Count what was read; report the progress in bytes, else in offsets, in which cleaning leaves gaps."""
+        """Count and report a part that was read."""
         with self._lock:
             self._offsets_done += offsets
             self._bytes_done += size_bytes
-            done, total = self._bytes_done, self._bytes_total
-            if total is None:
-                done, total = self._offsets_done, self._offsets_total
-            self.options.on_progress(min(done / total, 1.0) if total else 1.0, self._bytes_done)
+            done = self._bytes_done if self._counts_bytes else self._offsets_done
+            self.options.on_progress(min(done / self._total, 1.0) if self._total else 1.0, self._bytes_done)
 
     def pay(self, size_bytes: int) -> None:
         """Wait for the rate limit. Raises `HarnessError` once another reader has failed for all."""
@@ -191,31 +272,26 @@ class _Counter:
         if self._is_over.is_set():
             raise HarnessError("reading was ended")
 
-    def end(self) -> None:
+    def stop_readers(self) -> None:
         """Make every reader stop."""
         self._is_over.set()
 
 
-def _store(read: Callable[[Write], SpanReading], span: Span, folder: Path, counter: _Counter) -> SpanReading:
+def _store(read: Callable[[Write], SpanReading], span: Span, folder: Path, progress: _Progress) -> SpanReading:
     """Read one replica into its folder, which is removed on failure."""
     passed = span.start
 
     def write(base_offset: int, batches: memoryview, next_offset: int) -> None:
         nonlocal passed
         pieces.write(base_offset, batches)
-        counter.advance(next_offset - passed, len(batches))
+        progress.advance(next_offset - passed, len(batches))
         passed = next_offset
 
     try:
-        with closing(Pieces(folder, counter.options.piece_bytes)) as pieces:
+        with closing(Pieces(folder, progress.options.piece_bytes)) as pieces:
             reading = read(write)
-        fields = {
-            "read_from": reading.read_from,
-            "read_to": reading.read_to,
-            "settled": reading.is_settled,
-            "until": span.stop,
-        }
-        write_state(folder, reading.state, reading.open, fields)
+        offsets = {"read_from": reading.read_from, "read_to": reading.read_to}
+        write_state(folder, reading.state, reading.open, {**offsets, "settled": reading.is_settled, "until": span.stop})
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -227,8 +303,9 @@ def _replica_folder(folder: RunFolder, replica: Replica) -> Path:
     return folder.fetched_snapshot(broker, AFTER_REJOIN) / f"{topic}-{partition}"
 
 
-def _span(status: ReplicaStatus, wanted: Span | None) -> Span:
-    return Span(status.log_start) if wanted is None else replace(wanted, start=max(wanted.start, status.log_start))
+def _span(status: ReplicaStatus, requested: Span | None) -> Span:
+    requested = requested or Span(status.log_start)
+    return replace(requested, start=max(requested.start, status.log_start))
 
 
 def _sizes(cluster: AuditedCluster, statuses: ReplicaStatuses, spans: Mapping[Replica, Span]) -> dict[Replica, int]:
@@ -236,18 +313,14 @@ def _sizes(cluster: AuditedCluster, statuses: ReplicaStatuses, spans: Mapping[Re
 
     def ask(broker: int, caller: Caller) -> dict[Replica, int]:
         sizes = caller.ask(describe_log_dirs([tp for b, tp in spans if b == broker])).sizes_bytes
-        return {
-            (broker, tp): int(size * _share(statuses.replicas[broker, tp], spans[broker, tp]))
-            for tp, size in sizes.items()
-        }
+        return {(broker, tp): int(size * share(broker, tp)) for tp, size in sizes.items()}
+
+    def share(broker: int, tp: TopicPartition) -> float:
+        status = statuses.replicas[broker, tp]
+        return _length(status, spans[broker, tp]) / max(status.high_watermark - status.log_start, 1)
 
     answers = cluster.client.ask_all({broker for broker, _ in spans}, ask).values()
     return {replica: size for sizes in answers if isinstance(sizes, dict) for replica, size in sizes.items()}
-
-
-def _share(status: ReplicaStatus, span: Span) -> float:
-    whole = status.high_watermark - status.log_start
-    return _length(status, span) / whole if whole > 0 else 0.0
 
 
 def _length(status: ReplicaStatus, span: Span) -> int:

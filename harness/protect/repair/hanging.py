@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from checkers.finding import HANGING_TRANSACTION
-from harness.audit.explain.knowledge import name_of
 from harness.audit.live.cluster import client_of, describe
 from harness.audit.live.prefilter import prefilter
 from harness.errors import HarnessError
+from harness.judge.finding import name_of
 from harness.kafka_api.connection import ONCE
 from harness.kafka_api.transactions import abort_transaction
 

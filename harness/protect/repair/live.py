@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from harness.audit.explain.knowledge import brokers_text
 from harness.errors import HarnessError, UsageError
+from harness.judge.finding import brokers_text
 from harness.kafka_api import topics as topic_requests
 from harness.kafka_api.cluster_client import ClusterClient
 from harness.kafka_api.configs import (

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from checkers.finding import HANGING_TRANSACTION
 from harness.audit.explain.advice import NONE_RIGHT
-from harness.audit.explain.knowledge import brokers_text, name_of
 from harness.audit.explain.record_advice import is_about_offsets
 from harness.errors import UsageError
 from harness.json_codec import from_json
-from harness.judge.finding import by_place
+from harness.judge.finding import brokers_text, by_place, name_of
 from harness.judge.verdict import UNKNOWN, Verdict
 from harness.protect.repair.state import Partition  # noqa: TC001  (of a dataclass)
 from harness.run_folder.store import SCHEMA, TIME_FORMAT

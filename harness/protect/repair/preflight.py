@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from harness.audit.explain.knowledge import brokers_text
 from harness.errors import UsageError
+from harness.judge.finding import brokers_text
 from harness.protect.repair.plan import Undecided
 from harness.protect.repair.state import PartitionRepair, needs_spare
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.audit.explain.knowledge import name_of
 from harness.errors import UsageError
+from harness.judge.finding import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -6,9 +6,9 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.audit.explain.knowledge import brokers_text, name_of
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
 from harness.json_codec import to_json
+from harness.judge.finding import brokers_text, name_of
 from harness.judge.verdict import CLEAN
 from harness.protect.repair.run import AGREE, DIFFER, UNDECIDED
 from harness.terminal import Table

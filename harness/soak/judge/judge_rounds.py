@@ -15,7 +15,6 @@ from checkers.evidence.tables import load
 from checkers.guarantees import all_guarantees, last_value
 from checkers.replay.judged import judge
 from harness.audit.audit_verdict import assemble
-from harness.audit.copies.disk import context_of_copies
 from harness.audit.copy_checks import judge_copies
 from harness.broker_files.copies.copies import find_copies
 from harness.broker_files.internal_topics.decode import CONSUMER_OFFSETS
@@ -155,9 +154,7 @@ def _audit(session: SparkSession, rounds: Mapping[RunFolder, PlayedRound]) -> di
         }
         copies.append(find_copies(paths, ["*"], folder.run_id))
     rows = judge_copies(session, copies)
-    return {
-        audited.run_id: assemble(audited, rows, timings_s={}, context=context_of_copies(audited)) for audited in copies
-    }
+    return {audited.run_id: assemble(audited, rows, timings_s={}) for audited in copies}
 
 
 def _gates_of(

@@ -6,10 +6,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.audit.audit_verdict import AuditContext, assemble
+from harness.audit.audit_verdict import assemble
 from harness.audit.copy_checks import is_big, judge_copies
-from harness.audit.explain.knowledge import knowledge_of_metadata
-from harness.audit.live.coordination import leaders_of_metadata
 from harness.broker_files.copies.copies import find_copies
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
@@ -21,7 +19,6 @@ from harness.spark.workspace_session import session_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from harness.broker_files.copies.copies import Copies
     from harness.judge.outcome import Progress
     from harness.judge.verdict import Verdict
     from harness.spark.options import SparkOptions
@@ -47,15 +44,4 @@ def audit_disk(
             progress.stage(f"check {len(copies.replicas)} replicas")
             started_s = time.monotonic()
             rows = judge_copies(session, [copies])
-            timings_s = {"check": round(time.monotonic() - started_s, 3)}
-            return assemble(copies, rows, timings_s=timings_s, context=context_of_copies(copies))
-
-
-def context_of_copies(copies: Copies) -> AuditContext:
-    """Return the context of copies: from their metadata log, where there is one."""
-    knowledge = knowledge_of_metadata(copies.metadata)
-    cluster = {} if copies.cluster_id is None else {"cluster_id": copies.cluster_id}
-    target = {"name": "copies", **cluster, "brokers": sorted({copy.broker for copy in copies.replicas})}
-    compared = {copy.place for copy in copies.replicas}
-    holders = {place: replicas for place, replicas in knowledge.replicas.items() if place in compared}
-    return AuditContext(target, holders=holders, knowledge=knowledge, leaders=leaders_of_metadata(copies.metadata))
+            return assemble(copies, rows, timings_s={"check": round(time.monotonic() - started_s, 3)})

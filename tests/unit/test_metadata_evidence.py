@@ -1,10 +1,10 @@
-"""An audit's knowledge of leaders: from a running cluster, and from the brokers' metadata log."""
+"""An audit's evidence of leaders: from a running cluster, and from the brokers' metadata log."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from harness.audit.explain.knowledge import knowledge_of_cluster, knowledge_of_metadata
+from harness.audit.explain.metadata_evidence import evidence_of_cluster, evidence_of_log
 from harness.audit.live.cluster import AuditedCluster
 from harness.broker_files.metadata_log.history import ClusterMetadata, PartitionHistory, PartitionState
 from harness.kafka_api.cluster_client import ClusterClient
@@ -21,18 +21,18 @@ def cluster(leader: int, epoch: int | None, isr: tuple[int, ...] = ALL) -> Audit
 
 
 def test_a_running_cluster_tells_the_leader_of_the_current_epoch_alone() -> None:
-    known = knowledge_of_cluster(cluster(1, 4), cluster(1, 4, isr=(1, 3)))
-    coverage = known.coverage[PLACE]
+    evidence = evidence_of_cluster(cluster(1, 4), cluster(1, 4, isr=(1, 3)))
+    coverage = evidence.coverage[PLACE]
     assert [broker for broker in ALL if coverage.received(broker, 4)] == [1]
     assert coverage.received(1, 3) is None
-    assert known.replicas == {PLACE: ALL}
-    assert known.is_without_transactions
+    assert evidence.replicas == {PLACE: ALL}
+    assert evidence.is_without_transactions
 
 
 def test_nothing_is_known_of_leaders_that_changed_meanwhile_or_have_no_epoch() -> None:
-    assert knowledge_of_cluster(cluster(1, 4), cluster(2, 5)).coverage == {}
-    assert knowledge_of_cluster(cluster(1, 4), cluster(1, 5)).coverage == {}
-    assert knowledge_of_cluster(cluster(1, None), cluster(1, None)).coverage == {}
+    assert evidence_of_cluster(cluster(1, 4), cluster(2, 5)).coverage == {}
+    assert evidence_of_cluster(cluster(1, 4), cluster(1, 5)).coverage == {}
+    assert evidence_of_cluster(cluster(1, None), cluster(1, None)).coverage == {}
 
 
 def test_a_metadata_log_tells_histories_and_whether_there_is_a_coordinator() -> None:
@@ -45,8 +45,8 @@ def test_a_metadata_log_tells_histories_and_whether_there_is_a_coordinator() -> 
         start_offset=0,
         end_offset=3,
     )
-    known = knowledge_of_metadata(metadata)
-    assert {broker for broker in ALL if known.coverage[PLACE].received(broker, 0)} == set(ALL)
-    assert known.replicas == {PLACE: (2, 1, 3)}
-    assert not known.is_without_transactions
-    assert knowledge_of_metadata(None).coverage == {}
+    evidence = evidence_of_log(metadata, {PLACE})
+    assert {broker for broker in ALL if evidence.coverage[PLACE].received(broker, 0)} == set(ALL)
+    assert evidence.replicas == {PLACE: (2, 1, 3)}
+    assert not evidence.is_without_transactions
+    assert evidence_of_log(None, ()).coverage == {}

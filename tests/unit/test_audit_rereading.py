@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from harness.audit.copy_checks import NO_ROWS
-from harness.audit.live.rounds import CHANGING, ROUNDS, Round, repeated
+from harness.audit.live.rereading import CHANGING, READINGS, CheckedReading, read_until_confirmed
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -19,19 +19,19 @@ def row(place: Place, offset: int, **more: Any) -> dict[str, Any]:
     return {"topic": place[0], "partition": place[1], "broker": 2, "offset": offset, "anomaly": "stuck-lso", **more}
 
 
-def reading(*found: dict[str, Any], **more: Any) -> Round:
+def reading(*found: dict[str, Any], **more: Any) -> CheckedReading:
     unknown = more.pop("unknown", {})
-    return Round((), {**NO_ROWS, "stuck_lso": list(found), **more}, unknown)
+    return CheckedReading((), {**NO_ROWS, "stuck_lso": list(found), **more}, unknown)
 
 
 class Script:
     """Returns one reading after the other, and records the requests."""
 
-    def __init__(self, *readings: Round) -> None:
+    def __init__(self, *readings: CheckedReading) -> None:
         self.readings = list(readings)
         self.asked: list[Collection[Place] | None] = []
 
-    def __call__(self, number: int, places: Collection[Place] | None) -> Round:
+    def __call__(self, number: int, places: Collection[Place] | None) -> CheckedReading:
         self.asked.append(places)
         assert number == len(self.asked)
         return self.readings.pop(0)
@@ -39,13 +39,13 @@ class Script:
 
 def test_what_agrees_is_read_once() -> None:
     script = Script(reading(unknown={A: ("it was not read",)}))
-    assert repeated(script).unknown == {A: ("it was not read",)}
+    assert read_until_confirmed(script).unknown == {A: ("it was not read",)}
     assert script.asked == [None]
 
 
 def test_what_is_found_twice_is_reported_as_it_was_seen_last() -> None:
     script = Script(reading(row(A, 1), row(A, 5)), reading(row(A, 1, log_end=7)))
-    result = repeated(script)
+    result = read_until_confirmed(script)
     assert result.rows["stuck_lso"] == [row(A, 1, log_end=7)]
     assert result.unknown == {}
     assert script.asked == [None, {A}]
@@ -53,13 +53,13 @@ def test_what_is_found_twice_is_reported_as_it_was_seen_last() -> None:
 
 def test_what_is_found_once_is_not_reported() -> None:
     script = Script(reading(row(A, 1)), reading())
-    assert repeated(script).rows["stuck_lso"] == []
+    assert read_until_confirmed(script).rows["stuck_lso"] == []
     assert script.asked == [None, {A}]
 
 
 def test_what_moves_on_is_unknown_after_so_many_readings() -> None:
-    script = Script(*(reading(row(A, number)) for number in range(ROUNDS)))
-    result = repeated(script)
+    script = Script(*(reading(row(A, number)) for number in range(READINGS)))
+    result = read_until_confirmed(script)
     assert result.rows["stuck_lso"] == []
     assert result.unknown == {A: (CHANGING,)}
     assert script.readings == []
@@ -67,14 +67,14 @@ def test_what_moves_on_is_unknown_after_so_many_readings() -> None:
 
 def test_the_same_offset_under_another_name_is_another_finding() -> None:
     script = Script(reading(row(A, 1)), reading(row(A, 1, anomaly="tombstone-divergence")), reading())
-    assert repeated(script).rows["stuck_lso"] == []
+    assert read_until_confirmed(script).rows["stuck_lso"] == []
 
 
 def test_only_partitions_in_doubt_are_read_again_and_the_others_stay_as_they_are() -> None:
     replicas = [row(A, 0), row(B, 0)]
     first = reading(row(A, 1), replicas=replicas, unknown={A: ("busy",), B: ("busy",)})
     script = Script(first, reading(row(A, 1), replicas=[row(A, 9)]))
-    result = repeated(script)
+    result = read_until_confirmed(script)
     assert result.rows["replicas"] == [row(B, 0), row(A, 9)]
     assert result.unknown == {B: ("busy",)}
     assert script.asked == [None, {A}]
@@ -83,10 +83,10 @@ def test_only_partitions_in_doubt_are_read_again_and_the_others_stay_as_they_are
 def test_a_doubt_that_goes_away_is_forgotten_and_one_that_stays_is_reported() -> None:
     doubts = [row(A, 0, reason="?"), row(B, 0, reason="?")]
     script = Script(reading(doubts=doubts), reading(doubts=doubts[1:]), reading(doubts=doubts[1:]))
-    assert repeated(script).rows["doubts"] == doubts[1:]
+    assert read_until_confirmed(script).rows["doubts"] == doubts[1:]
     assert script.asked == [None, {A, B}, {B}]
 
 
 def test_what_a_checker_raised_is_not_forgotten() -> None:
     raised = [{"name": "unexplained", "reason": "?"}]
-    assert repeated(Script(reading(row(A, 1), raised=raised), reading())).rows["raised"] == raised
+    assert read_until_confirmed(Script(reading(row(A, 1), raised=raised), reading())).rows["raised"] == raised

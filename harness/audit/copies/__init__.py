@@ -1,1 +1,0 @@
-"""Audits of copies of log directories."""

@@ -1,0 +1,78 @@
+"""Leadership and ISR of each partition, by a metadata log or a running cluster: evidence from outside the logs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from checkers.attribution.coverage import EpochCoverage
+from harness.broker_files.internal_topics.decode import TRANSACTION_STATE
+from harness.broker_files.metadata_log.history import PartitionHistory, PartitionState
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from harness.audit.live.cluster import AuditedCluster
+    from harness.broker_files.metadata_log.history import ClusterMetadata
+    from harness.judge.finding import Place
+
+
+@dataclass(frozen=True)
+class MetadataEvidence:
+    """``coverage``: the leadership history by partition. ``replicas``: the assigned brokers of audited partitions.
+
+    ``leaders``: the last leader of each partition, -1 for none; ``is_current``: by a running cluster, else at the end
+    of a metadata log. ``partition_counts``: by topic. ``is_without_transactions``: the cluster has no transaction
+    coordinator's log, and so never had a transaction.
+    """
+
+    coverage: Mapping[Place, EpochCoverage] = field(default_factory=dict)
+    replicas: Mapping[Place, tuple[int, ...]] = field(default_factory=dict)
+    leaders: Mapping[Place, int] = field(default_factory=dict)
+    partition_counts: Mapping[str, int] = field(default_factory=dict)
+    is_current: bool = False
+    is_without_transactions: bool = False
+
+    def coverage_of(self, place: Place) -> EpochCoverage:
+        """Return the leadership history of a partition; an empty one if it is unknown."""
+        return self.coverage.get(place, EpochCoverage())
+
+
+def evidence_of_log(metadata: ClusterMetadata | None, audited: Collection[Place]) -> MetadataEvidence:
+    """Return the evidence of a metadata log; empty without a log."""
+    if metadata is None:
+        return MetadataEvidence()
+    last = {place: history.states[-1] for place, history in metadata.histories.items()}
+    return MetadataEvidence(
+        {place: EpochCoverage(history, metadata.registrations) for place, history in metadata.histories.items()},
+        {place: state.replicas for place, state in last.items() if place in audited},
+        {place: state.leader for place, state in last.items()},
+        Counter(topic for topic, _ in last),
+        is_without_transactions=TRANSACTION_STATE not in metadata.topics,
+    )
+
+
+def evidence_of_cluster(before: AuditedCluster, after: AuditedCluster | None) -> MetadataEvidence:
+    """Return the evidence of a cluster's metadata ``before`` and ``after`` its replicas were read.
+
+    The metadata has neither earlier leaders, nor since when a replica is in the ISR. So coverage has the current leader
+    epochs only, and only of partitions whose leader epoch did not change meanwhile.
+    """
+    coverage = {}
+    for (topic, number), state in before.state.partitions.items() if after is not None else ():
+        now = after.state.partitions.get((topic, number)) if after is not None else None
+        is_same = now is not None and (now.leader, now.leader_epoch) == (state.leader, state.leader_epoch)
+        if state.leader_epoch is not None and is_same:
+            states = (PartitionState(0, state.leader, state.leader_epoch, 0, state.replicas, state.isr),)
+            history = PartitionHistory(topic, "", number, since_creation=False, states=states)
+            coverage[topic, number] = EpochCoverage(history)
+    latest = (after or before).state
+    return MetadataEvidence(
+        coverage,
+        {place: state.replicas for place, state in before.state.partitions.items()},
+        {place: state.leader for place, state in latest.partitions.items()},
+        {topic.name: len(topic.partitions) for topic in latest.topics.values()},
+        is_current=True,
+        is_without_transactions=after is not None and not before.may_have_transactions,
+    )
