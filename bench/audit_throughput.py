@@ -31,8 +31,7 @@ from rich.console import Console
 from rich.table import Table
 from segments_data import TOPIC, Shape, State, write_replicas
 
-from harness.audit.audit_verdict import assemble
-from harness.audit.copy_checks import judge_copies
+from harness.audit.judge_copies import assemble, judge_copies
 from harness.broker_files.copies.copies import find_copies
 from harness.broker_files.segments.batches import CONTROL
 from harness.broker_files.segments.blocks import iter_blocks

@@ -29,8 +29,7 @@ from random_traffic import load_client_log
 from rich.console import Console
 from rich.table import Table
 
-from harness.audit.audit_verdict import assemble
-from harness.audit.copy_checks import judge_copies
+from harness.audit.judge_copies import assemble, judge_copies
 from harness.broker_files.copies.copies import find_copies
 from harness.clients import ClientError
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, HarnessError

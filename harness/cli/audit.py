@@ -107,7 +107,7 @@ def disk(topics: tuple[str, ...], brokers: tuple[str, ...], output: str, spark: 
 
     Exit codes: 0 clean, 1 anomaly, 2 unknown, 254 arguments that cannot be used, 255 failed.
     """
-    from harness.audit.disk import audit_disk  # noqa: PLC0415  (slow imports, only where needed)
+    from harness.audit.judge_copies import audit_disk  # noqa: PLC0415  (slow imports, only where needed)
 
     progress = ConsoleProgress()
     try:

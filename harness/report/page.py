@@ -19,9 +19,8 @@ from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, UNKNOWN
 from harness.judge.verdict import worst as worst_verdict
 from harness.report.headlines import headline, worst_number
 from harness.report.logs import side_by_side
-from harness.report.pictures.graph import draw_graph, transactions
 from harness.report.pictures.story import read_story
-from harness.report.pictures.timeline import timeline
+from harness.report.pictures.timeline import draw_graph, timeline, transactions
 from harness.report.pictures.topology import topology
 from harness.run_folder.store import REPORT
 

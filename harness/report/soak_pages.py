@@ -1,20 +1,35 @@
-"""Pages of soaks: ``report.html`` of a soak, and of each of its rounds whose evidence is stored."""
+"""Pages of soaks and their rounds: ``report.html``, with pictures of operations and replicas over time."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import math
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+from harness.escape import visible
 from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, UNKNOWN
 from harness.report.page import DRAWING_ERRORS, SIGNS, environment
-from harness.report.pictures.round_pictures import draw_round
+from harness.report.pictures.picture import (
+    AXIS_IN,
+    LABEL_IN,
+    TITLE_IN,
+    Margins,
+    draw_steps,
+    rows_over_time,
+    shade,
+)
 from harness.report.stored import read_round, read_soak
 from harness.run_folder.store import REPORT, ROUND
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
-    from harness.report.stored import StoredRound, StoredSoak
+    from matplotlib.axes import Axes
+
+    from harness.report.stored import ClientOperation, StoredRound, StoredSoak
+
 
 MOST_FINDINGS: Final = 50
 """On a page; the others are in ``verdict.json``."""
@@ -66,3 +81,153 @@ def write_pages(soak_path: Path, name: str) -> str | None:
     except DRAWING_ERRORS as error:
         return f"{name} has no page: {type(error).__name__}: {error}"
     return None
+
+
+Points: TypeAlias = "tuple[list[float], list[float]]"
+"""Times in seconds, and a value at each, up to the next time."""
+Curve: TypeAlias = "tuple[Points, str, str, str]"
+"""Points, the name in the legend ("" for none), colour, and style of the line."""
+
+DIGITS, RIGHT_IN = 8, 0.2
+"""Digits of the numbers on a vertical axis, and the space at the right."""
+BIN_S: Final = 1.0
+KINDS: Final = (("ok", "#009e73", "-"), ("fail", "#d55e00", "--"), ("info", "#e69f00", ":"))
+QUANTILES: Final = ((0.5, "median", "#1f5fa8", "-"), (0.99, "99 %", "#e69f00", "--"), (1.0, "longest", "#d55e00", ":"))
+SHORTEST_S: Final = 0.001
+"""Histories have milliseconds, and a logarithmic axis has no zero."""
+FAULT_COLOURS: Final = (
+    "#cc79a7", "#56b4e9", "#e69f00", "#009e73", "#d55e00", "#0072b2", "#999999", "#b8860b", "#7f3f98", "#2f4f4f",
+)  # fmt: skip
+BAR: Final = 0.8
+REPLICA: Final = ("", "#1f5fa8", "-")
+
+
+@dataclass(frozen=True)
+class RoundPictures:
+    """SVG elements, "" where the round has no such data; the first row of each has the faults of every broker.
+
+    ``rates``, ``latencies``: a row an operation. ``lags``, ``unstable``: a row a broker, and a line a replica.
+    """
+
+    rates: str
+    latencies: str
+    lags: str
+    unstable: str
+
+
+def draw_round(stored: StoredRound) -> RoundPictures:
+    """Draw a round."""
+    by_name: dict[str, list[ClientOperation]] = defaultdict(list)
+    for operation in stored.operations:
+        by_name[operation.name].append(operation)
+    operations = sorted(by_name.items())
+    rates = {f"{name} (1/s)": _rates(done, stored.ends_s) for name, done in operations}
+    latencies = {f"{name} (s)": _latencies(done) for name, done in operations}
+    by_replica = (
+        {
+            f"broker {broker} (offsets)": [(points, *REPLICA) for points in curves(stored, broker)]
+            for broker in stored.replicas
+        }
+        for curves in (lags, unstable)
+    )
+    return RoundPictures(
+        _draw(stored, rates),
+        _draw(stored, latencies, is_logarithmic=True),
+        *(_draw(stored, rows) for rows in by_replica),
+    )
+
+
+def lags(stored: StoredRound, broker: int) -> list[Points]:
+    """Return for each replica of a broker by how many offsets its log end is behind the longest of the partition.
+
+    A replica that is not observed for a while counts with its last log end.
+    """
+    lags_of_replicas = []
+    for place, replica in stored.replicas[broker].items():
+        replicas = [places[place] for places in stored.replicas.values() if place in places]
+        times = sorted({at_s for each in replicas for at_s in each.at_s})
+        longest = [max(each.log_end_at(at_s) for each in replicas) for at_s in times]
+        lag = [float(end - replica.log_end_at(at_s)) for end, at_s in zip(longest, times, strict=True)]
+        lags_of_replicas.append((times, lag))
+    return lags_of_replicas
+
+
+def unstable(stored: StoredRound, broker: int) -> list[Points]:
+    """Return for each replica of a broker how many offsets its last stable offset is behind its high watermark."""
+    return [
+        (
+            replica.at_s,
+            [
+                float(high - stable)
+                for high, stable in zip(replica.high_watermark, replica.last_stable_offset, strict=True)
+            ],
+        )
+        for replica in stored.replicas[broker].values()
+    ]
+
+
+def _rates(operations: Sequence[ClientOperation], ends_s: float) -> list[Curve]:
+    bins = range(math.floor(ends_s / BIN_S) + 2)
+    counts = Counter((operation.kind, int(operation.ended_s // BIN_S)) for operation in operations)
+    return [
+        (([at * BIN_S for at in bins], [counts[kind, at] / BIN_S for at in bins]), kind, colour, style)
+        for kind, colour, style in KINDS
+        if any(operation.kind == kind for operation in operations)
+    ]
+
+
+def _latencies(operations: Sequence[ClientOperation]) -> list[Curve]:
+    took_s: dict[int, list[float]] = defaultdict(list)
+    for operation in operations:
+        took_s[int(operation.ended_s // BIN_S)].append(max(operation.took_s, SHORTEST_S))
+    bins = sorted(took_s)
+    return [
+        (([at * BIN_S for at in bins], [_quantile(sorted(took_s[at]), share) for at in bins]), name, colour, style)
+        for share, name, colour, style in QUANTILES
+    ]
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+def _draw(stored: StoredRound, curves: Mapping[str, Sequence[Curve]], *, is_logarithmic: bool = False) -> str:
+    """Draw a row of faults, and a row for each title with its curves, all over the same time."""
+    if not curves:
+        return ""
+    faults = dict.fromkeys(span.fault for span in stored.faults)
+    colours = {fault: FAULT_COLOURS[index % len(FAULT_COLOURS)] for index, fault in enumerate(faults)}
+    margins = Margins(LABEL_IN * DIGITS + RIGHT_IN, RIGHT_IN, TITLE_IN, AXIS_IN)
+    with rows_over_time(["faults", *curves], stored.ends_s, margins) as (drawing, (fault_row, *rows)):
+        _draw_faults(fault_row, stored, colours)
+        for row, curves_of_row in zip(rows, curves.values(), strict=True):
+            _draw_curves(row, curves_of_row, stored.ends_s)
+            row.set_yscale("log" if is_logarithmic else "linear")
+            row.set_ylim(bottom=SHORTEST_S / 2 if is_logarithmic else 0)
+        for span in stored.faults:
+            shade(rows, span.from_s, stored.ends_s if span.to_s is None else span.to_s, colours[span.fault])
+    return drawing.svg
+
+
+def _draw_faults(row: Axes, stored: StoredRound, colours: Mapping[str, str]) -> None:
+    brokers = sorted({span.broker for span in stored.faults} | set(stored.replicas))
+    row.set_yticks(range(len(brokers)), [f"broker {broker}" for broker in brokers], fontsize=7)
+    row.set_ylim(len(brokers) - 0.5, -0.5)
+    for span in stored.faults:
+        ends_s, at = stored.ends_s if span.to_s is None else span.to_s, brokers.index(span.broker)
+        row.broken_barh(
+            [(span.from_s, ends_s - span.from_s)], (at - BAR / 2, BAR), color=colours[span.fault], alpha=0.5
+        )
+        row.annotate(
+            visible(span.fault), (span.from_s, at), xytext=(2, 0), textcoords="offset points", fontsize=7,
+            verticalalignment="center", parse_math=False,
+        )  # fmt: skip
+
+
+def _draw_curves(row: Axes, curves: Sequence[Curve], ends_s: float) -> None:
+    for (times, values), name, colour, style in curves:
+        # A replica that was never behind would only add to the line at zero.
+        if times and (name or any(values)):
+            width, alpha = (1.2, 1.0) if name else (0.8, 0.6)
+            look = {"color": colour, "linestyle": style, "label": name or None, "linewidth": width, "alpha": alpha}
+            draw_steps(row, times, values, ends_s, **look)

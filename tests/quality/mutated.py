@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mutants import Mutant
 
 PACKAGE: Final = "checkers"
-JUDGES: Final = ("harness.judge.check", "harness.audit.copy_checks")
+JUDGES: Final = ("harness.judge.check", "harness.audit.judge_copies")
 
 
 @dataclass(frozen=True)

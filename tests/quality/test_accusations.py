@@ -21,8 +21,7 @@ from diverged import CALM, PAYLOADS, ROUGH, Diverged, Weather, diverge
 from test_audit import dealt, key_of
 
 from checkers.evidence.tables import load_copies
-from harness.audit.audit_verdict import assemble
-from harness.audit.copy_checks import judge_whole
+from harness.audit.judge_copies import assemble, judge_whole
 from harness.broker_files.copies.copies import find_copies
 from harness.json_codec import to_json
 
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from harness.audit.copy_checks import Rows
+    from harness.audit.judge_copies import Rows
     from harness.broker_files.copies.copies import Copies
 
 pytestmark = pytest.mark.timeout(3600)

@@ -17,8 +17,7 @@ from planted import SAME_OUTCOME
 from checkers.evidence.tables import load_copies
 from checkers.finding import UNEXPLAINED_DIVERGENCE
 from checkers.reduction.reduce import reduce_copies
-from harness.audit.audit_verdict import assemble
-from harness.audit.copy_checks import judge_reduced, judge_whole
+from harness.audit.judge_copies import assemble, judge_reduced, judge_whole
 from harness.broker_files.copies.copies import find_copies
 from harness.json_codec import to_json
 from harness.judge.verdict import ANOMALY
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from generate import Case
     from pyspark.sql import SparkSession
 
-    from harness.audit.copy_checks import Rows
+    from harness.audit.judge_copies import Rows
     from harness.broker_files.copies.copies import Copies
     from harness.judge.finding import CheckerRow
 

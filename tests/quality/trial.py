@@ -37,7 +37,7 @@ from test_audit import dealt, found_in, is_missed_marker
 import checkers.replay.truth
 from checkers.anomalies import FINDERS
 from checkers.evidence.tables import load, load_copies
-from harness.audit.copy_checks import KEY_STATES
+from harness.audit.judge_copies import KEY_STATES
 from harness.broker_files.copies.copies import find_copies
 from harness.judge.check import collected
 from harness.run_folder.store import RunFolder
@@ -250,7 +250,7 @@ def _judged(code: Code, kind: str, known: Evidence) -> Judged:
 
 
 def _tables(code: Code, kind: str, judged: Judged) -> dict[str, _Table]:
-    """Return what `harness.judge.check.prepare` and `harness.audit.copy_checks.judge_whole` ask for."""
+    """Return what `harness.judge.check.prepare` and `harness.audit.judge_copies.judge_whole` ask for."""
     checks = code.runs.CHECKERS if kind == RUNS else code.copies.CHECKERS
     return {name: _Table(check.__module__, partial(check, judged)) for name, check in checks.items()}
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import Producer
 from kafka.protocol.admin import CreateAclsRequest, ListGroupsRequest
 
+from harness.audit.live.broker_reports import replica_statuses
 from harness.audit.live.cluster import AuditedCluster, client_of, describe
-from harness.audit.live.replica_status import replica_statuses
 from harness.clients.librdkafka import CONFIG
 from harness.errors import HarnessError, UsageError
 from harness.host.clock import RealClock

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from audited import BOUND_S, BROKERS, KEPT, SECOND, TOPIC, everything, wait_for_replication, write_plainly
 
+from harness.audit.live.broker_reports import ReplicaStatuses, replica_statuses
 from harness.audit.live.exposure import Level, exposure
 from harness.audit.live.prefilter import prefilter
 from harness.audit.live.reading import spans_between
-from harness.audit.live.replica_status import ReplicaStatuses, replica_statuses
 from harness.audit.live.spool import SpoolOptions, spool
 from harness.broker_files.segments.batches import iter_batches
 from harness.errors import HarnessError, UsageError

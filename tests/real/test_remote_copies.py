@@ -13,8 +13,7 @@ from stores import BUCKET, KEYS, S3A, MiniHdfs, MotoS3, mini_hdfs, moto_s3
 
 from checkers.evidence.tables import load_copies
 from checkers.reduction.reduce import reduce_copies
-from harness.audit.audit_verdict import assemble
-from harness.audit.copy_checks import judge_reduced, judge_whole
+from harness.audit.judge_copies import assemble, judge_reduced, judge_whole
 from harness.broker_files.copies.copies import find_copies
 from harness.broker_files.storage import HTTP_ADDRESS
 from harness.cli.audit import parse_brokers

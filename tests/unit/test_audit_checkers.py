@@ -15,8 +15,7 @@ from copied import write_copies
 
 from checkers.evidence.tables import load_copies
 from checkers.reduction.reduce import reduce_copies
-from harness.audit.audit_verdict import assemble
-from harness.audit.copy_checks import judge_reduced, judge_whole
+from harness.audit.judge_copies import assemble, judge_reduced, judge_whole
 from harness.broker_files.copies.copies import find_copies
 from harness.json_codec import to_json
 

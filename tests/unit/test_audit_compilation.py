@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.audit.copy_checks import WORTH_REDUCING_BYTES, is_big
+from harness.audit.judge_copies import WORTH_REDUCING_BYTES, is_big
 from harness.spark.compilation import start_compilation
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import pytest
 from copied import copy, write_copies
 from literal import Txn, delete, put
 
-from harness.audit import disk
+from harness.audit import judge_copies as disk
 from harness.cli.audit import parse_brokers
 from harness.cli.main import cli
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE, UsageError

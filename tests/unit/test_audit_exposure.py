@@ -12,7 +12,7 @@ from fakes.brokers import TP, FakeBroker, Held, audited
 from fakes.clock import NOW_MS
 
 from harness.audit.explain.show import exposure_json, exposure_table, prefiltered_json, replica_table
-from harness.audit.live.coordinators import NOTHING_SEEN
+from harness.audit.live.broker_reports import NOTHING_SEEN
 from harness.audit.live.exposure import (
     FROM_THE_FIRST_MINUTE,
     ON_ITS_OLD_LOG,

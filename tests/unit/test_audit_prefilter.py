@@ -9,7 +9,7 @@ import kafka.errors
 import pytest
 from fakes.brokers import TP, FakeBroker, Held, audited
 
-from harness.audit.live.coordinators import NOTHING_SEEN
+from harness.audit.live.broker_reports import NOTHING_SEEN
 from harness.audit.live.prefilter import HANGING_TRANSACTION, STUCK_LSO, Prefiltered, prefilter
 from harness.errors import UsageError
 from harness.kafka_api.transactions import OpenTransaction, TransactionDescription

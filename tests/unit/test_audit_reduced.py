@@ -11,8 +11,7 @@ from literal import Txn, abort, commit, delete, put
 
 from checkers.reduction.candidate_keys import KEYS_A_BUCKET
 from checkers.reduction.reduce import reduce_copies
-from harness.audit.audit_verdict import assemble
-from harness.audit.copy_checks import judge_reduced
+from harness.audit.judge_copies import assemble, judge_reduced
 from harness.broker_files.copies.copies import find_copies
 from harness.json_codec import to_json
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from harness.audit.copy_checks import NO_ROWS
-from harness.audit.live.rereading import CHANGING, READINGS, CheckedReading, read_until_confirmed
+from harness.audit.judge_copies import NO_ROWS
+from harness.audit.live.compare import CHANGING, READINGS, CheckedReading, read_until_confirmed
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -13,8 +13,8 @@ import pytest
 from fakes.brokers import NOT_LEADER, TP, FakeBroker, Held, audited
 from fakes.clock import JumpingClock
 
+from harness.audit.live.broker_reports import replica_statuses
 from harness.audit.live.reading import TURNS, BatchEntry, Span, complete_entries, spans_between
-from harness.audit.live.replica_status import replica_statuses
 from harness.audit.live.spool import Pieces, RateLimit, SpoolDiskError, SpoolOptions, SpoolResult, spool
 from harness.broker_files.segments.batches import CorruptLogError, Record, iter_entries
 from harness.broker_files.segments.encode import encode_batch

@@ -11,11 +11,9 @@ from stored_markers import encode_marker
 
 from checkers.evidence.tables import load_copies
 from checkers.reduction.reduce import reduce_copies
-from harness.audit.audit_verdict import assemble
-from harness.audit.copy_checks import judge_reduced, judge_whole
-from harness.audit.live.coordinators import TransactionDescriptions
+from harness.audit.judge_copies import assemble, judge_reduced, judge_whole
+from harness.audit.live.broker_reports import TransactionDescriptions, replica_statuses
 from harness.audit.live.reading import Span
-from harness.audit.live.replica_status import replica_statuses
 from harness.audit.live.spool import SpoolOptions, copies_of, spool
 from harness.broker_files.segments.batches import Record
 from harness.broker_files.segments.encode import encode_batch

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from fakes.clock import TickingClock
 
+from harness.audit.live.broker_reports import ReplicaStatus, ReplicaStatuses, UnreadableTopicError
 from harness.audit.live.cluster import AuditedCluster
 from harness.audit.live.prefilter import Prefiltered
-from harness.audit.live.replica_status import ReplicaStatus, ReplicaStatuses, UnreadableTopicError
 from harness.errors import HarnessError
 from harness.host.clock import RealClock
 from harness.kafka_api.address import Address

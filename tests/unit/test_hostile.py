@@ -24,7 +24,7 @@ from test_nightly_night import ended, failed, plan_of
 from test_site import stored
 
 from harness import console
-from harness.audit import disk
+from harness.audit import judge_copies as disk
 from harness.audit.live import cluster as clusters
 from harness.audit.live import compare as live
 from harness.audit.live import exposure

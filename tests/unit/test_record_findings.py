@@ -16,7 +16,7 @@ from test_attribution import received_by
 from verdict_schema import schema, violations
 
 from checkers.attribution.coverage import EpochCoverage
-from harness.audit import disk
+from harness.audit import judge_copies as disk
 from harness.audit.explain.advice import with_advice
 from harness.audit.explain.attribution import Disputes, attribute
 from harness.audit.explain.internal_records import on_brokers, read_values, with_coordinators, with_states

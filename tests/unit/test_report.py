@@ -18,9 +18,8 @@ from harness.json_codec import from_json
 from harness.judge.finding import Finding
 from harness.report.logs import LogCell, SideBySide, _texts, side_by_side
 from harness.report.page import commands
-from harness.report.pictures.graph import transactions
 from harness.report.pictures.story import Outage, StoryEvent, read_story
-from harness.report.pictures.timeline import _last_change_s, _text, timeline
+from harness.report.pictures.timeline import _last_change_s, _text, timeline, transactions
 from harness.run_folder.history import key_fields
 
 if TYPE_CHECKING:

@@ -9,9 +9,8 @@ import pytest
 from soaked import COMMITS, KILL, START, TOPIC, T, play_steps, put
 
 from harness.errors import UsageError
-from harness.report.pictures.round_pictures import draw_round, lags, unstable
 from harness.report.site import write_site
-from harness.report.soak_pages import replay_command, write_pages
+from harness.report.soak_pages import draw_round, lags, replay_command, unstable, write_pages
 from harness.report.stored import ClientOperation, FaultSpan, read_round, read_soak, stored_soaks
 from harness.run_folder.store import HISTORY, OFFSETS, REPORT, ROUND, SOAK_STATE, VERDICT, WHOLE_HISTORY
 from harness.soak.play.round import write_round

@@ -12,9 +12,9 @@ from harness.terminal import Table, styled
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from harness.audit.live.broker_reports import ReplicaStatuses
     from harness.audit.live.exposure import Exposure
     from harness.audit.live.prefilter import Prefiltered
-    from harness.audit.live.replica_status import ReplicaStatuses
 
 STYLES = {Level.OK: "green", Level.AT_RISK: "yellow", Level.TOO_LATE: "red"}
 UNKNOWN = "?"

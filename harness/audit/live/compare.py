@@ -1,49 +1,56 @@
-"""``harness audit live``: compares the replicas of a running cluster with each other and their brokers' answers."""
+"""``harness audit live``: compares the replicas of a running cluster with each other and their brokers' answers.
+
+Replicas are read batch by batch, at different times on different brokers. The work of a cleaner or a producer meanwhile
+can look like any anomaly, but not twice at the same place: when the next reading begins, the cause of the difference is
+below every high watermark. A record that a replica missed for good is missing again. So differing partitions are read
+again.
+"""
 
 from __future__ import annotations
 
 import shutil
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from checkers.anomalies import FINDERS
 from checkers.finding import VISIBLE
-from harness.audit.audit_verdict import AuditContext, assemble
-from harness.audit.copy_checks import NO_ROWS, judge_copies
 from harness.audit.explain.advice import ANY_BROKER
 from harness.audit.explain.metadata_evidence import evidence_of_cluster
+from harness.audit.judge_copies import NO_ROWS, AuditContext, assemble, judge_copies
+from harness.audit.live.broker_reports import ask_coordinators, replica_statuses
 from harness.audit.live.cluster import client_of, describe
-from harness.audit.live.coordinators import ask_coordinators
 from harness.audit.live.prefilter import prefilter
 from harness.audit.live.reading import spans_between
-from harness.audit.live.replica_status import replica_statuses
-from harness.audit.live.rereading import CheckedReading, read_until_confirmed
 from harness.audit.live.spool import RateLimit, SpoolOptions, copies_of, spool
 from harness.broker_files.copies.copies import Copies
 from harness.errors import UsageError
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
-from harness.judge.finding import Finding
+from harness.judge.finding import Finding, place_of
 from harness.judge.sessions import CHECKS
 from harness.run_folder.store import RunFolder, new_run_id
 from harness.spark.compilation import start_compilation
 from harness.spark.workspace_session import session_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
+    from harness.audit.judge_copies import Rows
     from harness.audit.live.cluster import AuditedCluster
     from harness.audit.live.prefilter import Prefiltered, Suspicion
     from harness.audit.live.spool import SpoolResult
-    from harness.judge.finding import Place
+    from harness.broker_files.copies.copies import ReplicaCopy
+    from harness.judge.finding import CheckerRow, Place
     from harness.judge.outcome import Progress
     from harness.judge.verdict import Verdict
     from harness.kafka_api.address import Address
     from harness.spark.options import SparkOptions
+
 
 NOT_READ = "data was not read (--quick): the verdict rests on the brokers' reports of transactions"
 LIMITED = "only the records between --since and --until were read"
@@ -221,3 +228,68 @@ def _finding(suspicion: Suspicion) -> Finding:
 
 def _since(started_s: float) -> float:
     return round(time.monotonic() - started_s, 3)
+
+
+READINGS = 3
+DOUBTFUL_TABLES = (*FINDERS, "doubts", "unsure", "damaged")
+"""Tables whose rows must not rest on one reading."""
+CHANGING = "each reading found differences at other offsets: the partition changes faster than it can be read"
+
+
+@dataclass(frozen=True)
+class CheckedReading:
+    """One reading of some partitions, with the checkers' rows.
+
+    ``rows``: as `judge_whole` returns them. ``unknown``: by partition, further reasons against ``clean``.
+    """
+
+    replicas: tuple[ReplicaCopy, ...]
+    rows: Mapping[str, Rows]
+    unknown: Mapping[Place, tuple[str, ...]]
+
+    @property
+    def places_in_doubt(self) -> set[Place]:
+        """The partitions with differences."""
+        return {place_of(row) for name in DOUBTFUL_TABLES for row in self.rows[name]}
+
+    @property
+    def finding_keys(self) -> set[tuple[Place, int, int, str]]:
+        """The findings, each by its place and name."""
+        return {_key(row) for name in FINDERS for row in self.rows[name]}
+
+
+def read_until_confirmed(read: Callable[[int, Collection[Place] | None], CheckedReading]) -> CheckedReading:
+    """Read everything, then the partitions in doubt again; return each partition's last reading.
+
+    ``read`` takes the reading's number and the partitions; None for all. Only findings that two readings have in common
+    are kept. There are at most `READINGS` readings; a partition that is in doubt after them is unknown.
+    """
+    latest = read(1, None)
+    confirmed: set[tuple[Place, int, int, str]] = set()
+    doubtful = latest.places_in_doubt
+    for number in range(2, READINGS + 1):
+        if not doubtful:
+            break
+        again = read(number, doubtful)
+        confirmed |= latest.finding_keys & again.finding_keys
+        latest = _replaced(latest, again, doubtful)
+        doubtful = (latest.places_in_doubt & doubtful) - {place for place, *_ in confirmed}
+    unsure = {place for place, *_ in latest.finding_keys - confirmed} - {place for place, *_ in confirmed}
+    findings = {name: [row for row in latest.rows[name] if _key(row) in confirmed] for name in FINDERS}
+    unknown = {place: (*latest.unknown.get(place, ()), CHANGING) for place in unsure}
+    return replace(latest, rows={**latest.rows, **findings}, unknown={**latest.unknown, **unknown})
+
+
+def _replaced(earlier: CheckedReading, again: CheckedReading, places: Collection[Place]) -> CheckedReading:
+    """Return the readings merged: these partitions from the later reading. Errors of checkers are kept."""
+    replicas = [copy for copy in earlier.replicas if copy.place not in places]
+    rows = {
+        name: [*(row for row in table if name == "raised" or place_of(row) not in places), *again.rows[name]]
+        for name, table in earlier.rows.items()
+    }
+    unknown = {place: reasons for place, reasons in earlier.unknown.items() if place not in places}
+    return CheckedReading((*replicas, *again.replicas), rows, {**unknown, **again.unknown})
+
+
+def _key(row: CheckerRow) -> tuple[Place, int, int, str]:
+    return place_of(row), row["broker"], row["offset"], row["anomaly"]

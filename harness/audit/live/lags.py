@@ -18,15 +18,14 @@ from typing import TYPE_CHECKING, TypeAlias
 from harness.broker_files.segments.batches import Batch, iter_batches, until_cut
 from harness.errors import HarnessError
 from harness.judge.finding import name_of
-from harness.kafka_api.fetch import READ_UNCOMMITTED, ReplicaState, choose_fetch_version, fetch
-from harness.kafka_api.offsets import list_log_ends
+from harness.kafka_api.fetch import READ_UNCOMMITTED, ReplicaState, choose_fetch_version, fetch, list_log_ends
 from harness.kafka_api.topics import describe_log_dirs, list_reassignments
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
+    from harness.audit.live.broker_reports import ReplicaStatuses
     from harness.audit.live.cluster import AuditedCluster
-    from harness.audit.live.replica_status import ReplicaStatuses
     from harness.host.clock import Clock
     from harness.kafka_api.messages import Caller, TopicPartition
 

@@ -15,8 +15,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from harness.audit.live.coordinators import FINISHED, ONGOING, TransactionDescriptions, ask_coordinators
-from harness.audit.live.replica_status import ReplicaStatus, ReplicaStatuses, replica_statuses
+from harness.audit.live.broker_reports import (
+    FINISHED,
+    ONGOING,
+    ReplicaStatus,
+    ReplicaStatuses,
+    TransactionDescriptions,
+    ask_coordinators,
+    replica_statuses,
+)
 from harness.broker_files.copies.selection import listed
 from harness.errors import WaitTimeoutError
 from harness.escape import escape

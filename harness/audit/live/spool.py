@@ -35,10 +35,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
+    from harness.audit.live.broker_reports import ReplicaStatus, ReplicaStatuses, TransactionDescriptions
     from harness.audit.live.cluster import AuditedCluster
-    from harness.audit.live.coordinators import TransactionDescriptions
     from harness.audit.live.reading import SpanReading, Write
-    from harness.audit.live.replica_status import ReplicaStatus, ReplicaStatuses
     from harness.host.clock import Clock
     from harness.kafka_api.messages import Caller, TopicPartition
     from harness.run_folder.store import RunFolder

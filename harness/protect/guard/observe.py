@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Final
 
+from harness.audit.live.broker_reports import UnreadableTopicError
 from harness.audit.live.cluster import client_of, describe
 from harness.audit.live.prefilter import Prefiltered, prefilter
-from harness.audit.live.replica_status import UnreadableTopicError
 from harness.errors import HarnessError
 from harness.kafka_api.topics import describe_log_dirs
 from harness.protect.guard.status import Observation
@@ -19,8 +19,8 @@ from harness.protect.guard.status import Observation
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from harness.audit.live.broker_reports import ReplicaStatuses
     from harness.audit.live.cluster import AuditedCluster
-    from harness.audit.live.replica_status import ReplicaStatuses
     from harness.host.clock import Clock
     from harness.kafka_api.address import Address
     from harness.kafka_api.messages import Caller, TopicPartition

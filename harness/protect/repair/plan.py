@@ -12,8 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from checkers.finding import HANGING_TRANSACTION
-from harness.audit.explain.advice import NONE_RIGHT
-from harness.audit.explain.record_advice import is_about_offsets
+from harness.audit.explain.advice import NONE_RIGHT, is_about_offsets
 from harness.errors import UsageError
 from harness.json_codec import from_json
 from harness.judge.finding import brokers_text, by_place, name_of

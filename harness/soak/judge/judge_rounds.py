@@ -14,8 +14,7 @@ from checkers.consistency import doubts
 from checkers.evidence.tables import load
 from checkers.guarantees import all_guarantees, last_value
 from checkers.replay.judged import judge
-from harness.audit.audit_verdict import assemble
-from harness.audit.copy_checks import judge_copies
+from harness.audit.judge_copies import assemble, judge_copies
 from harness.broker_files.copies.copies import find_copies
 from harness.broker_files.internal_topics.decode import CONSUMER_OFFSETS
 from harness.broker_files.metadata_log.join import read_metadata_logs

@@ -1,9 +1,12 @@
-"""The status of replicas as their brokers report it, in a few requests that fetch no records.
+"""Reports of brokers in a few requests that fetch no records: the status of replicas, and coordinators' transactions.
 
 ListOffsets as a debugging consumer returns the log end offset and the log start offset. A Fetch at the log end offset
 returns the high watermark and the last stable offset, and no records. DescribeProducers lists the open transactions.
 Followers of Redpanda refuse ListOffsets and DescribeProducers: there a Fetch at the leader's log start offset is sent,
 which returns one batch.
+
+Every broker is asked for the transactions that it coordinates. FindCoordinator is not used: that request would create
+``__transaction_state`` where the topic is missing.
 """
 
 from __future__ import annotations
@@ -12,17 +15,26 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from harness.broker_files.internal_topics.decode import TRANSACTION_STATE
 from harness.errors import UsageError
+from harness.escape import escape
 from harness.kafka_api.error_names import NO_TOPIC_ACCESS
 from harness.kafka_api.fetch import FETCH_VERSION, choose_fetch_version, fetch, list_log_ends
-from harness.kafka_api.transactions import describe_producers, open_transactions
+from harness.kafka_api.metadata import describe_cluster
+from harness.kafka_api.transactions import (
+    describe_producers,
+    describe_transactions,
+    list_transactions,
+    open_transactions,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from harness.audit.live.cluster import AuditedCluster
     from harness.kafka_api.messages import Caller, TopicPartition
-    from harness.kafka_api.transactions import OpenTransaction
+    from harness.kafka_api.transactions import OpenTransaction, TransactionDescription
+
 
 NO_RECORDS_BYTES = 1
 
@@ -155,3 +167,59 @@ def _request_statuses(
         {replica: why for replica, why in statuses.items() if isinstance(why, str)},
         {broker: str(error) for broker, error in answers.items() if isinstance(error, Exception)},
     )
+
+
+NOTHING_SEEN = "this user sees no transactional id: coordinators list them to users with Describe on them"
+ONGOING = "Ongoing"
+FINISHED = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
+"""``TransactionState`` without an open transaction. In the Prepare… states, markers are being written."""
+
+
+@dataclass(frozen=True)
+class TransactionDescriptions:
+    """Transactions by producer id. ``gaps``: why coordinators may have more than these, each in a sentence."""
+
+    by_producer: Mapping[int, TransactionDescription]
+    gaps: tuple[str, ...] = ()
+
+
+def ask_coordinators(cluster: AuditedCluster, producer_ids: Collection[int]) -> TransactionDescriptions:
+    """Ask all brokers for the transactions of these producers, at the same time. ``gaps`` names missing answers.
+
+    A user who sees no transactional id may not have the right to see any, so nothing follows from that.
+    """
+    if not producer_ids:
+        return TransactionDescriptions({})
+
+    def ask(broker: int, caller: Caller) -> tuple[TransactionDescriptions, bool]:
+        # No broker lists the transactions in partitions without a leader. A user may not see the topic.
+        state = caller.ask(describe_cluster([TRANSACTION_STATE])).partitions
+        leaderless = [number for (_, number), partition in state.items() if partition.leader < 0]
+        gaps = [f"partition {number} of {TRANSACTION_STATE} has no leader" for number in leaderless]
+        by_producer = {}
+        listed = caller.ask(list_transactions(producer_ids=sorted(producer_ids)))
+        if listed.error:
+            gaps.append(f"broker {broker} does not list transactions: {listed.error}")
+        elif listed.transactional_ids:
+            for name, answer in caller.ask(describe_transactions(listed.transactional_ids, broker)).items():
+                if isinstance(answer, str):
+                    gaps.append(f"broker {broker} does not describe transactional id {escape(name)}: {answer}")
+                else:
+                    by_producer[answer.producer_id] = answer
+        sees_any = bool(by_producer) or bool(caller.ask(list_transactions()).transactional_ids)
+        return TransactionDescriptions(by_producer, tuple(gaps)), sees_any
+
+    by_producer: dict[int, TransactionDescription] = {}
+    gaps: dict[str, None] = {}
+    is_any_seen = False
+    for broker, answer in cluster.client.ask_all(cluster.state.brokers, ask).items():
+        if isinstance(answer, Exception):
+            gaps[f"broker {broker} does not list transactions: {answer}"] = None
+        else:
+            described, sees_any = answer
+            by_producer |= described.by_producer
+            gaps |= dict.fromkeys(described.gaps)
+            is_any_seen |= sees_any
+    if not is_any_seen:
+        gaps[NOTHING_SEEN] = None
+    return TransactionDescriptions(by_producer, tuple(gaps))
