@@ -1,7 +1,7 @@
 """Virtual time, which passes only where something happens: a queue of due actions, instead of threads and waiting.
 
-Implements `harness.host.clock.Clock`. There is one thread: while a routine waits, the others go on, and a day is over
-as soon as all of its actions are done. Every run begins at the same moment.
+Implements `harness.host.clock.Clock`. There is one thread: while a routine waits, the others continue, and a day is
+over after its last action. Every run begins at the same moment.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ T = TypeVar("T")
 EPOCH_MS: Final = 1_767_225_600_000
 """The first moment of 2026, UTC."""
 POLL_S: Final = 0.05
-"""Actions that are due within that time are done before a condition is evaluated again, as with a real clock."""
+"""Actions that are due within that time are executed before a condition is evaluated again, as with a real clock."""
 
 
 @dataclass
 class VirtualClock:
     """``check_limit`` is called before each evaluation of a condition: an exception from it ends the wait.
 
-    ``takes_turns``: a routine that waits lets everybody else go on until its condition holds, as if it had a thread of
-    its own. Otherwise it lets the others go on inside its wait: whoever waited before goes on only after that.
+    ``takes_turns``: all others continue while a routine waits for its condition, as if it had a separate thread.
+    Otherwise they continue inside its wait: a routine that waited before continues only after that.
     """
 
     check_limit: Callable[[str], None] = lambda _: None
@@ -43,7 +43,7 @@ class VirtualClock:
     _due: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=count)
     _turns: set[greenlet.greenlet] = field(default_factory=set)
-    """Routines that are in the middle of their actions, where they take turns."""
+    """Routines that take turns and have not ended their action."""
 
     def now_s(self) -> float:
         """Seconds since the run began."""
@@ -54,14 +54,14 @@ class VirtualClock:
         return EPOCH_MS + round(self._now_s * 1000)
 
     def after(self, delay_s: float, action: Callable[[], None]) -> None:
-        """Do an action so many seconds from now; actions that are due at the same moment are done in call order."""
+        """Execute an action after a delay; actions that are due at the same moment are executed in call order."""
         heappush(self._due, (self._now_s + delay_s, next(self._numbers), action))
 
     def wait_until(self, condition: Callable[[], T], timeout_s: float, description: str) -> T:
         """Let time pass until the condition has a true value, and return it.
 
-        Raises `WaitTimeoutError` naming ``what`` once ``timeout_s`` virtual seconds are over. A due action
-        may wait itself.
+        Raises `WaitTimeoutError` with the ``description`` after ``timeout_s`` virtual seconds. A due action may wait,
+        too.
         """
         deadline_s, me = self._now_s + timeout_s, greenlet.getcurrent()
         while True:
@@ -77,20 +77,20 @@ class VirtualClock:
                 self._advance(deadline_s)
 
     def every(self, period_s: float, action: Callable[[], None], name: str) -> Routine:
-        """Repeat an action, each time this long after the end of the last one."""
+        """Repeat an action, each time this long after the end of the last time."""
         routine = _VirtualRoutine(self, period_s, action, name)
         routine.begin()
         return routine
 
     def take_turn(self, action: Callable[[], None]) -> None:
-        """Do an action until it ends or waits; where it waits, it goes on by itself."""
+        """Execute an action until it ends or waits; then it continues without its caller."""
         if not self.takes_turns:
             action()
             return
         turn = greenlet.greenlet(action)
         self._turns.add(turn)
         turn.switch()
-        self._turns = {one for one in self._turns if not one.dead}
+        self._turns = {turn for turn in self._turns if not turn.dead}
 
     @contextmanager
     def taking_turns(self) -> Iterator[None]:
@@ -103,7 +103,7 @@ class VirtualClock:
                 turn.throw()
 
     def _advance(self, until_s: float) -> None:
-        """Do the next due action, and those that are due soon after."""
+        """Execute the next due action, and the actions that are due soon after."""
         if not self._due or self._due[0][0] > until_s:
             self._now_s = until_s
             return
@@ -125,8 +125,7 @@ class _VirtualRoutine:
     error: Exception | None = None
 
     def begin(self) -> None:
-        if not self.is_stopped:
-            self.clock.after(self.period_s, self._once)
+        self.clock.after(self.period_s, lambda: self.clock.take_turn(self._act))
 
     def stop(self) -> None:
         self.is_stopped = True
@@ -134,9 +133,6 @@ class _VirtualRoutine:
     def raise_if_failed(self) -> None:
         if self.error is not None:
             raise HarnessError(f"{self.name} failed: {self.error}") from self.error
-
-    def _once(self) -> None:
-        self.clock.take_turn(self._act)
 
     def _act(self) -> None:
         if self.is_stopped:
@@ -146,4 +142,5 @@ class _VirtualRoutine:
         except Exception as error:  # noqa: BLE001  (surfaces in raise_if_failed)
             self.error = error
         else:
-            self.begin()
+            if not self.is_stopped:
+                self.begin()

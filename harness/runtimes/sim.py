@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from harness.errors import HarnessError
 from harness.kafka_api.address import Address
 from harness.models.clock import VirtualClock
-from harness.models.cluster.cleaning import REDPANDA
+from harness.models.cluster.cleaners import REDPANDA
 from harness.models.cluster.cluster import ClusterRules, SimCluster
 from harness.models.cluster.files import write_checkpoint, write_replica
 from harness.models.cluster.transactions import Coordinator

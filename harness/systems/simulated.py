@@ -130,7 +130,7 @@ class SimulatedAdmin:
 
     def broker_settings(self, broker: int, _address: Address) -> dict[str, str]:
         """Return the broker's settings."""
-        return dict(self._cluster.brokers[broker].own)
+        return dict(self._cluster.brokers[broker].dynamic)
 
 
 class SimulatedControl(KafkaControl):
@@ -149,7 +149,7 @@ class SimulatedControl(KafkaControl):
         progress: dict[int, dict[str, int | None]] = {}
         for broker, view in views.items():
             replica = model.replica(broker)
-            limits = system.own(replica)
+            limits = system.progress(replica)
             progress[broker] = {
                 "cleanly_compacted": limits.tombstones,
                 "tombstones_removable": view.bounds.tombstones,

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from cloud_logs import RecordedCloud, passes_to_clean, without
 
-from harness.models.cloud_topics.compaction import Settings, dirty
-from harness.models.cloud_topics.judge import FALSE_CLEAN, deduplicated, last_of_keys, wrong_for_reader
-from harness.models.cloud_topics.keymap import ENTRY_BYTES
-from harness.models.cloud_topics.reader import Reader
+from harness.models.cloud_topics.compaction import ENTRY_BYTES, Settings, dirty
+from harness.models.cloud_topics.judge import FALSE_CLEAN, Reader, deduplicated, last_of_keys, wrong_for_reader
 from harness.models.cloud_topics.rules import ALIGNED_EXTENTS, ALL_ON, BACKWARD_SCAN, RULES
 
 if TYPE_CHECKING:
@@ -119,7 +117,7 @@ class Traffic:
             self.cloud.crash(self.random.randint(1, 3))
         elif what == "read":
             self.read()
-        self.jobs = [job for job in self.jobs if job.left]
+        self.jobs = [job for job in self.jobs if job.updates]
 
     def read(self) -> None:
         log = self.cloud.partitions[LOG].log

@@ -100,9 +100,9 @@ def test_every_consequence_has_an_anomaly_of_the_same_log(bound: Bound) -> None:
     small = StateSpace(bound)
 
     def unexplained(state: State) -> Iterator[str]:
-        truth = small.clients[state.clients].truth
+        truth = small.parts.clients[state.clients].truth
         for _, number in state.replicas if not state.away else ():
-            replica = small.replicas[number]
+            replica = small.parts.replicas[number]
             names = consequences(replica, truth, drops_pending=bound.coordinator == NEW)
             if any(not name.endswith(AT_RELOAD) for name in names) and not any(violations(replica, truth)):
                 yield "unexplained"

@@ -145,8 +145,8 @@ def reached(bound: Bound, without: frozenset[str], *, reduced: bool) -> Reached:
     replicas: set[Hashable] = set()
 
     def wrong(state: State) -> Iterator[str]:
-        held = tuple((broker, system.content(small.replicas[number])) for broker, number in state.replicas)
-        replicas.add((small.clients[state.clients], held, state._replace(clients=0, replicas=(), protocol=None)))
+        held = tuple((broker, system.content(small.parts.replicas[number])) for broker, number in state.replicas)
+        replicas.add((small.parts.clients[state.clients], held, state._replace(clients=0, replicas=(), protocol=None)))
         return small.wrong(state)
 
     found = explore(small.start, small.following, wrong, most_states=1_000_000)

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from harness.broker_files.segments.records import Record
 from harness.models.cloud_topics.cloud import Cloud
-from harness.models.cloud_topics.compaction import Settings, dirty
+from harness.models.cloud_topics.compaction import ENTRY_BYTES, Settings, dirty
 from harness.models.cloud_topics.judge import wrong_in_log
-from harness.models.cloud_topics.keymap import ENTRY_BYTES
-from harness.models.cloud_topics.ranges import holds
+from harness.models.cloud_topics.metastore import holds
 from harness.models.cloud_topics.rules import ALL_ON, RULES
 from harness.models.log.batch import Batch
 

@@ -8,11 +8,28 @@ import pytest
 from cloud_logs import NAME, cloud_of, compact, log_of, passes_to_clean, shown, spoken, without
 
 from harness.broker_files.segments.records import COMMIT, Record, marker_record
-from harness.models.cloud_topics.compaction import Settings, begin_pass, dirty, removable
-from harness.models.cloud_topics.keymap import DEFAULT_MAP_BYTES, ENTRY_BYTES, KeyOffsetMap
-from harness.models.cloud_topics.metastore import L1Object, Log, TombstoneRange, Update, appended, refusal
-from harness.models.cloud_topics.ranges import gaps, holds, overlap, union
-from harness.models.cloud_topics.scheduler import need
+from harness.models.cloud_topics.cloud import need
+from harness.models.cloud_topics.compaction import (
+    DEFAULT_MAP_BYTES,
+    ENTRY_BYTES,
+    KeyOffsetMap,
+    Settings,
+    begin_pass,
+    dirty,
+    removable,
+)
+from harness.models.cloud_topics.metastore import (
+    L1Object,
+    Log,
+    TombstoneRange,
+    Update,
+    appended,
+    gaps,
+    holds,
+    overlap,
+    refusal,
+    union,
+)
 from harness.models.log.batch import Batch
 
 
@@ -170,11 +187,11 @@ def test_what_is_appended_during_a_pass_stays_and_stays_dirty() -> None:
 
 def test_small_objects_become_one_and_batches_stay_what_they_are() -> None:
     cloud = cloud_of("A=1 B=1", "C=1", "B=2", object_records=3)
-    whole = log_of(cloud).objects[1].batches[0]
+    unchanged = log_of(cloud).objects[1].batches[0]
     compact(cloud)
     first, second, third = log_of(cloud).objects[0].batches
     assert shown(cloud) == ["0-4: A=1@0 C=1@2 B=2@3"]
-    assert second is whole
+    assert second is unchanged
     assert (first.base_offset, first.last_offset) == (0, 1)
     assert third.records[0].offset == 3
 
@@ -217,5 +234,5 @@ def test_updates_that_the_metastore_refuses() -> None:
     assert refusal(log, Update(0, (), None), without("compaction-epoch")) is None
     for first, end in ((1, 3), (0, 1)):
         torn = Update(1, (L1Object(first, end, ()),), None)
-        assert refusal(log, torn) == f"offsets {first} to {end} are not those of whole objects"
+        assert refusal(log, torn) == f"offsets {first} to {end} split an object"
         assert refusal(log, torn, without("aligned-extents")) is None

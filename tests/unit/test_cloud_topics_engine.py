@@ -8,8 +8,8 @@ import pytest
 from cloud_logs import NAME, RecordedCloud, cloud_of, compact, log_of, shown, spoken, without
 
 from harness.broker_files.segments.batches import iter_batches, iter_records
+from harness.models.cloud_topics.cloud import Need, need, queue
 from harness.models.cloud_topics.compaction import Settings
-from harness.models.cloud_topics.scheduler import Need, Scheduler, need, queue
 from harness.models.log.batch import encode
 
 
@@ -67,12 +67,12 @@ def test_a_crash_between_replaced_objects_where_the_commit_is_not_atomic() -> No
     job = cloud.begin(1, NAME, now_ms=0)
     assert job is not None
     assert cloud.commit(job, now_ms=0) is None
-    assert len(job.left) == 2
+    assert len(job.updates) == 2
     cloud.crash(1)
     assert cloud.wrong(NAME) == {"false-clean"}
     job = cloud.begin(2, NAME, now_ms=100)
     assert job is not None
-    while job.left:
+    while job.updates:
         assert cloud.commit(job, now_ms=100) is None
     assert (shown(cloud), cloud.wrong(NAME)) == (["0-2: A=1@0 B=1@1", "2-3:"], {"undeleted"})
 
@@ -89,7 +89,7 @@ def test_batches_are_real_ones() -> None:
 
 def test_a_partition_is_created_once() -> None:
     cloud = cloud_of()
-    with pytest.raises(ValueError, match="t-0 is there already"):
+    with pytest.raises(ValueError, match="t-0 already exists"):
         cloud.create(NAME, Settings())
 
 
@@ -102,10 +102,10 @@ def test_a_log_is_eligible_by_its_dirty_ratio() -> None:
     assert need(NAME, log_of(cloud), half, now_ms=30) is None
     cloud.produce(NAME, spoken("C=1 D=1"), now_ms=0)
     cloud.produce(NAME, spoken("E=1"), now_ms=20)
-    found = need(NAME, log_of(cloud), half, now_ms=30)
-    assert found is not None
-    assert 0.5 < found.dirty_ratio < 0.6
-    exactly = replace(half, min_cleanable_dirty_ratio=found.dirty_ratio)
+    reason = need(NAME, log_of(cloud), half, now_ms=30)
+    assert reason is not None
+    assert 0.5 < reason.dirty_ratio < 0.6
+    exactly = replace(half, min_cleanable_dirty_ratio=reason.dirty_ratio)
     assert need(NAME, log_of(cloud), exactly, now_ms=30) is None
 
 
@@ -131,10 +131,6 @@ def test_turns() -> None:
     late, later = Need("late", 0.1, 50, is_overdue=True), Need("later", 0.1, 60, is_overdue=True)
     dirty, clean = Need("dirty", 0.9, 1, is_overdue=False), Need("clean", 0.0, 0, is_overdue=False)
     assert queue([clean, late, dirty, later]) == [later, late, dirty, clean]
-    scheduler = Scheduler()
-    assert [scheduler.poll([clean, dirty]) for _ in range(3)] == ["dirty", "clean", None]
-    scheduler.finished("dirty")
-    assert scheduler.poll([clean, dirty]) == "dirty"
 
 
 def test_workers_pull_and_nodes_do_not_know_of_each_other() -> None:

@@ -7,9 +7,8 @@ from dataclasses import replace
 from cloud_logs import cloud_of, compact, log_of
 
 from harness.broker_files.segments.records import Record
-from harness.models.cloud_topics.judge import deduplicated, wrong_for_reader, wrong_in_log
+from harness.models.cloud_topics.judge import Reader, deduplicated, wrong_for_reader, wrong_in_log
 from harness.models.cloud_topics.metastore import L1Object, Log
-from harness.models.cloud_topics.reader import Reader
 from harness.models.log.batch import Batch
 
 A1, NO_A, B1 = Record(0, 0, b"A", b"1"), Record(1, 0, b"A", None), Record(2, 0, b"B", b"1")

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
+from harness.models.log.cleaner import Bounds
 from harness.models.world.coordination import (
     Coordination,
-    Distribution,
     Message,
-    Pair,
     ReplicaView,
-    Report,
     begin,
     deliver,
     elect,
     without_ineffective_messages,
 )
 
-LOW, HIGH = Pair(1, 1), Pair(2, 2)
+Report, Distribution = partial(Message, True), partial(Message, False)
+LOW, HIGH = Bounds(1, 1), Bounds(2, 2)
 
 
-def knowing(bounds: Pair, *sent: Message, without: tuple[str, ...] = ()) -> Coordination:
+def knowing(bounds: Bounds, *sent: Message, without: tuple[str, ...] = ()) -> Coordination:
     """Return three replicas in term 1 that know these bounds and have reported as much."""
     state = begin((1, 2, 3), 1, frozenset(without))
     views = dict.fromkeys(state.views, ReplicaView(bounds, 1))
@@ -55,9 +55,9 @@ def test_a_report_is_no_distribution_of_the_same() -> None:
     ],
 )
 def test_messages_that_change_nothing_are_forgotten(message: Message, without: tuple[str, ...], *, lives: bool) -> None:
-    left = without_ineffective_messages(knowing(LOW, message, without=without), may_elect=True).sent
+    messages = without_ineffective_messages(knowing(LOW, message, without=without), may_elect=True).sent
     term = 0 if "late-rpc-ignored" in without else message.term
-    assert left == ({replace(message, term=term)} if lives else set())
+    assert messages == ({message._replace(term=term)} if lives else set())
 
 
 def test_after_the_last_election_what_is_known_stays_known() -> None:

@@ -39,23 +39,23 @@ def bound(
     return FaultBound(faults=frozenset(faults), elections=elections, rules=frozenset(rules), waits=waits, **more)
 
 
-def name(of: FaultBound) -> str:
-    return "+".join([*sorted(of.faults), of.waits, str(of.brokers)])
+def name(limits: FaultBound) -> str:
+    return "+".join([*sorted(limits.faults), limits.waits, str(limits.brokers)])
 
 
-def walked(of: FaultBound, *, symmetric: bool = True) -> Explored:
-    found = walk(FaultSpace(of, symmetric=symmetric), most_states=PLENTY)
-    assert found.is_whole
-    return found
+def walked(limits: FaultBound, *, symmetric: bool = True) -> Explored:
+    explored = walk(FaultSpace(limits, symmetric=symmetric), most_states=PLENTY)
+    assert explored.is_whole
+    return explored
 
 
-def by_state(of: FaultBound) -> Explored:
-    space = FaultSpace(of)
+def by_state(limits: FaultBound) -> Explored:
+    space = FaultSpace(limits)
     return explore(space.start, space.following, space.wrong, most_states=PLENTY)
 
 
-def ways(found: Explored) -> dict[str, str]:
-    return {str(name): "; ".join(map(str, steps)) for name, steps in found.wrong.items()}
+def ways(explored: Explored) -> dict[str, str]:
+    return {str(name): "; ".join(map(str, steps)) for name, steps in explored.wrong.items()}
 
 
 NEEDED = {
@@ -106,9 +106,9 @@ The last one loses a value instead.
 
 @pytest.mark.parametrize("rule", NEEDED)
 def test_each_rule_of_the_gate_is_needed(rule: str) -> None:
-    of, states, states_without, way = NEEDED[rule]
-    found, without = walked(of), walked(replace(of, rules=of.rules - {rule}))
-    assert (found.states, found.wrong) == (states, {})
+    limits, states, states_without, way = NEEDED[rule]
+    explored, without = walked(limits), walked(replace(limits, rules=limits.rules - {rule}))
+    assert (explored.states, explored.wrong) == (states, {})
     anomaly = LOST_VALUE if rule == by.ANEW_AFTER_TRUNCATION else DIVERGES
     assert (without.states, ways(without)) == (states_without, {anomaly: way})
 
@@ -122,21 +122,21 @@ OVERWRITTEN = "p puts K; 2 leaves; p puts K; 1 cleans; 2 leads uncleanly; 1 retu
 
 def test_an_unclean_election_loses_values_where_superseded_records_do_not_wait() -> None:
     """Nobody has deleted anything: the value that was superseded is gone, and the truncation removes the later one."""
-    of = bound(by.OUTAGE, by.UNCLEAN)
-    assert walked(of).wrong == {}
+    limits = bound(by.OUTAGE, by.UNCLEAN)
+    assert walked(limits).wrong == {}
     without = GATE - {by.ANEW_AFTER_TRUNCATION}
     for waits, rules in ((by.NOTHING_WAITS, KAFKAS), (by.REMOVALS_WAIT, without), (by.COORDINATED, KAFKAS)):
-        found = walked(replace(of, waits=waits, rules=rules))
-        assert ways(found)[LOST_VALUE] == OVERWRITTEN
-        closed = walked(replace(of, waits=waits, rules=rules | {by.ANEW_AFTER_TRUNCATION}))
+        explored = walked(replace(limits, waits=waits, rules=rules))
+        assert ways(explored)[LOST_VALUE] == OVERWRITTEN
+        closed = walked(replace(limits, waits=waits, rules=rules | {by.ANEW_AFTER_TRUNCATION}))
         assert LOST_VALUE not in closed.wrong
 
 
 def test_the_last_member_of_the_isr_that_loses_power_loses_values_of_others() -> None:
-    of = bound(by.POWER, by.UNCLEAN)
+    limits = bound(by.POWER, by.UNCLEAN)
     way = "p puts K; p puts K; 1 cleans; 2 loses power, and its log from 1 on; 2 leads uncleanly; 1 returns"
-    assert ways(walked(replace(of, rules=GATE - {by.ANEW_AFTER_TRUNCATION}))) == {LOST_VALUE: way}
-    assert walked(of).wrong == {}
+    assert ways(walked(replace(limits, rules=GATE - {by.ANEW_AFTER_TRUNCATION}))) == {LOST_VALUE: way}
+    assert walked(limits).wrong == {}
 
 
 @pytest.mark.parametrize("waits", [by.ALL_WAITS, by.REMOVALS_WAIT])
@@ -160,10 +160,10 @@ def test_nothing_goes_wrong_with_every_rule(faults: tuple[str, ...], brokers: in
 
 def test_coordination_needs_no_synced_tail_and_lets_an_old_log_in() -> None:
     """Every record that every replica's cleaner has passed is on every disk (``Cleaner.cleanSegments``)."""
-    of = bound(by.POWER, rules=KAFKAS, waits=by.COORDINATED)
-    assert walked(of).wrong == {}
-    assert walked(replace(of, faults=frozenset({by.RELAY}), elections=1)).wrong == {}
-    assert list(walked(replace(of, faults=frozenset({by.OUTAGE, by.REASSIGN}))).wrong) == [DIVERGES]
+    limits = bound(by.POWER, rules=KAFKAS, waits=by.COORDINATED)
+    assert walked(limits).wrong == {}
+    assert walked(replace(limits, faults=frozenset({by.RELAY}), elections=1)).wrong == {}
+    assert list(walked(replace(limits, faults=frozenset({by.OUTAGE, by.REASSIGN}))).wrong) == [DIVERGES]
 
 
 LIVENESS = {by.NOTHING_WAITS: (True, True), by.ALL_WAITS: (False, False), by.REMOVALS_WAIT: (True, False),
@@ -177,12 +177,14 @@ def test_what_is_removed_while_a_replica_never_comes_back(waits: str) -> None:
     gone = {"value": False, "tombstone": False}
 
     def noted(state: Any) -> list[str]:
-        wrote = space.clients[state.clients].truth.wrote
+        wrote = space.parts.clients[state.clients].truth.wrote
         # Both records come after broker 2 has left: its own log is empty.
-        if state.away and len(wrote) == 2 and not list(space.replicas[state.replica(2)].batches()):
-            kept = {one.offset for batch in space.replicas[state.replica(1)].batches() for one in batch.records}
-            gone["value"] |= 0 not in kept
-            gone["tombstone"] |= wrote[1].deletes and 1 not in kept
+        if state.away and len(wrote) == 2 and not list(space.parts.replicas[state.replica(2)].batches()):
+            offsets = {
+                one.offset for batch in space.parts.replicas[state.replica(1)].batches() for one in batch.records
+            }
+            gone["value"] |= 0 not in offsets
+            gone["tombstone"] |= wrote[1].deletes and 1 not in offsets
         return []
 
     explore(space.start, space.following, noted, most_states=PLENTY)
@@ -201,17 +203,17 @@ BOUNDS = [
 ]
 
 
-@pytest.mark.parametrize("of", BOUNDS, ids=name)
-def test_compiled_loops_walk_the_same(of: FaultBound) -> None:
-    assert walked(of, symmetric=False) == by_state(of)
+@pytest.mark.parametrize("limits", BOUNDS, ids=name)
+def test_compiled_loops_walk_the_same(limits: FaultBound) -> None:
+    assert walked(limits, symmetric=False) == by_state(limits)
 
 
-@pytest.mark.parametrize("of", [replace(BOUNDS[0], brokers=4), *BOUNDS[1:6]], ids=name)
-def test_brokers_that_change_names_leave_nothing_out(of: FaultBound) -> None:
-    few, whole = walked(of), walked(of, symmetric=False)
-    assert few.states <= whole.states
-    assert {one: len(way) for one, way in few.wrong.items()} == {one: len(way) for one, way in whole.wrong.items()}
-    assert few.depth == whole.depth
+@pytest.mark.parametrize("limits", [replace(BOUNDS[0], brokers=4), *BOUNDS[1:6]], ids=name)
+def test_brokers_that_change_names_leave_nothing_out(limits: FaultBound) -> None:
+    few, complete = walked(limits), walked(limits, symmetric=False)
+    assert few.states <= complete.states
+    assert {one: len(way) for one, way in few.wrong.items()} == {one: len(way) for one, way in complete.wrong.items()}
+    assert few.depth == complete.depth
 
 
 def test_a_shortest_way_can_be_gone_under_the_names_of_its_brokers() -> None:
@@ -278,7 +280,7 @@ def test_options_that_do_not_go_together(options: list[str], says: str) -> None:
 
 
 def test_the_command_tells_the_way_of_each_case(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cases_module, "fault_cases", lambda *given: fault_cases(*given)[:9:8])  # outage, lag
+    monkeypatch.setattr(cases_module, "fault_cases", lambda *arguments: fault_cases(*arguments)[:9:8])  # outage, lag
     asked = ["--target", SIM_KAFKA, "--with", ISR_GATE, "--processes", "2"]
     ran = CliRunner().invoke(command, asked, standalone_mode=False)
     assert ran.return_value == EXIT_CLEAN

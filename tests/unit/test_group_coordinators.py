@@ -41,7 +41,7 @@ def cluster(steps: str, coordinator: str = NEW) -> World:
     return play(Rules(of_groups=True, version=version), described(steps))
 
 
-def kept(entries: list[Commit | End], coordinator: str = NEW) -> Offsets:
+def offsets_after(entries: list[Commit | End], coordinator: str = NEW) -> Offsets:
     offsets = Offsets()
     for entry in entries:
         offsets.apply(entry, drops_pending=DROPS_PENDING[coordinator])
@@ -84,7 +84,7 @@ LOGS: dict[str, tuple[list[Commit | End], Answer]] = {
 @pytest.mark.parametrize("name", LOGS)
 def test_both_coordinators_answer_by_these_rules(name: str, coordinator: str) -> None:
     entries, answer = LOGS[name]
-    assert kept(entries, coordinator).answer("K") == answer
+    assert offsets_after(entries, coordinator).answer("K") == answer
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_both_coordinators_answer_by_these_rules(name: str, coordinator: str) ->
 def test_a_tombstone_drops_pending_offsets_where_the_new_coordinator_loads(
     entries: list[Commit | End], of_old: Answer, of_new: Answer
 ) -> None:
-    assert (kept(entries, OLD).answer("K"), kept(entries, NEW).answer("K")) == (of_old, of_new)
+    assert (offsets_after(entries, OLD).answer("K"), offsets_after(entries, NEW).answer("K")) == (of_old, of_new)
 
 
 def test_versions_and_their_coordinators() -> None:

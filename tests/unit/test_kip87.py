@@ -21,7 +21,6 @@ from harness.models.log.kip87 import (
     is_flagged,
     served,
     stored,
-    up_converted,
 )
 
 VALUE = Record(0, 0, b"K", b"v")
@@ -64,17 +63,17 @@ def test_down_conversion_gives_a_delete_a_null_and_takes_the_flag() -> None:
 
 
 def test_up_conversion_flags_a_null() -> None:
-    assert up_converted(NULL) == flagged(NULL)
-    assert up_converted(VALUE) == VALUE
+    assert stored(NULL, sent_in=OLD, kept_in=NEW) == flagged(NULL)
+    assert stored(VALUE, sent_in=OLD, kept_in=NEW) == VALUE
 
 
 @pytest.mark.parametrize(
-    ("record", "sent_in", "kept_in", "kept"),
+    ("record", "sent_in", "kept_in", "stored_record"),
     [(DELETE, NEW, OLD, NULL), (DELETE, NEW, NEW, DELETE), (NULL, OLD, OLD, NULL), (NULL, OLD, NEW, flagged(NULL)),
      (VALUE, OLD, NEW, VALUE)],
 )  # fmt: skip
-def test_what_brokers_store(record: Record, sent_in: Format, kept_in: Format, kept: Record) -> None:
-    assert stored(record, sent_in=sent_in, kept_in=kept_in) == kept
+def test_what_brokers_store(record: Record, sent_in: Format, kept_in: Format, stored_record: Record) -> None:
+    assert stored(record, sent_in=sent_in, kept_in=kept_in) == stored_record
 
 
 @pytest.mark.parametrize("kept_in", [OLD, NEW])
@@ -84,9 +83,9 @@ def test_a_null_without_the_flag_is_refused_of_producers_that_know_it(kept_in: F
 
 
 def test_why_it_is_refused() -> None:
-    kept = stored(NULL, sent_in=NEW, kept_in=NEW, refuses_null=False)
-    assert not deletes(kept, NEW)
-    assert deletes(served(kept, kept_in=NEW, asked_in=OLD), OLD)
+    stored_record = stored(NULL, sent_in=NEW, kept_in=NEW, refuses_null=False)
+    assert not deletes(stored_record, NEW)
+    assert deletes(served(stored_record, kept_in=NEW, asked_in=OLD), OLD)
 
 
 @pytest.mark.parametrize("asked_in", [OLD, NEW])
@@ -96,7 +95,7 @@ def test_what_consumers_are_served(asked_in: Format) -> None:
 
 
 def test_what_differs() -> None:
-    assert [one for one in differences(VALUE) if one.today != one.kip_87] == [
+    assert [row for row in differences(VALUE) if row.today != row.kip_87] == [
         Difference("a value with the flag", "value", "delete", "delete"),
         Difference("a null without the flag", "delete", "refused", "nothing"),
         Difference("… if it were allowed", "delete", "value", "delete"),

@@ -22,12 +22,13 @@ from harness.models.world.members import (
     SCRIPTS,
     TARGET,
     TARGET_OF_MEMBER,
-    Group,
     Loaded,
     LoadFailedError,
     group_consequences,
     load,
 )
+
+WITH_MEMBER = {MEMBER, ASSIGNMENT}
 
 
 def loaded(*keys: str) -> Loaded:
@@ -43,15 +44,15 @@ def test_what_happens_to_a_group_can_be_loaded_whole(script: str) -> None:
     ("keys", "result"),
     [
         ((), Loaded()),
-        (JOINS, Loaded(group=Group(has_left=False, has_target=True, has_target_epoch=True))),
-        ((*JOINS, *LEAVES), Loaded(group=Group(has_target_epoch=True))),
+        (JOINS, Loaded(is_consumer=True, parts={*WITH_MEMBER, TARGET_OF_MEMBER, TARGET})),
+        ((*JOINS, *LEAVES), Loaded(is_consumer=True, parts={TARGET})),
         ((*JOINS, *LEAVES, *DELETED), Loaded()),
-        (LEAVES, Loaded(group=Group(has_target_epoch=True))),
+        (LEAVES, Loaded(is_consumer=True, parts={TARGET})),
         ((f"-{MEMBER}", f"-{ASSIGNMENT}", f"-{GROUP}", f"-{TARGET}"), Loaded()),
         ((CLASSIC,), Loaded(is_classic=True)),
         ((*JOINS, CLASSIC), Loaded(is_classic=True)),
         ((CLASSIC, f"-{CLASSIC}", *JOINS), loaded(*JOINS)),
-        ((MEMBER,), Loaded(group=Group(has_left=False))),
+        ((MEMBER,), Loaded(is_consumer=True, parts=WITH_MEMBER)),
     ],
 )
 def test_what_is_loaded(keys: tuple[str, ...], result: Loaded) -> None:
@@ -59,7 +60,7 @@ def test_what_is_loaded(keys: tuple[str, ...], result: Loaded) -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "kept", "names"),
+    ("written", "present", "names"),
     [
         ((*JOINS, *LEAVES), JOINS, [MEMBER_BACK]),
         ((*JOINS, *LEAVES), (GROUP, TARGET), []),
@@ -70,12 +71,12 @@ def test_what_is_loaded(keys: tuple[str, ...], result: Loaded) -> None:
         ((CLASSIC, f"-{CLASSIC}", *JOINS), (CLASSIC, *JOINS), [NOT_LOADED]),
     ],
 )
-def test_what_goes_wrong_on_a_replica(written: tuple[str, ...], kept: tuple[str, ...], names: list[str]) -> None:
+def test_what_goes_wrong_on_a_replica(written: tuple[str, ...], present: tuple[str, ...], names: list[str]) -> None:
     truth = Truth(tuple(Wrote(n, key.removeprefix("-"), key.startswith("-")) for n, key in enumerate(written)))
     replica = Replica(1)
     records = tuple(
         Record(n, 0, key.removeprefix("-").encode(), None if key.startswith("-") else b"v")
-        for n, key in enumerate(kept)
+        for n, key in enumerate(present)
     )
     if records:
         replica.append(Batch(0, len(records) - 1, records, 0))

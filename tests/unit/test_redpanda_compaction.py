@@ -7,9 +7,8 @@ from dataclasses import replace
 from harness.broker_files.segments.records import ABORT, COMMIT, Record, marker_record
 from harness.models.log.batch import Batch
 from harness.models.log.cleaner import Bounds, Cleaning
-from harness.models.log.redpanda import clean, own
+from harness.models.log.redpanda import clean, progress
 from harness.models.log.replica import Replica
-from harness.models.world.coordination import Pair
 
 CLEANING = Cleaning(delete_retention_ms=10, producer_expiration_ms=10)
 KEPT = Bounds(tombstones=0, markers=0)
@@ -54,7 +53,7 @@ def test_nothing_from_an_open_transaction_on_is_compacted() -> None:
     replica = replica_of(data(0, "K"), data(1, "L", in_txn=True), data(2, "K"), data(3, "x"))
     assert clean(replica, CLEANING, 0)
     assert offsets(replica) == [0, 1, 2, 3]
-    assert own(replica) == Pair(1, 1)
+    assert progress(replica) == Bounds(1, 1)
 
 
 def test_a_tombstone_waits_for_its_age_and_for_mtro() -> None:
@@ -71,11 +70,11 @@ def test_committed_data_become_plain_and_aborted_data_go() -> None:
     replica = replica_of(
         data(0, "K", in_txn=True), marker(1, COMMIT), data(2, "L", in_txn=True), marker(3, ABORT), data(4, "x")
     )
-    assert own(replica) == Pair(0, 0)
+    assert progress(replica) == Bounds(0, 0)
     clean(replica, CLEANING, 0, KEPT)
     assert offsets(replica) == [0, 1, 3, 4]
     assert not any(batch.transactional for batch in replica.batches() if not batch.control)
-    assert own(replica) == Pair(4, 4)
+    assert progress(replica) == Bounds(4, 4)
 
 
 def test_a_marker_waits_for_its_age_for_mxro_and_for_a_snapshot() -> None:
@@ -94,7 +93,7 @@ def test_a_marker_waits_for_its_age_for_mxro_and_for_a_snapshot() -> None:
 
 def test_mxfo_as_the_post_has_it_is_where_transactions_have_ended() -> None:
     replica = replica_of(data(0, "K", in_txn=True), marker(1, COMMIT), data(2, "x"))
-    assert own(replica, frozenset({"free-not-ended"})) == Pair(0, 3)
+    assert progress(replica, frozenset({"free-not-ended"})) == Bounds(0, 3)
 
 
 def test_without_a_rule() -> None:
@@ -112,6 +111,12 @@ def test_the_last_batch_of_a_pass_leaves_its_offsets() -> None:
     traffic = replace(CLEANING, active_too=True)
     clean(replica, traffic, 0)
     clean(replica, traffic, 10)
-    (left,) = replica.batches()
-    assert (left.base_offset, left.last_offset, left.records, left.producer_id, left.marker) == (1, 1, (), -1, None)
+    (placeholder,) = replica.batches()
+    assert (
+        placeholder.base_offset,
+        placeholder.last_offset,
+        placeholder.records,
+        placeholder.producer_id,
+        placeholder.marker,
+    ) == (1, 1, (), -1, None)
     assert not clean(replica, traffic, 10)

@@ -41,9 +41,9 @@ def by_state(space: StateSpace, **how: Any) -> Explored:
 
 @pytest.mark.parametrize("bound", BOUNDS, ids=repr)
 def test_the_result_is_that_of_the_walk_state_by_state(bound: Bound) -> None:
-    found = walk(StateSpace(bound), most_states=PLENTY)
-    assert found == by_state(StateSpace(bound))
-    assert found.is_whole
+    explored = walk(StateSpace(bound), most_states=PLENTY)
+    assert explored == by_state(StateSpace(bound))
+    assert explored.is_whole
 
 
 @pytest.mark.parametrize("delayed", [False, True])
@@ -64,13 +64,13 @@ def test_so_it_is_with_coordination(change: str, system: str, *, delayed: bool) 
     "how", [{"first_only": True}, {"most_states": 1}, {"most_states": 500}, {"most_states": 2_000}]
 )
 def test_walks_that_end_early_end_at_the_same_state(bound: Bound, how: dict[str, Any]) -> None:
-    found = walk(StateSpace(bound), **{"most_states": PLENTY, **how})
-    assert found == by_state(StateSpace(bound), **how)
-    assert not found.is_whole
+    explored = walk(StateSpace(bound), **{"most_states": PLENTY, **how})
+    assert explored == by_state(StateSpace(bound), **how)
+    assert not explored.is_whole
 
 
-def lengths(found: Explored) -> dict[str, int]:
-    return {name: len(way) for name, way in found.wrong.items()}
+def lengths(explored: Explored) -> dict[str, int]:
+    return {name: len(way) for name, way in explored.wrong.items()}
 
 
 SYMMETRIC = [
@@ -93,22 +93,22 @@ def test_brokers_that_may_change_places_count_once(bound: Bound) -> None:
         rows.add(space_in_rows.row(state))
         yield from space.wrong(state)
 
-    whole = explore(space.start, space.following, noted, most_states=PLENTY)
-    found = walk(StateSpace(bound, reduced=False, symmetric=True), most_states=PLENTY)
-    assert whole.states == by_state(StateSpace(bound, reduced=False)).states
-    assert found.states == len(rows) <= whole.states
-    assert (found.states < whole.states) == (bound.change == LEADER or not bound.outage)
-    assert lengths(found) == lengths(whole)
-    assert (found.depth, found.is_whole) == (whole.depth, True)
+    complete = explore(space.start, space.following, noted, most_states=PLENTY)
+    explored = walk(StateSpace(bound, reduced=False, symmetric=True), most_states=PLENTY)
+    assert complete.states == by_state(StateSpace(bound, reduced=False)).states
+    assert explored.states == len(rows) <= complete.states
+    assert (explored.states < complete.states) == (bound.change == LEADER or not bound.outage)
+    assert lengths(explored) == lengths(complete)
+    assert (explored.depth, explored.is_whole) == (complete.depth, True)
 
 
 @pytest.mark.parametrize("bound", [*SYMMETRIC, TWO_KEYS, replace(TWO_KEYS, writes=0, change=LEADER)], ids=repr)
 def test_symmetry_and_cleaners_left_alone_leave_nothing_out_together(bound: Bound) -> None:
-    whole = walk(StateSpace(bound, reduced=False), most_states=PLENTY)
+    complete = walk(StateSpace(bound, reduced=False), most_states=PLENTY)
     few = walk(StateSpace(bound, symmetric=True), most_states=PLENTY)
-    assert whole.is_whole
-    assert few.states < whole.states
-    assert lengths(few) == lengths(whole)
+    assert complete.is_whole
+    assert few.states < complete.states
+    assert lengths(few) == lengths(complete)
 
 
 @pytest.mark.parametrize("bound", [TWO_KEYS, replace(TWO_KEYS, coordinator=NEW)], ids=repr)
@@ -118,24 +118,24 @@ def test_keys_that_may_change_places_count_once(bound: Bound) -> None:
     unwritten: set[State] = set()
 
     def noted(state: State) -> Iterator[str]:
-        if not space.clients[state.clients].truth.wrote:
+        if not space.parts.clients[state.clients].truth.wrote:
             unwritten.add(state)
         yield from space.wrong(state)
 
-    whole = explore(space.start, space.following, noted, most_states=PLENTY)
-    found = walk(StateSpace(bound, symmetric=True), most_states=PLENTY)
-    assert 2 * found.states - len(unwritten) == whole.states
-    assert lengths(found) == lengths(whole)
+    complete = explore(space.start, space.following, noted, most_states=PLENTY)
+    explored = walk(StateSpace(bound, symmetric=True), most_states=PLENTY)
+    assert 2 * explored.states - len(unwritten) == complete.states
+    assert lengths(explored) == lengths(complete)
 
 
 @pytest.mark.parametrize(
     "bound", [replace(WRITES, change=LEADER), replace(WRITES, change=HAND_OVER, outage=False, gate=True)], ids=repr
 )
 def test_a_shortest_way_can_be_gone_under_the_names_of_its_brokers(bound: Bound) -> None:
-    found = walk(StateSpace(bound, symmetric=True), most_states=PLENTY)
-    assert found.wrong
+    explored = walk(StateSpace(bound, symmetric=True), most_states=PLENTY)
+    assert explored.wrong
     plain = StateSpace(bound, reduced=False)
-    for name, steps in found.wrong.items():
+    for name, steps in explored.wrong.items():
         state = plain.start
         for step in steps:
             state = dict(plain.following(state))[step]

@@ -13,7 +13,7 @@ from harness.clients import ClientError
 from harness.clients.simulated import SimulatedClient, SimulatedProducer
 from harness.errors import UsageError
 from harness.models.clock import VirtualClock
-from harness.models.cluster.cleaning import due_later_ms, is_due
+from harness.models.cluster.cleaners import due_later_ms, is_due
 from harness.models.cluster.cluster import ClusterRules, SimCluster
 from harness.models.cluster.partition import begins_segment
 from harness.models.cluster.settings import BROKER, TOPIC, numbers
@@ -38,7 +38,7 @@ COMPACTED = {"segment.ms": "100", "delete.retention.ms": "300", "min.cleanable.d
 BOUND_S = 30.0
 
 
-def what(batch: Batch) -> str:
+def kind(batch: Batch) -> str:
     return batch.marker or ((batch.records[0].key or b"").decode() if batch.records else "empty")
 
 
@@ -83,9 +83,9 @@ class Subject:
         assert producer.flush() == 0
         return offsets[0]
 
-    def held(self, broker: int) -> list[tuple[int, str]]:
+    def batches(self, broker: int) -> list[tuple[int, str]]:
         """Return offsets and keys, or what kind of batch it is."""
-        return [(batch.base_offset, what(batch)) for batch in self.partition.replica(broker).batches()]
+        return [(batch.base_offset, kind(batch)) for batch in self.partition.replica(broker).batches()]
 
     def is_replicated(self) -> bool:
         ends = {self.partition.replica(b).high_watermark for b in self.partition.in_sync}
@@ -100,7 +100,7 @@ def subject() -> Subject:
 def test_what_is_acknowledged_is_with_everybody_in_sync(subject: Subject) -> None:
     producer = subject.producer()
     assert [subject.put(producer, key) for key in "ab"] == [0, 1]
-    assert all(subject.held(broker) == [(0, "a"), (1, "b")] for broker in (1, 2, 3))
+    assert all(subject.batches(broker) == [(0, "a"), (1, "b")] for broker in (1, 2, 3))
     subject.wait(subject.is_replicated)
 
 
@@ -110,10 +110,10 @@ def test_a_killed_follower_leaves_the_isr_with_its_session_and_joins_when_it_has
     subject.wait(lambda: subject.partition.in_sync == [1, 3])
     assert 0.9 < subject.clock.now_s() < 5
     subject.put(producer, "a")
-    assert subject.held(2) == []
+    assert subject.batches(2) == []
     subject.cluster.start(2)
     subject.wait(lambda: subject.partition.in_sync == [1, 2, 3])
-    assert subject.held(2) == [(0, "a")]
+    assert subject.batches(2) == [(0, "a")]
 
 
 def test_a_follower_that_lags_for_too_long_leaves_the_isr(subject: Subject) -> None:
@@ -139,11 +139,11 @@ def test_what_only_a_failed_leader_has_is_sent_again_and_goes_from_its_log(subje
     subject.wait(lambda: subject.partition.leader_id == 2)
     subject.put(subject.producer(), "later")
     assert producer.flush() == 0
-    assert subject.held(2) == [(0, "a"), (1, "later"), (2, "lost")]
+    assert subject.batches(2) == [(0, "a"), (1, "later"), (2, "lost")]
     assert offsets == [2]
     subject.cluster.start(1)
     subject.wait(lambda: subject.partition.in_sync == [1, 2, 3])
-    assert subject.held(1) == subject.held(2)
+    assert subject.batches(1) == subject.batches(2)
 
 
 def test_a_marker_that_a_leader_failed_with_is_written_anew(subject: Subject) -> None:
@@ -152,11 +152,11 @@ def test_a_marker_that_a_leader_failed_with_is_written_anew(subject: Subject) ->
     for broker in (2, 3):
         subject.cluster.network.lost[broker] = 1.0
     producer.transact("commit")
-    subject.wait(lambda: subject.held(1)[-1] == (1, "commit"))
+    subject.wait(lambda: subject.batches(1)[-1] == (1, "commit"))
     subject.cluster.kill(1)
     subject.cluster.network.clear()
     subject.wait(lambda: not subject.client.coordinator.ending())
-    assert subject.held(2) == [(0, "a"), (1, "commit")]
+    assert subject.batches(2) == [(0, "a"), (1, "commit")]
     assert subject.partition.replica(2).open_transactions == []
 
 
@@ -166,7 +166,7 @@ def test_the_next_transaction_begins_once_the_markers_of_the_last_one_are_stored
     producer.transact("abort")
     assert subject.client.coordinator.ending() == ["tx"]
     assert subject.put(producer, "b") == 2
-    assert subject.held(3) == [(0, "a"), (1, "abort"), (2, "b")]
+    assert subject.batches(3) == [(0, "a"), (1, "abort"), (2, "b")]
 
 
 def test_a_broker_that_is_cut_off_goes_on_cleaning_alone(subject: Subject) -> None:
@@ -178,7 +178,7 @@ def test_a_broker_that_is_cut_off_goes_on_cleaning_alone(subject: Subject) -> No
     subject.pass_time(2)
     assert subject.partition.in_sync == [1, 3]
     assert subject.partition.replica(2).cleaned_to == 2
-    assert subject.held(2) == [(1, "a"), (2, "a")]
+    assert subject.batches(2) == [(1, "a"), (2, "a")]
 
 
 def test_a_broker_that_is_frozen_does_nothing(subject: Subject) -> None:
@@ -189,7 +189,7 @@ def test_a_broker_that_is_frozen_does_nothing(subject: Subject) -> None:
     for _ in range(3):
         subject.put(producer, "a")
         subject.pass_time(0.2)
-    assert (subject.held(2), subject.partition.replica(2).cleaned_to) == ([(0, "a")], None)
+    assert (subject.batches(2), subject.partition.replica(2).cleaned_to) == ([(0, "a")], None)
     subject.cluster.pause(2, is_paused=False)
     subject.wait(lambda: subject.partition.in_sync == [1, 2, 3])
 
@@ -203,10 +203,10 @@ def test_replicas_clean_each_by_itself(subject: Subject) -> None:
     for _ in range(10):
         subject.pass_time(0.2)
         subject.put(producer, "filler")
-    assert not any(key == "a" for _, key in subject.held(1))
+    assert not any(key == "a" for _, key in subject.batches(1))
     subject.cluster.start(2)
     subject.wait(lambda: subject.partition.in_sync == [1, 2, 3])
-    assert (0, "a") in subject.held(2)
+    assert (0, "a") in subject.batches(2)
 
 
 def test_replicas_that_compact_together_keep_the_tombstone() -> None:
@@ -219,12 +219,12 @@ def test_replicas_that_compact_together_keep_the_tombstone() -> None:
     for _ in range(10):
         subject.pass_time(0.2)
         subject.put(producer, "filler")
-    assert [key for _, key in subject.held(1)].count("a") == 1
+    assert [key for _, key in subject.batches(1)].count("a") == 1
     subject.cluster.start(2)
     for _ in range(10):
         subject.pass_time(0.2)
         subject.put(producer, "filler")
-    assert not any(key == "a" for broker in (1, 2, 3) for _, key in subject.held(broker))
+    assert not any(key == "a" for broker in (1, 2, 3) for _, key in subject.batches(broker))
 
 
 def test_a_new_replica_copies_no_faster_than_it_may(subject: Subject) -> None:
@@ -297,10 +297,10 @@ def test_segments_end_by_the_time_of_their_batches_and_by_size(
     assert begins_segment(100, segment_bytes, replica, batch(1, at_ms)) is begins
 
 
-@pytest.mark.parametrize("given", [{"segment.colour": "1"}, {"segment.ms": "soon"}])
-def test_settings_without_a_rule_are_refused(given: dict[str, str]) -> None:
+@pytest.mark.parametrize("settings", [{"segment.colour": "1"}, {"segment.ms": "soon"}])
+def test_settings_without_a_rule_are_refused(settings: dict[str, str]) -> None:
     with pytest.raises(UsageError, match="setting"):
-        numbers("topic", TOPIC, given)
+        numbers("topic", TOPIC, settings)
     assert numbers("broker", BROKER, {"request.timeout.ms": "1"}) == dict(BROKER)
 
 
@@ -348,7 +348,7 @@ def test_a_deleted_topic_is_gone_and_one_of_its_name_begins_empty(subject: Subje
     subject.wait(lambda: subject.partition.in_sync == [2, 1, 3])
     assert subject.put(producer, "d") == 0
     subject.wait(subject.is_replicated)
-    assert all(subject.held(broker) == [(0, "d")] for broker in (1, 2, 3))
+    assert all(subject.batches(broker) == [(0, "d")] for broker in (1, 2, 3))
 
 
 def test_what_was_sent_to_a_topic_that_is_deleted_is_answered_with_an_error(subject: Subject) -> None:
@@ -395,4 +395,4 @@ def test_a_producer_is_fenced_by_a_later_one_of_its_id(subject: Subject, *, rais
     second.transact("commit")
     subject.wait(lambda: not subject.client.coordinator.ending())
     # The aborted record may be cleaned away by now.
-    assert [one for _, one in subject.held(1) if one != "b"] == ["a", "commit", "abort", "d", "commit"]
+    assert [one for _, one in subject.batches(1) if one != "b"] == ["a", "commit", "abort", "d", "commit"]

@@ -202,12 +202,12 @@ def test_markers_of_version_2_have_the_next_epoch() -> None:
 
 def test_messages_are_late_lost_and_reordered() -> None:
     world = play(TOGETHER, described("p puts K", "1 cleans", "2 cleans", "3 cleans", "2 reports", "3 reports"))
-    assert [(one.broker, one.pair) for one in world.under_way()] == [(2, (1, 1)), (3, (1, 1))]
+    assert [(message.broker, message.bounds) for message in world.in_flight()] == [(2, (1, 1)), (3, (1, 1))]
     assert take(world, *described("message 2 is lost")) is not None
-    assert [one.broker for one in world.under_way()] == [2]
+    assert [message.broker for message in world.in_flight()] == [2]
     for step in described("message 1 arrives; 3 reports; messages arrive"):
         assert take(world, step) is not None
-    assert not world.under_way()
+    assert not world.in_flight()
     assert {broker: world.protocol.bounds(broker).tombstones for broker in (1, 2, 3)} == dict.fromkeys((1, 2, 3), 1)  # type: ignore[union-attr]  # it is coordinated
 
 
@@ -216,7 +216,7 @@ def test_messages_to_a_broker_that_is_down_wait() -> None:
         TOGETHER, described("p puts K", "1 cleans", "2 cleans", "3 cleans", "2 reports", "3 reports", "2 leaves")
     )
     take(world, *described("messages arrive"))
-    assert [one.broker for one in world.under_way()] == [2]
+    assert [message.broker for message in world.in_flight()] == [2]
     assert take(world, *described("message 1 arrives")) is None
 
 
@@ -261,10 +261,10 @@ def test_an_added_replica_keeps_its_copy_while_its_leader_stays() -> None:
 @pytest.mark.parametrize(("odds", "has_hole"), [(GATED, True), (PROTECTED, False)], ids=["gate", "fresh copies, too"])
 def test_random_outages_with_a_gate(odds: Odds, has_hole: bool) -> None:  # noqa: FBT001
     schedules = [draw(seed, odds) for seed in range(300)]
-    wrong = [one for one in schedules if play(one.rules, one.steps).violations()]
+    wrong = [drawn for drawn in schedules if play(drawn.rules, drawn.steps).violations()]
     assert bool(wrong) is has_hole
-    assert all(Unassign(2) in one.steps for one in wrong)
-    assert sum(Unassign(2) in one.steps for one in schedules) > 20
+    assert all(Unassign(2) in drawn.steps for drawn in wrong)
+    assert sum(Unassign(2) in drawn.steps for drawn in schedules) > 20
 
 
 @pytest.mark.parametrize("outage", OUTAGES)

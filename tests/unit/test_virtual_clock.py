@@ -72,8 +72,8 @@ def test_what_ends_a_routine_is_reported_with_its_name() -> None:
 
 
 def test_the_limit_on_the_whole_run_is_asked_at_every_look() -> None:
-    def over(what: str) -> None:
-        raise TimeLimitError(what)
+    def over(description: str) -> None:
+        raise TimeLimitError(description)
 
     with pytest.raises(TimeLimitError, match="the moon"):
         VirtualClock(over).wait_until(lambda: False, 1, "the moon")

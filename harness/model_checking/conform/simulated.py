@@ -101,7 +101,7 @@ class Simulated:
 
     def _picture(self, broker: int) -> ReplicaPicture:
         world = self.world
-        named = {client.producer_id: client.name for client in world.clients.values()}
+        named = {client.producer_id: client.name for client in world.clients.values() if client.producer_id >= 0}
         picture = picture_of(world.replicas[broker], named)
         if not world.rules.of_groups or broker != world.replication.leader_id:
             return picture

@@ -185,8 +185,8 @@ def _weights(
 
 def _message(fate: type[MessageArrives | MessageIsLost], context: Context) -> Operation:
     """Return what happens to one of the messages; message 0 does not exist, and the operation is left out."""
-    under_way = len(context.world.under_way())
-    return fate(_random(context).randint(1, under_way) if under_way else 0)
+    in_flight = len(context.world.in_flight())
+    return fate(_random(context).randint(1, in_flight) if in_flight else 0)
 
 
 def _report_round(world: World) -> list[Operation]:

@@ -4,8 +4,8 @@ The source of every rule is Redpanda's post ("the post" in this package: Cloud T
 leaves a question open, the docstring of the function that had to decide says so ("Decided here").
 
 * ``metastore``: the objects of a log, its cleaned ranges, and how an update is accepted or refused.
-* ``keymap``: the bounded map from keys to their latest offsets; ``compaction``: one pass; ``ranges``: sets of offsets.
-* ``scheduler``: which log a worker gets next; ``cloud``: the engine, which a runner drives with its own clock.
+* ``compaction``: the bounded map from keys to their latest offsets, and one pass.
+* ``cloud``: the engine, with the order in which workers get logs; a runner drives it with its own clock.
 * ``rules``: the rules by name, each of which can be switched off; ``judge``: the invariants;
   ``world``: every interleaving of a small case, with the same functions as the engine.
 

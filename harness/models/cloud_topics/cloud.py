@@ -8,25 +8,68 @@
     why_not = cloud.commit(job, now_ms=20)
 
 With all rules on, one call of ``commit`` is the whole commit. With a rule for atomicity off, call it again while
-``job.left`` is not empty; a crash may happen in between.
+``job.updates`` is not empty; a crash may happen in between.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from harness.models.cloud_topics.compaction import begin_pass
-from harness.models.cloud_topics.metastore import Log, appended, applied, refusal, stages
+from harness.models.cloud_topics.compaction import begin_pass, dirty, removable
+from harness.models.cloud_topics.metastore import Log, appended, applied, overlap, refusal, stages
 from harness.models.cloud_topics.rules import ALL_ON
-from harness.models.cloud_topics.scheduler import Scheduler, need
+from harness.models.log.batch import size_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from harness.models.cloud_topics.compaction import Settings
     from harness.models.cloud_topics.metastore import Update
     from harness.models.log.batch import Batch
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """The reason why a log is eligible. ``lag_ms``: the age of its oldest dirty record."""
+
+    name: str
+    dirty_ratio: float
+    lag_ms: int
+    is_overdue: bool
+
+
+def need(name: str, log: Log, settings: Settings, *, now_ms: int, without: frozenset[str] = ALL_ON) -> Need | None:
+    """Return why a log is eligible now; None if it is not.
+
+    The post names the dirty ratio (dirty bytes of all bytes, against min.cleanable.dirty.ratio) and the time since data
+    became eligible (max.compaction.lag.ms). As in Kafka, the ratio must be exceeded, and data are eligible from
+    when they were written. A batch with a dirty record counts as dirty as a whole. Decided here: a log with
+    removable tombstones is eligible too; otherwise they would stay in a log without new records.
+    """
+    unclean = dirty(log)
+    batches = [batch for piece in log.objects for batch in piece.batches]
+    dirty_batches = [batch for batch in batches if overlap(unclean, batch.base_offset, batch.last_offset + 1)]
+    stamps_ms = (record.timestamp_ms for batch in dirty_batches for record in batch.records)
+    lag_ms = max(0, now_ms - min(stamps_ms, default=now_ms))
+    ratio = size_bytes(dirty_batches) / size_bytes(batches) if batches else 0.0
+    is_overdue = bool(dirty_batches) and lag_ms >= settings.max_compaction_lag_ms
+    retention_ms = settings.delete_retention_ms
+    has_expired = removable(log, now_ms=now_ms, delete_retention_ms=retention_ms, without=without)
+    if ratio > settings.min_cleanable_dirty_ratio or is_overdue or has_expired:
+        return Need(name, ratio, lag_ms, is_overdue)
+    return None
+
+
+def queue(needs: Iterable[Need]) -> list[Need]:
+    """Return logs in the order of their turns.
+
+    The post names both criteria, not how they are weighed. Decided here: logs that have reached
+    max.compaction.lag.ms come first, as that setting is a guarantee; then the highest dirty ratio, as in Kafka; then
+    the lag.
+    """
+    return sorted(needs, key=lambda need: (not need.is_overdue, -need.dirty_ratio, -need.lag_ms, need.name))
 
 
 @dataclass(slots=True)
@@ -39,27 +82,31 @@ class Stored:
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """One pass at one broker. ``left``: the updates that are not committed yet; empty once the pass is over."""
+    """One pass at one broker. ``updates``: the updates that are not committed yet; empty once the pass is over."""
 
     broker: int
     name: str
     update: Update
-    left: tuple[Update, ...]
+    updates: tuple[Update, ...]
 
 
 @dataclass(slots=True)
 class Cloud:
-    """The state of all partitions."""
+    """The state of all partitions.
+
+    ``running``: the logs that workers of a broker have taken. Its scheduler has no information about other brokers (the
+    post), so two brokers may compact one log at once: the metastore accepts the first update.
+    """
 
     without: frozenset[str] = ALL_ON
     partitions: dict[str, Stored] = field(default_factory=dict)
-    schedulers: dict[int, Scheduler] = field(default_factory=dict)
+    running: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
     jobs: list[Job] = field(default_factory=list)
 
     def create(self, name: str, settings: Settings) -> None:
         """Add an empty partition; raises ``ValueError`` if the name exists."""
         if name in self.partitions:
-            raise ValueError(f"{name} is there already")
+            raise ValueError(f"{name} already exists")
         self.partitions[name] = Stored(settings)
 
     def append(self, name: str, batches: Sequence[Batch]) -> None:
@@ -68,12 +115,19 @@ class Cloud:
         stored.log = appended(stored.log, batches)
 
     def poll(self, broker: int, *, now_ms: int) -> str | None:
-        """Return the log that an idle worker of a broker gets; any broker may compact any log (the post)."""
+        """Give an idle worker of a broker the next log; None if no eligible log is free.
+
+        Any broker may compact any log (the post).
+        """
         needs = (
-            need(name, one.log, one.settings, now_ms=now_ms, without=self.without)
-            for name, one in self.partitions.items()
+            need(name, stored.log, stored.settings, now_ms=now_ms, without=self.without)
+            for name, stored in self.partitions.items()
+            if name not in self.running[broker]
         )
-        return self._scheduler(broker).poll(one for one in needs if one)
+        name = next((need.name for need in queue(filter(None, needs))), None)
+        if name is not None:
+            self.running[broker].add(name)
+        return name
 
     def begin(self, broker: int, name: str, *, now_ms: int) -> Job | None:
         """Run a pass over a log as it is now and upload its objects; None where there is nothing to do.
@@ -83,10 +137,10 @@ class Cloud:
         stored = self.partitions[name]
         update = begin_pass(stored.log, stored.settings, now_ms=now_ms, without=self.without)
         if update is None:
-            self._scheduler(broker).finished(name)
+            self.running[broker].discard(name)
             return None
         job = Job(broker, name, update, stages(update, self.without))
-        self._scheduler(broker).running.add(name)
+        self.running[broker].add(name)
         self.jobs.append(job)
         return job
 
@@ -96,14 +150,14 @@ class Cloud:
         A refused job is over: its objects never become part of the log. Raises ``ValueError`` for a job that
         is over already.
         """
-        if not job.left:
+        if not job.updates:
             raise ValueError(f"the pass of broker {job.broker} over {job.name} is over")
         stored = self.partitions[job.name]
-        why_not = refusal(stored.log, job.left[0], self.without)
+        why_not = refusal(stored.log, job.updates[0], self.without)
         if why_not is None:
-            stored.log = applied(stored.log, job.left[0], now_ms=now_ms, without=self.without)
-            job.left = job.left[1:]
-        if why_not is not None or not job.left:
+            stored.log = applied(stored.log, job.updates[0], now_ms=now_ms, without=self.without)
+            job.updates = job.updates[1:]
+        if why_not is not None or not job.updates:
             self._end(job)
         return why_not
 
@@ -112,13 +166,10 @@ class Cloud:
         lost = [job for job in self.jobs if job.broker == broker]
         for job in lost:
             self._end(job)
-        self.schedulers.pop(broker, None)
+        self.running.pop(broker, None)
         return lost
 
-    def _scheduler(self, broker: int) -> Scheduler:
-        return self.schedulers.setdefault(broker, Scheduler())
-
     def _end(self, job: Job) -> None:
-        job.left = ()
+        job.updates = ()
         self.jobs.remove(job)
-        self._scheduler(job.broker).finished(job.name)
+        self.running[job.broker].discard(job.name)

@@ -7,16 +7,16 @@ not part of the log until the metastore has accepted its update.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
 
-from harness.models.cloud_topics.keymap import DEFAULT_MAP_BYTES, KeyOffsetMap
-from harness.models.cloud_topics.metastore import Bookkeeping, L1Object, Update
-from harness.models.cloud_topics.ranges import Range, Ranges, gaps, holds, overlap, union
+from harness.models.cloud_topics.metastore import Bookkeeping, L1Object, Update, gaps, holds, overlap, union
 from harness.models.cloud_topics.rules import (
     ALL_ON,
     BACKWARD_SCAN,
     CLEAN_TOMBSTONES,
     CLEANED_RANGES,
+    COLLISION_RESISTANCE,
     TOMBSTONE_WAIT,
     WHOLE_PREFIX,
 )
@@ -25,8 +25,50 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from harness.broker_files.segments.records import Record
-    from harness.models.cloud_topics.metastore import Log
+    from harness.models.cloud_topics.metastore import Log, Range, Ranges
     from harness.models.log.batch import Batch
+
+ENTRY_BYTES: Final = 32 + 8
+"""A SHA-256 hash and a 64-bit offset (the post)."""
+DEFAULT_MAP_BYTES: Final = 128 * 1024 * 1024
+"""The default allocation (the post): 3 355 443 keys."""
+
+
+class KeyOffsetMap:
+    """Offsets by hash of key, up to a number of entries that follows from its memory.
+
+    Entries have one size, whatever the size of the keys. The post relies on SHA-256 being collision resistant: equal
+    hashes count as equal keys, and no key is kept.
+    """
+
+    def __init__(self, map_bytes: int = DEFAULT_MAP_BYTES, without: frozenset[str] = ALL_ON) -> None:
+        self.most_entries = map_bytes // ENTRY_BYTES
+        if self.most_entries < 1:
+            raise ValueError(f"a map of {map_bytes} bytes has no room for an entry of {ENTRY_BYTES}")
+        self._offsets: dict[bytes, int] = {}
+        self._has_one_hash = COLLISION_RESISTANCE in without
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def _hash(self, key: bytes) -> bytes:
+        return b"" if self._has_one_hash else sha256(key).digest()
+
+    def note(self, key: bytes, offset: int) -> bool:
+        """Raise a key's offset to this one; return False, without a change, if the key is new and does not fit.
+
+        A full map still takes offsets of keys that it has. In the post, the scan stops at a completely full map;
+        continuing until the first key that does not fit cleans more with the same memory, and needs no more entries.
+        """
+        entry = self._hash(key)
+        if entry not in self._offsets and len(self._offsets) >= self.most_entries:
+            return False
+        self._offsets[entry] = max(offset, self._offsets.get(entry, offset))
+        return True
+
+    def latest(self, key: bytes) -> int:
+        """Return the highest offset of a key, -1 if the map does not have it."""
+        return self._offsets.get(self._hash(key), -1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +91,7 @@ def removable(log: Log, *, now_ms: int, delete_retention_ms: int, without: froze
     """Return the cleaned ranges with removable tombstones: delete.retention.ms has passed since they were cleaned.
 
     Such a tombstone has no value left to delete, as no record of its key is below a cleaned range; and a reader of an
-    earlier value began before the range was cleaned (see ``TombstoneRange`` for what the post says of this).
+    earlier value began before the range was cleaned (the post says less, see ``TombstoneRange``).
     """
     wait_ms = 0 if TOMBSTONE_WAIT in without else delete_retention_ms
     return tuple((entry.first, entry.end) for entry in log.tombstones if entry.cleaned_at_ms + wait_ms <= now_ms)
@@ -59,7 +101,7 @@ def begin_pass(log: Log, settings: Settings, *, now_ms: int, without: frozenset[
     """Run one pass over a log as it is now; None if it has no dirty offsets and no removable tombstone.
 
     Only indexed offsets become clean, down to the key that did not fit. A record there is the last of its key in all
-    dirty ranges, and once everything below has been rewritten, the only one of its key at or below its offset.
+    dirty ranges, and once everything below has been rewritten, the only record of its key at or below its offset.
     """
     unclean = dirty(log)
     expired = removable(log, now_ms=now_ms, delete_retention_ms=settings.delete_retention_ms, without=without)
@@ -75,7 +117,7 @@ def begin_pass(log: Log, settings: Settings, *, now_ms: int, without: frozenset[
         return holds(expired, record.offset)
 
     def stays(record: Record) -> bool:
-        if record.key is None or record.offset < latest.latest(record.key):
+        if record.offset < latest.latest(_key(record)):
             return False
         return record.value is not None or not is_expired(record)
 
@@ -87,8 +129,9 @@ def begin_pass(log: Log, settings: Settings, *, now_ms: int, without: frozenset[
         if overlap(touched, piece.base_offset, piece.end_offset):
             rewriting.take(piece)
     objects = rewriting.done()
-    bookkeeping = Bookkeeping(cleaned, _with_tombstones(objects, cleaned), expired, now_ms, log.end_offset)
-    return Update(log.compaction_epoch, objects, bookkeeping)
+    tombstones = [record.offset for piece in objects for record in piece.records() if record.value is None]
+    with_tombstones = tuple(area for area in cleaned if any(holds((area,), offset) for offset in tombstones))
+    return Update(log.compaction_epoch, objects, Bookkeeping(cleaned, with_tombstones, expired, now_ms, log.end_offset))
 
 
 def _scan(objects: Sequence[L1Object], unclean: Ranges, latest: KeyOffsetMap, *, backwards: bool) -> Ranges:
@@ -116,11 +159,6 @@ def _key(record: Record) -> bytes:
     return record.key
 
 
-def _with_tombstones(objects: Sequence[L1Object], cleaned: Ranges) -> Ranges:
-    offsets = [record.offset for piece in objects for record in piece.records() if record.value is None]
-    return tuple(area for area in cleaned if any(area[0] <= offset < area[1] for offset in offsets))
-
-
 @dataclass(slots=True)
 class _Rewriting:
     """The forward part: copies the records that stay into new objects, which cover the offsets of the old ones."""
@@ -134,8 +172,8 @@ class _Rewriting:
     records: int = 0
 
     def take(self, piece: L1Object) -> None:
-        if self.base is not None and piece.base_offset != self.end:
-            self._finish()
+        if piece.base_offset != self.end:
+            self.done()
         if self.base is None:
             self.base = piece.base_offset
         self.end = piece.end_offset
@@ -145,13 +183,10 @@ class _Rewriting:
                 self.batches.append(batch.keeping(records))
                 self.records += len(records)
         if self.records >= self.object_records:
-            self._finish()
+            self.done()
 
     def done(self) -> tuple[L1Object, ...]:
-        self._finish()
-        return tuple(self.finished)
-
-    def _finish(self) -> None:
         if self.base is not None:
             self.finished.append(L1Object(self.base, self.end, tuple(self.batches)))
         self.base, self.batches, self.records = None, [], 0
+        return tuple(self.finished)

@@ -7,22 +7,22 @@ read, order and offsets do not change.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from harness.models.cloud_topics.ranges import holds
+from harness.models.cloud_topics.metastore import holds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from harness.broker_files.segments.records import Record
     from harness.models.cloud_topics.metastore import Log
-    from harness.models.cloud_topics.reader import Reader
 
 LOST_VALUE: Final = "lost-value"
-"""The last value of a key is not in the log, or was not given to a reader who is at the log's end."""
+"""The last value of a key is not in the log, or was not delivered to a reader who is at the log's end."""
 UNDELETED: Final = "undeleted"
-"""The last record of a key, a tombstone, is gone, and an earlier value is there for a new reader."""
+"""The last record of a key, a tombstone, is missing, and a new reader gets an earlier value."""
 OUT_OF_ORDER: Final = "out-of-order"
 """Offsets of records do not rise, or objects do not cover the log without gap and overlap."""
 OFFSET_CHANGED: Final = "offset-changed"
@@ -30,10 +30,31 @@ OFFSET_CHANGED: Final = "offset-changed"
 MISSED_TOMBSTONE: Final = "missed-tombstone"
 """A reader within delete.retention.ms is at the log's end, has a value and missed its deletion."""
 FALSE_CLEAN: Final = "false-clean"
-"""A record in a cleaned range has an earlier one of its key in the log.
+"""A record in a cleaned range has an earlier record of its key in the log.
 
-That is harmless until the later one is a tombstone that is removed.
+That is harmless until the later record is a tombstone that is removed.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A consumer that reads from the start, record by record. ``latest``: the last record of each key, by key."""
+
+    began_at_ms: int
+    position: int = 0
+    latest: tuple[Record, ...] = ()
+
+    def next(self, log: Log) -> Reader:
+        """Return the reader after one more record, or at the log's end if no record follows.
+
+        Every broker serves the same records: each looks the objects up in the metastore (the post).
+        """
+        record = next((record for record in log.records() if record.offset >= self.position), None)
+        if record is None:
+            return replace(self, position=log.end_offset)
+        others = (last for last in self.latest if last.key != record.key)
+        latest = tuple(sorted((*others, record), key=lambda last: last.key or b""))
+        return replace(self, position=record.offset + 1, latest=latest)
 
 
 def last_of_keys(records: Sequence[Record]) -> dict[bytes | None, Record]:
@@ -43,10 +64,8 @@ def last_of_keys(records: Sequence[Record]) -> dict[bytes | None, Record]:
 
 def deduplicated(written: Sequence[Record]) -> list[Record]:
     """Return the records of a log after full cleaning, without tombstones: the last value of each key."""
-    return sorted(
-        (record for record in last_of_keys(written).values() if record.value is not None),
-        key=lambda record: record.offset,
-    )
+    last = last_of_keys(written).values()
+    return sorted((record for record in last if record.value is not None), key=lambda record: record.offset)
 
 
 def wrong_in_log(log: Log, written: Sequence[Record]) -> set[str]:
@@ -54,7 +73,9 @@ def wrong_in_log(log: Log, written: Sequence[Record]) -> set[str]:
     records = list(log.records())
     truth = {record.offset: record for record in written}
     violations = _wrong_for_new_reader(records, written)
-    if not _covers(log) or any(later.offset <= record.offset for record, later in pairwise(records)):
+    starts, ends = [piece.base_offset for piece in log.objects], [piece.end_offset for piece in log.objects]
+    is_covered = [*starts, log.end_offset] == [0, *ends]
+    if not is_covered or any(later.offset <= record.offset for record, later in pairwise(records)):
         violations.add(OUT_OF_ORDER)
     if any(truth.get(record.offset) != record for record in records):
         violations.add(OFFSET_CHANGED)
@@ -68,24 +89,15 @@ def wrong_in_log(log: Log, written: Sequence[Record]) -> set[str]:
 
 def _wrong_for_new_reader(records: Sequence[Record], written: Sequence[Record]) -> set[str]:
     violations: set[str] = set()
-    there = {record.offset for record in records}
+    offsets = {record.offset for record in records}
     for key, last in last_of_keys(written).items():
-        if last.offset in there:
+        if last.offset in offsets:
             continue
         if last.value is not None:
             violations.add(LOST_VALUE)
         elif any(record.key == key and record.value is not None for record in records):
             violations.add(UNDELETED)
     return violations
-
-
-def _covers(log: Log) -> bool:
-    at = 0
-    for piece in log.objects:
-        if piece.base_offset != at:
-            return False
-        at = piece.end_offset
-    return at == log.end_offset
 
 
 def wrong_for_reader(
@@ -99,11 +111,11 @@ def wrong_for_reader(
     if reader.position < log.end_offset or reader.began_at_ms + delete_retention_ms <= now_ms:
         return set()
     violations: set[str] = set()
-    given = last_of_keys(reader.latest)
+    delivered = last_of_keys(reader.latest)
     for key, last in last_of_keys(written).items():
-        seen = given.get(key)
-        if last.value is not None and seen != last:
+        record = delivered.get(key)
+        if last.value is not None and record != last:
             violations.add(LOST_VALUE)
-        elif last.value is None and seen is not None and seen.value is not None:
+        elif last.value is None and record is not None and record.value is not None:
             violations.add(MISSED_TOMBSTONE)
     return violations

@@ -7,9 +7,8 @@ same content are two objects.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from harness.models.cloud_topics.ranges import Ranges, overlap, union
 from harness.models.cloud_topics.rules import (
     ALIGNED_EXTENTS,
     ALL_ON,
@@ -21,15 +20,47 @@ from harness.models.cloud_topics.rules import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from harness.broker_files.segments.records import Record
     from harness.models.log.batch import Batch
 
+Range: TypeAlias = tuple[int, int]
+"""Offsets, from the first up to an end."""
+Ranges: TypeAlias = tuple[Range, ...]
+"""A set of offsets as ascending ranges that neither touch nor overlap."""
+
+
+def union(ranges: Iterable[Range]) -> Ranges:
+    """Return the union of ranges in any order; empty ranges are dropped, neighbours are merged."""
+    merged: list[Range] = []
+    for first, end in sorted(ranges):
+        if merged and first <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        elif first < end:
+            merged.append((first, end))
+    return tuple(merged)
+
+
+def gaps(ranges: Ranges, end: int) -> Ranges:
+    """Return the ranges between 0 and ``end`` that these ranges do not cover."""
+    starts, ends = (0, *(after for _, after in ranges)), (*(first for first, _ in ranges), end)
+    return tuple((at, min(first, end)) for at, first in zip(starts, ends, strict=True) if at < min(first, end))
+
+
+def holds(ranges: Ranges, offset: int) -> bool:
+    """Return whether an offset is in one of these ranges."""
+    return overlap(ranges, offset, offset + 1)
+
+
+def overlap(ranges: Ranges, first: int, end: int) -> bool:
+    """Return whether one of these ranges overlaps the range from ``first`` up to ``end``."""
+    return any(low < end and first < high for low, high in ranges)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class L1Object:
-    """One immutable object: all batches that are left of the offsets from its base up to its end."""
+    """One immutable object: the remaining batches of the offsets from its base up to its end."""
 
     base_offset: int
     end_offset: int
@@ -41,12 +72,11 @@ class L1Object:
             yield from batch.records
 
 
-@dataclass(frozen=True, slots=True)
-class TombstoneRange:
+class TombstoneRange(NamedTuple):
     """A range that was cleaned in one pass and kept tombstones, and the commit time of that pass.
 
     The post says only that cleaned ranges help to determine which tombstones are discardable; delete.retention.ms is
-    Kafka's rule, as a slow consumer may have seen an earlier value. Decided here: the values that a tombstone deletes
+    Kafka's rule, as a slow consumer may have read an earlier value. Decided here: the values that a tombstone deletes
     are visible until the commit that cleans the tombstone's range, so the time counts from that commit. Adjoining
     ranges are not merged, as their times differ.
     """
@@ -78,7 +108,7 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class Bookkeeping:
-    """The ranges of a pass: those that are clean now, those of them with tombstones, and those without tombstones now.
+    """The ranges of a pass: clean from now on, of them with tombstones, and without tombstones from now on.
 
     ``log_end``: the log end offset in the metadata that the pass read.
     """
@@ -129,31 +159,27 @@ def stages(update: Update, without: frozenset[str] = ALL_ON) -> tuple[Update, ..
 
     With several steps, the epoch is checked with the first step, and raised with the bookkeeping.
     """
-    one_by_one = [Update(None, (piece,), None) for piece in update.objects]
-    recorded = Update(None, (), update.bookkeeping)
+    replacements, bookkeeping = [Update(None, (piece,), None) for piece in update.objects], replace(update, objects=())
     if ATOMIC_COMMIT in without:
-        steps = [recorded, *one_by_one]
-    elif ATOMIC_REPLACE in without:
-        steps = [*one_by_one, recorded]
-    else:
+        return (bookkeeping, *replacements)
+    if ATOMIC_REPLACE not in without:
         return (update,)
-    return (replace(steps[0], expected_epoch=update.expected_epoch), *steps[1:])
+    first, *others = [*replacements, replace(bookkeeping, expected_epoch=None)]
+    return (replace(first, expected_epoch=update.expected_epoch), *others)
 
 
 def refusal(log: Log, update: Update, without: frozenset[str] = ALL_ON) -> str | None:
     """Return why an update is refused; None where it is accepted.
 
-    Optimistic concurrency by ``compaction_epoch`` is the post's. Decided here: replaced offsets must be those of whole
-    objects; an update that is refused for this reason is also refused by the epoch.
+    The post has optimistic concurrency by ``compaction_epoch``. Decided here: replaced offsets must be the offsets of
+    complete objects; an update that is refused for this reason is also refused by the epoch.
     """
     if COMPACTION_EPOCH not in without and update.expected_epoch not in {None, log.compaction_epoch}:
         return f"made at compaction epoch {update.expected_epoch}, it is {log.compaction_epoch}"
-    if ALIGNED_EXTENTS not in without:
-        bases = {piece.base_offset for piece in log.objects}
-        ends = {piece.end_offset for piece in log.objects}
-        for piece in update.objects:
-            if piece.base_offset not in bases or piece.end_offset not in ends:
-                return f"offsets {piece.base_offset} to {piece.end_offset} are not those of whole objects"
+    bases, ends = {piece.base_offset for piece in log.objects}, {piece.end_offset for piece in log.objects}
+    for piece in update.objects if ALIGNED_EXTENTS not in without else ():
+        if piece.base_offset not in bases or piece.end_offset not in ends:
+            return f"offsets {piece.base_offset} to {piece.end_offset} split an object"
     return None
 
 
@@ -163,8 +189,8 @@ def applied(log: Log, update: Update, *, now_ms: int, without: frozenset[str] = 
     The epoch rises with every accepted compaction (the post). ``now_ms`` is the time of the commit.
     """
     replaced = union((piece.base_offset, piece.end_offset) for piece in update.objects)
-    kept = [piece for piece in log.objects if not overlap(replaced, piece.base_offset, piece.end_offset)]
-    objects = tuple(sorted((*kept, *update.objects), key=lambda piece: piece.base_offset))
+    others = [piece for piece in log.objects if not overlap(replaced, piece.base_offset, piece.end_offset)]
+    objects = tuple(sorted((*others, *update.objects), key=lambda piece: piece.base_offset))
     bookkeeping = update.bookkeeping
     if bookkeeping is None:
         return replace(log, objects=objects)
@@ -173,13 +199,13 @@ def applied(log: Log, update: Update, *, now_ms: int, without: frozenset[str] = 
         later = (bookkeeping.log_end, log.end_offset)
         cleaned, with_tombstones = union((*cleaned, later)), union((*with_tombstones, later))
     cleaned_at_ms = bookkeeping.began_at_ms if COMMIT_TIME in without else now_ms
-    aging_ranges = {(entry.first, entry.end) for entry in log.tombstones}
-    aging = [entry for entry in log.tombstones if (entry.first, entry.end) not in bookkeeping.rid_of_tombstones]
-    aging += [TombstoneRange(*new, cleaned_at_ms) for new in with_tombstones if new not in aging_ranges]
+    aging = {(entry.first, entry.end): entry for entry in log.tombstones}
+    new = {area: TombstoneRange(*area, cleaned_at_ms) for area in with_tombstones if area not in aging}
+    aging = {area: entry for area, entry in aging.items() if area not in bookkeeping.rid_of_tombstones} | new
     return Log(
         objects=objects,
         end_offset=log.end_offset,
         compaction_epoch=log.compaction_epoch + 1,
         cleaned=union((*log.cleaned, *cleaned)),
-        tombstones=tuple(sorted(aging, key=lambda entry: entry.first)),
+        tombstones=tuple(sorted(aging.values(), key=lambda entry: entry.first)),
     )

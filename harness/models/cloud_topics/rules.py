@@ -1,4 +1,4 @@
-"""The rules that keep a log correct, by name. Each can be switched off, to see what it prevents."""
+"""The rules that keep a log correct, by name. Each can be switched off, which shows the violations that it prevents."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ RULES: Final[dict[str, str]] = {
     COMPACTION_EPOCH: "an update made from metadata that another compaction has changed since is refused; "
     "without it, it is applied",
     ALIGNED_EXTENTS: "a new object takes the place of whole objects; without it, of every object that it touches",
-    ATOMIC_COMMIT: "objects and what is recorded of them change at once; without it, cleaned ranges are recorded "
-    "first and objects are replaced after that, one by one",
-    ATOMIC_REPLACE: "as atomic-commit; without it, objects are replaced one by one and cleaned ranges recorded last",
-    CLEANED_RANGES: "only what was indexed is recorded as clean; without it, everything that was dirty is, also "
-    "after the map was full",
-    SNAPSHOT_END: "what was appended during a pass stays dirty; without it, the log is recorded as clean to its end",
+    ATOMIC_COMMIT: "objects and their bookkeeping change at once; without it, cleaned ranges are recorded first and "
+    "objects are replaced after that, one by one",
+    ATOMIC_REPLACE: "as atomic-commit does; without it, objects are replaced one by one, cleaned ranges recorded last",
+    CLEANED_RANGES: "only indexed offsets are recorded as clean; without it, all dirty offsets are, also after the map "
+    "was full",
+    SNAPSHOT_END: "records appended during a pass stay dirty; without it, the log is recorded as clean to its end",
     WHOLE_PREFIX: "everything below an indexed range is rewritten; without it, only the indexed range is",
     BACKWARD_SCAN: "dirty ranges are indexed from the log's end; without it, from its start",
     COLLISION_RESISTANCE: "two keys never have one hash; without it, all have",

@@ -12,11 +12,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from harness.broker_files.segments.records import Record
-from harness.models.cloud_topics.compaction import Settings, begin_pass, dirty, removable
-from harness.models.cloud_topics.judge import deduplicated, wrong_for_reader, wrong_in_log
-from harness.models.cloud_topics.keymap import ENTRY_BYTES
+from harness.models.cloud_topics.compaction import ENTRY_BYTES, Settings, begin_pass, dirty, removable
+from harness.models.cloud_topics.judge import Reader, deduplicated, wrong_for_reader, wrong_in_log
 from harness.models.cloud_topics.metastore import L1Object, Log, Update, appended, applied, refusal, stages
-from harness.models.cloud_topics.reader import Reader
 from harness.models.cloud_topics.rules import ALL_ON, CLEAN_TOMBSTONES, COMMIT_TIME
 from harness.models.log.batch import Batch
 from harness.models.walk.exhaustive import explore
@@ -30,16 +28,14 @@ if TYPE_CHECKING:
     from harness.schedules.operations.operation import Operation
 
 UNCONVERGED: Final = "unconverged"
-"""Nothing is left to do, but the log differs from the result of full deduplication."""
-
-
+"""No step is possible, but the log differs from the result of full deduplication."""
 CaseWrite: TypeAlias = tuple[tuple[str, str | None], ...]
 """Keys and values of one batch; None deletes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """The possible steps: these writes in this order, each an object of its own, and this many compactors at once.
+    """The possible steps: these writes in this order, each a separate object, and this many compactors at once.
 
     ``without``: names of `harness.models.cloud_topics.rules.RULES` that are left out.
     """
@@ -56,11 +52,8 @@ class Case:
     @property
     def settings(self) -> Settings:
         """The engine's settings; a millisecond is a unit of time here."""
-        return Settings(
-            delete_retention_ms=self.retention,
-            map_bytes=self.entries * ENTRY_BYTES,
-            object_records=self.object_records,
-        )
+        map_bytes = self.entries * ENTRY_BYTES
+        return Settings(delete_retention_ms=self.retention, map_bytes=map_bytes, object_records=self.object_records)
 
     def walk(self, *, most_states: int, first_only: bool) -> Explored:
         """Explore it."""
@@ -105,10 +98,11 @@ class CompactionWorld:
                 yield BeginReading()
         elif self.reader.position < self.log.end_offset:
             yield ReadOn()
-        has_work = self._has_work()
-        for number, left in enumerate(self.working, 1):
-            if left:
-                yield _commit(number, left[0])
+        log, retention_ms, without = self.log, self.case.retention, self.case.without
+        has_work = dirty(log) or removable(log, now_ms=self.now, delete_retention_ms=retention_ms, without=without)
+        for number, updates in enumerate(self.working, 1):
+            if updates:
+                yield _commit(number, updates[0])
                 yield CompactorCrash(number)
             elif has_work:
                 yield CompactorPass(number)
@@ -130,16 +124,16 @@ class CompactionWorld:
 
     def key(self) -> Hashable:
         """Return what later steps depend on: ages instead of times, at most the retention; compactors without names."""
+        dated_passes, dated_records = COMMIT_TIME in self.case.without, CLEAN_TOMBSTONES in self.case.without
         compactors = sorted(
-            (tuple(map(self._update_key, left)), self._age(began) if COMMIT_TIME in self.case.without and left else 0)
-            for left, began in zip(self.working, self.began_at, strict=True)
+            (tuple(map(self._update_key, updates)), self._age(began) if dated_passes and updates else 0)
+            for updates, began in zip(self.working, self.began_at, strict=True)
         )
         reader = self.reader and (
             self._age(self.reader.began_at_ms),
             self.reader.position,
             tuple(record.offset for record in self.reader.latest),
         )
-        dated = CLEAN_TOMBSTONES in self.case.without
         return (
             self.writes,
             tuple(map(_object_key, self.log.objects)),
@@ -147,7 +141,7 @@ class CompactionWorld:
             tuple((entry.first, entry.end, self._age(entry.cleaned_at_ms)) for entry in self.log.tombstones),
             tuple(compactors),
             reader,
-            tuple(self._age(record.timestamp_ms) for record in self.written) if dated else None,
+            tuple(self._age(record.timestamp_ms) for record in self.written) if dated_records else None,
         )
 
     def wrong(self) -> set[str]:
@@ -164,18 +158,17 @@ class CompactionWorld:
 
     def _compacted(self, index: int, step: Operation) -> CompactionWorld:
         """Return the state after a compactor's step; a compactor whose update is refused gives up its pass."""
-        log, left, without = self.log, self.working[index], self.case.without
-        began_at = self.began_at
+        log, updates, without, began_at = self.log, self.working[index], self.case.without, self.began_at
         if isinstance(step, CompactorPass):
             update = begin_pass(log, self.settings, now_ms=self.now, without=without)
-            left = stages(update, without) if update else ()
+            updates = stages(update, without) if update else ()
             began_at = (*began_at[:index], self.now, *began_at[index + 1 :])
-        elif isinstance(step, CompactorCrash) or refusal(log, left[0], without) is not None:
-            left = ()
+        elif isinstance(step, CompactorCrash) or refusal(log, updates[0], without) is not None:
+            updates = ()
         else:
-            log = applied(log, left[0], now_ms=self.now, without=without)
-            left = left[1:]
-        working = (*self.working[:index], left, *self.working[index + 1 :])
+            log = applied(log, updates[0], now_ms=self.now, without=without)
+            updates = updates[1:]
+        working = (*self.working[:index], updates, *self.working[index + 1 :])
         return replace(self, log=log, working=working, began_at=began_at)
 
     def _appended(self) -> CompactionWorld:
@@ -193,18 +186,12 @@ class CompactionWorld:
         is_late = self.reader is not None and self.reader.began_at_ms + self.case.retention <= now
         return replace(self, now=now, reader=None if is_late else self.reader)
 
-    def _has_work(self) -> bool:
-        retention_ms, without = self.settings.delete_retention_ms, self.case.without
-        return bool(
-            dirty(self.log) or removable(self.log, now_ms=self.now, delete_retention_ms=retention_ms, without=without)
-        )
-
     def _ages(self) -> bool:
         ages = [self._age(entry.cleaned_at_ms) for entry in self.log.tombstones]
         if self.reader is not None:
             ages.append(self._age(self.reader.began_at_ms))
         if COMMIT_TIME in self.case.without:
-            ages += [self._age(began) for left, began in zip(self.working, self.began_at, strict=True) if left]
+            ages += [self._age(began) for updates, began in zip(self.working, self.began_at, strict=True) if updates]
         if CLEAN_TOMBSTONES in self.case.without:
             ages += [self._age(record.timestamp_ms) for record in self.written]
         return any(age < self.case.retention for age in ages)

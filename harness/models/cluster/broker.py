@@ -1,18 +1,23 @@
-"""One simulated broker: its state, its settings, and the schedule of its cleaner."""
+"""Simulated brokers: their state, their settings, the schedule of their cleaners, and the links between them."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from harness.models.cluster.settings import BROKER, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from random import Random
 
     from harness.models.cluster.partition import SimPartition
     from harness.models.log.replica import Replica
+
+FASTEST_S, SLOWEST_S = 0.0005, 0.005
+LOST: Final = 0.01
+"""The fraction of lost messages in a healthy network: a lost message is sent again, where TCP would deliver it late."""
 
 
 @dataclass
@@ -20,15 +25,14 @@ class Broker:
     """A broker. ``is_registered``: whether it has a session with the controller.
 
     ``changes`` counts starts, failures and the like: an action that was due before a change may be obsolete.
-
-    ``given``: settings of all brokers; ``own``: dynamic settings of this broker. ``phase_s``: when its cleaner first
-    checked for work.
+    ``common``: settings of all brokers; ``dynamic``: dynamic settings of this broker. ``phase_s``: the time of its
+    cleaner's first check.
     """
 
     number: int
-    given: Mapping[str, str]
+    common: Mapping[str, str]
     phase_s: float
-    own: dict[str, str] = field(default_factory=dict)
+    dynamic: dict[str, str] = field(default_factory=dict)
     is_running: bool = False
     is_paused: bool = False
     is_registered: bool = False
@@ -41,30 +45,58 @@ class Broker:
     free_at_s: float = 0.0
     """When it may copy more, if it is throttled."""
     stray: dict[SimPartition, Replica] = field(default_factory=dict)
-    """Logs of replicas that were unassigned while the broker was down. When it starts it deletes those that are still
-    unassigned (``LogManager.isStrayReplica``), so that a replica that is assigned again before has its old log."""
+    """Logs of replicas that were unassigned while the broker was down. A replica that is assigned again before the
+    broker starts has its old log; the broker deletes the other logs when it starts (``LogManager.isStrayReplica``)."""
     _numbers: dict[str, float] | None = None
 
     @property
     def is_active(self) -> bool:
-        """Whether it copies, cleans and answers."""
+        """True while the broker copies, cleans and answers."""
         return self.is_running and not self.is_paused
 
     def set(self, settings: Mapping[str, str | None]) -> None:
-        """Set dynamic settings of this broker, or remove those that are None."""
-        for name, value in settings.items():
-            self.own.pop(name, None)
-            if value is not None:
-                self.own[name] = value
+        """Set dynamic settings of this broker; None removes a setting."""
+        self.dynamic = {name: value for name, value in {**self.dynamic, **settings}.items() if value is not None}
         self._numbers = None
 
     def number_of(self, name: str) -> float:
-        """Return a setting's number. Raises `UsageError` for settings that are no numbers."""
+        """Return a setting's number. Raises `UsageError` for a setting that is not a number."""
         if self._numbers is None:
-            self._numbers = numbers("broker", BROKER, {**self.given, **self.own})
+            self._numbers = numbers("broker", BROKER, {**self.common, **self.dynamic})
         return self._numbers[name]
+
+    def seconds_of(self, name: str) -> float:
+        """Return a setting of milliseconds in seconds."""
+        return self.number_of(name) / 1000
 
     def next_look_s(self, after_s: float) -> float:
         """Return the time of its cleaner's first check after some moment (``log.cleaner.backoff.ms``)."""
-        pause_s = self.number_of("log.cleaner.backoff.ms") / 1000
+        pause_s = self.seconds_of("log.cleaner.backoff.ms")
         return self.phase_s + (math.floor((after_s - self.phase_s) / pause_s) + 1) * pause_s
+
+
+@dataclass
+class Network:
+    """The links between brokers.
+
+    ``cut``: disconnected brokers. ``lost``, ``delays_s``: lost fraction and added delay of a broker's messages.
+    """
+
+    random: Random
+    cut: set[int] = field(default_factory=set)
+    lost: dict[int, float] = field(default_factory=dict)
+    delays_s: dict[int, float] = field(default_factory=dict)
+
+    def takes_s(self, sender: int, receiver: int) -> float | None:
+        """Return how long a message takes; None if it does not arrive."""
+        chance = self.random.random()
+        latency_s = self.random.uniform(FASTEST_S, SLOWEST_S)
+        is_lost = chance < max(LOST, self.lost.get(sender, 0.0), self.lost.get(receiver, 0.0))
+        if is_lost or sender in self.cut or receiver in self.cut:
+            return None
+        return latency_s + self.delays_s.get(sender, 0.0)
+
+    def clear(self) -> None:
+        """Remove losses and delays of all links; disconnected brokers stay disconnected."""
+        self.lost.clear()
+        self.delays_s.clear()

@@ -2,7 +2,7 @@
 
 Source: Redpanda's post on compaction in Cloud Topics.
 
-Each broker has the end of a partition in a log of its own (L0). The leader hands batches below the last stable offset
+Each broker has the end of a partition in its local log (L0). The leader hands batches below the last stable offset
 over to the object store and the metastore (L1), without markers and aborted batches; replicas then drop them. A reader
 of any broker gets L1, and after it the L0 of that broker. Any broker compacts any partition's L1, and if two do so at
 once the metastore accepts the first (`harness.models.cloud_topics`).
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from harness.models.cloud_topics.cloud import Cloud, Job
 from harness.models.cloud_topics.compaction import Settings
-from harness.models.cluster.cleaning import AT_REST
+from harness.models.cluster.cleaners import AT_REST
 from harness.models.log.batch import Batch
 from harness.models.log.replica import Replica, Segment
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from harness.models.cluster.partition import SimPartition
 
 HAND_OVER_S: Final = 0.25
-"""How long decided batches may stay only in L0."""
+"""The time that decided batches may stay only in L0."""
 SHORTEST_PASS_S, LONGEST_PASS_S = 0.005, 0.08
 """From reading metadata to the commit: long enough for passes of two brokers to overlap."""
 
@@ -44,27 +44,28 @@ class CloudStore:
 
     def begin(self, partition: SimPartition) -> None:
         """Begin with a partition that was just created."""
-        self._by_name[_name(partition)] = partition
-        self._cloud.create(_name(partition), self._settings(partition))
+        self._by_name[partition.name] = partition
+        self._cloud.create(partition.name, self._settings(partition))
 
     def served(self, partition: SimPartition, broker: int) -> Replica:
-        """Return the log that a broker serves: L1, and after it the rest of its own log."""
-        own = partition.replica(broker)
-        log = self._cloud.partitions[_name(partition)].log
+        """Return the log that a broker serves: L1, and after it the rest of the broker's L0."""
+        local, log = partition.replica(broker), self._cloud.partitions[partition.name].log
         batches = [batch for piece in log.objects for batch in piece.batches]
-        if not batches or batches[-1].last_offset + 1 < log.end_offset:
-            batches += _gap(batches[-1].last_offset + 1 if batches else 0, log.end_offset)
-        later = [batch for batch in own.from_offset(log.end_offset) if batch.base_offset >= log.end_offset]
-        aborted = [one for one in own.aborted if one.last_offset >= log.end_offset]
-        return replace(own.fork(), segments=[Segment(0, [*batches, *later], aborted)], log_start=0)
+        covered = batches[-1].last_offset + 1 if batches else 0
+        if covered < log.end_offset:
+            # A batch without records shows the log end offset to a reader. Kafka's cleaner leaves such a batch; the
+            # answer of Cloud Topics there is unknown.
+            batches.append(Batch(covered, log.end_offset - 1, (), 0))
+        later = [batch for batch in local.from_offset(log.end_offset) if batch.base_offset >= log.end_offset]
+        aborted = [entry for entry in local.aborted if entry.last_offset >= log.end_offset]
+        return replace(local.fork(), segments=[Segment(0, [*batches, *later], aborted)], log_start=0)
 
     def notice(self, partition: SimPartition, broker: int) -> None:
         """Let the leader hand over decided batches, a little later."""
-        name = _name(partition)
-        if broker != partition.leader_id:
+        if partition.name in self._handing_over or broker != partition.leader_id:
             return
-        if name not in self._handing_over and self._is_ahead(partition) and not self._rests(name):
-            self._handing_over.add(name)
+        if self._is_ahead(partition) and not self._rests(partition.name):
+            self._handing_over.add(partition.name)
             self._cluster.clock.after(HAND_OVER_S, partial(self._hand_over, partition))
 
     def wake(self) -> None:
@@ -80,21 +81,18 @@ class CloudStore:
         self._woken.discard(broker)
 
     def _is_ahead(self, partition: SimPartition) -> bool:
-        end = self._cloud.partitions[_name(partition)].log.end_offset
+        end = self._cloud.partitions[partition.name].log.end_offset
         return partition.has_leader and partition.leader.last_stable_offset > end
 
     def _hand_over(self, partition: SimPartition) -> None:
-        name = _name(partition)
+        name, leader = partition.name, partition.leader_id
         self._handing_over.discard(name)
-        leader = partition.leader_id
         if leader is None or not self._cluster.is_reachable(leader):
             return
         if self._rests(name) or not self._is_ahead(partition):
             return
-        log, replica = self._cloud.partitions[name].log, partition.leader
-        end = replica.last_stable_offset
-        decided = list(_decided(replica, log.end_offset, end))
-        self._cloud.append(name, decided)
+        start, end = self._cloud.partitions[name].log.end_offset, partition.leader.last_stable_offset
+        self._cloud.append(name, list(_decided(partition.leader, start, end)))
         partition.replication.delete_records(end)
         self._touch(partition)
         self.wake()
@@ -112,11 +110,11 @@ class CloudStore:
         )
 
     def _wake(self, broker: int, delay_s: float) -> None:
-        one, now_s = self._cluster.brokers[broker], self._cluster.clock.now_s()
+        state, now_s = self._cluster.brokers[broker], self._cluster.clock.now_s()
         if broker not in self._woken and self._cluster.is_reachable(broker):
             self._woken.add(broker)
-            delay_s = one.next_look_s(now_s + delay_s) - now_s
-            self._cluster.clock.after(delay_s, partial(self._look, broker, one.changes))
+            look_at_s = state.next_look_s(now_s + delay_s)
+            self._cluster.clock.after(look_at_s - now_s, partial(self._look, broker, state.changes))
 
     def _look(self, broker: int, changes: int) -> None:
         if self._cluster.brokers[broker].changes != changes:
@@ -136,14 +134,14 @@ class CloudStore:
             self._cluster.clock.after(pass_s, partial(self._commit, broker, changes, job))
 
     def _commit(self, broker: int, changes: int, job: Job) -> None:
-        if self._cluster.brokers[broker].changes != changes or not job.left:
+        if self._cluster.brokers[broker].changes != changes or not job.updates:
             return
         self._cloud.commit(job, now_ms=self._cluster.clock.time_ms())
         self._touch(self._by_name[job.name])
         self._wake(broker, 0.0)
 
     def _rests(self, name: str) -> bool:
-        """Whether a partition hands over nothing, and removes no expired tombstone."""
+        """Return whether a partition hands over nothing, and removes no expired tombstone."""
         return self._cluster.topic(self._by_name[name].topic)["min.cleanable.dirty.ratio"] >= AT_REST
 
     def _wake_for_tombstones(self, broker: int, now_ms: int) -> None:
@@ -168,15 +166,3 @@ def _decided(replica: Replica, start: int, end: int) -> Iterator[Batch]:
             yield Batch(batch.base_offset, batch.last_offset, (), batch.max_timestamp_ms)
         else:
             yield replace(batch, transactional=False)
-
-
-def _gap(start: int, end: int) -> list[Batch]:
-    """Return a batch without records for offsets without batches, so that a reader sees the log end offset.
-
-    Kafka's cleaner leaves such a batch. The answer of Cloud Topics there is unknown.
-    """
-    return [Batch(start, end - 1, (), 0)] if start < end else []
-
-
-def _name(partition: SimPartition) -> str:
-    return f"{partition.topic}-{partition.number}"

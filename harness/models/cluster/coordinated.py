@@ -11,17 +11,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from harness.models.world import coordination
-from harness.models.world.coordination import Pair, Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from harness.models.cluster.cluster import SimCluster
     from harness.models.cluster.partition import SimPartition
+    from harness.models.log.cleaner import Bounds
     from harness.models.world.coordination import Coordination, Message
 
 REPORTS_S: Final = 1.0
-"""After how long a replica repeats a report that its leader may not have received."""
+"""The time after which a replica repeats a report that its leader may not have received."""
 
 
 @dataclass
@@ -37,54 +37,46 @@ class CoordinatedCompaction:
             partition.protocol = coordination.begin(partition.assigned, partition.replication.leader_id)
 
     def notice(self, partition: SimPartition, broker: int) -> None:
-        """Let a replica report offsets that are new to its leader, and the leader distribute new bounds."""
+        """Let a replica report offsets that are new to its leader, and let the leader distribute new bounds."""
         protocol = partition.protocol
         if protocol is None or broker not in protocol.views or not self._cluster.is_reachable(broker):
             return
-        own = self._own(partition, broker)
+        progress = self._progress(partition, broker)
         if broker == protocol.leader:
-            self._change(partition, coordination.receive_report, broker, own, ())
-        elif coordination.has_new_report(protocol, broker, own):
-            self._change(partition, coordination.report, broker, own)
+            self.change(partition, coordination.receive_report, broker, progress, ())
+        elif protocol.has_new_report(broker, progress):
+            self.change(partition, coordination.report, broker, progress)
             self._repeat_later(partition, broker)
 
     def elect(self, partition: SimPartition, broker: int) -> None:
         """Make another replica the leader; all replicas report to it again."""
-        self._change(partition, coordination.elect, broker, self._own(partition, broker))
+        self.change(partition, coordination.elect, broker, self._progress(partition, broker))
         for other in partition.assigned:
             self.notice(partition, other)
 
-    def add(self, partition: SimPartition, broker: int) -> None:
-        """Add a replica that has yet to catch up."""
-        self._change(partition, coordination.add, broker)
-
     def joined(self, partition: SimPartition, broker: int) -> None:
         """Handle a replica that has joined the ISR."""
-        self._change(partition, coordination.joined, broker)
+        self.change(partition, coordination.joined, broker)
         self.notice(partition, broker)
 
-    def remove(self, partition: SimPartition, broker: int) -> None:
-        """Remove a replica."""
-        self._change(partition, coordination.remove, broker, ())
-
-    def _own(self, partition: SimPartition, broker: int) -> Pair:
+    def _progress(self, partition: SimPartition, broker: int) -> Bounds:
         """Return a replica's MCCO and MXFO."""
-        return self._cluster.rules.compactor.system.own(partition.replica(broker))
+        return self._cluster.rules.compactor.system.progress(partition.replica(broker))
 
-    def _change(self, partition: SimPartition, change: Callable[..., Coordination], *arguments: object) -> None:
-        """Apply a change to the protocol state, and send the new messages; nothing where there is no protocol."""
+    def change(self, partition: SimPartition, change: Callable[..., Coordination], *arguments: object) -> None:
+        """Apply a change to the protocol state, if any, and send the new messages."""
         if (before := partition.protocol) is None:
             return
         partition.protocol = change(before, *arguments)
-        for message in sorted(partition.protocol.sent - before.sent, key=_order):
-            self._send(partition, message, partition.protocol.leader)
+        for message in sorted(partition.protocol.sent - before.sent, key=lambda m: (m.term, m.broker, m)):
+            self._send(partition, message, partition.protocol)
 
-    def _send(self, partition: SimPartition, message: Message, leader: int) -> None:
-        ends = (message.broker, leader) if isinstance(message, Report) else (leader, message.broker)
-        takes_s = self._cluster.network.takes_s(*ends)
+    def _send(self, partition: SimPartition, message: Message, protocol: Coordination) -> None:
+        ends = message.broker, protocol.leader
+        takes_s = self._cluster.network.takes_s(*(ends if message.is_report else ends[::-1]))
         if takes_s is None:
-            self._change(partition, coordination.lose, message)
-            if not isinstance(message, Report):
+            self.change(partition, coordination.lose, message)
+            if not message.is_report:
                 self._repeat_later(partition, message.broker)
             return
         self._cluster.clock.after(takes_s, partial(self._deliver, partition, message))
@@ -93,10 +85,10 @@ class CoordinatedCompaction:
         protocol = partition.protocol
         if protocol is None or message not in protocol.sent:
             return
-        if not self._cluster.is_reachable(protocol.leader if isinstance(message, Report) else message.broker):
-            self._change(partition, coordination.lose, message)
+        if not self._cluster.is_reachable(protocol.receiver(message)):
+            self.change(partition, coordination.lose, message)
             return
-        self._change(partition, coordination.deliver, message, ())
+        self.change(partition, coordination.deliver, message, ())
         self.notice(partition, message.broker)
 
     def _repeat_later(self, partition: SimPartition, broker: int) -> None:
@@ -109,9 +101,5 @@ class CoordinatedCompaction:
         self._repeating.discard((partition, broker))
         if not self._cluster.is_reachable(broker):
             return
-        self._change(partition, coordination.resend_bounds, broker)
+        self.change(partition, coordination.resend_bounds, broker)
         self.notice(partition, broker)
-
-
-def _order(message: Message) -> tuple[int, int, bool, Pair]:
-    return message.term, message.broker, isinstance(message, Report), message.pair

@@ -1,14 +1,17 @@
-"""One partition of a simulated cluster: its replicas, its leader, and the fetches in flight."""
+"""One partition of a simulated cluster: its replicas, its leader, and the fetches of its followers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from harness.broker_files.segments.records import MAX_INT64
+from harness.models.cluster.settings import NEVER_MS
 from harness.models.log.batch import size_bytes
 
 if TYPE_CHECKING:
+    from harness.models.cluster.cluster import SimCluster
     from harness.models.log.batch import Batch
     from harness.models.log.replica import Replica
     from harness.models.log.replication import Replication
@@ -37,6 +40,11 @@ class SimPartition:
     is_deleted: bool = False
 
     @property
+    def name(self) -> str:
+        """Topic and number."""
+        return f"{self.topic}-{self.number}"
+
+    @property
     def leader_id(self) -> int | None:
         """The leader's broker; None without a leader."""
         return self.replication.leader_id if self.has_leader else None
@@ -59,20 +67,19 @@ class SimPartition:
         """Count a change of a broker's replica."""
         self.versions[broker] = self.versions.get(broker, 0) + 1
 
-    def lacks_batches(self, broker: int) -> bool:
-        """Whether a follower has yet to copy batches, or to truncate."""
-        mine = self.replica(broker)
-        return mine.log_end < self.leader.log_end or mine.diverged_from is not None
+    def is_missing_batches(self, broker: int) -> bool:
+        """Return whether a follower has yet to copy batches, or to truncate."""
+        replica = self.replica(broker)
+        return replica.log_end < self.leader.log_end or replica.diverged_from is not None
 
-    def lacks_high_watermark(self, broker: int) -> bool:
-        """Whether a follower has yet to learn the high watermark, or the log start offset."""
-        mine = self.replica(broker)
-        return mine.high_watermark < min(self.leader.high_watermark, mine.log_end) or mine.log_start < min(
-            self.leader.log_start, mine.high_watermark
-        )
+    def is_missing_high_watermark(self, broker: int) -> bool:
+        """Return whether a follower has yet to learn the high watermark, or the log start offset."""
+        replica, leader = self.replica(broker), self.leader
+        is_watermark_late = replica.high_watermark < min(leader.high_watermark, replica.log_end)
+        return is_watermark_late or replica.log_start < min(leader.log_start, replica.high_watermark)
 
     def is_stored(self, batch: Batch) -> bool | None:
-        """Whether all replicas in sync have a batch that a leader appended; None if it was lost with that leader.
+        """Return whether all replicas in sync have a batch of a leader; None if it was lost with that leader.
 
         A later leader's log shows the end offsets of earlier leader epochs (KIP-101).
         """
@@ -83,7 +90,7 @@ class SimPartition:
 
 
 def begins_segment(segment_ms: float, segment_bytes: float, replica: Replica, batch: Batch) -> bool:
-    """Whether a replica begins a segment before it appends a batch (``LogSegment.shouldRoll``).
+    """Return whether a replica begins a segment before it appends a batch (``LogSegment.shouldRoll``).
 
     Time is by batches' timestamps: from the segment's first batch to this batch.
     """
@@ -92,3 +99,122 @@ def begins_segment(segment_ms: float, segment_bytes: float, replica: Replica, ba
         return False
     is_old = batch.max_timestamp_ms - present[0].max_timestamp_ms > segment_ms
     return is_old or size_bytes([*present, batch]) > segment_bytes
+
+
+@dataclass(frozen=True)
+class Copying:
+    """The fetches of every follower of a cluster.
+
+    Sources: ``ReplicaFetcherThread``, ``ReplicaManager`` and ``Partition`` (ISR, high watermark), KIP-73 (throttles).
+    """
+
+    _cluster: SimCluster
+
+    def schedule_fetches(self, partition: SimPartition) -> None:
+        """Schedule a fetch of every follower that is behind."""
+        for broker in partition.assigned:
+            self.schedule_fetch(partition, broker)
+
+    def schedule_fetch(self, partition: SimPartition, broker: int) -> None:
+        """Schedule a fetch of a follower, unless it has everything or a fetch is in flight."""
+        leader, clock = partition.leader_id, self._cluster.clock
+        if leader is None or not self._can_copy(partition, broker):
+            return
+        follower, in_sync = self._cluster.brokers[broker], broker in partition.in_sync
+        wait_s = 0.0
+        if partition.is_missing_batches(broker) or not in_sync:
+            self._check_lag(partition, broker)
+            in_flight = partition.copying
+            if not in_sync:
+                wait_s = max(follower.free_at_s - clock.now_s(), 0.0)
+        elif partition.is_missing_high_watermark(broker):
+            in_flight = partition.learning
+            # A response without batches is delayed.
+            wait_s = follower.seconds_of("replica.fetch.wait.max.ms")
+        else:
+            return
+        if broker in in_flight:
+            return
+        in_flight.add(broker)
+        takes_s = self._cluster.network.takes_s(broker, leader)
+        if takes_s is None:
+            backoff_s = follower.seconds_of("replica.fetch.backoff.ms")
+            clock.after(backoff_s, partial(self._copy_again, partition, broker, in_flight))
+        else:
+            clock.after(wait_s + takes_s, partial(self._copy, partition, broker, in_flight))
+
+    def _copy_again(self, partition: SimPartition, broker: int, in_flight: set[int]) -> None:
+        """Repeat a follower's lost fetch."""
+        in_flight.discard(broker)
+        self.schedule_fetch(partition, broker)
+
+    def _can_copy(self, partition: SimPartition, broker: int) -> bool:
+        leader = partition.leader_id
+        return (
+            leader is not None
+            and broker != leader
+            and broker in partition.replication.replicas
+            and self._cluster.brokers[broker].is_registered
+            and self._cluster.is_reachable(broker)
+            and self._cluster.is_reachable(leader)
+        )
+
+    def _copy(self, partition: SimPartition, broker: int, in_flight: set[int]) -> None:
+        """Complete a follower's fetch."""
+        in_flight.discard(broker)
+        if not self._can_copy(partition, broker):
+            return
+        rate = self._rate(broker)
+        is_throttled = rate < NEVER_MS and broker not in partition.in_sync
+        previous, mine = partition.leader.high_watermark, partition.replica(broker)
+        before = mine.log_end
+        partition.replication.fetch(broker, 1 if is_throttled else None)
+        if is_throttled and mine.log_end > before:
+            copied = mine.segments[-1].batches[-1:]
+            follower = self._cluster.brokers[broker]
+            follower.free_at_s = max(follower.free_at_s, self._cluster.clock.now_s()) + size_bytes(copied) / rate
+        self._join(partition, broker)
+        self._cluster.changed(partition, broker)
+        self.advance(partition, previous)
+        self.schedule_fetch(partition, broker)
+
+    def _rate(self, broker: int) -> float:
+        """Return how many bytes a second a replica out of sync may copy (KIP-73)."""
+        settings = self._cluster.brokers[broker].number_of
+        return min(settings("leader.replication.throttled.rate"), settings("follower.replication.throttled.rate"))
+
+    def _join(self, partition: SimPartition, broker: int) -> None:
+        """Add a follower to the ISR that has caught up with the high watermark (``Partition.maybeExpandIsr``)."""
+        replication = partition.replication
+        if broker in replication.away and partition.replica(broker).log_end >= partition.leader.high_watermark:
+            replication.away.discard(broker)
+            self._cluster.coordinated.joined(partition, broker)
+
+    def advance(self, partition: SimPartition, previous: int | None = None) -> None:
+        """Advance the leader's high watermark; followers learn it with their next fetch.
+
+        ``previous``: the high watermark before an earlier change, if this call follows one.
+        """
+        before = partition.leader.high_watermark if previous is None else previous
+        partition.replication.advance()
+        if partition.leader.high_watermark != before:
+            self._cluster.changed(partition, partition.replication.leader_id)
+            self.schedule_fetches(partition)
+
+    def _check_lag(self, partition: SimPartition, broker: int) -> None:
+        """Check after the maximum lag whether a follower has reached the present log end."""
+        if broker in partition.late or broker not in partition.in_sync:
+            return
+        partition.late.add(broker)
+        lag_s = self._cluster.brokers[broker].seconds_of("replica.lag.time.max.ms")
+        self._cluster.clock.after(lag_s, partial(self._shrink, partition, broker, partition.leader.log_end))
+
+    def _shrink(self, partition: SimPartition, broker: int, end: int) -> None:
+        partition.late.discard(broker)
+        replicas = partition.replication.replicas
+        if partition.leader_id in {None, broker} or broker not in replicas or replicas[broker].log_end >= end:
+            return
+        if broker in partition.in_sync:
+            partition.replication.away.add(broker)
+            self.advance(partition)
+            self.schedule_fetch(partition, broker)

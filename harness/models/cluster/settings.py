@@ -1,6 +1,6 @@
 """The settings of brokers and topics that have an effect in the model, with Kafka's defaults.
 
-Names, defaults and bounds are those of ``TopicConfig``, ``ServerConfigs``, ``CleanerConfig``, ``ReplicationConfigs``
+Source of names, defaults and bounds: ``TopicConfig``, ``ServerConfigs``, ``CleanerConfig``, ``ReplicationConfigs``
 and ``TransactionStateManagerConfig`` (Kafka 3.9 to 4.4).
 """
 
@@ -12,7 +12,7 @@ from harness.broker_files.segments.records import MAX_INT64
 from harness.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
 NEVER_MS: Final = MAX_INT64
 DAY_MS: Final = 86_400_000
@@ -56,29 +56,24 @@ OF_NO_EFFECT: Final = frozenset(
     }
 )
 """Settings of real brokers in this harness without an effect here: every topic is compacted, every replica out of sync
-is throttled, passes see all keys, producers expire before a pass, and quotas are exact."""
+is throttled, passes index all keys, producers expire before a pass, and quotas are exact."""
 
 
-def numbers(scope: str, defaults: Mapping[str, float], given: Mapping[str, str]) -> dict[str, float]:
-    """Return every number of a topic or a broker, as given or by default.
+def numbers(scope: str, defaults: Mapping[str, float], settings: Mapping[str, str]) -> dict[str, float]:
+    """Return every number of a topic or a broker, as set or by default.
 
-    Raises `UsageError` for a name without an effect in the model, and for a value that is no number.
+    Raises `UsageError` for a name without a rule in the model, and for a value that is not a number.
     """
-    refuse_unknown(scope, defaults, given)
-    try:
-        return {**defaults, **{name: float(value) for name, value in given.items() if name in defaults}}
-    except ValueError as error:
-        raise UsageError(f"a {scope} setting of a simulated cluster is a number: {error}") from error
-
-
-def refuse_unknown(scope: str, defaults: Mapping[str, float], names: Iterable[str]) -> None:
-    """Raise `UsageError` for the first name that the model has no rule for."""
-    for name in names:
+    for name in settings:
         if name not in defaults and name not in OF_NO_EFFECT:
             names_with_rule = ", ".join(sorted(defaults))
             raise UsageError(
                 f"--set {scope}.{name}: simulated brokers know no such setting; they know {names_with_rule}"
             )
+    try:
+        return {**defaults, **{name: float(value) for name, value in settings.items() if name in defaults}}
+    except ValueError as error:
+        raise UsageError(f"a {scope} setting of a simulated cluster is a number: {error}") from error
 
 
 def raise_if_unknown(topic: Mapping[str, str], broker: Mapping[str, str]) -> None:

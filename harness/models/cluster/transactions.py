@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 FIRST_PRODUCER_ID: Final = 1000
 RETRY_S: Final = 0.1
+CHECK_S: Final = 1.0
 
 
 @dataclass(eq=False)
@@ -46,82 +47,78 @@ class Coordinator:
 
     def init(self, transactional_id: str, *, raises_epoch: bool) -> Transactional:
         """Give a producer its id, or the next epoch; an open transaction is aborted."""
-        one = self._by_id.get(transactional_id)
-        if one is None:
-            one = self._by_id[transactional_id] = Transactional(FIRST_PRODUCER_ID + len(self._by_id), raises_epoch)
-            return one
-        if one.partitions:
-            self.end(one, ABORT)
-        one.epoch += 1
-        return one
+        producer = self._by_id.get(transactional_id)
+        if producer is None:
+            producer = Transactional(FIRST_PRODUCER_ID + len(self._by_id), raises_epoch)
+            self._by_id[transactional_id] = producer
+            return producer
+        if producer.partitions:
+            self.end(producer, ABORT)
+        producer.epoch += 1
+        return producer
 
     @staticmethod
-    def add(one: Transactional, partition: SimPartition) -> None:
+    def add(producer: Transactional, partition: SimPartition) -> None:
         """Add a partition to the transaction."""
-        if partition not in one.partitions:
-            one.partitions.append(partition)
+        if partition not in producer.partitions:
+            producer.partitions.append(partition)
 
-    def end(self, one: Transactional, outcome: str) -> None:
-        """Decide a transaction; its markers follow."""
-        one.epoch += one.raises_epoch
-        one.ending, one.partitions = one.partitions, []
-        for number, partition in enumerate(one.ending):
+    def end(self, producer: Transactional, outcome: str) -> None:
+        """End a transaction; its markers follow."""
+        producer.epoch += producer.raises_epoch
+        producer.ending, producer.partitions = producer.partitions, []
+        for number, partition in enumerate(producer.ending):
             delay_s = self._cluster.random.uniform(0.001, 0.02) * (1 + number)
-            self._cluster.clock.after(delay_s, partial(self._write, one, partition, outcome, one.epoch))
+            self._cluster.clock.after(delay_s, partial(self._write, producer, partition, outcome, producer.epoch))
 
     def ending(self) -> list[str]:
         """Return the transactional ids whose markers are not on all replicas in sync."""
-        return [name for name, one in self._by_id.items() if self.is_ending(one)]
+        return [name for name, producer in self._by_id.items() if self.is_ending(producer)]
 
     @staticmethod
-    def is_ending(one: Transactional) -> bool:
-        """Whether a marker of the last transaction is not on all replicas in sync."""
-        one.written = [
+    def is_ending(producer: Transactional) -> bool:
+        """Return whether a marker of the last transaction is not on all replicas in sync."""
+        producer.written = [
             (partition, batch)
-            for partition, batch in one.written
+            for partition, batch in producer.written
             if not partition.is_deleted and not partition.is_stored(batch)
         ]
-        return bool(one.ending or one.written)
+        return bool(producer.ending or producer.written)
 
-    def _write(self, one: Transactional, partition: SimPartition, outcome: str, epoch: int) -> None:
+    def _write(self, producer: Transactional, partition: SimPartition, outcome: str, epoch: int) -> None:
+        leader, clock = partition.leader_id, self._cluster.clock
+        if not partition.is_deleted and (leader is None or not self._cluster.is_reachable(leader)):
+            clock.after(RETRY_S, partial(self._write, producer, partition, outcome, epoch))
+            return
+        producer.ending = [other for other in producer.ending if other is not partition]
         if partition.is_deleted:
-            # No marker for a partition that is gone (``TransactionMarkerChannelManager``).
-            one.ending = [other for other in one.ending if other is not partition]
+            # No marker for a partition that was deleted (``TransactionMarkerChannelManager``).
             return
-        leader = partition.leader_id
-        if leader is None or not self._cluster.is_reachable(leader):
-            self._cluster.clock.after(RETRY_S, partial(self._write, one, partition, outcome, epoch))
-            return
-        base, now_ms = partition.leader.log_end, self._cluster.clock.time_ms()
+        base, now_ms = partition.leader.log_end, clock.time_ms()
         batch = Batch(
-            base_offset=base,
-            last_offset=base,
-            records=(marker_record(base, now_ms, outcome),),
-            max_timestamp_ms=now_ms,
+            base,
+            base,
+            (marker_record(base, now_ms, outcome),),
+            now_ms,
             leader_epoch=partition.replication.leader_epoch,
-            producer_id=one.producer_id,
+            producer_id=producer.producer_id,
             producer_epoch=epoch,
             transactional=True,
             control=True,
         )
         self._cluster.append(partition, batch)
-        one.written.append((partition, batch))
-        one.ending = [other for other in one.ending if other is not partition]
-        self._watch(one, partition, batch, outcome, epoch)
-
-    def _watch(self, one: Transactional, partition: SimPartition, batch: Batch, outcome: str, epoch: int) -> None:
-        """Write a marker again that was lost with a leader."""
+        producer.written.append((partition, batch))
 
         def check() -> None:
-            if partition.is_deleted:
+            """Write the marker again if it was lost with a leader."""
+            if partition.is_deleted or (is_stored := partition.is_stored(batch)):
                 return
-            stored = partition.is_stored(batch)
-            if stored is None:
-                one.written = [kept for kept in one.written if kept[1] is not batch]
-                one.ending.append(partition)
-                self._write(one, partition, outcome, epoch)
-            elif not stored:
-                self._watch(one, partition, batch, outcome, epoch)
+            if is_stored is None:
+                producer.written = [pair for pair in producer.written if pair[1] is not batch]
+                producer.ending.append(partition)
+                self._write(producer, partition, outcome, epoch)
+            else:
+                clock.after(CHECK_S, check)
 
         if not partition.is_stored(batch):
-            self._cluster.clock.after(1.0, check)
+            clock.after(CHECK_S, check)

@@ -18,7 +18,7 @@ DISK, RESTART, UNCLEAN = faults.LOST_DISK, faults.RESTARTED, faults.UNCLEAN_ELEC
 RELAY, REASSIGN = "added", "reassigned"
 
 FAULTS: Final[Mapping[str, str]] = {
-    OUTAGE: "broker 2 goes away, and comes back with its log",
+    OUTAGE: "broker 2 goes down, and comes back with its log",
     LATE: "the metadata image of one broker stays behind for a while",
     ISOLATED: "one follower is cut off from the controller: it is out of the ISR, and still fetches and cleans",
     LAG: "the replica on broker 2 lags inside the ISR, and catches up or falls out of it",
@@ -29,7 +29,7 @@ FAULTS: Final[Mapping[str, str]] = {
     RELAY: "a replica is added on another broker",
     REASSIGN: "the replica of broker 2 is unassigned while it is down, and assigned again before it starts",
 }
-"""What may happen once each, beside writes, cleaners, time and so many elections."""
+"""The faults that may happen once each, in addition to writes, cleaners, time and a number of elections."""
 
 NOT_IN_SYNC, ADDING_COUNTS, IMAGE_AGE = "not-in-sync", "adding-counts", "image-age"
 ADDED_BEGINS_EMPTY, ANEW_WITH_LEADER = "added-begins-empty", "anew-with-leader"
@@ -38,24 +38,22 @@ ANEW_AFTER_TRUNCATION, ANEW_AFTER_LOSS = "anew-after-truncation", "anew-after-lo
 FIRST_COPY_ON_DISK: Final = "first-copy-on-disk"
 
 KAFKAS_RULES: Final[Mapping[str, str]] = {
-    BELOW_HIGH_WATERMARK: "no cleaner passes the last stable offset, and so the high watermark",
+    BELOW_HIGH_WATERMARK: "no cleaner passes the last stable offset, and so the high watermark"
 }
-"""What Kafka's cleaner has anyway (``LogCleanerManager.cleanableOffsets``)."""
+"""A rule of Kafka's cleaner (``LogCleanerManager.cleanableOffsets``)."""
 
 GATE_RULES: Final[Mapping[str, str]] = {
     NOT_IN_SYNC: "compaction waits while an assigned replica is out of the ISR",
     ADDING_COUNTS: "a replica that is being added counts as assigned",
     IMAGE_AGE: "compaction waits while the broker's metadata image is older than a bound below delete.retention.ms",
     ADDED_BEGINS_EMPTY: "a replica that is added begins with an empty log",
-    ANEW_WITH_LEADER: "a first copy begins anew when the leader changes",
+    ANEW_WITH_LEADER: "a first copy begins from scratch when the leader changes",
     FIRST_COPY_ON_DISK: "a broker that restarts still knows from which leader a first copy began",
     ANEW_AFTER_TRUNCATION: "a replica that truncates its log below its high watermark begins with an empty log",
-    ANEW_AFTER_LOSS: (
-        "a replica whose log ends below a high watermark that it had some time before its broker started begins with an"
-        " empty log"
-    ),
+    ANEW_AFTER_LOSS: "a replica whose log ends below an earlier high watermark when its broker starts begins with an "
+    "empty log",
 }
-"""What the gate has (``compaction.gate.Decision``)."""
+"""The rules of the gate (``compaction.gate.Decision``)."""
 
 FURTHER_RULES: Final = (FIRST_COPY_ON_DISK, ANEW_AFTER_TRUNCATION, ANEW_AFTER_LOSS)
 """Rules of the gate that coordination can have, too."""
@@ -63,7 +61,7 @@ FURTHER_RULES: Final = (FIRST_COPY_ON_DISK, ANEW_AFTER_TRUNCATION, ANEW_AFTER_LO
 RULES: Final[Mapping[str, str]] = {**KAFKAS_RULES, **GATE_RULES}
 
 NOTHING_WAITS, ALL_WAITS, REMOVALS_WAIT, COORDINATED = "nothing", "all", "removals", "coordinated"
-"""What waits while a partition is held: no compaction, all of it, or only the removal of tombstones and markers.
+"""The compaction that waits while a partition is held: none, all, or only removals of tombstones and markers.
 
 `COORDINATED`: these removals wait for every assigned replica's cleaner instead (`harness.models.world.coordination`).
 """

@@ -1,51 +1,47 @@
-"""The steps of a small cluster under faults: `faults.rules` says which faults, and which rules are in force.
+"""The steps of a small cluster under faults: `faults.rules` has the faults, and the rules that are in force.
 
-Beside faults, any of these may happen, in any order:
+In addition to faults, any of these may happen, in any order:
 
 * a client writes to the leader, and replicas in sync that do not lag copy at once; the high watermark is the least log
   end offset of the ISR
 * a replica in sync leads; time passes for longer than every retention; a broker that is up runs its cleaner, as far as
   its gate lets it
 
-A late image is late for as long as it likes, and the leader may have one, too. Each fault happens once; broker 2 is
-the only one that is away, lags or loses records. Elections that lose records take plain writes only: with a lost
-marker a transaction hangs on every replica, which is another matter.
+A late image is late for any length of time, and the leader may have one, too. Each fault happens once; only broker 2
+goes down, lags or loses records. Elections that lose records take plain writes only: with a lost marker a transaction
+hangs on every replica, which is another matter.
 """
 
 from __future__ import annotations
 
-from copy import copy
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from harness.models.faults import rules as by
-from harness.models.faults.events import Events
-from harness.models.faults.state import FaultState, copies_at_once, is_held, is_in_sync, is_up, renamed
-from harness.models.log.cleaner import UNBOUNDED, Bounds, Cleaning
-from harness.models.log.effects import Effects, Slot, recorded
-from harness.models.log.invariants import Truth, violations
-from harness.models.log.replica import Replica
-from harness.models.walk.exhaustive import Numbered
+from harness.models.faults.state import NO_BROKER, UNKNOWN_END, FaultState
+from harness.models.log.cleaner import UNBOUNDED
+from harness.models.log.invariants import violations
+from harness.models.walk.parts import Parts
 from harness.models.walk.state_space import LEAVES
-from harness.models.walk.systems import KAFKA, RETENTION_MS, lowered, own_offsets
-from harness.models.walk.writers import Clients, may_write
-from harness.models.world.coordination import Pair, least
-from harness.schedules.operations.environment import BoundsArrive, CleanerPass, TimePasses
+from harness.models.walk.systems import KAFKA, lowered
+from harness.models.world.coordination import NOTHING, least
+from harness.schedules.operations.administrators import AddReplica, AssignAgain, ElectLeader, Unassign
+from harness.schedules.operations.environment import BoundsArrive, CleanerPass, CopyBatch, JoinIsr, LeaveIsr, TimePasses
+from harness.schedules.operations.faults import Heal, Inject, LosePower
 from harness.schedules.operations.operation import interned
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from harness.models.faults.state import FaultBound
-    from harness.models.log.batch import Batch
+    from harness.models.log.cleaner import Bounds
     from harness.schedules.operations.operation import Operation
 
-HELD = Bounds(0, 0)
-"""No tombstone and no marker is removed."""
+    Steps = Iterator[tuple[Operation, FaultState]]
 
 
 class FaultSpace:
-    """The transitions of a small cluster under faults; a `harness.models.walk.rows.Space`."""
+    """The transitions of a small cluster under faults; see `harness.models.walk.state_space.StateSpace`."""
 
     def __init__(self, bound: FaultBound, *, symmetric: bool = False) -> None:
         """Begin without any state; ``symmetric``: as for `harness.models.walk.state_space.StateSpace`.
@@ -56,125 +52,274 @@ class FaultSpace:
         if loses and bound.clients.transactions:
             raise ValueError("elections that lose records are modelled with plain writes only")
         self.bound = bound
-        self.is_symmetric = symmetric and not self.is_coordinated
-        cleaning = Cleaning(delete_retention_ms=RETENTION_MS, producer_expiration_ms=RETENTION_MS, active_too=True)
-        self.effects = Effects(KAFKA, cleaning)
-        self.replicas = self.effects.replicas
-        self.clients = Numbered[Clients](lambda one: one)
-        self.events = Events(bound, self.clients)
-        for name in ("_written", "_wrong", "_own"):
-            setattr(self, name, cache(getattr(self, name)))
+        self.is_coordinated = bound.waits == by.COORDINATED
+        self._is_symmetric = symmetric and not self.is_coordinated
+        self.parts = Parts(
+            bound.clients,
+            KAFKA,
+            progress=lambda replica, truth: lowered(KAFKA.progress(replica), truth),
+            violations=violations,
+            in_order=self._is_symmetric,
+        )
 
     @property
     def start(self) -> FaultState:
         """All brokers in sync, broker 1 leads, and nothing is written."""
-        clients = self.clients.number(Clients(Truth(), self.bound.clients.writes, self.bound.clients.transactions))
-        replicas = tuple((one, self.replicas.number(Replica(0))) for one in range(1, self.bound.brokers + 1))
-        return FaultState(clients, replicas, 1, self.bound.elections, self.bound.faults)
+        replicas = tuple((broker, self.parts.empty) for broker in range(1, self.bound.added))
+        return FaultState(self.parts.no_writes, replicas, 1, self.bound.elections, self.bound.faults)
 
     @property
     def brokers(self) -> tuple[int, ...]:
         """All brokers that ever have a replica."""
-        added = (self.bound.added,) if by.RELAY in self.bound.faults else ()
-        return (*range(1, self.bound.brokers + 1), *added)
-
-    @property
-    def is_coordinated(self) -> bool:
-        """Whether steps depend on the offsets of replicas, too (`own`)."""
-        return self.bound.waits == by.COORDINATED
-
-    def recorded_steps(self, state: FaultState, owns: Sequence[Pair]) -> Iterator[tuple[Operation, FaultState]]:
-        """Yield each step, and the state after it; see `harness.models.walk.state_space.StateSpace`."""
-        space: Any = copy(self)
-        space.effects = recorded(self.effects)
-        space._own = lambda one, clients: owns[one.number] if isinstance(one, Slot) else self._own(one, clients)  # noqa: SLF001
-        yield from space.following(state)
+        return tuple(range(1, self.bound.added + (by.RELAY in self.bound.faults)))
 
     def in_sync(self, state: FaultState) -> list[int]:
         """Return the brokers whose replicas are in sync and have all records."""
-        return [one for one, _ in state.replicas if is_in_sync(state, one, self.bound.added)]
-
-    def wrong_of(self, number: int, clients: int) -> tuple[str, ...]:
-        """Return the names of the violations of a replica in sync."""
-        return self._wrong(number, clients)
+        return [broker for broker, _ in state.replicas if state.is_in_sync(broker)]
 
     def wrong(self, state: FaultState) -> Iterator[str]:
         """Yield the names of the violations of replicas in sync."""
         for broker in self.in_sync(state):
-            yield from self._wrong(state.replica(broker), state.clients)
+            yield from self.parts.violations(state.replica(broker), state.clients)
 
-    def own(self, number: int, clients: int) -> Pair:
-        """Return a replica's MCCO and MXFO."""
-        return self._own(number, clients)
-
-    def normalized(self, state: FaultState, _: Pair) -> FaultState:
-        """Return the state: bounds change in a step of their own."""
+    def normalized(self, state: FaultState, _: Bounds) -> FaultState:
+        """Return the state: bounds change in a separate step."""
         return state
 
     def renamed(self, state: FaultState) -> tuple[FaultState, list[int]]:
         """Return an equivalent state under other names of brokers, and the followers in it that may change places."""
-        return renamed(state, frozenset({LEAVES, self.bound.added})) if self.is_symmetric else (state, [])
+        return state.renamed(frozenset({LEAVES, self.bound.added})) if self._is_symmetric else (state, [])
 
-    def following(self, state: FaultState) -> Iterator[tuple[Operation, FaultState]]:
+    def following(self, state: FaultState) -> Steps:
+        """Yield each possible step, and the state after it."""
+        return self.steps(state)
+
+    def steps(self, state: FaultState) -> Steps:
         """Yield each possible step, and the state after it."""
         yield from self._writes(state)
-        yield from self.events.following(state, self.effects)
+        yield from Events(self.bound, self.parts, state).following()
         yield from self._cleanings(state)
-        yield from self._time(state)
+        yield interned(TimePasses), self._aged(state)
         if self.is_coordinated:
-            assigned = [number for one, number in state.replicas if one != LEAVES or not state.unassigned]
-            bounds = least(self._own(number, state.clients).most(state.bounds) for number in assigned)
+            assigned = [number for broker, number in state.replicas if broker != LEAVES or not state.unassigned]
+            bounds = least(self.parts.progress(number, state.clients).most(state.bounds) for number in assigned)
             yield BoundsArrive(bounds.tombstones, bounds.markers), state._replace(bounds=bounds)
 
-    def _writes(self, state: FaultState) -> Iterator[tuple[Operation, FaultState]]:
-        for operation, clients, batch in self._written(state.clients):
-            end = self.clients[clients].truth.log_end
-            watermark = state.end if state.lags else end
-            leader = self.effects.appended_up_to(state.replica(state.leader), batch, watermark)
+    def _writes(self, state: FaultState) -> Steps:
+        for operation, clients, batch in self.parts.writes(state.clients):
+            high_watermark = state.end if state.lags else batch.last_offset + 1
+            leader = self.parts.appended(state.replica(state.leader), batch, high_watermark)
             after = state._replace(clients=clients).with_replica(state.leader, leader)
             for broker, number in state.replicas:
-                if broker != state.leader and copies_at_once(state, broker, self.bound.added):
-                    after = after.with_replica(broker, self.effects.copied(number, leader, None))
+                if broker != state.leader and state.copies_at_once(broker):
+                    after = after.with_replica(broker, self.parts.copied(number, leader))
             yield operation, after
 
-    def _written(self, number: int) -> list[tuple[Operation, int, Batch]]:
-        choices = may_write(self.clients[number], self.bound.clients, in_order=self.is_symmetric)
-        return [(operation, self.clients.number(after), batch) for operation, after, batch in choices]
-
-    def _cleanings(self, state: FaultState) -> Iterator[tuple[Operation, FaultState]]:
+    def _cleanings(self, state: FaultState) -> Steps:
         waits, rules = self.bound.waits, self.bound.rules
+        clean = self.parts.cleaned if by.BELOW_HIGH_WATERMARK in rules else self.parts.cleaned_past
         for broker, number in state.replicas:
-            is_waiting = waits in {by.ALL_WAITS, by.REMOVALS_WAIT} and is_held(state, broker, rules)
-            if not is_up(state, broker) or (is_waiting and waits == by.ALL_WAITS):
+            is_waiting = waits in {by.ALL_WAITS, by.REMOVALS_WAIT} and state.is_held(broker, rules)
+            if not state.is_up(broker) or (is_waiting and waits == by.ALL_WAITS):
                 continue
-            limits = HELD if is_waiting else UNBOUNDED
-            if self.is_coordinated:
-                limits = Bounds(*state.bounds)
-            past = by.BELOW_HIGH_WATERMARK not in rules
-            cleaned = self.effects.cleaned_past(number, limits) if past else self.effects.cleaned(number, limits)
-            after = state.with_replica(broker, cleaned)
+            bounds = state.bounds if self.is_coordinated else NOTHING if is_waiting else UNBOUNDED
+            after = state.with_replica(broker, clean(number, bounds))
             yield interned(CleanerPass, (broker,)), self._synced_by_cleaner(after) if broker == LEAVES else after
 
     def _synced_by_cleaner(self, state: FaultState) -> FaultState:
-        """Return the state with broker 2's log on disk as far as its cleaner came (``Cleaner.cleanSegments``)."""
+        """Return the state with broker 2's log on disk up to the end of the pass (``Cleaner.cleanSegments``)."""
         if by.POWER not in state.may or state.away or state.lags:
             return state
-        truth = self.clients[state.clients].truth
-        is_open = truth.open_txn is not None
-        first = min((one.offset for one in truth.wrote if is_open and one.txn == truth.open_txn), default=truth.log_end)
-        return state._replace(synced=max(state.synced, first))
+        truth = self.parts.clients[state.clients].truth
+        in_open_txn = (r.offset for r in truth.wrote if r.txn is not None and r.txn == truth.open_txn)
+        return state._replace(synced=max(state.synced, min(in_open_txn, default=truth.log_end)))
 
-    def _time(self, state: FaultState) -> Iterator[tuple[Operation, FaultState]]:
-        aged = tuple((one, self.effects.aged(number)) for one, number in state.replicas)
+    def _aged(self, state: FaultState) -> FaultState:
+        aged = tuple((broker, self.parts.aged(number)) for broker, number in state.replicas)
         after = state._replace(replicas=aged, late_old=bool(state.late))
-        if by.POWER in state.may and not (state.away or state.lags):
-            # The gate keeps the high watermarks of up to a minute before, which is less than any sensible retention.
-            is_used = by.ANEW_AFTER_LOSS in self.bound.rules
-            after = after._replace(checkpointed=self.clients[state.clients].truth.log_end if is_used else 0)
-        yield interned(TimePasses), after
+        if by.POWER not in state.may or state.away or state.lags:
+            return after
+        # The gate keeps the high watermarks of up to a minute before, which is less than any sensible retention.
+        is_used = by.ANEW_AFTER_LOSS in self.bound.rules
+        return after._replace(checkpointed=self.parts.clients[state.clients].truth.log_end if is_used else 0)
 
-    def _own(self, number: int, clients: int) -> Pair:
-        return lowered(own_offsets(KAFKA, self.replicas[number], frozenset()), self.clients[clients].truth)
 
-    def _wrong(self, number: int, clients: int) -> tuple[str, ...]:
-        return tuple(violations(self.replicas[number], self.clients[clients].truth))
+@dataclass(frozen=True)
+class Events:
+    """The events that are possible in a state."""
+
+    bound: FaultBound
+    parts: Parts
+    state: FaultState
+
+    def following(self) -> Steps:
+        """Yield each event that is possible, and the state after it."""
+        state = self.state
+        yield from self._elections()
+        if state.lags:
+            yield from self._lagging()
+        elif state.away:
+            yield from self._away()
+        elif state.leader != LEAVES and state.is_in_sync(LEAVES):
+            yield from self._leaving()
+        yield from self._truncating()
+        yield from self._added()
+        yield from self._images()
+
+    def _has(self, rule: str) -> bool:
+        return rule in self.bound.rules
+
+    @property
+    def _end(self) -> int:
+        return self.parts.clients[self.state.clients].truth.log_end
+
+    def _leaving(self) -> Steps:
+        state, end, replica = self.state, self._end, self.state.replica(LEAVES)
+        is_late = state.late == LEAVES
+        if by.OUTAGE in state.may and not is_late:
+            yield interned(Inject, by.OUTAGE, LEAVES), state.after(by.OUTAGE, away=True, end=end)
+        if by.LAG in state.may:
+            yield interned(Inject, by.LAG, LEAVES), state.after(by.LAG, lags=True, end=end)
+        if by.POWER in state.may and not is_late:
+            for first in range(state.synced, end):
+                below = self._has(by.ANEW_AFTER_LOSS) and first < state.checkpointed
+                lost = state.after(by.POWER, away=True, end=first, synced=0, checkpointed=0, lost=below)
+                truncated = self.parts.truncated(replica, first)
+                yield interned(LosePower, LEAVES, first), lost.with_replica(LEAVES, truncated)
+        if by.DISK in state.may and not is_late:
+            lost = state.after(by.DISK, away=True, copying=True, first_copy=True)
+            yield interned(Inject, by.DISK, LEAVES), lost.with_replica(LEAVES, self.parts.empty)
+
+    def _lagging(self) -> Steps:
+        """Yield the ends of a lag: then all replicas that do not lag have a high watermark at the log end."""
+        after = self.state._replace(lags=False)
+        for broker, number in self.state.replicas:
+            if self.state.copies_at_once(broker):
+                after = after.with_replica(broker, self.parts.watermarked(number, self._end))
+        caught_up = self.parts.copied(after.replica(LEAVES), after.replica(after.leader))
+        yield interned(Heal, by.LAG, LEAVES), after._replace(end=UNKNOWN_END).with_replica(LEAVES, caught_up)
+        yield interned(LeaveIsr, LEAVES), after._replace(away=True, copying=True)
+
+    def _away(self) -> Steps:
+        state = self.state
+        if state.unassigned:
+            yield interned(AssignAgain, LEAVES), state._replace(unassigned=False, adding=True)
+            return
+        if state.is_up(state.leader) and (not state.adding or state.may_fetch_as_added):
+            begun, leader = self._begun()._replace(end=UNKNOWN_END), state.replica(state.leader)
+            if state.copying or state.adding or state.lost:
+                copied = self.parts.copied(begun.replica(LEAVES), leader, 1)
+                yield interned(CopyBatch, LEAVES), begun._replace(copying=True).with_replica(LEAVES, copied)
+            copied = self.parts.copied(begun.replica(LEAVES), leader)
+            back = begun._replace(away=False, copying=False, adding=False, first_copy=False)
+            yield interned(Heal, by.OUTAGE, LEAVES), back.with_replica(LEAVES, copied)
+        if by.REASSIGN in state.may and not state.copying:
+            yield interned(Unassign, LEAVES), state.after(by.REASSIGN, unassigned=True)
+        if by.RESTART in state.may and state.copying and not state.adding:
+            knows = state.first_copy and self._has(by.FIRST_COPY_ON_DISK)
+            yield interned(Inject, by.RESTART, LEAVES), state.after(by.RESTART, first_copy=knows)
+        if by.UNCLEAN in state.may and state.end != UNKNOWN_END and not state.adding and not state.joining:
+            led = self._without_records_from(self._led_uncleanly(), state.end)
+            yield interned(Inject, by.UNCLEAN, LEAVES), led
+
+    def _begun(self) -> FaultState:
+        """Return the state as broker 2 begins to fetch: without its old log, if a rule makes it drop the log."""
+        state = self.state
+        is_added = state.adding and self._has(by.ADDED_BEGINS_EMPTY)
+        if state.copying or not (is_added or state.lost):
+            return state
+        return state._replace(first_copy=True, lost=False).with_replica(LEAVES, self.parts.empty)
+
+    def _led_uncleanly(self) -> FaultState:
+        """Return the state with broker 2 as the leader, and all others down."""
+        state = self.state
+        led = state.after(
+            by.UNCLEAN,
+            leader=LEAVES,
+            away=False,
+            copying=False,
+            first_copy=False,
+            lost=False,
+            end=UNKNOWN_END,
+            truncating=tuple((broker, state.end) for broker, _ in state.replicas if broker != LEAVES),
+            cut=NO_BROKER,
+        )
+        return led.with_replica(LEAVES, self.parts.watermarked(state.replica(LEAVES), state.end))
+
+    def _without_records_from(self, state: FaultState, end: int) -> FaultState:
+        """Return the state without the records from an offset on: the leader does not have them."""
+        clients = self.parts.clients[state.clients]
+        wrote = tuple(record for record in clients.truth.wrote if record.offset < end)
+        cut = clients._replace(truth=replace(clients.truth, wrote=wrote))
+        return state._replace(clients=self.parts.clients.number(cut))
+
+    def _truncating(self) -> Steps:
+        state = self.state
+        for broker, end in state.truncating:
+            copied = self.parts.copied(self._truncated(state.replica(broker), end), state.replica(state.leader))
+            others = tuple(pair for pair in state.truncating if pair[0] != broker)
+            yield interned(Heal, by.OUTAGE, broker), state._replace(truncating=others).with_replica(broker, copied)
+
+    def _truncated(self, number: int, end: int) -> int:
+        return self.parts.truncated(number, end, self._has(by.ANEW_AFTER_TRUNCATION))
+
+    def _elections(self) -> Steps:
+        state = self.state
+        for broker, _ in state.replicas if state.elections else ():
+            is_laggard = broker == LEAVES and state.lags
+            if broker in {state.leader, state.late} or not (is_laggard or state.is_in_sync(broker)):
+                continue
+            led = self._restarted_copies(state._replace(leader=broker, elections=state.elections - 1))
+            yield interned(ElectLeader, broker), self._led_by_laggard(led) if is_laggard else led
+
+    def _restarted_copies(self, state: FaultState) -> FaultState:
+        """Return the state in which first copies begin from scratch, as the leader has changed."""
+        if not self._has(by.ANEW_WITH_LEADER):
+            return state
+        if state.joining:
+            state = state.with_replica(state.joining, self.parts.empty)
+        if state.away and state.copying and (state.adding or state.first_copy):
+            state = state._replace(first_copy=True).with_replica(LEAVES, self.parts.empty)
+        return state
+
+    def _led_by_laggard(self, state: FaultState) -> FaultState:
+        """Return the state as broker 2 leads and lagged inside the ISR: the others truncate to its log end."""
+        end = state.end
+        leader = self.parts.watermarked(state.replica(LEAVES), end)
+        after = state._replace(lags=False, end=UNKNOWN_END).with_replica(LEAVES, leader)
+        for broker, number in state.replicas:
+            if broker != LEAVES and state.copies_at_once(broker):
+                after = after.with_replica(broker, self.parts.copied(self._truncated(number, end), leader))
+        return self._without_records_from(after, end)
+
+    def _added(self) -> Steps:
+        state, added = self.state, self.bound.added
+        if by.RELAY in state.may:
+            replicas = (*state.replicas, (added, self.parts.empty))
+            yield interned(AddReplica, added), state.after(by.RELAY, replicas=replicas, joining=added)
+        if state.joining and state.is_up(state.leader) and state.may_fetch_as_added:
+            number, leader = state.replica(added), state.replica(state.leader)
+            yield interned(CopyBatch, added), state.with_replica(added, self.parts.copied(number, leader, 1))
+            joined = state._replace(joining=NO_BROKER).with_replica(added, self.parts.copied(number, leader))
+            yield interned(JoinIsr, added), joined
+
+    def _images(self) -> Steps:
+        state = self.state
+        current = state._replace(cut=NO_BROKER, late=NO_BROKER, late_open=False, late_adding=False, late_old=False)
+        if state.cut:
+            yield interned(Heal, by.ISOLATED, state.cut), current
+        elif state.late:
+            yield interned(Heal, by.LATE, state.late), current
+        else:
+            for broker in (broker for broker, _ in state.replicas if state.is_in_sync(broker)):
+                if by.LATE in state.may:
+                    yield interned(Inject, by.LATE, broker), self._frozen(state.after(by.LATE), broker)
+                if by.ISOLATED in state.may and broker not in {state.leader, LEAVES}:
+                    cut = self._frozen(state.after(by.ISOLATED), broker)
+                    yield interned(Inject, by.ISOLATED, broker), cut._replace(cut=broker)
+
+    def _frozen(self, state: FaultState, broker: int) -> FaultState:
+        """Return the state in which a broker gets no later image than the current one."""
+        return state._replace(
+            late=broker, late_open=state.is_open(self.bound.rules), late_adding=bool(state.joining) or state.adding
+        )

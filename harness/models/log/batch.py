@@ -1,4 +1,4 @@
-"""Record batches of the model: what a broker stores, and the transaction that each batch is truly part of."""
+"""Record batches of the model, as a broker stores them, and the transaction that each batch is truly part of."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Batch:
     """One batch; no two are equal, so that the same batch on several replicas is encoded once.
 
     ``txn`` is the number of the transaction that the batch is truly part of, which no broker stores. All other fields
-    are those of the file: a control batch without records has no type.
+    are fields of the file: a control batch without records has no type.
     """
 
     base_offset: int
@@ -50,8 +50,8 @@ class Batch:
         """Return the batch with only these of its records, one or more (``MemoryRecords.filterTo``); itself if all."""
         if len(records) == len(self.records):
             return self
-        max_timestamp_ms = self.max_timestamp_ms if self.append_time else max(one.timestamp_ms for one in records)
-        return replace(self, records=records, max_timestamp_ms=max_timestamp_ms)
+        stamp_ms = self.max_timestamp_ms if self.append_time else max(record.timestamp_ms for record in records)
+        return replace(self, records=records, max_timestamp_ms=stamp_ms)
 
     @property
     def last_sequence(self) -> int:

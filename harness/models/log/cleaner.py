@@ -2,25 +2,26 @@
 
 * Whole segments are cleaned, up to the segment with the last stable offset or the active segment. The records since
   the last pass (the dirty part) give the last offset of each key; aborted batches do not count.
-* An aborted batch loses all of its records at once. A marker may be removed once no batch of its transaction is met.
+* An aborted batch loses all of its records at once. A marker may be removed once its transaction has no batch left.
 * A batch that keeps a tombstone, or a marker that may be removed, gets its delete horizon in this pass; a pass at or
   after that horizon removes it.
 * A producer's last batch and the last batch of the pass (from 4.4 on, the last one below the high watermark) stay, at
   least as empty batches.
-* The ``.txnindex`` is written anew: an aborted transaction stays in it while batches of it are met.
+* The ``.txnindex`` is rewritten: an aborted transaction stays in it while the log has batches of it.
 """
 
 from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from itertools import count, zip_longest
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from harness.broker_files.segments.records import ABORT, COMMIT, MAX_INT64
+from harness.broker_files.segments.records import ABORT, MAX_INT64
 from harness.models.log.replica import Segment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
     from harness.broker_files.segments.records import Record
     from harness.broker_files.side_files.producer_state import AbortedTxn
@@ -29,56 +30,49 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class _Ongoing:
-    entry: AbortedTxn
-    data_met: bool = False
-
-
-@dataclass(slots=True)
 class _Transactions:
-    """The transactions at the current position of a pass (``CleanedTransactionMetadata``)."""
+    """The transactions at the current position of a pass (``CleanedTransactionMetadata``).
+
+    ``aborted``: the index entry of each aborted transaction by producer; ``with_data``: producers of them that have a
+    batch. ``ahead``: heap of the entries not yet reached, by first offset; the number orders entries of equal offsets.
+    ``retained``: the entries that stay.
+    """
 
     committed: set[int] = field(default_factory=set)
-    aborted: dict[int, _Ongoing] = field(default_factory=dict)
+    aborted: dict[int, AbortedTxn] = field(default_factory=dict)
+    with_data: set[int] = field(default_factory=set)
     ahead: list[tuple[int, int, AbortedTxn]] = field(default_factory=list)
-    """Heap of the entries not yet reached, by first offset; the number orders entries with equal offsets."""
-    collected: int = 0
+    numbers: Iterator[int] = field(default_factory=count)
     retained: list[AbortedTxn] = field(default_factory=list)
 
-    def expect(self, entries: list[AbortedTxn]) -> None:
+    def expect(self, entries: Iterable[AbortedTxn]) -> None:
         for entry in entries:
-            self.collected += 1
-            heapq.heappush(self.ahead, (entry.first_offset, self.collected, entry))
+            heapq.heappush(self.ahead, (entry.first_offset, next(self.numbers), entry))
 
     def may_discard(self, batch: Batch) -> bool:
         """Return whether a data batch is aborted, or whether a marker has no batch of its transaction left."""
         while self.ahead and self.ahead[0][0] <= batch.last_offset:
             entry = heapq.heappop(self.ahead)[2]
-            self.aborted.setdefault(entry.producer_id, _Ongoing(entry))
+            self.aborted.setdefault(entry.producer_id, entry)
         if batch.control:
-            return self._marker(batch)
-        if not batch.transactional:
-            return False
-        if ongoing := self.aborted.get(batch.producer_id):
-            ongoing.data_met = True
-            return True
-        self.committed.add(batch.producer_id)
+            return self._may_discard_marker(batch)
+        if batch.transactional:
+            is_aborted = batch.producer_id in self.aborted
+            (self.with_data if is_aborted else self.committed).add(batch.producer_id)
+            return is_aborted
         return False
 
-    def _marker(self, batch: Batch) -> bool:
-        if batch.marker == ABORT:
-            ongoing = self.aborted.pop(batch.producer_id, None)
-            if ongoing and ongoing.data_met:
-                self.retained.append(ongoing.entry)
-                return False
-        elif batch.marker == COMMIT and batch.producer_id in self.committed:
-            self.committed.remove(batch.producer_id)
-            return False
-        return True
+    def _may_discard_marker(self, batch: Batch) -> bool:
+        is_needed = batch.producer_id in (self.with_data if batch.marker == ABORT else self.committed)
+        if batch.marker == ABORT and (entry := self.aborted.pop(batch.producer_id, None)) and is_needed:
+            self.retained.append(entry)
+        if batch.marker is not None:
+            (self.with_data if batch.marker == ABORT else self.committed).discard(batch.producer_id)
+        return batch.marker is None or not is_needed
 
 
 def has_null_value(record: Record) -> bool:
-    """Whether Kafka's cleaner treats a record as a tombstone."""
+    """Return whether Kafka's cleaner treats a record as a tombstone."""
     return record.is_tombstone
 
 
@@ -89,7 +83,7 @@ class Cleaning:
     ``group_batches``: neighbouring segments are merged into segments of at most so many batches, as counted before
     cleaning. ``active_too``: the active segment is cleaned like others, and a pass needs no dirty records, as long as
     no transaction is open. This stands for endless traffic on other keys, which rolls segments and gives the cleaner
-    work: without it, small clusters would need such records in every step. ``last_of_pass_stays``: see
+    work: without this rule, small clusters would need such records in every step. ``last_of_pass_stays``: see
     `harness.models.log.version_rules.VersionRules`.
     """
 
@@ -102,12 +96,18 @@ class Cleaning:
     last_of_pass_stays: bool = True
 
 
-@dataclass(frozen=True)
-class Bounds:
-    """Offsets from which on nothing is removed yet, whatever its age: coordination adds them to Kafka's rules."""
+class Bounds(NamedTuple):
+    """An offset for tombstones and one for markers: no pass removes them from there on, whatever their age.
+
+    Coordinated compaction adds bounds to Kafka's rules (`harness.models.world.coordination`).
+    """
 
     tombstones: int = MAX_INT64
     markers: int = MAX_INT64
+
+    def most(self, other: Bounds) -> Bounds:
+        """Return the later offset of each kind."""
+        return Bounds(max(self.tombstones, other.tombstones), max(self.markers, other.markers))
 
 
 UNBOUNDED: Final = Bounds()
@@ -119,14 +119,14 @@ def stable_segments(replica: Replica, cleaning: Cleaning, now_ms: int) -> int:
     ``LogCleanerManager.cleanableOffsets``: up to the last stable offset, the active segment, and the first segment
     with a record that is younger than ``min.compaction.lag.ms``.
     """
-    stable_offset = replica.last_stable_offset
-    lag_ms = cleaning.min_compaction_lag_ms
-    count = 0
+    stable_offset, lag_ms = replica.last_stable_offset, cleaning.min_compaction_lag_ms
+    number = 0
     for segment, end in zip(replica.segments, _ends(replica, cleaning), strict=False):
-        if end > stable_offset or (lag_ms and segment.has_younger(now_ms - lag_ms)):
+        is_young = lag_ms and any(batch.max_timestamp_ms > now_ms - lag_ms for batch in segment.batches)
+        if end > stable_offset or is_young:
             break
-        count += 1
-    return count
+        number += 1
+    return number
 
 
 def cleanable_segments(replica: Replica, cleaning: Cleaning, now_ms: int) -> int:
@@ -151,85 +151,88 @@ def first_dirty(replica: Replica) -> int:
 def clean(replica: Replica, cleaning: Cleaning, now_ms: int, bounds: Bounds = UNBOUNDED) -> bool:
     """Run one pass, and return whether there was anything dirty."""
     replica.expire(now_ms, cleaning.producer_expiration_ms)
-    count = cleanable_segments(replica, cleaning, now_ms)
-    if not count:
+    cleanable = replica.segments[: cleanable_segments(replica, cleaning, now_ms)]
+    if not cleanable:
         return False
-    end = replica.segments[count].base_offset if count < len(replica.segments) else replica.log_end
-    kept_end = end if cleaning.last_of_pass_stays else replica.high_watermark
-    last_of_keys = _last_offsets(replica, first_dirty(replica), end, count)
-    seen = _Transactions()
+    end = _ends(replica, cleaning)[len(cleanable) - 1]
+    last_offset = (end if cleaning.last_of_pass_stays else replica.high_watermark) - 1
+    last_of_keys = _last_offsets(replica, cleanable, end)
+    transactions = _Transactions()
     cleaned: list[Segment] = []
-    at = 0
-    while at < count:
-        group = _group(replica.segments[at:count], cleaning.group_batches)
+    for group in _groups(cleanable, cleaning.group_batches):
         target = Segment(group[0].base_offset)
-        seen.retained = target.aborted
-        for number, segment in enumerate(group):
-            upper = group[number + 1].base_offset if number + 1 < len(group) else segment.next_offset
-            seen.expect(_aborted_before(replica, at + number, upper))
+        transactions.retained = target.aborted
+        for segment, later in zip_longest(group, group[1:]):
+            upper = later.base_offset if later else segment.next_offset
+            transactions.expect(_aborted_before(replica, segment.base_offset, upper))
             for batch in segment.batches:
-                may_discard = seen.may_discard(batch)
-                stays = _is_last_of_producer(batch, replica) or batch.last_offset + 1 == kept_end
-                due = batch.delete_horizon_ms is not None and batch.delete_horizon_ms <= now_ms
-                due &= batch.last_offset < (bounds.markers if batch.control else bounds.tombstones)
-                records = _retained(batch, last_of_keys, cleaning, may_discard=may_discard, due=due)
+                may_discard = transactions.may_discard(batch)
+                is_due = batch.delete_horizon_ms is not None and batch.delete_horizon_ms <= now_ms
+                is_due &= batch.last_offset < (bounds.markers if batch.control else bounds.tombstones)
+                records = _retained(batch, last_of_keys, cleaning, may_discard=may_discard, is_due=is_due)
                 if records:
-                    ages = _ages(batch, records, cleaning, may_discard=may_discard)
-                    stamp_ms = now_ms + cleaning.delete_retention_ms if ages else None
-                    target.batches.append(_rewritten(batch, records, stamp_ms))
-                elif stays:
+                    ages = may_discard if batch.control else any(map(cleaning.is_tombstone, records))
+                    rewritten = batch.keeping(records)
+                    if ages and batch.delete_horizon_ms is None:
+                        rewritten = replace(rewritten, delete_horizon_ms=now_ms + cleaning.delete_retention_ms)
+                    target.batches.append(rewritten)
+                elif batch.last_offset == last_offset or _is_last_of_producer(batch, replica):
                     target.batches.append(replace(batch, records=(), delete_horizon_ms=None))
         cleaned.append(target)
-        at += len(group)
-    replica.replaced = replica.segments[:count]
-    replica.segments[:count] = cleaned
+    replica.replaced = cleanable
+    replica.segments[: len(cleanable)] = cleaned
     bases = {segment.base_offset for segment in replica.segments}
     replica.snapshots = {at: producers for at, producers in replica.snapshots.items() if at in bases}
     replica.cleaned_to = end
     return True
 
 
-def _group(segments: list[Segment], group_batches: int) -> list[Segment]:
-    group = [segments[0]]
-    size = len(segments[0].batches)
-    for segment in segments[1:]:
+def _groups(segments: list[Segment], group_batches: int) -> list[list[Segment]]:
+    """Return the neighbouring segments that are merged, by their number of batches."""
+    groups: list[list[Segment]] = []
+    size = group_batches
+    for segment in segments:
         size += len(segment.batches)
-        if size > group_batches:
-            break
-        group.append(segment)
-    return group
+        if not groups or size > group_batches:
+            groups.append([])
+            size = len(segment.batches)
+        groups[-1].append(segment)
+    return groups
 
 
-def _aborted_before(replica: Replica, from_segment: int, upper: int) -> list[AbortedTxn]:
-    """Collect the aborted transactions that begin before ``upper`` (``LocalLog.collectAbortedTransactions``)."""
+def _aborted_before(replica: Replica, start: int, upper: int) -> list[AbortedTxn]:
+    """Return the aborted transactions that begin before ``upper`` (``LocalLog.collectAbortedTransactions``).
+
+    ``start``: the base offset of the segment from which on the index is read.
+    """
     entries = []
-    for segment in replica.segments[from_segment:]:
-        for entry in segment.aborted:
-            if entry.last_offset >= replica.log_start and entry.first_offset < upper:
-                entries.append(entry)
-            if entry.last_stable_offset >= upper:
-                return entries
+    for entry in (entry for segment in replica.segments if segment.base_offset >= start for entry in segment.aborted):
+        if entry.last_offset >= replica.log_start and entry.first_offset < upper:
+            entries.append(entry)
+        if entry.last_stable_offset >= upper:
+            break
     return entries
 
 
-def _last_offsets(replica: Replica, start: int, end: int, count: int) -> dict[bytes, int]:
-    first = max(index for index, segment in enumerate(replica.segments) if index == 0 or segment.base_offset <= start)
-    seen = _Transactions()
-    seen.expect(_aborted_before(replica, first, end))
+def _last_offsets(replica: Replica, cleanable: list[Segment], end: int) -> dict[bytes, int]:
+    """Return the last offset of each key in the dirty part, which may begin inside a segment."""
+    start = first_dirty(replica)
+    first = max((segment.base_offset for segment in replica.segments if segment.base_offset <= start), default=0)
+    transactions = _Transactions()
+    transactions.expect(_aborted_before(replica, first, end))
     last: dict[bytes, int] = {}
-    for segment in replica.segments[first:count]:
-        for batch in segment.batches:
-            if not seen.may_discard(batch) and not batch.control:
-                last.update({r.key: r.offset for r in batch.records if r.key is not None and r.offset >= start})
+    for batch in (batch for segment in cleanable if segment.base_offset >= first for batch in segment.batches):
+        if not transactions.may_discard(batch) and not batch.control:
+            last.update({r.key: r.offset for r in batch.records if r.key is not None and r.offset >= start})
     return last
 
 
 def _retained(
-    batch: Batch, last_of_keys: dict[bytes, int], cleaning: Cleaning, *, may_discard: bool, due: bool
+    batch: Batch, last_of_keys: dict[bytes, int], cleaning: Cleaning, *, may_discard: bool, is_due: bool
 ) -> tuple[Record, ...]:
-    """Return the records that stay; ``due``: the batch's delete horizon has come."""
+    """Return the records that stay; ``is_due``: the batch's delete horizon has come."""
     if batch.control:
-        return () if may_discard and due else batch.records
+        return () if may_discard and is_due else batch.records
     if may_discard:
         return ()
     return tuple(
@@ -237,20 +240,8 @@ def _retained(
         for record in batch.records
         if record.key is not None
         and record.offset >= last_of_keys.get(record.key, -1)
-        and not (due and cleaning.is_tombstone(record))
+        and not (is_due and cleaning.is_tombstone(record))
     )
-
-
-def _ages(batch: Batch, records: tuple[Record, ...], cleaning: Cleaning, *, may_discard: bool) -> bool:
-    """Return whether a batch gets its delete horizon in this pass."""
-    goes = may_discard if batch.control else any(cleaning.is_tombstone(record) for record in records)
-    return goes and batch.delete_horizon_ms is None
-
-
-def _rewritten(batch: Batch, records: tuple[Record, ...], stamp_ms: int | None) -> Batch:
-    """Return the batch with these records; the same object where nothing changes."""
-    left = batch.keeping(records)
-    return left if stamp_ms is None else replace(left, delete_horizon_ms=stamp_ms)
 
 
 def _is_last_of_producer(batch: Batch, replica: Replica) -> bool:

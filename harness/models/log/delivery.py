@@ -1,6 +1,6 @@
 """The records that a read_committed consumer is delivered from a replica, and the aborted transactions that it learns.
 
-The rules are those of Fetch (``LocalLog.read``, ``TransactionIndex``) and of the Java consumer (``CompletedFetch``).
+Source of the rules: Fetch (``LocalLog.read``, ``TransactionIndex``) and the Java consumer (``CompletedFetch``).
 """
 
 from __future__ import annotations
@@ -21,24 +21,23 @@ if TYPE_CHECKING:
 def listed_aborts(replica: Replica) -> tuple[tuple[int, int], ...]:
     """Return producer id and first offset of the aborted transactions that a read_committed consumer receives.
 
-    It reads from the start. One answer never crosses the end of a segment, nor the last stable offset
+    The consumer reads from the start. One answer never crosses the end of a segment, nor the last stable offset
     (``LocalLog.read``), and lists the transactions that end at or after its start and begin before the next segment
     (``LocalLog.addAbortedTransactions``, ``TransactionIndex.collectAbortedTxns``). Here they are in the index's order.
     """
     aborts: set[tuple[int, int]] = set()
     at, stable_offset = replica.log_start, replica.last_stable_offset
-    for number, segment in enumerate(replica.segments):
-        batches = [one for one in segment.batches if at <= one.last_offset]
+    ends = [*(segment.base_offset for segment in replica.segments[1:]), replica.log_end]
+    for number, (segment, upper) in enumerate(zip(replica.segments, ends, strict=True)):
+        batches = [batch for batch in segment.batches if at <= batch.last_offset]
         if not batches:
             continue
         if at >= stable_offset:
             break
-        later = replica.segments[number + 1 :]
-        upper = later[0].base_offset if later else replica.log_end
         for entry in _up_to(replica, number, upper):
             if entry.last_offset >= at and entry.first_offset < upper:
                 aborts.add((entry.producer_id, entry.first_offset))
-        readable = [one for one in batches if one.base_offset < stable_offset]
+        readable = [batch for batch in batches if batch.base_offset < stable_offset]
         if not readable:
             # An answer without a record, which lists aborted transactions, too.
             break
@@ -56,7 +55,7 @@ def _up_to(replica: Replica, number: int, upper: int) -> Iterator[AbortedTxn]:
 
 
 def batches_up_to(replica: Replica, end: int) -> Iterator[Batch]:
-    """Yield the batches from the log start to an offset: a read_committed consumer gets those up to the stable one."""
+    """Yield the batches from the log start to an offset: to the last stable offset for a read_committed consumer."""
     return (batch for batch in replica.from_offset(replica.log_start) if batch.base_offset < end)
 
 

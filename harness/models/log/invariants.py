@@ -1,6 +1,6 @@
 """Invariants of a replica of a model: the names of their violations, from the replica's own beliefs and the truth.
 
-The names are those of the checkers, but they are found in another way: from the state, without files, snapshots or
+The names are the checkers' names, but they are found in another way: from the state, without files, snapshots or
 history.
 """
 
@@ -58,7 +58,7 @@ class Truth:
 
     @property
     def log_end(self) -> int:
-        """The next offset: each record and each marker has one."""
+        """The next offset: each record and each marker has an offset."""
         return len(self.wrote) + sum(txn.outcome is not None for txn in self.txns)
 
     def with_record(self, record: Wrote, *, in_txn: bool) -> Truth:
@@ -74,12 +74,14 @@ class Truth:
 
     def final(self, key: str) -> Wrote | None:
         """Return the last committed record of a key; None where there is none."""
-        return next((one for one in reversed(self.wrote) if one.key == key and self.outcome(one) == COMMIT), None)
+        records = (record for record in reversed(self.wrote) if record.key == key)
+        return next((record for record in records if self.outcome(record) == COMMIT), None)
 
     def last(self, key: str) -> Wrote | None:
         """Return the last record of a key that is not aborted; None where there is none, or its transaction is open."""
-        one = next((one for one in reversed(self.wrote) if one.key == key and self.outcome(one) != ABORT), None)
-        return one if one is not None and self.outcome(one) == COMMIT else None
+        records = (record for record in reversed(self.wrote) if record.key == key)
+        last = next((record for record in records if self.outcome(record) != ABORT), None)
+        return last if last is not None and self.outcome(last) == COMMIT else None
 
     def outcome(self, record: Wrote) -> str | None:
         """Return the outcome of a record; None while its transaction is open."""
@@ -92,16 +94,16 @@ def violations(replica: Replica, truth: Truth) -> Iterator[str]:
     The replica's belief about a transaction is the outcome of its producer's next marker in this log. Keys that a
     misjudged or open transaction wrote are not judged further.
     """
-    unsure = {one.key for one in truth.wrote if truth.outcome(one) is None}
+    unsure = {record.key for record in truth.wrote if truth.outcome(record) is None}
     believed: dict[str, Wrote] = {}
-    for one, outcome, is_held in _beliefs(replica, truth):
-        name = _misjudged(truth, one, outcome, replica.log_end)
-        if name is not None and (is_held or name == Anomaly.STUCK_LSO):
-            unsure.add(one.key)
+    for record, outcome, is_present in _beliefs(replica, truth):
+        name = _misjudged(truth, record, outcome, replica.log_end)
+        if name is not None and (is_present or name == Anomaly.STUCK_LSO):
+            unsure.add(record.key)
             yield name
-        elif outcome == COMMIT and is_held:
-            believed[one.key] = max(one, believed.get(one.key, one))
-    for key in {one.key for one in truth.wrote} - unsure:
+        elif outcome == COMMIT and is_present:
+            believed[record.key] = max(record, believed.get(record.key, record))
+    for key in {record.key for record in truth.wrote} - unsure:
         here, final = believed.get(key), truth.final(key)
         if final is not None and final.deletes and here is not None and not here.deletes:
             yield Anomaly.TOMBSTONE_DIVERGENCE
@@ -113,60 +115,54 @@ def wrong_final_states(replica: Replica, truth: Truth) -> Iterator[str]:
     """Yield the violations in the final states of keys of a replica that has caught up, also for misjudged keys.
 
     `violations` does not judge keys that a misjudged or open transaction wrote, too. This function reports such a key
-    if its last committed record is missing, and the record that is served in its place is not a misjudged one.
+    if its last committed record is missing, and the record that is served in its place is not misjudged.
     """
-    present: set[int] = set()
-    believed: dict[str, Wrote] = {}
-    for one, outcome, is_held in _beliefs(replica, truth):
-        if is_held:
-            present.add(one.offset)
-            if outcome == COMMIT:
-                believed[one.key] = max(one, believed.get(one.key, one))
-    for key in {one.key for one in truth.wrote}:
+    beliefs = [(record, outcome) for record, outcome, is_present in _beliefs(replica, truth) if is_present]
+    present = {record.offset for record, _ in beliefs}
+    believed = {record.key: record for record, outcome in sorted(beliefs) if outcome == COMMIT}
+    for key in {record.key for record in truth.wrote}:
         final, here = truth.last(key), believed.get(key)
-        is_served = here is not None and not here.deletes
         if final is None or final.offset in present or (here is not None and truth.outcome(here) != COMMIT):
             continue
-        if is_served and final.deletes:
-            yield Anomaly.TOMBSTONE_DIVERGENCE
-        elif not final.deletes:
+        if not final.deletes:
             yield LOST_VALUE
+        elif here is not None and not here.deletes:
+            yield Anomaly.TOMBSTONE_DIVERGENCE
 
 
 def hidden_by_txnindex(replica: Replica, truth: Truth) -> Iterator[str]:
     """Yield a violation for each committed record inside an aborted transaction of the replica's ``.txnindex``.
 
-    Only records that the replica received count. It may have compacted them away as aborted: then nothing else shows
-    that belief.
+    Only records that the replica received count. It may have compacted them away as aborted: then no other evidence
+    shows that belief.
     """
-    for segment in replica.segments:
-        for entry in segment.aborted:
-            for one in truth.wrote:
-                is_inside = entry.first_offset <= one.offset <= entry.last_offset and one.offset in replica.received
-                if is_inside and one.producer_id == entry.producer_id and truth.outcome(one) == COMMIT:
-                    yield Anomaly.COMMITTED_TO_ABORTED
+    for entry in replica.aborted:
+        for record in truth.wrote:
+            is_inside = entry.first_offset <= record.offset <= entry.last_offset and record.offset in replica.received
+            if is_inside and record.producer_id == entry.producer_id and truth.outcome(record) == COMMIT:
+                yield Anomaly.COMMITTED_TO_ABORTED
 
 
-def _misjudged(truth: Truth, one: Wrote, believed: str | None, log_end: int) -> str | None:
-    if one.txn is None or believed == truth.outcome(one):
+def _misjudged(truth: Truth, record: Wrote, believed: str | None, log_end: int) -> str | None:
+    if record.txn is None or believed == truth.outcome(record):
         return None
-    marker_offset = truth.txns[one.txn].marker_offset
+    marker_offset = truth.txns[record.txn].marker_offset
     if believed is None:
         return Anomaly.STUCK_LSO if marker_offset is not None and marker_offset < log_end else None
     return Anomaly.ABORTED_TO_COMMITTED if believed == COMMIT else Anomaly.COMMITTED_TO_ABORTED
 
 
 def _beliefs(replica: Replica, truth: Truth) -> Iterator[tuple[Wrote, str | None, bool]]:
-    """Yield each record, its believed outcome, and whether it is held; also those of emptied transactional batches."""
-    by_offset = {one.offset: one for one in truth.wrote}
+    """Yield each record, its believed outcome, and whether it is present; also of emptied transactional batches."""
+    by_offset = {record.offset: record for record in truth.wrote}
     running: dict[int, list[tuple[Wrote, bool]]] = {}
     for batch in replica.batches():
         if batch.marker is not None:
-            yield from ((one, batch.marker, is_held) for one, is_held in running.pop(batch.producer_id, []))
+            yield from ((record, batch.marker, present) for record, present in running.pop(batch.producer_id, []))
         elif not batch.control:
-            one, is_held = by_offset[batch.base_offset], bool(batch.records)
+            record, is_present = by_offset[batch.base_offset], bool(batch.records)
             if batch.transactional:
-                running.setdefault(batch.producer_id, []).append((one, is_held))
+                running.setdefault(batch.producer_id, []).append((record, is_present))
             else:
-                yield one, COMMIT, is_held
-    yield from ((one, None, is_held) for records in running.values() for one, is_held in records)
+                yield record, COMMIT, is_present
+    yield from ((record, None, present) for records in running.values() for record, present in records)

@@ -2,7 +2,7 @@
 
 The KIP was written before Kafka 0.11 and was never adopted. It gives messages a magic byte of 2, which KIP-98
 has used since for record batches: there bit 5 of a *batch's* attributes says control batch. Our reading: its flag is
-bit 5 of the attributes of each *record*, in which Kafka uses no bit, and its magic 2 is a format that knows the flag.
+bit 5 of the attributes of each *record*, in which Kafka uses no bit, and its magic 2 is a format with the flag.
 
 The rules are pure functions over messages. `harness.models.walk.state_space` walks clusters whose clients delete with
 the flag.
@@ -25,7 +25,6 @@ Format: TypeAlias = Literal["null", "kip-87"]
 
 "Update method shouldRetainMessage": null deletes in magic 0 and 1, else the flag.
 """
-
 OLD: Final[Format] = "null"
 NEW: Final[Format] = "kip-87"
 
@@ -40,7 +39,7 @@ def flagged(record: Record) -> Record:
 
 
 def is_flagged(record: Record) -> bool:
-    """Whether the flag is set. "Public Interfaces", 5: ``isTombstone()`` in a consumer of the KIP."""
+    """Return whether the flag is set. "Public Interfaces", 5: ``isTombstone()`` in a consumer of the KIP."""
     return bool(record.attributes & FLAG)
 
 
@@ -48,14 +47,13 @@ def constructed(record: Record, *, tombstone: bool | None = None) -> Record:
     """Return the record that a producer of the KIP sends.
 
     "Client Compatibility": the old constructors of ``ProducerRecord`` (None) set the flag with a null value, so that
-    an application which deletes by null deletes still; the new one says which.
+    an application which deletes by null deletes still; the new constructor has an argument for it.
     """
-    deletes = record.value is None if tombstone is None else tombstone
-    return flagged(record) if deletes else record
+    return flagged(record) if (record.value is None if tombstone is None else tombstone) else record
 
 
 def deletes(record: Record, written_in: Format, *, compacted: bool = True) -> bool:
-    """Whether a cleaner treats a stored record as a tombstone.
+    """Return whether a cleaner treats a stored record as a tombstone.
 
     "Public Interfaces", 2: only where the topic is compacted; elsewhere the flag is stored and read, no more.
     """
@@ -71,25 +69,18 @@ def down_converted(record: Record) -> Record:
     return replace(record, attributes=record.attributes & ~FLAG, value=None if is_flagged(record) else record.value)
 
 
-def up_converted(record: Record) -> Record:
-    """Return a record of an old producer in the new format.
-
-    Our reading of "ProduceRequest V2 will work as it does today": its null is a delete, and so it gets the flag. The
-    KIP does not say it; without that an old producer's delete would be a value that no cleaner ever removes.
-    """
-    return flagged(record) if record.value is None else record
-
-
 def stored(record: Record, *, sent_in: Format, kept_in: Format, refuses_null: bool = True) -> Record:
     """Return the record that a broker stores. ``kept_in``: its ``message.format.version``.
 
     "Migration plan": down-converted until all clients are upgraded, then as it is. Raises `RefusedError` for a null
-    value without the flag from a producer that knows it ("NOTE": an old consumer would take it for a delete). Once no
-    consumer is old, that could be allowed (``refuses_null`` false): it is what the KIP begins with, ``put(key, null)``.
-    Our reading: it is refused in topics that are not compacted, too, as the KIP makes no difference.
+    value without the flag from a producer that supports it ("NOTE": an old consumer would treat it as a delete). Once
+    no consumer is old, that could be allowed (``refuses_null`` false): it is what the KIP begins with,
+    ``put(key, null)``. Our reading: it is refused in topics that are not compacted, too, as the KIP makes no
+    difference; and the null of an old producer gets the flag ("ProduceRequest V2 will work as it does today"), else it
+    would be a value that no cleaner ever removes.
     """
     if sent_in == OLD:
-        return record if kept_in == OLD else up_converted(record)
+        return record if kept_in == OLD else constructed(record)
     if refuses_null and record.value is None and not is_flagged(record):
         raise RefusedError(
             "a null value without the tombstone flag: consumers of the old format would take it for a delete"
@@ -117,25 +108,24 @@ class Difference(NamedTuple):
 def differences(value: Record) -> Iterator[Difference]:
     """Yield the difference for each kind of record that a producer may write, given a record with a value."""
     null = replace(value, value=None)
-    without = constructed(null, tombstone=False)
     for written, record, sent_in, refuses_null in (
         ("a value", value, NEW, True),
         ("a value with the flag", flagged(value), NEW, True),
         ("a null with the flag", flagged(null), NEW, True),
         ("a null, old constructor", constructed(null), NEW, True),
         ("a null of an old producer", null, OLD, True),
-        ("a null without the flag", without, NEW, True),
-        ("… if it were allowed", without, NEW, False),
+        ("a null without the flag", null, NEW, True),
+        ("… if it were allowed", null, NEW, False),
     ):
-        today = _word(deletes(record, OLD))
+        today = _meaning(record, OLD)
         try:
-            kept = stored(record, sent_in=sent_in, kept_in=NEW, refuses_null=refuses_null)
+            kept_record = stored(record, sent_in=sent_in, kept_in=NEW, refuses_null=refuses_null)
         except RefusedError:
             yield Difference(written, today, "refused", "nothing")
         else:
-            seen = served(kept, kept_in=NEW, asked_in=OLD)
-            yield Difference(written, today, _word(deletes(kept, NEW)), _word(deletes(seen, OLD)))
+            fetched = served(kept_record, kept_in=NEW, asked_in=OLD)
+            yield Difference(written, today, _meaning(kept_record, NEW), _meaning(fetched, OLD))
 
 
-def _word(is_delete: bool) -> str:  # noqa: FBT001  (it is the only parameter)
-    return "delete" if is_delete else "value"
+def _meaning(record: Record, written_in: Format) -> str:
+    return "delete" if deletes(record, written_in) else "value"

@@ -6,8 +6,8 @@ requests of redpanda-data/redpanda: 5318 (nothing from the last stable offset on
 26795 (ages count from when a segment was first compacted), 28805 (committed data lose their transactional bit, and
 control batches stay until that has happened: see `own`). Nothing was taken from Redpanda's source.
 
-* Closed segments below the last stable offset are compacted, each into a segment of its own: the last record of each
-  key stays, aborted records are removed, and the records left of a committed transaction lose their transactional bit.
+* Closed segments below the last stable offset are compacted, each into a separate segment: the last record of each
+  key stays, aborted records are removed, and the other records of a committed transaction lose their transactional bit.
 * A tombstone is removed when its segment was clean for `Cleaning.delete_retention_ms` and ends at or below MTRO - 1.
 * A marker is removed when its segment was clean for as long, ends at or below MXRO - 1, and is covered by a snapshot of
   the transactions. A snapshot is taken with each roll, and covers the offsets before the segment that was closed.
@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from harness.models.log.cleaner import UNBOUNDED, Bounds, stable_segments
 from harness.models.log.replica import Segment
-from harness.models.world.coordination import Pair
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,11 +39,11 @@ RULES: Final[Mapping[str, str]] = {
     "markers-age": "markers are kept until their segment was clean for the retention",
     "snapshot-first": "markers are kept until a snapshot of the transactions covers their segment",
 }
-"""The rules that can be left out beside `harness.models.world.coordination.RULES`, and their meaning."""
+"""The rules that can be left out in addition to `harness.models.world.coordination.RULES`, and their meaning."""
 
 
-class _Goes(NamedTuple):
-    """Which kinds of records may be removed from a segment, by its age and its end offset."""
+class _Removable(NamedTuple):
+    """The kinds of records that may be removed from a segment, by its age and its end offset."""
 
     tombstones: bool
     markers: bool
@@ -64,7 +63,8 @@ def clean(
     if not segments:
         return False
     end = replica.segments[count].base_offset if count < len(replica.segments) else replica.log_end
-    data = [batch for one in segments for batch in one.batches if not (batch.control or replica.is_aborted(batch))]
+    batches = [batch for segment in segments for batch in segment.batches]
+    data = [batch for batch in batches if not (batch.control or replica.is_aborted(batch))]
     last_of_keys = {record.key: record.offset for batch in data for record in batch.records}
     snapshot_end = replica.log_end if "snapshot-first" in without else _snapshot_end(replica, cleaning)
     limits = Bounds(bounds.tombstones, min(bounds.markers, snapshot_end))
@@ -72,20 +72,20 @@ def clean(
     for segment in segments:
         since_ms = segment.clean_since_ms
         is_old = since_ms is not None and now_ms - since_ms >= cleaning.delete_retention_ms
-        goes = _Goes(
+        removable = _Removable(
             (is_old or "tombstones-age" in without) and segment.next_offset <= limits.tombstones,
             (is_old or "markers-age" in without) and segment.next_offset <= limits.markers,
         )
-        left = Segment(segment.base_offset, clean_since_ms=now_ms if since_ms is None else since_ms)
+        target = Segment(segment.base_offset, clean_since_ms=now_ms if since_ms is None else since_ms)
         for batch in segment.batches:
-            kept = None if replica.is_aborted(batch) else _kept(batch, last_of_keys, cleaning, goes)
-            if kept is not None:
-                is_marked = kept.transactional and not kept.control and "committed-is-plain" not in without
-                left.batches.append(replace(kept, transactional=False) if is_marked else kept)
+            retained = None if replica.is_aborted(batch) else _retained(batch, last_of_keys, cleaning, removable)
+            if retained is not None:
+                is_marked = retained.transactional and not retained.control and "committed-is-plain" not in without
+                target.batches.append(replace(retained, transactional=False) if is_marked else retained)
             elif batch.last_offset + 1 == end:
-                left.batches.append(_placeholder(batch))
-        if left.batches or segment is segments[-1]:
-            cleaned.append(left)
+                target.batches.append(_placeholder(batch))
+        if target.batches or segment is segments[-1]:
+            cleaned.append(target)
     is_same = cleaned == segments and replica.cleaned_to == end
     replica.replaced = segments
     replica.segments[:count] = cleaned
@@ -93,7 +93,7 @@ def clean(
     return not is_same
 
 
-def own(replica: Replica, without: frozenset[str] = frozenset()) -> Pair:
+def progress(replica: Replica, without: frozenset[str] = frozenset()) -> Bounds:
     """Return a replica's MCCO and MXFO.
 
     MXFO: in the post, the offset up to which every transaction has ended. In pull request 28805, markers wait for the
@@ -102,9 +102,9 @@ def own(replica: Replica, without: frozenset[str] = frozenset()) -> Pair:
     """
     clean_to = replica.cleaned_to or 0
     if "free-not-ended" in without:
-        return Pair(clean_to, replica.last_stable_offset)
-    transactional = (one.base_offset for one in replica.batches() if one.transactional and not one.control)
-    return Pair(clean_to, min([clean_to, *transactional]))
+        return Bounds(clean_to, replica.last_stable_offset)
+    data = (batch.base_offset for batch in replica.batches() if batch.transactional and not batch.control)
+    return Bounds(clean_to, min([clean_to, *data]))
 
 
 def _snapshot_end(replica: Replica, cleaning: Cleaning) -> int:
@@ -114,14 +114,16 @@ def _snapshot_end(replica: Replica, cleaning: Cleaning) -> int:
     return replica.segments[-2].base_offset if len(replica.segments) > 1 else replica.log_start
 
 
-def _kept(batch: Batch, last_of_keys: Mapping[bytes | None, int], cleaning: Cleaning, goes: _Goes) -> Batch | None:
-    """Return a batch that is not aborted without its removed records; None where none is left."""
+def _retained(
+    batch: Batch, last_of_keys: Mapping[bytes | None, int], cleaning: Cleaning, removable: _Removable
+) -> Batch | None:
+    """Return a batch that is not aborted without its removed records; None if no record remains."""
     if batch.control:
-        return batch if batch.records and not goes.markers else None
+        return batch if batch.records and not removable.markers else None
     records = tuple(
         record
         for record in batch.records
-        if record.offset == last_of_keys[record.key] and not (goes.tombstones and cleaning.is_tombstone(record))
+        if record.offset == last_of_keys[record.key] and not (removable.tombstones and cleaning.is_tombstone(record))
     )
     return batch.keeping(records) if records else None
 

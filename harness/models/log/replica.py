@@ -1,7 +1,7 @@
-"""One replica's log and what its broker derives while appending: open transactions, ``.txnindex``, snapshots.
+"""One replica's log and the state that its broker derives from it: open transactions, ``.txnindex``, snapshots.
 
-The rules are those of ``UnifiedLog``, ``ProducerStateManager`` and ``ProducerAppendInfo`` (Kafka 3.9 to 4.4). A
-replica never uses the truth: its beliefs come from the batches that it received.
+Source of the rules: ``UnifiedLog``, ``ProducerStateManager`` and ``ProducerAppendInfo`` (Kafka 3.9 to 4.4). A replica
+never uses the truth: its beliefs come from the batches that it received.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Producer(NamedTuple):
     """A broker's state of one producer id, with the fields of `ProducerEntry` (``ProducerStateEntry``); -1: none.
 
-    ``open_from`` is the first offset of its open transaction. Only the last batch is kept: brokers keep more batches
-    only to recognize retries.
+    ``open_from``: the first offset of its open transaction. The state has only the last batch: brokers keep more
+    batches only to recognize retries.
     """
 
     epoch: int = -1
@@ -53,18 +53,21 @@ class Segment:
         """The offset after the last batch (``LogSegment.readNextOffset``)."""
         return self.batches[-1].last_offset + 1 if self.batches else self.base_offset
 
-    def has_younger(self, than_ms: int) -> bool:
-        """Whether the segment has a record with a later timestamp."""
-        return any(batch.max_timestamp_ms > than_ms for batch in self.batches)
+    def fork(self) -> Segment:
+        """Return an independent copy."""
+        return Segment(self.base_offset, list(self.batches), list(self.aborted), self.clean_since_ms)
 
 
 @dataclass(slots=True)
 class Replica:
     """A partition's log on one broker.
 
-    ``cleaned_to`` is the cleaner's checkpoint, None before its first pass. ``received`` has the offset of every
-    record that was ever appended to this replica. ``diverged_from`` is where an unreplicated tail begins, which must be
-    truncated before the next fetch. ``replaced`` keeps the segments that the last pass of the cleaner replaced.
+    ``cleaned_to``: the cleaner's checkpoint, None before its first pass. ``received``: the offset of every record that
+    was ever appended to this replica. ``diverged_from``: the start of an unreplicated tail, which must be truncated
+    before the next fetch. ``replaced``: the segments that the last pass of the cleaner replaced. ``unreplicated``:
+    first offset and marker of every transaction whose marker the high watermark has not passed. ``epochs``: the start
+    offset of each leader epoch in this log (``LeaderEpochFileCache``). ``stable_at_batch``: see
+    `harness.models.log.version_rules.VersionRules`.
     """
 
     broker: int
@@ -79,11 +82,8 @@ class Replica:
     diverged_from: int | None = None
     replaced: list[Segment] = field(default_factory=list)
     unreplicated: list[tuple[int, int]] = field(default_factory=list)
-    """First offset and marker of every transaction whose marker the high watermark has not passed."""
     epochs: dict[int, int] = field(default_factory=dict)
-    """The start offset of each leader epoch in this log (``LeaderEpochFileCache``)."""
     stable_at_batch: bool = False
-    """See `harness.models.log.version_rules.VersionRules`."""
 
     @property
     def last_stable_offset(self) -> int:
@@ -91,12 +91,9 @@ class Replica:
         firsts = [first for *_, first in self.open_transactions] + [first for first, _ in self.unreplicated]
         first = min(firsts, default=self.high_watermark)
         if first < self.log_start:
-            first = self._batch_at(self.log_start) if self.stable_at_batch else self.log_start
+            fetched = (batch.base_offset for batch in self.from_offset(self.log_start))
+            first = next(fetched, self.log_end) if self.stable_at_batch else self.log_start
         return min(self.high_watermark, first)
-
-    def _batch_at(self, offset: int) -> int:
-        """Return the base offset of the first batch that a fetch from this offset returns."""
-        return next((batch.base_offset for batch in self.from_offset(offset)), self.log_end)
 
     @property
     def aborted(self) -> list[AbortedTxn]:
@@ -104,15 +101,10 @@ class Replica:
         return [entry for segment in self.segments for entry in segment.aborted]
 
     def is_aborted(self, batch: Batch) -> bool:
-        """Whether a data batch lies in a transaction that is aborted by this replica's ``.txnindex``."""
-        return (
-            not batch.control
-            and batch.transactional
-            and any(
-                entry.producer_id == batch.producer_id and entry.first_offset <= batch.base_offset <= entry.last_offset
-                for segment in self.segments
-                for entry in segment.aborted
-            )
+        """Return whether a data batch lies in a transaction that is aborted by this replica's ``.txnindex``."""
+        return (batch.transactional and not batch.control) and any(
+            entry.producer_id == batch.producer_id and entry.first_offset <= batch.base_offset <= entry.last_offset
+            for entry in self.aborted
         )
 
     def fork(self) -> Replica:
@@ -120,10 +112,7 @@ class Replica:
         # `dataclasses.replace` takes several times as long, and walks do little else.
         return Replica(
             self.broker,
-            [
-                Segment(one.base_offset, list(one.batches), list(one.aborted), one.clean_since_ms)
-                for one in self.segments
-            ],
+            [segment.fork() for segment in self.segments],
             dict(self.producers),
             dict(self.snapshots),
             self.log_start,
@@ -177,14 +166,14 @@ class Replica:
             stable = min(others, default=last + 1)
             aborted = self.segments[-1].aborted
             aborted[:] = [
-                replace(one, last_stable_offset=stable) if one.last_offset == last else one for one in aborted
+                replace(entry, last_stable_offset=stable) if entry.last_offset == last else entry for entry in aborted
             ]
 
     def _note_aborted(self, segment: Segment, batch: Batch) -> int | None:
         """Update the producer; add the transaction to the segment's ``.txnindex`` if the batch aborts it."""
         ended = self._note(batch)
         if ended is not None and batch.marker == ABORT:
-            stable = self._stable_after(batch)
+            stable = min((first for *_, first in self.open_transactions), default=batch.last_offset + 1)
             segment.aborted.append(AbortedTxn(batch.producer_id, ended, batch.last_offset, stable))
         return ended
 
@@ -196,13 +185,13 @@ class Replica:
         if not batch.control:
             begins = batch.transactional and before.open_from is None
             self.producers[batch.producer_id] = Producer(
-                epoch=batch.producer_epoch,
-                last_sequence=batch.last_sequence,
-                last_offset=batch.last_offset,
-                offset_delta=batch.last_offset - batch.base_offset,
-                timestamp_ms=batch.max_timestamp_ms,
-                coordinator_epoch=before.coordinator_epoch,
-                open_from=batch.base_offset if begins else before.open_from,
+                batch.producer_epoch,
+                batch.last_sequence,
+                batch.last_offset,
+                batch.last_offset - batch.base_offset,
+                batch.max_timestamp_ms,
+                before.coordinator_epoch,
+                batch.base_offset if begins else before.open_from,
             )
             return None
         if batch.marker is None:
@@ -218,14 +207,15 @@ class Replica:
         )
         return before.open_from
 
-    def _stable_after(self, marker: Batch) -> int:
-        return min((first for *_, first in self.open_transactions), default=marker.last_offset + 1)
-
     def begin_epoch(self, epoch: int, offset: int) -> None:
         """Record the start of a leader epoch; drop epochs without a batch (``LeaderEpochFileCache.assign``)."""
         if epoch not in self.epochs:
-            self.epochs = {one: start for one, start in self.epochs.items() if start < offset}
+            self._drop_epochs(offset)
             self.epochs[epoch] = offset
+
+    def _drop_epochs(self, end: int) -> None:
+        """Drop the leader epochs that begin at an offset or after it."""
+        self.epochs = {epoch: start for epoch, start in self.epochs.items() if start < end}
 
     def follow(self, leader: Replica) -> None:
         """Drop a leader epoch that begins at the log end, if the leader has only an earlier epoch.
@@ -236,10 +226,10 @@ class Replica:
         last = max(self.epochs, default=-1)
         earlier = [epoch for epoch in leader.epochs if epoch <= last]
         if earlier and max(earlier) < last:
-            self.epochs = {epoch: start for epoch, start in self.epochs.items() if start < self.log_end}
+            self._drop_epochs(self.log_end)
 
     def accepts(self, producer_id: int, epoch: int, first_sequence: int) -> bool:
-        """Whether a leader accepts a client's batch as the producer's next one (``ProducerAppendInfo.checkSequence``).
+        """Return whether a leader accepts a producer's next batch (``ProducerAppendInfo.checkSequence``).
 
         A producer without an entry, or whose entry has no epoch, may continue with any sequence number.
         """
@@ -268,7 +258,7 @@ class Replica:
 
     def truncate(self, offset: int) -> None:
         """Drop all batches from ``offset`` on, the base offset of a batch, and derive the producers again."""
-        self.segments = [s for s in self.segments if s.base_offset < offset] or [Segment(offset)]
+        self.segments = [segment for segment in self.segments if segment.base_offset < offset] or [Segment(offset)]
         last = self.segments[-1]
         last.batches = [batch for batch in last.batches if batch.base_offset < offset]
         last.aborted = [entry for entry in last.aborted if entry.last_offset < offset]
@@ -277,7 +267,7 @@ class Replica:
         self.cleaned_to = None if self.cleaned_to is None else min(self.cleaned_to, self.log_end)
         self.received = {received for received in self.received if received < offset}
         self.unreplicated.clear()
-        self.epochs = {epoch: start for epoch, start in self.epochs.items() if start < offset}
+        self._drop_epochs(offset)
         self.diverged_from = None
         self.snapshots = {at: producers for at, producers in self.snapshots.items() if at <= self.log_end}
         newest = max(self.snapshots, default=self.log_start)
@@ -288,7 +278,7 @@ class Replica:
     def recover(self) -> None:
         """Read the log again from its beginning, as a broker does that was killed (``LogLoader.recoverLog``).
 
-        Afterwards its state follows only from its log: the producers are those of the snapshot at its first segment and
+        Afterwards its state follows only from its log: it has the producers of the snapshot at its first segment and
         of the batches, and ``.txnindex`` has the aborted transactions of which a batch is left. A snapshot is taken
         before each further segment. This assumes that checkpoints, a minute old in practice, show no flushed batches.
         """
@@ -296,7 +286,7 @@ class Replica:
         self.producers = dict(self.snapshots.get(first, {}))
         self.snapshots = {at: producers for at, producers in self.snapshots.items() if at == first}
         self.unreplicated.clear()
-        self.epochs = {epoch: start for epoch, start in self.epochs.items() if start < self.log_end}
+        self._drop_epochs(self.log_end)
         for segment in self.segments:
             if segment.base_offset > first:
                 self.snapshots[segment.base_offset] = dict(self.producers)
@@ -312,16 +302,13 @@ class Replica:
         if self.log_end <= self.log_start:
             self.producers = {}
         self.unreplicated.clear()
-        self.epochs = {epoch: start for epoch, start in self.epochs.items() if start < self.log_end}
+        self._drop_epochs(self.log_end)
 
     def restart_at(self, offset: int) -> None:
         """Drop the whole log, as the leader's log starts beyond its end (``truncateFullyAndStartAt``)."""
         self.segments = [Segment(offset)]
-        self.producers.clear()
-        self.snapshots.clear()
-        self.unreplicated.clear()
-        self.received.clear()
-        self.epochs.clear()
+        for state in (self.producers, self.snapshots, self.unreplicated, self.received, self.epochs):
+            state.clear()
         self.diverged_from = None
         self.log_start = self.log_end = self.high_watermark = offset
 
@@ -342,7 +329,8 @@ class Replica:
     @property
     def open_transactions(self) -> list[tuple[int, int, int]]:
         """Producer id, epoch and first offset of each open transaction."""
-        return [(id_, one.epoch, one.open_from) for id_, one in self.producers.items() if one.open_from is not None]
+        entries = self.producers.items()
+        return [(id_, entry.epoch, entry.open_from) for id_, entry in entries if entry.open_from is not None]
 
     def producer_entries(self, at: int) -> list[ProducerEntry]:
         """Return the entries of the producer snapshot that was taken at an offset."""

@@ -1,6 +1,6 @@
 """The replicas of one partition: a leader that clients write to, followers that copy it, and the ISR.
 
-The rules are those of ``ReplicaManager``, ``Partition`` and ``ReplicaFetcherThread``. A broker that is away is out of
+Source of the rules: ``ReplicaManager``, ``Partition`` and ``ReplicaFetcherThread``. A broker that is ``away`` is out of
 the ISR at once, neither copies nor cleans, and rejoins when it has caught up with the leader.
 """
 
@@ -66,9 +66,9 @@ class Replication:
             # The log start may lie inside a batch (``Partition.appendRecordsToFollowerOrFutureReplica``).
             head = next(leader.from_offset(leader.log_start), None)
             replica.restart_at(min(leader.log_start, head.base_offset) if head else leader.log_start)
-        wanted = islice(leader.from_offset(replica.log_end), most)
+        batches = islice(leader.from_offset(replica.log_end), most)
         # No fetch response crosses the end of a leader's segment (``LocalLog.read``).
-        for _, response in groupby(wanted, lambda one: bisect_right(leader.segments, one.base_offset, key=_BASE)):
+        for _, response in groupby(batches, lambda b: bisect_right(leader.segments, b.base_offset, key=_BASE)):
             ended = [
                 (batch.producer_id, first, batch.last_offset)
                 for batch in response
@@ -103,14 +103,14 @@ class Replication:
     def elect(self, broker: int) -> None:
         """Make an in-sync replica the leader, after it has caught up."""
         if broker in self.away:
-            raise ValueError(f"broker {broker} is away")
+            raise ValueError(f"broker {broker} is out of the ISR")
         self.fetch(broker)
         self._lead(broker)
         self.advance()
         self.changed()
 
     def fail_over(self, successor: int) -> None:
-        """Make another replica the leader, without a fetch: others truncate what they have beyond its log end.
+        """Make another replica the leader, without a fetch: others truncate their logs to its log end.
 
         A leader that has failed leaves the ISR by itself.
         """
@@ -118,8 +118,7 @@ class Replication:
         end = self.leader.log_end
         for replica in self.replicas.values():
             if replica.log_end > end:
-                cut = end if replica.diverged_from is None else min(end, replica.diverged_from)
-                replica.diverged_from = cut
+                replica.diverged_from = end if replica.diverged_from is None else min(end, replica.diverged_from)
         self.changed()
 
     def begin_epoch(self) -> None:

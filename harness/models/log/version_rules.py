@@ -16,7 +16,7 @@ class VersionRules:
     start itself.
     ``tombstone_drops_pending``: where a group coordinator loads its log, a tombstone drops the pending offsets of its
     key, too (``OffsetMetadataManager``, the new coordinator, from 4.0 on); else only the committed offset
-    (``GroupMetadataManager``, the old coordinator, which 3.9 uses unless told otherwise).
+    (``GroupMetadataManager``, the old coordinator, which 3.9 uses by default).
     """
 
     last_of_pass_stays: bool = True
@@ -25,10 +25,7 @@ class VersionRules:
 
 
 def rules_of(version: str) -> VersionRules:
-    """Return the rules of a version such as 4.4.0. Raises ValueError for a string that is no version."""
+    """Return the rules of a version such as 4.4.0. Raises ValueError for a string that is not a version."""
     major, minor = (int(part) for part in version.split(".")[:2])
-    return VersionRules(
-        last_of_pass_stays=(major, minor) < (4, 4),
-        stable_at_batch=(major, minor) >= (4, 0),
-        tombstone_drops_pending=(major, minor) >= (4, 0),
-    )
+    is_new = (major, minor) >= (4, 0)
+    return VersionRules((major, minor) < (4, 4), is_new, is_new)

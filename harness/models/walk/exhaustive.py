@@ -20,9 +20,8 @@ T = TypeVar("T")
 class Explored:
     """The result. ``wrong``: by name of a violation, the steps of a shortest path to it.
 
-    ``depth``: steps to the farthest state. ``ends``: states without a following state.
-
-    ``is_whole``: every reachable state was visited; otherwise the exploration was ended early.
+    ``depth``: steps to the farthest state. ``ends``: states without a following state. ``is_whole``: every reachable
+    state was visited; otherwise the exploration was ended early.
     """
 
     states: int = 0
@@ -43,13 +42,13 @@ def explore(
     key: Callable[[S], Hashable] = lambda state: state,
     steps_of: Callable[[Sequence[S]], tuple[Operation, ...]] | None = None,
 ) -> Explored:
-    """Explore the whole state graph from a start, or ``most_states`` states of it.
+    """Explore the state graph from a start, or ``most_states`` states of it.
 
     ``following`` gives the operations that are possible in a state, and the states that they lead to; a step that
     changes nothing is skipped. ``wrong`` gives the names of the violations in a state. A violation does not end the
     exploration, unless ``first_only``; the first path to each name is kept, which is a shortest one. States with the
     same ``key`` have the same futures, and count as one state. ``steps_of`` names the steps of a path through these
-    states; by default they are those of ``following``.
+    states; by default, ``following`` names them.
     """
     explored = Explored(states=1)
     predecessors: dict[Hashable, S | None] = {key(start): None}
@@ -79,11 +78,9 @@ def explore(
             explored.states += 1
             ahead.append((after, explored.depth + 1))
         explored.ends += is_end
-
-    paths = {name: _path_to(state, predecessors, key) for name, state in first.items()}
-    explored.wrong = {
-        name: steps_of(path) if steps_of else _steps_of(path, following, key) for name, path in paths.items()
-    }
+    for name, state in first.items():
+        path = _path_to(state, predecessors, key)
+        explored.wrong[name] = steps_of(path) if steps_of else _steps_of(path, following, key)
     return explored
 
 
@@ -111,7 +108,6 @@ class Numbered(Generic[T]):
     """
 
     def __init__(self, key: Callable[[T], Hashable]) -> None:
-        """Begin without any object."""
         self._key = key
         self._numbers: dict[Hashable, int] = {}
         self._objects: list[T] = []

@@ -3,37 +3,33 @@
 These steps may happen in any order, as often as the bound allows:
 
 * a plain client puts or deletes a key; a transactional client puts or deletes a key in a transaction, and ends it
-* one follower goes away and comes back
+* one follower goes down and comes back
 * one change: another replica in sync leads, a replica is added, or a follower is removed
-* or two changes in turn: a replica is added, and another one leads before it has joined; or the replica of the broker
-  that is away is unassigned, and assigned again before the broker returns with its old log
+* or two changes in turn: a replica is added, and another replica leads before it has joined; or the replica of the
+  broker that is down is unassigned, and assigned again before the broker returns with its old log
   (``LogManager.isStrayReplica``)
 * any replica that is up runs a pass of its cleaner, with a gate only while every assigned replica is in sync; time
   passes for longer than every retention
-* where the log is one of ``__consumer_offsets``, keys are partitions of a group, and the group coordinator deletes
-  (`harness.models.world.groups`): what is wrong then is what the group sees of a replica
+* where the log is a partition of ``__consumer_offsets``, keys are partitions of a group, and the group coordinator
+  deletes (`harness.models.world.groups`): the violations are the consequences for the group
 * with coordination: replicas report, and messages of replicas and the leader arrive, in any order, or never
 
-Replicas in sync copy at once, so that only a replica that is away or joining is behind, and a leader never loses
-records that no follower has. There is endless other traffic (`harness.models.log.cleaner.Cleaning.active_too`). A
-transaction has one record.
+Replicas in sync copy at once, so that only a replica that is down or joining is behind, and a leader never loses
+records that no follower has. There is endless other traffic (`harness.models.log.cleaner.Cleaning.active_too`). Each
+transaction writes a single record.
 """
 
 from __future__ import annotations
 
-from copy import copy
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from harness.models.log.cleaner import UNBOUNDED, Cleaning, has_null_value
-from harness.models.log.effects import Effects, Slot, recorded
-from harness.models.log.invariants import Truth, violations
-from harness.models.log.kip87 import is_flagged
-from harness.models.log.replica import Replica
+from harness.models.log.cleaner import UNBOUNDED
+from harness.models.log.invariants import violations
 from harness.models.walk.exhaustive import Numbered
-from harness.models.walk.systems import KAFKA, RETENTION_MS, lowered, own_offsets
-from harness.models.walk.writers import Clients, may_write
+from harness.models.walk.parts import Parts
+from harness.models.walk.systems import KAFKA, lowered, progress_of
 from harness.models.world import coordination
 from harness.models.world.groups import DROPS_PENDING, consequences
 from harness.models.world.members import group_consequences
@@ -50,16 +46,17 @@ from harness.schedules.operations.faults import OUTAGE, Heal, Inject
 from harness.schedules.operations.operation import interned
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator
 
-    from harness.models.log.batch import Batch
+    from harness.models.log.cleaner import Bounds
+    from harness.models.log.invariants import Truth
+    from harness.models.log.replica import Replica
     from harness.models.walk.systems import System
-    from harness.models.world.coordination import Coordination, Pair
+    from harness.models.world.coordination import Coordination
     from harness.schedules.operations.operation import Operation
 
-
 LEAVES: Final = 2
-"""The broker that may go away."""
+"""The broker that may go down."""
 JOINS: Final = 4
 """The broker that may be added."""
 NO_CHANGE, LEADER, ADD, REMOVE = "no change", "leader", "add", "remove"
@@ -68,13 +65,13 @@ HAND_OVER, REASSIGN = "add, then leader", "unassign, then assign"
 
 @dataclass(frozen=True, kw_only=True)
 class Bound:
-    """How much may happen. ``change``: the kind of change; ``epoch_bump``: transactions of version 2 (KIP-890).
+    """The bound of the steps. ``change``: the kind of change; ``epoch_bump``: transactions of version 2 (KIP-890).
 
-    ``outage``: LEAVES may go away, once. ``gate``: no cleaner begins a pass while an assigned replica is not in sync.
+    ``outage``: LEAVES may go down, once. ``gate``: no cleaner begins a pass while an assigned replica is not in sync.
     ``by_flag``: the flag of KIP-87 makes a record a tombstone, for clients and cleaners, instead of a null value.
     ``coordinator``: OLD or NEW of `harness.models.world.groups`, where the log is one of ``__consumer_offsets``; else
-    empty. ``script``: what happens to one of its groups in this order, by its name in
-    `harness.models.world.members.SCRIPTS`; nothing else is written then, and ``writes`` is its length.
+    empty. ``script``: the operations on one of its groups in this order, by name in
+    `harness.models.world.members.SCRIPTS`; clients write no other records then, and ``writes`` is its length.
     """
 
     keys: tuple[str, ...] = ("K",)
@@ -92,7 +89,7 @@ class Bound:
 class State(NamedTuple):
     """The cluster: numbers of its parts. ``replicas``: broker and number of its replica, in order of brokers.
 
-    ``away``: LEAVES is away; ``unassigned``: its replica is unassigned meanwhile, and its log is still there;
+    ``away``: LEAVES is down; ``unassigned``: its replica is unassigned meanwhile, and its log still exists;
     ``joining``: JOINS copies, and is not in sync.
     """
 
@@ -108,21 +105,28 @@ class State(NamedTuple):
 
     def replica(self, broker: int) -> int:
         """Return the number of a broker's replica."""
-        return next(number for one, number in self.replicas if one == broker)
-
-    def with_replicas(self, replicas: tuple[tuple[int, int], ...]) -> State:
-        """Return the state with other replicas."""
-        return self._replace(replicas=replicas)
+        return dict(self.replicas)[broker]
 
     def with_replica(self, broker: int, number: int) -> State:
         """Return the state with another replica of a broker."""
-        return self._replace(
-            replicas=tuple((one, number if one == broker else before) for one, before in self.replicas)
-        )
+        return self._replace(replicas=tuple((b, number if b == broker else before) for b, before in self.replicas))
+
+    def is_down(self, broker: int) -> bool:
+        """Return whether a broker is down."""
+        return self.away and broker == LEAVES
+
+    def is_in_sync(self, broker: int) -> bool:
+        """Return whether a broker's replica is in the ISR."""
+        return not self.is_down(broker) and not (self.joining and broker == JOINS)
+
+    @property
+    def absent(self) -> tuple[int, ...]:
+        """The brokers that are down, and have a replica."""
+        return (LEAVES,) if self.away and not self.unassigned else ()
 
 
 class StateSpace:
-    """The transitions of a small cluster. The effect of a step on a part of the state is computed once, and cached."""
+    """The transitions of a small cluster."""
 
     def __init__(
         self,
@@ -135,127 +139,103 @@ class StateSpace:
         reduced: bool = True,
         symmetric: bool = False,
     ) -> None:
-        """Begin without any state. ``without``: names of `harness.models.world.coordination.RULES` that are left out.
+        """``without``: names of `harness.models.world.coordination.RULES` that are left out.
 
         ``delayed``: every message arrives late, in any order, or never. Otherwise reports arrive at once, and only the
         last distribution of a leader is in flight: this is equivalent, as long as nothing moves backward and late
         messages are ignored (see `harness.models.world.coordination.without_stale_messages`). ``reduced``: cleaners run
         only where their pass may make a difference, and bounds are only as precise as needed. If messages are also
-        delayed, those that change nothing are dropped
-        (`harness.models.world.coordination.without_ineffective_messages`), and others may arrive more than once. That
-        allows more than can happen: if nothing goes wrong then, nothing goes wrong at all. The state then does not need
-        to record which replica has received which message. ``symmetric``: keys are written for the first time in the
-        order of `Bound.keys`, and `alike` names the brokers that may change places.
+        delayed, messages without an effect are dropped (`without_ineffective_messages` there), and others may arrive
+        more than once. That allows more than can happen: if nothing goes wrong then, nothing goes wrong at all, and the
+        state need not record which replica has received which message. ``symmetric``: keys are written for the first
+        time in the order of `Bound.keys`, and `renamed` returns the brokers that may change places.
         """
-        self.is_symmetric = symmetric
-        self._is_delayed = delayed
-        self._is_reduced = reduced
         self.bound = bound
-        self._without = without
-        self._coordinated = coordinated
-        self._system = system
-        cleaning = Cleaning(
-            delete_retention_ms=RETENTION_MS,
-            producer_expiration_ms=RETENTION_MS,
-            is_tombstone=is_flagged if bound.by_flag else has_null_value,
-            active_too=True,
-        )
-        self.effects = Effects(system, cleaning)
-        self.replicas = self.effects.replicas
-        self.clients = Numbered[Clients](lambda one: one)
+        self.is_coordinated = coordinated
+        self._is_symmetric, self._is_delayed, self._is_reduced, self._without = symmetric, delayed, reduced, without
+
+        def progress(replica: Replica, truth: Truth) -> Bounds:
+            offsets = progress_of(system, replica, without)
+            return lowered(offsets, truth) if reduced else offsets
+
+        self.parts = Parts(bound, system, progress=progress, violations=_violations_of(bound), in_order=symmetric)
         self.protocols = Numbered["Coordination"](_protocol_key)
-        for name in ("_written", "_own", "_wrong", "_own_reported"):
-            setattr(self, name, cache(getattr(self, name)))
+        self._with_progress = cache(self._with_progress_reported)
+        # The brokers that steps name. Without symmetry and outages, LEAVES stands for all followers.
+        self._special = frozenset({JOINS, LEAVES} if bound.outage or not symmetric else {JOINS})
 
     @property
     def start(self) -> State:
         """Three brokers that broker 1 leads, and nothing written."""
         brokers = (1, LEAVES, 3)
-        clients = self.clients.number(Clients(Truth(), self.bound.writes, self.bound.transactions))
-        replicas = tuple((broker, self.replicas.number(Replica(0))) for broker in brokers)
-        protocol = self.protocols.number(coordination.begin(brokers, 1, self._without)) if self._coordinated else None
-        may_change = self.bound.change != NO_CHANGE
-        return State(clients, replicas, 1, may_leave=self.bound.outage, may_change=may_change, protocol=protocol)
+        replicas = tuple((broker, self.parts.empty) for broker in brokers)
+        begun = coordination.begin(brokers, 1, self._without) if self.is_coordinated else None
+        return State(
+            self.parts.no_writes,
+            replicas,
+            1,
+            may_leave=self.bound.outage,
+            may_change=self.bound.change != NO_CHANGE,
+            protocol=None if begun is None else self.protocols.number(begun),
+        )
 
     @property
     def brokers(self) -> tuple[int, ...]:
         """All brokers that ever have a replica."""
         return (1, LEAVES, 3, *([JOINS] if self.bound.change in {ADD, HAND_OVER} else []))
 
-    @property
-    def is_coordinated(self) -> bool:
-        """Whether steps depend on the offsets of replicas, too (`own`)."""
-        return self._coordinated
-
-    def recorded_steps(self, state: State, owns: Sequence[Pair]) -> Iterator[tuple[Operation, State]]:
-        """Yield each step, and the state after it, with an `Effect` or a `Slot` in place of each replica.
-
-        The states are not normalized.
-
-        ``state`` has a `Slot` in place of each replica, and ``owns`` the offsets of each slot's replica. They are all
-        that steps depend on, so that steps need not be taken again for other replicas with the same offsets.
-        """
-        space: Any = copy(self)
-        space.effects = recorded(self.effects)
-        space._own = lambda one, clients: owns[one.number] if isinstance(one, Slot) else self._own(one, clients)  # noqa: SLF001
-        yield from space._following(state)  # noqa: SLF001
-
     def in_sync(self, state: State) -> list[int]:
         """Return the brokers whose replicas are in sync."""
-        return [broker for broker, _ in state.replicas if _is_in_sync(state, broker)]
+        return [broker for broker, _ in state.replicas if state.is_in_sync(broker)]
 
-    def wrong_of(self, number: int, clients: int) -> tuple[str, ...]:
-        """Return the names of the violations of a replica in sync."""
-        return self._wrong(number, clients)
-
-    def own(self, number: int, clients: int) -> Pair:
-        """Return a replica's MCCO and MXFO (see `_own`)."""
-        return self._own(number, clients)
+    def wrong(self, state: State) -> Iterator[str]:
+        """Yield the names of the violations of replicas in sync."""
+        for broker in self.in_sync(state):
+            yield from self.parts.violations(state.replica(broker), state.clients)
 
     def renamed(self, state: State) -> tuple[State, list[int]]:
         """Return an equivalent state under other names of brokers, and the followers in it that may change places.
 
         Equivalent are brokers that no step names: neither JOINS, nor LEAVES where there is an outage. They are always
-        in sync, and cleaners run or are left alone by what a broker does, not by its name. A leader of them gets the
-        first name. With coordination, brokers keep their names.
+        in sync, and whether their cleaners run depends on the role of a broker, not on its name. A leader of them gets
+        the first name. With coordination, brokers keep their names.
         """
-        if not self.is_symmetric or self._coordinated:
+        if not self._is_symmetric or self.is_coordinated:
             return state, []
-        brokers = [one for one, _ in state.replicas if one not in self._special]
-        brokers.sort(key=lambda one: (one != state.leader, one))
-        names = dict(zip(brokers, (one for one in self.brokers if one not in self._special), strict=False))
-        replicas = sorted(((names.get(one, one), replica) for one, replica in state.replicas), key=lambda one: one[0])
+        brokers = [broker for broker, _ in state.replicas if broker not in self._special]
+        brokers.sort(key=lambda broker: (broker != state.leader, broker))
+        names = dict(zip(brokers, (broker for broker in self.brokers if broker not in self._special), strict=False))
+        replicas = sorted((names.get(broker, broker), number) for broker, number in state.replicas)
         leader = names.get(state.leader, state.leader)
         followers = [name for name in names.values() if name != leader]
         return state._replace(replicas=tuple(replicas), leader=leader), followers
 
     def following(self, state: State) -> Iterator[tuple[Operation, State]]:
         """Yield each possible step, and the state after it."""
-        for step, after in self._following(state):
-            yield step, after if after.protocol is None else self.normalized(after, self._leaders_own(after))
+        for step, after in self.steps(state):
+            yield step, self.normalized(after, self.parts.progress(after.replica(after.leader), after.clients))
 
-    def _following(self, state: State) -> Iterator[tuple[Operation, State]]:
+    def steps(self, state: State) -> Iterator[tuple[Operation, State]]:
+        """Yield each possible step, and the state after it, which is not normalized."""
         yield from self._writes(state)
         yield from self._outage(state)
         if state.joining:
             yield from self._joining(state)
         if state.may_change:
             yield from self._changes(state)
-        bounds = None if state.protocol is None else self.protocols[state.protocol]
-        is_open = not self.bound.gate or not (_absent(state) or state.joining)
+        protocol = None if state.protocol is None else self.protocols[state.protocol]
+        is_open = not self.bound.gate or not (state.absent or state.joining)
         for broker, number in state.replicas:
-            if is_open and not _is_down(state, broker) and not self._is_irrelevant(state, broker):
-                limits = UNBOUNDED if bounds is None else bounds.bounds(broker)
-                yield interned(CleanerPass, (broker,)), state.with_replica(broker, self.effects.cleaned(number, limits))
-        yield (
-            interned(TimePasses),
-            state._replace(replicas=tuple((one, self.effects.aged(number)) for one, number in state.replicas)),
-        )
-        if state.protocol is not None:
-            yield from self._messages(state, self.protocols[state.protocol])
+            if is_open and not state.is_down(broker) and not self._is_irrelevant(state, broker):
+                bounds = protocol.bounds(broker) if protocol else UNBOUNDED
+                yield interned(CleanerPass, (broker,)), state.with_replica(broker, self.parts.cleaned(number, bounds))
+        aged = tuple((broker, self.parts.aged(number)) for broker, number in state.replicas)
+        yield interned(TimePasses), state._replace(replicas=aged)
+        if protocol is not None:
+            yield from self._messages(state, protocol)
 
     def _is_irrelevant(self, state: State, broker: int) -> bool:
-        """Whether a replica's cleaner affects no other replica, and its violations show on another replica, too.
+        """Return whether a replica's cleaner affects no other replica, and another replica has the same violations.
 
         No client reads a follower that stays in sync and will never lead. LEAVES can reach the same log where it never
         leaves: batches are copied at once, so every replica in sync gets the same batches, whichever broker leads.
@@ -263,120 +243,88 @@ class StateSpace:
         may_lead = broker == state.leader or (state.may_change and self.bound.change in {LEADER, HAND_OVER})
         return self._is_reduced and state.protocol is None and not may_lead and broker not in self._special
 
-    @property
-    def _special(self) -> frozenset[int]:
-        """The brokers that steps name. Without symmetry, LEAVES stands for all followers where there is no outage."""
-        return frozenset({JOINS, LEAVES} if self.bound.outage or not self.is_symmetric else {JOINS})
-
-    def wrong(self, state: State) -> Iterator[str]:
-        """Yield the names of the violations of replicas in sync."""
-        for broker, number in state.replicas:
-            if _is_in_sync(state, broker):
-                yield from self._wrong(number, state.clients)
-
-    # Clients.
-
     def _writes(self, state: State) -> Iterator[tuple[Operation, State]]:
-        for operation, clients, batch in self._written(state.clients):
-            leader = self.effects.appended(state.replica(state.leader), batch)
+        for operation, clients, batch in self.parts.writes(state.clients):
+            leader = self.parts.appended(state.replica(state.leader), batch, batch.last_offset + 1)
             after = state._replace(clients=clients).with_replica(state.leader, leader)
             for broker, number in state.replicas:
-                if broker != state.leader and _is_in_sync(state, broker):
-                    after = after.with_replica(broker, self.effects.copied(number, leader, None))
+                if broker != state.leader and state.is_in_sync(broker):
+                    after = after.with_replica(broker, self.parts.copied(number, leader))
             yield operation, after
-
-    def _written(self, number: int) -> list[tuple[Operation, int, Batch]]:
-        """Return the possible writes: the operation, the clients after the write, and the batch."""
-        choices = may_write(self.clients[number], self.bound, in_order=self.is_symmetric)
-        return [(operation, self.clients.number(after), batch) for operation, after, batch in choices]
-
-    # Brokers.
 
     def _outage(self, state: State) -> Iterator[tuple[Operation, State]]:
         if state.unassigned:
             assigned = state._replace(unassigned=False)
             yield interned(AssignAgain, LEAVES), self._coordinate(assigned, coordination.add, LEAVES)
         elif state.away:
-            back = self.effects.copied(state.replica(LEAVES), state.replica(state.leader), None)
-            returned = state.with_replica(LEAVES, back)._replace(away=False)
-            # Who was there all the time counts already.
+            copied = self.parts.copied(state.replica(LEAVES), state.replica(state.leader))
+            returned = state.with_replica(LEAVES, copied)._replace(away=False)
+            # A replica that was assigned all the time counts already.
             yield interned(Heal, OUTAGE, LEAVES), self._coordinate(returned, coordination.joined, LEAVES)
-        elif state.may_leave and state.leader != LEAVES and any(one == LEAVES for one, _ in state.replicas):
+        elif state.may_leave and state.leader != LEAVES and LEAVES in dict(state.replicas):
             yield interned(Inject, OUTAGE, LEAVES), state._replace(away=True, may_leave=False)
 
     def _joining(self, state: State) -> Iterator[tuple[Operation, State]]:
-        mine, leader = state.replica(JOINS), state.replica(state.leader)
-        yield interned(CopyBatch, JOINS), state.with_replica(JOINS, self.effects.copied(mine, leader, 1))
-        joined = state.with_replica(JOINS, self.effects.copied(mine, leader, None))._replace(joining=False)
+        number, leader = state.replica(JOINS), state.replica(state.leader)
+        yield interned(CopyBatch, JOINS), state.with_replica(JOINS, self.parts.copied(number, leader, 1))
+        joined = state.with_replica(JOINS, self.parts.copied(number, leader))._replace(joining=False)
         yield interned(JoinIsr, JOINS), self._coordinate(joined, coordination.joined, JOINS)
 
     def _changes(self, state: State) -> Iterator[tuple[Operation, State]]:
-        changed = state._replace(may_change=False)
+        changed, change = state._replace(may_change=False), self.bound.change
         followers = [broker for broker, _ in state.replicas if broker != state.leader]
-        if self.bound.change == LEADER or (self.bound.change == HAND_OVER and state.joining):
-            for broker in followers:
-                if _is_in_sync(state, broker):
-                    own = self._own(state.replica(broker), state.clients)
-                    yield (
-                        interned(ElectLeader, broker),
-                        self._coordinate(changed._replace(leader=broker), coordination.elect, broker, own),
-                    )
-        elif self.bound.change in {ADD, HAND_OVER} and not any(broker == JOINS for broker, _ in state.replicas):
-            replicas = (*state.replicas, (JOINS, self.replicas.number(Replica(0))))
-            added = changed._replace(replicas=replicas, joining=True, may_change=self.bound.change == HAND_OVER)
+        if change == LEADER or (change == HAND_OVER and state.joining):
+            for broker in filter(state.is_in_sync, followers):
+                progress = self.parts.progress(state.replica(broker), state.clients)
+                led = self._coordinate(changed._replace(leader=broker), coordination.elect, broker, progress)
+                yield interned(ElectLeader, broker), led
+        elif change in {ADD, HAND_OVER} and JOINS not in dict(state.replicas):
+            replicas = (*state.replicas, (JOINS, self.parts.empty))
+            added = changed._replace(replicas=replicas, joining=True, may_change=change == HAND_OVER)
             yield interned(AddReplica, JOINS), self._coordinate(added, coordination.add, JOINS)
-        elif self.bound.change == REMOVE:
+        elif change == REMOVE:
             for broker in followers:
-                replicas = tuple(one for one in state.replicas if one[0] != broker)
-                left = changed._replace(replicas=replicas, away=state.away and broker != LEAVES)
-                away = (LEAVES,) if left.away else ()
-                yield interned(Unassign, broker), self._coordinate(left, coordination.remove, broker, away)
-        elif self.bound.change == REASSIGN and state.away:
+                replicas = tuple(pair for pair in state.replicas if pair[0] != broker)
+                after = changed._replace(replicas=replicas, away=state.away and broker != LEAVES)
+                away = (LEAVES,) if after.away else ()
+                yield interned(Unassign, broker), self._coordinate(after, coordination.remove, broker, away)
+        elif change == REASSIGN and state.away:
             unassigned = changed._replace(unassigned=True)
             yield interned(Unassign, LEAVES), self._coordinate(unassigned, coordination.remove, LEAVES, ())
 
-    # Messages of coordination.
-
     def _messages(self, state: State, protocol: Coordination) -> Iterator[tuple[Operation, State]]:
-        away = _absent(state)
         for broker, number in state.replicas:
-            own = self._own(number, state.clients)
-            if (
-                broker != state.leader
-                and not _is_down(state, broker)
-                and coordination.has_new_report(protocol, broker, own)
-            ):
-                change, more = (
-                    (coordination.receive_report, [away]) if not self._is_delayed else (coordination.report, [])
-                )
-                yield interned(SendReport, broker), self._coordinate(state, change, broker, own, *more)
-        numbers = {message: number for number, message in enumerate(coordination.in_order(protocol.sent), 1)}
-        for message in protocol.sent:
-            is_report = isinstance(message, coordination.Report)
-            if not _is_down(state, state.leader if is_report else message.broker):
-                delivered = partial(coordination.deliver, again=self._is_delayed and self._is_reduced)
-                yield interned(MessageArrives, numbers[message]), self._coordinate(state, delivered, message, away)
+            progress = self.parts.progress(number, state.clients)
+            if broker == state.leader or state.is_down(broker) or not protocol.has_new_report(broker, progress):
+                continue
+            change = (
+                coordination.report if self._is_delayed else partial(coordination.receive_report, away=state.absent)
+            )
+            yield interned(SendReport, broker), self._coordinate(state, change, broker, progress)
+        for number, message in enumerate(sorted(protocol.sent), 1):
+            if not state.is_down(protocol.receiver(message)):
+                deliver = partial(coordination.deliver, again=self._is_delayed and self._is_reduced)
+                after = self._coordinate(state, deliver, message, state.absent)
+                yield interned(MessageArrives, number), after
 
-    def _leaders_own(self, state: State) -> Pair:
-        return self._own(state.replica(state.leader), state.clients)
-
-    def normalized(self, state: State, own: Pair) -> State:
-        """Return the state after the leader's report of its ``own`` offsets, without parts that make no difference."""
+    def normalized(self, state: State, progress: Bounds) -> State:
+        """Return the state after the leader's report of its ``progress``, without parts that make no difference."""
         if state.protocol is None:
             return state
         may_elect = state.may_change and self.bound.change in {LEADER, HAND_OVER}
-        protocol = self._own_reported(state.protocol, state.leader, own, _absent(state), may_elect)
-        return state if protocol == state.protocol else state._replace(protocol=protocol)
+        return state._replace(
+            protocol=self._with_progress(state.protocol, state.leader, progress, state.absent, may_elect=may_elect)
+        )
 
-    def _own_reported(self, protocol: int, leader: int, own: Pair, away: tuple[int, ...], may_elect: bool) -> int:  # noqa: FBT001  (it is cached)
-        reported = coordination.receive_report(self.protocols[protocol], leader, own, away)
-        if self._is_delayed:
-            return self.protocols.number(
-                coordination.without_ineffective_messages(reported, may_elect=may_elect)
-                if self._is_reduced
-                else reported
-            )
-        return self.protocols.number(coordination.without_stale_messages(reported))
+    def _with_progress_reported(
+        self, protocol: int, leader: int, progress: Bounds, away: tuple[int, ...], *, may_elect: bool
+    ) -> int:
+        reported = coordination.receive_report(self.protocols[protocol], leader, progress, away)
+        if not self._is_delayed:
+            reported = coordination.without_stale_messages(reported)
+        elif self._is_reduced:
+            reported = coordination.without_ineffective_messages(reported, may_elect=may_elect)
+        return self.protocols.number(reported)
 
     def _coordinate(self, state: State, change: Callable[..., Coordination], *arguments: object) -> State:
         """Return the state after a change of the protocol state, if replicas are coordinated."""
@@ -384,35 +332,14 @@ class StateSpace:
             return state
         return state._replace(protocol=self.protocols.number(change(self.protocols[state.protocol], *arguments)))
 
-    # Properties of one replica; each is computed once.
 
-    def _own(self, number: int, clients: int) -> Pair:
-        """Return a replica's MCCO and MXFO; reduced, only as precise as needed (`lowered`)."""
-        own = own_offsets(self._system, self.replicas[number], self._without)
-        return lowered(own, self.clients[clients].truth) if self._is_reduced else own
-
-    def _wrong(self, number: int, clients: int) -> tuple[str, ...]:
-        """Return the violations of a replica in sync."""
-        replica, truth, coordinator = self.replicas[number], self.clients[clients].truth, self.bound.coordinator
-        if self.bound.script:
-            return tuple(group_consequences(replica, truth))
-        if coordinator:
-            return tuple(consequences(replica, truth, drops_pending=DROPS_PENDING[coordinator]))
-        return tuple(violations(replica, truth))
+def _violations_of(bound: Bound) -> Callable[[Replica, Truth], Iterable[str]]:
+    if bound.script:
+        return group_consequences
+    if bound.coordinator:
+        return partial(consequences, drops_pending=DROPS_PENDING[bound.coordinator])
+    return violations
 
 
-def _is_down(state: State, broker: int) -> bool:
-    return state.away and broker == LEAVES
-
-
-def _absent(state: State) -> tuple[int, ...]:
-    """Return the brokers that are away, and have a replica."""
-    return (LEAVES,) if state.away and not state.unassigned else ()
-
-
-def _is_in_sync(state: State, broker: int) -> bool:
-    return not _is_down(state, broker) and not (state.joining and broker == JOINS)
-
-
-def _protocol_key(one: Coordination) -> Hashable:
-    return one.leader, one.term, one.sent, tuple(one.views.items()), tuple(one.last.items())
+def _protocol_key(protocol: Coordination) -> Hashable:
+    return protocol.leader, protocol.term, protocol.sent, tuple(protocol.views.items()), tuple(protocol.last.items())

@@ -11,15 +11,15 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final
 
 from harness.models.log import cleaner, redpanda
-from harness.models.world.coordination import Pair
+from harness.models.log.cleaner import Bounds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Iterable
 
     from harness.models.log.batch import Batch
-    from harness.models.log.cleaner import Bounds, Cleaning
+    from harness.models.log.cleaner import Cleaning
     from harness.models.log.invariants import Truth
-    from harness.models.log.replica import Replica, Segment
+    from harness.models.log.replica import Replica
 
 RETENTION_MS: Final = 10
 NOW_MS: Final = 0
@@ -30,49 +30,47 @@ LONG_AGO_MS: Final = NOW_MS - RETENTION_MS
 class System:
     """Rules of one kind of broker.
 
-    ``clean``: one pass over a replica (replica, settings, time in ms, bounds); returns whether there was anything to
-    do. ``own``: a replica's MCCO and MXFO. ``age``: time passes. ``content``: a key, equal for equal replicas.
+    ``clean``: one pass over a replica (replica, settings, time in ms, bounds); returns whether the pass had work.
+    ``progress``: a replica's MCCO and MXFO. ``age``: time passes. ``content``: a key, equal for equal replicas.
     """
 
     clean: Callable[[Replica, Cleaning, int, Bounds], bool]
-    own: Callable[[Replica], Pair]
+    progress: Callable[[Replica], Bounds]
     age: Callable[[Replica], None]
     content: Callable[[Replica], Hashable]
 
 
-def own_offsets(system: System, replica: Replica, without: frozenset[str]) -> Pair:
+def progress_of(system: System, replica: Replica, without: frozenset[str]) -> Bounds:
     """Return a replica's MCCO and MXFO: the offsets up to which it is compacted, and its transactions have ended."""
-    own = system.own(replica)
-    return own._replace(tombstones=replica.high_watermark) if "clean-not-copied" in without else own
+    progress = system.progress(replica)
+    return progress._replace(tombstones=replica.high_watermark) if "clean-not-copied" in without else progress
 
 
-def lowered(own: Pair, truth: Truth) -> Pair:
+def lowered(progress: Bounds, truth: Truth) -> Bounds:
     """Return MCCO and MXFO, each lowered to the end of the last tombstone or marker below it.
 
     Bounds are compared only with tombstones and markers, and later ones have higher offsets. This keeps the order of
     the offsets, and so the least and the latest of them.
     """
-    tombstones = [one.offset for one in truth.wrote if one.deletes]
-    markers = [txn.marker_offset for txn in truth.txns if txn.marker_offset is not None]
-    return Pair(_up_to_last(tombstones, own.tombstones), _up_to_last(markers, own.markers))
+
+    def up_to_last(offsets: Iterable[int | None], end: int) -> int:
+        return max((offset + 1 for offset in offsets if offset is not None and offset < end), default=0)
+
+    tombstones = (record.offset for record in truth.wrote if record.deletes)
+    markers = (txn.marker_offset for txn in truth.txns)
+    return Bounds(up_to_last(tombstones, progress.tombstones), up_to_last(markers, progress.markers))
 
 
-def _up_to_last(offsets: list[int], end: int) -> int:
-    return max((offset + 1 for offset in offsets if offset < end), default=0)
-
-
-def _kafkas_own(replica: Replica) -> Pair:
+def _kafkas_progress(replica: Replica) -> Bounds:
     """Return the cleaner's offset and the last stable offset, by the post's definition; Kafka has no MCCO and MXFO."""
-    return Pair(replica.cleaned_to or 0, replica.last_stable_offset)
+    return Bounds(replica.cleaned_to or 0, replica.last_stable_offset)
 
 
 def _kafkas_age(replica: Replica) -> None:
     """Let every delete horizon pass, and set all timestamps to long ago."""
     for segment in replica.segments:
-        segment.batches = [_of_long_ago(batch) for batch in segment.batches]
-    replica.producers = {
-        producer_id: one._replace(timestamp_ms=LONG_AGO_MS) for producer_id, one in replica.producers.items()
-    }
+        segment.batches = list(map(_of_long_ago, segment.batches))
+    replica.producers = {id_: entry._replace(timestamp_ms=LONG_AGO_MS) for id_, entry in replica.producers.items()}
 
 
 @lru_cache(maxsize=1 << 16)
@@ -84,8 +82,8 @@ def _of_long_ago(batch: Batch) -> Batch:
 
 def _kafkas_content(replica: Replica) -> Hashable:
     producers = tuple(
-        (producer_id, one.epoch, one.last_offset, one.open_from, one.timestamp_ms)
-        for producer_id, one in replica.producers.items()
+        (producer_id, entry.epoch, entry.last_offset, entry.open_from, entry.timestamp_ms)
+        for producer_id, entry in replica.producers.items()
     )
     segments = tuple(
         (segment.base_offset, tuple(map(_with_times, segment.batches)), tuple(segment.aborted))
@@ -96,15 +94,14 @@ def _kafkas_content(replica: Replica) -> Hashable:
 
 @lru_cache(maxsize=1 << 16)
 def _with_times(batch: Batch) -> Hashable:
-    horizon_ms = batch.delete_horizon_ms
-    is_due = None if horizon_ms is None else horizon_ms <= NOW_MS
+    is_due = None if batch.delete_horizon_ms is None else batch.delete_horizon_ms <= NOW_MS
     return *_without_times(batch), is_due, batch.max_timestamp_ms if batch.producer_id >= 0 else None
 
 
 @lru_cache(maxsize=1 << 16)
 def _without_times(batch: Batch) -> tuple[Hashable, ...]:
-    kept = tuple((record.key, record.value, record.attributes) for record in batch.records)
-    return batch.base_offset, kept, batch.producer_id, batch.producer_epoch, batch.transactional, batch.control
+    records = tuple((record.key, record.value, record.attributes) for record in batch.records)
+    return batch.base_offset, records, batch.producer_id, batch.producer_epoch, batch.transactional, batch.control
 
 
 def _redpandas_age(replica: Replica) -> None:
@@ -116,27 +113,21 @@ def _redpandas_age(replica: Replica) -> None:
 
 def _redpandas_content(replica: Replica) -> Hashable:
     """Return a key without ages of producers and records: a pass uses only the time since when a segment is clean."""
-    is_open = tuple((producer_id, one.open_from) for producer_id, one in replica.producers.items())
-    segments = tuple(_segment(segment) for segment in replica.segments)
+    is_open = tuple((producer_id, entry.open_from) for producer_id, entry in replica.producers.items())
+    segments = tuple(
+        (segment.base_offset, segment.clean_since_ms, tuple(map(_without_times, segment.batches)), (*segment.aborted,))
+        for segment in replica.segments
+    )
     return replica.high_watermark, replica.cleaned_to, tuple(replica.unreplicated), is_open, segments
 
 
-def _segment(segment: Segment) -> Hashable:
-    batches = tuple(map(_without_times, segment.batches))
-    return segment.base_offset, segment.clean_since_ms, batches, tuple(segment.aborted)
-
-
-KAFKA: Final = System(cleaner.clean, _kafkas_own, _kafkas_age, _kafkas_content)
+KAFKA: Final = System(cleaner.clean, _kafkas_progress, _kafkas_age, _kafkas_content)
 
 
 def redpanda_without(without: frozenset[str]) -> System:
     """Return Redpanda with some of `harness.models.log.redpanda.RULES` left out."""
-    return System(
-        partial(redpanda.clean, without=without),
-        partial(redpanda.own, without=without),
-        _redpandas_age,
-        _redpandas_content,
-    )
+    clean, progress = partial(redpanda.clean, without=without), partial(redpanda.progress, without=without)
+    return System(clean, progress, _redpandas_age, _redpandas_content)
 
 
 REDPANDA: Final = redpanda_without(frozenset())

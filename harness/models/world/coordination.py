@@ -6,18 +6,18 @@ exclusive, begin at 0, and only grow:
 * MCCO, of each replica: the offset up to which its log is cleanly compacted. MXFO, of each replica: the offset up to
   which every transaction has ended in its log.
 * MTRO and MXRO, one each for all replicas: the leader takes the least MCCO and MXFO of all replicas, with the last
-  known values of replicas that are away, and distributes them. Tombstones below MTRO and markers below MXRO may be
+  reported values of replicas that are down, and distributes them. Tombstones below MTRO and markers below MXRO may be
   removed.
 * A new leader begins with the distributed bounds, recalculates nothing before every replica has reported to it, and
-  distributes anew. An added replica begins with the current MTRO and MXRO as its MCCO and MXFO.
+  distributes them again. An added replica begins with the current MTRO and MXRO as its MCCO and MXFO.
 
-Each rule has a name and can be left out, to see what it prevents.
+Each rule has a name and can be left out, which shows the anomalies that it prevents.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from harness.broker_files.segments.records import MAX_INT64
 from harness.models.log.cleaner import Bounds
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
 RULES: Final[Mapping[str, str]] = {
-    "mtro-includes-offline": "a replica that is away counts with its last known offsets",
+    "mtro-includes-offline": "a replica that is down counts with its last reported offsets",
     "all-have-reported": "a leader recalculates nothing before every replica has reported to it",
     "starts-from-distributed": "a new leader begins with the distributed bounds, not with its own",
     "never-backward": "a bound that is lower than an earlier one is ignored",
@@ -37,54 +37,31 @@ RULES: Final[Mapping[str, str]] = {
     "clean-not-copied": "MCCO is how far a replica has compacted, not how far it has copied",
 }
 """The rules that can be left out, and their meaning."""
+NOTHING: Final = Bounds(0, 0)
 
 
-class Pair(NamedTuple):
-    """An offset for tombstones and one for markers: (MCCO, MXFO) of a replica, or (MTRO, MXRO) of all."""
-
-    tombstones: int = 0
-    markers: int = 0
-
-    def most(self, other: Pair) -> Pair:
-        """Return the later offset of each kind."""
-        return Pair(max(self.tombstones, other.tombstones), max(self.markers, other.markers))
+def least(bounds: Iterable[Bounds]) -> Bounds:
+    """Return the earliest offset of each kind; (0, 0) for no bounds."""
+    tombstones, markers = zip(*(list(bounds) or [NOTHING]), strict=True)
+    return Bounds(min(tombstones), min(markers))
 
 
-def least(pairs: Iterable[Pair]) -> Pair:
-    """Return the earliest offset of each kind; (0, 0) for no pairs."""
-    every = list(pairs) or [Pair()]
-    return Pair(min(pair.tombstones for pair in every), min(pair.markers for pair in every))
+class Message(NamedTuple):
+    """A report of a replica to the leader of a term, or a distribution from that leader to a replica.
 
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """A message of a replica to the leader of a term: its MCCO and MXFO.
-
-    Not a tuple, as a tuple would equal a `Distribution` with the same fields.
+    ``bounds``: the replica's MCCO and MXFO, or MTRO and MXRO.
     """
 
+    is_report: bool
     broker: int
     term: int
-    pair: Pair
-
-
-@dataclass(frozen=True, slots=True)
-class Distribution:
-    """A message of the leader of a term to a replica: MTRO and MXRO."""
-
-    broker: int
-    term: int
-    pair: Pair
-
-
-Message: TypeAlias = Report | Distribution
-NOTHING: Final = Pair()
+    bounds: Bounds
 
 
 class ReplicaView(NamedTuple):
     """The bounds and the latest term that one replica has received."""
 
-    bounds: Pair = NOTHING
+    bounds: Bounds = NOTHING
     term: int = 0
 
 
@@ -97,27 +74,34 @@ class Coordination:
 
     leader: int
     views: Mapping[int, ReplicaView]
-    last: Mapping[int, Pair | None]
+    last: Mapping[int, Bounds | None]
     term: int = 0
     sent: frozenset[Message] = frozenset()
     without: frozenset[str] = frozenset()
 
     def has(self, rule: str) -> bool:
-        """Whether a rule is in force."""
+        """Return whether a rule is in force."""
         return rule not in self.without
 
     def bounds(self, broker: int) -> Bounds:
         """Return the offsets below which a replica may remove tombstones and markers that are old enough."""
-        views = self.views[broker].bounds
+        tombstones, markers = self.views[broker].bounds
         return Bounds(
-            views.tombstones if self.has("tombstones-wait") else MAX_INT64,
-            views.markers if self.has("markers-wait") else MAX_INT64,
+            tombstones if self.has("tombstones-wait") else MAX_INT64, markers if self.has("markers-wait") else MAX_INT64
         )
 
+    def receiver(self, message: Message) -> int:
+        """Return the broker that a message is for."""
+        return self.leader if message.is_report else message.broker
 
-def in_order(sent: Iterable[Message]) -> list[Message]:
-    """Return messages in an order that follows from their content."""
-    return sorted(sent, key=lambda one: (isinstance(one, Report), one.broker, one.term, one.pair))
+    def report_of(self, broker: int, progress: Bounds) -> Message:
+        """Return a replica's report: distributed bounds raise its own."""
+        return Message(True, broker, self.term, progress.most(self.views[broker].bounds))
+
+    def has_new_report(self, broker: int, progress: Bounds) -> bool:
+        """Return whether a report would be new to the leader, and is not in flight yet."""
+        message = self.report_of(broker, progress)
+        return self.last.get(broker) != message.bounds and message not in self.sent
 
 
 def begin(brokers: Iterable[int], leader: int, without: frozenset[str] = frozenset()) -> Coordination:
@@ -126,34 +110,23 @@ def begin(brokers: Iterable[int], leader: int, without: frozenset[str] = frozens
     return Coordination(leader, dict.fromkeys(everyone, ReplicaView()), dict.fromkeys(everyone), without=without)
 
 
-def has_new_report(state: Coordination, broker: int, own: Pair) -> bool:
-    """Whether a report would be new to the leader, and is not in flight yet."""
-    message = _report_of(state, broker, own)
-    return state.last.get(broker) != message.pair and message not in state.sent
+def report(state: Coordination, broker: int, progress: Bounds) -> Coordination:
+    """Let a replica send its offsets to the leader."""
+    return replace(state, sent=state.sent | {state.report_of(broker, progress)})
 
 
-def report(state: Coordination, broker: int, own: Pair) -> Coordination:
-    """Let a replica send its offsets to the leader: distributed bounds raise its own."""
-    return replace(state, sent=state.sent | {_report_of(state, broker, own)})
-
-
-def receive_report(state: Coordination, broker: int, own: Pair, away: Collection[int]) -> Coordination:
+def receive_report(state: Coordination, broker: int, progress: Bounds, away: Collection[int]) -> Coordination:
     """Let the leader receive a replica's offsets at once."""
-    return _with_report(state, _report_of(state, broker, own), away)
-
-
-def _report_of(state: Coordination, broker: int, own: Pair) -> Report:
-    return Report(broker, state.term, own.most(state.views[broker].bounds))
+    return _with_report(state, state.report_of(broker, progress), away)
 
 
 def without_stale_messages(state: Coordination) -> Coordination:
     """Return the state without messages of earlier terms, and with only the last distribution for each replica.
 
-    Where late messages are ignored and nothing moves backward, the last distribution has the effect of all others.
+    The last distribution has the effect of all others where late messages are ignored and nothing moves backward.
     """
-    bounds = state.views[state.leader].bounds
-    sent = {one for one in state.sent if isinstance(one, Distribution) and (one.term, one.pair) == (state.term, bounds)}
-    return replace(state, sent=frozenset(sent))
+    last = (False, state.term, state.views[state.leader].bounds)
+    return replace(state, sent=frozenset(m for m in state.sent if (m.is_report, m.term, m.bounds) == last))
 
 
 def lose(state: Coordination, message: Message) -> Coordination:
@@ -166,70 +139,70 @@ def resend_bounds(state: Coordination, broker: int) -> Coordination:
     bounds = state.views[state.leader].bounds
     if broker not in state.views or state.views[broker] == ReplicaView(bounds, state.term):
         return state
-    return replace(state, sent=state.sent | {Distribution(broker, state.term, bounds)})
+    return replace(state, sent=state.sent | {Message(False, broker, state.term, bounds)})
 
 
 def deliver(state: Coordination, message: Message, away: Collection[int], *, again: bool = False) -> Coordination:
     """Let a message arrive. ``away``: replicas that are unreachable now. ``again``: it may arrive once more."""
-    if not again:
-        state = replace(state, sent=state.sent - {message})
-    return _with_report(state, message, away) if isinstance(message, Report) else _with_distribution(state, message)
+    state = state if again else lose(state, message)
+    return _with_report(state, message, away) if message.is_report else _with_distribution(state, message)
 
 
 def without_ineffective_messages(state: Coordination, *, may_elect: bool) -> Coordination:
     """Return the state without messages that change nothing, whenever they arrive, and without unused terms.
 
-    ``may_elect``: another election may follow. A message can change a term and a pair. Where late messages are ignored,
-    terms only grow, and a message of an earlier term is ignored for ever. Where nothing moves backward, pairs only
-    grow, and a message whose pair is not higher than the known one has no effect, for ever; except that an election
+    ``may_elect``: another election may follow. A message can change a term and bounds. Where late messages are ignored,
+    terms only grow, and a message of an earlier term is ignored for ever. Where nothing moves backward, bounds only
+    grow, and a message whose bounds are not higher than the current ones has no effect, for ever; except that an
+    election
 
     * makes a leader drop its received reports (``last``): a report that is not ignored then would count as the first
-      one
+      report
     * makes a leader drop the distributed bounds, without ``starts-from-distributed``
 
     and that a leader without ``mtro-includes-offline`` or ``all-have-reported`` recalculates on every report, from the
     replicas that it can reach or that have reported.
     """
     if not state.has("late-rpc-ignored"):
-        views = {broker: one._replace(term=0) for broker, one in state.views.items()}
-        state = replace(state, term=0, views=views, sent=frozenset(replace(one, term=0) for one in state.sent))
-    return replace(state, sent=frozenset(one for one in state.sent if _has_effect(state, one, may_elect=may_elect)))
+        views = {broker: view._replace(term=0) for broker, view in state.views.items()}
+        state = replace(state, term=0, views=views, sent=frozenset(m._replace(term=0) for m in state.sent))
+    return replace(state, sent=frozenset(m for m in state.sent if _has_effect(state, m, may_elect=may_elect)))
 
 
 def _has_effect(state: Coordination, message: Message, *, may_elect: bool) -> bool:
-    views = state.views.get(message.broker)
-    if views is None:
+    view = state.views.get(message.broker)
+    if view is None:
         return False
-    is_report = isinstance(message, Report)
-    ignores_late, term = state.has("late-rpc-ignored"), state.term if is_report else views.term
+    ignores_late, term = state.has("late-rpc-ignored"), state.term if message.is_report else view.term
     if ignores_late and message.term < term:
         return False
     if not state.has("never-backward") or (ignores_late and message.term > term):
         return True
-    if not is_report:
+    if not message.is_report:
         forgets = may_elect and not state.has("starts-from-distributed")
-        return forgets or views.bounds.most(message.pair) != views.bounds
+        return forgets or view.bounds.most(message.bounds) != view.bounds
     last = state.last.get(message.broker)
-    counts_anew = not (state.has("mtro-includes-offline") and state.has("all-have-reported"))
+    recalculates = not (state.has("mtro-includes-offline") and state.has("all-have-reported"))
     forgets = may_elect and not ignores_late
-    return last is None or forgets or counts_anew or last.most(message.pair) != last
+    return last is None or forgets or recalculates or last.most(message.bounds) != last
 
 
-def _with_report(state: Coordination, message: Report, away: Collection[int]) -> Coordination:
+def _with_report(state: Coordination, message: Message, away: Collection[int]) -> Coordination:
     if message.broker not in state.last or (message.term < state.term and state.has("late-rpc-ignored")):
         return state
     before = state.last[message.broker] or NOTHING
-    own = before.most(message.pair) if state.has("never-backward") else message.pair
-    return _recalculated(replace(state, last={**state.last, message.broker: own}), away)
+    progress = before.most(message.bounds) if state.has("never-backward") else message.bounds
+    return _recalculated(replace(state, last={**state.last, message.broker: progress}), away)
 
 
 def _recalculated(state: Coordination, away: Collection[int]) -> Coordination:
-    counted = dict(state.last)
-    if not state.has("mtro-includes-offline"):
-        counted = {broker: pair for broker, pair in counted.items() if broker not in away}
-    if not state.has("all-have-reported"):
-        counted = {broker: pair for broker, pair in counted.items() if pair is not None}
-    reported = [pair for pair in counted.values() if pair is not None]
+    counted = [
+        bounds
+        for broker, bounds in state.last.items()
+        if (broker not in away or state.has("mtro-includes-offline"))
+        and (bounds is not None or state.has("all-have-reported"))
+    ]
+    reported = [bounds for bounds in counted if bounds is not None]
     if len(reported) < len(counted):
         return state
     before = state.views[state.leader].bounds
@@ -239,23 +212,23 @@ def _recalculated(state: Coordination, away: Collection[int]) -> Coordination:
     return state if bounds == before else _distributed(state, bounds)
 
 
-def _distributed(state: Coordination, bounds: Pair) -> Coordination:
-    others = {Distribution(broker, state.term, bounds) for broker in state.views if broker != state.leader}
+def _distributed(state: Coordination, bounds: Bounds) -> Coordination:
+    others = {Message(False, broker, state.term, bounds) for broker in state.views if broker != state.leader}
     views = {**state.views, state.leader: ReplicaView(bounds, state.term)}
     return replace(state, views=views, sent=state.sent | others)
 
 
-def _with_distribution(state: Coordination, message: Distribution) -> Coordination:
-    views = state.views.get(message.broker)
-    if views is None or (message.term < views.term and state.has("late-rpc-ignored")):
+def _with_distribution(state: Coordination, message: Message) -> Coordination:
+    view = state.views.get(message.broker)
+    if view is None or (message.term < view.term and state.has("late-rpc-ignored")):
         return state
-    bounds = views.bounds.most(message.pair) if state.has("never-backward") else message.pair
-    return replace(state, views={**state.views, message.broker: ReplicaView(bounds, max(message.term, views.term))})
+    bounds = view.bounds.most(message.bounds) if state.has("never-backward") else message.bounds
+    return replace(state, views={**state.views, message.broker: ReplicaView(bounds, max(message.term, view.term))})
 
 
-def elect(state: Coordination, broker: int, own: Pair) -> Coordination:
+def elect(state: Coordination, broker: int, progress: Bounds) -> Coordination:
     """Let another replica lead: it begins with the distributed bounds, distributes them, and waits for new reports."""
-    bounds = state.views[broker].bounds if state.has("starts-from-distributed") else own
+    bounds = state.views[broker].bounds if state.has("starts-from-distributed") else progress
     return _distributed(replace(state, leader=broker, term=state.term + 1, last=dict.fromkeys(state.last)), bounds)
 
 
@@ -273,6 +246,6 @@ def joined(state: Coordination, broker: int) -> Coordination:
 
 def remove(state: Coordination, broker: int, away: Collection[int]) -> Coordination:
     """Remove a replica: the bounds may advance without it."""
-    views = {other: one for other, one in state.views.items() if other != broker}
-    last = {other: pair for other, pair in state.last.items() if other != broker}
+    views = {other: view for other, view in state.views.items() if other != broker}
+    last = {other: bounds for other, bounds in state.last.items() if other != broker}
     return _recalculated(replace(state, views=views, last=last), away)

@@ -1,9 +1,9 @@
-"""What keeps a group coordinator from loading its log: records of groups that contradict each other.
+"""Records of groups that contradict each other, and so keep a group coordinator from loading its log.
 
 The new coordinator replays the records of groups of the consumer protocol (KIP-848), and of classic groups, in the
 order of the log. It throws IllegalStateException where a record does not fit the group so far. The partition's
 coordinator has then failed, until another broker leads: **no group of that partition has a coordinator**. A log with
-every record never leads there; one that lacks tombstones may.
+every record never leads there; a log without some tombstones may.
 
 Source: ``GroupMetadataManager.replay`` for each kind of record, ``getOrMaybeCreatePersistedConsumerGroup`` (4.3),
 ``CoordinatorLoaderImpl``, ``CoordinatorRuntime.CoordinatorContext.load``.
@@ -13,7 +13,7 @@ One group with one member is modelled. Not modelled: share groups and streams gr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from harness.schedules.operations.clients import DeleteGroup, JoinGroup, LeaveGroup
@@ -27,11 +27,10 @@ if TYPE_CHECKING:
 
 NOT_LOADED: Final = "coordinator-not-loaded"
 """The coordinator fails to load the partition: none of its groups can fetch or commit offsets, join or continue."""
-
 MEMBER_BACK: Final = "member-back"
-"""A member that has left is there again, and keeps its partitions until its session times out."""
+"""A member that has left is in the group again, and keeps its partitions until its session times out."""
 GROUP_BACK: Final = "deleted-group-back"
-"""A group that was deleted is there again."""
+"""A group that was deleted exists again."""
 
 CLASSIC: Final = "classic-group"
 """``GroupMetadata``: a classic group and its members."""
@@ -45,11 +44,7 @@ DELETED: Final = (f"-{TARGET}", f"-{GROUP}")
 _JOINS, _JOINS_CLASSICALLY = JoinGroup("m", "g", "consumer"), JoinGroup("m", "g", "classic")
 _LEAVES, _DELETES = LeaveGroup("m", "g"), DeleteGroup("a", "g")
 SCRIPTS: Final[Mapping[str, Sequence[tuple[Operation, Sequence[str]]]]] = {
-    "a member leaves, and its group is deleted": (
-        (_JOINS, JOINS),
-        (_LEAVES, LEAVES),
-        (_DELETES, DELETED),
-    ),
+    "a member leaves, and its group is deleted": ((_JOINS, JOINS), (_LEAVES, LEAVES), (_DELETES, DELETED)),
     "a classic group is upgraded": (
         (_JOINS_CLASSICALLY, (CLASSIC,)),
         (_LEAVES, (CLASSIC,)),
@@ -73,73 +68,58 @@ class LoadFailedError(Exception):
 
 
 @dataclass(slots=True)
-class Group:
-    """A group of the consumer protocol so far. ``has_left``: None without the member, whether it has left with it."""
-
-    has_left: bool | None = None
-    has_target: bool = False
-    has_target_epoch: bool = False
-
-
-@dataclass(slots=True)
 class Loaded:
-    """The group so far: a classic one, one of the consumer protocol, or none."""
+    """The group so far: a classic group, a group of the consumer protocol, or none.
+
+    ``parts``: the keys of the records of a group of the consumer protocol, in force now. `MEMBER` stays without
+    `ASSIGNMENT` as a member that has left, until its record is deleted.
+    """
 
     is_classic: bool = False
-    group: Group | None = None
+    is_consumer: bool = False
+    parts: set[str] = field(default_factory=set)
 
     @property
     def exists(self) -> bool:
-        """Whether there is a group."""
-        return self.is_classic or self.group is not None
+        """True for a group of any kind."""
+        return self.is_classic or self.is_consumer
 
     @property
     def has_member(self) -> bool:
-        """Whether the group of the consumer protocol has its member."""
-        return self.group is not None and self.group.has_left is not None
+        """True for a group of the consumer protocol with its member."""
+        return MEMBER in self.parts
 
     def apply(self, key: str, *, deletes: bool) -> None:
         """Replay a record. Raises `LoadFailedError`."""
         if key == CLASSIC:
-            self.is_classic, self.group = not deletes, None
-            return
-        if self.is_classic:
+            self.is_classic, self.is_consumer = not deletes, False
+            self.parts.clear()
+        elif self.is_classic:
             raise LoadFailedError("the group is not a consumer group")
-        if not deletes:
-            self.group = self.group or Group()
-            _put(self.group, key)
-        elif self.group is not None:
-            _delete(self.group, key)
-            if key == GROUP:
-                self.group = None
+        elif deletes:
+            self._delete(key)
+        else:
+            self._put(key)
 
+    def _put(self, key: str) -> None:
+        self.is_consumer = True
+        if key == MEMBER and MEMBER not in self.parts:
+            self.parts.add(ASSIGNMENT)
+        elif key == ASSIGNMENT:
+            self.parts.add(MEMBER)
+        if key != GROUP:
+            self.parts.add(key)
 
-def _put(group: Group, key: str) -> None:
-    if key == MEMBER:
-        group.has_left = bool(group.has_left)
-    elif key == ASSIGNMENT:
-        group.has_left = False
-    elif key == TARGET_OF_MEMBER:
-        group.has_target = True
-    elif key == TARGET:
-        group.has_target_epoch = True
-
-
-def _delete(group: Group, key: str) -> None:
-    if key == ASSIGNMENT and group.has_left is not None:
-        group.has_left = True
-    elif key == TARGET_OF_MEMBER:
-        group.has_target = False
-    elif key == MEMBER and group.has_left is not None:
-        if not group.has_left or group.has_target:
+    def _delete(self, key: str) -> None:
+        if key == MEMBER and MEMBER in self.parts and self.parts & {ASSIGNMENT, TARGET_OF_MEMBER}:
             raise LoadFailedError("a member is deleted that has an assignment")
-        group.has_left = None
-    elif key == TARGET:
-        if group.has_target:
+        if key == TARGET and TARGET_OF_MEMBER in self.parts:
             raise LoadFailedError("a target assignment is deleted that has members")
-        group.has_target_epoch = False
-    elif key == GROUP and (group.has_left is not None or group.has_target or group.has_target_epoch):
-        raise LoadFailedError("a group is deleted that has members")
+        if key == GROUP and self.parts:
+            raise LoadFailedError("a group is deleted that has members")
+        self.parts.discard(key)
+        if key == GROUP:
+            self.is_consumer = False
 
 
 def load(records: Iterable[tuple[str, bool]]) -> Loaded:
@@ -152,20 +132,13 @@ def load(records: Iterable[tuple[str, bool]]) -> Loaded:
 
 def load_replica(replica: Replica) -> Loaded:
     """Return the group as the broker of this replica loads it. Raises `LoadFailedError`."""
-    return load(
-        ((one.key or b"").decode(), one.value is None)
-        for batch in replica.batches()
-        if not batch.control
-        for one in batch.records
-    )
+    batches = (batch for batch in replica.batches() if not batch.control)
+    return load(((record.key or b"").decode(), record.value is None) for batch in batches for record in batch.records)
 
 
 def group_consequences(replica: Replica, truth: Truth) -> Iterator[str]:
-    """Yield the names of what goes wrong for the group if the broker of this replica coordinates it from now on.
-
-    The replica has caught up.
-    """
-    right = load((one.key, one.deletes) for one in truth.wrote)
+    """Yield the consequences for the group if the broker of this replica, which has caught up, coordinates it."""
+    right = load((record.key, record.deletes) for record in truth.wrote)
     try:
         here = load_replica(replica)
     except LoadFailedError:

@@ -1,14 +1,14 @@
 """A cluster on which a schedule is played, operation by operation: its state is a function of the operations alone.
 
-`ACTIONS` has the operations that it performs. There are a plain client ``p``, an idempotent one ``i``, and two
-transactional ones, ``t`` and ``u``. Broker 2 may be down, lag, or be unassigned meanwhile; broker 4 may be added. A
+`ACTIONS` has the operations that it performs. There are a plain client ``p``, an idempotent client ``i``, and two
+transactional clients, ``t`` and ``u``. Broker 2 may be down, lag, or be unassigned meanwhile; broker 4 may be added. A
 cleaner pass that keeps batches with their delete horizon keeps them until time passes: a day and an hour, which is
 longer than every default timer. Where the log is one of ``__consumer_offsets`` (`harness.models.world.groups`), records
 are committed offsets, and tombstones are the coordinator's, of an offset that it has.
 
 An operation that is impossible in the current state is skipped, so that a schedule without some of its operations is a
 schedule, too. Replicas in sync copy at once. Random runs (`harness.model_checking.explore`) write each batch to a
-segment of its own, with endless other traffic (`harness.models.log.cleaner.Cleaning.active_too`);
+separate segment, with endless other traffic (`harness.models.log.cleaner.Cleaning.active_too`);
 `harness.model_checking.conform` plays schedules here and on real brokers.
 """
 
@@ -42,20 +42,9 @@ from harness.models.world.world import (
     World,
 )
 from harness.run_folder.history import HEADER_TXN
+from harness.schedules.operations import environment
 from harness.schedules.operations.administrators import AddReplica, AssignAgain, DeleteRecords, ElectLeader, Unassign
 from harness.schedules.operations.clients import End, EndElsewhere, Restart, Write, WriteBatch
-from harness.schedules.operations.environment import (
-    CleanerPass,
-    CopyBatch,
-    JoinIsr,
-    MessageArrives,
-    MessageIsLost,
-    MessagesArrive,
-    ProducersExpire,
-    Rest,
-    SendReport,
-    TimePasses,
-)
 from harness.schedules.operations.faults import LAG, OUTAGE, Heal, Inject
 
 if TYPE_CHECKING:
@@ -67,7 +56,7 @@ if TYPE_CHECKING:
     from harness.schedules.operations.operation import Operation
 
 ADDING: Final = "added"
-"""How a broker comes to be behind that is added, and has no log yet."""
+"""The outage of a broker that is added, and has no log yet."""
 
 
 def begin(
@@ -77,7 +66,7 @@ def begin(
     cleaning: Cleaning = CLEANING,
     rolls: Callable[[Replica, Batch], bool] = lambda *_: True,
 ) -> World:
-    """Return brokers of which the first one leads, and nothing written. ``rolls``: see `Replication`."""
+    """Return brokers of which the first leads, and nothing written. ``rolls``: see `Replication`."""
     replicas = {broker: _new_replica(rules, broker) for broker in brokers}
     replication = Replication(replicas, brokers[0], rolls=rolls)
     protocol = coordination.begin(brokers, brokers[0], rules.without) if rules.coordinated else None
@@ -103,70 +92,58 @@ def take(world: World, operation: Operation) -> Done | None:
         raise UsageError(f"models do not perform this operation: {operation}")
     done = action(world, operation)
     if done is not None:
-        world.now_ms += _lasts_ms(operation)
+        if isinstance(operation, environment.TimePasses):
+            world.now_ms += operation.hours * HOUR_MS or DAY_MS + HOUR_MS
+        else:
+            world.now_ms += STEP_MS
         if world.protocol is not None:
             leader = world.replication.leader_id
-            world.protocol = coordination.receive_report(
-                world.protocol, leader, world.own(leader), world.replication.away
-            )
+            world.coordinate(coordination.receive_report, leader, world.progress(leader), world.replication.away)
     return done
 
 
-def _lasts_ms(operation: Operation) -> int:
-    if not isinstance(operation, TimePasses):
-        return STEP_MS
-    return operation.hours * HOUR_MS or DAY_MS + HOUR_MS
-
-
-# Clients.
-
-
-def _client(world: World, process: str) -> Client | None:
-    """Return a client; None for the one without a producer id. Raises `UsageError` for a process that is no client."""
-    if process not in {PLAIN, *world.clients}:
-        raise UsageError(f"{process} is not a client of models: {', '.join((PLAIN, *world.clients))}")
-    return world.clients.get(process)
+def _client(world: World, process: str) -> Client:
+    if process not in world.clients:
+        raise UsageError(f"{process} is not a client of models: {', '.join(world.clients)}")
+    return world.clients[process]
 
 
 def _producer(world: World, process: str) -> Client:
     client = _client(world, process)
-    if client is None or not client.transactional:
+    if not client.transactional:
         raise UsageError(f"{process} has no transactions in models")
     return client
 
 
 def _write(world: World, write: Write) -> Done | None:
     """Write a record; a tombstone only of a key that was written."""
-    if write.deletes and not any(one.key == write.key for one in world.wrote):
+    if write.deletes and not any(record.key == write.key for record in world.wrote):
         return None
     return _write_batch(world, WriteBatch(write.process, (write.key,), (0,) if write.deletes else ()))
 
 
-def _write_batch(world: World, batch: WriteBatch) -> Done | None:
-    who = batch.process
-    if not all(world.may_delete(who, batch.keys[at]) for at in batch.tombstones):
+def _write_batch(world: World, write: WriteBatch) -> Done | None:
+    if not all(world.may_delete(write.process, write.keys[at]) for at in write.tombstones):
         return None
-    client, base = _client(world, who), world.replication.leader.log_end
-    if client is not None and client.transactional and client.open is None:
+    client, base = _client(world, write.process), world.replication.leader.log_end
+    if client.transactional and client.open is None:
         client.begun += 1
         client.open = Open(len(world.txns), client.begun)
         world.txns.append(Txn())
-    txn = client.open if client else None
-    headers = ((HEADER_TXN, f"{who}/{txn.nth}".encode()),) if txn else ()
-    made = tuple(
-        Record(offset, world.now_ms, key, value, headers)
-        for offset, (key, value) in enumerate(keys_and_values(batch), base)
-    )
-    for one in made:
-        producer_id = client.producer_id if client else None
-        key = (one.key or b"").decode()
-        world.wrote.append(Wrote(one.offset, key, one.value is None, txn.number if txn else None, producer_id))
-    written = _batch(world, made, client)
-    if client and not world.rules.of_groups:
+    txn = client.open
+    headers = ((HEADER_TXN, f"{write.process}/{txn.nth}".encode()),) if txn else ()
+    keys_values = enumerate(keys_and_values(write), base)
+    records = tuple(Record(offset, world.now_ms, key, value, headers) for offset, (key, value) in keys_values)
+    number = txn.number if txn else None
+    for record in records:
+        key = (record.key or b"").decode()
+        world.wrote.append(Wrote(record.offset, key, record.value is None, number, client.producer_id))
+    batch = _batch(world, records, client)
+    if client.name != PLAIN and not world.rules.of_groups:
         # Coordinators write each batch with sequence number 0 (``GroupMetadataManager``, ``CoordinatorRuntime``).
-        client.sequence += len(made)
-    world.append(written)
-    return Done(written, txn)
+        client.sequence += len(records)
+    world.append(batch)
+    return Done(batch, txn)
 
 
 def keys_and_values(batch: WriteBatch) -> list[tuple[bytes, bytes | None]]:
@@ -180,7 +157,7 @@ def _end(world: World, end: End) -> Done | None:
         return None
     if world.rules.epoch_bump:
         client.raise_epoch()
-    return _decide(world, client, end.outcome)
+    return _write_marker(world, client, end.outcome)
 
 
 def _fence(world: World, restart: Restart) -> Done | None:
@@ -188,13 +165,20 @@ def _fence(world: World, restart: Restart) -> Done | None:
     if client.open is None:
         return None
     client.raise_epoch()
-    done = _decide(world, client, ABORT)
+    done = _write_marker(world, client, ABORT)
     client.raise_epoch()
     return done
 
 
-def _decide(world: World, client: Client, outcome: str) -> Done:
-    """Append the marker of a client's transaction."""
+def _end_elsewhere(world: World, end: EndElsewhere) -> Done | None:
+    """End a transaction that wrote nothing here; version 2 registers only the partitions that it writes to."""
+    client = _producer(world, end.process)
+    if client.open is not None or world.rules.epoch_bump:
+        return None
+    return _write_marker(world, client, end.outcome)
+
+
+def _write_marker(world: World, client: Client, outcome: str) -> Done:
     txn, client.open = client.open, None
     record = marker_record(world.replication.leader.log_end, world.now_ms, outcome)
     batch = _batch(world, (record,), client, control=True)
@@ -204,33 +188,22 @@ def _decide(world: World, client: Client, outcome: str) -> Done:
     return Done(batch, txn)
 
 
-def _end_elsewhere(world: World, end: EndElsewhere) -> Done | None:
-    """End a transaction that wrote nothing here; version 2 registers only the partitions that it writes to."""
-    client = _producer(world, end.process)
-    if client.open is not None or world.rules.epoch_bump:
-        return None
-    return _decide(world, client, end.outcome)
-
-
-def _batch(world: World, records: tuple[Record, ...], client: Client | None, *, control: bool = False) -> Batch:
+def _batch(world: World, records: tuple[Record, ...], client: Client, *, control: bool = False) -> Batch:
     return Batch(
-        base_offset=records[0].offset,
-        last_offset=records[-1].offset,
-        records=records,
-        max_timestamp_ms=world.now_ms,
+        records[0].offset,
+        records[-1].offset,
+        records,
+        world.now_ms,
         leader_epoch=world.replication.leader_epoch,
-        producer_id=client.producer_id if client else -1,
-        producer_epoch=client.epoch if client else -1,
-        base_sequence=client.sequence if client and not control else -1,
-        transactional=client is not None and client.transactional,
+        producer_id=client.producer_id,
+        producer_epoch=client.epoch,
+        base_sequence=-1 if control else client.sequence,
+        transactional=client.transactional,
         control=control,
     )
 
 
-# Brokers.
-
-
-def _leave(world: World, inject: Inject) -> Done | None:
+def _inject(world: World, inject: Inject) -> Done | None:
     broker, fault = inject.broker, inject.fault
     if fault not in OUTAGES or broker != ABSENT or world.outage or world.replication.leader_id == broker:
         return None
@@ -242,7 +215,7 @@ def _leave(world: World, inject: Inject) -> Done | None:
     return NOTHING_WRITTEN
 
 
-def _copy(world: World, copy: CopyBatch) -> Done | None:
+def _copy(world: World, copy: environment.CopyBatch) -> Done | None:
     if copy.broker not in world.replication.away:
         return None
     world.down.discard(copy.broker)
@@ -252,7 +225,7 @@ def _copy(world: World, copy: CopyBatch) -> Done | None:
 
 
 def _before_fetch(world: World, broker: int) -> None:
-    """Drop the log of a replica that has to begin its copy anew (`compaction.gate.Decision.beginsAnew`)."""
+    """Drop the log of a replica that has to begin its copy again (`compaction.gate.Decision.beginsAnew`)."""
     if not world.rules.fresh_copies:
         return
     replica, leader, fed_by = world.replicas[broker], world.replication.leader_id, world.fed_by.get(broker)
@@ -264,29 +237,24 @@ def _before_fetch(world: World, broker: int) -> None:
         world.fed_by[broker] = leader
 
 
-def _heal(world: World, heal: Heal) -> Done | None:
-    return _return(world, heal.broker)
-
-
 def _return(world: World, broker: int) -> Done | None:
     if broker not in world.replication.away | world.down:
         return None
     world.down.discard(broker)
     world.stray.pop(broker, None)
-    if broker in world.replicas:
-        replica = world.replicas[broker]
-        if world.outage == KILL:
-            replica.recover()
-        elif world.outage == STOP:
-            replica.reopen()
-        _before_fetch(world, broker)
-        world.replication.come_back(broker)
-        world.adding.discard(broker)
-        world.fed_by.pop(broker, None)
-    # A replica that was there all the time counts already.
-    if broker in world.replicas:
-        world.coordinate(coordination.joined, broker)
-    return NOTHING_WRITTEN
+    if broker not in world.replicas:
+        return NOTHING_WRITTEN
+    replica = world.replicas[broker]
+    if world.outage == KILL:
+        replica.recover()
+    elif world.outage == STOP:
+        replica.reopen()
+    _before_fetch(world, broker)
+    world.replication.come_back(broker)
+    world.adding.discard(broker)
+    world.fed_by.pop(broker, None)
+    # A replica that was assigned all the time counts already.
+    return world.coordinate(coordination.joined, broker)
 
 
 def _unassign(world: World, unassign: Unassign) -> Done | None:
@@ -296,35 +264,29 @@ def _unassign(world: World, unassign: Unassign) -> Done | None:
         return None
     world.stray[broker] = world.replicas.pop(broker)
     world.replication.away.discard(broker)
-    world.coordinate(coordination.remove, broker, world.replication.away)
-    return NOTHING_WRITTEN
+    return world.coordinate(coordination.remove, broker, world.replication.away)
 
 
 def _assign_again(world: World, assign: AssignAgain) -> Done | None:
-    broker = assign.broker
-    if broker not in world.stray:
-        return None
-    world.replicas[broker] = world.stray.pop(broker)
-    world.replication.leave(broker)
-    world.adding.add(broker)
-    world.coordinate(coordination.add, broker)
-    return NOTHING_WRITTEN
+    return _assign(world, world.stray.pop(assign.broker)) if assign.broker in world.stray else None
 
 
 def _add(world: World, add: AddReplica) -> Done | None:
-    broker = add.broker
-    if world.outage or broker in world.replicas:
+    if world.outage or add.broker in world.replicas:
         return None
     world.outage = ADDING
-    world.replicas[broker] = _new_replica(world.rules, broker)
-    world.replication.leave(broker)
-    world.adding.add(broker)
-    world.coordinate(coordination.add, broker)
-    return NOTHING_WRITTEN
+    return _assign(world, _new_replica(world.rules, add.broker))
 
 
-def _join(world: World, join: JoinIsr) -> Done | None:
-    """Let a replica join that is being added; another one is added, and joins at once."""
+def _assign(world: World, replica: Replica) -> Done:
+    world.replicas[replica.broker] = replica
+    world.replication.leave(replica.broker)
+    world.adding.add(replica.broker)
+    return world.coordinate(coordination.add, replica.broker)
+
+
+def _join(world: World, join: environment.JoinIsr) -> Done | None:
+    """Let a replica join that is being added; a broker without a replica gets one, which joins at once."""
     broker = join.broker
     if broker in world.adding:
         return _return(world, broker)
@@ -339,7 +301,7 @@ def _lead(world: World, elect: ElectLeader) -> Done | None:
     broker = elect.broker
     if broker not in world.replication.in_sync or broker == world.replication.leader_id:
         return None
-    world.coordinate(coordination.elect, broker, world.own(broker))
+    world.coordinate(coordination.elect, broker, world.progress(broker))
     world.replication.elect(broker)
     world.replication.fetch_all()
     if world.rules.of_groups:
@@ -353,10 +315,10 @@ def _delete(world: World, delete: DeleteRecords) -> Done:
     return NOTHING_WRITTEN
 
 
-def _clean(world: World, cleaner_pass: CleanerPass) -> Done | None:
-    """Run a pass of each cleaner; None where none of them has anything to do, or may begin."""
-    keeps = cleaner_pass.keeps
-    cleaning = replace(world.cleaning, delete_retention_ms=DAY_MS) if keeps else world.cleaning
+def _clean(world: World, cleaner_pass: environment.CleanerPass) -> Done | None:
+    """Run a pass of each cleaner; None where no cleaner has work, or may begin."""
+    retention_ms = DAY_MS if cleaner_pass.keeps else world.cleaning.delete_retention_ms
+    cleaning = replace(world.cleaning, delete_retention_ms=retention_ms)
     is_done = False
     for broker in cleaner_pass.brokers:
         if broker not in world.replicas or broker in world.down or (world.rules.gate and world.replication.away):
@@ -366,57 +328,42 @@ def _clean(world: World, cleaner_pass: CleanerPass) -> Done | None:
     return NOTHING_WRITTEN if is_done else None
 
 
-def _expire(world: World, _: ProducersExpire) -> Done:
+def _expire(world: World, _: environment.ProducersExpire) -> Done:
     for broker in world.up:
         world.replicas[broker].expire(world.now_ms, 0)
     return NOTHING_WRITTEN
 
 
-def _pass(*_: object) -> Done:
-    return NOTHING_WRITTEN
-
-
-# Messages of coordination.
-
-
-def _report(world: World, report: SendReport) -> Done | None:
-    broker = report.broker
-    if world.protocol is None or broker not in world.replicas or broker in world.down:
+def _report(world: World, report: environment.SendReport) -> Done | None:
+    protocol, broker = world.protocol, report.broker
+    if protocol is None or broker not in world.replicas or broker in world.down:
         return None
-    own = world.own(broker)
-    if not coordination.has_new_report(world.protocol, broker, own):
-        return None
-    world.protocol = coordination.report(world.protocol, broker, own)
-    return NOTHING_WRITTEN
+    progress = world.progress(broker)
+    is_new = protocol.has_new_report(broker, progress)
+    return world.coordinate(coordination.report, broker, progress) if is_new else None
 
 
-def _arrive(world: World, arrives: MessageArrives) -> Done | None:
+def _arrive(world: World, arrives: environment.MessageArrives) -> Done | None:
     message = _message(world, arrives.number)
     if message is None or not world.can_arrive(message):
         return None
-    world.coordinate(coordination.deliver, message, world.replication.away)
-    return NOTHING_WRITTEN
+    return world.coordinate(coordination.deliver, message, world.replication.away)
 
 
-def _lose(world: World, lost: MessageIsLost) -> Done | None:
+def _lose(world: World, lost: environment.MessageIsLost) -> Done | None:
     message = _message(world, lost.number)
-    if message is None:
-        return None
-    world.coordinate(coordination.lose, message)
-    return NOTHING_WRITTEN
+    return None if message is None else world.coordinate(coordination.lose, message)
 
 
 def _message(world: World, number: int) -> Message | None:
-    under_way = world.under_way()
-    return under_way[number - 1] if 1 <= number <= len(under_way) else None
+    return dict(enumerate(world.in_flight(), 1)).get(number)
 
 
-def _all_arrive(world: World, _: MessagesArrive) -> Done | None:
+def _all_arrive(world: World, _: environment.MessagesArrive) -> Done | None:
     """Let all messages arrive that can, and the messages that are sent in turn."""
     arrived = None
-    while ahead := [message for message in world.under_way() if world.can_arrive(message)]:
-        world.coordinate(coordination.deliver, ahead[0], world.replication.away)
-        arrived = NOTHING_WRITTEN
+    while message := next(filter(world.can_arrive, world.in_flight()), None):
+        arrived = world.coordinate(coordination.deliver, message, world.replication.away)
     return arrived
 
 
@@ -433,17 +380,17 @@ ACTIONS: Final[Mapping[type, Callable[[World, Any], Done | None]]] = {
     AddReplica: _add,
     Unassign: _unassign,
     AssignAgain: _assign_again,
-    Inject: _leave,
-    Heal: _heal,
-    CleanerPass: _clean,
-    CopyBatch: _copy,
-    JoinIsr: _join,
-    ProducersExpire: _expire,
-    TimePasses: _pass,
-    Rest: _pass,
-    SendReport: _report,
-    MessageArrives: _arrive,
-    MessageIsLost: _lose,
-    MessagesArrive: _all_arrive,
+    Inject: _inject,
+    Heal: lambda world, heal: _return(world, heal.broker),
+    environment.CleanerPass: _clean,
+    environment.CopyBatch: _copy,
+    environment.JoinIsr: _join,
+    environment.ProducersExpire: _expire,
+    environment.TimePasses: lambda *_: NOTHING_WRITTEN,
+    environment.Rest: lambda *_: NOTHING_WRITTEN,
+    environment.SendReport: _report,
+    environment.MessageArrives: _arrive,
+    environment.MessageIsLost: _lose,
+    environment.MessagesArrive: _all_arrive,
 }
 """The function of each operation that models perform."""

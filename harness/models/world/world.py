@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from harness.broker_files.segments.records import ABORT, COMMIT
 from harness.models.log.cleaner import Cleaning
 from harness.models.log.invariants import Truth, Txn, Wrote, hidden_by_txnindex, violations, wrong_final_states
 from harness.models.log.version_rules import VersionRules
-from harness.models.walk.systems import KAFKA, own_offsets, redpanda_without
-from harness.models.world.coordination import Report, in_order
+from harness.models.walk.systems import KAFKA, progress_of, redpanda_without
 from harness.models.world.groups import Offsets, consequences, entries_of, load
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from harness.models.log.batch import Batch
+    from harness.models.log.cleaner import Bounds
     from harness.models.log.replica import Replica
     from harness.models.log.replication import Replication
-    from harness.models.world.coordination import Coordination, Message, Pair
-from harness.models.walk.systems import System
+    from harness.models.walk.systems import System
+    from harness.models.world.coordination import Coordination, Message
 
 DAY_MS: Final = 24 * 60 * 60 * 1000
 HOUR_MS: Final = 60 * 60 * 1000
 STEP_MS: Final = 1000
-"""How long a step takes, unless its words give a time."""
+"""The time that a step takes, unless the operation has a time."""
 BEGIN_MS: Final = 1_700_000_000_000
 CLEANING: Final = Cleaning(delete_retention_ms=DAY_MS, producer_expiration_ms=DAY_MS, active_too=True)
 """``delete.retention.ms`` and ``producer.id.expiration.ms`` with their default values."""
@@ -33,12 +34,12 @@ PRODUCERS: Final = {"t": 7, "u": 8}
 """The transactional clients, and their producer ids."""
 IDEMPOTENT_ID: Final = 9
 PLAIN, IDEMPOTENT = "p", "i"
-"""The clients without transactions: one without a producer id, and one with an id."""
+"""The clients without transactions: without a producer id, and with an id."""
 BROKERS: Final = (1, 2, 3)
 ABSENT, ADDED = 2, 4
-"""The broker that may go away, and the one that may be added."""
+"""The broker that may go down, and the broker that may be added."""
 KILL, STOP, PAUSE = "kill", "stop", "pause"
-"""How ABSENT goes down: SIGKILL and a start, SIGTERM and a start, SIGSTOP and SIGCONT."""
+"""The faults of ABSENT: SIGKILL and a start, SIGTERM and a start, SIGSTOP and SIGCONT."""
 OUTCOMES: Final = (COMMIT, ABORT)
 
 
@@ -48,10 +49,10 @@ class Rules:
 
     ``without``: rules of `harness.models.world.coordination.RULES` that are left out, and of
     `harness.models.log.redpanda.RULES` for brokers of ``redpanda``. ``version``: of Kafka. ``of_groups``: the log is a
-    partition of ``__consumer_offsets`` (`harness.models.world.groups`): a key is a group's partition, and a delete is
-    its coordinator's. ``gate``: no cleaner begins a pass while an assigned replica is out of the ISR. ``fresh_copies``:
-    a replica that is being added begins its copy with an empty log, and again after each change of its leader. The
-    agent of `harness gate` has both rules.
+    partition of ``__consumer_offsets`` (`harness.models.world.groups`): a key is a group's partition, and only the
+    group's coordinator deletes it. ``gate``: no cleaner begins a pass while an assigned replica is out of the ISR.
+    ``fresh_copies``: a replica that is being added begins its copy with an empty log, and again after each change of
+    its leader. Both are rules of the agent of `harness gate`.
     """
 
     epoch_bump: bool = False
@@ -65,12 +66,12 @@ class Rules:
 
     @property
     def system(self) -> System:
-        """The compaction of its brokers."""
+        """The compaction of the brokers."""
         return redpanda_without(self.without) if self.redpanda else KAFKA
 
 
 class Open(NamedTuple):
-    """An open transaction: its number among all transactions, and among those of its client, from 1."""
+    """An open transaction: its number among all transactions, and among the transactions of its client, from 1."""
 
     number: int
     nth: int
@@ -78,7 +79,7 @@ class Open(NamedTuple):
 
 @dataclass(slots=True)
 class Client:
-    """A producer's own state: its epoch, its next sequence number, its open transaction."""
+    """A client's state: its producer id and epoch (-1: none), next sequence number and open transaction."""
 
     name: str
     producer_id: int
@@ -95,8 +96,9 @@ class Client:
 
 
 def _clients() -> dict[str, Client]:
+    plain = Client(PLAIN, -1, transactional=False, epoch=-1, sequence=-1)
     transactional = {name: Client(name, producer_id) for name, producer_id in PRODUCERS.items()}
-    return {**transactional, IDEMPOTENT: Client(IDEMPOTENT, IDEMPOTENT_ID, transactional=False)}
+    return {PLAIN: plain, **transactional, IDEMPOTENT: Client(IDEMPOTENT, IDEMPOTENT_ID, transactional=False)}
 
 
 class Done(NamedTuple):
@@ -113,10 +115,10 @@ NOTHING_WRITTEN: Final = Done()
 class World:
     """The cluster, and the truth about it. ``down``: brokers that neither copy nor clean nor answer.
 
-    ``stray``: logs of replicas that were unassigned while their brokers were down. ``outage``: how a broker came to be
-    behind, once; empty before. ``coordinator``: what the leader keeps of groups (`Rules.of_groups`): what it has loaded
-    when it was elected, and all later entries. ``adding``: replicas that are being added. ``fed_by``: from which leader
-    the copy of a replica began (`Rules.fresh_copies`).
+    ``stray``: logs of replicas that were unassigned while their brokers were down. ``outage``: the fault by which a
+    broker fell behind, once; empty before. ``coordinator``: the offsets of the leader's group coordinator
+    (`Rules.of_groups`): loaded when it was elected, with all later entries. ``adding``: replicas that are
+    being added. ``fed_by``: the leader from which the copy of a replica began (`Rules.fresh_copies`).
     """
 
     rules: Rules
@@ -151,8 +153,15 @@ class World:
 
     def violations(self) -> list[tuple[int, str]]:
         """Return the violations of each replica in sync, from its state: broker and name, each once."""
+        return self._names(violations, wrong_final_states, hidden_by_txnindex)
+
+    def consequences(self) -> list[tuple[int, str]]:
+        """Return the consequences for groups if the broker of a replica in sync coordinates them, as `violations`."""
+        drops_pending = self.rules.version.tombstone_drops_pending
+        return self._names(partial(consequences, drops_pending=drops_pending)) if self.rules.of_groups else []
+
+    def _names(self, *checks: Callable[[Replica, Truth], Iterator[str]]) -> list[tuple[int, str]]:
         truth, in_sync = self.truth, self.replication.in_sync
-        checks = (violations, wrong_final_states, hidden_by_txnindex)
         return sorted(
             {
                 (broker, str(name))
@@ -162,39 +171,26 @@ class World:
             }
         )
 
-    def consequences(self) -> list[tuple[int, str]]:
-        """Return what goes wrong for groups where the broker of a replica in sync coordinates them: as `violations`."""
-        if not self.rules.of_groups:
-            return []
-        drops_pending = self.rules.version.tombstone_drops_pending
-        return sorted(
-            {
-                (broker, name)
-                for broker in self.replication.in_sync
-                for name in consequences(self.replicas[broker], self.truth, drops_pending=drops_pending)
-            }
-        )
-
-    def may_delete(self, who: str, key: str) -> bool:
-        """Whether a client may delete a key: a group's offset only its coordinator may, and only one that it has."""
+    def may_delete(self, client: str, key: str) -> bool:
+        """Return whether a client may delete a key: of groups, only the coordinator an offset that it has."""
         if not self.rules.of_groups:
             return True
         drops_pending = self.rules.version.tombstone_drops_pending
-        return who == PLAIN and self.coordinator.may_delete(key, drops_pending=drops_pending)
+        return client == PLAIN and self.coordinator.may_delete(key, drops_pending=drops_pending)
 
     def load_groups(self) -> None:
         """Have the leader's broker load the groups of its log (``GroupCoordinator.onElection``)."""
-        drops_pending = self.rules.version.tombstone_drops_pending
-        self.coordinator = load(self.replication.leader, drops_pending=drops_pending)
+        self.coordinator = load(self.replication.leader, drops_pending=self.rules.version.tombstone_drops_pending)
 
-    def own(self, broker: int) -> Pair:
+    def progress(self, broker: int) -> Bounds:
         """Return a replica's MCCO and MXFO."""
-        return own_offsets(self.rules.system, self.replicas[broker], self.rules.without)
+        return progress_of(self.rules.system, self.replicas[broker], self.rules.without)
 
-    def coordinate(self, change: Callable[..., Coordination], *arguments: object) -> None:
+    def coordinate(self, change: Callable[..., Coordination], *arguments: object) -> Done:
         """Apply a change to the protocol state, if replicas are coordinated."""
         if self.protocol is not None:
             self.protocol = change(self.protocol, *arguments)
+        return NOTHING_WRITTEN
 
     def append(self, batch: Batch) -> None:
         """Append a batch, which all replicas in sync copy at once."""
@@ -203,10 +199,10 @@ class World:
         for entry in entries_of(batch) if self.rules.of_groups else ():
             self.coordinator.apply(entry, drops_pending=True)
 
-    def under_way(self) -> list[Message]:
+    def in_flight(self) -> list[Message]:
         """Return the messages in flight in a deterministic order, which is not the order of sending."""
-        return in_order(self.protocol.sent if self.protocol else ())
+        return sorted(self.protocol.sent) if self.protocol else []
 
     def can_arrive(self, message: Message) -> bool:
-        """Whether a message can arrive now."""
-        return (self.replication.leader_id if isinstance(message, Report) else message.broker) not in self.down
+        """Return whether a message can arrive now."""
+        return self.protocol is not None and self.protocol.receiver(message) not in self.down

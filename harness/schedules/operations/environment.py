@@ -83,7 +83,7 @@ class SendReport:
 
 @operation("message {number} arrives")
 class MessageArrives:
-    """One of the messages in flight arrives, by its number from 1 (`harness.models.world.coordination.in_order`)."""
+    """One of the messages in flight arrives, by its number from 1 (`harness.models.world.world.World.in_flight`)."""
 
     number: int
     process: str = ENVIRONMENT

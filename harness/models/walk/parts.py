@@ -1,0 +1,273 @@
+"""Clients and replicas of a small cluster by number, the possible writes, and the effects of steps on replicas.
+
+Each effect is computed once for a replica, or recorded to be computed for many replicas (`harness.models.walk.rows`).
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import replace
+from functools import cache, partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from harness.broker_files.segments.records import ABORT, COMMIT, Record, marker_record
+from harness.models.log.batch import Batch
+from harness.models.log.cleaner import Cleaning, has_null_value
+from harness.models.log.invariants import Truth, Wrote
+from harness.models.log.kip87 import flagged, is_flagged
+from harness.models.log.replica import Replica, Segment
+from harness.models.log.replication import Replication
+from harness.models.walk.exhaustive import Numbered
+from harness.models.walk.systems import NOW_MS, RETENTION_MS
+from harness.models.world.groups import DROPS_PENDING, intended
+from harness.models.world.members import SCRIPTS
+from harness.schedules.operations.clients import End, Write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+
+    from harness.models.log.cleaner import Bounds
+    from harness.models.walk.state_space import Bound
+    from harness.models.walk.systems import System
+    from harness.schedules.operations.operation import Operation
+
+
+PRODUCER_ID: Final = 7
+
+
+class Clients(NamedTuple):
+    """The truth that clients have written, and how many writes and transactions are left."""
+
+    truth: Truth
+    writes: int
+    transactions: int
+    epoch: int = 0
+
+
+class Slot(NamedTuple):
+    """A placeholder for the replica of the broker at this place among the brokers of a space."""
+
+    place: int
+
+
+class Effect(NamedTuple):
+    """A placeholder for the result of a method of `Parts`; ``replicas``: the arguments that are numbers."""
+
+    method: str
+    replicas: tuple[int | Slot | Effect, ...]
+    arguments: tuple[Hashable, ...]
+
+
+class Parts:
+    """Clients and replicas by number. Effects take and return the number of a replica."""
+
+    def __init__(
+        self,
+        bound: Bound,
+        system: System,
+        *,
+        progress: Callable[[Replica, Truth], Bounds],
+        violations: Callable[[Replica, Truth], Iterable[str]],
+        in_order: bool,
+    ) -> None:
+        """``progress``: a replica's MCCO and MXFO; ``violations``: of a replica in sync; ``in_order``: `may_write`."""
+        self.replicas = Numbered[Replica](system.content)
+        self.empty: Final = self.replicas.number(Replica(0))
+        self.clients = Numbered[Clients](lambda clients: clients)
+        self.no_writes: Final = self.clients.number(Clients(Truth(), bound.writes, bound.transactions))
+        self._tails = Numbered[Replica](system.content)
+        self._system = system
+        self._cleaning = Cleaning(
+            delete_retention_ms=RETENTION_MS,
+            producer_expiration_ms=RETENTION_MS,
+            is_tombstone=is_flagged if bound.by_flag else has_null_value,
+            active_too=True,
+        )
+        for method in _REPLICAS:
+            setattr(self, method, cache(getattr(self, method)))
+
+        @cache
+        def progress_of(replica: int, clients: int) -> Bounds:
+            return progress(self.replicas[replica], self.clients[clients].truth)
+
+        @cache
+        def violations_of(replica: int, clients: int) -> tuple[str, ...]:
+            return tuple(violations(self.replicas[replica], self.clients[clients].truth))
+
+        @cache
+        def writes(clients: int) -> list[tuple[Operation, int, Batch]]:
+            choices = may_write(self.clients[clients], bound, in_order=in_order)
+            return [(operation, self.clients.number(after), batch) for operation, after, batch in choices]
+
+        self.progress, self.violations, self.writes = progress_of, violations_of, writes
+
+    def appended(self, number: int, batch: Batch, high_watermark: int) -> int:
+        """Return the leader's replica after it has appended a batch."""
+        replica = self.replicas[number].fork()
+        replica.append(batch, roll=True)
+        return self._watermarked(replica, high_watermark)
+
+    def watermarked(self, number: int, high_watermark: int) -> int:
+        """Return the replica with a higher high watermark."""
+        return self._watermarked(self.replicas[number].fork(), high_watermark)
+
+    def _watermarked(self, replica: Replica, high_watermark: int) -> int:
+        replica.advance_high_watermark(high_watermark)
+        return self.replicas.number(replica)
+
+    def truncated(self, number: int, offset: int, fresh: bool = False) -> int:  # noqa: FBT001, FBT002  (it is cached)
+        """Return the replica after it has truncated its log to an offset, as its leader has no batch there.
+
+        ``fresh``: the replica drops its whole log instead if its high watermark is beyond that offset. Its cleaner may
+        have been there, and have removed values because of records that the truncation removes.
+        """
+        replica = self.replicas[number].fork()
+        if fresh and replica.high_watermark > offset:
+            return self.empty
+        if replica.log_end > offset:
+            replica.truncate(offset)
+        return self.replicas.number(replica)
+
+    def copied(self, number: int, leader: int, most: int | None = None) -> int:
+        """Return the follower's replica after it has copied up to ``most`` batches, or all."""
+        return self.extended(number, self.tail(leader, self.log_end(number), most))
+
+    def log_end(self, number: int) -> int:
+        """Return the log end offset of a replica."""
+        return self.replicas[number].log_end
+
+    def tail(self, number: int, offset: int, most: int | None) -> int:
+        """Return the number of a leader's tail: up to ``most`` batches from an offset on.
+
+        Many leaders have the same tail; the effect of copying it is computed once.
+        """
+        leader = self.replicas[number]
+        batches = list(islice(leader.from_offset(offset), most))
+        segments = [Segment(s.base_offset, [b for b in s.batches if b in batches]) for s in leader.segments]
+        tail = Replica(0, [segment for segment in segments if segment.batches] or [Segment(leader.log_end)])
+        tail.log_start, tail.log_end, tail.high_watermark = leader.log_start, leader.log_end, leader.high_watermark
+        return self._tails.number(tail)
+
+    def extended(self, number: int, tail: int) -> int:
+        """Return the follower's replica after it has copied a tail."""
+        pair = Replication({1: self._tails[tail].fork(), 2: self.replicas[number].fork()}, 1, rolls=lambda *_: True)
+        pair.fetch(2)
+        return self.replicas.number(pair.replicas[2])
+
+    def cleaned(self, number: int, bounds: Bounds) -> int:
+        """Return the replica after a pass of its cleaner."""
+        replica = self.replicas[number].fork()
+        self._system.clean(replica, self._cleaning, NOW_MS, bounds)
+        return self.replicas.number(replica)
+
+    def cleaned_past(self, number: int, bounds: Bounds) -> int:
+        """Return the replica after a pass that does not stop at the high watermark, unlike Kafka's cleaner."""
+        replica = self.replicas[number].fork()
+        high_watermark, unreplicated = replica.high_watermark, list(replica.unreplicated)
+        replica.advance_high_watermark(replica.log_end)
+        self._system.clean(replica, self._cleaning, NOW_MS, bounds)
+        replica.high_watermark, replica.unreplicated = high_watermark, unreplicated
+        return self.replicas.number(replica)
+
+    def aged(self, number: int) -> int:
+        """Return the replica after time has passed."""
+        replica = self.replicas[number].fork()
+        self._system.age(replica)
+        return self.replicas.number(replica)
+
+    def recorded(self, progresses: Sequence[Bounds]) -> Parts:
+        """Return parts that accept a `Slot` or an `Effect` in place of a replica, and return an `Effect` for it.
+
+        ``progresses``: the MCCO and MXFO of the replica of each `Slot`.
+        """
+        recording: Any = copy(self)
+        for method, count in _REPLICAS.items():
+            setattr(recording, method, partial(_record, getattr(self, method), method, count))
+        recording.progress = lambda replica, clients: (
+            progresses[replica.place] if isinstance(replica, Slot) else self.progress(replica, clients)
+        )
+        return recording  # type: ignore[no-any-return]
+
+
+_REPLICAS: Final = {
+    **dict.fromkeys(("appended", "watermarked", "truncated", "log_end", "cleaned", "cleaned_past", "aged"), 1),
+    **dict.fromkeys(("tail", "extended"), 2),
+}
+"""The cached methods, and how many of their arguments are numbers: of replicas, or results of these methods."""
+
+
+def _record(compute: Callable[..., int], method: str, count: int, *arguments: Any) -> int | Effect:
+    replicas = arguments[:count]
+    is_known = all(isinstance(replica, int) for replica in replicas)
+    return compute(*arguments) if is_known else Effect(method, replicas, arguments[count:])
+
+
+def may_write(clients: Clients, bound: Bound, *, in_order: bool = False) -> Iterator[tuple[Operation, Clients, Batch]]:
+    """Yield each possible write: its operation, the clients after it, and the batch. Transactions write single records.
+
+    ``in_order``: a key is written for the first time after the keys before it. No step depends on the name of a key, so
+    any other order is the same under other names.
+    """
+    truth = clients.truth
+    if bound.script:
+        if clients.writes:
+            yield _next_of_script(clients, bound.script)
+        return
+    if truth.open_txn is not None:
+        for outcome in (COMMIT, ABORT):
+            yield _ended(clients, outcome, bound)
+    written = len({record.key for record in truth.wrote})
+    for key in bound.keys[: written + 1] if in_order else bound.keys:
+        for deletes in (False, True) if _may_delete(truth, key, bound.coordinator) else (False,):
+            if clients.writes:
+                yield _put(clients, key, bound, deletes=deletes, in_txn=False)
+            if clients.transactions and truth.open_txn is None and not (deletes and bound.coordinator):
+                yield _put(clients, key, bound, deletes=deletes, in_txn=True)
+
+
+def _next_of_script(clients: Clients, script: str) -> tuple[Operation, Clients, Batch]:
+    """Return the next operation on a group (`harness.models.world.members`): one batch of its coordinator."""
+    operation, keys = SCRIPTS[script][-clients.writes]
+    truth, records = clients.truth, []
+    for offset, word in enumerate(keys, truth.log_end):
+        key, deletes = word.removeprefix("-"), word[0] == "-"
+        truth = truth.with_record(Wrote(offset, key, deletes), in_txn=False)
+        records.append(Record(offset, NOW_MS, key.encode(), None if deletes else b"v"))
+    return operation, clients._replace(truth=truth, writes=clients.writes - 1), _batch(*records)
+
+
+def _may_delete(truth: Truth, key: str, coordinator: str) -> bool:
+    """Return whether a client may delete a key: after a write; a coordinator only a key that has an offset."""
+    if coordinator:
+        return intended(truth).may_delete(key, drops_pending=DROPS_PENDING[coordinator])
+    return any(record.key == key for record in truth.wrote)
+
+
+def _put(clients: Clients, key: str, bound: Bound, *, deletes: bool, in_txn: bool) -> tuple[Operation, Clients, Batch]:
+    base = clients.truth.log_end
+    after = clients._replace(
+        truth=clients.truth.with_record(Wrote(base, key, deletes), in_txn=in_txn),
+        writes=clients.writes - (not in_txn),
+        transactions=clients.transactions - in_txn,
+    )
+    record = Record(base, NOW_MS, key.encode(), None if deletes and not bound.by_flag else b"v")
+    batch = _batch(flagged(record) if deletes and bound.by_flag else record, epoch=clients.epoch if in_txn else None)
+    return Write("t" if in_txn else "p", key, deletes), after, batch
+
+
+def _ended(clients: Clients, outcome: str, bound: Bound) -> tuple[Operation, Clients, Batch]:
+    base = clients.truth.log_end
+    after = clients._replace(truth=clients.truth.ended(outcome, base), epoch=clients.epoch + bound.epoch_bump)
+    return End("t", outcome), after, _batch(marker_record(base, NOW_MS, outcome), epoch=after.epoch, control=True)
+
+
+def _batch(*records: Record, epoch: int | None = None, control: bool = False) -> Batch:
+    """Return a batch; of the transactional producer if an epoch is given."""
+    batch = Batch(records[0].offset, records[-1].offset, records, NOW_MS, control=control)
+    if epoch is None:
+        return batch
+    base_sequence = -1 if control else 0
+    return replace(
+        batch, producer_id=PRODUCER_ID, producer_epoch=epoch, base_sequence=base_sequence, transactional=True
+    )
