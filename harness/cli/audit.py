@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import click
 import cloup
 
 from harness.broker_files.segments.records import MAX_INT64
-from harness.cli.options.cluster import addresses, bootstrap_option, config_option
-from harness.cli.options.common import command, envelope, format_option, given_on_command_line
-from harness.cli.options.parameters import TOPIC, FilePath, Number, Text
-from harness.cli.options.spark import PARAMETERS, spark_options
+from harness.cli.options.common import (
+    SPARK_PARAMETERS,
+    addresses,
+    bootstrap_option,
+    command,
+    config_option,
+    envelope,
+    flag,
+    option,
+    options_given,
+    topic_option,
+)
+from harness.cli.options.parameters import MEGABYTES_A_SECOND, FilePath, Text
 from harness.console import JSON, MB, TEXT, ConsoleProgress, show_findings
 from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, UsageError, interruptible
 from harness.json_codec import to_json
@@ -28,9 +37,8 @@ if TYPE_CHECKING:
     from harness.judge.verdict import Verdict
     from harness.spark.options import SparkOptions
 
-MOST_MB_PER_S = 1e6
-NEEDS_DATA = PARAMETERS | {"rate_limit_mb", "since", "until", "save"}
-"""Parameters of ``audit live`` that make no sense where no data is read."""
+NEEDS_DATA = SPARK_PARAMETERS | {"rate_limit_mb", "since", "until", "save"}
+"""Parameters of ``audit live`` that make no sense if no data is read."""
 MAX_INT32 = 2**31 - 1
 """The largest broker id."""
 
@@ -47,7 +55,7 @@ def time_ms(text: str) -> int:
 
 
 def broker_folder(text: str) -> tuple[int, str]:
-    """Return broker and folder of ``ID=DIR``. Raises `UsageError` for anything else."""
+    """Return broker and folder of ``ID=DIR``. Raises `UsageError` for any other text."""
     number, equals, folder = text.partition("=")
     is_id = number.isascii() and number.isdigit() and len(number) <= len(str(MAX_INT32)) and int(number) <= MAX_INT32
     if not (equals and is_id and folder.strip()):
@@ -67,17 +75,6 @@ def parse_brokers(texts: Sequence[str], conf: Mapping[str, str]) -> dict[int, li
 
 AUDITED, READING = map(cloup.OptionGroup, ("What to audit", "Reading"))
 
-topic_option = cloup.option(
-    "--topic",
-    "topics",
-    group=AUDITED,
-    multiple=True,
-    type=TOPIC,
-    metavar="NAME",
-    help="A topic or a pattern such as 'orders-*'; repeatable. Internal topics match only patterns that "
-    "begin with __.  [default: every compacted topic, internal ones included]",
-)
-
 
 @cloup.group()
 def audit() -> None:
@@ -87,21 +84,19 @@ def audit() -> None:
 @command(
     "harness audit disk --topic 'orders-*' --broker 1=/copy/broker-1 --broker 2=/copy/broker-2",
     "harness audit disk --topic orders --broker 1=s3a://copies/broker-1 --broker 2=s3a://copies/broker-2 --format json",
+    spark=True,
 )
-@topic_option
-@cloup.option(
+@topic_option(AUDITED)
+@option(
+    AUDITED,
     "--broker",
-    "brokers",
-    group=AUDITED,
+    Text(broker_folder, metavar="ID=DIR"),
+    "A broker's log directory, or a partition's folder, copied from it, here or at s3a:// or hdfs://; "
+    "repeatable, also for one broker.",
+    name="brokers",
     multiple=True,
     required=True,
-    type=Text(broker_folder),
-    metavar="ID=DIR",
-    help="A broker's log directory, or a partition's folder, copied from it, here or at s3a:// or hdfs://; "
-    "repeatable, also for one broker.",
 )
-@spark_options
-@format_option
 def disk(topics: tuple[str, ...], brokers: tuple[str, ...], output: str, spark: SparkOptions) -> int:
     """Compare copies of the brokers' disks. Needs no cluster and no client.
 
@@ -109,64 +104,41 @@ def disk(topics: tuple[str, ...], brokers: tuple[str, ...], output: str, spark: 
     """
     from harness.audit.judge_copies import audit_disk  # noqa: PLC0415  (slow imports, only where needed)
 
-    progress = ConsoleProgress()
-    try:
+    with closing(ConsoleProgress()) as progress:
         verdict = audit_disk(parse_brokers(brokers, spark.conf), topics, progress, spark)
-    finally:
-        progress.close()
     return show(verdict, output)
 
 
 @command(
     "harness audit live --bootstrap-server kafka-1:9092 --topic 'orders-*'",
     "harness audit live --bootstrap-server kafka-1:9092 --topic 'orders-*' --quick",
+    spark=True,
 )
-@topic_option
+@topic_option(AUDITED)
 @bootstrap_option()
 @config_option
-@cloup.option(
+@option(
+    READING,
     "--rate-limit-mb",
-    group=READING,
-    type=Number(min=0, min_open=True, max=MOST_MB_PER_S),
-    metavar="N",
-    help="Read at most so many megabytes a second, from all brokers together.",
+    MEGABYTES_A_SECOND,
+    "Read at most so many megabytes a second, from all brokers together.",
 )
-@cloup.option(
+@option(
+    READING,
     "--since",
-    group=READING,
-    type=Text(time_ms),
-    metavar="TIME",
-    help="Read only records written at or after this time: ISO 8601 (UTC if it has no offset), or ms since the epoch.",
+    Text(time_ms, metavar="TIME"),
+    "Read only records written at or after this time: ISO 8601 (UTC if it has no offset), or ms since the epoch.",
 )
-@cloup.option(
-    "--until", group=READING, type=Text(time_ms), metavar="TIME", help="Read only records written before then."
-)
-@cloup.option(
-    "--quick",
-    group=READING,
-    is_flag=True,
-    help="Read no data: compare the reports of brokers and coordinators, in seconds.",
-)
-@cloup.option(
+@option(READING, "--until", Text(time_ms, metavar="TIME"), "Read only records written before then.")
+@flag(READING, "--quick", "Read no data: compare the reports of brokers and coordinators, in seconds.")
+@option(
+    READING,
     "--save",
-    group=READING,
-    type=FilePath(),
-    metavar="DIR",
-    help="Save the data that was read, in a new folder.  [default: a temporary one, deleted at the end]",
+    FilePath(metavar="DIR"),
+    "Save the data that was read, in a new folder.  [default: a temporary one, deleted at the end]",
 )
-@spark_options
-@format_option
-def live(  # noqa: PLR0917
-    topics: tuple[str, ...],
-    bootstrap: str,
-    config: Path | None,
-    rate_limit_mb: float | None,
-    since: str | None,
-    until: str | None,
-    quick: bool,  # noqa: FBT001
-    save: Path | None,
-    output: str,
-    spark: SparkOptions,
+def live(
+    topics: tuple[str, ...], bootstrap: str, config: Path | None, output: str, spark: SparkOptions, **reading: Any
 ) -> int:
     """Compare the replicas of a running cluster. Reads and describes only; needs Read and DescribeConfigs on topics.
 
@@ -180,31 +152,28 @@ def live(  # noqa: PLR0917
     from harness.audit.explain.show import prefiltered_json, replica_table  # noqa: PLC0415
     from harness.audit.live.compare import AuditRequest, audit_live, audit_quickly  # noqa: PLC0415
 
-    if quick and given_on_command_line(click.get_current_context()) & NEEDS_DATA:
+    if reading["quick"] and options_given() & NEEDS_DATA:
         raise UsageError(
             "--quick reads no data: leave out --rate-limit-mb, --since, --until, --save, --spark-master, --spark-conf"
         )
+    rate_mb, save = reading["rate_limit_mb"], reading["save"]
+    since, until = reading["since"], reading["until"]
     request = AuditRequest(
         addresses(bootstrap, config),
         topics,
-        rate_limit_bytes_s=None if rate_limit_mb is None else max(int(rate_limit_mb * MB), 1),
+        rate_limit_bytes_s=None if rate_mb is None else max(int(rate_mb * MB), 1),
         since_ms=None if since is None else time_ms(since),
         until_ms=None if until is None else time_ms(until),
         save=save,
     )
     if request.since_ms is not None and request.until_ms is not None and request.since_ms >= request.until_ms:
         raise UsageError(f"--since {since} is not before --until {until}")
-    progress = ConsoleProgress()
-    kept_text = (
-        f"what was read is kept in {save}/" if save else "nothing that was read is stored (--save DIR stores it)"
-    )
-    try:
-        if not quick:
-            with interruptible(lambda: kept_text):
+    remaining = f"the data that was read is in {save}/" if save else "no data was stored (--save DIR stores it)"
+    with closing(ConsoleProgress()) as progress:
+        if not reading["quick"]:
+            with interruptible(lambda: remaining):
                 return show(audit_live(request, progress, spark), output)
         verdict, prefiltered = audit_quickly(request, progress)
-    finally:
-        progress.close()
     if output == TEXT:
         stdout().table(replica_table(prefiltered.statuses))
     return show(replace(verdict, prefilter=prefiltered_json(prefiltered)), output)
@@ -215,10 +184,9 @@ def live(  # noqa: PLR0917
     "harness audit exposure --bootstrap-server kafka-1:9092 --topic 'orders-*' --format json",
     name="exposure",
 )
-@topic_option
+@topic_option(AUDITED)
 @bootstrap_option()
 @config_option
-@format_option
 def exposure_(topics: tuple[str, ...], bootstrap: str, config: Path | None, output: str) -> int:
     """Report the replicas of a running cluster that are at risk, and since when each is out of the ISR.
 
@@ -251,7 +219,7 @@ def show(verdict: Verdict, output: str) -> int:
     show_findings(out, verdict)
     for note in verdict.notes or ():
         out.line(f"note: {note}")
-    verdicts, count = [one.verdict for one in verdict.scenarios], len(verdict.findings)
+    verdicts, count = [scenario.verdict for scenario in verdict.scenarios], len(verdict.findings)
     counts = [f"{verdicts.count(name)} {name}" for name in (ANOMALY, CLEAN, UNKNOWN)]
     findings = f", {count} finding{'s' if count > 1 else ''}" if verdict.verdict == ANOMALY else ""
     out.line(f"partitions: {', '.join(counts)}{findings}   (exit code {code})")

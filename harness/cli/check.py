@@ -6,12 +6,8 @@ from typing import TYPE_CHECKING
 
 import cloup
 
-from harness.cli.options.common import (
-    command,
-    format_option,
-)
+from harness.cli.options.common import command, flag
 from harness.cli.options.parameters import RUN_FOLDER
-from harness.cli.options.spark import spark_options
 from harness.console import ConsoleProgress, show
 from harness.judge.verdict import EXIT_CODES
 
@@ -26,21 +22,14 @@ EVIDENCE = cloup.OptionGroup("Evidence")
 @command(
     "harness check results/kafka-3.9/stuck-lso/latest",
     "harness check results/kafka-3.9/stuck-lso/latest --partial --format json",
+    spark=True,
 )
 @cloup.argument("run_dir", type=RUN_FOLDER)
-@cloup.option(
-    "--partial",
-    is_flag=True,
-    group=EVIDENCE,
-    help="Judge although evidence is missing or changed; the verdict says so.",
-)
-@spark_options
-@format_option
+@flag(EVIDENCE, "--partial", "Judge although evidence is missing or changed; the verdict says so.")
 def check(run_dir: Path, output: str, spark: SparkOptions, *, partial: bool) -> int:
     """Judge a stored run again, from its folder alone."""
     from harness.play.check import check_folder  # noqa: PLC0415
 
-    progress = ConsoleProgress()
-    result = check_folder(run_dir, progress, spark, partial=partial)
+    result = check_folder(run_dir, ConsoleProgress(), spark, partial=partial)
     show(result, output)
     return EXIT_CODES[result.verdict.verdict]

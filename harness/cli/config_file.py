@@ -30,60 +30,31 @@ from harness.errors import UsageError
 from harness.suggest import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
 FILE: Final = "harness.toml"
 VARIABLE: Final = "HARNESS_CONFIG"
 READ_CLUSTERS: Final = ("audit disk", "audit live", "audit exposure")
 
 
-def _text(value: Any, _folder: Path) -> str:
-    if not isinstance(value, str):
-        raise TypeError("a text")
-    return value
-
-
-def _path(value: Any, folder: Path) -> str:
-    return str(folder / _text(value, folder))
-
-
-def _texts(value: Any, _folder: Path) -> list[str]:
-    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
-        raise TypeError("a list of texts")
-    return value
-
-
-def _pairs(value: Any, _folder: Path) -> list[str]:
-    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
-        raise TypeError("a table of texts")
-    return [f"{name}={text}" for name, text in value.items()]
-
-
 @dataclass(frozen=True)
 class Setting:
-    """A name in the file, the option for which it is the default, and how the file's value becomes the option's.
-
-    ``convert`` gets the value and the folder of the file; it raises TypeError with the form that the value should have.
-    """
+    """A name in the file, and the option whose default it sets. ``form``: of the value."""
 
     name: str
     option: str
-    convert: Callable[[Any, Path], Any]
+    form: str
     commands: tuple[str, ...] | None = None
     """None: every command that has the option."""
 
-    def applies_to(self, command: str, option: click.Option) -> bool:
-        """Return whether the file's value is the default of an option of this command."""
-        return self.option in option.opts and (self.commands is None or command in self.commands)
-
 
 SETTINGS: Final = (
-    Setting("results", "--results", _path),
-    Setting("cluster.bootstrap-server", "--bootstrap-server", _text, READ_CLUSTERS),
-    Setting("cluster.command-config", "--command-config", _path, READ_CLUSTERS),
-    Setting("cluster.topics", "--topic", _texts, READ_CLUSTERS),
-    Setting("spark.master", "--spark-master", _text),
-    Setting("spark.conf", "--spark-conf", _pairs),
+    Setting("results", "--results", "a path"),
+    Setting("cluster.bootstrap-server", "--bootstrap-server", "a text", READ_CLUSTERS),
+    Setting("cluster.command-config", "--command-config", "a path", READ_CLUSTERS),
+    Setting("cluster.topics", "--topic", "a list of texts", READ_CLUSTERS),
+    Setting("spark.master", "--spark-master", "a text"),
+    Setting("spark.conf", "--spark-conf", "a table of texts"),
 )
 
 
@@ -118,13 +89,20 @@ def _flat(content: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _value(path: Path, name: str, value: Any) -> Any:
-    settings = {setting.name: setting for setting in SETTINGS}
-    if name not in settings:
-        raise UsageError(f"{path}: {nearest('setting', name, list(settings))}")
-    try:
-        return settings[name].convert(value, path.parent)
-    except TypeError as error:
-        raise UsageError(f"{path}: {name} has to be {error}") from error
+    """Return the option's value. Raises `UsageError` for an unknown setting, and for a value of another form."""
+    forms = {setting.name: setting.form for setting in SETTINGS}
+    if name not in forms:
+        raise UsageError(f"{path}: {nearest('setting', name, list(forms))}")
+    match forms[name], value:
+        case "a text", str():
+            return value
+        case "a path", str():
+            return str(path.parent / value)
+        case "a list of texts", list() if all(isinstance(text, str) for text in value):
+            return value
+        case "a table of texts", dict() if all(isinstance(text, str) for text in value.values()):
+            return [f"{key}={text}" for key, text in value.items()]
+    raise UsageError(f"{path}: {name} has to be {forms[name]}")
 
 
 def default_map(group: click.Group, config: ConfigFile) -> dict[str, Any]:
@@ -133,15 +111,12 @@ def default_map(group: click.Group, config: ConfigFile) -> dict[str, Any]:
 
     def defaults(command: click.Command, name: str) -> dict[str, Any]:
         if isinstance(command, click.Group):
-            return {
-                inner: defaults(subcommand, f"{name} {inner}".strip()) for inner, subcommand in command.commands.items()
-            }
+            return {inner: defaults(child, f"{name} {inner}".strip()) for inner, child in command.commands.items()}
         return {
             str(option.name): config.values[setting.name]
             for option in command.params
-            if isinstance(option, click.Option)
             for setting in settings
-            if setting.applies_to(name, option)
+            if setting.option in option.opts and (setting.commands is None or name in setting.commands)
         }
 
     return defaults(group, "")

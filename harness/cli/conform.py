@@ -1,15 +1,15 @@
-"""``harness conform``: does the model behave like real brokers?"""
+"""``harness conform``: compares the model with real brokers."""
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
 import cloup
 
-from harness.cli.options.common import command, envelope, format_option, given_on_command_line
-from harness.cli.options.parameters import MOST_SEED, PATCH, TARGET, Count, file_to_read
+from harness.cli.options.common import command, envelope, flags_of, option, options_given
+from harness.cli.options.parameters import PATCH, SEED, TARGET, Count, Text, file_to_read
 from harness.console import JSON, STYLES, ConsoleProgress
 from harness.errors import UsageError
 from harness.judge.verdict import ANOMALY, CLEAN, EXIT_CODES, decide
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from harness.model_checking.conform.conform import Outcome
 
-MOST_SCHEDULES = 10_000
 SCHEDULES = cloup.OptionGroup("Schedules")
+COUNT = Count(0, 10_000)
 
 
 @command(
@@ -29,63 +29,25 @@ SCHEDULES = cloup.OptionGroup("Schedules")
     "harness conform --target kafka-3.9 --schedules 5 --seed 7",
     "harness conform --target kafka-4.4 --schedule schedules/stuck-lso.json",
 )
-@cloup.option(
-    "--target", group=SCHEDULES, required=True, type=TARGET, metavar="NAME|PATH",
-    help="A Kafka: see `harness targets`, or the path of one of your own.",
-)  # fmt: skip
-@cloup.option(
-    "--patch", group=SCHEDULES, type=PATCH, metavar="DIR|JAR",
-    help="Classes in front of the class path of the target's brokers.",
-)  # fmt: skip
-@cloup.option(
-    "--schedules",
-    group=SCHEDULES,
-    type=Count(0, MOST_SCHEDULES),
-    default=20,
-    show_default=True,
-    help="Number of random schedules.",
+@option(
+    SCHEDULES,
+    "--target",
+    Text(TARGET.check, TARGET.names, "NAME|PATH"),
+    "A Kafka: see `harness targets`, or the path of one of your own.",
+    required=True,
 )
-@cloup.option(
-    "--group-schedules",
-    group=SCHEDULES,
-    type=Count(0, MOST_SCHEDULES),
-    default=20,
-    show_default=True,
-    help="Number of random schedules of consumer groups.",
-)
-@cloup.option(
-    "--seed", group=SCHEDULES, type=Count(0, MOST_SEED), default=0, show_default=True, help="Fixes the random ones."
-)
-@cloup.option(
-    "--transactions",
-    group=SCHEDULES,
-    type=Count(1, 2),
-    default=1,
-    show_default=True,
-    help="Version; 2 exists from 4.0 on.",
-)
-@cloup.option(
+@option(SCHEDULES, "--patch", PATCH, "Classes in front of the class path of the target's brokers.")
+@option(SCHEDULES, "--schedules", COUNT, "Number of random schedules.", default=20)
+@option(SCHEDULES, "--group-schedules", COUNT, "Number of random schedules of consumer groups.", default=20)
+@option(SCHEDULES, "--seed", SEED, "Fixes the random ones.", default=0)
+@option(SCHEDULES, "--transactions", Count(1, 2), "Version; 2 exists from 4.0 on.", default=1)
+@option(
+    SCHEDULES,
     "--schedule",
-    group=SCHEDULES,
-    type=file_to_read(),
-    metavar="FILE",
-    help="Run this schedule instead: of `harness explore --out`, or a round of a soak with one partition.",
+    file_to_read(),
+    "Run this schedule instead: of `harness explore --out`, or a round of a soak with one partition.",
 )
-@format_option
-@click.pass_context
-def conform(
-    context: click.Context,
-    /,
-    *,
-    target: str,
-    patch: Path | None,
-    schedules: int,
-    group_schedules: int,
-    seed: int,
-    transactions: int,
-    schedule: Path | None,
-    output: str,
-) -> int:
+def conform(*, target: str, patch: Path | None, schedule: Path | None, output: str, **numbers: int) -> int:
     """Run schedules on the model and on real brokers, and compare every replica after every step.
 
     First the known ways to each anomaly, then random schedules, all on one cluster. The same for consumer groups, with
@@ -94,27 +56,15 @@ def conform(
 
     With --schedule, runs only the schedule of a file, unless its operations are not supported.
     """
-    from harness.model_checking.conform.conform import conform as go  # noqa: PLC0415
+    from harness.model_checking.conform.conform import conform as compare  # noqa: PLC0415
     from harness.model_checking.conform.conform import outcomes_json  # noqa: PLC0415  (slow imports, only where needed)
     from harness.targets import find_target, patched  # noqa: PLC0415
 
-    if schedule and (others := sorted(given_on_command_line(context) & {"schedules", "group_schedules", "seed"})):
-        raise UsageError(f"--schedule is the only schedule: leave out --{others[0].replace('_', '-')}")
+    if schedule and (others := flags_of(options_given() & {"schedules", "group_schedules", "seed"})):
+        raise UsageError(f"--schedule is the only schedule: leave out {others[0]}")
     name = find_target(patched(target, patch)).name
-    progress = ConsoleProgress()
-    try:
-        outcomes, failure = go(
-            name,
-            Path.cwd(),
-            progress,
-            schedules=schedules,
-            group_schedules=group_schedules,
-            seed=seed,
-            transactions=transactions,
-            schedule_file=schedule,
-        )
-    finally:
-        progress.close()
+    with closing(ConsoleProgress()) as progress:
+        outcomes, failure = compare(name, Path.cwd(), progress, schedule_file=schedule, **numbers)
     disagreeing = [outcome.schedule.case for outcome in outcomes if outcome.disagreements]
     verdict, _ = decide(disagreeing, [failure] if failure else [], "every step agrees")
     if output == JSON:
@@ -130,20 +80,17 @@ def _show(outcomes: Sequence[Outcome], failure: str | None, verdict: Any) -> Non
     out = stdout()
     for outcome in outcomes:
         style = STYLES[ANOMALY if outcome.disagreements else CLEAN]
-        out.line(
-            f"{outcome.schedule.case}: ",
-            styled(f"{outcome.agreed} of {len(outcome.schedule.steps)} steps agree", style),
-        )
+        agreed = styled(f"{outcome.agreed} of {len(outcome.schedule.steps)} steps agree", style)
+        out.line(f"{outcome.schedule.case}: ", agreed)
         if outcome.disagreements:
             for number, step in enumerate(outcome.schedule.operations[: outcome.agreed + 1], 1):
                 out.line(f"  {number}. {step}")
         for other in outcome.disagreements:
             out.line(f"  broker {other.broker} after step {other.number}, {other.step}:")
-            for line in (*other.differences, "the model:", *shown(other.expected)):
+            actual = ["the broker:", *shown(other.actual)] if other.actual else []
+            for line in (*other.differences, "the model:", *shown(other.expected), *actual):
                 out.line(f"    {line}")
-            for line in ("the broker:", *shown(other.actual)) if other.actual else ():
-                out.line(f"    {line}")
-    agreed = sum(outcome.agreed for outcome in outcomes)
     if failure:
         out.line(f"not completed: {failure}")
-    out.line(f"{len(outcomes)} schedules, {agreed} steps agree (exit code {EXIT_CODES[verdict]})")
+    steps = sum(outcome.agreed for outcome in outcomes)
+    out.line(f"{len(outcomes)} schedules, {steps} steps agree (exit code {EXIT_CODES[verdict]})")

@@ -1,14 +1,10 @@
-"""``harness doctor``: what this machine is missing, and how to get it."""
+"""``harness doctor``: finds missing programs and settings of this machine, and their remedies."""
 
 from __future__ import annotations
 
 import cloup
 
-from harness.cli.options.common import (
-    command,
-    envelope,
-    format_option,
-)
+from harness.cli.options.common import command, envelope, option
 from harness.cli.options.parameters import TARGET
 from harness.console import JSON, ConsoleProgress
 from harness.errors import EXIT_CLEAN, EXIT_USAGE
@@ -18,18 +14,9 @@ CACHE = cloup.OptionGroup("Cache")
 
 
 @command("harness doctor", "harness doctor --fetch kafka-3.9 --fetch kafka-4.4")
-@cloup.option(
-    "--fetch",
-    "targets",
-    group=CACHE,
-    multiple=True,
-    type=TARGET,
-    metavar="TARGET",
-    help="Warm the cache with this target's jars; repeatable.",
-)
-@format_option
+@option(CACHE, "--fetch", TARGET, "Warm the cache with this target's jars; repeatable.", name="targets", multiple=True)
 def doctor(targets: tuple[str, ...], output: str) -> int:
-    """Say what this machine lacks, and how to get it."""
+    """Check what this machine is missing, and print the remedies."""
     from harness.doctor import diagnose  # noqa: PLC0415
     from harness.host.java import find_java  # noqa: PLC0415
     from harness.judge.sessions import CHECKS  # noqa: PLC0415
@@ -45,12 +32,11 @@ def doctor(targets: tuple[str, ...], output: str) -> int:
     if targets:
         archive = make_archive(find_java(), CHECKS, wait_s=background.LIMIT_S)
         progress.stage(f"Spark's classes: {archive or 'another process still makes their archive'}")
-    # What is missing comes first.
-    found = sorted(diagnose(), key=lambda one: one.ok)
+    checks = sorted(diagnose(), key=lambda check: check.ok)
     if output == JSON:
-        stdout().json(envelope(checks=[vars(one) for one in found]))
+        stdout().json(envelope(checks=[vars(check) for check in checks]))
     else:
         signs = {True: styled("ok", "green"), False: styled("lacks", "red")}
-        rows = [(signs[one.ok], one.name, one.found, one.remedy) for one in found]
+        rows = [(signs[check.ok], check.name, check.found, check.remedy) for check in checks]
         stdout().table(Table(("", "what", "found", "to do"), rows))
-    return EXIT_CLEAN if all(one.ok for one in found) else EXIT_USAGE
+    return EXIT_CLEAN if all(check.ok for check in checks) else EXIT_USAGE

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import cloup
 
-from harness.cli.options.common import OUTPUT, command, envelope, format_option
-from harness.cli.options.parameters import TARGET, FilePath, Text
+from harness.cli.options.common import OUTPUT, command, envelope, option
+from harness.cli.options.parameters import EXISTING_DIRECTORY, TARGET, FilePath, Text, file_to_read
 from harness.console import JSON, ConsoleProgress
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, UsageError
 from harness.terminal import Table, stdout
@@ -24,11 +24,13 @@ def gate() -> None:
 
 
 @command("harness gate build", "harness gate build --output compaction-gate.jar")
-@cloup.option(
-    "--output", "jar", group=OUTPUT, type=FilePath(dir_okay=False), metavar="JAR",
-    help="Write the jar to this file.  [default: it stays in the cache]",
-)  # fmt: skip
-@format_option
+@option(
+    OUTPUT,
+    "--output",
+    FilePath(dir_okay=False, metavar="JAR"),
+    "Write the jar to this file.  [default: it stays in the cache]",
+    name="jar",
+)
 def build(jar: Path | None, output: str) -> int:
     """Compile the agent, with a compiler and libraries of Maven Central; prints where it is and its SHA-256.
 
@@ -53,14 +55,10 @@ def build(jar: Path | None, output: str) -> int:
     "harness gate verify compaction-gate.jar --target kafka-4.4",
     "harness gate verify compaction-gate.jar --libs /opt/kafka/libs",
 )
-@cloup.argument("jar", type=FilePath(dir_okay=False, exists=True), metavar="JAR")
-@cloup.option("--target", "name", group=BROKER, type=TARGET, metavar="NAME", help="A version: see `harness targets`.")
-@cloup.option(
-    "--libs", group=BROKER, type=FilePath(file_okay=False, exists=True), metavar="DIR",
-    help="The folder libs of an installation of Kafka.",
-)  # fmt: skip
-@cloup.option("--options", group=BROKER, type=Text(), metavar="NAME=VALUE,…", help="Options of the agent to try, too.")
-@format_option
+@cloup.argument("jar", type=file_to_read(), metavar="JAR")
+@option(BROKER, "--target", TARGET, "A version: see `harness targets`.", name="name")
+@option(BROKER, "--libs", EXISTING_DIRECTORY, "The folder libs of an installation of Kafka.")
+@option(BROKER, "--options", Text(metavar="NAME=VALUE,…"), "Options of the agent to try, too.")
 def verify(jar: Path, name: str | None, libs: Path | None, options: str | None, output: str) -> int:
     """Try the agent on the classes of a version, without a broker; exit code 1 where it does not fit."""
     from harness.host.java import find_java  # noqa: PLC0415

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import cloup
 
-from harness.cli.options.cluster import addresses, bootstrap_option, config_option
 from harness.cli.options.common import (
     OUTPUT,
+    addresses,
+    bootstrap_option,
     command,
+    config_option,
     envelope,
-    format_option,
-    given_on_command_line,
+    examples,
+    flag,
+    option,
+    options_given,
+    topic_option,
     verbosity_options,
 )
-from harness.cli.options.parameters import TOPIC, Count, FilePath, Number, Text
+from harness.cli.options.parameters import FILE, PORT, Number, Text
 from harness.console import JSON, print_progress
 from harness.errors import EXIT_CLEAN, UsageError
 from harness.terminal import Table, stdout
@@ -27,114 +32,52 @@ if TYPE_CHECKING:
 
     from harness.protect.guard.journal import PauseState
 
-LEAST_S, MOST_S = 0.2, 3600.0
-MOST_WARNING_S = 366 * 86_400.0
-PORT = 9464
-
+MOST_S, MOST_WARNING_S = 3600.0, 366 * 86_400.0
 PROTECTION, WATCHING = map(cloup.OptionGroup, ("Protection", "Watching"))
-
-
-topic_option = cloup.option(
-    "--topic",
-    "topics",
-    group=PROTECTION,
-    multiple=True,
-    type=TOPIC,
-    metavar="NAME",
-    help="A topic or a pattern such as 'orders-*'; repeatable. Internal topics match only patterns that begin with "
-    "__.  [default: every compacted topic, internal ones included]",
-)
-
-EXAMPLES = (
-    "harness guard --bootstrap-server kafka-1:9092,kafka-2:9092 --dry-run",
-    "harness guard --bootstrap-server kafka-1:9092 --topic 'orders-*' --topic __consumer_offsets",
-    "harness guard --bootstrap-server kafka-1:9092 --observe-only --listen 0.0.0.0 --port 9464",
-)
+NO_TOPIC = ("",)
+"""A pattern that no topic has: `release` pauses no further topic."""
 
 
 @cloup.group(
     invoke_without_command=True,
-    epilog="\n".join(["\b", "Examples:", *(f"  $ {example}" for example in EXAMPLES)]),
+    epilog=examples(
+        "harness guard --bootstrap-server kafka-1:9092,kafka-2:9092 --dry-run",
+        "harness guard --bootstrap-server kafka-1:9092 --topic 'orders-*' --topic __consumer_offsets",
+        "harness guard --bootstrap-server kafka-1:9092 --observe-only --listen 0.0.0.0 --port 9464",
+    ),
 )
 @bootstrap_option(required=False)
 @config_option
-@topic_option
-@cloup.option(
+@topic_option(PROTECTION)
+@option(
+    PROTECTION,
     "--interval",
-    "interval_s",
-    group=PROTECTION,
-    type=Number(min=LEAST_S, max=MOST_S),
+    Number(0.2, MOST_S, "S"),
+    "Seconds between two looks at the replicas. delete.retention.ms has to be three times as long, and 4 s.",
     default=2.0,
-    show_default=True,
-    metavar="S",
-    help="Seconds between two looks at the replicas. delete.retention.ms has to be three times as long, and 4 s.",
 )
-@cloup.option(
-    "--dry-run", "is_dry", is_flag=True, group=PROTECTION, help="Say what would be changed, and change nothing."
-)
-@cloup.option(
-    "--observe-only", "only_observes", is_flag=True, group=PROTECTION, help="Metrics and warnings; change nothing."
-)
-@cloup.option(
+@flag(PROTECTION, "--dry-run", "Say what would be changed, and change nothing.")
+@flag(PROTECTION, "--observe-only", "Metrics and warnings; change nothing.")
+@option(
+    PROTECTION,
     "--pause-warning",
-    "pause_warning_s",
-    group=PROTECTION,
-    type=Number(min=1, max=MOST_WARNING_S),
+    Number(1, MOST_WARNING_S, "S"),
+    "Warn of a topic that is paused for longer.",
     default=3600.0,
-    show_default=True,
-    metavar="S",
-    help="Warn of a topic that is paused for longer.",
 )
-@cloup.option(
-    "--listen",
-    group=WATCHING,
-    type=Text(),
-    default="127.0.0.1",
-    show_default=True,
-    metavar="HOST",
-    help="The address of /metrics and /health.",
-)
-@cloup.option(
-    "--port",
-    group=WATCHING,
-    type=Count(0, 65_535),
-    default=PORT,
-    show_default=True,
-    help="Its port; 0: a free one.",
-)
-@cloup.option(
+@option(WATCHING, "--listen", Text(metavar="HOST"), "The address of /metrics and /health.", default="127.0.0.1")
+@option(WATCHING, "--port", PORT, "Its port; 0: a free one.", default=9464)
+@option(
+    WATCHING,
     "--observe-every",
-    "observe_every_s",
-    group=WATCHING,
-    type=Number(min=1, max=MOST_S),
+    Number(1, MOST_S, "S"),
+    "Seconds between two looks at transactions, last stable offsets and sizes of logs.",
     default=60.0,
-    show_default=True,
-    metavar="S",
-    help="Seconds between two looks at transactions, last stable offsets and sizes of logs.",
 )
-@cloup.option(
-    "--events",
-    group=OUTPUT,
-    type=FilePath(dir_okay=False),
-    metavar="FILE",
-    help="Append one JSON object an event.",
-)
+@option(OUTPUT, "--events", FILE, "Append one JSON object an event.")
 @verbosity_options
 @click.pass_context
-def guard(  # noqa: PLR0917
-    context: click.Context,
-    bootstrap: str | None,
-    config: Path | None,
-    topics: tuple[str, ...],
-    interval_s: float,
-    is_dry: bool,  # noqa: FBT001
-    only_observes: bool,  # noqa: FBT001
-    pause_warning_s: float,
-    listen: str,
-    port: int,
-    observe_every_s: float,
-    events: Path | None,
-) -> int:
+def guard(context: click.Context, /, bootstrap: str | None, config: Path | None, **parameters: Any) -> int:
     """Pause compaction of a topic, from outside, while an assigned replica is not caught up.
 
     Sets min.cleanable.dirty.ratio=1 and max.compaction.lag.ms to its maximum, and restores the previous values. A
@@ -144,37 +87,34 @@ def guard(  # noqa: PLR0917
     Exit codes: 0 ended by a signal with everything put back, 2 something is still paused, 254 arguments that cannot be
     used, 255 failed.
     """
-    if context.invoked_subcommand is not None:
-        if options_given := given_on_command_line(context):
-            raise UsageError(
-                f"options of `harness guard` come after `{context.invoked_subcommand}`: {min(options_given)}"
-            )
+    if (subcommand := context.invoked_subcommand) is not None:
+        if early := options_given():
+            raise UsageError(f"options of `harness guard` come after `{subcommand}`: {min(early)}")
         return EXIT_CLEAN
-    from harness.protect.guard.events import EventLog  # noqa: PLC0415
-    from harness.protect.guard.run import GuardRequest, guard_until_signal, writer  # noqa: PLC0415
-    from harness.protect.guard.service import ACT, DRY_RUN, OBSERVE, Options  # noqa: PLC0415
+    from harness.protect.guard import run  # noqa: PLC0415
+    from harness.protect.guard.service import GuardOptions  # noqa: PLC0415
+    from harness.protect.guard.status import ACT, DRY_RUN, OBSERVE  # noqa: PLC0415
 
     if bootstrap is None:
         raise UsageError("Missing option '--bootstrap-server'.")
-    if is_dry and only_observes:
+    if parameters["dry_run"] and parameters["observe_only"]:
         raise UsageError("--dry-run and --observe-only exclude each other: give one")
-    mode = DRY_RUN if is_dry else OBSERVE if only_observes else ACT
-    options = Options(topics, interval_s, mode, pause_warning_s, writer())
-    log = EventLog(print_progress, events)
-    try:
-        request = GuardRequest(tuple(addresses(bootstrap, config)), options, (listen, port), observe_every_s)
-        return guard_until_signal(request, log)
-    finally:
-        log.close()
+    mode = DRY_RUN if parameters["dry_run"] else OBSERVE if parameters["observe_only"] else ACT
+    options = GuardOptions(
+        parameters["topics"], parameters["interval"], mode, parameters["pause_warning"], run.writer()
+    )
+    listen = parameters["listen"], parameters["port"]
+    with run.event_log(print_progress, parameters["events"]) as log:
+        request = run.GuardRequest(tuple(addresses(bootstrap, config)), options, listen, parameters["observe_every"])
+        return run.guard_until_signal(request, log)
 
 
 @command(
     "harness guard status --bootstrap-server kafka-1:9092",
     "harness guard status --bootstrap-server kafka-1:9092 --format json",
 )
-@bootstrap_option(required=True)
+@bootstrap_option()
 @config_option
-@format_option
 def status(bootstrap: str, config: Path | None, output: str) -> int:
     """Show paused topics, their previous settings, and the owners of holds. Exit code 2 if a topic is paused."""
     from harness.protect.guard.run import EXIT_STILL_PAUSED, read_state  # noqa: PLC0415
@@ -188,36 +128,32 @@ def status(bootstrap: str, config: Path | None, output: str) -> int:
     "harness guard release --bootstrap-server kafka-1:9092",
     "harness guard release --bootstrap-server kafka-1:9092 --exposed",
 )
-@bootstrap_option(required=True)
+@bootstrap_option()
 @config_option
-@cloup.option(
+@flag(
+    PROTECTION,
     "--exposed",
-    is_flag=True,
-    group=PROTECTION,
-    help="Also release topics with replicas that are still out of the ISR: those replicas may miss removals.",
+    "Also release topics with replicas that are still out of the ISR: those replicas may miss removals.",
 )
-@format_option
 def release(bootstrap: str, config: Path | None, output: str, *, exposed: bool) -> int:
-    """Put back what a guard found that is no longer running. Exit code 2 where something is still paused.
+    """Restore the settings of a guard that is no longer running. Exit code 2 if a topic is still paused.
 
     Topics with replicas out of the ISR stay paused unless --exposed is given; so do topics that another command holds.
     """
-    from harness.protect.guard.events import EventLog  # noqa: PLC0415
-    from harness.protect.guard.run import GuardRequest, writer  # noqa: PLC0415
-    from harness.protect.guard.run import release as put_back  # noqa: PLC0415
-    from harness.protect.guard.service import Options  # noqa: PLC0415
+    from harness.protect.guard import run  # noqa: PLC0415
+    from harness.protect.guard.service import GuardOptions  # noqa: PLC0415
 
-    options = Options(patterns=NOTHING, writer=writer(), release_exposed=exposed)
-    code, state = put_back(GuardRequest(tuple(addresses(bootstrap, config)), options), EventLog(print_progress))
+    options = GuardOptions(patterns=NO_TOPIC, writer=run.writer(), release_exposed=exposed)
+    request = run.GuardRequest(tuple(addresses(bootstrap, config)), options)
+    with run.event_log(print_progress) as log:
+        code, state = run.release(request, log)
     _show(state, output)
     return code
 
 
-NOTHING = ("",)
-"""No topic has this name: releasing pauses nothing that is not paused already."""
-
-
 def _show(state: PauseState, output: str) -> None:
+    from harness.protect.guard.settings import changes_text  # noqa: PLC0415
+
     if output == JSON:
         pauses = [
             {"topic": p.topic, "phase": p.phase, "since_ms": p.since_ms, "found": dict(p.found)}
@@ -230,7 +166,7 @@ def _show(state: PauseState, output: str) -> None:
             pause.topic,
             pause.phase,
             datetime.fromtimestamp(pause.since_ms / 1000, UTC).isoformat(timespec="seconds"),
-            ", ".join(f"{name}={'(inherited)' if value is None else value}" for name, value in pause.found.items()),
+            changes_text(pause.found),
             ", ".join(sorted(state.holds.get(pause.topic, ()))),
         )
         for pause in state.pauses.values()

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import cloup
 
-from harness.cli.options.common import (
-    command,
-    verbosity_options,
-)
+from harness.cli.options.common import command
 from harness.cli.options.parameters import TARGET
 from harness.console import ConsoleProgress
 from harness.errors import EXIT_CLEAN
@@ -19,9 +16,8 @@ def images() -> None:
     """Container images for `--runtime docker`."""
 
 
-@command("harness images build kafka-3.9", "harness images build kafka-4.4.0")
+@command("harness images build kafka-3.9", "harness images build kafka-4.4.0", formats=False)
 @cloup.argument("target_name", type=TARGET, metavar="TARGET")
-@verbosity_options
 def build(target_name: str) -> int:
     """Make an image with the contract of apache/kafka from the brokers' jars and this host's Java; pulls nothing."""
     from harness.host import engine  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""The commands that list what there is: targets, nemeses, anomalies, settings."""
+"""The commands that list targets, nemeses, anomalies and settings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from harness.cli.config_file import FILE, SETTINGS, VARIABLE, read_config_file
-from harness.cli.options.common import command, envelope, format_option
+from harness.cli.options.common import command, envelope
 from harness.console import JSON
 from harness.errors import EXIT_CLEAN
 from harness.schedules import catalog
@@ -39,7 +39,6 @@ VARIABLES: Final = (
 
 
 @command("harness targets", "harness targets --format json")
-@format_option
 def targets(output: str) -> int:
     """List what can be tested."""
     from harness.targets import KAFKA, SIMULATED, TARGETS  # noqa: PLC0415  (slow imports, only where needed)
@@ -55,7 +54,6 @@ def targets(output: str) -> int:
 
 
 @command("harness nemeses", "harness nemeses --format json")
-@format_option
 def nemeses(output: str) -> int:
     """List the faults that a run can have."""
     from nemesis import SCRIPTS  # noqa: PLC0415
@@ -65,7 +63,6 @@ def nemeses(output: str) -> int:
 
 
 @command("harness anomalies", "harness anomalies --format json")
-@format_option
 def anomalies(output: str) -> int:
     """List what can be looked for."""
     rows = [(str(scenario.anomaly), scenario.payload, scenario.summary) for scenario in catalog.ALL_SCENARIOS]
@@ -73,7 +70,6 @@ def anomalies(output: str) -> int:
 
 
 @command("harness settings", "HARNESS_CONFIG=ci/harness.toml harness settings --format json")
-@format_option
 def settings(output: str) -> int:
     """List the settings of harness.toml and of the environment, and where each value comes from."""
     config = read_config_file()

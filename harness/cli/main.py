@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 @cloup.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
 @click.pass_context
 def cli(context: click.Context) -> None:
-    """Do the replicas of a compacted topic still agree after a broker was away?
+    """Do the replicas of a compacted topic still agree after a broker was down?
 
     Options that stay the same may be kept in harness.toml: see `harness settings`.
 
@@ -52,30 +52,14 @@ def cli(context: click.Context) -> None:
     context.default_map = default_map(cli, read_config_file())
 
 
-for subcommand in (
-    run,
-    check,
-    compare,
-    audit,
-    repair,
-    nightly,
-    explore,
-    soak,
-    conform,
-    report,
-    serve,
-    doctor,
-    clean,
-    gate,
-    guard,
-    images,
-    *LISTS,
-):
+ON_RUNS = (run, check, compare, nightly, explore, soak, conform, report, serve)
+ON_CLUSTERS = (audit, repair, gate, guard)
+for subcommand in (*ON_RUNS, *ON_CLUSTERS, doctor, clean, images, *LISTS):
     cli.add_command(subcommand)
 
 
 def main() -> NoReturn:
-    """Run the command line and exit with the code that says how it ended."""
+    """Run the command line and exit with its exit code."""
     signal.signal(signal.SIGTERM, _interrupt)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -94,7 +78,7 @@ def main() -> NoReturn:
     except HarnessError as error:
         code = _fail(str(error), error.exit_code, debug=debug)
     except (KeyboardInterrupt, click.Abort):
-        code = _fail("interrupted; there is no result", EXIT_FAILED, debug=debug)
+        code = _fail("interrupted; the command has no result", EXIT_FAILED, debug=debug)
     except Exception as error:  # noqa: BLE001  (the last resort: one sentence instead of a traceback)
         code = _fail(f"{type(error).__name__}: {error} (--debug shows where)", EXIT_FAILED, debug=debug)
     sys.exit(code if isinstance(code, int) else EXIT_CLEAN)

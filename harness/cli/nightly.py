@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import click
 import cloup
 
-from harness.cli.options.common import OUTPUT, command, envelope, format_option, given_on_command_line, results_option
+from harness.cli.options.common import OUTPUT, command, envelope, flag, option, options_given, results_option
 from harness.cli.options.parameters import (
     ANOMALIES,
     CLIENT,
+    FILE,
     LONGEST_TIME_S,
     NEMESIS,
     PROTECTION,
@@ -38,12 +38,7 @@ if TYPE_CHECKING:
     from harness.nightly.cells import CellResult
     from harness.nightly.ledger import Ledger
 
-FILE = FilePath(dir_okay=False)
-
-
-MOST_REPEATS = 1000
-NIGHT = cloup.OptionGroup("Night")
-matrix_option = partial(cloup.option, group=cloup.OptionGroup("Matrix, instead of the file's"))
+NIGHT, MATRIX = map(cloup.OptionGroup, ("Night", "Matrix, instead of the file's"))
 
 
 @command(
@@ -51,41 +46,32 @@ matrix_option = partial(cloup.option, group=cloup.OptionGroup("Matrix, instead o
     "harness nightly matrix.toml --latest --time-budget 7200",
 )
 @cloup.argument("matrix_file", metavar="[MATRIX.toml]", required=False, type=file_to_read())
-@matrix_option("--targets", type=Names(TARGET), metavar="T,…", help="Instead of the file's; see `harness targets`.")
-@matrix_option("--anomalies", type=Names(ANOMALIES), metavar="A,…", help="all, or some: see `harness anomalies`.")
-@matrix_option("--clients", type=Names(CLIENT), metavar="C,…", help="librdkafka, java.")
-@matrix_option("--nemeses", type=Names(NEMESIS), metavar="N,…", help="See `harness nemeses`.")
-@matrix_option("--runtimes", type=Names(RUNTIME), metavar="R,…", help="local, docker.")
-@matrix_option("--protections", type=Names(PROTECTION), metavar="P,…", help="none, gate, guard.")
-@matrix_option("--repeats", type=Count(1, MOST_REPEATS), metavar="N", help="Number of runs of each cell.")
-@matrix_option("--latest", is_flag=True, help="Also run the newest patch of each line, in a separate column.")
-@cloup.option(
-    "--expectations",
-    group=NIGHT,
-    type=file_to_read(),
-    metavar="FILE",
-    help="Expectations that take precedence over the built-in ones.",
-)
-@cloup.option(
+@option(MATRIX, "--targets", Names(TARGET, "T,…"), "Instead of the file's; see `harness targets`.")
+@option(MATRIX, "--anomalies", Names(ANOMALIES, "A,…"), "all, or some: see `harness anomalies`.")
+@option(MATRIX, "--clients", Names(CLIENT, "C,…"), "librdkafka, java.")
+@option(MATRIX, "--nemeses", Names(NEMESIS, "N,…"), "See `harness nemeses`.")
+@option(MATRIX, "--runtimes", Names(RUNTIME, "R,…"), "local, docker.")
+@option(MATRIX, "--protections", Names(PROTECTION, "P,…"), "none, gate, guard.")
+@option(MATRIX, "--repeats", Count(1, 1000), "Number of runs of each cell.")
+@flag(MATRIX, "--latest", "Also run the newest patch of each line, in a separate column.")
+@option(NIGHT, "--expectations", file_to_read(), "Expectations that take precedence over the built-in ones.")
+@option(
+    NIGHT,
     "--time-budget",
-    "budget_s",
-    group=NIGHT,
-    type=Number(min=0, min_open=True, max=LONGEST_TIME_S),
-    metavar="S",
-    help="No run is begun that may not end within so many seconds; the rest is reported as not run.",
+    Number(0, LONGEST_TIME_S, "S", min_open=True),
+    "No run is begun that may not end within so many seconds; the rest is reported as not run.",
+    name="budget_s",
 )
-@cloup.option(
+@option(
+    NIGHT,
     "--resume",
-    "night",
-    group=NIGHT,
-    type=FilePath(file_okay=False),
-    metavar="NIGHT",
-    help="Resume an interrupted night, results/nightly/<id>, by its own plan.",
+    FilePath(file_okay=False, metavar="NIGHT"),
+    "Resume an interrupted night, results/nightly/<id>, by its own plan.",
+    name="night",
 )
 @results_option
-@cloup.option("--junit", group=OUTPUT, type=FILE, metavar="FILE", help="Also write JUnit XML there.")
-@cloup.option("--markdown", group=OUTPUT, type=FILE, metavar="FILE", help="Also append the Markdown summary there.")
-@format_option
+@option(OUTPUT, "--junit", FILE, "Also write JUnit XML there.")
+@option(OUTPUT, "--markdown", FILE, "Also append the Markdown summary there.")
 def nightly(
     *,
     matrix_file: Path | None,
@@ -113,17 +99,16 @@ def nightly(
         ledger = _new_night(matrix_file, results, expectations, axes_given, latest=latest)
     else:
         if matrix_file or axes_given or expectations or latest:
-            raise UsageError("--resume goes on with the plan that there is: leave out the matrix and what is expected")
-        if "results" in given_on_command_line(click.get_current_context()):
-            raise UsageError(f"--resume goes on where {night} is: leave out --results")
+            raise UsageError("--resume continues the night's own plan: leave out the matrix and the expectations")
+        if "results" in options_given():
+            raise UsageError(f"--resume continues in {night}: leave out --results")
         ledger = Ledger.reopen(night.absolute())
         results = ledger.path.parent.parent
-    say = print_progress
-    say(f"{ledger.path}: {len(ledger.plan.matrix.cells)} cells, {len(ledger.plan.matrix.outages)} runs")
+    print_progress(f"{ledger.path}: {len(ledger.plan.matrix.cells)} cells, {len(ledger.plan.matrix.outages)} runs")
     run_one = partial(nights.run_process, ledger, results.absolute())
-    kept_text = f"what ran is kept in {ledger.path}/; continue with `harness nightly --resume {ledger.path}`"
-    with interruptible(lambda: kept_text):
-        nights.work(ledger, run_one, say, budget_s=budget_s, now_s=time.monotonic)
+    remaining = f"finished runs are in {ledger.path}/; continue with `harness nightly --resume {ledger.path}`"
+    with interruptible(lambda: remaining):
+        nights.work(ledger, run_one, print_progress, budget_s=budget_s, now_s=time.monotonic)
     attempts = ledger.attempts()
     results_of_cells, strays = cells.results_of(ledger.plan, attempts), cells.strays_of(attempts)
     summary = envelope(**reports.summary(ledger.plan, results_of_cells, strays))

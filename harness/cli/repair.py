@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-import click
 import cloup
 
-from harness.cli.options.cluster import addresses, bootstrap_option, config_option
-from harness.cli.options.common import command, envelope, format_option, given_on_command_line
-from harness.cli.options.parameters import Count, FilePath, Number, Text, file_to_read
-from harness.cli.options.spark import spark_options
+from harness.cli.options.common import (
+    addresses,
+    bootstrap_option,
+    command,
+    config_option,
+    envelope,
+    flag,
+    option,
+    options_given,
+)
+from harness.cli.options.parameters import EXISTING_DIRECTORY, MEGABYTES_A_SECOND, Count, Text, file_to_read
 from harness.console import JSON, MB, ConsoleProgress
 from harness.errors import HarnessError, UsageError, interruptible
 from harness.suggest import quoted
@@ -23,13 +30,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.judge.verdict import Verdict
-    from harness.protect.repair.plan import RepairPlan
-    from harness.protect.repair.state import Partition
+    from harness.kafka_api.messages import TopicPartition
+    from harness.protect.repair.plan import Undecided
+    from harness.protect.repair.run import RepairRequest
     from harness.spark.options import SparkOptions
 
-MOST_MB_PER_S = 1e6
-MOST_AT_ONCE = 100
-LONGEST_WAIT_S = 86_400
 MAX_INT32 = 2**31 - 1
 REPAIR, DECISION, PACE = map(cloup.OptionGroup, ("Repair", "Undecided partitions", "Pace"))
 _PARTITION = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<number>[0-9]{1,9})")
@@ -37,7 +42,7 @@ _BROKER = re.compile(r"[0-9]{1,10}")
 RESUME = "run the same command again to continue; until then compaction stays paused (`harness guard status`)"
 
 
-def parse_partition(text: str) -> Partition:
+def parse_partition(text: str) -> TopicPartition:
     """Return topic and number of ``TOPIC-PARTITION``. Raises `UsageError`."""
     match = _PARTITION.fullmatch(text)
     if match is None:
@@ -45,7 +50,7 @@ def parse_partition(text: str) -> Partition:
     return match["topic"], int(match["number"])
 
 
-def parse_right(text: str) -> tuple[Partition | None, int]:
+def parse_right(text: str) -> tuple[TopicPartition | None, int]:
     """Return partition and broker of ``TOPIC-PARTITION=BROKER``, or only the broker. Raises `UsageError`."""
     name, equals, broker = text.rpartition("=")
     if not _BROKER.fullmatch(broker) or int(broker) > MAX_INT32:
@@ -53,9 +58,9 @@ def parse_right(text: str) -> tuple[Partition | None, int]:
     return (parse_partition(name) if equals else None), int(broker)
 
 
-def rights_of(rights: Sequence[str], partitions: Sequence[Partition]) -> dict[Partition, int]:
+def rights_of(rights: Sequence[str], partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
     """Return the right broker of each partition that ``--right`` is about. Raises `UsageError`."""
-    decisions: dict[Partition, int] = {}
+    decisions: dict[TopicPartition, int] = {}
     for partition, broker in map(parse_right, rights):
         if partition is None and not partitions:
             raise UsageError(f"--right {broker}: name the partitions by --partition, or give TOPIC-PARTITION={broker}")
@@ -83,69 +88,64 @@ def read_verdict(path: Path) -> Verdict:
     "harness repair audit.json --bootstrap-server kafka-1:9092 --plan",
     "harness repair audit.json --bootstrap-server kafka-1:9092 --apply --throttle-mb 20",
     "harness repair audit.json --bootstrap-server kafka-1:9092 --apply --right orders-0=1 --saved-folders saved",
+    spark=True,
 )
 @cloup.argument("audit", type=file_to_read(), metavar="AUDIT")
 @cloup.option(
-    "--plan/--apply", "is_plan", default=None, group=REPAIR,
+    "--plan/--apply",
+    "is_plan",
+    default=None,
+    group=REPAIR,
     help="Show what would be done, or do it. One of both is required.",
-)  # fmt: skip
-@cloup.option(
-    "--partition", "partitions", group=REPAIR, multiple=True, type=Text(parse_partition), metavar="TOPIC-PARTITION",
-    help="Repair this partition only; repeatable.  [default: every partition with a finding]",
-)  # fmt: skip
+)
+@option(
+    REPAIR,
+    "--partition",
+    Text(parse_partition, metavar="TOPIC-PARTITION"),
+    "Repair this partition only; repeatable.  [default: every partition with a finding]",
+    name="partitions",
+    multiple=True,
+)
 @bootstrap_option()
 @config_option
-@cloup.option(
-    "--right", "rights", group=DECISION, multiple=True, type=Text(parse_right), metavar="[TOPIC-PARTITION=]BROKER",
-    help="The broker whose replica is right where the audit does not decide; repeatable. Without a partition: of "
+@option(
+    DECISION,
+    "--right",
+    Text(parse_right, metavar="[TOPIC-PARTITION=]BROKER"),
+    "The broker whose replica is right where the audit does not decide; repeatable. Without a partition: of "
     "those given by --partition.",
-)  # fmt: skip
-@cloup.option(
-    "--saved-folders", group=DECISION, type=FilePath(file_okay=False, exists=True), metavar="DIR",
-    help="The folder with saved copies of every replica, as BROKER/TOPIC-PARTITION; required for --right.",
-)  # fmt: skip
-@cloup.option(
-    "--saved-elsewhere",
-    is_flag=True,
-    group=DECISION,
-    help="State that they were saved elsewhere, in place of the above.",
+    name="rights",
+    multiple=True,
 )
-@cloup.option(
-    "--at-once", group=PACE, type=Count(1, MOST_AT_ONCE), default=4, show_default=True, metavar="N",
-    help="Partitions that are repaired at the same time.",
-)  # fmt: skip
-@cloup.option(
-    "--throttle-mb", group=PACE, type=Number(min=0, min_open=True, max=MOST_MB_PER_S), metavar="N",
-    help="Each broker sends and receives at most so many megabytes a second of the copies.",
-)  # fmt: skip
-@cloup.option(
-    "--wait-s", group=PACE, type=Count(1, LONGEST_WAIT_S), default=300, show_default=True, metavar="S",
-    help="Give a partition up that does not change for so long, nor its copy grow.",
-)  # fmt: skip
-@cloup.option(
-    "--spare", group=REPAIR, type=Count(0, MAX_INT32), metavar="BROKER",
-    help="The broker that gets a replica meanwhile, where too few would be left in sync.  [default: any]",
-)  # fmt: skip
-@spark_options
-@format_option
-@click.pass_context
-def repair(  # noqa: PLR0917
-    context: click.Context,
-    /,
-    audit: Path,
-    is_plan: bool | None,  # noqa: FBT001
-    partitions: tuple[str, ...],
-    bootstrap: str,
-    config: Path | None,
-    rights: tuple[str, ...],
-    saved_folders: Path | None,
-    saved_elsewhere: bool,  # noqa: FBT001
-    at_once: int,
-    throttle_mb: float | None,
-    wait_s: int,
-    spare: int | None,
-    output: str,
-    spark: SparkOptions,
+@option(
+    DECISION,
+    "--saved-folders",
+    EXISTING_DIRECTORY,
+    "The folder with saved copies of every replica, as BROKER/TOPIC-PARTITION; required for --right.",
+)
+@flag(DECISION, "--saved-elsewhere", "State that they were saved elsewhere, in place of the above.")
+@option(PACE, "--at-once", Count(1, 100), "Partitions that are repaired at the same time.", default=4)
+@option(
+    PACE,
+    "--throttle-mb",
+    MEGABYTES_A_SECOND,
+    "Each broker sends and receives at most so many megabytes a second of the copies.",
+)
+@option(
+    PACE,
+    "--wait-s",
+    Count(1, 86_400, "S"),
+    "Give a partition up that does not change for so long, nor its copy grow.",
+    default=300,
+)
+@option(
+    REPAIR,
+    "--spare",
+    Count(0, MAX_INT32, "BROKER"),
+    "The broker that gets a replica meanwhile, where too few would be left in sync.  [default: any]",
+)
+def repair(
+    audit: Path, bootstrap: str, config: Path | None, output: str, *, spark: SparkOptions, **parameters: Any
 ) -> int:
     """Rebuild the replicas that an audit found wrong, from right ones, and audit again. AUDIT: its verdict.json.
 
@@ -156,72 +156,68 @@ def repair(  # noqa: PLR0917
     255 failed. With --plan: 0 everything that differs can be repaired, 2 something is left.
     """
     from harness.protect.repair.plan import plan_of  # noqa: PLC0415  (slow imports, only where needed)
+    from harness.protect.repair.preflight import check_saved  # noqa: PLC0415
     from harness.protect.repair.run import RepairRequest  # noqa: PLC0415
-    from harness.protect.repair.saved import check_saved  # noqa: PLC0415
 
-    options_given = given_on_command_line(context)
-    if not {"bootstrap", "is_plan"} <= options_given or is_plan is None:
+    if not options_given() >= {"bootstrap", "is_plan"}:
         raise UsageError("give --bootstrap-server, and --plan or --apply, on the command line itself")
     verdict = read_verdict(audit)
-    only = [parse_partition(text) for text in partitions]
-    decisions = rights_of(rights, only)
-    plan = plan_of(verdict, decisions, only)
-    shown = plan_of(verdict, None, only)
-    if not is_plan:
-        of_person = {
-            undecided.partition: undecided.replicas for undecided in shown.undecided if undecided.partition in decisions
-        }
-        check_saved(saved_folders, saved_elsewhere, of_person)
+    only = [parse_partition(text) for text in parameters["partitions"]]
+    decisions = rights_of(parameters["rights"], only)
+    plan, without_decisions = plan_of(verdict, decisions, only), plan_of(verdict, None, only)
+    decided = [undecided for undecided in without_decisions.undecided if undecided.partition in decisions]
+    if not parameters["is_plan"] and not parameters["saved_elsewhere"]:
+        check_saved(parameters["saved_folders"], {undecided.partition: undecided.replicas for undecided in decided})
+    throttle_mb = parameters["throttle_mb"]
     request = RepairRequest(
         addresses(bootstrap, config),
         plan,
         verdict.run_id,
-        at_once=at_once,
+        at_once=parameters["at_once"],
         rate_bytes_s=None if throttle_mb is None else max(int(throttle_mb * MB), 1),
-        patience_s=wait_s,
-        spare=spare,
+        patience_s=parameters["wait_s"],
+        spare=parameters["spare"],
     )
-    return _plan(request, shown, output) if is_plan else _apply(request, shown, verdict, spark, output)
+    if parameters["is_plan"]:
+        return _plan(request, decided, output)
+    return _apply(request, decided, verdict, spark, output)
 
 
-def _plan(request: Any, shown: RepairPlan, output: str) -> int:
+def _plan(request: RepairRequest, decided: Sequence[Undecided], output: str) -> int:
     from harness.host.clock import RealClock  # noqa: PLC0415
     from harness.protect.guard.channel import KafkaChannel  # noqa: PLC0415
     from harness.protect.repair.live import LiveRepairCluster  # noqa: PLC0415
     from harness.protect.repair.run import look  # noqa: PLC0415
     from harness.protect.repair.show import exit_code_of_plan, plan_json, show_plan  # noqa: PLC0415
 
-    channel = KafkaChannel(request.bootstrap, RealClock())
     try:
-        looked = look(request, LiveRepairCluster(request.bootstrap), channel)
+        with closing(KafkaChannel(request.bootstrap, RealClock())) as channel:
+            looked = look(request, LiveRepairCluster(request.bootstrap), channel)
     except OSError as error:
         raise HarnessError(str(error)) from error
-    finally:
-        channel.close()
     code = exit_code_of_plan(request.plan, looked)
     if output == JSON:
         stdout().json(envelope(**plan_json(request.plan, looked)))
         return code
-    _show_decided(shown, request.plan)
+    _show_decided(decided)
     show_plan(stdout(), request.plan, looked)
     stdout().line(f"(exit code {code})")
     return code
 
 
-def _apply(request: Any, shown: RepairPlan, verdict: Verdict, spark: SparkOptions, output: str) -> int:
+def _apply(
+    request: RepairRequest, decided: Sequence[Undecided], verdict: Verdict, spark: SparkOptions, output: str
+) -> int:
     from harness.protect.repair.run import apply  # noqa: PLC0415
     from harness.protect.repair.show import age_text, exit_code, result_json, show_result  # noqa: PLC0415
 
     stderr().line(age_text(request.plan.audited_at))
-    _show_decided(shown, request.plan)
-    progress = ConsoleProgress()
+    _show_decided(decided)
     try:
-        with interruptible(lambda: RESUME):
+        with closing(ConsoleProgress()) as progress, interruptible(lambda: RESUME):
             result = apply(request, progress, spark)
     except OSError as error:
         raise HarnessError(f"{error}; {RESUME}") from error
-    finally:
-        progress.close()
     code = exit_code(request.plan, result)
     if output == JSON:
         stdout().json(envelope(exit_code=code, **result_json(request.plan, result, verdict)))
@@ -230,13 +226,9 @@ def _apply(request: Any, shown: RepairPlan, verdict: Verdict, spark: SparkOption
     return code
 
 
-def _show_decided(shown: RepairPlan, plan: RepairPlan) -> None:
-    """Print to stderr what each replica serves of the partitions that a person decides."""
-    from harness.judge.finding import name_of  # noqa: PLC0415
-
-    places = {undecided.partition for undecided in plan.undecided}
-    for undecided in shown.undecided:
-        if undecided.partition not in places:
-            stderr().line(f"decided by a person: {name_of(undecided.partition)}")
-            for text in undecided.serves or (undecided.why,):
-                stderr().line(f"  {text}")
+def _show_decided(decided: Sequence[Undecided]) -> None:
+    """Print to stderr the records that each replica serves of the partitions that a person decides."""
+    for undecided in decided:
+        stderr().line(f"decided by a person: {undecided.partition[0]}-{undecided.partition[1]}")
+        for text in undecided.serves or (undecided.why,):
+            stderr().line(f"  {text}")

@@ -6,13 +6,8 @@ from typing import TYPE_CHECKING
 
 import cloup
 
-from harness.cli.options.common import (
-    OUTPUT,
-    command,
-    results_option,
-    verbosity_options,
-)
-from harness.cli.options.parameters import Count, FilePath
+from harness.cli.options.common import OUTPUT, command, option, results_option
+from harness.cli.options.parameters import DIRECTORY, PORT
 from harness.console import ConsoleProgress
 from harness.errors import EXIT_CLEAN, UsageError, interruptible
 from harness.terminal import stderr, stdout
@@ -20,14 +15,12 @@ from harness.terminal import stderr, stdout
 if TYPE_CHECKING:
     from pathlib import Path
 
-
 SERVER = cloup.OptionGroup("Server")
 
 
-@command("harness report --out site", "harness report --results /data/results --out site")
+@command("harness report --out site", "harness report --results /data/results --out site", formats=False)
 @results_option
-@cloup.option("--out", group=OUTPUT, type=FilePath(file_okay=False), required=True, help="Where the site goes.")
-@verbosity_options
+@option(OUTPUT, "--out", DIRECTORY, "The folder of the site.", required=True)
 def report(results: Path, out: Path) -> int:
     """Write a static site over all runs: versions and anomalies, a trend, a page for each run, anomaly and night."""
     from harness.report.site import write_site  # noqa: PLC0415  (slow imports, only where needed)
@@ -40,16 +33,15 @@ def report(results: Path, out: Path) -> int:
     return EXIT_CLEAN
 
 
-@command("harness serve", "harness serve --results /data/results --port 0")
+@command("harness serve", "harness serve --results /data/results --port 0", formats=False)
 @results_option
-@cloup.option("--port", group=SERVER, type=Count(0, 65_535), default=8642, show_default=True, help="0: a free one.")
-@verbosity_options
+@option(SERVER, "--port", PORT, "0: a free one.", default=8642)
 def serve(results: Path, port: int) -> int:
     """Show the same site on 127.0.0.1 until Ctrl-C; it follows runs in progress."""
     from harness.report.serve import serving  # noqa: PLC0415  (slow imports, only where needed)
 
     if not results.is_dir():
-        raise UsageError(f"{results} is no folder; give one with --results")
+        raise UsageError(f"{results} is not a folder; give one with --results")
     server = serving(results, port)
     stdout().line(f"http://{server.host}:{server.port}/   (Ctrl-C ends it)")
     try:

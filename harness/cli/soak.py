@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-import click
 import cloup
 
-from harness.cli.options.common import command, format_option, given_on_command_line, results_option
+from harness.cli.options.common import SPARK_PARAMETERS, command, flag, flags_of, option, options_given, results_option
 from harness.cli.options.parameters import (
+    EXISTING_DIRECTORY,
     LONGEST_TIME_S,
-    MOST_SEED,
     RUNTIME,
+    SEED,
     TARGET,
     Count,
-    FilePath,
     Number,
     Text,
     file_to_read,
 )
-from harness.cli.options.spark import PARAMETERS, spark_options
 from harness.console import JSON, STYLES, ConsoleProgress, print_progress
 from harness.errors import EXIT_ANOMALY, UsageError
 from harness.json_codec import to_json
@@ -33,13 +32,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.judge.soak_verdict import RoundLine, SoakVerdict
-    from harness.spark.options import SparkOptions
+    from harness.soak.campaign import SoakOptions
 
 SOAKED, ROUNDS = map(cloup.OptionGroup, ("Soak", "Rounds"))
-MOST_PARTITIONS, MOST_RATE_HZ, MOST_ROUNDS = 1000, 10_000, 1_000_000
-GIVEN_ANEW = frozenset({"output", "soak_dir"})
-_DRAWN = {"partitions": "--partitions", "rate_hz": "--rate", "play_s": "--play"}
-"""Options of rounds that are drawn."""
+OF_DRAWN_ROUNDS = frozenset({"partitions", "rate_hz", "play_s"})
 
 
 @command(
@@ -48,131 +44,88 @@ _DRAWN = {"partitions": "--partitions", "rate_hz": "--rate", "play_s": "--play"}
     "harness soak --target sim-kafka --schedule results/sim-kafka/soak/ID/soak-1/round.json --rounds 1",
     "harness soak --target sim-kafka --schedule round.json --shrink stuck-lso",
     "harness soak --resume results/kafka-4.4/soak/ID",
+    spark=True,
 )
-@cloup.option("--target", group=SOAKED, type=TARGET, metavar="NAME", help="The version to soak: see `harness targets`.")
-@cloup.option(
+@option(SOAKED, "--target", TARGET, "The version to soak: see `harness targets`.")
+@option(
+    SOAKED,
     "--minutes",
-    group=SOAKED,
-    type=Number(min=0, min_open=True, max=LONGEST_TIME_S / 60),
+    Number(0, LONGEST_TIME_S / 60, "M", min_open=True),
+    "For how long; the round that is played then is judged, too.",
     default=30.0,
-    show_default=True,
-    metavar="M",
-    help="For how long; the round that is played then is judged, too.",
 )
-@cloup.option(
-    "--rounds", group=SOAKED, type=Count(1, MOST_ROUNDS), metavar="N", help="Maximum number of rounds.  [default: any]"
-)
-@cloup.option(
-    "--seed", group=SOAKED, type=Count(0, MOST_SEED), default=1, show_default=True, help="Of the first round."
-)
-@cloup.option(
+@option(SOAKED, "--rounds", Count(1, 1_000_000), "Maximum number of rounds.  [default: any]")
+@option(SOAKED, "--seed", SEED, "Of the first round.", default=1)
+@option(
+    SOAKED,
     "--runtime",
-    group=SOAKED,
-    type=RUNTIME,
+    RUNTIME,
+    "local (processes), docker, sim (models), or auto, as for `harness run`; local with --gate.",
     default=AUTO,
-    show_default=True,
-    metavar="NAME",
-    help="local (processes), docker, sim (models), or auto, as `harness run` has it; local with --gate.",
 )
-@cloup.option(
-    "--gate", group=SOAKED, is_flag=True, help="Start every broker with the gate: any finding fails the soak."
-)
-@cloup.option(
-    "--expect", group=SOAKED, type=file_to_read(), metavar="FILE", help="Findings to tolerate by name; not with --gate."
-)
-@cloup.option(
+@flag(SOAKED, "--gate", "Start every broker with the gate: any finding fails the soak.")
+@option(SOAKED, "--expect", file_to_read(), "Findings to tolerate by name; not with --gate.")
+@option(
+    SOAKED,
     "--resume",
-    "soak_dir",
-    group=SOAKED,
-    type=FilePath(exists=True, file_okay=False),
-    metavar="DIR",
-    help="Go on with a soak that was cut off; takes the place of all else.",
+    EXISTING_DIRECTORY,
+    "Resume a soak that was cut off; takes the place of every other option.",
+    name="soak_dir",
 )
-@cloup.option(
+@option(
+    ROUNDS,
     "--schedule",
-    group=ROUNDS,
-    type=file_to_read("each round of a soak has a round.json"),
-    metavar="FILE",
-    help="A round to play again, with one seed after the other, instead of drawn rounds.",
+    file_to_read("each round of a soak has a round.json"),
+    "A round to play again, with one seed after the other, instead of drawn rounds.",
 )
-@cloup.option(
+@option(
+    ROUNDS,
     "--shrink",
-    group=ROUNDS,
-    type=Text(known=NAMES),
-    metavar="NAME",
-    help="Reduce the --schedule instead while it shows this finding on sim-kafka, for --minutes at most.",
+    Text(names=NAMES, metavar="NAME"),
+    "Reduce the --schedule instead while it shows this finding on sim-kafka, for --minutes at most.",
 )
-@cloup.option(
-    "--partitions",
-    group=ROUNDS,
-    type=Count(1, MOST_PARTITIONS),
-    default=30,
-    show_default=True,
-    metavar="N",
-    help="Of a round, in up to five topics.",
-)
-@cloup.option(
-    "--rate",
-    "rate_hz",
-    group=ROUNDS,
-    type=Number(min=1, max=MOST_RATE_HZ),
-    default=300.0,
-    show_default=True,
-    metavar="N",
-    help="Operations of clients a second.",
-)
-@cloup.option(
+@option(ROUNDS, "--partitions", Count(1, 1000), "Of a round, in up to five topics.", default=30)
+@option(ROUNDS, "--rate", Number(1, 10_000), "Operations of clients a second.", name="rate_hz", default=300.0)
+@option(
+    ROUNDS,
     "--play",
-    "play_s",
-    group=ROUNDS,
-    type=Number(min=6, max=3600),
+    Number(6, 3600, "S"),
+    "For how many seconds operations and faults are drawn.",
+    name="play_s",
     default=30.0,
-    show_default=True,
-    metavar="S",
-    help="For how many seconds operations and faults are drawn.",
 )
 @results_option
-@spark_options
-@format_option
-@click.pass_context
-def soak(context: click.Context, /, *, output: str, soak_dir: Path | None, **parameters: Any) -> int:
+def soak(*, output: str, soak_dir: Path | None, **parameters: Any) -> int:
     """Random workloads under composed faults, round after round on one cluster, each judged by itself.
 
     Exits with 1 where anything was found that --expect does not tolerate; with 2 where a round is unknown, or where
     something was found that has no name; else with 0. Rounds with findings, or unknown ones, are kept whole; each can
     be played again by --schedule, and reduced by --shrink, which exits with 1 with the smallest round that it found.
     """
-    from harness.soak.campaign import resume  # noqa: PLC0415  (slow imports, only where needed)
-    from harness.soak.campaign import soak as go  # noqa: PLC0415
+    from harness.soak import campaign  # noqa: PLC0415  (slow imports, only where needed)
 
-    progress, options_given = ConsoleProgress(), given_on_command_line(context)
-    if parameters["shrink"] and soak_dir is None:
-        return _shrink(parameters, progress, output)
-    del parameters["shrink"]
-    try:
+    progress = ConsoleProgress()
+    if (shrink := parameters.pop("shrink")) and soak_dir is None:
+        return _shrink(parameters, shrink, progress, output)
+    with closing(progress):
         if soak_dir is None:
-            result = go(_options(parameters, options_given), progress, _print_round)
+            result = campaign.soak(_options(parameters), progress, _print_round)
         else:
-            repeated = options_given - GIVEN_ANEW - PARAMETERS
-            refused = [parameter.opts[0] for parameter in context.command.params if parameter.name in repeated]
-            if refused:
-                raise UsageError(f"--resume takes all else from the soak's folder; leave out {', '.join(refused)}")
-            result = resume(soak_dir, parameters["spark"], progress, _print_round)
-    finally:
-        progress.close()
+            if refused := flags_of(options_given() - SPARK_PARAMETERS - {"output", "soak_dir"}):
+                raise UsageError(f"--resume takes the options of the soak's folder; leave out {', '.join(refused)}")
+            result = campaign.resume(soak_dir, parameters["spark"], progress, _print_round)
     _show(result.result(), output)
     return EXIT_CODES[result.verdict]
 
 
-def _shrink(parameters: Mapping[str, Any], progress: ConsoleProgress, output: str) -> int:
+def _shrink(parameters: Mapping[str, Any], name: str, progress: ConsoleProgress, output: str) -> int:
     """Shrink the schedule, print the result, and write it next to the schedule; exits with 1."""
     from harness.soak.campaign import shrink_file  # noqa: PLC0415
 
-    if parameters["schedule"] is None or parameters["target"] is None:
+    target, schedule = parameters["target"], parameters["schedule"]
+    if schedule is None or target is None:
         raise UsageError("--shrink NAME reduces a --schedule: give that, and --target sim-kafka")
-    shrunk = shrink_file(
-        parameters["target"], parameters["schedule"], parameters["shrink"], parameters["minutes"], progress
-    )
+    shrunk = shrink_file(target, schedule, name, parameters["minutes"], progress)
     if output == JSON:
         stdout().json(shrunk)
         return EXIT_ANOMALY
@@ -184,7 +137,7 @@ def _shrink(parameters: Mapping[str, Any], progress: ConsoleProgress, output: st
     return EXIT_ANOMALY
 
 
-def _options(parameters: Mapping[str, Any], options_given: frozenset[str]) -> Any:
+def _options(parameters: Mapping[str, Any]) -> SoakOptions:
     from harness.soak.campaign import SoakOptions  # noqa: PLC0415
     from harness.soak.draw.plan import Shape  # noqa: PLC0415
     from harness.soak.judge.expectations import read_expected  # noqa: PLC0415
@@ -192,23 +145,17 @@ def _options(parameters: Mapping[str, Any], options_given: frozenset[str]) -> An
 
     if parameters["target"] is None:
         raise UsageError("give --target: see `harness targets`")
-    if parameters["gate"] and parameters["expect"]:
+    expect, schedule = parameters["expect"], parameters["schedule"]
+    if parameters["gate"] and expect:
         raise UsageError("leave out --expect: with --gate, any finding fails the soak")
-    if parameters["schedule"] and (drawn := [option for name, option in _DRAWN.items() if name in options_given]):
+    if schedule and (drawn := flags_of(options_given() & OF_DRAWN_ROUNDS)):
         raise UsageError(f"--schedule has the whole round: leave out {', '.join(drawn)}")
-    spark: SparkOptions = parameters["spark"]
+    names = ("target", "minutes", "seed", "results", "spark", "rounds", "runtime", "gate")
     return SoakOptions(
-        target=parameters["target"],
-        minutes=parameters["minutes"],
-        seed=parameters["seed"],
-        results=parameters["results"],
-        spark=spark,
-        rounds=parameters["rounds"],
-        runtime=parameters["runtime"],
-        gate=parameters["gate"],
-        shape=Shape(partitions=parameters["partitions"], rate_hz=parameters["rate_hz"], play_s=parameters["play_s"]),
-        expected=read_expected(parameters["expect"]) if parameters["expect"] else {},
-        schedule=read_round(parameters["schedule"]) if parameters["schedule"] else None,
+        **{name: parameters[name] for name in names},
+        shape=Shape(**{name: parameters[name] for name in ("partitions", "rate_hz", "play_s")}),
+        expected=read_expected(expect) if expect else {},
+        schedule=read_round(schedule) if schedule else None,
     )
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_MS: Final = 5_000
 PREFERRED_ELECTION: Final = 0
+ALREADY_EXISTS: Final = 36
 
 
 def create_topics(
@@ -50,6 +51,18 @@ def create_topics(
         topics=[{**topic, "num_partitions": -1, "replication_factor": -1, "configs": configs} for topic in topics],
         timeout_ms=TIMEOUT_MS,
     )
+
+
+def create_topic(topic: str, replicas: int, settings: Mapping[str, str]) -> Request[None]:
+    """Create a topic of one partition, on brokers that the controller chooses, unless it exists."""
+
+    def decode(answer: Any) -> None:
+        refused = [result for result in answer.topics if result.error_code != ALREADY_EXISTS]
+        raise_if_refused(refused, f"topic {topic} cannot be created")
+
+    configs = [{"name": name, "value": value} for name, value in settings.items()]
+    new = {"name": topic, "num_partitions": 1, "replication_factor": replicas, "assignments": [], "configs": configs}
+    return request(admin.CreateTopicsRequest, 5, decode, topics=[new], timeout_ms=TIMEOUT_MS)
 
 
 def delete_topic(topic: str, topic_id: UUID | None = None) -> Request[None]:

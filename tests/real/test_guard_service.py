@@ -22,7 +22,7 @@ from harness.errors import EXIT_CLEAN, EXIT_FAILED, EXIT_UNKNOWN
 from harness.host.clock import RealClock
 from harness.protect.guard.channel import TOPIC as CHANNEL
 from harness.protect.guard.cluster import LiveCluster
-from harness.protect.guard.settings import DIRTY_RATIO, MAX_LAG_MS, is_pause, own_values
+from harness.protect.guard.settings import DIRTY_RATIO, MAX_LAG_MS, explicit_values, is_pause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -61,7 +61,7 @@ def acls_of_the_page() -> list[tuple[int, str, int]]:
 def own(cluster: Secured, *topics: str) -> dict[str, dict[str, str | None]]:
     """Return the topics' own values, as an administrator sees them."""
     with closing(LiveCluster(cluster.inside, RealClock())) as live:
-        return {topic: own_values(found) for topic, found in live.settings(topics).settings.items()}
+        return {topic: explicit_values(found) for topic, found in live.settings(topics).settings.items()}
 
 
 def paused(cluster: Secured, *topics: str) -> list[str]:

@@ -102,7 +102,7 @@ def test_a_finished_night_runs_nothing_again(night: tuple[Ran, Path, Sandbox]) -
         (["none.toml"], "'none.toml' is no file"),
         ([], "the matrix names no targets"),
         (["--resume", "none"], "is not the folder of a night"),
-        (["--resume", "none", "--targets", "kafka-3.9"], "--resume goes on with the plan that there is"),
+        (["--resume", "none", "--targets", "kafka-3.9"], "--resume continues the night's own plan"),
     ],
 )
 def test_what_is_wrong_is_reported_before_the_first_run(arguments: list[str], says: str, sandbox: Sandbox) -> None:

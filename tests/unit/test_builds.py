@@ -434,7 +434,7 @@ def test_the_command_line_rejects_before_anything_starts(tmp_path: Path, command
     more = ["--anomaly", "all"] if command == "run" else []
     cases = [
         (["--target", str(tmp_path)], r"has no kafka_2"),
-        (["--target", "kafka-4.3", "--patch", str(tmp_path / "nothing")], "is no file or folder"),
+        (["--target", "kafka-4.3", "--patch", str(tmp_path / "nothing")], "is not a file or folder"),
         (["--target", "kafka-4.3", "--patch", str(tmp_path)], "has no classes"),
         (["--target", "redpanda-25.3", "--patch", str(tmp_path)], "a patch goes in front of a version of Kafka"),
     ]

@@ -21,7 +21,6 @@ from test_nightly_night import plan_of
 from harness import DISTRIBUTION
 from harness.cli.main import cli
 from harness.cli.options.common import command as make_command
-from harness.cli.options.common import verbosity_options
 from harness.console import ConsoleProgress, show
 from harness.judge.outcome import RunResult
 from harness.nightly.ledger import Ledger
@@ -171,8 +170,7 @@ def test_a_kept_cluster_comes_with_the_command_that_audits_it(
 
 @pytest.mark.parametrize(("words", "has_progress"), [([], True), (["-v"], True), (["-q"], False), (["--quiet"], False)])
 def test_quiet_prints_no_progress(words: list[str], has_progress: bool) -> None:  # noqa: FBT001
-    @make_command("harness work", "harness work -q")
-    @verbosity_options
+    @make_command("harness work", "harness work -q", formats=False)
     def work() -> int:
         ConsoleProgress().stage("work")
         stdout().line("result")

@@ -1,8 +1,7 @@
-"""The channel and the group with librdkafka's own mock brokers, in this process: no topics are created there."""
+"""The channel and the group with librdkafka's mock brokers, which run in this process."""
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,12 +10,12 @@ from confluent_kafka import Consumer, Producer
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.host.clock import RealClock
 from harness.kafka_api.address import Address
-from harness.protect.guard.channel import TOPIC, KafkaChannel, librdkafka_config
+from harness.protect.guard.channel import TOPIC, KafkaChannel
 from harness.protect.guard.journal import Pause, PausePhase, PauseState, entry_of
-from harness.protect.guard.leadership import CONFIG, GroupLeadership
+from harness.protect.guard.leadership import GroupLeadership, consumer_config
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 CLOCK = RealClock()
 
@@ -28,6 +27,14 @@ def bootstrap() -> Iterator[list[Address]]:
     del owner
 
 
+def create_channel(bootstrap: Sequence[Address], *values: bytes | None) -> None:
+    """Mock brokers create a topic for a producer that writes to it."""
+    producer = Producer({"bootstrap.servers": ",".join(map(str, bootstrap)), "log_level": 0})
+    for value in values or (None,):
+        producer.produce(TOPIC, value, partition=0)
+    assert producer.flush(10) == 0
+
+
 def pause(topic: str, phase: PausePhase = PausePhase.PAUSING) -> Pause:
     return Pause(topic, phase, "c", {"min.cleanable.dirty.ratio": None}, 1)
 
@@ -35,6 +42,7 @@ def pause(topic: str, phase: PausePhase = PausePhase.PAUSING) -> Pause:
 def test_what_one_machine_keeps_another_one_reads(bootstrap: list[Address]) -> None:
     one, other = KafkaChannel(bootstrap, CLOCK), KafkaChannel(bootstrap, CLOCK)
     assert one.read() == PauseState()
+    create_channel(bootstrap)
     one.append([entry_of(pause(f"t{number}"), 1, "w") for number in range(1500)])
     assert len(other.read().pauses) == len(one.read().pauses) == 1500
     other.append([entry_of(pause("t7", PausePhase.RELEASED), 1, "w")])
@@ -47,10 +55,7 @@ def test_what_one_machine_keeps_another_one_reads(bootstrap: list[Address]) -> N
 
 
 def test_records_that_are_no_entries_are_passed_over(bootstrap: list[Address]) -> None:
-    producer = Producer({"bootstrap.servers": ",".join(map(str, bootstrap)), "log_level": 0})
-    for value in (b"x", None, b"{}"):
-        producer.produce(TOPIC, value, partition=0)
-    assert producer.flush(10) == 0
+    create_channel(bootstrap, b"x", None, b"{}")
     channel = KafkaChannel(bootstrap, CLOCK)
     channel.append([entry_of(pause("t"), 1, "w")])
     assert channel.read().pauses == {"t": pause("t")}
@@ -58,10 +63,9 @@ def test_records_that_are_no_entries_are_passed_over(bootstrap: list[Address]) -
 
 
 def test_without_brokers_nothing_is_kept_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.protect.guard.channel.REQUEST_S", 0.5)
     monkeypatch.setattr("harness.protect.guard.channel.DELIVERY_S", 0.5)
     channel = KafkaChannel([Address("127.0.0.1", 1)], CLOCK)
-    with pytest.raises(HarnessError, match="topic compaction-guard cannot be written: no acknowledgement"):
+    with pytest.raises(HarnessError, match="topic compaction-guard cannot be written: no broker answers"):
         channel.append([entry_of(pause("t"), 1, "w")])
     with pytest.raises(HarnessError, match="topic compaction-guard cannot be read"):
         channel.read()
@@ -71,12 +75,11 @@ def test_without_brokers_nothing_is_kept_and_it_is_said(monkeypatch: pytest.Monk
 
 
 def test_a_guard_that_comes_later_does_not_take_the_lead(bootstrap: list[Address]) -> None:
-    KafkaChannel(bootstrap, CLOCK).append([entry_of(pause(str(os.getpid())), 1, "w")])
+    create_channel(bootstrap)
 
     def joined() -> GroupLeadership:
         # The mock's coordinator takes a member that leaves for one that is silent.
-        config = {**librdkafka_config(bootstrap), **CONFIG, "session.timeout.ms": 6_000}
-        return GroupLeadership(bootstrap, Consumer(config))
+        return GroupLeadership(bootstrap, Consumer({**consumer_config(bootstrap), "session.timeout.ms": 6_000}))
 
     first = joined()
     CLOCK.wait_until(first.leads, 20, "the lead")

@@ -87,7 +87,7 @@ def observer(clock: Any = None) -> GuardObserver:
 def test_a_look_sums_up_by_topic(monkeypatch: pytest.MonkeyPatch) -> None:
     Looked(monkeypatch)
     one = observer()
-    one.look(replace(COVERED, state=PauseState({"t": Pause("t", PausePhase.PAUSED, "c", {}, 1)})))
+    one.observe(replace(COVERED, state=PauseState({"t": Pause("t", PausePhase.PAUSED, "c", {}, 1)})))
     assert (one.latest.open_transactions, one.latest.log_bytes) == ({"t": 1}, {"t": 150})
     assert one.latest.failure is None
 
@@ -95,27 +95,27 @@ def test_a_look_sums_up_by_topic(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_topic_that_may_not_be_read_is_left_out_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     Looked(monkeypatch, ["t"])
     one = observer()
-    one.look(COVERED)
+    one.observe(COVERED)
     assert one.latest.lso_spread == {"u": 0}
     assert one.latest.sentences == ("this user may not read topic t: an audit needs Describe and Read on it",)
     Looked(monkeypatch, ["t", "u"])
-    one.look(COVERED)
+    one.observe(COVERED)
     assert (one.latest.lso_spread, len(one.latest.sentences)) == ({}, 2)
 
 
 def test_a_look_that_fails_keeps_what_was_seen_before(monkeypatch: pytest.MonkeyPatch) -> None:
     looked = Looked(monkeypatch)
     one = observer()
-    one.look(COVERED)
+    one.observe(COVERED)
     looked.failure = HarnessError("no broker answers")
-    one.look(COVERED)
+    one.observe(COVERED)
     assert (one.latest.lso_spread, one.latest.failure) == ({"t": 15, "u": 0}, "no broker answers")
 
 
 def test_sizes_that_a_broker_does_not_report_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     Looked(monkeypatch).sizes[2] = HarnessError("not allowed")
     one = observer()
-    one.look(replace(COVERED, state=PauseState({"t": Pause("t", PausePhase.PAUSED, "c", {}, 1)})))
+    one.observe(replace(COVERED, state=PauseState({"t": Pause("t", PausePhase.PAUSED, "c", {}, 1)})))
     assert (one.latest.log_bytes, one.latest.failure) == (
         {"t": 100}, "sizes of logs are unknown on broker 2: not allowed"
     )  # fmt: skip

@@ -6,8 +6,7 @@ import random
 
 import pytest
 
-from harness.protect.guard.journal import HOLD, NOTE, UNHOLD, Entry, PausePhase, PauseState
-from harness.protect.guard.replayed import Replayed
+from harness.protect.guard.journal import HOLD, NOTE, UNHOLD, Entry, PausePhase, PauseState, ReplayedJournal
 
 RATIO = "min.cleanable.dirty.ratio"
 
@@ -34,7 +33,7 @@ def drawn(chance: random.Random) -> Entry:
 def test_the_needed_entries_alone_give_the_same_state(seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311  (no secret)
     log = [drawn(chance) for _ in range(40)]
-    reader, late, first = Replayed(), Replayed(), 0
+    reader, late, first = ReplayedJournal(), ReplayedJournal(), 0
     for end in range(1, len(log) + 1):
         start = reader.start(first)
         reader.add(list(enumerate(log[start:end], start)), end)
@@ -49,7 +48,7 @@ def test_the_needed_entries_alone_give_the_same_state(seed: int) -> None:
 
 
 def test_a_pause_is_needed_from_its_first_entry() -> None:
-    reader = Replayed()
+    reader = ReplayedJournal()
     log = [of_pause(PausePhase.PAUSING, "b"), of_pause(PausePhase.RELEASED, "b"), *map(of_pause, PausePhase)]
     reader.add(list(enumerate(log[:4])), 4)
     assert reader.needed_from == 2
@@ -58,7 +57,7 @@ def test_a_pause_is_needed_from_its_first_entry() -> None:
 
 
 def test_who_missed_deleted_entries_begins_anew() -> None:
-    reader = Replayed()
+    reader = ReplayedJournal()
     reader.add([(0, of_pause(PausePhase.PAUSING))], 1)
     assert reader.start(5) == 5
     assert reader.state == PauseState(), "the end of the pause was among the deleted entries"

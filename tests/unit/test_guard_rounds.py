@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from threading import Event
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,8 +11,10 @@ from fakes.guarded import BoundedClock, FakeCluster, KilledError, Started, faili
 
 from harness.errors import HarnessError
 from harness.protect.guard.journal import HOLD, UNHOLD, Entry
-from harness.protect.guard.service import ALARMED_S, DRY_RUN, OBSERVE
+from harness.protect.guard.run import wait_for_round
+from harness.protect.guard.service import ALARMED_S
 from harness.protect.guard.settings import DIRTY_RATIO, MAX_LAG_MS, POLICY, RETENTION_MS
+from harness.protect.guard.status import DRY_RUN, OBSERVE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,6 +103,22 @@ def test_rounds_follow_fast_while_a_broker_has_just_stopped_answering() -> None:
     assert guard.pause_s == 2
     cluster.is_alarmed = True
     assert guard.pause_s == ALARMED_S
+
+
+def test_a_guard_without_brokers_waits_between_its_rounds() -> None:
+    cluster, clock = one_topic(), BoundedClock(now=1.0)
+    guard = start(cluster, clock, interval_s=2.0).guard
+    assert guard.attempt()
+    cluster.members.clear()
+    cluster.before = failing("view", 1_000)
+    for _ in range(3):
+        assert not guard.attempt()
+        began = clock.now
+        wait_for_round(guard, Event(), clock)
+        assert clock.now - began >= 2
+    cluster.before, cluster.members = lambda _: None, [guard.leadership]
+    assert guard.attempt()
+    assert guard.status.leads
 
 
 def test_a_value_that_was_changed_during_the_pause_is_left_alone() -> None:

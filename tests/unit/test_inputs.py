@@ -7,6 +7,7 @@ connection or a server that would be started raises `Began` instead, which is ho
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import os
 import shlex
@@ -67,7 +68,10 @@ def _nothing_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
     (tmp_path / "file").write_text("n1\nn2\nn3\n")
     (tmp_path / "run" / "manifest.json").write_text("{}")
-    (tmp_path / "audit.json").write_text('{"schema": 1, "target": {}, "findings": [], "scenarios": []}')
+    texts = dict.fromkeys(("verdict", "reason", "run_id"), "")
+    objects: dict[str, Any] = {name: {} for name in ("target", "timings_s", "checker_errors")}
+    audit = {"schema": 1, **texts, **objects, "findings": [], "scenarios": []}
+    (tmp_path / "audit.json").write_text(json.dumps(audit))
 
 
 def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:

@@ -10,8 +10,7 @@ from fakes.guarded import BoundedClock, FakeChannel, FakeCluster, KilledError, s
 
 from harness.errors import HarnessError, UsageError
 from harness.protect.guard.settings import DIRTY_RATIO, MAX_LAG_MS
-from harness.protect.repair.channel import SILENT_S, ChannelHolds, ChannelJournal, Notes, RepairOwner
-from harness.protect.repair.cluster import TakenOverError
+from harness.protect.repair.channel import SILENT_S, ChannelHolds, ChannelJournal, Notes, RepairOwner, TakenOverError
 from harness.protect.repair.state import PartitionRepair, ReplicaCopying
 from harness.protect.repair.throttle import BROKER, RATES, REPLICAS, TOPIC, ChannelThrottle
 

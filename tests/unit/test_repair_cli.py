@@ -15,10 +15,10 @@ from test_repair_plan import finding, plan_of, undecided, verdict
 from harness.cli.repair import parse_partition, repair, rights_of
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, UsageError
 from harness.protect.repair import run
-from harness.protect.repair.hanging import Aborted, confirmed
+from harness.protect.repair.hanging import Aborted, is_confirmed
 from harness.protect.repair.plan import Abort, Undecided, read_audit
 from harness.protect.repair.preflight import PreparedRepair
-from harness.protect.repair.run import Look, Result
+from harness.protect.repair.run import Look, RepairResult
 from harness.protect.repair.service import RepairOutcome
 from harness.protect.repair.show import age_text, exit_code, exit_code_of_plan, result_json
 from harness.protect.repair.state import PartitionRepair
@@ -86,10 +86,10 @@ def looked(*refused: Undecided) -> Look:
     return Look(PreparedRepair((ENTRY,), refused), {}, ())
 
 
-def result(after: str | None = "clean", outcome: RepairOutcome = DONE, *refused: Undecided) -> Result:
+def result(after: str | None = "clean", outcome: RepairOutcome = DONE, *refused: Undecided) -> RepairResult:
     scenario = {**verdict(finding())["scenarios"][0], "verdict": after}
     audited = None if after is None else verdict_of(scenarios=[scenario])
-    return Result(looked(*refused), (outcome,), (), audited, 30.0)
+    return RepairResult(looked(*refused), (outcome,), (), audited, 30.0)
 
 
 def outcome(why: str | None) -> RepairOutcome:
@@ -130,7 +130,7 @@ def test_the_age_of_an_audit_is_said() -> None:
     now = datetime(2026, 1, 2, tzinfo=UTC)
     assert age_text(now - timedelta(hours=25, minutes=3), now) == "the audit began 25 h 3 min ago"
     assert age_text(now, now) == "the audit began 0 min ago"
-    assert age_text(None) == "the audit does not say when it was made"
+    assert age_text(None) == "the audit does not have the time of its begin"
 
 
 def test_a_plan_is_shown_with_what_each_replica_serves(audit: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +149,7 @@ def test_a_plan_is_shown_with_what_each_replica_serves(audit: Path, monkeypatch:
 def test_an_applied_repair_is_shown(audit: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     requests: list[Any] = []
 
-    def apply(request: Any, *_: Any) -> Result:
+    def apply(request: Any, *_: Any) -> RepairResult:
         requests.append(request)
         return result()
 
@@ -174,8 +174,8 @@ def test_a_transaction_is_aborted_only_if_it_still_hangs() -> None:
         content = {"anomaly": "hanging-transaction", "topic": "orders", "partition": 0, "offset": 3}
         return SimpleNamespace(**{**content, "transaction": SimpleNamespace(producer_id=7), **more})
 
-    assert confirmed(abort, [suspicion()]) is not None
+    assert is_confirmed(abort, suspicion())
     for other in ({"anomaly": "stuck-lso"}, {"offset": 4}, {"partition": 1}, {"transaction": None}):
-        assert confirmed(abort, [suspicion(**other)]) is None
-    left = Result(looked(), (), (Aborted(abort, "no leader"),), None, 1.0)
+        assert not is_confirmed(abort, suspicion(**other))
+    left = RepairResult(looked(), (), (Aborted(abort, "no leader"),), None, 1.0)
     assert exit_code(plan_of(verdict(finding(anomaly="hanging-transaction", producer_id=7))), left) == EXIT_ANOMALY

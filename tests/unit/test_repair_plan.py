@@ -175,8 +175,8 @@ def test_a_choice_of_partitions_leaves_the_others_out() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({}, "it is no verdict"),
-        ([], "it is no verdict"),
+        ({}, "not a verdict"),
+        ([], "not a verdict"),
         (verdict(schema=2), "of schema 2"),
         (
             {**verdict(), "scenarios": [{**verdict(finding())["scenarios"][0], "partition": None, "partitions": [0]}]},

@@ -13,10 +13,9 @@ from harness.errors import UsageError
 from harness.kafka_api.metadata import ClusterState, PartitionState, TopicState
 from harness.kafka_api.topics import Reassignment
 from harness.protect.guard.settings import PAUSE
-from harness.protect.repair.live import MIN_INSYNC, Answers, BrokerAnswer
+from harness.protect.repair.live import MIN_INSYNC, BrokerAnswer, ClusterAnswers
 from harness.protect.repair.plan import RepairPlan, Task
-from harness.protect.repair.preflight import Limits, PreparedRepair, check_cluster, prepare
-from harness.protect.repair.saved import check_saved
+from harness.protect.repair.preflight import PreparedRepair, check_cluster, check_saved, prepare
 from harness.protect.repair.state import PartitionRepair
 
 if TYPE_CHECKING:
@@ -41,17 +40,17 @@ def answer(
 
 def answers(
     state: PartitionState = STATE, brokers: tuple[int, ...] = (1, 2, 3, 4), *, min_insync: int = 2, paused: bool = False
-) -> Answers:
+) -> ClusterAnswers:
     of = {b: answer(state, 100 if b in state.replicas else None, min_insync=min_insync, paused=paused) for b in brokers}
-    return Answers(frozenset(brokers), of)
+    return ClusterAnswers(frozenset(brokers), of)
 
 
 def plan_of(*tasks: Task, cluster_id: str | None = "c1") -> RepairPlan:
     return RepairPlan(tasks, (), (), (), cluster_id, datetime(2026, 1, 1, tzinfo=UTC))
 
 
-def prepared(found: Answers, free: Any = None, task: Task = TASK, **limits: Any) -> PreparedRepair:
-    return prepare(plan_of(task), found, free or FREE, "audit-1", limits=Limits(**limits), begun={})
+def prepared(found: ClusterAnswers, free: Any = None, task: Task = TASK, **limits: Any) -> PreparedRepair:
+    return prepare(plan_of(task), found, free or FREE, "audit-1", begun={}, **limits)
 
 
 def test_what_can_be_done_is_prepared_with_what_is_there_now() -> None:
@@ -77,12 +76,12 @@ def test_what_another_assignment_leaves_of_a_task_is_done() -> None:
         (replace(answers(), brokers={1: answer(), 2: answer(replace(STATE, leader=3))}), "metadata to be the same"),
         (replace(answers(), brokers={1: answer(), 3: answer()}), "an answer of broker 2"),
         (
-            Answers(frozenset({1}), {1: replace(answer(), state=ClusterState("c1", {}, {}))}),
+            ClusterAnswers(frozenset({1}), {1: replace(answer(), state=ClusterState("c1", {}, {}))}),
             "t-0 to be in the metadata",
         ),
     ],
 )
-def test_what_cannot_be_done_is_refused_with_the_reason(found: Answers, why: str) -> None:
+def test_what_cannot_be_done_is_refused_with_the_reason(found: ClusterAnswers, why: str) -> None:
     result = prepared(found)
     assert result.entries == ()
     (left,) = result.refused
@@ -109,7 +108,7 @@ def test_disks_have_to_hold_the_copies() -> None:
 def test_repairs_that_began_are_gone_on_with_and_those_of_this_audit_are_not_done_twice() -> None:
     def entries(stored: PartitionRepair) -> int:
         begun = {TP: stored}
-        return len(prepare(plan_of(TASK), answers(), FREE, "audit-1", limits=Limits(), begun=begun).entries)
+        return len(prepare(plan_of(TASK), answers(), FREE, "audit-1", begun=begun).entries)
 
     stored = PartitionRepair(TP, str(TOPIC_ID), (1, 2, 3), 1, (1,), (2,), audit="audit-1")
     assert entries(stored) == 0
@@ -120,20 +119,20 @@ def test_repairs_that_began_are_gone_on_with_and_those_of_this_audit_are_not_don
 
 def test_the_audit_has_to_be_of_this_cluster() -> None:
     assert check_cluster(plan_of(), "c1") == []
-    assert "does not know the id" in check_cluster(plan_of(cluster_id=None), "c1")[0]
+    assert "does not have the id" in check_cluster(plan_of(cluster_id=None), "c1")[0]
     with pytest.raises(UsageError, match="the audit was of cluster c1, and the brokers are of cluster c2"):
         check_cluster(plan_of(), "c2")
 
 
 def test_an_observation_is_what_every_broker_says() -> None:
     paused = replace(answers(paused=True), ongoing={TP: Reassignment(frozenset({2}))})
-    seen = paused.seen(PartitionRepair(TP, str(TOPIC_ID), (1, 2, 3), 1, (1,), (2,)))
+    seen = paused.partition(PartitionRepair(TP, str(TOPIC_ID), (1, 2, 3), 1, (1,), (2,)))
     assert not isinstance(seen, str)
     assert (seen.is_held, seen.min_insync, seen.adding) == (True, 2, frozenset({2}))
     assert seen.is_without_folder(4)
     assert not seen.is_without_folder(2)
     half = replace(paused, brokers={**paused.brokers, 4: answer(folder=None)})
-    assert not getattr(half.seen(PartitionRepair(TP, str(TOPIC_ID), (), 1, (1,), (2,))), "is_held", True)
+    assert not getattr(half.partition(PartitionRepair(TP, str(TOPIC_ID), (), 1, (1,), (2,))), "is_held", True)
 
 
 def test_a_broker_that_does_not_list_its_folders_is_not_taken_for_one_without_any() -> None:
@@ -145,13 +144,12 @@ def test_a_broker_that_does_not_list_its_folders_is_not_taken_for_one_without_an
 
 def test_folders_have_to_be_saved_before_a_person_decides(tmp_path: Path) -> None:
     replicas = {TP: (1, 2)}
-    check_saved(None, False, {})
-    check_saved(None, True, replicas)
+    check_saved(None, {})
     with pytest.raises(UsageError, match="give --saved-folders DIR"):
-        check_saved(None, False, replicas)
+        check_saved(None, replicas)
     for broker in (1, 2):
         (tmp_path / str(broker) / "t-0").mkdir(parents=True)
         with pytest.raises(UsageError, match=r"t-0 has no segment"):
-            check_saved(tmp_path, False, replicas)
+            check_saved(tmp_path, replicas)
         (tmp_path / str(broker) / "t-0" / "00000000000000000000.log").touch()
-    check_saved(tmp_path, False, replicas)
+    check_saved(tmp_path, replicas)

@@ -11,17 +11,17 @@ from fakes.diverged import DivergedCluster, DurableJournal, KillAt, SimulatedTim
 from fakes.guarded import FakeChannel, FakeCluster, KilledError
 
 from harness.protect.guard.settings import DIRTY_RATIO
-from harness.protect.repair.channel import ChannelHolds, ChannelJournal, Notes, RepairOwner
-from harness.protect.repair.cluster import TakenOverError
+from harness.protect.repair.channel import ChannelHolds, ChannelJournal, Notes, RepairOwner, TakenOverError
 from harness.protect.repair.service import Repairs
 from harness.protect.repair.state import PartitionRepair, needs_spare
 from harness.protect.repair.steps import RULES, Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
+    from harness.kafka_api.messages import TopicPartition
     from harness.protect.repair.service import RepairOutcome
-    from harness.protect.repair.state import ObservedPartition, Partition
+    from harness.protect.repair.steps import Rules
 
 SEEDS = 40
 PATIENCE_S = 600.0
@@ -68,7 +68,7 @@ def repair(
     cluster: DivergedCluster,
     entries: list[PartitionRepair],
     kills: KillAt | None = None,
-    rules: Mapping[Rule, Callable[[PartitionRepair, ObservedPartition], bool]] = RULES,
+    rules: Rules = RULES,
     journal: DurableJournal | None = None,
 ) -> list[RepairOutcome]:
     """Repair, and continue after each kill."""
@@ -87,11 +87,11 @@ def repair(
         return outcomes
 
 
-def orders(cluster: DivergedCluster) -> dict[Partition, tuple[int, ...]]:
+def orders(cluster: DivergedCluster) -> dict[TopicPartition, tuple[int, ...]]:
     return {partition: one.replicas for partition, one in cluster.partitions.items()}
 
 
-def failures(cluster: DivergedCluster, before: Mapping[Partition, tuple[int, ...]]) -> list[str]:
+def failures(cluster: DivergedCluster, before: Mapping[TopicPartition, tuple[int, ...]]) -> list[str]:
     """Return the deviations from the required state after a repair."""
     cluster.settle()
     found = [text for partition in cluster.partitions for text in cluster.wrongs(partition)]

@@ -60,7 +60,7 @@ def test_the_next_step(entry: PartitionRepair, seen: ObservedPartition, expected
         (ENTRY, replace(SEEN, replicas=(1, 2, 3, 4)), "another reassignment, which has broker 4"),
         (ENTRY, replace(SEEN, leader=2, isr=frozenset({2})), "a right replica that is in the ISR"),
         (ENTRY, replace(SEEN, leader=2, online=frozenset({2}), isr=frozenset({1, 2})), "a right replica"),
-        (ENTRY, replace(SEEN, isr=frozenset({1, 2})), "2 replicas beside broker 2 to be in sync"),
+        (ENTRY, replace(SEEN, isr=frozenset({1, 2})), "2 replicas besides broker 2 to be in sync"),
         (ENTRY, replace(REMOVED, online=frozenset({1, 3})), "broker 2 to be online"),
         (ENTRY, replace(REMOVED, folders_bytes={1: 9, 2: 9, 3: 9}), "broker 2 to delete its folder"),
         (ENTRY, replace(REMOVED, answered=frozenset({1, 3})), "broker 2 to delete its folder"),
@@ -73,7 +73,7 @@ def test_the_next_step(entry: PartitionRepair, seen: ObservedPartition, expected
 def test_what_is_waited_for(entry: PartitionRepair, seen: ObservedPartition, what: str) -> None:
     step = next_step(entry, seen)
     assert isinstance(step, Wait)
-    assert what in step.what
+    assert what in step.condition
 
 
 @pytest.mark.parametrize(

@@ -253,7 +253,7 @@ def test_the_worst_round_decides(tmp_path: Path, verdicts: list[str], code: int)
         (["--target", "redpanda-26.2"], "soak is for Kafka and sim-kafka"),
         (["--target", "sim-kafka", "--gate", "--expect", "{known}"], "leave out --expect"),
         (["--target", "sim-kafka", "--gate"], "--gate is for brokers of this host"),
-        (["--target", "sim-kafka", "--expect", "{nowhere}"], "is no file"),
+        (["--target", "sim-kafka", "--expect", "{nowhere}"], "is not a file"),
         (["--target", "sim-kafka", "--schedule", "{known}"], "is not JSON"),
         (["--target", "sim-kafka", "--schedule", "{round}", "--rate", "5"], "leave out --rate"),
         (["--target", "sim-kafka", "--shrink", "stuck-lso"], "give that, and --target sim-kafka"),

@@ -99,17 +99,17 @@ LIVE = ("audit", "live", "--topic", "t", "--bootstrap-server", "h:1")
 @pytest.mark.parametrize(
     ("place", "arguments", "words"),
     [
-        ("audit.live.compare.audit_live", LIVE, "nothing that was read is stored (--save DIR stores it)"),
-        ("audit.live.compare.audit_live", (*LIVE, "--save", "kept"), "what was read is kept in kept/"),
-        ("audit.live.compare.audit_quickly", (*LIVE, "--quick"), "there is no result"),
-        ("audit.copies.disk.audit_disk", ("audit", "disk", "--topic", "t", "--broker", "1=."), "there is no result"),
+        ("audit.live.compare.audit_live", LIVE, "no data was stored (--save DIR stores it)"),
+        ("audit.live.compare.audit_live", (*LIVE, "--save", "kept"), "the data that was read is in kept/"),
+        ("audit.live.compare.audit_quickly", (*LIVE, "--quick"), "the command has no result"),
+        ("audit.copies.disk.audit_disk", ("audit", "disk", "--broker", "1=."), "the command has no result"),
         ("report.site.write_site", ("report", "--out", "site"), "the site in site is not complete: run this again"),
         (
             "nightly.night.work",
             ("nightly", "--targets", "kafka-3.9", "--anomalies", "all"),
-            "what ran is kept in results",
+            "finished runs are in results",
         ),
-        ("play.check.check_folder", ("check", "run"), "there is no result"),
+        ("play.check.check_folder", ("check", "run"), "the command has no result"),
     ],
 )
 def test_an_interrupt_says_what_is_true_of_its_command(  # noqa: PLR0917

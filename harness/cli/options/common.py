@@ -1,7 +1,8 @@
-"""Declaration of commands: examples, option groups, and the options that most commands have."""
+"""Declaration of commands: examples, option groups, and the options that several commands have."""
 
 from __future__ import annotations
 
+import functools
 import logging
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -13,81 +14,174 @@ import cloup
 from click.core import ParameterSource
 
 from harness import DISTRIBUTION
-from harness.cli.options.parameters import FilePath
+from harness.cli.options.parameters import DIRECTORY, TOPIC, Text, file_to_read
 from harness.console import JSON, QUIET, TEXT
+from harness.spark.options import LOCAL, parse_spark
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from harness.kafka_api.address import Address
 
 Callback = TypeVar("Callback", bound="Callable[..., Any]")
 
 ENVELOPE_SCHEMA: Final = 1
 """Version of the format that `envelope` returns."""
+OUTPUT, CLUSTER, SPARK = map(cloup.OptionGroup, ("Output", "Cluster", "Spark"))
+SPARK_PARAMETERS: Final = frozenset({"spark_master", "spark_conf"})
 
-OUTPUT: Final = cloup.OptionGroup("Output")
+
+def option(
+    group: cloup.OptionGroup, names: str, kind: click.ParamType[Any], text: str, *, name: str = "", **settings: Any
+) -> Callable[[Callback], Callback]:
+    """Return a decorator that adds an option; its help is ``text`` and the default value, if it has one.
+
+    ``name``: the command's parameter, if it is not that of the option.
+    """
+    settings.setdefault("show_default", settings.get("default") is not None)
+    return cloup.option(*names.split(), *([name] if name else []), group=group, type=kind, help=text, **settings)
 
 
-def command(*examples: str, name: str | None = None) -> Callable[[Callable[..., int]], cloup.Command]:
-    """Return a decorator that makes a command, with these command lines as its examples."""
-    epilog = "\n".join(["\b", "Examples:", *(f"  $ {example}" for example in examples)])
+def flag(
+    group: cloup.OptionGroup, names: str, text: str, *, name: str = "", **settings: Any
+) -> Callable[[Callback], Callback]:
+    """Return a decorator that adds an option without a value."""
+    return cloup.option(*names.split(), *([name] if name else []), group=group, is_flag=True, help=text, **settings)
 
-    def made(callback: Callable[..., int]) -> cloup.Command:
+
+def examples(*lines: str) -> str:
+    """Return the epilog of a command's help."""
+    return "\n".join(["\b", "Examples:", *(f"  $ {line}" for line in lines)])
+
+
+def command(
+    *lines: str, name: str | None = None, formats: bool = True, spark: bool = False
+) -> Callable[[Callable[..., int]], cloup.Command]:
+    """Return a decorator that makes a command, with these command lines as its examples.
+
+    Every command has ``-v`` and ``-q``. With ``formats`` it has ``--format``, which it gets as ``output``; with
+    ``spark``, ``--spark-master`` and ``--spark-conf``, which it gets as ``spark``, a `SparkOptions`.
+    """
+
+    def decorate(callback: Callable[..., int]) -> cloup.Command:
+        @functools.wraps(callback)
+        def run(*arguments: Any, **parameters: Any) -> int:
+            if spark:
+                master, conf = parameters.pop("spark_master"), parameters.pop("spark_conf")
+                parameters["spark"] = parse_spark(master, conf)
+            return callback(*arguments, **parameters)
+
+        shared = [*VERBOSITY, *([FORMAT] if formats else []), *(SPARK_OPTIONS if spark else [])]
+        declared = callback.__dict__.pop("__click_params__", [])
+        run.__dict__["__click_params__"] = []
+        for decorator in shared:
+            decorator(run)
+        parameters = run.__dict__["__click_params__"]
+        parameters += declared
         # Cloup stores the options of a command in its groups: each command needs separate groups.
         groups: dict[str, cloup.OptionGroup] = {}
-        for option in getattr(callback, "__click_params__", ()):
-            if getattr(option, "group", None) is not None:
-                title = option.group.title
-                option.group = groups.setdefault(title, cloup.OptionGroup(title))
-        return cloup.command(name, epilog=epilog)(callback)
+        for parameter in parameters:
+            if (group := getattr(parameter, "group", None)) is not None:
+                parameter.group = groups.setdefault(group.title, cloup.OptionGroup(group.title))
+        return cloup.command(name, epilog=examples(*lines))(run)
 
-    return made
-
-
-def verbosity_options(callback: Callback) -> Callback:
-    """Add ``-v`` and ``-q``."""
-    loud = cloup.option(
-        "-v", "--verbose", is_flag=True, expose_value=False, callback=_be_loud, group=OUTPUT,
-        help="Also print what the harness logs.",
-    )  # fmt: skip
-    quiet = cloup.option(
-        "-q", "--quiet", is_flag=True, expose_value=False, callback=_be_quiet, group=OUTPUT,
-        help="Print no progress.",
-    )  # fmt: skip
-    return loud(quiet(callback))
+    return decorate
 
 
-def _be_loud(_context: click.Context, _parameter: click.Parameter, is_given: bool) -> None:  # noqa: FBT001
-    if is_given:
+def _be_loud(_context: click.Context, _parameter: click.Parameter, is_on: bool) -> None:  # noqa: FBT001
+    if is_on:
         logging.getLogger("harness").setLevel(logging.DEBUG)
         for handler in logging.getLogger().handlers:
             handler.setLevel(logging.DEBUG)
 
 
-def _be_quiet(context: click.Context, _parameter: click.Parameter, is_given: bool) -> None:  # noqa: FBT001
-    if is_given:
+def _be_quiet(context: click.Context, _parameter: click.Parameter, is_on: bool) -> None:  # noqa: FBT001
+    if is_on:
         context.meta[QUIET] = True
 
 
-def format_option(callback: Callback) -> Callback:
-    """Add ``--format``, of which a command gets ``output``, ``-v`` and ``-q``."""
-    option = cloup.option(
-        "--format", "output", type=click.Choice([TEXT, JSON]), default=TEXT, show_default=True, group=OUTPUT,
-        help="Output format.",
-    )  # fmt: skip
-    return option(verbosity_options(callback))
+VERBOSITY: Final = (
+    flag(OUTPUT, "-q --quiet", "Print no progress.", expose_value=False, callback=_be_quiet),
+    flag(OUTPUT, "-v --verbose", "Also print what the harness logs.", expose_value=False, callback=_be_loud),
+)
+FORMAT: Final = option(OUTPUT, "--format", click.Choice([TEXT, JSON]), "Output format.", name="output", default=TEXT)
+SPARK_OPTIONS: Final = (
+    option(
+        SPARK,
+        "--spark-conf",
+        Text(metavar="KEY=VALUE"),
+        "A setting of Spark's, such as memory; repeatable.",
+        multiple=True,
+    ),
+    option(
+        SPARK,
+        "--spark-master",
+        Text(metavar="URL"),
+        "The Spark to check on: spark://HOST:PORT, yarn, k8s://URL, local[N].",
+        default=LOCAL,
+    ),
+)
+"""Options that `command` adds, the last option first."""
 
 
-results_option = cloup.option(
-    "--results", type=FilePath(file_okay=False), default=Path("results"), show_default=True, group=OUTPUT,
-    help="The folder of run folders.",
-)  # fmt: skip
+def verbosity_options(callback: Callback) -> Callback:
+    """Add ``-v`` and ``-q`` to a group, which `command` does not make."""
+    for decorator in VERBOSITY:
+        decorator(callback)
+    return callback
 
 
-def given_on_command_line(context: click.Context) -> frozenset[str]:
-    """Return the names of the parameters that the command line itself has: no defaults, and nothing of harness.toml."""
+results_option = option(OUTPUT, "--results", DIRECTORY, "The folder of run folders.", default=Path("results"))
+
+
+def topic_option(group: cloup.OptionGroup) -> Callable[[Callback], Callback]:
+    """Return ``--topic``, which a command gets as ``topics``."""
+    text = (
+        "A topic or a pattern such as 'orders-*'; repeatable. Internal topics match only patterns that begin with __."
+        "  [default: every compacted topic, internal ones included]"
+    )
+    return option(group, "--topic", TOPIC, text, name="topics", multiple=True)
+
+
+def _check_servers(text: str) -> None:
+    from harness.kafka_api.address import parse_bootstrap  # noqa: PLC0415  (slow imports, only where needed)
+
+    parse_bootstrap(text)
+
+
+def bootstrap_option(*, required: bool = True) -> Callable[[Callback], Callback]:
+    """Return ``--bootstrap-server``. A group of commands checks it by itself: its subcommands have their own."""
+    text = "One broker or several to begin with." + ("" if required else "  [required]")
+    servers = Text(_check_servers, metavar="HOST:PORT,…")
+    return option(CLUSTER, "--bootstrap-server", servers, text, name="bootstrap", required=required)
+
+
+config_option = option(
+    CLUSTER, "--command-config", file_to_read(), "A Java client's properties for SASL and TLS.", name="config"
+)
+
+
+def addresses(bootstrap: str, config: Path | None) -> list[Address]:
+    """Return the bootstrap addresses, with the login of a properties file. Raises `UsageError` for either."""
+    from harness.kafka_api.address import parse_bootstrap  # noqa: PLC0415
+    from harness.kafka_api.security import read_security  # noqa: PLC0415
+
+    return parse_bootstrap(bootstrap, read_security(config) if config else None)
+
+
+def options_given() -> frozenset[str]:
+    """Return the parameters on the command line itself: no defaults, and no settings of harness.toml."""
+    context = click.get_current_context()
     return frozenset(
         name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
     )
+
+
+def flags_of(parameters: frozenset[str]) -> list[str]:
+    """Return the options of these parameters of the current command, in the order of its help."""
+    return [
+        parameter.opts[0] for parameter in click.get_current_context().command.params if parameter.name in parameters
+    ]
 
 
 def envelope(**content: Any) -> dict[str, Any]:

@@ -45,29 +45,33 @@ LONGEST_TOPIC = 249
 
 
 class Text(click.ParamType[Any]):
-    """A text of at least one character, all of which are visible; ``check`` raises `UsageError` for an invalid one.
+    """A text of at least one character, all of which are visible; ``check`` raises `UsageError` for an invalid text.
 
-    ``known``: the names that the shell completes. A subclass of Click's type, like all types here.
+    ``names``: the names that the shell completes. A subclass of Click's type, like all types here.
     """
 
     name = "text"
 
-    def __init__(self, check: Callable[[str], object] = lambda _: None, known: Iterable[str] = ()) -> None:
-        """Store the further check and the names."""
-        self.check = check
-        self.known = tuple(known)
+    def __init__(
+        self, check: Callable[[str], object] = lambda _: None, names: Iterable[str] = (), metavar: str = "TEXT"
+    ) -> None:
+        self.check, self.names, self.metavar = check, tuple(names), metavar
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:  # noqa: ARG002
+        """Return the value's name in the help."""
+        return self.metavar
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
-        """Return the known names that begin with the typed text."""
-        return [CompletionItem(name) for name in self.known if name.startswith(incomplete)]
+        """Return the names that begin with the typed text."""
+        return [CompletionItem(name) for name in self.names if name.startswith(incomplete)]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the text unchanged."""
-        text = self._seen(value, param, ctx)
+        text = self._visible(value, param, ctx)
         self._checked(text, param, ctx)
         return text
 
-    def _seen(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+    def _visible(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         text = str(value)
         if not text.strip():
             self.fail(f"{quoted(text)} is empty.", param, ctx)
@@ -85,12 +89,11 @@ class Text(click.ParamType[Any]):
 class Names(Text):
     """Names separated by commas, each of which is checked; a command gets a list."""
 
-    def __init__(self, name_type: Text) -> None:
-        """Take the check and the known names of a type of one name."""
-        super().__init__(name_type.check, name_type.known)
+    def __init__(self, name_type: Text, metavar: str) -> None:
+        super().__init__(name_type.check, name_type.names, metavar)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Return the known names for the text after the last comma."""
+        """Return the names for the text after the last comma."""
         before, comma, last = incomplete.rpartition(",")
         return [CompletionItem(f"{before}{comma}{item.value}") for item in super().shell_complete(ctx, param, last)]
 
@@ -98,7 +101,7 @@ class Names(Text):
         """Return the names."""
         if isinstance(value, list):  # converted already
             return value
-        names = [name.strip() for name in self._seen(value, param, ctx).split(",")]
+        names = [name.strip() for name in self._visible(value, param, ctx).split(",")]
         for name in names:
             self._checked(name, param, ctx)
         return names
@@ -106,6 +109,12 @@ class Names(Text):
 
 class Count(click.IntRange):
     """A whole number within bounds, in ASCII digits: Click's own range accepts any digits that `int` does."""
+
+    def __init__(self, least: int, most: int, metavar: str = "N") -> None:
+        super().__init__(least, most)
+        self.metavar = metavar
+
+    get_metavar = Text.get_metavar
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the number."""
@@ -122,6 +131,12 @@ class Count(click.IntRange):
 class Number(click.FloatRange):
     """A finite number within bounds: Click's own range accepts NaN, and infinity without a bound."""
 
+    def __init__(self, least: float, most: float, metavar: str = "N", *, min_open: bool = False) -> None:
+        super().__init__(least, most, min_open=min_open)
+        self.metavar = metavar
+
+    get_metavar = Text.get_metavar
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the number."""
         if isinstance(value, float):
@@ -136,34 +151,34 @@ class Number(click.FloatRange):
 class FilePath(click.Path):
     """A path like Click's, but neither empty nor longer than the file system allows.
 
-    ``hint`` is added to the error where the path does not exist; ``holds``: the name of a file that a folder of this
-    kind contains.
+    ``hint`` is added to the error where the path does not exist; ``contains``: the name of a file in every folder of
+    this kind.
     """
 
-    def __init__(self, hint: str = "", *, holds: str | None = None, **options: Any) -> None:
-        """Store Click's options of a path."""
+    def __init__(self, hint: str = "", *, contains: str | None = None, metavar: str = "FILE", **options: Any) -> None:
         super().__init__(path_type=Path, **options)
-        self._hint = hint
-        self._holds = holds
+        self.hint, self.contains, self.metavar = hint, contains, metavar
+
+    get_metavar = Text.get_metavar
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path."""
         text = os.fspath(value)
         if not text.strip():
             self.fail(f"{quoted(text)} is empty.", param, ctx)
+        path = Path(text)
         try:
-            Path(text).lstat()
+            path.lstat()
         except OSError as error:
             if error.errno not in {errno.ENOENT, errno.ENOTDIR, errno.EACCES}:
                 self.fail(f"{quoted(text)} cannot be used: {error.strerror}.", param, ctx)
-        path = Path(text)
-        if self.exists and not (
-            (path.is_dir() and self.dir_okay) or (path.exists() and not path.is_dir() and self.file_okay)
-        ):
-            kind = " or ".join(kind for kind, is_one in (("file", self.file_okay), ("folder", self.dir_okay)) if is_one)
-            self.fail(f"{quoted(text)} is no {kind}{self._hint and f'; {self._hint}'}.", param, ctx)
-        if self._holds is not None and not (path / self._holds).exists():
-            self.fail(f"{quoted(text)} is not such a folder: it has no {self._holds}; {self._hint}.", param, ctx)
+        is_folder = path.is_dir()
+        if self.exists and not (self.dir_okay if is_folder else self.file_okay and path.exists()):
+            kinds = {"file": self.file_okay, "folder": self.dir_okay}
+            kind = " or ".join(kind for kind, is_allowed in kinds.items() if is_allowed)
+            self.fail(f"{quoted(text)} is not a {kind}{self.hint and f'; {self.hint}'}.", param, ctx)
+        if self.contains is not None and not (path / self.contains).exists():
+            self.fail(f"{quoted(text)} is not such a folder: it has no {self.contains}; {self.hint}.", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -184,17 +199,26 @@ def topic_pattern(text: str) -> None:
         )
 
 
+FILE = FilePath(dir_okay=False)
+DIRECTORY = FilePath(file_okay=False, metavar="DIR")
+EXISTING_DIRECTORY = FilePath(file_okay=False, exists=True, metavar="DIR")
 RUN_FOLDER = FilePath(
-    "give a run folder, such as results/kafka-3.9/stuck-lso/latest", holds=MANIFEST, exists=True, file_okay=False
+    "give a run folder, such as results/kafka-3.9/stuck-lso/latest",
+    contains=MANIFEST,
+    exists=True,
+    file_okay=False,
+    metavar="RUN_DIR",
 )
-
-TARGET = Text(find_target, TARGETS)
-PATCH = FilePath("give a folder of classes or a jar", exists=True)
-ANOMALIES = Text(scenarios_for, (*Anomaly, GROUPS, ALL))
-NEMESIS = Text(find_script, SCRIPTS)
-CLIENT = Text(find_client, CLIENTS)
-APPLICATION = Text(find_application, APPLICATIONS)
-PROTECTION = Text(find_protection, PROTECTIONS)
-RUNTIME = Text(find_runtime, (AUTO, *RUNTIMES))
-TIMERS = Text(find_timers, ALL_TIMERS)
-TOPIC = Text(topic_pattern)
+PATCH = FilePath("give a folder of classes or a jar", exists=True, metavar="DIR|JAR")
+TARGET = Text(find_target, TARGETS, "NAME")
+ANOMALIES = Text(scenarios_for, (*Anomaly, GROUPS, ALL), "NAME")
+NEMESIS = Text(find_script, SCRIPTS, "NAME")
+CLIENT = Text(find_client, CLIENTS, "NAME")
+APPLICATION = Text(find_application, APPLICATIONS, "NAME")
+PROTECTION = Text(find_protection, PROTECTIONS, "NAME")
+RUNTIME = Text(find_runtime, (AUTO, *RUNTIMES), "NAME")
+TIMERS = Text(find_timers, ALL_TIMERS, "NAME")
+TOPIC = Text(topic_pattern, metavar="NAME")
+SEED = Count(0, MOST_SEED)
+PORT = Count(0, 65_535, "PORT")
+MEGABYTES_A_SECOND = Number(0, 1e6, min_open=True)

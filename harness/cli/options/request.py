@@ -1,8 +1,7 @@
 """The options of ``harness run``: one table of the options that define a run.
 
 The command line takes its options from this table, and the command that repeats the run is written from it; so an
-option that is missing in one is missing in both. Options that only name files for output, or the form of results, are
-in `harness.cli.main`.
+option cannot be missing in one of them. Options that only choose output files and formats are in `harness.cli.run`.
 """
 
 from __future__ import annotations
@@ -11,19 +10,20 @@ import re
 import shlex
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import cloup
 
+from harness.cli.options.common import flag, option
 from harness.cli.options.parameters import (
     ANOMALIES,
     APPLICATION,
     CLIENT,
     LONGEST_TIME_S,
-    MOST_SEED,
     NEMESIS,
     PATCH,
     RUNTIME,
+    SEED,
     TARGET,
     TIMERS,
     Count,
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from collections.abc import Set as AbstractSet
 
+    import click
+
     from harness.host.nodes import Access
 
-Command = TypeVar("Command", bound="Callable[..., int]")
-
 _REFERENCE = re.compile(r"[a-zA-Z0-9][\w.:/@-]{0,400}", re.ASCII)
-OF_HOSTS = ("ssh_user", "ssh_port", "ssh_key", "ssh_known_hosts", "ssh_pins")
+LOGIN = frozenset({"ssh_user", "ssh_port", "ssh_key", "ssh_known_hosts", "ssh_pins"})
 """Parameters of the login to hosts."""
 
 
@@ -56,66 +56,70 @@ OF_HOSTS = ("ssh_user", "ssh_port", "ssh_key", "ssh_known_hosts", "ssh_pins")
 class RunOption:
     """One option of ``harness run``: ``value`` is its argument on the command line, None or () for no argument.
 
-    ``parameter``: Click's name of it. ``click``: its declaration for Cloup, with its group.
+    ``parameter``: the name of the command's parameter. ``declare``: adds the option to a command.
     """
 
     flag: str
     parameter: str
     value: Callable[[RunOptions], Any]
-    click: Mapping[str, Any]
+    declare: Callable[[Callable[..., int]], Callable[..., int]]
 
     def arguments(self, options: RunOptions) -> list[str]:
         """Return the arguments of a command line for the same value."""
         value = self.value(options)
-        if value is None or value is False:
-            return []
-        if value is True:
-            return [self.flag]
-        return [
-            word
-            for argument in (value if isinstance(value, tuple) else (value,))
-            for word in (self.flag, str(argument))
-        ]
+        if value is None or isinstance(value, bool):
+            return [self.flag] if value else []
+        values = value if isinstance(value, tuple) else (value,)
+        return [word for argument in values for word in (self.flag, str(argument))]
 
 
 def _option(
     group: cloup.OptionGroup,
-    flag: str,
+    name: str,
+    kind: click.ParamType[Any] | None,
+    text: str,
     parameter: str = "",
     *,
     value: Callable[[RunOptions], Any] | None = None,
-    **options: Any,
+    **settings: Any,
 ) -> RunOption:
-    """Return the option whose parameter and value have the flag's name, unless others are given."""
-    parameter = parameter or flag.removeprefix("--").replace("-", "_")
-    return RunOption(flag, parameter, value or attrgetter(parameter), {"group": group, **options})
+    """Return the option whose parameter and value have the option's name, unless others are passed.
+
+    ``kind``: None for an option without a value.
+    """
+    parameter = parameter or name.removeprefix("--").replace("-", "_")
+    if kind is None:
+        declare = flag(group, name, text, name=parameter)
+    else:
+        declare = option(group, name, kind, text, name=parameter, **settings)
+    return RunOption(name, parameter, value or attrgetter(parameter), declare)
 
 
-def _is_of_nodes(_: RunOptions) -> None:
-    """Return None: the argument of ``--nodes`` contains the value."""
+def _is_elsewhere(_: RunOptions) -> None:
+    """Return None: ``--nodes`` has the hosts and their login, and the target's name has the patch."""
 
 
-def _is_of_target(_: RunOptions) -> None:
-    """Return None: the name of a patched target contains the value."""
+def _access_value(name: str) -> Callable[[RunOptions], Any]:
+    return lambda options: getattr(options.access, name) if options.access else None
 
 
-def _pairs(options: RunOptions) -> tuple[str, ...]:
+def _settings_values(options: RunOptions) -> tuple[str, ...]:
     scopes = ((TOPIC, options.topic_settings), (BROKER, options.broker_settings))
     return tuple(f"{scope}.{name}={value}" for scope, settings in scopes for name, value in settings.items())
 
 
-def _hosts(text: str) -> None:
+def _check_hosts(text: str) -> None:
     from harness.host.nodes import parse_nodes  # noqa: PLC0415  (an SSH client, which takes a while)
 
     parse_nodes(text.split(","))
 
 
-def _image(text: str) -> None:
+def _check_image(text: str) -> None:
     if not _REFERENCE.fullmatch(text):
         raise UsageError(f"{quoted(text)} is not an image reference: give NAME:TAG or NAME@sha256:…")
 
 
-def _pin(text: str) -> None:
+def _check_pin(text: str) -> None:
     if not text.startswith("SHA256:"):
         raise UsageError(f"{quoted(text)}: give a fingerprint as `ssh-keygen -l` shows it, SHA256:…")
 
@@ -124,74 +128,65 @@ TEST, WHERE, CLUSTER, RUN = map(cloup.OptionGroup, ("Test", "Where brokers run",
 
 # fmt: off
 OPTIONS = (
-    _option(TEST, "--target", type=TARGET, metavar="NAME|PATH",
-            help="The version to test: see `harness targets`, or the path of your own Kafka.  [required]"),
-    _option(TEST, "--patch", value=_is_of_target, type=PATCH, metavar="DIR|JAR",
-            help="Classes in front of the class path of the target's brokers."),
-    _option(TEST, "--anomaly", value=lambda o: None if o.schedule else o.anomaly, type=ANOMALIES, metavar="NAME",
-            help="The anomaly to look for, or `all`: see `harness anomalies`.  [required]"),
-    _option(TEST, "--schedule", value=lambda o: o.schedule_path, metavar="FILE",
-            type=file_to_read("`harness explore --out` writes schedules"),
-            help="A schedule to play, as `harness explore --out` writes it; replaces --anomaly."),
-    _option(TEST, "--nemesis", type=NEMESIS, default="kill", show_default=True, metavar="NAME",
-            help="The fault to inject: see `harness nemeses`; none is the healthy control."),
-    _option(TEST, "--client", type=CLIENT, default="librdkafka", show_default=True, metavar="NAME",
-            help="librdkafka or java."),
-    _option(WHERE, "--runtime", type=RUNTIME, default=AUTO, show_default=True, metavar="NAME",
-            help="local (processes), docker, ssh, sim (models), or auto: docker where an engine and an image are at"
-            " hand."),
-    _option(WHERE, "--nodes", value=lambda o: ",".join(map(str, o.access.nodes)) if o.access else None,
-            type=Text(_hosts), metavar="HOST,…", help="Hosts for --runtime ssh, one a broker: [user@]host[:port]."),
-    _option(WHERE, "--nodes-file", value=_is_of_nodes, type=file_to_read(), metavar="FILE",
-            help="The same, one a line."),
-    _option(WHERE, "--ssh-user", value=_is_of_nodes, type=Text(), metavar="NAME",
-            help="User for hosts without USER@.  [default: yours]"),
-    _option(WHERE, "--ssh-port", value=_is_of_nodes, type=Count(1, 65_535), default=22, metavar="PORT",
-            help="Port for hosts without :PORT."),
-    _option(WHERE, "--ssh-key", value=lambda o: o.access.key if o.access else None, type=file_to_read(), metavar="FILE",
-            help="A private key.  [default: the agent's, and the usual ones]"),
-    _option(WHERE, "--ssh-known-hosts", value=lambda o: o.access.known_hosts if o.access else None, type=file_to_read(),
-            metavar="FILE", help="Host keys to trust.  [default: yours]"),
-    _option(WHERE, "--ssh-host-key", "ssh_pins", value=lambda o: o.access.pins if o.access else (), type=Text(_pin),
-            multiple=True, metavar="SHA256:…", help="A host key to trust; repeatable."),
-    _option(WHERE, "--image", type=Text(_image), metavar="REFERENCE",
-            help="The image to use with docker.  [default: the target's]"),
-    _option(WHERE, "--command-config", type=file_to_read(), metavar="FILE",
-            help="A Java client's properties for SASL and TLS: brokers ask for that login, and every client uses it."),
-    _option(CLUSTER, "--timers", type=TIMERS, default="fast", show_default=True, metavar="NAME",
-            help="fast, 10m, or default (days)."),
-    _option(CLUSTER, "--brokers", type=Count(FEWEST_BROKERS, MOST_BROKERS), default=3, show_default=True, metavar="N",
-            help="Number of brokers, 3 to 7."),
-    _option(CLUSTER, "--replication-factor", type=Count(2, MOST_BROKERS), default=3, show_default=True, metavar="N",
-            help="Replicas a partition."),
-    _option(CLUSTER, "--partitions", type=Count(1, MOST_PARTITIONS), default=1, show_default=True, metavar="N",
-            help="Partitions a topic."),
-    _option(CLUSTER, "--absent", type=Count(1, MOST_BROKERS - 1), default=1, show_default=True, metavar="N",
-            help="Number of brokers that go down together."),
-    _option(RUN, "--seed", type=Count(0, MOST_SEED), help="Fixes every choice the harness makes.  [default: random]"),
-    _option(CLUSTER, "--set", "settings", value=_pairs, type=Text(parse_setting), multiple=True,
-            metavar="SCOPE.NAME=VALUE",
-            help="topic.NAME=VALUE or broker.NAME=VALUE; repeatable."),
-    _option(RUN, "--time-limit", "time_limit_s", type=Number(min=0, min_open=True, max=LONGEST_TIME_S), metavar="S",
-            help="Bound on the whole run, in seconds; then `unknown`."),
-    _option(TEST, "--application", type=APPLICATION, metavar="NAME",
-            help="Then show what an application on top sees: streams or connect."),
-    _option(CLUSTER, "--gate", is_flag=True,
-            help="Start every broker with the gate, which delays cleaning while a replica is out of the ISR."),
-    _option(CLUSTER, "--gate-options", type=Text(), metavar="NAME=VALUE,…",
-            help="Options of the gate: see `harness gate build --help`."),
-    _option(CLUSTER, "--guard", is_flag=True,
-            help="Run `harness guard` next to the cluster: it pauses compaction while a replica is out of the ISR."),
-    _option(RUN, "--aftermath", is_flag=True, help="Then show how long a stuck LSO lasts, and what ends it."),
+    _option(TEST, "--target", Text(TARGET.check, TARGET.names, "NAME|PATH"),
+            "The version to test: see `harness targets`, or the path of your own Kafka.  [required]"),
+    _option(TEST, "--patch", PATCH, "Classes in front of the class path of the target's brokers.",
+            value=_is_elsewhere),
+    _option(TEST, "--anomaly", ANOMALIES, "The anomaly to look for, or `all`: see `harness anomalies`.  [required]",
+            value=lambda o: None if o.schedule else o.anomaly),
+    _option(TEST, "--schedule", file_to_read("`harness explore --out` writes schedules"),
+            "A schedule to play, as `harness explore --out` writes it; replaces --anomaly.",
+            value=lambda o: o.schedule_path),
+    _option(TEST, "--nemesis", NEMESIS, "The fault to inject: see `harness nemeses`; none is the healthy control.",
+            default="kill"),
+    _option(TEST, "--client", CLIENT, "librdkafka or java.", default="librdkafka"),
+    _option(WHERE, "--runtime", RUNTIME, "local (processes), docker, ssh, sim (models), or auto: docker where an"
+            " engine and an image are at hand.", default=AUTO),
+    _option(WHERE, "--nodes", Text(_check_hosts, metavar="HOST,…"),
+            "Hosts for --runtime ssh, one a broker: [user@]host[:port].",
+            value=lambda o: ",".join(map(str, o.access.nodes)) if o.access else None),
+    _option(WHERE, "--nodes-file", file_to_read(), "The same, one a line.", value=_is_elsewhere),
+    _option(WHERE, "--ssh-user", Text(metavar="NAME"), "User for hosts without USER@.  [default: yours]",
+            value=_is_elsewhere),
+    _option(WHERE, "--ssh-port", Count(1, 65_535, "PORT"), "Port for hosts without :PORT.", value=_is_elsewhere,
+            default=22, show_default=False),
+    _option(WHERE, "--ssh-key", file_to_read(), "A private key.  [default: the agent's, and the usual ones]",
+            value=_access_value("key")),
+    _option(WHERE, "--ssh-known-hosts", file_to_read(), "Host keys to trust.  [default: yours]",
+            value=_access_value("known_hosts")),
+    _option(WHERE, "--ssh-host-key", Text(_check_pin, metavar="SHA256:…"), "A host key to trust; repeatable.",
+            "ssh_pins", value=_access_value("pins"), multiple=True),
+    _option(WHERE, "--image", Text(_check_image, metavar="REFERENCE"),
+            "The image to use with docker.  [default: the target's]"),
+    _option(WHERE, "--command-config", file_to_read(), "A Java client's properties for SASL and TLS: brokers ask for"
+            " that login, and every client uses it."),
+    _option(CLUSTER, "--timers", TIMERS, "fast, 10m, or default (days).", default="fast"),
+    _option(CLUSTER, "--brokers", Count(FEWEST_BROKERS, MOST_BROKERS), "Number of brokers, 3 to 7.", default=3),
+    _option(CLUSTER, "--replication-factor", Count(2, MOST_BROKERS), "Replicas a partition.", default=3),
+    _option(CLUSTER, "--partitions", Count(1, MOST_PARTITIONS), "Partitions a topic.", default=1),
+    _option(CLUSTER, "--absent", Count(1, MOST_BROKERS - 1), "Number of brokers that go down together.", default=1),
+    _option(RUN, "--seed", SEED, "Fixes every choice the harness makes.  [default: random]"),
+    _option(CLUSTER, "--set", Text(parse_setting, metavar="SCOPE.NAME=VALUE"),
+            "topic.NAME=VALUE or broker.NAME=VALUE; repeatable.", "settings", value=_settings_values, multiple=True),
+    _option(RUN, "--time-limit", Number(0, LONGEST_TIME_S, "S", min_open=True),
+            "Bound on the whole run, in seconds; then `unknown`.", "time_limit_s"),
+    _option(TEST, "--application", APPLICATION, "Then show what an application on top sees: streams or connect."),
+    _option(CLUSTER, "--gate", None,
+            "Start every broker with the gate, which delays cleaning while a replica is out of the ISR."),
+    _option(CLUSTER, "--gate-options", Text(metavar="NAME=VALUE,…"),
+            "Options of the gate: see `harness gate build --help`."),
+    _option(CLUSTER, "--guard", None,
+            "Run `harness guard` next to the cluster: it pauses compaction while a replica is out of the ISR."),
+    _option(RUN, "--aftermath", None, "Then show how long a stuck LSO lasts, and what ends it."),
 )
 # fmt: on
 """``--nodes`` stands for all options of the hosts and of the login to them."""
 
 
-def run_options(command: Command) -> Command:
+def run_options(command: Callable[..., int]) -> Callable[..., int]:
     """Add every option of the table to a command."""
-    for option in reversed(OPTIONS):
-        command = cloup.option(option.flag, option.parameter, **option.click)(command)
+    for row in reversed(OPTIONS):
+        command = row.declare(command)
     return command
 
 
@@ -201,7 +196,7 @@ def command_line(options: RunOptions) -> str:
 
 
 def request_of(parameters: Mapping[str, Any], options_given: AbstractSet[str]) -> RunOptions:
-    """Return the options of Click's parameters; ``given``: the names of those on the command line.
+    """Return the options of Click's parameters; ``options_given``: the parameters on the command line itself.
 
     Raises `UsageError` for missing options, and for options that contradict each other.
     """
@@ -232,11 +227,11 @@ _DERIVED = frozenset({"target", "anomaly", "schedule", "brokers"})
 
 
 def _access(parameters: Mapping[str, Any], options_given: AbstractSet[str]) -> Access | None:
-    """Return the login to the given hosts; None where none are given."""
+    """Return the login to the hosts; None without hosts."""
     if {"nodes", "nodes_file"} <= options_given:
         raise UsageError("give --nodes or --nodes-file: both name the hosts")
     if not options_given & {"nodes", "nodes_file"}:
-        if lonely := [option.flag for option in OPTIONS if option.parameter in options_given & set(OF_HOSTS)]:
+        if lonely := [row.flag for row in OPTIONS if row.parameter in options_given & LOGIN]:
             raise UsageError(f"{lonely[0]} is for --runtime ssh: give its hosts with --nodes or --nodes-file")
         return None
     from harness.host.nodes import Access, parse_nodes, read_hosts_file  # noqa: PLC0415
@@ -253,7 +248,7 @@ def _access(parameters: Mapping[str, Any], options_given: AbstractSet[str]) -> A
 
 
 def _brokers(parameters: Mapping[str, Any], options_given: AbstractSet[str], access: Access | None) -> int:
-    """Return the number of brokers: one a host, where hosts are given."""
+    """Return the number of brokers: one a host, if there are hosts."""
     brokers: int = parameters["brokers"]
     if access is None:
         return brokers

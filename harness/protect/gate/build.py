@@ -1,8 +1,8 @@
 """An agent's jar: compiled here by a compiler that needs no JDK, from parts that are pinned by version and SHA-256.
 
-The compiler (ECJ), the library that changes classes (ASM, in a package of its own, see `harness.protect.gate.shade`)
+The compiler (ECJ), the library that changes classes (ASM, in a separate package, see `harness.protect.gate.shade`)
 and the libraries of Kafka that the gate is compiled against come from Maven Central, as ``locks/gate.lock`` names them.
-The same sources and parts give the same bytes. `GATE` is the gate; `harness.runtimes.power` has an agent of its own.
+The same sources and parts give the same bytes. `GATE` is the gate; `harness.runtimes.power` has another agent.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import importlib.metadata
 import importlib.resources
 import io
 import shutil
+import subprocess
 import tempfile
 import zipfile
 from dataclasses import dataclass
@@ -21,13 +22,12 @@ from typing import TYPE_CHECKING, Final
 from harness import DISTRIBUTION
 from harness.errors import HarnessError, UsageError
 from harness.host.cache import cache_root
-from harness.protect.gate.jvm import agent_flag, run_java
 from harness.protect.gate.shade import relocated
 from harness.targets.jars import fetch_locked, materialise
 from harness.targets.lock import file_sha256, lock_of_package, read_digests
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from harness.host.java import Java
     from harness.targets.jars import JarSet, OnProgress
@@ -36,6 +36,7 @@ LOCK: Final = "gate.lock"
 PACKAGE: Final = "compaction/gate"
 JAVA_LEVEL: Final = "11"
 """Kafka 3.9 runs on Java 11, too."""
+TIMEOUT_S: Final = 120.0
 _ASM: Final = "org/objectweb/asm/"
 _SAME_TIME: Final = (1980, 1, 1, 0, 0, 0)
 _NOTICE: Final = """{title}.
@@ -45,9 +46,9 @@ Contains ASM (https://asm.ow2.io), BSD 3-Clause Licence, Copyright (c) 2000-2011
 
 @dataclass(frozen=True)
 class AgentSource:
-    """What an agent is made of: the folder ``java/<package>`` of the Python package ``home``.
+    """The sources of an agent: the folder ``java/<package>`` of the Python package ``home``.
 
-    Its class ``Agent`` has ``premain``. ``attributes``: others of the manifest.
+    Its class ``Agent`` has ``premain``. ``attributes``: further attributes of the manifest.
     """
 
     title: str
@@ -60,32 +61,24 @@ class AgentSource:
     def sources(self) -> dict[str, bytes]:
         """The sources by file name."""
         folder = importlib.resources.files(self.home).joinpath("java", *self.package.split("/"))
-        return {one.name: one.read_bytes() for one in sorted(folder.iterdir(), key=lambda one: one.name)}
+        return {file.name: file.read_bytes() for file in sorted(folder.iterdir(), key=lambda file: file.name)}
 
     @property
     def manifest(self) -> str:
         """The manifest of the jar."""
-        java_package = self.package.replace("/", ".")
         lines = {
             "Manifest-Version": "1.0",
             "Implementation-Title": f"{DISTRIBUTION} {self.title}",
             "Implementation-Version": importlib.metadata.version(DISTRIBUTION),
-            "Premain-Class": f"{java_package}.Agent",
+            "Premain-Class": f"{self.package.replace('/', '.')}.Agent",
             **dict(self.attributes),
             "Can-Retransform-Classes": "true",
         }
         return "".join(f"{name}: {value}\r\n" for name, value in lines.items()) + "\r\n"
 
 
-GATE: Final = AgentSource(
-    "gate",
-    "harness.protect.gate",
-    PACKAGE,
-    "compaction-gate.jar",
-    attributes=(("Main-Class", "compaction.gate.Verify"),),
-)
-
-
+_MAIN: Final = ("Main-Class", "compaction.gate.Verify")
+GATE: Final = AgentSource("gate", "harness.protect.gate", PACKAGE, "compaction-gate.jar", attributes=(_MAIN,))
 MAX_UNSYNCED: Final = "max-unsynced-ms"
 MAX_UNSYNCED_MS: Final = 60_000
 """An option of the gate, and its default (``Options``)."""
@@ -99,31 +92,37 @@ class Agent:
     sha256: str
 
     def flag(self, options: str = "") -> str:
-        """Return what starts a JVM with the agent."""
+        """Return the flag that starts a JVM with the agent."""
         return agent_flag(self.jar, options)
 
 
-def gate_options(given: str | None, topic_settings: Mapping[str, str]) -> str:
+def agent_flag(jar: Path, options: str = "") -> str:
+    """Return the flag that starts a JVM with an agent."""
+    return f"-javaagent:{jar}={options}" if options else f"-javaagent:{jar}"
+
+
+def gate_options(options: str | None, topic_settings: Mapping[str, str]) -> str:
     """Return the options of the gate in a run with such topics.
 
-    Where tombstones go sooner than records have to be on disk, by the gate's default, the last high watermarks count.
+    If tombstones are removed sooner than records have to be on disk, by the gate's default, the last high watermarks
+    count.
     """
-    asked, retention_ms = given or "", int(topic_settings.get("delete.retention.ms", MAX_UNSYNCED_MS))
-    if MAX_UNSYNCED in asked or retention_ms >= MAX_UNSYNCED_MS:
-        return asked
-    return ",".join([*([asked] if asked else []), f"{MAX_UNSYNCED}=0"])
+    options, retention_ms = options or "", int(topic_settings.get("delete.retention.ms", MAX_UNSYNCED_MS))
+    if MAX_UNSYNCED in options or retention_ms >= MAX_UNSYNCED_MS:
+        return options
+    return ",".join([*([options] if options else []), f"{MAX_UNSYNCED}=0"])
 
 
 def parts(on_progress: OnProgress) -> JarSet:
-    """Return compiler and libraries, fetching those that are missing. Raises `UsageError` as `jars_for` does."""
+    """Return compiler and libraries, fetching missing jars. Raises `UsageError` as `jars_for` does."""
     digests = read_digests(lock_of_package(LOCK))
     return materialise(digests, cache_root() / "jars" / "gate", fetch_locked, on_progress)
 
 
 def build_agent(java: Java, on_progress: OnProgress, source: AgentSource = GATE) -> Agent:
-    """Return the agent of this release from the user's cache, compiling it where it is not there.
+    """Return the agent of this release from the user's cache, compiling a missing agent.
 
-    Raises `UsageError` for parts that cannot be had, `HarnessError` where the compiler fails.
+    Raises `UsageError` for parts that are not available, `HarnessError` where the compiler fails.
     """
     lock = lock_of_package(LOCK).read_bytes()
     text = b"".join(name.encode() + content for name, content in source.sources.items())
@@ -154,11 +153,11 @@ def _compiled(java: Java, jars: JarSet, folder: Path, source: AgentSource) -> di
     for name, content in source.sources.items():
         (files / name).write_bytes(content)
     compile_java(java, jars, sorted(files.iterdir()), classes, jars.classpath)
-    own = {path.relative_to(classes).as_posix(): path.read_bytes() for path in classes.rglob("*.class")}
-    return {
-        name.replace(_ASM, our_asm): relocated(content, _ASM, our_asm)
-        for name, content in {**own, **dict(_library(_part(jars, "asm")))}.items()
-    }
+    compiled = {path.relative_to(classes).as_posix(): path.read_bytes() for path in classes.rglob("*.class")}
+    with zipfile.ZipFile(_part(jars, "asm")) as library:
+        names = [name for name in library.namelist() if name.startswith(_ASM) and name.endswith(".class")]
+        compiled |= {name: library.read(name) for name in names}
+    return {name.replace(_ASM, our_asm): relocated(content, _ASM, our_asm) for name, content in compiled.items()}
 
 
 def compile_java(
@@ -174,17 +173,24 @@ def compile_java(
         raise HarnessError(f"{failure}:\n{done.stdout}{done.stderr}")
 
 
+def run_java(java: Java, *arguments: str | Path, failure: str) -> subprocess.CompletedProcess[str]:
+    """Run a short program to its end, whatever its exit code.
+
+    Raises `HarnessError`, which begins with ``failure``, where Java cannot be run or does not end in time.
+    """
+    command = [java.path, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *arguments]
+    try:
+        return subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise HarnessError(f"{failure}: {error}") from error
+
+
 def _part(jars: JarSet, artifact: str) -> Path:
     """Return the jar of that name among the coordinates ``group:artifact:version``."""
     paths = {coordinate.split(":")[1]: path for coordinate, path in zip(jars.digests, jars.paths, strict=True)}
     return paths[artifact]
-
-
-def _library(jar: Path) -> Iterator[tuple[str, bytes]]:
-    with zipfile.ZipFile(jar) as packed:
-        for name in packed.namelist():
-            if name.startswith(_ASM) and name.endswith(".class"):
-                yield name, packed.read(name)
 
 
 def _packed(source: AgentSource, classes: dict[str, bytes]) -> bytes:

@@ -1,20 +1,20 @@
-"""What brokers log about compaction that waits for replicas, as ``gate.jsonl`` of a run folder has it.
+"""Brokers' log lines about compaction that waits for replicas, for ``gate.jsonl`` of a run folder.
 
 Schema of ``gate.jsonl``, one event a line, in the order of each broker's log:
 
     broker     int
-    time_ms    int   when the broker's gate decided, milliseconds since the epoch; a build has none, nor has installed
+    time_ms    int   the time of the gate's decision, milliseconds since the epoch; missing for a build and installed
     event      str   held | released | gave-up | began-anew; without topic and partition: held-all | released-all |
                      installed, by a broker that starts
     topic, partition
     held, gave-up     reason    not-in-sync | unassigned: why its compaction waits
     held-all          reason    no-image | old-image | fenced: why compaction of every partition of the broker waits
     released, gave-up held_ms, grown_bytes   for how long it waited, and by how much its log grew
-    began-anew        leader    from which the replica on this broker is copied from its first record on
-                      dropped_up_to   the log end that it had
+    began-anew        leader    the leader from which this broker copies the replica, from the first record on
+                      dropped_up_to   its previous log end offset
 
-``Log.event`` of the agent writes the lines. A build that has its rules (``results/upstream/patch``) says less: that
-compaction waits or goes on (``LogCleanerManager.isWaitingForReplicas`` of the patch), and where a copy begins anew
+``Log.event`` of the agent writes the lines. A build with the gate's rules (``results/upstream/patch``) logs less:
+compaction waits or continues (``LogCleanerManager.isWaitingForReplicas`` of the patch), and a copy begins again
 (``ReplicaManager.maybeRestartFirstCopy``).
 """
 
@@ -73,12 +73,10 @@ def _event_of_the_patch(line: bytes, broker: int) -> dict[str, Any] | None:
 
 
 def is_held(events: Iterable[Mapping[str, Any]], broker: int, partition: TopicPartition) -> bool:
-    """Whether the broker's gate holds the partition, by its last event."""
-    states: list[str] = [
+    """Return whether the broker's gate holds the partition, by its last event."""
+    states = [
         event["event"]
         for event in events
-        if event["broker"] == broker
-        and (event.get("topic"), event.get("partition")) == partition
-        and event["event"] != BEGAN_ANEW
+        if event["broker"] == broker and (event.get("topic"), event.get("partition")) == partition
     ]
-    return bool(states) and states[-1] == HELD
+    return [state for state in states if state != BEGAN_ANEW][-1:] == [HELD]

@@ -27,11 +27,11 @@ _LONG, _DOUBLE = 5, 6
 def relocated(class_file: bytes, old: str, new: str) -> bytes:
     """Return a class file in which every name that has ``old`` (``org/objectweb/asm/``) has ``new`` instead.
 
-    Raises `HarnessError` for what is no class file.
+    Raises `HarnessError` for any other file.
     """
     magic, _, count = struct.unpack_from(">IIH", class_file)
     if magic != _MAGIC:
-        raise HarnessError("this is no class file")
+        raise HarnessError("this is not a class file")
     pool, at, number = bytearray(), 10, 1
     while number < count:
         tag = class_file[at]

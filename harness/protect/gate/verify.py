@@ -1,7 +1,7 @@
-"""Whether the agent fits a version of Kafka: the classes of a broker are loaded and changed, and no broker is started.
+"""Verifies that the agent fits a version of Kafka: a broker's classes are loaded and changed, but no broker starts.
 
-The agent itself does all checks before the main class starts, and ends the JVM where one fails; here the main class
-then has the JVM verify each changed class.
+The agent itself does all checks before the main class starts, and ends the JVM where a check fails; the main class then
+has the JVM verify each changed class.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from harness.errors import UsageError
-from harness.protect.gate.jvm import agent_flag, run_java
+from harness.protect.gate.build import agent_flag, run_java
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from harness.host.java import Java
@@ -25,7 +24,7 @@ _REASONS: Final = ("compaction-gate:", "Error", "Exception")
 
 @dataclass(frozen=True)
 class Verification:
-    """Whether every hook fits. ``hooks``: the hooked methods with what they call; ``reason``: why one does not fit."""
+    """``hooks``: the hooked methods with the methods that they call; ``reason``: why a hook does not fit."""
 
     fits: bool
     hooks: tuple[tuple[str, str], ...]
@@ -43,15 +42,14 @@ def verify_agent(java: Java, jar: Path, classpath: str, options: str = "") -> Ve
 
 
 def libraries(folder: Path) -> str:
-    """Return the class path of a Kafka installation's ``libs`` folder. Raises `UsageError` for one without jars."""
-    jars: Sequence[Path] = sorted(folder.glob("*.jar"))
-    if not jars:
+    """Return the class path of a Kafka installation's ``libs`` folder. Raises `UsageError` if it has no jars."""
+    if not (jars := sorted(folder.glob("*.jar"))):
         raise UsageError(f"{folder} has no jars: give the folder libs of an installation of Kafka")
     return ":".join(map(str, jars))
 
 
 def _reason(stderr: str) -> str:
-    """Return the first telling line of what the JVM printed, without the class of the exception."""
+    """Return the first line of the JVM's output that tells a reason, without the class of the exception."""
     lines = [line.strip().removeprefix("Caused by: ") for line in stderr.splitlines()]
-    telling = [line for reason in _REASONS for line in lines if reason in line]
-    return telling[0].partition("compaction-gate: ")[2] or telling[0] if telling else ""
+    reason = next((line for mark in _REASONS for line in lines if mark in line), "")
+    return reason.partition("compaction-gate: ")[2] or reason

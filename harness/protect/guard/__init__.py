@@ -1,6 +1,6 @@
-"""`harness guard`: compaction of a topic is paused, from outside, while an assigned replica is not caught up.
+"""`harness guard`: pauses compaction of a topic, from outside, while an assigned replica is not caught up.
 
-What to do is decided in `decide`, apart from requests; `channel` keeps what was found in a topic of the cluster, so
-that any machine can put it back. Whether replicas have diverged already is `harness.audit`; the gate inside a broker is
-`harness.protect.gate`.
+`decide` decides without requests; `channel` stores the previous settings in a topic of the cluster, so that any machine
+can restore them. `harness.audit` finds replicas that have diverged; `harness.protect.gate` delays compaction inside a
+broker.
 """

@@ -1,225 +1,199 @@
-"""The topic ``compaction-guard``: what was found, kept in the cluster itself before anything is changed.
+"""The topic ``compaction-guard``: the previous settings of paused topics, stored in the cluster before each change.
 
-It has one partition, is not compacted (a cleaner might lose what it has), and stays writable while a single replica of
-it is in the ISR. It has no retention: the guard that acts deletes the entries that nothing needs any more (`trim`).
-Each reading goes to the end of the log: what another machine kept is seen.
+The topic has one partition, is not compacted (a cleaner might remove entries), and stays writable while a single
+replica is in the ISR. It has no retention: the guard that acts deletes the entries that no state needs (`trim`).
+Each reading goes to the high watermark, so that it has the entries of other machines, too.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
-
-from harness.errors import HarnessError, UsageError
-from harness.protect.guard.journal import parse_entry
-from harness.protect.guard.replayed import Replayed
+from harness.broker_files.segments.batches import iter_batches, iter_records, until_cut
+from harness.broker_files.segments.encode import encode_batch
+from harness.broker_files.segments.records import Record
+from harness.errors import HarnessError, UsageError, WaitTimeoutError
+from harness.kafka_api.cluster_client import ClusterClient
+from harness.kafka_api.configs import TOPIC_RESOURCE, describe_configs
+from harness.kafka_api.connection import RetryPolicy, SocketStream
+from harness.kafka_api.error_names import NO_SUCH_TOPIC
+from harness.kafka_api.fetch import EARLIEST, LATEST, fetch, list_offsets
+from harness.kafka_api.messages import RetriableError
+from harness.kafka_api.producing import produce
+from harness.kafka_api.topics import create_topic, delete_records
+from harness.protect.guard.journal import ReplayedJournal, parse_entry
 from harness.protect.guard.settings import POLICY
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from harness.host.clock import Clock
     from harness.kafka_api.address import Address
+    from harness.kafka_api.connection import Dial
+    from harness.kafka_api.messages import Request, TopicPartition
     from harness.protect.guard.journal import Entry, PauseState
 
+T = TypeVar("T")
 TOPIC: Final = "compaction-guard"
+PARTITION: Final = (TOPIC, 0)
 SETTINGS: Final = {POLICY: "delete", "retention.ms": "-1", "retention.bytes": "-1", "min.insync.replicas": "1"}
 REPLICAS: Final = 3
-"""Where there are fewer brokers, as many."""
-REQUEST_S: Final = 5.0
-ANSWER_S: Final = 1.5
-"""For what is asked in each round: where the channel's leader is frozen, the next round may ask another one."""
+"""In a cluster with fewer brokers: one on each broker."""
+ANSWER: Final = RetryPolicy(answer_s=1.0, reopens=True)
+"""For each round: if the leader is frozen, the next round may find another leader."""
+TOPIC_CHANGE: Final = RetryPolicy(answer_s=10.0)
 KNOWN_S: Final = 30.0
-"""For brokers to hear of a topic that was created: busy ones took more than 5 s with 1,000 topics."""
+"""For brokers to learn of a new topic: busy brokers took more than 5 s with 1,000 topics."""
 READ_S: Final = 30.0
 """For a reading from the first entry on."""
-BATCH: Final = 1_000
-TRIMMED: Final = 200
-"""So many entries, at least, are deleted by one request."""
-LIBRDKAFKA: Final = {
-    "client.id": "compaction-guard",
-    # A request without an answer ends the connection, after which librdkafka looks for the leader anew.
-    "socket.timeout.ms": 1_000,
-    "reconnect.backoff.ms": 50,
-    "reconnect.backoff.max.ms": 1_000,
-    "topic.metadata.refresh.interval.ms": 5_000,
-    "allow.auto.create.topics": False,
-    "log_level": 0,
-}
 DELIVERY_S: Final = 8.0
-PRODUCER: Final = {
-    "acks": "all",
-    "linger.ms": 5,
-    # In order, also where a request is repeated.
-    "max.in.flight.requests.per.connection": 1,
-    "request.timeout.ms": 1_000,
-    "delivery.timeout.ms": int(DELIVERY_S * 1000),
-}
-
-
-def librdkafka_config(bootstrap: Sequence[Address]) -> dict[str, Any]:
-    """Return the properties of a librdkafka client with the login of these addresses."""
-    login = bootstrap[0].security.for_librdkafka() if bootstrap[0].security else {}
-    return {**LIBRDKAFKA, **login, "bootstrap.servers": ",".join(map(str, bootstrap))}
-
-
-def producer_config(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the properties of the producer; it has no automatic creation to forbid."""
-    return {name: value for name, value in (config | PRODUCER).items() if name != "allow.auto.create.topics"}
+BATCH_ENTRIES: Final = 1_000
+TRIMMED: Final = 200
+"""The least number of entries that one request deletes."""
 
 
 class KafkaChannel:
     """Implements `harness.protect.guard.ports.Channel`. One owner."""
 
-    def __init__(self, bootstrap: Sequence[Address], clock: Clock) -> None:
-        """Store where brokers are; clients connect when they are first used."""
-        self._config = librdkafka_config(bootstrap)
+    def __init__(self, bootstrap: Sequence[Address], clock: Clock, dial: Dial = SocketStream) -> None:
+        self._client = ClusterClient(lambda: bootstrap, ANSWER, clock, dial=dial, keeps_connections=True)
         self._clock = clock
-        self._producer: Producer | None = None
-        self._consumer: Consumer | None = None
-        self._found = False
+        self._leader: int | None = None
         self._first = 0
-        self._replayed = Replayed()
+        self._replayed = ReplayedJournal()
 
     def ensure(self) -> None:
         """Create the topic where it is missing. Raises `UsageError` where it is compacted, `HarnessError`."""
-        admin = AdminClient(producer_config(self._config))
         try:
-            seen = admin.list_topics(timeout=REQUEST_S)
-            if TOPIC not in seen.topics:
-                _create(admin, min(REPLICAS, len(seen.brokers)))
-            # A broker may not know yet of a topic that was created a moment ago.
-            policy = str(self._clock.wait_until(lambda: _policy(admin), KNOWN_S, f"brokers to know topic {TOPIC}"))
-        except KafkaException as error:
-            raise HarnessError(f"topic {TOPIC}: {error.args[0].str()}") from error
-        except TimeoutError as error:
-            raise HarnessError(f"topic {TOPIC}: no answer within {REQUEST_S * 2:g} s") from error
+            if self._find_leader() is None:
+                replicas = min(REPLICAS, len(self._client.brokers))
+                self._client.ask_any(create_topic(TOPIC, replicas, SETTINGS), TOPIC_CHANGE)
+            policy = str(self._clock.wait_until(self._policy, KNOWN_S, f"brokers to know topic {TOPIC}"))
+        except (OSError, HarnessError) as error:
+            raise HarnessError(f"topic {TOPIC}: {error}") from error
         if "compact" in policy:
             raise UsageError(
-                f"topic {TOPIC} has {POLICY}={policy}, which could lose what the guard keeps: set {POLICY}=delete"
+                f"topic {TOPIC} has {POLICY}={policy}, which could lose the guard's entries: set {POLICY}=delete"
             )
 
     def read(self) -> PauseState:
-        """Read on to the end. Raises `HarnessError` where it cannot, or where the topic has lost entries."""
-        consumer = self._consumer = self._consumer or Consumer({
-            **self._config, "group.id": TOPIC, "enable.auto.commit": False, "auto.offset.reset": "error",
-            "fetch.wait.max.ms": 100,
-        })  # fmt: skip
+        """Read on to the end. Raises `HarnessError` where the topic cannot be read, or has lost entries."""
         try:
-            if not self._is_there(consumer):
+            if not self._replayed.position and self._leader is None and self._find_leader() is None:
                 return self._replayed.state
-            self._first, end = consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), timeout=ANSWER_S, cached=False)
-            if end < self._replayed.position:
-                raise HarnessError(
-                    f"topic {TOPIC} ends at offset {end}, and was read up to {self._replayed.position}: it was deleted"
-                    " or truncated; end the guard, and compare the settings of paused topics by hand"
-                )
-            start = self._replayed.start(self._first)
-            if end > start:
-                self._read_on(consumer, start, end)
-        except KafkaException as error:
-            raise HarnessError(f"topic {TOPIC} cannot be read: {error.args[0].str()}") from error
+            self._first = self._ask_leader(_of_partition(list_offsets({PARTITION: EARLIEST})))
+            end = self._ask_leader(_of_partition(list_offsets({PARTITION: LATEST})))
+        except (OSError, HarnessError) as error:
+            raise HarnessError(f"topic {TOPIC} cannot be read: {error}") from error
+        if end < self._replayed.position:
+            raise HarnessError(
+                f"topic {TOPIC} ends at offset {end}, and was read up to {self._replayed.position}: it was deleted"
+                " or truncated; end the guard, and compare the settings of paused topics by hand"
+            )
+        self._read_on(self._replayed.start(self._first), end)
         return self._replayed.state
 
     def trim(self) -> None:
-        """Delete the entries that nothing needs any more (DeleteRecords, KIP-107), if they are `TRIMMED` or more.
+        """Delete the entries that no state needs (DeleteRecords, KIP-107), if they are `TRIMMED` or more.
 
-        Raises `HarnessError` where the cluster refuses; then the next attempt is after as many entries more.
+        Raises `HarnessError` where the cluster refuses; then the next attempt is after as many further entries.
         """
         start = self._replayed.needed_from
         if start - self._first < TRIMMED:
             return
         self._first = start
-        admin = AdminClient(producer_config(self._config))
-        place = TopicPartition(TOPIC, 0, start)
         try:
-            (done,) = admin.delete_records([place], request_timeout=REQUEST_S).values()
-            done.result(REQUEST_S * 2)
-        except KafkaException as error:
-            raise HarnessError(f"old entries of topic {TOPIC} cannot be deleted: {error.args[0].str()}") from error
-        except TimeoutError as error:
-            raise HarnessError(f"old entries of topic {TOPIC} cannot be deleted: no answer") from error
+            self._ask_leader(delete_records(PARTITION, start), TOPIC_CHANGE)
+        except (OSError, HarnessError) as error:
+            raise HarnessError(f"old entries of topic {TOPIC} cannot be deleted: {error}") from error
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Write all entries, and wait for their acknowledgement, once. Raises `HarnessError`."""
-        producer = self._producer = self._producer or Producer(producer_config(self._config))
-        failures: list[str] = []
-        unanswered = len(entries)
-
-        def delivered(error: Any, _message: Any) -> None:
-            nonlocal unanswered
-            unanswered -= 1
-            if error is not None:
-                failures.append(error.str())
-
-        try:
-            for entry in entries:
-                producer.produce(TOPIC, entry.to_json().encode(), entry.topic, 0, on_delivery=delivered)
-            deadline_s = self._clock.now_s() + DELIVERY_S + REQUEST_S
-            while unanswered and self._clock.now_s() < deadline_s:
-                producer.poll(0.1)
-        except (KafkaException, BufferError) as error:
-            raise HarnessError(f"topic {TOPIC} cannot be written: {error}") from error
-        if failures or unanswered:
-            why = failures[0] if failures else "no acknowledgement"
-            raise HarnessError(f"topic {TOPIC} cannot be written: {why} ({len(failures) + unanswered} entries)")
+        """Write all entries; every in-sync replica acknowledges them. Raises `HarnessError`."""
+        for start in range(0, len(entries), BATCH_ENTRIES):
+            self._write(entries[start : start + BATCH_ENTRIES])
 
     def close(self) -> None:
-        """Close the consumer; the producer has nothing left to send."""
-        if self._consumer is not None:
-            self._consumer.close()
-            self._consumer = None
+        """Close the connections."""
+        self._client.close()
 
-    def _read_on(self, consumer: Consumer, start: int, end: int) -> None:
-        consumer.assign([TopicPartition(TOPIC, 0, start)])
+    def _read_on(self, position: int, end: int) -> None:
         entries: list[tuple[int, Entry]] = []
-        position = start
         deadline_s = self._clock.now_s() + READ_S
+        while position < end:
+            if self._clock.now_s() > deadline_s:
+                raise HarnessError(f"topic {TOPIC} was read up to {position} of {end} within {READ_S:g} s")
+            try:
+                answer = self._ask_leader(_of_partition(fetch({PARTITION: position})))
+            except (OSError, HarnessError) as error:
+                raise HarnessError(f"topic {TOPIC} cannot be read: {error}") from error
+            for batch in until_cut(iter_batches(answer.records, source=TOPIC)):
+                for record in iter_records(batch, source=TOPIC):
+                    entry = parse_entry(record.value or b"")
+                    if entry is not None and position <= record.offset < end:
+                        entries.append((record.offset, entry))
+                position = max(position, batch.last_offset + 1)
+        self._replayed.add(entries, end)
+
+    def _write(self, entries: Sequence[Entry]) -> None:
+        """Write a batch, for `DELIVERY_S` seconds again and again, until the leader at that time acknowledges it.
+
+        A batch whose acknowledgement was lost is in the log twice in succession, which gives the same state.
+        """
+        records = [
+            Record(number, entry.time_ms, entry.topic.encode(), entry.to_json().encode())
+            for number, entry in enumerate(entries)
+        ]
+        request = produce(PARTITION, encode_batch(base_offset=0, leader_epoch=-1, records=records), None)
+        errors: list[OSError] = []
+
+        def is_written() -> bool:
+            try:
+                self._ask_leader(request)
+            except OSError as error:
+                errors.append(error)
+                return False
+            return True
+
         try:
-            while position < end:
-                if self._clock.now_s() > deadline_s:
-                    raise HarnessError(f"topic {TOPIC} was read up to {position} of {end} within {READ_S:g} s")
-                messages: list[Any] = consumer.consume(min(BATCH, end - position), timeout=0.2)
-                for message in messages:
-                    if message.error():
-                        raise HarnessError(f"topic {TOPIC} cannot be read: {message.error().str()}")
-                    position = message.offset() + 1
-                    entry = parse_entry(message.value() or b"")
-                    entries += [] if entry is None else [(message.offset(), entry)]
-        finally:
-            # An assigned consumer would go on to fetch between readings.
-            consumer.unassign()
-        self._replayed.add(entries, position)
+            self._clock.wait_until(is_written, DELIVERY_S, "an acknowledgement")
+        except HarnessError as error:
+            why = errors[-1] if isinstance(error, WaitTimeoutError) else error
+            raise HarnessError(f"topic {TOPIC} cannot be written: {why}") from error
 
-    def _is_there(self, consumer: Consumer) -> bool:
-        """Whether a guard has been here before; later readings do not ask."""
-        if not self._found:
-            topic: Any = consumer.list_topics(TOPIC, timeout=REQUEST_S).topics[TOPIC]
-            if topic.error is not None and topic.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise KafkaException(topic.error)
-            self._found = topic.error is None
-        return self._found
-
-
-def _create(admin: AdminClient, replicas: int) -> None:
-    """Create the channel, unless another guard is quicker."""
-    new = NewTopic(TOPIC, 1, replicas, config=dict(SETTINGS))
-    (created,) = admin.create_topics([new], request_timeout=REQUEST_S).values()
-    try:
-        created.result(REQUEST_S * 2)
-    except KafkaException as error:
-        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise
-
-
-def _policy(admin: AdminClient) -> str | None:
-    """Return the channel's cleanup policy; None where the broker that was asked does not know the topic."""
-    (answer,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, TOPIC)], request_timeout=REQUEST_S).values()
-    try:
-        return str(answer.result(REQUEST_S * 2)[POLICY].value)
-    except KafkaException as error:
-        if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+    def _find_leader(self) -> int | None:
+        """Return the partition's leader; None where there is no such topic. Raises OSError, `HarnessError`."""
+        topic = self._client.describe([TOPIC]).topics[TOPIC]
+        if topic.error == NO_SUCH_TOPIC:
             return None
-        raise
+        if topic.error or topic.partitions[0].leader < 0:
+            raise RetriableError(topic.error or "it has no leader")
+        return topic.partitions[0].leader
+
+    def _ask_leader(self, request: Request[T], policy: RetryPolicy = ANSWER) -> T:
+        """Ask the partition's leader, as the last request found it; after an error, look for the leader again."""
+        leader, self._leader = self._leader, None
+        if leader is None and (leader := self._find_leader()) is None:
+            raise RetriableError("it does not exist")
+        answer = self._client.ask(leader, request, policy)
+        self._leader = leader
+        return answer
+
+    def _policy(self) -> str | None:
+        """Return the channel's cleanup policy; None where the broker that answers does not know the topic yet."""
+        settings = self._client.ask_any(describe_configs(TOPIC_RESOURCE, [TOPIC], [POLICY]), TOPIC_CHANGE)[TOPIC]
+        if isinstance(settings, str) and settings != NO_SUCH_TOPIC:
+            raise HarnessError(settings)
+        return None if isinstance(settings, str) else settings[POLICY].value
+
+
+def _of_partition(request: Request[Mapping[TopicPartition, T | str]]) -> Request[T]:
+    """Return the request with the answer for the channel's partition; an error's name is raised as `HarnessError`."""
+
+    def decode(answer: Any) -> T:
+        value = request.decode(answer)[PARTITION]
+        if isinstance(value, str):
+            raise HarnessError(value)
+        return value
+
+    return replace(request, decode=decode)  # type: ignore[arg-type,return-value]

@@ -1,4 +1,4 @@
-"""A running cluster: Metadata of several brokers in each round, settings only when they are needed.
+"""A running cluster: Metadata of several brokers in each round, settings only for a step.
 
 One request concerns many topics, also when it changes settings.
 """
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from harness.kafka_api.address import Address
     from harness.kafka_api.connection import Dial
     from harness.kafka_api.metadata import ClusterState
-    from harness.protect.guard.settings import Found
+    from harness.protect.guard.settings import TopicValues
     from harness.protect.guard.watch import ClusterView
 
 ASKED: Final = 3
-"""Brokers that are asked for metadata in each round, in turn."""
+"""The number of brokers that are asked for metadata in each round, in turn."""
 METADATA: Final = RetryPolicy(answer_s=1.0, reopens=True)
 SETTINGS: Final = RetryPolicy(answer_s=10.0, reopens=True)
 """For a request that reads or changes the settings of many topics."""
@@ -43,7 +43,7 @@ class LiveCluster:
     """Implements `harness.protect.guard.ports.GuardedCluster`. One owner."""
 
     def __init__(self, bootstrap: Sequence[Address], clock: Clock, dial: Dial = SocketStream) -> None:
-        """Ask the first broker that answers for the others. Raises `UsageError` where none does."""
+        """Connect. Raises `UsageError` where no broker answers."""
         self._bootstrap, self._clock = tuple(bootstrap), clock
         self._client = ClusterClient(lambda: self._bootstrap, SETTINGS, clock, dial=dial, keeps_connections=True)
         self._answering: set[Address] = set()
@@ -57,12 +57,12 @@ class LiveCluster:
 
     @property
     def requests(self) -> int:
-        """How many requests were sent."""
+        """The number of requests so far."""
         return self._client.requests
 
     @property
     def is_alarmed(self) -> bool:
-        """Whether a broker has stopped answering within the last `ALARM_S`."""
+        """Return whether a broker has stopped answering within the last `ALARM_S`."""
         return self._clock.now_s() < self._alarmed_until_s
 
     def view(self) -> ClusterView:
@@ -76,7 +76,7 @@ class LiveCluster:
         return united(state.partitions for state in every)
 
     def with_added(self, view: ClusterView) -> ClusterView:
-        """Add which of the missing replicas are being added; a note where this user may not know.
+        """Mark the missing replicas that are being added, or add a note where this user may not know.
 
         Brokers forward this request to the controller, which may be about to be replaced.
         """
@@ -94,17 +94,16 @@ class LiveCluster:
         if not topics:
             return SettingsRead({})
         answers = self._client.ask_any(describe_configs(TOPIC_RESOURCE, sorted(topics), READ))
-        settings = {t: answer for t, answer in answers.items() if not isinstance(answer, str)}
-        errors = {topic: answer for topic, answer in answers.items() if isinstance(answer, str)}
-        errors |= {t: "it has no such settings" for t, values in settings.items() if not set(READ) <= values.keys()}
+        settings = {t: s for t, s in answers.items() if not isinstance(s, str) and s.keys() >= set(READ)}
+        errors = {
+            topic: answer if isinstance(answer, str) else "it has no such settings"
+            for topic, answer in answers.items()
+            if topic not in settings
+        }
         gone = frozenset(topic for topic, error in errors.items() if error == NO_SUCH_TOPIC)
-        return SettingsRead(
-            {topic: values for topic, values in settings.items() if topic not in errors},
-            gone,
-            {topic: error for topic, error in errors.items() if topic not in gone},
-        )
+        return SettingsRead(settings, gone, {topic: error for topic, error in errors.items() if topic not in gone})
 
-    def alter(self, changes: Mapping[str, Found]) -> Mapping[str, str]:
+    def alter(self, changes: Mapping[str, TopicValues]) -> Mapping[str, str]:
         """Change settings; the other settings stay. Raises ConnectionError."""
         return self._client.ask_any(alter_configs(TOPIC_RESOURCE, dict(sorted(changes.items())))) if changes else {}
 
@@ -114,14 +113,14 @@ class LiveCluster:
         self._client.close()
 
     def _in_turn(self) -> list[Address]:
-        """Return the brokers to ask in this round; a few, and others in the next."""
+        """Return the brokers to ask in this round; the next round asks others."""
         brokers = list(self._client.brokers.values() or self._bootstrap)
         candidates = [address for address in brokers if not self._client.is_silent(address)] or brokers
         start, self._turn = self._turn % len(candidates), self._turn + 1
         return (candidates[start:] + candidates[:start])[:ASKED]
 
     def _note_answers(self, answering: Collection[Address], asked: Collection[Address]) -> None:
-        """Take note of brokers that have stopped answering. A broker that has long been down is no news."""
+        """Raise the alarm for brokers that answered before, and do not answer now."""
         if self._answering & set(asked) - set(answering):
             self._alarmed_until_s = self._clock.now_s() + ALARM_S
         self._answering = self._answering - set(asked) | set(answering)

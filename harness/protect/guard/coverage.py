@@ -1,6 +1,6 @@
-"""Which topics a guard covers: compacted ones that the user named, or all.
+"""The topics that a guard covers: compacted topics that the user named, or all.
 
-Their settings are read when they are new, and again every `REFRESH_S`.
+Settings of a topic are read when the topic is new, and again every `REFRESH_S`.
 """
 
 from __future__ import annotations
@@ -22,24 +22,19 @@ if TYPE_CHECKING:
 REFRESH_S: Final = 60.0
 INTERVALS: Final = 3
 FROZEN_S: Final = 4.0
-"""A retention that is shorter than so many intervals and seconds may be over before compaction is paused.
+"""A retention shorter than so many intervals and seconds may be over before compaction is paused.
 
-A round may fail; and where the broker that leads the guard's topic is frozen, clients wait for its answers.
+A round may fail; and while the broker that leads the guard's topic is frozen, clients wait for its answers.
 """
 
 
 @dataclass(frozen=True)
-class Covered:
-    """The covered topics with their settings. ``skipped``: why named topics are not covered."""
+class CoveredTopics:
+    """The covered topics with their settings. ``skipped``: named topics that are not covered, with the reason."""
 
-    settings: Mapping[str, Settings] = field(default_factory=dict)
-    skipped: Mapping[str, str] = field(default_factory=dict)
-    short_retention: frozenset[str] = frozenset()
-
-    @property
-    def topics(self) -> frozenset[str]:
-        """Their names."""
-        return frozenset(self.settings)
+    settings: Mapping[str, Settings]
+    skipped: Mapping[str, str]
+    short_retention: frozenset[str]
 
 
 @dataclass
@@ -52,28 +47,28 @@ class TopicCoverage:
     interval_s: float
     _settings: dict[str, Settings] = field(default_factory=dict)
     _refused: dict[str, str] = field(default_factory=dict)
-    _read_s: float = 0.0
+    _read_s: float | None = None
 
     def forget(self, topics: Collection[str]) -> None:
         """Have the settings of these topics read again."""
         for topic in topics:
             self._settings.pop(topic, None)
 
-    def of(self, view: ClusterView) -> Covered:
+    def covered(self, view: ClusterView) -> CoveredTopics:
         """Return the topics that are covered now. Raises as `GuardedCluster.settings` does."""
         named = {t for t in view.topics if not self.patterns or is_named(t, self.patterns)}
-        is_old = self.clock.now_s() - self._read_s >= REFRESH_S
+        is_old = self._read_s is None or self.clock.now_s() - self._read_s >= REFRESH_S
         unread = named if is_old else named - self._settings.keys() - self._refused.keys()
         if unread:
             read = self.cluster.settings(unread)
-            kept = {} if is_old else self._settings
-            self._settings = {**kept, **read.settings}
-            self._refused = {**({} if is_old else self._refused), **read.refused}
-            self._read_s = self.clock.now_s() if is_old or not self._read_s else self._read_s
-        covered = {t: s for t, s in self._settings.items() if t in named and is_compacted(t, s[POLICY].value)}
+            if is_old:
+                self._settings, self._refused, self._read_s = {}, {}, self.clock.now_s()
+            self._settings |= read.settings
+            self._refused |= read.refused
+        settings = {t: s for t, s in self._settings.items() if t in named and is_compacted(t, s[POLICY].value)}
         least_ms = (INTERVALS * self.interval_s + FROZEN_S) * 1000
-        return Covered(
-            covered,
+        return CoveredTopics(
+            settings,
             {topic: why for topic, why in self._refused.items() if topic in named},
-            frozenset(topic for topic, settings in covered.items() if window_ms(settings) < least_ms),
+            frozenset(topic for topic, values in settings.items() if window_ms(values) < least_ms),
         )

@@ -1,39 +1,45 @@
-"""What to do about a topic, by its pause so far, whether it has to be paused, and its settings now. No requests.
+"""Steps that pause or release a topic: how a step follows from the topic's settings, and how steps are executed.
 
-A guard may be killed between any two of its requests, and a request whose answer is lost may have been carried out. So
-a pause that is not complete (``pausing``, ``releasing``) is decided anew from the settings that the topic has: a
-setting with the value of a pause was set by the guard, and what was found for it stays; any other value is what the
-topic has now. Once a pause is complete (``paused``), a value other than the guard's is somebody's decision, and is left
-alone until the pause is over.
+A guard may be killed between any two of its requests, and a request whose answer is lost may have been executed. So
+the step of a pause that is not complete (``pausing``, ``releasing``) follows from the topic's present settings: a
+setting with the value of a pause was set by the guard, and its value in ``found`` stays; any other value is the topic's
+own. Once a pause is complete (``paused``), a value other than the guard's is somebody's decision, which stays until the
+pause ends.
+
+Kafka has no compare-and-set for settings, so `carry_out` reads them again just before a change. ``harness repair``
+pauses topics by the same function.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from harness.protect.guard.journal import Pause, PausePhase, PauseState
-from harness.protect.guard.settings import PAUSE, is_pause, is_same, own_values
+from harness.protect.guard.journal import Pause, PausePhase, PauseState, entry_of
+from harness.protect.guard.settings import PAUSE, explicit_values, is_pause, is_same
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
-    from harness.protect.guard.settings import Found, Settings
+    from harness.protect.guard.ports import Channel, GuardedCluster
+    from harness.protect.guard.settings import Settings, TopicValues
+
+CHANGED: Final = "its settings were changed meanwhile, or cannot be read"
 
 
 @dataclass(frozen=True)
 class PauseStep:
-    """One topic's way to where it belongs.
+    """The step of one topic.
 
-    ``announced`` is kept before ``changes`` are made, unless it is kept already (None); ``done`` is kept after them.
-    ``expected``: the topic's own values when this was decided. If they are others before the change, somebody changed
-    them, and all is decided anew. ``left_alone``: settings that somebody changed during the pause.
+    ``announced`` is stored before the ``changes``, unless it is stored already (None); ``done`` is stored after them.
+    ``expected``: the topic's explicit values at the decision. Where they differ before the change, somebody changed
+    them, and the next round decides again. ``left_alone``: settings that somebody changed during the pause.
     """
 
     topic: str
     announced: Pause | None
-    changes: Found
-    expected: Found
+    changes: TopicValues
+    expected: TopicValues
     done: Pause
     left_alone: tuple[str, ...] = ()
 
@@ -41,32 +47,29 @@ class PauseStep:
 def topics_to_pause(exposed: Collection[str], covered: Collection[str], state: PauseState) -> frozenset[str]:
     """Return the topics whose compaction has to be paused; a hold of another command counts without any exposure.
 
-    What an earlier guard paused stays paused while it is exposed, although this guard may cover other topics.
+    A topic that an earlier guard paused stays paused while it is exposed, although this guard may cover other topics.
     """
     return frozenset(exposed) & (frozenset(covered) | frozenset(state.pauses)) | frozenset(state.holds)
 
 
 def topics_to_read(to_pause: Collection[str], state: PauseState, verified: Collection[str]) -> frozenset[str]:
-    """Return the topics whose settings decide what to do now; ``verified``: paused ones that were looked at already."""
-    begun = {topic for topic in to_pause if topic not in state.pauses}
+    """Return the topics whose settings decide the next step; ``verified``: paused topics that were read already."""
     unsettled = {
         topic
         for topic, pause in state.pauses.items()
         if topic not in to_pause or pause.phase is not PausePhase.PAUSED or topic not in verified
     }
-    return frozenset(begun | unsettled)
+    return (frozenset(to_pause) - state.pauses.keys()) | unsettled
 
 
 def decide(topic: str, pause: Pause | None, settings: Settings, cycle: str, now_ms: int) -> PauseStep | None:
     """Return the step that pauses a topic; None where it is paused. ``cycle`` names the pause that may begin."""
-    expected = own_values(settings)
+    expected = explicit_values(settings)
+    previous = {} if pause is None else {n: value for n, value in pause.found.items() if is_pause(n, settings[n])}
     if pause is not None and pause.phase is PausePhase.PAUSED:
-        kept = {name: value for name, value in pause.found.items() if is_pause(name, settings[name])}
-        left = tuple(name for name in pause.found if name not in kept)
-        return PauseStep(topic, None, {}, expected, replace(pause, found=kept), left) if left else None
-    found = dict(expected)
-    if pause is not None:
-        found |= {name: value for name, value in pause.found.items() if is_pause(name, settings[name])}
+        changed = tuple(name for name in pause.found if name not in previous)
+        return PauseStep(topic, None, {}, expected, replace(pause, found=previous), changed) if changed else None
+    found = {**expected, **previous}
     changes = {name: value for name, value in PAUSE.items() if not is_pause(name, settings[name])}
     if pause is not None and pause.phase is PausePhase.PAUSING and pause.found == found:
         return PauseStep(topic, None, changes, expected, replace(pause, phase=PausePhase.PAUSED))
@@ -75,30 +78,58 @@ def decide(topic: str, pause: Pause | None, settings: Settings, cycle: str, now_
 
 
 def release(pause: Pause, settings: Settings) -> PauseStep:
-    """Return the step that puts back what was found, where the topic still has the guard's value."""
-    expected = own_values(settings)
+    """Return the step that restores the previous values, where the topic still has the guard's value."""
+    expected = explicit_values(settings)
     ours = {name: value for name, value in pause.found.items() if is_pause(name, settings[name])}
     changes = {name: value for name, value in ours.items() if not is_same(expected[name], value)}
-    left = tuple(name for name, value in pause.found.items() if name not in ours and not is_same(expected[name], value))
+    changed = tuple(n for n, value in pause.found.items() if n not in ours and not is_same(expected[n], value))
     begun = replace(pause, phase=PausePhase.RELEASING)
     announced = None if begun == pause or not changes else begun
-    return PauseStep(pause.topic, announced, changes, expected, replace(pause, phase=PausePhase.RELEASED), left)
-
-
-def is_as_expected(step: PauseStep, settings: Settings) -> bool:
-    """Whether nobody has changed a topic's settings since the step was decided."""
-    return own_values(settings) == step.expected
+    return PauseStep(pause.topic, announced, changes, expected, replace(pause, phase=PausePhase.RELEASED), changed)
 
 
 def steps(
     to_pause: Collection[str], state: PauseState, settings: Mapping[str, Settings], cycle: str, now_ms: int
 ) -> list[PauseStep]:
     """Return the steps of all topics whose settings were read, by name."""
-    found: list[PauseStep | None] = []
-    for topic, now in sorted(settings.items()):
+    by_topic: list[PauseStep | None] = []
+    for topic, current in sorted(settings.items()):
         pause = state.pauses.get(topic)
         if topic in to_pause:
-            found.append(decide(topic, pause, now, cycle, now_ms))
+            by_topic.append(decide(topic, pause, current, cycle, now_ms))
         elif pause is not None:
-            found.append(release(pause, now))
-    return [step for step in found if step is not None]
+            by_topic.append(release(pause, current))
+    return [step for step in by_topic if step is not None]
+
+
+def carry_out(
+    decided: Collection[PauseStep],
+    cluster: GuardedCluster,
+    store: Callable[[Collection[Pause]], None],
+    raise_if_replaced: Callable[[], None] = lambda: None,
+) -> dict[str, str]:
+    """Execute steps; return the topics whose settings were not changed, with the reason. ``store``: as `store_in`.
+
+    ``raise_if_replaced`` is called just before a change. Raises `HarnessError` and OSError where the cluster does not
+    answer.
+    """
+    refused: dict[str, str] = {}
+    store([step.announced for step in decided if step.announced is not None])
+    if changing := {step.topic: step for step in decided if step.changes}:
+        current = cluster.settings(changing.keys()).settings
+        refused |= {
+            topic: CHANGED
+            for topic, step in changing.items()
+            if topic not in current or explicit_values(current[topic]) != step.expected
+        }
+        ready = {topic: step.changes for topic, step in changing.items() if topic not in refused}
+        raise_if_replaced()
+        refused |= cluster.alter(ready) if ready else {}
+    store([step.done for step in decided if step.topic not in refused])
+    return refused
+
+
+def store_in(channel: Channel, pauses: Collection[Pause], time_ms: int, writer: str) -> None:
+    """Write the phases of pauses to the channel."""
+    if pauses:
+        channel.append([entry_of(pause, time_ms, writer) for pause in pauses])

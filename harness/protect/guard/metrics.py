@@ -1,6 +1,6 @@
-"""The status as Prometheus metrics, and whether the guard is healthy; served on one small HTTP server.
+"""Metrics for Prometheus and the health of the guard, served by one small HTTP server.
 
-The metrics are made from the latest status when they are asked for: nothing is left of topics that are gone.
+Each scrape makes the metrics from the latest status: a deleted topic has none.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 
 from harness.errors import UsageError
 from harness.escape import to_json
-from harness.protect.guard.service import ACT, OBSERVE
+from harness.protect.guard.status import ACT, OBSERVE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -31,7 +31,7 @@ ANOMALIES: Final = ("stuck-lso", "hanging-transaction")
 
 
 def unhealthy(status: GuardStatus, now_ms: int) -> list[str]:
-    """Return what is wrong with the guard or with what it protects, each in a sentence; [] where nothing is."""
+    """Return a sentence on each problem of the guard or of a topic; [] where the guard is healthy."""
     wrong = [f"the last round failed: {status.failure}"] if status.failure else []
     age_s = (now_ms - status.round_ms) / 1000
     if not status.round_ms:
@@ -45,53 +45,55 @@ def unhealthy(status: GuardStatus, now_ms: int) -> list[str]:
 
 def families(status: GuardStatus, observation: Observation, now_ms: int) -> Iterator[Metric]:
     """Yield every metric (`docs/reference/guard.md` describes each)."""
-    pauses = status.state.pauses
-
-    def one(name: str, text: str, value: float) -> Metric:
-        return GaugeMetricFamily(PREFIX + name, text, value=value)
-
-    def by(label: str, name: str, text: str, values: Mapping[str, float]) -> Metric:
-        family = GaugeMetricFamily(PREFIX + name, text, labels=[label])
-        for key, value in sorted(values.items()):
-            family.add_metric([key], value)
-        return family
-
-    yield one("healthy", "1 where the health endpoint answers 200.", not unhealthy(status, now_ms))
-    yield one("leads", "1 where this guard acts, of several.", status.leads)
-    yield one("observes_only", "1 with --observe-only.", status.mode == OBSERVE)
-    yield one("interval_seconds", "Time between rounds.", status.interval_s)
-    yield one("round_seconds", "Duration of the last round.", status.took_s)
-    yield one("last_round_timestamp_seconds", "End of the last round that succeeded.", status.round_ms / 1000)
+    pauses, held = status.state.pauses, status.state.holds
+    gauges: dict[str, tuple[str, float]] = {
+        "healthy": ("1 where the health endpoint answers 200.", not unhealthy(status, now_ms)),
+        "leads": ("1 where this guard acts, of several.", status.leads),
+        "observes_only": ("1 with --observe-only.", status.mode == OBSERVE),
+        "interval_seconds": ("Time between rounds.", status.interval_s),
+        "round_seconds": ("Duration of the last round.", status.took_s),
+        "last_round_timestamp_seconds": ("End of the last round that succeeded.", status.round_ms / 1000),
+        "topics": ("Covered topics.", len(status.covered)),
+        "skipped_topics": ("Topics that are not covered because a request was refused.", len(status.skipped)),
+        "unpaused_topics": ("Topics that should be paused and are not.", len(status.unpaused)),
+        "paused_topics": ("Paused topics.", len(pauses)),
+        "left_alone_topics": ("Paused topics whose settings somebody changed.", len(status.left_alone)),
+        "short_retention_topics": ("Topics with a retention below 3 intervals and 4 s.", len(status.short_retention)),
+        "observation_timestamp_seconds": ("End of the last observation of replicas.", observation.time_ms / 1000),
+        "observation_failed": ("1 where the last observation failed.", observation.failure is not None),
+    }
+    paused_s = {topic: (now_ms - pause.since_ms) / 1000 for topic, pause in pauses.items()}
+    by_topic: dict[str, tuple[str, Mapping[str, float]]] = {
+        "replicas_away": ("Replicas out of the ISR, but for those being added.", status.away),
+        "replicas_adding": ("Replicas that are being added: exposed from the first minute.", status.adding),
+        "retention_left_seconds": ("Until a missed record could be removed.", status.retention_left_s),
+        "paused_seconds": ("For how long the topic is paused.", paused_s),
+        "held": ("Other commands that hold the topic.", {topic: len(holders) for topic, holders in held.items()}),
+        "paused_log_bytes": ("Segments of paused topics, all replicas.", observation.log_bytes),
+        "paused_log_growth_bytes_per_second": ("Their growth.", observation.growth_bytes_s),
+        "open_transactions": ("Transactions open on any replica.", observation.open_transactions),
+        "lso_spread_offsets": ("Greatest difference of LSOs of a partition.", observation.lso_spread),
+    }
+    for name, (text, value) in gauges.items():
+        yield GaugeMetricFamily(PREFIX + name, text, value=value)
     yield CounterMetricFamily(PREFIX + "rounds", "Rounds.", value=status.rounds)
     yield CounterMetricFamily(PREFIX + "failures", "Failed rounds and changes.", value=status.failures)
     yield CounterMetricFamily(PREFIX + "requests", "Requests for metadata and settings.", value=status.requests)
-    yield one("topics", "Covered topics.", len(status.covered))
-    yield one("skipped_topics", "Topics that are not covered because a request was refused.", len(status.skipped))
-    yield one("unpaused_topics", "Topics that should be paused and are not.", len(status.unpaused))
-    yield one("paused_topics", "Paused topics.", len(pauses))
-    yield one("left_alone_topics", "Paused topics whose settings somebody changed.", len(status.left_alone))
-    yield one(
-        "short_retention_topics", "Topics with a retention below 3 intervals and 4 s.", len(status.short_retention)
-    )
-    yield by("topic", "replicas_away", "Replicas out of the ISR, but for those being added.", status.away)
-    yield by("topic", "replicas_adding", "Replicas that are being added: exposed from the first minute.", status.adding)
-    yield by("topic", "retention_left_seconds", "Until a missed record could be removed.", status.retention_left_s)
-    yield by("topic", "paused_seconds", "For how long the topic is paused.",
-             {topic: (now_ms - pause.since_ms) / 1000 for topic, pause in pauses.items()})  # fmt: skip
-    yield by("topic", "held", "Other commands that hold the topic.",
-             {topic: len(by_) for topic, by_ in status.state.holds.items()})  # fmt: skip
-    yield by("topic", "paused_log_bytes", "Segments of paused topics, all replicas.", observation.log_bytes)
-    yield by("topic", "paused_log_growth_bytes_per_second", "Their growth.", observation.growth_bytes_s)
-    yield by("topic", "open_transactions", "Transactions open on any replica.", observation.open_transactions)
-    yield by("topic", "lso_spread_offsets", "Greatest difference of LSOs of a partition.", observation.lso_spread)
-    yield by("anomaly", "suspicions", "What `harness audit live --quick` suspects.",
-             {**dict.fromkeys(ANOMALIES, 0), **observation.suspicions})  # fmt: skip
-    yield one("observation_timestamp_seconds", "End of the last look at replicas.", observation.time_ms / 1000)
-    yield one("observation_failed", "1 where the last look failed.", observation.failure is not None)
+    for name, (text, values) in by_topic.items():
+        yield _labelled("topic", name, text, values)
+    suspicions = {**dict.fromkeys(ANOMALIES, 0), **observation.suspicions}
+    yield _labelled("anomaly", "suspicions", "Suspicions of `harness audit live --quick`.", suspicions)
+
+
+def _labelled(label: str, name: str, text: str, values: Mapping[str, float]) -> Metric:
+    family = GaugeMetricFamily(PREFIX + name, text, labels=[label])
+    for key, value in sorted(values.items()):
+        family.add_metric([key], value)
+    return family
 
 
 class _Latest(Collector):
-    """Collects from what is current; a subclass of the client library's type, as it asks for one."""
+    """Collects the current metrics; a subclass, as the client library requires."""
 
     def __init__(self, current: Callable[[], Iterable[Metric]]) -> None:
         self._current = current
@@ -101,19 +103,19 @@ class _Latest(Collector):
 
 
 class _QuietHandler(WSGIRequestHandler):
-    """No line a request."""
+    """Logs no requests."""
 
-    def log(self, type: str, message: str, *args: Any) -> None:  # noqa: A002
+    def log(self, *_: Any) -> None:
         """Log nothing."""
 
 
 class Endpoint:
-    """``/metrics`` and ``/health``, in a thread of its own, until `close`."""
+    """``/metrics`` and ``/health``, served by a thread, until `close`."""
 
     def __init__(
         self, host: str, port: int, snapshot: Callable[[], tuple[GuardStatus, Observation]], time_ms: Callable[[], int]
     ) -> None:
-        """Listen. Raises `UsageError` where that address cannot be used."""
+        """Listen. Raises `UsageError` for an address that cannot be used."""
         registry = CollectorRegistry()
         registry.register(_Latest(lambda: list(families(*snapshot(), time_ms()))))
         metrics = make_wsgi_app(registry)
@@ -124,10 +126,9 @@ class Endpoint:
             if environ["PATH_INFO"] != "/health":
                 start("404 Not Found", [("Content-Type", "text/plain")])
                 return [b"/metrics or /health\n"]
-            status, observation = snapshot()
-            wrong = unhealthy(status, time_ms())
-            answer = health(status, observation, wrong)
-            start("503 Service Unavailable" if wrong else "200 OK", [("Content-Type", "application/json")])
+            answer = health(*snapshot(), time_ms())
+            code = "200 OK" if answer["healthy"] else "503 Service Unavailable"
+            start(code, [("Content-Type", "application/json")])
             return [f"{to_json(answer)}\n".encode()]
 
         try:
@@ -136,7 +137,7 @@ class Endpoint:
         except OSError as error:
             why = str(error.strerror or error).partition(" (while")[0]
             raise UsageError(f"--listen {host}:{port}: it cannot listen there ({why})") from error
-        # The server would print its own words where it cannot listen.
+        # The server would print an error itself if it opened the socket.
         self._server = make_server(
             host, port, app, threaded=True, request_handler=_QuietHandler, fd=self._socket.fileno()
         )
@@ -151,8 +152,9 @@ class Endpoint:
         self._socket.close()
 
 
-def health(status: GuardStatus, observation: Observation, wrong: list[str]) -> dict[str, Any]:
-    """Return what ``/health`` answers."""
+def health(status: GuardStatus, observation: Observation, now_ms: int) -> dict[str, Any]:
+    """Return the answer of ``/health``."""
+    wrong = unhealthy(status, now_ms)
     return {
         "healthy": not wrong,
         "wrong": wrong,

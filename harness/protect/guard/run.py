@@ -1,29 +1,30 @@
-"""One guard from its start to a signal: its clients, its metrics, its rounds, and how it ends."""
+"""One guard from its start to a signal: its clients, metrics, rounds, and its end."""
 
 from __future__ import annotations
 
 import os
 import signal
 import socket
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import asdict, dataclass
 from threading import Event as Flag
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, HarnessError, UsageError, WaitTimeoutError
+from harness.escape import to_json
 from harness.host.clock import RealClock
 from harness.protect.guard.channel import KafkaChannel
 from harness.protect.guard.cluster import LiveCluster
-from harness.protect.guard.events import EventLog, GuardEvent
 from harness.protect.guard.leadership import SESSION_MS, GroupLeadership
 from harness.protect.guard.metrics import Endpoint
 from harness.protect.guard.observe import GuardObserver
-from harness.protect.guard.service import ACT, Guard, Options, releasing_command
+from harness.protect.guard.service import Guard, GuardOptions
+from harness.protect.guard.status import ACT, GuardEvent
 from harness.run_folder.guard_events import GuardEventKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
     from types import FrameType
 
@@ -33,41 +34,53 @@ if TYPE_CHECKING:
 
 EXIT_STILL_PAUSED: Final = EXIT_UNKNOWN
 LEAD_S: Final = 3 * SESSION_MS / 1000
-"""For `release` to get the lead: the session of a guard that was killed has to end first."""
+"""For `release` to get the lead: the session of a killed guard has to end first."""
 GLOB: Final = frozenset("*?[")
 
 
 @dataclass(frozen=True)
 class GuardRequest:
-    """What a user asked for. ``listen``: host and port of the metrics; None for none."""
+    """A user's request. ``listen``: host and port of the metrics; None for no metrics."""
 
     bootstrap: tuple[Address, ...]
-    options: Options
+    options: GuardOptions
     listen: tuple[str, int] | None = None
     observe_every_s: float = 60.0
-    events: Path | None = None
+
+
+@contextmanager
+def event_log(show: Callable[[str], None], path: Path | None = None) -> Iterator[Callable[[GuardEvent], None]]:
+    """Provide a function that prints events, and appends them to a file. Raises `UsageError` for an unusable file."""
+    with ExitStack() as stack:
+        try:
+            file = None if path is None else stack.enter_context(path.open("a", encoding="utf-8", buffering=1))
+        except OSError as error:
+            raise UsageError(f"--events {path}: {error.strerror or error}") from error
+
+        def report(event: GuardEvent) -> None:
+            topic = f" {event.topic}" if event.topic else ""
+            show(f"guard: {event.event}{topic}: {event.what}")
+            if file is not None:
+                file.write(f"{to_json(asdict(event))}\n")
+
+        yield report
 
 
 def writer() -> str:
-    """Return a name for this process, as entries have it."""
+    """Return the name of this process in entries."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-def guard_until_signal(request: GuardRequest, log: EventLog) -> int:
-    """Guard a cluster until SIGTERM or SIGINT; a second one ends it at once. Return the exit code."""
+def guard_until_signal(request: GuardRequest, log: Callable[[GuardEvent], None]) -> int:
+    """Guard a cluster until SIGTERM or SIGINT; a second signal ends it at once. Return the exit code."""
     clock, options = RealClock(), request.options
-    acts = options.mode == ACT
     with ExitStack() as stack, signalled() as stop:
-        cluster = LiveCluster(request.bootstrap, clock)
-        stack.callback(cluster.close)
+        cluster, channel = _connect(request.bootstrap, clock, stack)
         check_names(cluster, options.patterns)
-        channel = KafkaChannel(request.bootstrap, clock)
-        stack.callback(channel.close)
-        if acts:
+        leadership = None
+        if options.mode == ACT:
             channel.ensure()
-        leadership = GroupLeadership(request.bootstrap) if acts else None
-        if leadership is not None:
-            stack.callback(leadership.close)
+            leadership = stack.enter_context(closing(GroupLeadership(request.bootstrap)))
         observer = GuardObserver(request.bootstrap, clock)
         guard = Guard(
             cluster, channel, leadership, clock, options, log, new_cycle, lambda: observer.latest.growth_bytes_s
@@ -75,41 +88,39 @@ def guard_until_signal(request: GuardRequest, log: EventLog) -> int:
         if request.listen is not None:
             endpoint = Endpoint(*request.listen, lambda: (guard.status, observer.latest), clock.time_ms)
             stack.callback(endpoint.close)
-            log(
-                GuardEvent(
-                    clock.time_ms(), GuardEventKind.LISTENS, "", f"http://{endpoint.address}/metrics and /health"
-                )
-            )
+            urls = f"http://{endpoint.address}/metrics and /health"
+            log(GuardEvent(clock.time_ms(), GuardEventKind.LISTENS, "", urls))
         stack.callback(observer.start(request.observe_every_s, lambda: guard.status))
-        command = releasing_command(",".join(map(str, request.bootstrap)))
+        remaining: int | None = None
         try:
             while not stop.is_set():
                 guard.attempt()
-                _wait(guard, stop, clock)
-            left = guard.end()
+                wait_for_round(guard, stop, clock)
+            remaining = guard.end()
         except KeyboardInterrupt:
-            left = guard.paused
-        except BaseException:
-            _report_end(guard, log, guard.paused, command)
-            raise
-        return _report_end(guard, log, left, command)
+            pass
+        finally:
+            remaining = guard.paused if remaining is None else remaining
+            end = "this guard leaves no topic paused"
+            if remaining:
+                command = f"harness guard release --bootstrap-server {','.join(map(str, request.bootstrap))}"
+                end = f"{remaining} topics stay paused; once their replicas are back, release them with: {command}"
+            log(GuardEvent(clock.time_ms(), GuardEventKind.ENDED, "", end))
+        return EXIT_STILL_PAUSED if remaining else EXIT_CLEAN
 
 
-def release(request: GuardRequest, log: EventLog) -> tuple[int, PauseState]:
-    """Put back what was found, where it may be; return the exit code, and what is still paused.
+def release(request: GuardRequest, log: Callable[[GuardEvent], None]) -> tuple[int, PauseState]:
+    """Restore the previous settings where that is allowed; return the exit code, and the remaining pauses.
 
-    Raises `HarnessError` where a guard runs: it puts back by itself what may be put back.
+    Raises `HarnessError` where a guard runs: that guard releases the topics.
     """
     clock = RealClock()
     with ExitStack() as stack:
-        cluster = LiveCluster(request.bootstrap, clock)
-        stack.callback(cluster.close)
-        channel = KafkaChannel(request.bootstrap, clock)
-        stack.callback(channel.close)
-        if not channel.read().pauses:
-            return EXIT_CLEAN, channel.read()
-        leadership = GroupLeadership(request.bootstrap)
-        stack.callback(leadership.close)
+        cluster, channel = _connect(request.bootstrap, clock, stack)
+        state = channel.read()
+        if not state.pauses:
+            return EXIT_CLEAN, state
+        leadership = stack.enter_context(closing(GroupLeadership(request.bootstrap)))
         try:
             clock.wait_until(leadership.leads, LEAD_S, "the lead")
         except WaitTimeoutError as error:
@@ -117,7 +128,7 @@ def release(request: GuardRequest, log: EventLog) -> tuple[int, PauseState]:
             raise HarnessError(f"a guard runs on this cluster, or its group has no coordinator{why}: end it") from error
         guard = Guard(cluster, channel, leadership, clock, request.options, log, new_cycle)
         with suppress(WaitTimeoutError):
-            clock.wait_until(guard.attempt, LEAD_S, "what was found to be put back")
+            clock.wait_until(guard.attempt, LEAD_S, "the previous settings to be restored")
         if guard.status.failure is not None:
             raise HarnessError(guard.status.failure)
         state = guard.status.state
@@ -125,23 +136,24 @@ def release(request: GuardRequest, log: EventLog) -> tuple[int, PauseState]:
 
 
 def read_state(bootstrap: Sequence[Address]) -> PauseState:
-    """Return what the channel has. Raises `HarnessError`, `UsageError` where no broker answers."""
-    clock = RealClock()
-    LiveCluster(bootstrap, clock).close()
-    channel = KafkaChannel(bootstrap, clock)
-    try:
+    """Return the channel's state. Raises `HarnessError`, `UsageError` where no broker answers."""
+    with ExitStack() as stack:
+        _, channel = _connect(bootstrap, RealClock(), stack)
         return channel.read()
-    finally:
-        channel.close()
+
+
+def _connect(bootstrap: Sequence[Address], clock: Clock, stack: ExitStack) -> tuple[LiveCluster, KafkaChannel]:
+    cluster = stack.enter_context(closing(LiveCluster(bootstrap, clock)))
+    return cluster, stack.enter_context(closing(KafkaChannel(bootstrap, clock)))
 
 
 def new_cycle() -> str:
-    """Return a name for a pause."""
+    """Return a unique name for a pause."""
     return uuid4().hex[:12]
 
 
 def check_names(cluster: LiveCluster, patterns: Sequence[str]) -> None:
-    """Raise `UsageError` for a topic that was named and is not there; a pattern may match topics that come later."""
+    """Raise `UsageError` for a named topic that does not exist; a pattern may match topics that are created later."""
     topics = cluster.view().topics
     for name in patterns:
         if not GLOB & set(name) and name not in topics:
@@ -150,7 +162,7 @@ def check_names(cluster: LiveCluster, patterns: Sequence[str]) -> None:
 
 @contextmanager
 def signalled() -> Iterator[Flag]:
-    """Give a flag that the first SIGTERM or SIGINT sets; the next one raises KeyboardInterrupt."""
+    """Provide a flag that the first SIGTERM or SIGINT sets; the next signal raises KeyboardInterrupt."""
     stop = Flag()
 
     def handle(_number: int, _frame: FrameType | None) -> None:
@@ -166,26 +178,23 @@ def signalled() -> Iterator[Flag]:
             signal.signal(number, handler)
 
 
-def _wait(guard: Guard, stop: Flag, clock: Clock) -> None:
-    """Wait for the next round, and serve the group meanwhile; a change of the lead begins a round at once."""
-    led = guard.status.leads
-    left_s = max(guard.pause_s - guard.status.took_s, 0.0)
+def wait_for_round(guard: Guard, stop: Flag, clock: Clock) -> None:
+    """Wait for the next round, and serve the group meanwhile; a change of the lead begins a round at once.
+
+    A round that failed may not have noticed a change, which would end every wait: without brokers, the group takes the
+    lead from this guard, and no round succeeds.
+    """
+    led = guard.status.leads if guard.status.failure is None else None
 
     def is_due() -> bool:
+        nonlocal led
         if stop.is_set():
             return True
         try:
-            return guard.leads() is not led
+            before, led = led, guard.leads()
         except HarnessError:
             return False  # the next round reports it
+        return before is not None and led is not before
 
     with suppress(WaitTimeoutError):
-        clock.wait_until(is_due, left_s, "the next round")
-
-
-def _report_end(guard: Guard, log: EventLog, left: int, command: str) -> int:
-    """Report what stays paused, and return the exit code."""
-    still = f"{left} topics stay paused; once their replicas are back, release them with: {command}"
-    what = still if left else "this guard leaves nothing paused"
-    log(GuardEvent(guard.clock.time_ms(), GuardEventKind.ENDED, "", what))
-    return EXIT_STILL_PAUSED if left else EXIT_CLEAN
+        clock.wait_until(is_due, max(guard.pause_s - guard.status.took_s, 0.0), "the next round")

@@ -1,4 +1,4 @@
-"""The two topic settings that pause compaction, and when two values of them are the same.
+"""The two topic settings that pause compaction, and the equality of their values.
 
 A cleaner chooses a log whose dirty ratio is *greater* than ``min.cleanable.dirty.ratio``, or that has a dirty record
 older than ``max.compaction.lag.ms`` (`LogCleanerManager.grabFilthiestCompactedLog`, KIP-354). A ratio is never greater
@@ -25,33 +25,36 @@ RETENTION_MS, MIN_LAG_MS = "delete.retention.ms", "min.compaction.lag.ms"
 READ: Final = (*PAUSE, POLICY, RETENTION_MS, MIN_LAG_MS)
 """The settings that the guard reads."""
 
-Found: TypeAlias = "Mapping[str, str | None]"
-"""Values by name, as to be put back; None: the topic has no value of its own, and inherits the broker's."""
-
-
+TopicValues: TypeAlias = "Mapping[str, str | None]"
+"""The explicit values of a topic's settings; None where the topic inherits the broker's value."""
 Settings: TypeAlias = "Mapping[str, ConfigEntry]"
 
 
-def is_same(one: str | None, other: str | None) -> bool:
-    """Whether two values are the same number: brokers answer ``1.0`` where ``1`` was set."""
-    if one is None or other is None:
-        return one is other
+def is_same(value: str | None, other: str | None) -> bool:
+    """Return whether two values are the same number: brokers answer ``1.0`` where ``1`` was set."""
+    if value is None or other is None:
+        return value is other
     try:
-        return Decimal(one) == Decimal(other)
+        return Decimal(value) == Decimal(other)
     except InvalidOperation:
-        return one == other
+        return value == other
 
 
 def is_pause(name: str, setting: ConfigEntry) -> bool:
-    """Whether a topic's own value is that of a pause. An inherited one may change at any time, and does not count."""
+    """Return whether a topic's explicit value is that of a pause. An inherited value may change at any time."""
     return is_same(setting.explicit, PAUSE[name])
 
 
-def own_values(settings: Settings) -> dict[str, str | None]:
-    """Return what a topic itself has for the two settings."""
+def explicit_values(settings: Settings) -> dict[str, str | None]:
+    """Return the topic's explicit values of the two settings."""
     return {name: settings[name].explicit for name in PAUSE}
 
 
+def changes_text(values: TopicValues) -> str:
+    """Return values for people."""
+    return ", ".join(f"{name}={'(inherited)' if value is None else value}" for name, value in values.items())
+
+
 def window_ms(settings: Settings) -> int:
-    """Return the least time that a tombstone or marker stays after its write."""
+    """Return the least time for which a tombstone or marker stays in the log."""
     return int(settings[MIN_LAG_MS].value) + int(settings[RETENTION_MS].value)

@@ -1,4 +1,4 @@
-"""What the guard knows at the end of a round: one value, from which metrics, health and the last lines are made."""
+"""Events of a guard, and its status after a round and an observation, from which metrics and health are made."""
 
 from __future__ import annotations
 
@@ -10,14 +10,29 @@ from harness.protect.guard.journal import PauseState
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from harness.run_folder.guard_events import GuardEventKind
+
+ACT, DRY_RUN, OBSERVE = "act", "dry-run", "observe-only"
+"""The modes of a guard."""
+
+
+@dataclass(frozen=True)
+class GuardEvent:
+    """One event, as in ``guard.jsonl`` (`harness.run_folder.guard_events`)."""
+
+    time_ms: int
+    event: GuardEventKind
+    topic: str
+    what: str
+
 
 @dataclass(frozen=True)
 class Observation:
-    """What is looked at less often than in each round; by topic. ``failure``: why the last look failed.
+    """Facts that are read less often than once a round; by topic. ``failure``: the error of the last observation.
 
-    ``lso_spread``: by how many offsets the last stable offsets of a partition's replicas differ at most.
-    ``suspicions``: what `harness audit live --quick` suspects, by anomaly. ``log_bytes``: segments of paused topics,
-    all replicas together; ``growth_bytes_s``: by how much they grow.
+    ``lso_spread``: the greatest difference, in offsets, of the last stable offsets of a partition's replicas.
+    ``suspicions``: by anomaly, as `harness audit live --quick` finds them. ``log_bytes``: segments of paused topics,
+    of all replicas together; ``growth_bytes_s``: their growth.
     """
 
     time_ms: int = 0
@@ -32,16 +47,16 @@ class Observation:
 
 @dataclass(frozen=True)
 class GuardStatus:
-    """After a round. ``round_ms``: when the last one ended that succeeded; 0 before.
+    """The status after a round. ``round_ms``: the end of the last round that succeeded; 0 before.
 
     ``away``, ``adding``: replicas by topic; ``retention_left_s``: of exposed topics, until the first tombstone or
-    marker that a replica may lack can be removed, had compaction not been paused. ``unpaused``: topics that have to be
-    paused and are not. ``left_alone``: settings by topic that somebody changed during the pause. ``skipped``: why
-    topics are not covered that should be. ``short_retention``: covered topics whose retention is shorter than three
-    intervals.
+    marker that a replica may miss could be removed if compaction were not paused. ``unpaused``: topics that have to be
+    paused and are not. ``left_alone``: settings by topic that somebody changed during the pause. ``skipped``: topics
+    that should be covered and are not, with the reason. ``short_retention``: covered topics whose retention is shorter
+    than three intervals.
     """
 
-    mode: str = "act"
+    mode: str = ACT
     interval_s: float = 0.0
     leads: bool = False
     round_ms: int = 0

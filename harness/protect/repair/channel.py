@@ -1,7 +1,7 @@
-"""The durable part of a repair, in the topic of the guard (`guard.channel`): progress, holds, who repairs.
+"""The durable part of a repair, in the topic of the guard (`guard.channel`): progress, holds, the owner of repairs.
 
-Notes have the names ``repair entry T-P``, ``repair throttle`` and ``repair owner``. A hold has the cluster's paused
-topics stay paused, also by a guard that runs; without a guard the repair pauses them, by the same steps.
+Notes have the names ``repair entry T-P``, ``repair throttle`` and ``repair owner``. A hold keeps a topic paused, also
+by a guard that runs; without a guard the repair pauses the topic, by the same steps.
 """
 
 from __future__ import annotations
@@ -12,40 +12,28 @@ from typing import TYPE_CHECKING, Any, Final
 
 from harness.errors import HarnessError, UsageError, WaitTimeoutError
 from harness.protect.guard import decide
-from harness.protect.guard.changes import carry_out, keep_in
-from harness.protect.guard.journal import HOLD, NOTE, UNHOLD, PausePhase
-from harness.protect.guard.journal import Entry as ChannelEntry
-from harness.protect.repair.cluster import TakenOverError
+from harness.protect.guard.journal import HOLD, NOTE, UNHOLD, Entry, PausePhase
 from harness.protect.repair.state import PartitionRepair, ReplicaCopying
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from harness.host.clock import Clock
+    from harness.kafka_api.messages import TopicPartition
     from harness.protect.guard.journal import Pause
     from harness.protect.guard.ports import Channel, GuardedCluster
-    from harness.protect.repair.state import Partition
 
 REPAIR: Final = "repair"
-ENTRY: Final = f"{REPAIR} entry "
+PROGRESS: Final = f"{REPAIR} entry "
 OWNER: Final = f"{REPAIR} owner"
 SIGN_S: Final = 4.0
-"""How often the repair that runs gives a sign of life."""
+"""The interval of the signs of life."""
 SILENT_S: Final = 3 * SIGN_S
-"""Without a sign for this long, the repair was killed."""
+"""A repair without a sign for this long was killed."""
 
 
-def to_json(entry: PartitionRepair) -> dict[str, Any]:
-    """Return an entry as the value of a note."""
-    return asdict(entry)
-
-
-def from_json(value: dict[str, Any]) -> PartitionRepair:
-    """Return the entry of a note's value."""
-    lists = {name: tuple(one) for name, one in value.items() if isinstance(one, list)}
-    topic, number = value["partition"]
-    copy = None if value["copy"] is None else ReplicaCopying(**value["copy"])
-    return PartitionRepair(**{**value, **lists, "partition": (topic, number), "copy": copy})
+class TakenOverError(HarnessError):
+    """Another repair works on the cluster by now."""
 
 
 @dataclass
@@ -61,37 +49,43 @@ class Notes:
         return dict(self.channel.read().notes)
 
     def write(self, name: str, value: Any, topic: str = "") -> None:
-        """Store a note; None forgets it. Raises `HarnessError`."""
+        """Store a note; None removes it. Raises `HarnessError`."""
         content = {"name": name, "value": value}
-        self.channel.append([ChannelEntry(NOTE, topic, self.clock.time_ms(), self.writer, content)])
+        self.channel.append([Entry(NOTE, topic, self.clock.time_ms(), self.writer, content)])
 
 
 @dataclass
 class ChannelJournal:
-    """Implements `harness.protect.repair.cluster.Journal`."""
+    """Implements `harness.protect.repair.service.Journal`."""
 
     notes: Notes
 
-    def entries(self) -> dict[Partition, PartitionRepair]:
-        """Return the progress of every partition that a repair began."""
-        stored = [from_json(value) for name, value in self.notes.read().items() if name.startswith(ENTRY)]
+    def entries(self) -> dict[TopicPartition, PartitionRepair]:
+        """Return the progress of every partition whose repair was begun."""
+        stored = [_progress(value) for name, value in self.notes.read().items() if name.startswith(PROGRESS)]
         return {entry.partition: entry for entry in stored}
 
     def store(self, entry: PartitionRepair) -> None:
         """Append a note."""
-        self.notes.write(f"{ENTRY}{entry.name}", to_json(entry), entry.partition[0])
+        self.notes.write(f"{PROGRESS}{entry.name}", asdict(entry), entry.partition[0])
 
-    def remove(self, partition: Partition) -> None:
-        """Append a note that forgets it."""
-        self.notes.write(f"{ENTRY}{partition[0]}-{partition[1]}", None, partition[0])
+    def remove(self, partition: TopicPartition) -> None:
+        """Append a note that removes the partition."""
+        self.notes.write(f"{PROGRESS}{partition[0]}-{partition[1]}", None, partition[0])
+
+
+def _progress(value: dict[str, Any]) -> PartitionRepair:
+    """Return the progress of a note's value."""
+    fields: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in value.items()}
+    fields["copy"] = value["copy"] and ReplicaCopying(**value["copy"])
+    return PartitionRepair(**fields)
 
 
 @dataclass
 class ChannelHolds:
-    """Implements `harness.protect.repair.cluster.Holds`, by the steps of the guard (`harness.protect.guard.decide`).
+    """Implements `harness.protect.repair.service.Holds`, by the steps of the guard (`harness.protect.guard.decide`).
 
-    A pause that a repair began has a cycle that begins with `REPAIR`: the repair ends that pause. Any other one is
-    ended by a guard.
+    A pause that a repair began has a cycle that begins with `REPAIR`: a repair ends that pause. A guard ends any other.
     """
 
     channel: Channel
@@ -104,47 +98,47 @@ class ChannelHolds:
         return frozenset(topic for topic, holders in self.channel.read().holds.items() if REPAIR in holders)
 
     def hold(self, topics: Collection[str]) -> None:
-        """Keep the hold, keep what is found, then pause. Raises `HarnessError` where a topic cannot be paused."""
+        """Store the hold and the previous settings, then pause. Raises `HarnessError` for a topic that is refused."""
         state = self.channel.read()
         self._mark(HOLD, [topic for topic in topics if REPAIR not in state.holds.get(topic, ())])
         self._carry_out(topics, to_pause=topics)
 
     def release(self, topics: Collection[str]) -> None:
-        """Put back what was found, then end the hold: a repair that is killed between both does it again.
+        """Restore the previous settings, then end the hold: a repair that is killed between both does it again.
 
         A topic that another command holds, or that a guard paused, stays paused.
         """
         state = self.channel.read()
-        own = [
+        ours = [
             topic
             for topic in topics
             if (pause := state.pauses.get(topic)) is not None
             and pause.cycle.startswith(REPAIR)
             and not state.holds.get(topic, frozenset()) - {REPAIR}
         ]
-        self._carry_out(own, to_pause=())
+        self._carry_out(ours, to_pause=())
         self._mark(UNHOLD, topics)
 
     def _mark(self, kind: str, topics: Collection[str]) -> None:
         now_ms = self.clock.time_ms()
         if topics:
-            self.channel.append([ChannelEntry(kind, t, now_ms, self.writer, {"by": REPAIR}) for t in topics])
+            self.channel.append([Entry(kind, topic, now_ms, self.writer, {"by": REPAIR}) for topic in topics])
 
     def _carry_out(self, topics: Collection[str], to_pause: Collection[str]) -> None:
-        """Announce each topic's step, change its settings if they are as expected, and say that it is done."""
+        """Announce each topic's step, change its settings if they are as expected, and store the new phase."""
         if not topics:
             return
         now_ms, state = self.clock.time_ms(), self.channel.read()
         read = self.cluster.settings(topics)
         steps = decide.steps(to_pause, state, read.settings, f"{self.writer} {now_ms}", now_ms)
 
-        def keep(pauses: Collection[Pause]) -> None:
-            keep_in(self.channel, pauses, now_ms, self.writer)
+        def store(pauses: Collection[Pause]) -> None:
+            decide.store_in(self.channel, pauses, now_ms, self.writer)
 
-        # What was found for a topic that does not exist any more is for nobody.
+        # Nobody needs the previous settings of a deleted topic.
         gone = read.gone & state.pauses.keys()
-        keep([replace(state.pauses[topic], phase=PausePhase.RELEASED) for topic in sorted(gone)])
-        refused = {**read.refused, **carry_out(steps, self.cluster, keep)}
+        store([replace(state.pauses[topic], phase=PausePhase.RELEASED) for topic in sorted(gone)])
+        refused = {**read.refused, **decide.carry_out(steps, self.cluster, store)}
         if refused:
             topic = min(refused)
             raise HarnessError(f"settings of topic {topic}: {refused[topic]}")
@@ -152,46 +146,45 @@ class ChannelHolds:
 
 @dataclass
 class RepairOwner:
-    """Only one repair works on a cluster, and gives signs of life in the channel. The last one to claim it owns it."""
+    """The ownership of a cluster's repairs, with signs of life in the channel. The last claim counts."""
 
     notes: Notes
     due_s: float = 0.0
     sign: int = 0
 
     def claim(self) -> None:
-        """Become the owner; where another repair may be running, wait whether it gives a sign.
+        """Become the owner; where another repair may be running, wait for its next sign.
 
         Raises `UsageError` where another repair is under way, `HarnessError` where the channel cannot be read.
         """
         last = self.notes.read().get(OWNER)
-        if last is not None:
-            try:
+        # Without a sign, the other repair was killed.
+        with suppress(WaitTimeoutError):
+            if last is not None:
                 self.notes.clock.wait_until(
                     lambda: self.notes.read().get(OWNER) != last, SILENT_S, "a sign of another repair"
                 )
-            except WaitTimeoutError:
-                pass  # it was killed
-            else:
-                now = self.notes.read().get(OWNER)
-                if now is not None:
-                    raise UsageError(f"another repair of this cluster is under way: {now['writer']}")
+                if (owner := self.notes.read().get(OWNER)) is not None:
+                    raise UsageError(f"another repair of this cluster is under way: {owner['writer']}")
         self._give_sign()
         self.check()
 
     def check(self) -> None:
         """Raise `TakenOverError` where another repair took over; give a sign when it is due."""
-        owner = self.notes.read().get(OWNER)
-        if owner is None or owner["writer"] != self.notes.writer:
-            raise TakenOverError("another repair of this cluster has taken over: this one ends")
+        if not self._owns():
+            raise TakenOverError("another repair of this cluster has taken over: this repair ends")
         if self.notes.clock.now_s() >= self.due_s:
             self._give_sign()
 
     def leave(self) -> None:
-        """Let another repair begin at once; on an error, it waits for `SILENT_S`."""
+        """Let another repair begin at once; after an error, it waits for `SILENT_S`."""
         with suppress(HarnessError):
-            owner = self.notes.read().get(OWNER)
-            if owner is not None and owner["writer"] == self.notes.writer:
+            if self._owns():
                 self.notes.write(OWNER, None)
+
+    def _owns(self) -> bool:
+        owner = self.notes.read().get(OWNER)
+        return owner is not None and owner["writer"] == self.notes.writer
 
     def _give_sign(self) -> None:
         self.sign += 1

@@ -1,7 +1,7 @@
 """Aborts transactions that hang, as ``kafka-transactions.sh abort`` does (KIP-664).
 
-Only a transaction that is open on every replica, and whose coordinator is done with it or does not know it, is aborted;
-brokers and coordinators are asked again just before. Any other open transaction may still be committed by its client.
+A transaction is aborted only if it is open on every replica, and if its coordinator has ended it or does not know it;
+brokers and coordinators are asked again just before. A client may still commit any other open transaction.
 """
 
 from __future__ import annotations
@@ -35,34 +35,29 @@ class Aborted:
     why: str | None
 
 
-def confirmed(abort: Abort, suspicions: Sequence[Suspicion]) -> Suspicion | None:
-    """Return the suspicion that says the same now; None where there is none."""
-    return next(
-        (
-            one
-            for one in suspicions
-            if one.anomaly == HANGING_TRANSACTION
-            and (one.topic, one.partition) == abort.partition
-            and one.offset == abort.offset
-            and one.transaction is not None
-            and one.transaction.producer_id == abort.producer_id
-        ),
-        None,
+def is_confirmed(abort: Abort, suspicion: Suspicion) -> bool:
+    """Return whether a suspicion confirms that the transaction still hangs."""
+    transaction = suspicion.transaction
+    return (
+        suspicion.anomaly == HANGING_TRANSACTION
+        and (suspicion.topic, suspicion.partition) == abort.partition
+        and suspicion.offset == abort.offset
+        and transaction is not None
+        and transaction.producer_id == abort.producer_id
     )
 
 
 def abort_all(aborts: Sequence[Abort], bootstrap: Sequence[Address], clock: Clock) -> list[Aborted]:
-    """Abort what still hangs. Raises `UsageError` as `describe` and `prefilter` do."""
+    """Abort the transactions that still hang. Raises `UsageError` as `describe` and `prefilter` do."""
     if not aborts:
         return []
     cluster = describe(client_of(bootstrap, clock), sorted({abort.partition[0] for abort in aborts}))
     suspicions = prefilter(cluster).suspicions
-    done = []
+    aborted = []
     for abort in aborts:
-        suspicion = confirmed(abort, suspicions)
-        why = None if suspicion is None else _abort(abort, suspicion, cluster)
-        done.append(Aborted(abort, why))
-    return done
+        suspicion = next((suspicion for suspicion in suspicions if is_confirmed(abort, suspicion)), None)
+        aborted.append(Aborted(abort, None if suspicion is None else _abort(abort, suspicion, cluster)))
+    return aborted
 
 
 def _abort(abort: Abort, suspicion: Suspicion, cluster: AuditedCluster) -> str | None:

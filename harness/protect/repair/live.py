@@ -1,8 +1,8 @@
-"""A running cluster, as every one of its brokers sees it.
+"""A running cluster, as every one of its brokers reports it.
 
-Each observation asks all registered brokers at once: for metadata, settings and folders. Brokers have metadata of their
-own age. Where they differ, nothing is concluded: old metadata could show a replica that was removed meanwhile. A frozen
-broker delays an observation by `ONE_ANSWER`.
+Each observation asks all registered brokers at once: for metadata, settings and folders. The metadata of a broker may
+be old. Where brokers differ, there is no observation: old metadata could show a replica that was removed meanwhile. A
+frozen broker delays an observation by `ONE_ANSWER`.
 """
 
 from __future__ import annotations
@@ -14,17 +14,11 @@ from harness.errors import HarnessError, UsageError
 from harness.judge.finding import brokers_text
 from harness.kafka_api import topics as topic_requests
 from harness.kafka_api.cluster_client import ClusterClient
-from harness.kafka_api.configs import (
-    BROKER_RESOURCE,
-    TOPIC_RESOURCE,
-    alter_configs,
-    describe_configs,
-    values_of,
-)
+from harness.kafka_api.configs import BROKER_RESOURCE, TOPIC_RESOURCE, alter_configs, describe_configs, values_of
 from harness.kafka_api.connection import RetryPolicy, SocketStream
 from harness.kafka_api.metadata import FIRST_WITH_TOPIC_IDS, describe_cluster
 from harness.protect.guard.settings import PAUSE, is_same
-from harness.protect.repair.state import ObservedPartition, Partition
+from harness.protect.repair.state import ObservedPartition
 from harness.protect.repair.throttle import BROKER, TOPIC
 
 if TYPE_CHECKING:
@@ -32,7 +26,7 @@ if TYPE_CHECKING:
 
     from harness.kafka_api.address import Address
     from harness.kafka_api.connection import Dial
-    from harness.kafka_api.messages import Caller, Request
+    from harness.kafka_api.messages import Caller, Request, TopicPartition
     from harness.kafka_api.metadata import ClusterState
     from harness.protect.repair.state import PartitionRepair
 
@@ -46,27 +40,27 @@ KINDS: Final = {TOPIC: TOPIC_RESOURCE, BROKER: BROKER_RESOURCE}
 
 @dataclass(frozen=True)
 class BrokerAnswer:
-    """What one broker reports. ``folders``: sizes in bytes; an error's name where some may be missing."""
+    """The report of one broker. ``folders``: sizes in bytes; an error's name where some may be missing."""
 
     state: ClusterState
     settings: Mapping[str, Mapping[str, str]]
-    folders: Mapping[Partition, int] | str
+    folders: Mapping[TopicPartition, int] | str
 
 
 @dataclass(frozen=True)
-class Answers:
-    """One observation: ``brokers`` by id, those that answered; ``online``: the registered ones."""
+class ClusterAnswers:
+    """One observation: ``brokers``: the reports by id; ``online``: the registered brokers."""
 
     online: frozenset[int]
     brokers: Mapping[int, BrokerAnswer]
-    ongoing: Mapping[Partition, topic_requests.Reassignment] = field(default_factory=dict)
+    ongoing: Mapping[TopicPartition, topic_requests.Reassignment] = field(default_factory=dict)
 
-    def seen(self, entry: PartitionRepair) -> ObservedPartition | str:
-        """Return what all brokers say of a partition; a sentence where they differ or one does not answer."""
+    def partition(self, entry: PartitionRepair) -> ObservedPartition | str:
+        """Return a partition as all brokers report it; a sentence where they differ or a broker does not answer."""
         topic, number = entry.partition
-        topics = [one.state.topics.get(topic) for one in self.brokers.values()]
-        states = {None if one is None else one.partitions.get(number) for one in topics}
-        ids = {None if one is None or one.error else str(one.topic_id) for one in topics}
+        topics = [answer.state.topics.get(topic) for answer in self.brokers.values()]
+        states = {None if described is None else described.partitions.get(number) for described in topics}
+        ids = {None if described is None or described.error else str(described.topic_id) for described in topics}
         state = next(iter(states), None)
         if len(states) != 1 or len(ids) != 1:
             return "the brokers' metadata to be the same"
@@ -74,11 +68,11 @@ class Answers:
             return f"{entry.name} to be in the metadata"
         if silent := sorted((frozenset(state.replicas) & self.online) - self.brokers.keys()):
             return f"an answer of {brokers_text(silent)}"
-        folders = {b: one.folders for b, one in self.brokers.items() if not isinstance(one.folders, str)}
+        folders = {b: answer.folders for b, answer in self.brokers.items() if not isinstance(answer.folders, str)}
         if entry.current is not None and entry.current in self.brokers and entry.current not in folders:
             return f"the folders of broker {entry.current}: {self.brokers[entry.current].folders}"
-        settings = [one.settings.get(topic, {}) for one in self.brokers.values()]
-        if any(MIN_INSYNC not in one for one in settings):
+        settings = [answer.settings.get(topic, {}) for answer in self.brokers.values()]
+        if any(MIN_INSYNC not in values for values in settings):
             return f"the settings of topic {topic}"
         reassignment = self.ongoing.get(entry.partition, topic_requests.Reassignment())
         return ObservedPartition(
@@ -87,9 +81,9 @@ class Answers:
             -1 if state.leader_epoch is None else state.leader_epoch,
             state.replicas,
             frozenset(state.isr),
-            max(int(one[MIN_INSYNC]) for one in settings),
+            max(int(values[MIN_INSYNC]) for values in settings),
             self.online,
-            all(is_same(one.get(name), value) for one in settings for name, value in PAUSE.items()),
+            all(is_same(values.get(name), value) for values in settings for name, value in PAUSE.items()),
             adding=reassignment.adding,
             removing=reassignment.removing,
             folders_bytes={b: sizes[entry.partition] for b, sizes in folders.items() if entry.partition in sizes},
@@ -98,13 +92,12 @@ class Answers:
 
 
 class LiveRepairCluster:
-    """Implements `cluster.RepairCluster` and `throttle.ThrottleSettings`. One owner.
+    """Implements `service.RepairCluster` and `throttle.ThrottleSettings`. One owner.
 
     ``cluster_id``: None before the first answer.
     """
 
     def __init__(self, bootstrap: Sequence[Address], dial: Dial = SocketStream) -> None:
-        """Store where brokers are; they are asked when they are needed."""
         self._client = ClusterClient(lambda: bootstrap, ONE_ANSWER, dial=dial)
         self.cluster_id: str | None = None
 
@@ -120,7 +113,7 @@ class LiveRepairCluster:
         self.cluster_id = state.cluster_id
         return state
 
-    def answers(self, partitions: Collection[Partition]) -> Answers:
+    def answers(self, partitions: Collection[TopicPartition]) -> ClusterAnswers:
         """Ask every registered broker. Raises ConnectionError where none answers, `HarnessError`."""
         topics = sorted({topic for topic, _ in partitions})
 
@@ -136,31 +129,31 @@ class LiveRepairCluster:
 
         online = self._describe(topics).brokers
         asked = self._client.ask_all(online, ask)
-        return Answers(
+        return ClusterAnswers(
             frozenset(online),
             {broker: answer for broker, answer in asked.items() if isinstance(answer, BrokerAnswer)},
             self._client.ask_any(topic_requests.list_reassignments(sorted(partitions))),
         )
 
-    def observe(self, entries: Collection[PartitionRepair]) -> dict[Partition, ObservedPartition | str]:
-        """Return what all brokers say of each partition. Raises as `answers`."""
+    def observe(self, entries: Collection[PartitionRepair]) -> dict[TopicPartition, ObservedPartition | str]:
+        """Return each partition as all brokers report it. Raises as `answers`."""
         answers = self.answers([entry.partition for entry in entries])
-        return {entry.partition: answers.seen(entry) for entry in entries}
+        return {entry.partition: answers.partition(entry) for entry in entries}
 
-    def reassign(self, partition: Partition, replicas: Sequence[int]) -> None:
+    def reassign(self, partition: TopicPartition, replicas: Sequence[int]) -> None:
         """Assign these replicas. Raises `HarnessError` where the controller refuses."""
         self._client.ask_any(topic_requests.reassign({partition: replicas}))
 
-    def elect_preferred(self, partition: Partition) -> None:
+    def elect_preferred(self, partition: TopicPartition) -> None:
         """Have the first replica lead."""
         self._client.ask_any(topic_requests.elect_preferred([partition]))
 
     def usable_bytes(self, broker: int) -> int | None:
-        """Return the free bytes of a broker's fullest log directory; None where it does not say so."""
+        """Return the free bytes of a broker's fullest log directory; None where the broker does not report them."""
         return self._client.ask(broker, topic_requests.describe_log_dirs([], version=WITH_FREE_SPACE)).usable_bytes
 
     def explicit(self, kind: str, name: str, names: Collection[str]) -> dict[str, str | None]:
-        """Return the values that a topic or a broker itself has; None where it has none. Raises as `alter`."""
+        """Return the explicit values of a topic or a broker; None for an inherited value. Raises as `alter`."""
         answer = self._ask(kind, name, describe_configs(KINDS[kind], [name], names))[name]
         if isinstance(answer, str):
             raise HarnessError(f"settings of {kind} {name}: {answer}")
@@ -172,5 +165,5 @@ class LiveRepairCluster:
             raise HarnessError(f"settings of {kind} {name}: {why}")
 
     def _ask(self, kind: str, name: str, request: Request[T]) -> T:
-        """Ask the broker itself about its settings, and any about a topic's."""
+        """Ask the broker itself about its settings, and any broker about a topic's settings."""
         return self._client.ask(int(name), request) if kind == BROKER else self._client.ask_any(request)

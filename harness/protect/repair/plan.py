@@ -1,4 +1,4 @@
-"""What to repair, from the findings of an audit. Pure: the cluster is not asked here (`repair.preflight`).
+"""The repairs that an audit's findings allow. Pure: `repair.preflight` asks the cluster.
 
 A replica is rebuilt only where every disagreement of its partition is decided, and another replica is shown to be
 right; the advice of audits follows the same rule. Otherwise the last right copy of a record could be removed. Where
@@ -17,27 +17,27 @@ from harness.errors import UsageError
 from harness.json_codec import from_json
 from harness.judge.finding import brokers_text, by_place, name_of
 from harness.judge.verdict import UNKNOWN, Verdict
-from harness.protect.repair.state import Partition  # noqa: TC001  (of a dataclass)
 from harness.run_folder.store import SCHEMA, TIME_FORMAT
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from harness.judge.finding import Finding
+    from harness.kafka_api.messages import TopicPartition
 
 AUDIT_RUN = "audit-"
-"""What the run id of an audit begins with; the time follows."""
+"""The prefix of an audit's run id; the time follows."""
 
 
 @dataclass(frozen=True)
 class Task:
     """Replicas to rebuild. ``right``: replicas that may lead. ``why``: the evidence, in sentences.
 
-    ``groups``: consumer groups whose offsets differ, which should be looked at after the repair, and ``commits``: the
+    ``groups``: consumer groups whose offsets differ, and which should be checked after the repair; ``commits``: the
     audit's commands that commit right offsets.
     """
 
-    partition: Partition
+    partition: TopicPartition
     wrong: tuple[int, ...]
     right: tuple[int, ...]
     why: tuple[str, ...]
@@ -47,18 +47,18 @@ class Task:
 
 @dataclass(frozen=True)
 class Abort:
-    """A transaction that hangs: open on every replica, from this offset, though its coordinator is done with it."""
+    """A hanging transaction: open on every replica from this offset, although its coordinator has ended it."""
 
-    partition: Partition
+    partition: TopicPartition
     producer_id: int
     offset: int
 
 
 @dataclass(frozen=True)
 class Undecided:
-    """A partition that is left alone. ``serves``: what each replica serves, in sentences; ``why`` it is left."""
+    """A partition that is not repaired, and ``why``. ``serves``: the records of each replica, in sentences."""
 
-    partition: Partition
+    partition: TopicPartition
     why: str
     serves: tuple[str, ...] = ()
     replicas: tuple[int, ...] = ()
@@ -66,9 +66,9 @@ class Undecided:
 
 @dataclass(frozen=True)
 class RepairPlan:
-    """What an audit's findings allow. ``unknown``: partitions that the audit could not compare, with the reason.
+    """The repairs of an audit. ``unknown``: partitions that the audit could not compare, with the reason.
 
-    ``cluster_id``: None where the audit does not know it. ``audited_at``: None where the audit does not say so.
+    ``cluster_id``, ``audited_at``: None where the audit does not report them.
     """
 
     tasks: tuple[Task, ...]
@@ -79,121 +79,119 @@ class RepairPlan:
     audited_at: datetime | None
 
     @property
-    def partitions(self) -> list[Partition]:
+    def partitions(self) -> list[TopicPartition]:
         """The partitions with a finding, each once."""
-        of_all = (
-            [one.partition for one in self.tasks],
-            [one.partition for one in self.aborts],
-            [one.partition for one in self.undecided],
-        )
-        return sorted({partition for partitions in of_all for partition in partitions})
+        return sorted({part.partition for parts in (self.tasks, self.aborts, self.undecided) for part in parts})
+
+    def task(self, partition: TopicPartition) -> Task | None:
+        """Return the task of a partition; None where a person or an earlier audit began its repair."""
+        return next((task for task in self.tasks if task.partition == partition), None)
 
 
 def plan_of(
-    verdict: Verdict, rights: Mapping[Partition, int] | None = None, only: Collection[Partition] = ()
+    verdict: Verdict, rights: Mapping[TopicPartition, int] | None = None, only: Collection[TopicPartition] = ()
 ) -> RepairPlan:
-    """Return what to repair by the verdict of an audit.
+    """Return the repairs by the verdict of an audit.
 
-    ``rights``: a right replica of an undecided partition, as a person decides. ``only``: the partitions to look at;
-    every one where it is empty. Raises `UsageError` for a broker that cannot be right.
+    ``rights``: a right replica of an undecided partition, as a person decides. ``only``: the partitions of the plan;
+    every partition where it is empty. Raises `UsageError` for a broker that cannot be right.
     """
     rights = rights or {}
     places = by_place(verdict.findings)
     if strangers := sorted({*rights, *only} - places.keys()):
         raise UsageError(f"{name_of(strangers[0])}: the audit has no finding on this partition")
     chosen = {place: findings for place, findings in sorted(places.items()) if not only or place in only}
-    tasks, undecided = [], []
+    tasks: list[Task] = []
+    undecided: list[Undecided] = []
     for place, findings in chosen.items():
-        accusing = [one for one in findings if one.anomaly != HANGING_TRANSACTION]
+        accusing = [finding for finding in findings if finding.anomaly != HANGING_TRANSACTION]
         if place in rights:
             tasks.append(_task_by_person(place, accusing, rights[place]))
+        elif accusing and (task := _task(place, accusing)) is not None:
+            tasks.append(task)
         elif accusing:
-            task = _task(place, accusing)
-            if task is None:
-                replicas = _compared(verdict, place) or _named(accusing)
-                undecided.append(_undecided(place, accusing, replicas))
-            else:
-                tasks.append(task)
+            undecided.append(_undecided(place, accusing, _compared(verdict, place) or _named(accusing)))
     unknown = [
-        (one.scenario, one.reason)
-        for one in verdict.scenarios
-        if one.verdict == UNKNOWN and (not only or any(map(one.has, only)))
+        (scenario.scenario, scenario.reason)
+        for scenario in verdict.scenarios
+        if scenario.verdict == UNKNOWN and (not only or any(map(scenario.has, only)))
     ]
+    # An audit reports a hanging transaction on every replica. A second marker could abort the producer's next one.
+    aborts = dict.fromkeys(
+        Abort(place, finding.producer_id, finding.offset)
+        for place, findings in chosen.items()
+        for finding in findings
+        if finding.anomaly == HANGING_TRANSACTION and finding.producer_id is not None
+    )
+    cluster_id = verdict.target.get("cluster_id") or None
     return RepairPlan(
-        tuple(tasks),
-        # An audit finds it on every replica. A second marker could abort the producer's next transaction.
-        tuple(
-            dict.fromkeys(
-                Abort(place, one.producer_id, one.offset)
-                for place, findings in chosen.items()
-                for one in findings
-                if one.anomaly == HANGING_TRANSACTION and one.producer_id is not None
-            )
-        ),
-        tuple(undecided),
-        tuple(unknown),
-        verdict.target.get("cluster_id") or None,
-        _time_of(verdict.run_id),
+        tuple(tasks), tuple(aborts), tuple(undecided), tuple(unknown), cluster_id, _time_of(verdict.run_id)
     )
 
 
 def read_audit(content: Any) -> Verdict:
-    """Return the verdict of an audit from JSON. Raises `UsageError` for anything else."""
+    """Return the verdict of an audit from JSON. Raises `UsageError` for any other content."""
     if not isinstance(content, dict) or not {"schema", "findings", "scenarios", "target"} <= content.keys():
-        raise UsageError("it is no verdict: give what `harness audit live` or `audit disk` prints with --format json")
+        raise UsageError("not a verdict: give the output of `harness audit live` or `audit disk` with --format json")
     if content["schema"] != SCHEMA:
-        raise UsageError(f"it is a verdict of schema {content['schema']}, and this version reads schema {SCHEMA}")
+        raise UsageError(f"a verdict of schema {content['schema']}: this version reads schema {SCHEMA}")
     try:
         verdict = from_json(Verdict, content)
     except ValueError as error:
-        raise UsageError(f"it is a damaged verdict: {error}") from error
+        raise UsageError(f"a damaged verdict: {error}") from error
     if any(scenario.partition is None for scenario in verdict.scenarios):
-        raise UsageError(
-            "it is the verdict of a run: audit the cluster, which says who is wrong by evidence of its own"
-        )
+        raise UsageError("the verdict of a run: audit the cluster, as only an audit decides which replica is wrong")
     return verdict
 
 
-def _task(place: Partition, findings: Sequence[Finding]) -> Task | None:
-    """Return the task where everything is decided and a replica is right, by the rule of `explain.advice`."""
+def _task(place: TopicPartition, findings: Sequence[Finding]) -> Task | None:
+    """Return the task if all findings are decided and a replica is right, by the rule of `explain.advice`."""
     wrong = {finding.broker for finding in findings}
     right = {broker for finding in findings for broker in finding.right or ()} - wrong
     if not right or not all(finding.decided for finding in findings):
         return None
-    why = [finding.explanation for finding in findings]
-    return Task(place, tuple(sorted(wrong)), tuple(sorted(right)), tuple(why), *_groups(findings))
+    return _sorted_task(place, wrong, right, [finding.explanation for finding in findings], findings)
 
 
-def _task_by_person(place: Partition, findings: Sequence[Finding], broker: int) -> Task:
-    """Return the task where a person says that this broker's replica is right. Raises `UsageError`."""
+def _task_by_person(place: TopicPartition, findings: Sequence[Finding], broker: int) -> Task:
+    """Return the task if a person decides that this broker's replica is right. Raises `UsageError`."""
+    option = f"--right {name_of(place)}={broker}"
     wrong: set[int] = set()
     agreeing: set[int] | None = None
     if not findings:
-        raise UsageError(f"--right {name_of(place)}={broker}: its replicas do not disagree; a transaction hangs")
+        raise UsageError(f"{option}: its replicas do not disagree; a transaction hangs")
     for finding in findings:
         groups = [set(group.brokers) for group in finding.disagree or ()]
-        own = next((group for group in groups if broker in group), None)
+        same = next((group for group in groups if broker in group), None)
         if finding.decided and finding.broker == broker:
-            raise UsageError(f"--right {name_of(place)}={broker}: the audit shows that this replica is wrong")
+            raise UsageError(f"{option}: the audit shows that this replica is wrong")
         if finding.decided:
             wrong.add(finding.broker)
-        elif own is not None:
-            wrong |= set().union(*groups) - own
-            agreeing = own if agreeing is None else agreeing & own
+        elif same is not None:
+            wrong |= set().union(*groups) - same
+            agreeing = same if agreeing is None else agreeing & same
         elif finding.broker != broker and not groups:
             wrong.add(finding.broker)
         else:
-            raise UsageError(
-                f"--right {name_of(place)}={broker}: the audit did not compare this replica at offset {finding.offset}"
-            )
+            raise UsageError(f"{option}: the audit did not compare this replica at offset {finding.offset}")
     if broker in wrong:
-        raise UsageError(f"--right {name_of(place)}={broker}: other findings of the partition contradict it")
+        raise UsageError(f"{option}: other findings of the partition contradict it")
     right = {broker} | ((agreeing or set()) - wrong)
-    why = (f"a person decided that broker {broker} is right", *(finding.explanation for finding in findings))
-    return Task(place, tuple(sorted(wrong)), tuple(sorted(right)), why, *_groups(findings))
+    why = [f"a person decided that broker {broker} is right", *(finding.explanation for finding in findings)]
+    return _sorted_task(place, wrong, right, why, findings)
 
 
-def _undecided(place: Partition, findings: Sequence[Finding], replicas: tuple[int, ...]) -> Undecided:
+def _sorted_task(
+    place: TopicPartition, wrong: set[int], right: set[int], why: Sequence[str], findings: Sequence[Finding]
+) -> Task:
+    """Return the task, with the consumer groups whose offsets the findings are about."""
+    records = [finding.record for finding in findings if finding.record is not None and is_about_offsets(finding)]
+    groups = sorted({record.key["group"] for record in records if record.key is not None})
+    commits = sorted({record.commit for record in records if record.commit is not None})
+    return Task(place, tuple(sorted(wrong)), tuple(sorted(right)), tuple(why), tuple(groups), tuple(commits))
+
+
+def _undecided(place: TopicPartition, findings: Sequence[Finding], replicas: tuple[int, ...]) -> Undecided:
     undecided = [finding for finding in findings if not finding.decided]
     why = undecided[0].explanation if undecided else f"{NONE_RIGHT}: {findings[0].explanation}"
     serves = [
@@ -204,7 +202,7 @@ def _undecided(place: Partition, findings: Sequence[Finding], replicas: tuple[in
     return Undecided(place, why, tuple(serves), replicas)
 
 
-def _compared(verdict: Verdict, place: Partition) -> tuple[int, ...]:
+def _compared(verdict: Verdict, place: TopicPartition) -> tuple[int, ...]:
     """Return the replicas that the audit compared."""
     scenarios = [scenario for scenario in verdict.scenarios if scenario.has(place)]
     return tuple(replica["broker"] for scenario in scenarios for replica in scenario.exposure["replicas"])
@@ -217,16 +215,8 @@ def _named(findings: Sequence[Finding]) -> tuple[int, ...]:
     return tuple(sorted({finding.broker for finding in findings}.union(*groups, *answers)))
 
 
-def _groups(findings: Sequence[Finding]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the consumer groups whose offsets findings are about, and the commands that commit right offsets."""
-    records = [finding.record for finding in findings if finding.record is not None and is_about_offsets(finding)]
-    groups = {record.key["group"] for record in records if record.key is not None}
-    commits = {record.commit for record in records if record.commit is not None}
-    return tuple(sorted(groups)), tuple(sorted(commits))
-
-
 def _time_of(run_id: str) -> datetime | None:
-    """Return when an audit began, by its run id."""
+    """Return the begin of an audit, by its run id."""
     text = run_id.removeprefix(AUDIT_RUN)
     try:
         return datetime.strptime(text.rpartition("-")[0], TIME_FORMAT).replace(tzinfo=UTC)

@@ -1,4 +1,7 @@
-"""The plan against the cluster as it is now: what of it can be done, and how. Pure; `check` has what was asked for."""
+"""The plan against the cluster as it is now: the partitions that can be repaired, and how. Pure.
+
+Before a person's decision destroys a copy, every replica of the partition has to be saved (`check_saved`).
+"""
 
 from __future__ import annotations
 
@@ -6,144 +9,142 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from harness.errors import UsageError
-from harness.judge.finding import brokers_text
+from harness.judge.finding import brokers_text, name_of
 from harness.protect.repair.plan import Undecided
 from harness.protect.repair.state import PartitionRepair, needs_spare
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
-    from harness.protect.repair.live import Answers
+    from harness.kafka_api.messages import TopicPartition
+    from harness.protect.repair.live import ClusterAnswers
     from harness.protect.repair.plan import RepairPlan, Task
-    from harness.protect.repair.state import ObservedPartition, Partition
+    from harness.protect.repair.state import ObservedPartition
 
 FREE_SHARE: Final = 1.1
-"""Of the bytes that copies need: clients go on to write, and compaction is paused."""
+"""Of the bytes that copies need: clients continue to write, and compaction is paused."""
 
 
 @dataclass(frozen=True)
 class PreparedRepair:
-    """``entries``: what can be repaired. ``refused``: partitions that are left, each with the reason."""
+    """``entries``: the partitions that can be repaired. ``refused``: other partitions, each with the reason."""
 
     entries: tuple[PartitionRepair, ...]
     refused: tuple[Undecided, ...] = ()
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Limits:
-    """``spare``: the broker that may get a replica for the time of a repair; None: any. ``at_once``: partitions."""
-
-    spare: int | None = None
-    at_once: int = 1
-
-
 def check_cluster(plan: RepairPlan, cluster_id: str | None) -> list[str]:
-    """Return notes on whether the audit was of this cluster. Raises `UsageError` where it was of another one."""
+    """Return a note if the audit does not name its cluster. Raises `UsageError` if it was of another cluster."""
     if plan.cluster_id is None:
-        return ["the audit does not know the id of the cluster: make sure that it was of this one"]
+        return ["the audit does not have the id of the cluster: make sure that it was of this cluster"]
     if plan.cluster_id != cluster_id:
         raise UsageError(f"the audit was of cluster {plan.cluster_id}, and the brokers are of cluster {cluster_id}")
     return []
 
 
+def check_saved(saved: Path | None, replicas: Mapping[TopicPartition, Sequence[int]]) -> None:
+    """Raise `UsageError` unless ``saved`` has a segment of every replica, as ``BROKER/TOPIC-PARTITION``."""
+    if not replicas:
+        return
+    if saved is None:
+        raise UsageError(
+            "--right decides where the evidence does not: save the folder of the partition of every replica first, and "
+            "give --saved-folders DIR (with BROKER/TOPIC-PARTITION in it) or --saved-elsewhere"
+        )
+    for tp, brokers in sorted(replicas.items()):
+        for folder in (saved / str(broker) / name_of(tp) for broker in brokers):
+            if not any(folder.glob("*.log")):
+                raise UsageError(f"--saved-folders {saved}: {folder} has no segment; save every replica first")
+
+
 def prepare(
     plan: RepairPlan,
-    answers: Answers,
+    answers: ClusterAnswers,
     usable_bytes: Mapping[int, int | None],
     audit: str,
     *,
-    limits: Limits,
-    begun: Mapping[Partition, PartitionRepair],
+    begun: Mapping[TopicPartition, PartitionRepair],
+    spare: int | None = None,
+    at_once: int = 1,
 ) -> PreparedRepair:
-    """Return what of the plan can be done now.
+    """Return the partitions of the plan that can be repaired now.
 
     ``usable_bytes``: the free disk of each broker, None where it is unknown. ``audit``: the run id of the audit.
-    ``begun``: partitions in the journal. Those whose repair is under way are gone on with whatever the cluster looks
-    like, and those that the same audit had repaired are left out.
+    ``begun``: partitions in the journal. A repair under way continues whatever the cluster looks like, and a partition
+    that the same audit had repaired is left out. ``spare``: the broker that may have a replica during a repair; None:
+    any. ``at_once``: the number of partitions at a time.
     """
     entries: list[PartitionRepair] = []
     refused: list[Undecided] = []
     for task in plan.tasks:
         stored = begun.get(task.partition)
-        if stored is not None and (stored.audit == audit or not stored.is_done):
-            continue
-        found = _entry(task, answers, audit, limits)
-        if isinstance(found, PartitionRepair):
-            entries.append(found)
-        else:
-            refused.append(Undecided(task.partition, found))
-    lacking, unknown = _lacking(entries, answers, usable_bytes, limits.at_once)
+        if stored is None or (stored.audit != audit and stored.is_done):
+            entry = _entry(task, answers, audit, spare)
+            if isinstance(entry, PartitionRepair):
+                entries.append(entry)
+            else:
+                refused.append(Undecided(task.partition, entry))
+    full, unknown = _full_disks(entries, answers, usable_bytes, at_once)
     notes = [f"the free disk space of {brokers_text(sorted(unknown))} is unknown"] if unknown else []
-    kept = []
-    for entry in entries:
-        short = next((broker for broker in _copying(entry) if broker in lacking), None)
-        if short is None:
-            kept.append(entry)
-        else:
-            refused.append(Undecided(entry.partition, lacking[short]))
-    return PreparedRepair(tuple(kept), tuple(refused), tuple(notes))
+    reasons = {entry: next((full[b] for b in entry.copying if b in full), None) for entry in entries}
+    refused += [Undecided(entry.partition, why) for entry, why in reasons.items() if why is not None]
+    return PreparedRepair(tuple(e for e, why in reasons.items() if why is None), tuple(refused), tuple(notes))
 
 
-def _entry(task: Task, answers: Answers, audit: str, limits: Limits) -> PartitionRepair | str:
-    """Return the progress to begin with, or why the partition is left."""
-    bare = PartitionRepair(task.partition, "", (), -1, task.right, task.wrong)
-    seen = answers.seen(bare)
-    if isinstance(seen, str):
-        return f"the cluster is not fit for a repair: waited for {seen}"
-    wrong = tuple(broker for broker in task.wrong if broker in seen.replicas)
-    right = tuple(broker for broker in seen.replicas if broker in task.right)
-    spare = _spare(seen, limits.spare) if needs_spare(seen.replicas, seen.min_insync) else None
-    down = sorted(frozenset(wrong) - seen.online)
+def _entry(task: Task, answers: ClusterAnswers, audit: str, spare: int | None) -> PartitionRepair | str:
+    """Return the progress to begin with, or the reason why the partition is refused."""
+    observed = answers.partition(PartitionRepair(task.partition, "", (), -1, task.right, task.wrong))
+    if isinstance(observed, str):
+        return f"the cluster is not fit for a repair: waited for {observed}"
+    wrong = tuple(broker for broker in task.wrong if broker in observed.replicas)
+    right = tuple(broker for broker in observed.replicas if broker in task.right)
+    takes_spare = needs_spare(observed.replicas, observed.min_insync)
+    chosen = _spare(observed, spare) if takes_spare else None
+    down = sorted(frozenset(wrong) - observed.online)
     refusals = {
         f"{brokers_text(task.wrong)} has no replica any more: audit again": not wrong,
-        f"{brokers_text(task.right)} has no replica any more, and no other one is shown to be right": not right,
-        "another reassignment of it is under way": seen.adding or seen.removing,
+        f"{brokers_text(task.right)} has no replica any more, and no other replica is shown to be right": not right,
+        "another reassignment of it is under way": observed.adding or observed.removing,
         f"{brokers_text(down)} is down: start it first, or remove its replica": down,
-        f"{len(seen.replicas)} replicas with min.insync.replicas={seen.min_insync}: too few would be left in sync, and "
-        "no other broker can take a replica meanwhile": spare is None and needs_spare(seen.replicas, seen.min_insync),
+        f"{len(observed.replicas)} replicas with min.insync.replicas={observed.min_insync}: too few would stay in sync,"
+        " and no other broker can have a replica meanwhile": takes_spare and chosen is None,
     }
-    for why, applies in refusals.items():
-        if applies:
-            return why
-    return PartitionRepair(task.partition, seen.topic_id, seen.replicas, seen.leader, right, wrong, spare, audit=audit)
+    if (why := next((why for why, applies in refusals.items() if applies), None)) is not None:
+        return why
+    return PartitionRepair(
+        task.partition, observed.topic_id, observed.replicas, observed.leader, right, wrong, chosen, audit=audit
+    )
 
 
-def _spare(seen: ObservedPartition, chosen: int | None) -> int | None:
-    """Return a broker without a replica and without an old folder of it."""
-    free = [b for b in sorted(seen.online - frozenset(seen.replicas)) if seen.is_without_folder(b)]
-    if chosen is not None:
-        return chosen if chosen in free else None
-    return next(iter(free), None)
+def _spare(observed: ObservedPartition, chosen: int | None) -> int | None:
+    """Return a broker without a replica and without an old folder of the partition."""
+    free = [b for b in sorted(observed.online - frozenset(observed.replicas)) if observed.is_without_folder(b)]
+    return next((broker for broker in free if chosen in {None, broker}), None)
 
 
-def _copying(entry: PartitionRepair) -> Sequence[int]:
-    return (*entry.wrong, *(() if entry.spare is None else (entry.spare,)))
-
-
-def _lacking(
-    entries: Sequence[PartitionRepair], answers: Answers, usable_bytes: Mapping[int, int | None], at_once: int
+def _full_disks(
+    entries: Sequence[PartitionRepair], answers: ClusterAnswers, usable_bytes: Mapping[int, int | None], at_once: int
 ) -> tuple[dict[int, str], set[int]]:
     """Return the brokers whose disk is too small, with the reason, and those whose free space is unknown.
 
-    A copy takes the place of a folder that is deleted ``file.delete.delay.ms`` later: of ``at_once`` partitions both
-    are there.
+    A copy replaces a folder that is deleted ``file.delete.delay.ms`` later: of ``at_once`` partitions both exist.
     """
-    lacking, unknown = {}, set()
-    for broker in sorted({broker for entry in entries for broker in _copying(entry)}):
+    full, unknown = {}, set()
+    for broker in sorted({broker for entry in entries for broker in entry.copying}):
         growth, old = 0, []
         for entry in entries:
-            if broker not in _copying(entry):
-                continue
-            seen = answers.seen(entry)
-            sizes = {} if isinstance(seen, str) else seen.folders_bytes
-            copy, present = max((sizes.get(b, 0) for b in entry.right), default=0), sizes.get(broker, 0)
-            growth += max(copy - present, 0)
-            old.append(present)
+            if broker in entry.copying:
+                observed = answers.partition(entry)
+                sizes = {} if isinstance(observed, str) else observed.folders_bytes
+                copy, present = max((sizes.get(b, 0) for b in entry.right), default=0), sizes.get(broker, 0)
+                growth += max(copy - present, 0)
+                old.append(present)
         needed = int((growth + sum(sorted(old)[-at_once:])) * FREE_SHARE)
         usable = usable_bytes.get(broker)
         if usable is None:
             unknown.add(broker)
         elif usable < needed:
-            lacking[broker] = f"broker {broker} has {usable:,} bytes free, and the copies need {needed:,}"
-    return lacking, unknown
+            full[broker] = f"broker {broker} has {usable:,} bytes free, and the copies need {needed:,}"
+    return full, unknown

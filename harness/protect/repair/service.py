@@ -1,27 +1,27 @@
 """Repairs several partitions at once: observe all, take the next step for each, again and again.
 
-Everything that a repair has to know after a crash is in the journal before the cluster is changed. So a repair that was
+Everything that a repair needs after a crash is in the journal before the cluster is changed. So a repair that was
 killed at any moment is resumed by starting it again. Compaction of a topic is released when the last partition of the
-topic is done; it stays paused where a partition could not be finished.
+topic is done; it stays paused where the repair of a partition failed.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from harness.errors import HarnessError, WaitTimeoutError
-from harness.protect.repair.cluster import TakenOverError
+from harness.protect.repair.channel import TakenOverError
 from harness.protect.repair.steps import RULES, Done, Elect, Hold, Reassign, RecordProgress, Stop, Wait, next_step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from harness.host.clock import Clock
-    from harness.protect.repair.cluster import Holds, Journal, RepairCluster, Throttle
-    from harness.protect.repair.state import ObservedPartition, Partition, PartitionRepair
-    from harness.protect.repair.steps import Rule, Step
+    from harness.kafka_api.messages import TopicPartition
+    from harness.protect.repair.state import ObservedPartition, PartitionRepair
+    from harness.protect.repair.steps import Rules, Step
 
 ROUND_S: Final = 0.5
 """Between two observations."""
@@ -29,15 +29,64 @@ PATIENCE_S: Final = 300.0
 """For a partition that does not change and whose copy does not grow."""
 
 
+class RepairCluster(Protocol):
+    """Observes partitions and changes their assignments. Every method raises `HarnessError` or OSError."""
+
+    def observe(self, entries: Collection[PartitionRepair]) -> Mapping[TopicPartition, ObservedPartition | str]:
+        """Return each partition now; a sentence where brokers do not agree or do not answer."""
+
+    def reassign(self, partition: TopicPartition, replicas: Sequence[int]) -> None:
+        """Assign these replicas (KIP-455), in place of a reassignment under way."""
+
+    def elect_preferred(self, partition: TopicPartition) -> None:
+        """Have the first replica lead (KIP-460). A replica that cannot lead yet is not an error."""
+
+
+class Journal(Protocol):
+    """The durable progress of repairs, also after a crash. Methods raise as above."""
+
+    def entries(self) -> dict[TopicPartition, PartitionRepair]:
+        """Return the progress of every partition whose repair was begun."""
+
+    def store(self, entry: PartitionRepair) -> None:
+        """Store progress in place of the partition's earlier progress."""
+
+    def remove(self, partition: TopicPartition) -> None:
+        """Remove a partition."""
+
+
+class Holds(Protocol):
+    """Pauses compaction of topics. The previous settings are durable before a change. Methods raise as above."""
+
+    def held(self) -> frozenset[str]:
+        """Return the topics that repairs hold, also repairs that were killed."""
+
+    def hold(self, topics: Collection[str]) -> None:
+        """Pause compaction; the settings reach the brokers some time later (`ObservedPartition.is_held`)."""
+
+    def release(self, topics: Collection[str]) -> None:
+        """Restore the previous settings, but no value that somebody changed meanwhile."""
+
+
+class Throttle(Protocol):
+    """Limits the rate of copies. Methods raise as above."""
+
+    def limit(self, entries: Collection[PartitionRepair]) -> None:
+        """Limit the copies of these partitions; the previous settings are durable before a change."""
+
+    def lift(self) -> None:
+        """Restore the previous settings, also after a repair that was killed. Raises where a broker does not answer."""
+
+
 @dataclass(frozen=True)
 class RepairOutcome:
-    """How the repair of a partition ended: ``why`` it could not be finished; None where it was.
+    """The end of a partition's repair. ``why``: the reason of a failure; None where it succeeded.
 
-    ``copies``: how many were begun. ``copied_bytes``: by all copies, also those that were begun anew.
-    ``replica_bytes``: by those that were complete. Bytes are those since the repair was started or resumed.
+    ``copied_bytes``: by all copies; ``replica_bytes``: by complete copies. Bytes count from the last start of the
+    repair.
     """
 
-    partition: Partition
+    partition: TopicPartition
     why: str | None
     took_s: float
     copies: int
@@ -46,7 +95,7 @@ class RepairOutcome:
 
 
 @dataclass
-class _Run:
+class _ActiveRepair:
     """One partition under repair. ``sizes_bytes``: the largest size seen of each copy, by its number."""
 
     entry: PartitionRepair
@@ -58,15 +107,13 @@ class _Run:
     sizes_bytes: dict[int, int] = field(default_factory=dict)
 
     def outcome(self, why: str | None, now_s: float) -> RepairOutcome:
-        copied = sum(self.sizes_bytes.values())
-        return RepairOutcome(
-            self.entry.partition, why, now_s - self.began_s, self.entry.copies, copied, self.complete_bytes
-        )
+        copied, took_s = sum(self.sizes_bytes.values()), now_s - self.began_s
+        return RepairOutcome(self.entry.partition, why, took_s, self.entry.copies, copied, self.complete_bytes)
 
 
 @dataclass
 class Repairs:
-    """Repairs partitions of one cluster. ``on_step`` is called with each step that changes something, in words.
+    """Repairs partitions of one cluster. ``on_step`` is called with a sentence on each step that changes something.
 
     ``check_owner`` raises `TakenOverError` where another repair works on the cluster by now.
     """
@@ -80,140 +127,146 @@ class Repairs:
     patience_s: float = PATIENCE_S
     on_step: Callable[[str], None] = lambda _text: None
     check_owner: Callable[[], None] = lambda: None
-    rules: Mapping[Rule, Callable[[PartitionRepair, ObservedPartition], bool]] = field(default_factory=lambda: RULES)
+    rules: Rules = field(default_factory=lambda: RULES)
 
     def run(self, entries: Sequence[PartitionRepair]) -> list[RepairOutcome]:
-        """Repair these partitions, and those of a repair that was killed; return how each ended.
+        """Repair these partitions, and those of a repair that was killed; return the outcome of each.
 
-        A partition that is repaired by the same audit already is left out: only a new audit says what is wrong now.
+        A partition that was repaired by the same audit is left out: only a new audit finds new divergence.
 
         An error of the cluster is not raised: the step is taken again until ``patience_s`` seconds have passed without
-        a change. Raises `HarnessError` and OSError where the journal cannot be read or the settings not be put back.
+        a change. Raises `HarnessError` and OSError where the journal cannot be read, or settings cannot be restored.
         """
         stored = self.journal.entries()
-        begun = [entry for entry in stored.values() if not entry.is_done]
         for partition, entry in stored.items():
-            if entry.is_done and all(entry.audit != one.audit for one in entries):
+            if entry.is_done and all(entry.audit != new.audit for new in entries):
                 self.journal.remove(partition)
-        known = {entry.partition for entry in begun} | {
-            entry.partition for entry in entries if _is_same_repair(entry, stored.get(entry.partition))
-        }
-        waiting = [*begun, *(entry for entry in entries if entry.partition not in known)]
+        waiting = [entry for entry in stored.values() if not entry.is_done]
+        begun = {entry.partition for entry in waiting}
+        waiting += [
+            entry
+            for entry in entries
+            if entry.partition not in begun
+            and not (entry.partition in stored and stored[entry.partition].audit == entry.audit)
+        ]
         if waiting:
             self.throttle.limit(waiting)
-        active: list[_Run] = []
+        active: list[_ActiveRepair] = []
         outcomes: list[RepairOutcome] = []
         while waiting or active:
             while waiting and len(active) < self.at_once:
                 active.append(self._begin(waiting.pop(0)))
             ended = self._round(active)
             outcomes += ended
-            if any(one.why is None for one in ended):
+            if any(outcome.why is None for outcome in ended):
                 with suppress(HarnessError, OSError):  # it is tried again at the end
                     self._release()
-            over = {one.partition for one in ended}
-            active = [run for run in active if run.entry.partition not in over]
+            partitions = {outcome.partition for outcome in ended}
+            active = [repair for repair in active if repair.entry.partition not in partitions]
             if active and not ended:
-                self._pause()
+                self._wait_for_round()
         self._settle()
-        return sorted(outcomes, key=lambda one: one.partition)
+        return sorted(outcomes, key=lambda outcome: outcome.partition)
 
-    def _begin(self, entry: PartitionRepair) -> _Run:
-        self.journal.store(entry)
-        now_s = self.clock.now_s()
-        return _Run(entry, now_s, now_s)
-
-    def _pause(self) -> None:
+    def _wait_for_round(self) -> None:
         due_s = self.clock.now_s() + ROUND_S
         self.clock.wait_until(lambda: self.clock.now_s() >= due_s, 2 * ROUND_S + 1, "the next observation")
 
-    def _round(self, active: list[_Run]) -> list[RepairOutcome]:
+    def _begin(self, entry: PartitionRepair) -> _ActiveRepair:
+        self.journal.store(entry)
+        now_s = self.clock.now_s()
+        return _ActiveRepair(entry, now_s, now_s)
+
+    def _round(self, active: list[_ActiveRepair]) -> list[RepairOutcome]:
         try:
             self.check_owner()
             held = self.holds.held()
-            observed = self.cluster.observe([run.entry for run in active])
-            # A pause that somebody else made ends when somebody else thinks so: it takes a hold, too.
-            seen = {tp: one if isinstance(one, str) else _with_hold(one, tp[0] in held) for tp, one in observed.items()}
+            observed = dict(self.cluster.observe([repair.entry for repair in active]))
         except TakenOverError:
             raise
         except (HarnessError, OSError) as error:
-            seen = {run.entry.partition: str(error) for run in active}
-        ended = []
-        for run in active:
-            outcome = self._step(run, seen.get(run.entry.partition, "the partition is unknown"))
-            if outcome is not None:
-                ended.append(outcome)
-        return ended
+            held, observed = frozenset(), {repair.entry.partition: str(error) for repair in active}
+        outcomes = []
+        for repair in active:
+            partition = observed.get(repair.entry.partition, "the partition is unknown")
+            # A pause that somebody else made may end at any time: the repair needs a hold, too.
+            if not isinstance(partition, str) and repair.entry.partition[0] not in held:
+                partition = replace(partition, is_held=False)
+            outcomes.append(self._step(repair, partition))
+        return [outcome for outcome in outcomes if outcome is not None]
 
-    def _step(self, run: _Run, seen: ObservedPartition | str) -> RepairOutcome | None:
+    def _step(self, repair: _ActiveRepair, observed: ObservedPartition | str) -> RepairOutcome | None:
         now_s = self.clock.now_s()
-        step: Step = Wait(seen) if isinstance(seen, str) else next_step(run.entry, seen, self.rules)
-        if not isinstance(seen, str):
-            self._measure(run, seen, now_s)
+        step: Step = Wait(observed) if isinstance(observed, str) else next_step(repair.entry, observed, self.rules)
+        if not isinstance(observed, str):
+            self._measure(repair, observed, now_s)
         if isinstance(step, Stop):
-            return run.outcome(step.why, now_s)
+            return repair.outcome(step.why, now_s)
         try:
             if isinstance(step, Done):
-                self.journal.store(replace(run.entry, is_done=True))
-                self.on_step(f"{run.entry.name}: done")
-                return run.outcome(None, now_s)
-            self._act(run, step)
+                self.journal.store(replace(repair.entry, is_done=True))
+                self.on_step(f"{repair.entry.name}: done")
+                return repair.outcome(None, now_s)
+            self._act(repair, step)
         except (HarnessError, OSError) as error:
-            run.waits_for = str(error)
-        if now_s - run.changed_s >= self.patience_s:
-            return run.outcome(f"timed out after {self.patience_s:g} s waiting for {run.waits_for}", now_s)
+            repair.waits_for = str(error)
+        if now_s - repair.changed_s >= self.patience_s:
+            return repair.outcome(f"timed out after {self.patience_s:g} s waiting for {repair.waits_for}", now_s)
         return None
 
-    def _act(self, run: _Run, step: Step) -> None:
+    def _act(self, repair: _ActiveRepair, step: Step) -> None:
         """Take a step. Raises `HarnessError` or OSError; then it is taken again."""
-        name, partition = run.entry.name, run.entry.partition
-        if isinstance(step, Wait):
-            run.waits_for = step.what
-        elif isinstance(step, Hold):
-            run.waits_for = f"compaction of {partition[0]} to be paused"
-            self.holds.hold([partition[0]])
-        elif isinstance(step, RecordProgress):
-            self.journal.store(step.entry)
-            self._tell(run.entry, step.entry)
-            if step.entry.rebuilt != run.entry.rebuilt:
-                run.complete_bytes += run.sizes_bytes.get(run.entry.copies, 0)
-            run.entry = step.entry
-        elif isinstance(step, Reassign):
-            run.waits_for = f"its replicas to be {', '.join(map(str, step.replicas))}"
-            self.on_step(f"{name}: assign {', '.join(map(str, step.replicas))}")
-            self.cluster.reassign(partition, step.replicas)
-        elif isinstance(step, Elect):
-            run.waits_for = "the preferred leader to lead"
-            self.cluster.elect_preferred(partition)
+        name, partition = repair.entry.name, repair.entry.partition
+        match step:
+            case Wait(condition):
+                repair.waits_for = condition
+            case Hold():
+                repair.waits_for = f"compaction of {partition[0]} to be paused"
+                self.holds.hold([partition[0]])
+            case RecordProgress(entry):
+                self.journal.store(entry)
+                self._report(repair.entry, entry)
+                if entry.rebuilt != repair.entry.rebuilt:
+                    repair.complete_bytes += repair.sizes_bytes.get(repair.entry.copies, 0)
+                repair.entry = entry
+            case Reassign(replicas):
+                numbers = ", ".join(map(str, replicas))
+                repair.waits_for = f"its replicas to be {numbers}"
+                self.on_step(f"{name}: assign {numbers}")
+                self.cluster.reassign(partition, replicas)
+            case Elect():
+                repair.waits_for = "the preferred leader to lead"
+                self.cluster.elect_preferred(partition)
 
-    def _tell(self, before: PartitionRepair, after: PartitionRepair) -> None:
+    def _report(self, before: PartitionRepair, after: PartitionRepair) -> None:
         for broker in after.rebuilt[len(before.rebuilt) :]:
             self.on_step(f"{after.name}: the copy on broker {broker} is complete")
         if before.copy is not None and after.copy is None and before.rebuilt == after.rebuilt:
-            self.on_step(f"{after.name}: the leader changed during the copy: it begins anew")
+            self.on_step(f"{after.name}: the leader changed during the copy, which begins again")
 
-    def _measure(self, run: _Run, seen: ObservedPartition, now_s: float) -> None:
-        """Note whether anything changed, and how far the copy is."""
-        entry = run.entry
+    def _measure(self, repair: _ActiveRepair, observed: ObservedPartition, now_s: float) -> None:
+        """Store the size of the copy, and the time of the last change."""
+        entry = repair.entry
         size = None
-        if entry.copy is not None and entry.copy.broker in seen.replicas:
-            size = seen.folders_bytes.get(entry.copy.broker, 0)
-            run.sizes_bytes[entry.copies] = max(run.sizes_bytes.get(entry.copies, 0), size)
-        mark = (entry, seen.replicas, seen.isr, seen.leader, seen.leader_epoch, seen.online, size)
-        if mark != run.mark:
-            run.mark, run.changed_s = mark, now_s
+        if entry.copy is not None and entry.copy.broker in observed.replicas:
+            size = observed.folders_bytes.get(entry.copy.broker, 0)
+            repair.sizes_bytes[entry.copies] = max(repair.sizes_bytes.get(entry.copies, 0), size)
+        leader = observed.leader, observed.leader_epoch
+        mark = (entry, observed.replicas, observed.isr, leader, observed.online, size)
+        if mark != repair.mark:
+            repair.mark, repair.changed_s = mark, now_s
 
     def _release(self) -> None:
         """Release the topics of which every partition in the journal is done."""
-        left = {entry.partition[0] for entry in self.journal.entries().values() if not entry.is_done}
-        if free := self.holds.held() - left:
+        unfinished = {entry.partition[0] for entry in self.journal.entries().values() if not entry.is_done}
+        if free := self.holds.held() - unfinished:
             self.holds.release(sorted(free))
 
     def _settle(self) -> None:
-        """Put everything back that no unfinished partition needs. Raises `HarnessError` where it cannot in time."""
+        """Restore all settings that no unfinished partition needs. Raises `HarnessError` where that fails in time."""
         errors: list[str] = []
 
-        def put_back() -> bool:
+        def restore() -> bool:
             try:
                 self._release()
                 if all(entry.is_done for entry in self.journal.entries().values()):
@@ -224,15 +277,6 @@ class Repairs:
             return True
 
         try:
-            self.clock.wait_until(put_back, self.patience_s, "the settings to be put back")
+            self.clock.wait_until(restore, self.patience_s, "the settings to be restored")
         except WaitTimeoutError as error:
-            raise HarnessError(f"settings could not be put back: {errors[-1]}; run the command again") from error
-
-
-def _with_hold(seen: ObservedPartition, has_hold: bool) -> ObservedPartition:  # noqa: FBT001
-    return seen if has_hold else replace(seen, is_held=False)
-
-
-def _is_same_repair(entry: PartitionRepair, stored: PartitionRepair | None) -> bool:
-    """Whether the journal has the repair of this partition by the same audit."""
-    return stored is not None and stored.audit == entry.audit
+            raise HarnessError(f"settings could not be restored: {errors[-1]}; run the command again") from error

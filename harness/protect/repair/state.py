@@ -1,18 +1,17 @@
-"""What a repair knows of one partition: its durable progress, and one observation of the cluster."""
+"""The state of one partition: the durable progress of its repair, and one observation of the cluster."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-Partition: TypeAlias = "tuple[str, int]"
-"""Topic and partition."""
+    from harness.kafka_api.messages import TopicPartition
 
 LEAST_IN_SYNC = 2
-"""Replicas in sync while one is rebuilt: with one alone, an acknowledged record has a single copy."""
+"""Replicas in sync while a replica is rebuilt: a single replica has the only copy of an acknowledged record."""
 
 
 @dataclass(frozen=True)
@@ -28,14 +27,14 @@ class ReplicaCopying:
 class PartitionRepair:
     """The durable progress of one partition.
 
-    ``replicas``: their order before the repair, which is put back. ``leader``: the leader before the repair; -1 where
-    there was none. ``right``: replicas that may lead. ``wrong``: replicas to rebuild, in this order. ``spare``: a
-    broker that gets a replica for the time of the repair. ``rebuilt``: brokers whose copy is complete. ``copy``: the
-    copy under way. ``copies``: how many were begun. ``audit``: the run id of the audit that gave rise to the repair.
-    ``is_done``: the repair is finished; it stays known, so that no partition is repaired twice by one audit.
+    ``replicas``: their order before the repair, which is restored. ``leader``: the leader before the repair, or -1.
+    ``right``: replicas that may lead. ``wrong``: replicas to rebuild, in this order. ``spare``: a broker that has a
+    replica during the repair. ``rebuilt``: brokers whose copy is complete. ``copy``: the copy under way. ``copies``:
+    the number of copies that were begun. ``audit``: the run id of the audit. ``is_done``: the repair has ended; its
+    progress stays stored, so that no partition is repaired twice by one audit.
     """
 
-    partition: Partition
+    partition: TopicPartition
     topic_id: str
     replicas: tuple[int, ...]
     leader: int
@@ -49,10 +48,14 @@ class PartitionRepair:
     is_done: bool = False
 
     @property
+    def copying(self) -> tuple[int, ...]:
+        """The brokers that copy the partition, in this order."""
+        return self.wrong if self.spare is None else (self.spare, *self.wrong)
+
+    @property
     def current(self) -> int | None:
-        """The broker whose replica is to be copied next; None where every copy is complete."""
-        wanted = (*(() if self.spare is None else (self.spare,)), *self.wrong)
-        return next((broker for broker in wanted if broker not in self.rebuilt), None)
+        """The broker that copies next; None where every copy is complete."""
+        return next((broker for broker in self.copying if broker not in self.rebuilt), None)
 
     @property
     def trusted(self) -> frozenset[int]:
@@ -61,24 +64,24 @@ class PartitionRepair:
 
     @property
     def brokers(self) -> frozenset[int]:
-        """Every broker that the repair may add or remove, or leaves as it is."""
+        """The brokers that may have a replica during the repair."""
         return frozenset(self.replicas) | ({self.spare} if self.spare is not None else frozenset())
 
     @property
     def name(self) -> str:
-        """The name of the partition's folders, which Kafka prints too."""
+        """The name of the partition's folders."""
         return f"{self.partition[0]}-{self.partition[1]}"
 
 
 @dataclass(frozen=True)
 class ObservedPartition:
-    """One observation of a partition, on which every broker that was asked agrees.
+    """One partition as every broker reports it.
 
-    ``leader``: -1 where there is none. ``replicas``: the assigned ones, also those that are being added or removed.
-    ``adding`` and ``removing``: those of a reassignment under way. ``min_insync``: ``min.insync.replicas``. ``online``:
-    the brokers that are registered and not fenced. ``folders_bytes``: the size of the partition's folder on each broker
-    that has one. ``answered``: the brokers that reported their folders. ``is_held``: whether compaction of the topic is
-    paused on every broker.
+    ``leader``: -1 without a leader. ``replicas``: the assigned replicas, also those that are being added or removed.
+    ``adding`` and ``removing``: the reassignment under way. ``min_insync``: ``min.insync.replicas``. ``online``: the
+    brokers that are registered and not fenced. ``folders_bytes``: the size of the partition's folder on each broker
+    that has a folder. ``answered``: the brokers that reported their folders. ``is_held``: whether compaction of the
+    topic is paused on every broker.
     """
 
     topic_id: str
@@ -95,15 +98,15 @@ class ObservedPartition:
     answered: frozenset[int] = frozenset()
 
     def is_without_folder(self, broker: int) -> bool:
-        """Whether a broker reported its folders, and has none of this partition."""
+        """Return whether a broker reported its folders, and none of this partition."""
         return broker in self.answered and broker not in self.folders_bytes
 
 
 def least_in_sync(min_insync: int) -> int:
-    """Return how many replicas have to be in sync while one is rebuilt."""
+    """Return the number of replicas that have to be in sync while a replica is rebuilt."""
     return max(min_insync, LEAST_IN_SYNC)
 
 
 def needs_spare(replicas: tuple[int, ...], min_insync: int) -> bool:
-    """Whether too few replicas would be left without a spare broker, even if all are in sync."""
+    """Return whether too few replicas would remain without a spare broker, even if all are in sync."""
     return len(replicas) - 1 < least_in_sync(min_insync)

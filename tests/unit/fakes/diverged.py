@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from random import Random
 
-    from harness.protect.repair.state import Partition, PartitionRepair
+    from harness.kafka_api.messages import TopicPartition
+    from harness.protect.repair.state import PartitionRepair
 
 KEYS = 1000
 """So many that hardly any is written again, which would repair it. Key 0 is deleted, and back on wrong replicas."""
@@ -84,7 +85,7 @@ class DivergedCluster:
     """
 
     random: Random
-    partitions: dict[Partition, SimulatedPartition]
+    partitions: dict[TopicPartition, SimulatedPartition]
     brokers: frozenset[int]
     faults: bool = True
     point: Callable[[], None] = lambda: None
@@ -100,12 +101,12 @@ class DivergedCluster:
 
     # What a repair sees and does.
 
-    def observe(self, entries: Collection[PartitionRepair]) -> dict[Partition, ObservedPartition | str]:
+    def observe(self, entries: Collection[PartitionRepair]) -> dict[TopicPartition, ObservedPartition | str]:
         if self.faults and self.random.random() < 0.05:
             raise HarnessError("no broker answers")
         return {entry.partition: self._seen(entry.partition) for entry in entries}
 
-    def _seen(self, partition: Partition) -> ObservedPartition | str:
+    def _seen(self, partition: TopicPartition) -> ObservedPartition | str:
         if self.faults and self.random.random() < 0.05:
             return "brokers do not agree yet"
         one, online = self.partitions[partition], self.online
@@ -124,7 +125,7 @@ class DivergedCluster:
             answered=online | frozenset(self.starting),
         )
 
-    def reassign(self, partition: Partition, replicas: Sequence[int]) -> None:
+    def reassign(self, partition: TopicPartition, replicas: Sequence[int]) -> None:
         self._refuse_at_random()
         one = self.partitions[partition]
         removed = set(one.replicas) - set(replicas)
@@ -150,7 +151,7 @@ class DivergedCluster:
                 self.violations.append(f"{partition}: a single replica is left in sync")
         self.point()
 
-    def elect_preferred(self, partition: Partition) -> None:
+    def elect_preferred(self, partition: TopicPartition) -> None:
         self._refuse_at_random()
         one = self.partitions[partition]
         if one.replicas[0] in one.isr and one.replicas[0] != one.leader:
@@ -289,7 +290,7 @@ class DivergedCluster:
                 one.isr.add(broker)
                 one.copying.discard(broker)
 
-    def _clean(self, partition: Partition, one: SimulatedPartition) -> None:
+    def _clean(self, partition: TopicPartition, one: SimulatedPartition) -> None:
         if self.is_effective(partition[0]) or not set(one.replicas) <= one.isr | one.copying:
             return
         for broker in sorted(one.isr):
@@ -304,7 +305,7 @@ class DivergedCluster:
         for _ in range(100):
             self.tick()
 
-    def wrongs(self, partition: Partition) -> list[str]:
+    def wrongs(self, partition: TopicPartition) -> list[str]:
         """Return what replicas serve that was not acknowledged so."""
         one = self.partitions[partition]
         return [
@@ -318,10 +319,10 @@ class DivergedCluster:
 class DurableJournal:
     """Implements `Journal` in memory. ``point`` as above."""
 
-    stored: dict[Partition, PartitionRepair] = field(default_factory=dict)
+    stored: dict[TopicPartition, PartitionRepair] = field(default_factory=dict)
     point: Callable[[], None] = lambda: None
 
-    def entries(self) -> dict[Partition, PartitionRepair]:
+    def entries(self) -> dict[TopicPartition, PartitionRepair]:
         return dict(self.stored)
 
     def store(self, entry: PartitionRepair) -> None:
@@ -329,7 +330,7 @@ class DurableJournal:
         self.stored[entry.partition] = replace(entry)
         self.point()
 
-    def remove(self, partition: Partition) -> None:
+    def remove(self, partition: TopicPartition) -> None:
         self.point()
         del self.stored[partition]
         self.point()

@@ -9,19 +9,18 @@ from fakes.clock import JumpingClock
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.kafka_api.configs import ConfigEntry
 from harness.kafka_api.metadata import PartitionState
-from harness.protect.guard.journal import parse_entry
+from harness.protect.guard.journal import ReplayedJournal, parse_entry
 from harness.protect.guard.ports import SettingsRead
-from harness.protect.guard.replayed import Replayed
-from harness.protect.guard.service import Guard, Options
+from harness.protect.guard.service import Guard, GuardOptions
 from harness.protect.guard.settings import DIRTY_RATIO, MAX_LAG_MS, MIN_LAG_MS, PAUSE, POLICY, RETENTION_MS
 from harness.protect.guard.watch import ClusterView, united
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from harness.protect.guard.events import GuardEvent
     from harness.protect.guard.journal import Entry, PauseState
-    from harness.protect.guard.settings import Found
+    from harness.protect.guard.settings import TopicValues
+    from harness.protect.guard.status import GuardEvent
 
 DEFAULTS = {
     DIRTY_RATIO: "0.5",
@@ -91,7 +90,7 @@ class FakeCluster:
         self.after("settings")
         return answer
 
-    def alter(self, changes: Mapping[str, Found]) -> Mapping[str, str]:
+    def alter(self, changes: Mapping[str, TopicValues]) -> Mapping[str, str]:
         if not changes:
             return {}
         self._begin("alter")
@@ -136,7 +135,7 @@ class FakeChannel:
     """A reader and writer of the cluster's log of entries."""
 
     cluster: FakeCluster
-    replayed: Replayed = field(default_factory=Replayed)
+    replayed: ReplayedJournal = field(default_factory=ReplayedJournal)
 
     def ensure(self) -> None:
         """It is there."""
@@ -192,10 +191,9 @@ def start(cluster: FakeCluster, clock: BoundedClock | None = None, cycles: Any =
     events: list[GuardEvent] = []
     leadership = FakeLeadership(cluster)
     number = iter(cycles or (f"{id(events)}-{n}" for n in range(1_000_000)))
-    guard = Guard(
-        cluster, FakeChannel(cluster), leadership, clock or BoundedClock(now=1.0), Options(**options), events.append,
-        lambda: next(number),
-    )  # fmt: skip
+    clock = clock or BoundedClock(now=1.0)
+    channel, guard_options = FakeChannel(cluster), GuardOptions(**options)
+    guard = Guard(cluster, channel, leadership, clock, guard_options, events.append, lambda: next(number))
     return Started(guard, leadership, events)
 
 
