@@ -8,6 +8,7 @@ filler key or transaction straddles the outage, and every finding belongs to the
 
 from __future__ import annotations
 
+import math
 import random
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from harness.clients.recorded import RecordingProducer
 from harness.errors import HarnessError
+from harness.schedules.scenario import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from harness.host.clock import Clock, Routine
     from harness.kafka_api.messages import TopicPartition
     from harness.run_folder.history import History
-    from harness.schedules.scenario import Phase
+    from harness.schedules.timers import Timers
 
 PART = "filler"
 TRANSACTIONAL_PROCESSES = 2
@@ -124,3 +126,25 @@ class Filler:
         key = f"{prefix}.{choice.randrange(KEYS_PER_PROCESS)}"
         value = choice.randbytes(VALUE_BYTES // 2).hex()
         producer.send(*partition, key, None if choice.random() < DELETE_SHARE else value)
+
+
+BALLAST = "ballast"
+RECORD_BYTES = 16_384
+
+
+def write_ballast(
+    partitions: Sequence[TopicPartition], timers: Timers, seed: int, make: MakeProducer, history: History
+) -> None:
+    """Write bulk between the payload and its end: a throttled replica copies it for longer than the window lasts.
+
+    Each record has a key that is written once, so that no cleaner removes any; batches have one record, so that a small
+    fetch returns one. All records are acknowledged when this returns.
+    """
+    records = math.ceil(timers.copy_bytes_per_s * (timers.window_s + timers.settle_s) / RECORD_BYTES)
+    choice = random.Random(f"{seed}/{BALLAST}")  # noqa: S311
+    producer = RecordingProducer(make, history, BALLAST, BALLAST, phase=Phase.OUTAGE)
+    for n in range(records):
+        value = choice.randbytes(RECORD_BYTES // 2).hex()
+        for topic, partition in partitions:
+            producer.send(topic, partition, f"ballast.{n}", value)
+        producer.flush()

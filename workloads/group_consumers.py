@@ -20,7 +20,7 @@ from harness.kafka_api import connection
 from harness.kafka_api.error_names import NO_COORDINATOR_YET
 from harness.kafka_api.groups import CommittedOffsets, fetch_offsets
 from harness.run_folder.history import CONSUME, FETCH_OFFSETS
-from harness.schedules.groups import INPUT_PARTITIONS
+from harness.schedules.scenario import INPUT_PARTITIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

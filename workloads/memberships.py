@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from harness.clients import ClientError
-from harness.schedules.groups import CONSUMER
+from harness.schedules.scenario import CONSUMER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final
 from harness.broker_files.internal_topics.decode import OffsetKey, decode_offset_key, encode_offset_key
 from harness.broker_files.segments.batches import iter_records
 from harness.clients import OPERATION_TIMEOUT_S, ClientError
-from harness.schedules.groups import input_topic
-from harness.schedules.scenario import Deletion
+from harness.schedules.scenario import Deletion, input_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from harness.kafka_api.connection import ask
 from harness.kafka_api.groups import commit_offsets
-from harness.schedules.groups import group_in
+from harness.schedules.scenario import group_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -70,7 +70,7 @@ class OffsetsFiller:
             routine.raise_if_failed()
 
     def write_ballast(self, partitions: Sequence[TopicPartition], timers: Timers) -> None:
-        """Write as much to each partition as `workloads.ballast` does: an offset for each of as many groups."""
+        """Write as much to each partition as `workloads.filler` does: an offset for each of as many groups."""
         records = -(-int(timers.copy_bytes_per_s * (timers.window_s + timers.settle_s)) // BALLAST_BYTES)
         for tp in partitions:
             for n in range(records):

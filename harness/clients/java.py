@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from harness.clients import NO_OFFSET, OPERATION_TIMEOUT_S, TRANSACTION_TIMEOUT_MS, ClientError, Library
 from harness.host.leftovers import process_marker
-from harness.schedules.groups import CLASSIC
+from harness.schedules.scenario import CLASSIC
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

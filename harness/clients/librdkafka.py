@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from harness.clients import NO_OFFSET, OPERATION_TIMEOUT_S, TRANSACTION_TIMEOUT_MS, ClientError, Library
-from harness.schedules.groups import CLASSIC
+from harness.schedules.scenario import CLASSIC
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

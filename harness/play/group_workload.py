@@ -12,8 +12,7 @@ from harness.errors import HarnessError
 from harness.kafka_api.connection import ask
 from harness.kafka_api.fetch import ReplicaState
 from harness.kafka_api.groups import commit_offsets
-from harness.schedules.groups import INPUT_PARTITIONS, INPUT_RECORDS, group_in, input_topic
-from harness.schedules.scenario import Kind, Phase, Scenario
+from harness.schedules.scenario import INPUT_PARTITIONS, INPUT_RECORDS, Kind, Phase, Scenario, group_in, input_topic
 from workloads.group_consumers import Group, GroupReader
 from workloads.memberships import MembershipsProducer
 from workloads.offsets import Coordinators, OffsetsProducer, offset_key

@@ -26,8 +26,7 @@ from harness.schedules.operations.waits import TakeSnapshot, UntilInSync, UntilR
 from harness.schedules.scenario import CONSUMER_OFFSETS, Phase
 from nemesis.fault import FaultContext
 from nemesis.script import ScriptContext
-from workloads.ballast import write_ballast
-from workloads.filler import Filler
+from workloads.filler import Filler, write_ballast
 from workloads.payload import Payload
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
 from harness.schedules.operations.faults import Expose, Heal, Inject
 from harness.schedules.operations.waits import TakeSnapshot, UntilInSync, UntilRemoved
-from harness.schedules.plan import RoundClient, RoundPlan, RoundTopic
-from harness.schedules.schedule import Schedule, in_order
+from harness.schedules.schedule import RoundClient, RoundPlan, RoundTopic, Schedule, in_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

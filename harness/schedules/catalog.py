@@ -6,9 +6,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
-from harness.schedules.groups import CLASSIC, CONSUMER
 from harness.schedules.operations.clients import ABORT, COMMIT, End, Write
-from harness.schedules.scenario import Critical, Deletion, Kind, Scenario
+from harness.schedules.scenario import CLASSIC, CONSUMER, Critical, Deletion, Kind, Scenario
 from harness.suggest import nearest
 
 if TYPE_CHECKING:

@@ -45,8 +45,7 @@ if TYPE_CHECKING:
 
     from harness.judge.outcome import Progress
     from harness.schedules.generators import Generator
-    from harness.schedules.plan import RoundPlan
-    from harness.schedules.schedule import Schedule
+    from harness.schedules.schedule import RoundPlan, Schedule
     from harness.soak.play.rig import Rig, Setup
     from harness.soak.play.round import PlayedRound
     from harness.spark.options import SparkOptions

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
-from harness.schedules.groups import CLASSIC, CONSUMER
+from harness.schedules.scenario import CLASSIC, CONSUMER
 from harness.suggest import nearest, quoted
 
 if TYPE_CHECKING:

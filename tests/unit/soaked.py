@@ -12,8 +12,7 @@ from harness.run_folder.store import RunFolder
 from harness.schedules.generators import Fixed
 from harness.schedules.operations.clients import ABORT, COMMIT, Die, End, Write
 from harness.schedules.operations.faults import Heal, Inject
-from harness.schedules.plan import RoundClient, RoundPlan, RoundTopic
-from harness.schedules.schedule import Step
+from harness.schedules.schedule import RoundClient, RoundPlan, RoundTopic, Step
 from harness.soak.causes import diagnose
 from harness.soak.causes.cause import RoundEvidence, symptoms_of
 from harness.soak.draw.plan import Shape, draw_plan

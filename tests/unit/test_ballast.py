@@ -12,7 +12,7 @@ from fakes.clock import TickingClock
 
 from harness.run_folder.history import History
 from harness.schedules.timers import FAST, TIMERS, Timers
-from workloads.ballast import RECORD_BYTES, write_ballast
+from workloads.filler import RECORD_BYTES, write_ballast
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -57,8 +57,7 @@ from harness.schedules.operations.administrators import DeleteRecords, ElectLead
 from harness.schedules.operations.clients import End, EndElsewhere, Write, WriteBatch
 from harness.schedules.operations.environment import CleanerPass, Rest
 from harness.schedules.operations.faults import OUTAGE, Heal, Inject
-from harness.schedules.plan import RoundClient, RoundPlan, RoundTopic
-from harness.schedules.schedule import NO_PLAN, Schedule, in_order, write_schedule
+from harness.schedules.schedule import NO_PLAN, RoundClient, RoundPlan, RoundTopic, Schedule, in_order, write_schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -17,8 +17,7 @@ from harness.judge.group_consequences import group_consequences
 from harness.play.group_workload import groups_of
 from harness.play.options import RunOptions
 from harness.play.run_plan import plan_run
-from harness.schedules.groups import group_in, offsets_partition
-from harness.schedules.scenario import Deletion
+from harness.schedules.scenario import Deletion, group_in, offsets_partition
 from workloads.offsets import Coordinators, OffsetsProducer, offset_key
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from harness.kafka_api.metadata import PartitionState
 from harness.run_folder.history import History
 from harness.schedules.operations.administrators import RecreateTopic
 from harness.schedules.operations.faults import Inject
-from harness.schedules.plan import RoundPlan, RoundTopic
+from harness.schedules.schedule import RoundPlan, RoundTopic
 from harness.soak.play import administrators
 from harness.soak.play.administrators import Administrators
 from harness.systems.kafka import KafkaControl

@@ -15,7 +15,7 @@ from harness.errors import HarnessError
 from harness.host.clock import RealClock
 from harness.run_folder.history import History, read_lines
 from harness.schedules.operations.clients import CommitOffset, DeleteGroup, Die, End, SendOffset, VisitGroup, Write
-from harness.schedules.plan import RoundClient
+from harness.schedules.schedule import RoundClient
 from harness.soak.play.clients import MOST_UNANSWERED, ClientProcess
 
 if TYPE_CHECKING:

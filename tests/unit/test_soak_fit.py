@@ -16,8 +16,7 @@ from harness.schedules.operations.administrators import AlterTopic, DeleteRecord
 from harness.schedules.operations.clients import CommitOffset
 from harness.schedules.operations.environment import Rest
 from harness.schedules.operations.faults import Inject
-from harness.schedules.plan import RoundClient, RoundPlan, RoundTopic
-from harness.schedules.schedule import NO_PLAN, Schedule, in_order
+from harness.schedules.schedule import NO_PLAN, RoundClient, RoundPlan, RoundTopic, Schedule, in_order
 from harness.soak.draw.plan import APART_S, FEATURES, ROOM_S, SETTINGS, Shape, as_round, fitted
 from harness.soak.play.rig import IMAGE_SETTINGS, MAX_IMAGE_AGE_MS, Setup, find_setup
 

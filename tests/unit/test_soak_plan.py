@@ -15,8 +15,7 @@ from harness.schedules.generators import Context, Situation
 from harness.schedules.operations.administrators import DeleteRecords, RecreateTopic
 from harness.schedules.operations.clients import CommitOffset, DeleteGroup, End, SendOffset, Write
 from harness.schedules.operations.faults import Heal, Inject
-from harness.schedules.plan import RoundPlan, plan_of
-from harness.schedules.schedule import Step
+from harness.schedules.schedule import RoundPlan, Step, plan_of
 from harness.soak.draw.plan import DELETE_RECORDS, FEATURES, RECREATION, SETTINGS, Shape, available, draw_plan
 from harness.soak.draw.workload import generator_of
 

@@ -13,10 +13,9 @@ from soaked import ABORTS, COMMITS, KILL, SMALL, START, TOPIC, TWIN, P, T, put
 from harness.errors import HarnessError
 from harness.schedules.operations.administrators import DeleteRecords
 from harness.schedules.operations.faults import Inject
-from harness.schedules.plan import RoundTopic
 from harness.schedules.replay import scenario_of, why_not_replayable
 from harness.schedules.scenario import Critical
-from harness.schedules.schedule import Schedule, Step, in_order
+from harness.schedules.schedule import RoundTopic, Schedule, Step, in_order
 from harness.soak.draw.plan import APART_S, ROOM_S, Shape, as_round, fitted
 from harness.soak.draw.shrink import CONFIRMATIONS, ShrinkStage, shrink, trimmed
 from harness.soak.play.rig import find_setup

@@ -27,7 +27,7 @@ from harness.broker_files.segments.batches import CorruptLogError, iter_batches,
 from harness.broker_files.segments.blocks import WORTH_COMPILING_BYTES, iter_blocks
 from harness.escape import escape
 from harness.judge.finding import Coordinator, ServedState, place_of
-from harness.schedules.groups import offsets_partition
+from harness.schedules.scenario import offsets_partition
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

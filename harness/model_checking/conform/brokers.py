@@ -21,10 +21,9 @@ from harness.model_checking.conform.schedules import STAYING
 from harness.model_checking.conform.simulated import ALL_KEYS, is_of_groups
 from harness.models.world.world import ABSENT, BROKERS, KILL, STOP
 from harness.runtimes.base import ClusterSpec, live_brokers
-from harness.schedules.groups import group_in
 from harness.schedules.operations.environment import CleanerPass, ProducersExpire, TimePasses
 from harness.schedules.operations.faults import Heal, Inject
-from harness.schedules.scenario import CONSUMER_OFFSETS
+from harness.schedules.scenario import CONSUMER_OFFSETS, group_in
 from harness.schedules.timers import DAY_MS
 
 if TYPE_CHECKING:

@@ -18,9 +18,8 @@ from harness.broker_files.segments.records import Record
 from harness.judge.verdict import decide, worst
 from harness.model_checking.explore.cases import KIP_87
 from harness.models.log.kip87 import differences
-from harness.schedules.plan import RoundPlan, RoundTopic
 from harness.schedules.scenario import CONSUMER_OFFSETS
-from harness.schedules.schedule import NO_PLAN, Schedule, in_order, write_schedule
+from harness.schedules.schedule import NO_PLAN, RoundPlan, RoundTopic, Schedule, in_order, write_schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from harness.schedules.generators import Context
     from harness.schedules.operations.operation import Operation
-    from harness.schedules.plan import RoundClient, RoundPlan
+    from harness.schedules.schedule import RoundClient, RoundPlan
     from harness.soak.draw.plan import Shape
     from nemesis.fault import Fault
 

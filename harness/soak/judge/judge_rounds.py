@@ -23,7 +23,7 @@ from harness.judge.finding import finding_of
 from harness.judge.guarantees import CHECKER, guarantee_results
 from harness.run_folder.history import read_lines
 from harness.run_folder.store import AFTER_REJOIN, GATE, SKIPPED_MARKERS, WHOLE_HISTORY
-from harness.schedules.groups import CONSUMER
+from harness.schedules.scenario import CONSUMER
 from harness.soak.causes.lost_unsynced import TRANSACTION_STATE, losses_of, unclean_leaders
 from harness.soak.causes.reopened_transaction import reopened_of
 from harness.soak.evidence.client_log import client_log_of, events_for_checkers

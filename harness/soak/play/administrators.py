@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from harness.kafka_api.messages import TopicPartition
     from harness.run_folder.history import History
     from harness.schedules.operations.operation import Operation
-    from harness.schedules.plan import RoundPlan
+    from harness.schedules.schedule import RoundPlan
 
 EXISTS = "already exists"
 GONE_S, CREATED_S = 10.0, 30.0

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from harness.kafka_api.messages import TopicPartition
     from harness.run_folder.history import History
     from harness.schedules.operations.operation import Operation
-    from harness.schedules.plan import RoundClient
+    from harness.schedules.schedule import RoundClient
 
 MOST_UNANSWERED = 5_000
 """A client outside of transactions waits for its answers only where so many are due, which is more than it writes in a

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from harness.cluster.cluster import Cluster
     from harness.host.clock import RealClock
     from harness.judge.outcome import Progress
-    from harness.schedules.plan import RoundPlan
+    from harness.schedules.schedule import RoundPlan
     from harness.soak.draw.plan import Shape
     from harness.targets import Target
     from nemesis.fault import Fault

@@ -15,16 +15,14 @@ from harness.run_folder.store import AFTER_REJOIN, GATE, OFFSETS, SKIPPED_MARKER
 from harness.schedules.generators import Situation
 from harness.schedules.operations.administrators import ADMIN
 from harness.schedules.operations.faults import NEMESIS
-from harness.schedules.plan import RoundClient
-from harness.schedules.schedule import Schedule, Step, read_content, read_schedule, write_schedule
+from harness.schedules.schedule import RoundClient, Schedule, Step, read_content, read_schedule, write_schedule
 from harness.soak.draw.plan import OF_GROUPS, as_round
 from harness.soak.evidence.offsets import OffsetSampler
 from harness.soak.play.administrators import Administrators
 from harness.soak.play.clients import ClientProcess
 from harness.soak.play.internal import create_offsets_topic, take_internal, thaw_offsets
-from harness.soak.play.player import MOST_WAITING, Player, Process, at_once
+from harness.soak.play.player import MOST_WAITING, Player, Process, Stopwatch, at_once
 from harness.soak.play.rig import FILLER_PERIOD_S, SETTLE_S, TIMERS
-from harness.soak.play.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,7 +32,7 @@ if TYPE_CHECKING:
     from harness.cluster.cluster import Cluster
     from harness.run_folder.store import RunFolder
     from harness.schedules.generators import Generator
-    from harness.schedules.plan import RoundPlan
+    from harness.schedules.schedule import RoundPlan
     from harness.soak.play.rig import Rig
 
 FILLS_AFTER: Final = 4
