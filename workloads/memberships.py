@@ -22,7 +22,7 @@ from harness.schedules.scenario import CONSUMER
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from harness.clients import Answered, GroupConsumer, LibraryGroups, TransactionStep
+    from harness.clients import Answered, GroupConsumer, Headers, LibraryGroups, TransactionStep
     from harness.kafka_api.messages import TopicPartition
     from workloads.group_consumers import Group
     from workloads.offsets import Coordinators
@@ -59,14 +59,7 @@ class MembershipsProducer:
         """Raise: members join outside of transactions."""
         raise TypeError("a membership is never part of a transaction")
 
-    def send(
-        self,
-        to: TopicPartition,
-        key: str | bytes,
-        value: str | None,
-        headers: list[tuple[str, bytes]],  # noqa: ARG002  (a coordinator writes none)
-        answered: Answered,
-    ) -> None:
+    def send(self, to: TopicPartition, key: str | bytes, value: str | None, headers: Headers, reply: Answered) -> None:  # noqa: ARG002  (a coordinator writes no headers)
         """Join and leave, and answer with the offset of the record that the coordinator wrote."""
         content = key.encode() if isinstance(key, str) else key
         group, find = self.groups[to], partial(self._find, to, content)
@@ -87,9 +80,9 @@ class MembershipsProducer:
             if value is not None:
                 find(f"group {group.name} without members", is_tombstone=False)
         except ClientError as error:
-            answered(str(error), -1)
+            reply(str(error), -1)
         else:
-            answered(None, self._last[to])
+            reply(None, self._last[to])
 
     def flush(self) -> int:
         """Return 0: every write was answered."""

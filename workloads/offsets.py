@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from harness import clients
     from harness.broker_files.segments.batches import Batch
-    from harness.clients import Answered, LibraryGroups
+    from harness.clients import Answered, Headers, LibraryGroups
     from harness.host.clock import Clock
     from harness.kafka_api.messages import TopicPartition
 
@@ -105,14 +105,7 @@ class OffsetsProducer:
         """See `LibraryProducer`."""
         self._transactional.transact(step)
 
-    def send(
-        self,
-        to: TopicPartition,
-        key: str | bytes,
-        value: str | None,
-        headers: list[tuple[str, bytes]],  # noqa: ARG002  (a coordinator writes none)
-        answered: Answered,
-    ) -> None:
+    def send(self, to: TopicPartition, key: str | bytes, value: str | None, headers: Headers, reply: Answered) -> None:  # noqa: ARG002  (a coordinator writes no headers)
         """Do it, and answer with the offset of the record that the coordinator wrote."""
         content = key.encode() if isinstance(key, str) else key
         parts = decode_offset_key(content)
@@ -124,9 +117,9 @@ class OffsetsProducer:
             offset = self._find(to, content, is_tombstone=value is None)
             if value is None and self.deletes is Deletion.INPUT:
                 self.coordinators.create_topic(parts.topic)
-            answered(None, offset)
+            reply(None, offset)
         except ClientError as error:
-            answered(str(error), -1)
+            reply(str(error), -1)
 
     def flush(self) -> int:
         """Return 0: every write was answered."""

@@ -33,6 +33,7 @@ NO_OFFSET: Final = -1
 """The offset of a failed record, and of a record that the broker took for a duplicate with an unknown offset: it is
 written (``Sender.completeBatch``: ``DUPLICATE_SEQUENCE_NUMBER`` is a success)."""
 
+Headers: TypeAlias = list[tuple[str, bytes]]
 TransactionStep: TypeAlias = Literal["init", "begin", "commit", "abort"]
 
 
@@ -51,15 +52,8 @@ class LibraryProducer(Protocol):
     def transact(self, step: TransactionStep) -> None:
         """Obtain a producer id and fence earlier owners (init), begin or end a transaction. Raises `ClientError`."""
 
-    def send(
-        self,
-        to: TopicPartition,
-        key: str | bytes,
-        value: str | None,
-        headers: list[tuple[str, bytes]],
-        answered: Answered,
-    ) -> None:
-        """Send a record; ``answered`` is called at the latest in `flush`. Raises `ClientError`."""
+    def send(self, to: TopicPartition, key: str | bytes, value: str | None, headers: Headers, reply: Answered) -> None:
+        """Send a record; ``reply`` is called at the latest in `flush`. Raises `ClientError`."""
 
     def flush(self) -> int:
         """Wait for the answers to all records; return the number of missing answers."""

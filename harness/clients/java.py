@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
@@ -15,7 +16,7 @@ from harness.schedules.scenario import CLASSIC
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from harness.clients import Answered, ClientSpec, TransactionStep
+    from harness.clients import Answered, ClientSpec, Headers, TransactionStep
     from harness.kafka_api.messages import TopicPartition
 
 JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
@@ -59,12 +60,12 @@ STEPS = {"init": "initTransactions", **{step: f"{step}Transaction" for step in (
 @contextmanager
 def opened(spec: ClientSpec) -> Iterator[Library]:
     """Start one JVM for all clients, which ends with the block."""
-    login = spec.security.properties if spec.security else {}
+    connection = {**(spec.security.properties if spec.security else {}), "bootstrap.servers": spec.bootstrap}
     with virtual_machine(spec) as jvm:
         yield Library(
-            lambda transactional_id: JavaProducer(jvm, spec.bootstrap, transactional_id, login),
-            JavaGroups(jvm, spec.bootstrap, login),
-            once=lambda: JavaProducer(jvm, spec.bootstrap, None, {**login, **ONCE}),
+            lambda transactional_id: JavaProducer(jvm, transactional_id, connection),
+            JavaGroups(jvm, connection),
+            once=lambda: JavaProducer(jvm, None, {**connection, **ONCE}),
         )
 
 
@@ -94,14 +95,13 @@ def virtual_machine(spec: ClientSpec, *, heap: str = "128m") -> Iterator[Any]:
 class JavaProducer:
     """Implements `harness.clients.LibraryProducer`."""
 
-    def __init__(self, jvm: Any, bootstrap: str, transactional_id: str | None, login: Mapping[str, str]) -> None:
+    def __init__(self, jvm: Any, transactional_id: str | None, connection: Mapping[str, str]) -> None:
         """Make the producer. Without a transactional id it is not idempotent, like librdkafka's."""
         mode = {"enable.idempotence": "false"}
         if transactional_id is not None:
             mode = {"transactional.id": transactional_id, "transaction.timeout.ms": str(TRANSACTION_TIMEOUT_MS)}
-        config = {**CONFIG, **mode, **login, "bootstrap.servers": bootstrap}
-        self._jvm = jvm
-        self._producer = jvm.org.apache.kafka.clients.producer.KafkaProducer(_java_map(jvm, config))
+        config = _java_map(jvm, {**CONFIG, **mode, **connection})
+        self._jvm, self._producer = jvm, jvm.org.apache.kafka.clients.producer.KafkaProducer(config)
         self._sent: list[tuple[Any, Answered]] = []
 
     def transact(self, step: TransactionStep) -> None:
@@ -109,14 +109,7 @@ class JavaProducer:
         with _client_errors():
             getattr(self._producer, STEPS[step])()
 
-    def send(
-        self,
-        to: TopicPartition,
-        key: str | bytes,
-        value: str | None,
-        headers: list[tuple[str, bytes]],
-        answered: Answered,
-    ) -> None:
+    def send(self, to: TopicPartition, key: str | bytes, value: str | None, headers: Headers, reply: Answered) -> None:
         """Send a record; its acknowledgement is recorded in `flush`."""
         java_headers = self._jvm.org.apache.kafka.common.header.internals.RecordHeaders()
         for name, content in headers:
@@ -124,9 +117,9 @@ class JavaProducer:
         # With a timestamp of null the client stamps it.
         record = self._jvm.org.apache.kafka.clients.producer.ProducerRecord(*to, None, key, value, java_headers)
         try:
-            self._sent.append((self._producer.send(record), answered))
+            self._sent.append((self._producer.send(record), reply))
         except Py4JJavaError as error:
-            answered(_message(error), NO_OFFSET)
+            reply(_message(error), NO_OFFSET)
 
     def flush(self) -> int:
         """Wait for every answer."""
@@ -148,13 +141,12 @@ class JavaProducer:
             self._producer.sendOffsetsToTransaction(_java_offsets(self._jvm, offsets), member)
 
 
+@dataclass(frozen=True)
 class JavaGroups:
     """Implements `harness.clients.LibraryGroups`."""
 
-    def __init__(self, jvm: Any, bootstrap: str, login: Mapping[str, str]) -> None:
-        """Store the parameters; nothing is connected yet."""
-        self._jvm, self._bootstrap, self._login = jvm, bootstrap, login
-        self._config = {**login, "bootstrap.servers": bootstrap}
+    _jvm: Any
+    _connection: Mapping[str, str]
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit offsets as a consumer that is assigned its partitions."""
@@ -164,7 +156,7 @@ class JavaGroups:
 
     def delete(self, group: str) -> None:
         """Delete a group without members."""
-        config = {**CONNECTION, **self._config, "default.api.timeout.ms": CONFIG["max.block.ms"]}
+        config = {**CONNECTION, **self._connection, "default.api.timeout.ms": CONFIG["max.block.ms"]}
         with closing(self._jvm.org.apache.kafka.clients.admin.Admin.create(_java_map(self._jvm, config))) as admin:
             groups = self._jvm.java.util.List.of(group)
             with _client_errors():
@@ -172,7 +164,7 @@ class JavaGroups:
 
     def producer(self, transactional_id: str) -> JavaProducer:
         """Return a transactional producer."""
-        return JavaProducer(self._jvm, self._bootstrap, transactional_id, self._login)
+        return JavaProducer(self._jvm, transactional_id, self._connection)
 
     def consumer(self, group: str, topic: str, protocol: str) -> JavaConsumer:
         """Return a consumer that joins the group."""
@@ -181,7 +173,7 @@ class JavaGroups:
         return JavaConsumer(self._jvm, self._consumer({**settings, "group.id": group}), topic)
 
     def _consumer(self, settings: Mapping[str, str]) -> Any:
-        config = _java_map(self._jvm, {**CONSUMER_CONFIG, **self._config, **settings})
+        config = _java_map(self._jvm, {**CONSUMER_CONFIG, **self._connection, **settings})
         return self._jvm.org.apache.kafka.clients.consumer.KafkaConsumer(config)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from harness.clients import Answered, ClientSpec, TransactionStep
+    from harness.clients import Answered, ClientSpec, Headers, TransactionStep
     from harness.kafka_api.messages import TopicPartition
 
 CONNECTION = {
@@ -118,19 +118,12 @@ class LibrdkafkaProducer:
                 case "abort":
                     self._producer.abort_transaction(OPERATION_TIMEOUT_S)
 
-    def send(
-        self,
-        to: TopicPartition,
-        key: str | bytes,
-        value: str | None,
-        headers: list[tuple[str, bytes]],
-        answered: Answered,
-    ) -> None:
+    def send(self, to: TopicPartition, key: str | bytes, value: str | None, headers: Headers, reply: Answered) -> None:
         """Send a record; its acknowledgement is recorded by this thread, in a later `send` or in `flush`."""
 
         def delivered(error: Any, message: Any) -> None:
             offset = message.offset() if error is None else None
-            answered(None if error is None else str(error), NO_OFFSET if offset is None else offset)
+            reply(None if error is None else str(error), NO_OFFSET if offset is None else offset)
 
         content = None if value is None else value.encode()
         with _client_errors():

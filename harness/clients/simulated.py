@@ -15,7 +15,7 @@ from harness.models.log.batch import Batch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from harness.clients import Answered, ClientSpec, TransactionStep
+    from harness.clients import Answered, ClientSpec, Headers, TransactionStep
     from harness.kafka_api.messages import TopicPartition
     from harness.models.cluster.cluster import SimCluster
     from harness.models.cluster.partition import SimPartition
@@ -74,14 +74,7 @@ class SimulatedProducer:
                 if self.owner.raises_epoch:
                     self.sequences.clear()
 
-    def send(
-        self,
-        to: TopicPartition,
-        key: str | bytes,
-        value: str | None,
-        headers: list[tuple[str, bytes]],
-        answered: Answered,
-    ) -> None:
+    def send(self, to: TopicPartition, key: str | bytes, value: str | None, headers: Headers, reply: Answered) -> None:
         """Append a record to its partition's leader."""
         partition = self.client.cluster.partitions.get(to)
         if partition is None:
@@ -100,7 +93,7 @@ class SimulatedProducer:
         make = partial(self._batch, partition, key.encode() if isinstance(key, str) else key, value, headers, sequence)
         batch = make()
         self.client.cluster.append(partition, batch)
-        self.unanswered.append(_Sent(partition, batch, make, answered))
+        self.unanswered.append(_Sent(partition, batch, make, reply))
 
     def flush(self) -> int:
         """Wait until every in-sync replica has all records (``acks=all``)."""

@@ -229,23 +229,20 @@ def content_of(batch: Batch) -> Content:
     return tuple((r.offset, DATA[r.is_tombstone]) for r in iter_records(batch, source=source))
 
 
+@dataclass(eq=False)
 class Poller:
-    """One routine and one connection for each broker, from `start` to `close`."""
+    """One routine and one connection for each broker, from `start` to `close`.
 
-    def __init__(
-        self, runtime: Runtime, clock: Clock, reader: Callable[[int], ReplicaReader], *, period_s: float, name: str
-    ) -> None:
-        """Store the parameters, without sending a request.
+    ``reader``: opens a broker's reader. ``period_s``: the pause between two polls. ``name``: of the routines.
+    """
 
-        ``reader``: opens a broker's reader. ``period_s``: the pause between two polls. ``name``: of the routines.
-        """
-        self._runtime = runtime
-        self._clock = clock
-        self._reader = reader
-        self._period_s = period_s
-        self._name = name
-        self._readers: dict[int, ReplicaReader] = {}
-        self._routines: list[Routine] = []
+    runtime: Runtime
+    clock: Clock
+    reader: Callable[[int], ReplicaReader]
+    period_s: float
+    name: str
+    _readers: dict[int, ReplicaReader] = field(default_factory=dict)
+    _routines: list[Routine] = field(default_factory=list)
 
     def start(self, poll: Callable[[int, ReplicaReader], None]) -> None:
         """Call ``poll`` repeatedly for every live broker, each in a separate routine.
@@ -253,8 +250,8 @@ class Poller:
         An OSError of ``poll`` ends the connection; the next poll connects again.
         """
         self._routines += [
-            self._clock.every(self._period_s, partial(self._poll, poll, broker), f"{self._name} of broker {broker}")
-            for broker in self._runtime.brokers
+            self.clock.every(self.period_s, partial(self._poll, poll, broker), f"{self.name} of broker {broker}")
+            for broker in self.runtime.brokers
         ]
 
     def stop(self) -> None:
@@ -274,11 +271,11 @@ class Poller:
             routine.raise_if_failed()
 
     def _poll(self, poll: Callable[[int, ReplicaReader], None], broker: int) -> None:
-        if not self._runtime.is_up(broker):
+        if not self.runtime.is_up(broker):
             return
         try:
             if broker not in self._readers:
-                self._readers[broker] = self._reader(broker)
+                self._readers[broker] = self.reader(broker)
             poll(broker, self._readers[broker])
         except OSError:
             # Down, paused or booting.

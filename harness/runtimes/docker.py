@@ -13,6 +13,7 @@ import tarfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import PurePath
 from tempfile import TemporaryFile
@@ -95,44 +96,33 @@ def why_unavailable(request: RuntimeRequest) -> str | None:
     return None if image else f"the container engine has no image of {request.target.name}"
 
 
+@dataclass(eq=False)
 class DockerRuntime:
-    """Implements `harness.runtimes.base.Runtime` with containers."""
+    """Implements `harness.runtimes.base.Runtime` with containers. ``compose``: a command; ``image``: a reference."""
 
-    def __init__(
-        self,
-        spec: ClusterSpec,
-        client: DockerClient,
-        compose: Sequence[str],
-        *,
-        image: str,
-        recipe: Recipe,
-        now_s: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """Store the parameters, without creating containers. ``compose``: its command; ``image``: any reference.
+    spec: ClusterSpec
+    client: DockerClient
+    compose: Sequence[str]
+    image: str
+    recipe: Recipe
+    now_s: Callable[[], float] = time.monotonic
 
-        Raises `UsageError` for a login that brokers of the image do not support.
-        """
-        self._spec = spec
-        self.brokers = spec.brokers
-        self._recipe = recipe
-        self._client = client
-        self._compose = tuple(compose)
-        self._image = image
-        self._now_s = now_s
-        self._looked_s = now_s()
+    def __post_init__(self) -> None:
+        """Configure brokers, without creating containers. Raises `UsageError` for a login that the image rejects."""
+        self.brokers = self.spec.brokers
+        self._looked_s = self.now_s()
+        self._services: dict[str, Container] = {}
         self._containers: dict[int, Container] = {}
         self._running: set[int] = set()
         self._paused: set[int] = set()
-        self._reach = Reach(spec.controllers)
-        faults = namespaces.NamespaceFaults(spec.brokers, self._inside, self._inner_address, self._reach)
+        self._reach = Reach(self.spec.controllers)
+        faults = namespaces.NamespaceFaults(self.brokers, self._inside, self._inner_address, self._reach)
         self.abilities = (self, faults)
-        self._addresses, _ = listeners(spec, lambda _: ports.LOOPBACK)
-        self._configurations = {
-            broker: recipe.configure(spec, broker, self._addresses[broker]) for broker in spec.brokers
-        }
-        admin_ports = ports.free_ports(len(spec.brokers)) if recipe.admin_port else []
+        self._addresses, _ = listeners(self.spec, lambda _: ports.LOOPBACK)
+        self._configurations = {b: self.recipe.configure(self.spec, b, at) for b, at in self._addresses.items()}
+        admin_ports = ports.free_ports(len(self.brokers)) if self.recipe.admin_port else []
         self._admin_addresses = {
-            broker: Address(ports.LOOPBACK, number) for broker, number in zip(spec.brokers, admin_ports, strict=False)
+            broker: Address(ports.LOOPBACK, number) for broker, number in zip(self.brokers, admin_ports, strict=False)
         }
 
     def address(self, broker: int) -> Address:
@@ -150,9 +140,9 @@ class DockerRuntime:
         try:
             self._create()
             self._find()
+            self._start_services()
             for broker in self.brokers:
                 self._configure(broker)
-            self._start_services()
             with ThreadPoolExecutor(len(self.brokers)) as pool:
                 list(pool.map(self.start, self.brokers))
         except HarnessError as error:
@@ -160,11 +150,11 @@ class DockerRuntime:
 
     def adopt(self) -> None:
         """Read the addresses of existing containers: the containers of a resumed run keep their ports."""
-        self._containers = self._found()
+        self._find()
         for broker, container in self._containers.items():
-            self._addresses[broker] = Address(ports.LOOPBACK, _published(container, CLIENT_PORT), self._spec.security)
-            if self._recipe.admin_port:
-                self._admin_addresses[broker] = Address(ports.LOOPBACK, _published(container, self._recipe.admin_port))
+            self._addresses[broker] = Address(ports.LOOPBACK, _published(container, CLIENT_PORT), self.spec.security)
+            if self.recipe.admin_port:
+                self._admin_addresses[broker] = Address(ports.LOOPBACK, _published(container, self.recipe.admin_port))
 
     def start_again(self, brokers: Sequence[int]) -> None:
         """Find the containers of an interrupted run, and start these brokers."""
@@ -222,11 +212,11 @@ class DockerRuntime:
 
     def raise_if_died(self) -> None:
         """Raise `BootError` with the last log lines of a broker whose container ended by itself."""
-        if self._now_s() - self._looked_s < LOOK_EVERY_S:
+        if self.now_s() - self._looked_s < LOOK_EVERY_S:
             return
         with engine.errors_as("containers cannot be inspected"):
-            containers = self._client.api.containers(all=True, filters=engine.labelled(self._spec.run_id))
-        self._looked_s = self._now_s()
+            containers = self.client.api.containers(all=True, filters=engine.labelled(self.spec.run_id))
+        self._looked_s = self.now_s()
         states = {container["Id"]: container["State"] for container in containers}
         for broker in sorted(self._running):
             state = states.get(self._containers[broker].id, "gone")
@@ -238,7 +228,7 @@ class DockerRuntime:
 
         Repeats the copy until two copies have the same files. Raises `HarnessError` if they keep changing.
         """
-        source = self._recipe.folder(topic, partition)
+        source = self.recipe.folder(topic, partition)
         sizes: dict[str, int] | None = None
 
         def copy() -> bool:
@@ -246,7 +236,7 @@ class DockerRuntime:
             previous = sizes
             try:
                 with self._archive(broker, source) as tar:
-                    sizes = _extract(tar, destination, lambda path: self._recipe.is_log_file(path, partition))
+                    sizes = _extract(tar, destination, lambda path: self.recipe.is_log_file(path, partition))
             except engine.MissingError as error:
                 raise HarnessError(f"broker {broker} has no folder of {topic}-{partition}: {error}") from error
             except tarfile.ReadError:
@@ -258,7 +248,7 @@ class DockerRuntime:
     def copy_checkpoints(self, broker: int, destination: Path) -> None:
         """Copy the existing checkpoints and ``meta.properties`` of the log directory."""
         destination.mkdir(parents=True, exist_ok=True)
-        for path in self._recipe.checkpoints:
+        for path in self.recipe.checkpoints:
             with suppress(engine.MissingError), self._archive(broker, str(path)) as tar:
                 _extract(tar, destination, lambda _: True)
 
@@ -273,33 +263,33 @@ class DockerRuntime:
             self._running.clear()
         try:
             for broker, container in containers.items():
-                path = self._spec.log_path(broker)
+                path = self.spec.log_path(broker)
                 with engine.errors_as(f"the log of broker {broker} cannot be read"), path.open("wb") as log:
                     log.writelines(container.logs(stream=True, follow=False))
         finally:
             if containers and not keep:
-                release = engine.end if leftovers.is_resumable(self._spec.work_dir) else engine.remove
-                release(self._spec.work_dir, self._spec.run_id)
+                release = engine.end if leftovers.is_resumable(self.spec.work_dir) else engine.remove
+                release(self.spec.work_dir, self.spec.run_id)
 
     def _create(self) -> None:
         # The first file shows that the run has containers (`COMPOSE_FILE`).
-        paths = [self._spec.work_dir / name for name in (COMPOSE_FILE, *self._recipe.compose_files[1:])]
-        for path, name in zip(paths, self._recipe.compose_files, strict=True):
+        paths = [self.spec.work_dir / name for name in (COMPOSE_FILE, *self.recipe.compose_files[1:])]
+        for path, name in zip(paths, self.recipe.compose_files, strict=True):
             path.write_text((files("compose") / name).read_text())
         try:
             commands.run(
-                *self._compose,
-                *("--project-name", f"compaction-harness-{self._spec.run_id.lower()}"),
+                *self.compose,
+                *("--project-name", f"compaction-harness-{self.spec.run_id.lower()}"),
                 *(word for path in paths for word in ("--file", str(path))),
                 *("up", "--no-start"),
-                *self._recipe.services,
+                *self.recipe.services,
                 *map(service, self.brokers),
                 timeout_s=CREATE_TIMEOUT_S,
                 variables={
                     **engine.OWN_MODULES,
-                    "HARNESS_RUN_ID": self._spec.run_id,
-                    "HARNESS_IMAGE": self._image,
-                    **self._recipe.variables,
+                    "HARNESS_RUN_ID": self.spec.run_id,
+                    "HARNESS_IMAGE": self.image,
+                    **self.recipe.variables,
                     **{f"HARNESS_PORT_{broker}": str(at.port) for broker, at in self._addresses.items()},
                     **{f"HARNESS_ADMIN_PORT_{broker}": str(at.port) for broker, at in self._admin_addresses.items()},
                 },
@@ -307,32 +297,24 @@ class DockerRuntime:
         except HarnessError as error:
             raise HarnessError(engine.explain(str(error))) from error
 
-    def _services(self) -> dict[str, Container]:
-        mine = engine.labelled(self._spec.run_id)
-        with engine.errors_as("the containers cannot be found"):
-            containers = self._client.containers.list(all=True, filters=mine)
-        return {container.labels["com.docker.compose.service"]: container for container in containers}
-
-    def _found(self) -> dict[int, Container]:
-        services = self._services()
-        return {broker: services[service(broker)] for broker in self.brokers if service(broker) in services}
-
     def _find(self) -> None:
-        self._containers = self._found()
-        missing = [broker for broker in self.brokers if broker not in self._containers]
-        if missing:
-            raise HarnessError(f"the container of broker {', '.join(map(str, missing))} does not exist")
+        with engine.errors_as("the containers cannot be found"):
+            containers = self.client.containers.list(all=True, filters=engine.labelled(self.spec.run_id))
+        self._services = {container.labels["com.docker.compose.service"]: container for container in containers}
+        self._containers = {b: self._services[service(b)] for b in self.brokers if service(b) in self._services}
 
     def _network(self) -> Network:
-        (network,) = self._client.networks.list(filters=engine.labelled(self._spec.run_id))
+        (network,) = self.client.networks.list(filters=engine.labelled(self.spec.run_id))
         return network
 
     def _start_services(self) -> None:
-        """Start the other services, before the brokers."""
-        services = self._services() if self._recipe.services else {}
-        for name in self._recipe.services:
+        """Start the other services, before the brokers. Raises `HarnessError` for a missing container."""
+        missing = [broker for broker in self.brokers if broker not in self._containers]
+        if missing:
+            raise HarnessError(f"the container of broker {', '.join(map(str, missing))} does not exist")
+        for name in self.recipe.services:
             with engine.errors_as(f"{name} cannot be started"):
-                services[name].start()
+                self._services[name].start()
 
     def _inside(self, broker: int) -> list[str]:
         """Return the start of a command line that runs in the network namespace of a container."""
@@ -351,14 +333,14 @@ class DockerRuntime:
     def _configure(self, broker: int) -> None:
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w") as tar:
-            images.add_file(tar, self._recipe.config.name, self._configurations[broker].encode())
+            images.add_file(tar, self.recipe.config.name, self._configurations[broker].encode())
         with engine.errors_as(f"broker {broker} cannot be configured"):
-            self._containers[broker].put_archive(str(self._recipe.config.parent), packed.getvalue())
+            self._containers[broker].put_archive(str(self.recipe.config.parent), packed.getvalue())
 
     @contextmanager
     def _archive(self, broker: int, path: str) -> Iterator[tarfile.TarFile]:
         """Yield the archive of a path in the container. Raises `MissingError`, or `tarfile.ReadError`."""
-        with TemporaryFile(dir=self._spec.work_dir) as packed:
+        with TemporaryFile(dir=self.spec.work_dir) as packed:
             with engine.errors_as(f"{path} of broker {broker} cannot be copied"):
                 chunks, _ = self._containers[broker].get_archive(path, chunk_size=CHUNK_BYTES)
                 packed.writelines(chunks)

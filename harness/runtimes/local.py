@@ -11,6 +11,7 @@ import signal
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harness.errors import BootError, HarnessError
@@ -63,40 +64,36 @@ def prepare(request: RuntimeRequest) -> PreparedRuntime:
     return PreparedRuntime({"name": "local"}, make, jars)
 
 
+@dataclass(eq=False)
 class LocalRuntime:
-    """Implements `harness.runtimes.base.Runtime` with processes of this machine."""
+    """Implements `harness.runtimes.base.Runtime` with processes of this machine.
 
-    def __init__(
-        self,
-        spec: ClusterSpec,
-        java: Path,
-        classpath: str,
-        links: NamespaceNetwork | None = None,
-        agent: Agent | None = None,
-    ) -> None:
-        """Store the parameters, without starting brokers.
+    ``links``: the network in whose namespaces brokers run. ``agent``: the agent that records syncs.
+    """
 
-        ``links``: the network in whose namespaces brokers run. ``agent``: the agent that records syncs.
-        """
-        self._spec = spec
-        self.brokers = spec.brokers
-        self._java = java
-        self._classpath = classpath
-        self._network = links
+    spec: ClusterSpec
+    java: Path
+    classpath: str
+    links: NamespaceNetwork | None = None
+    agent: Agent | None = None
+
+    def __post_init__(self) -> None:
+        """Choose addresses, without starting brokers."""
+        self.brokers, links = self.spec.brokers, self.links
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._paused: set[int] = set()
         self._doomed: set[int] = set()
-        self._reach = namespaces.Reach(spec.controllers)
-        faults = namespaces.NamespaceFaults(spec.brokers, links.prefix, links.address, self._reach) if links else None
-        self._files = LocalFiles(self, self._log_dir, agent)
+        self._reach = namespaces.Reach(self.spec.controllers)
+        faults = namespaces.NamespaceFaults(self.brokers, links.prefix, links.address, self._reach) if links else None
+        self._files = LocalFiles(self, self._log_dir, self.agent)
         self.abilities = (self, faults, self._files)
         # Given to every process by name: one that inherits the environment fails to start (EFAULT) while
         # another thread changes it, as pyspark does.
         self._environment = dict(os.environ)
-        self._addresses, self._controllers = listeners(spec, links.address if links else lambda _: ports.LOOPBACK)
+        self._addresses, self._controllers = listeners(self.spec, links.address if links else lambda _: ports.LOOPBACK)
         # If clients must log in, brokers have a separate listener for each other.
-        inner = ports.free_ports(len(spec.brokers)) if spec.security else []
-        self._inner = {b: Address(self._addresses[b].host, port) for b, port in zip(spec.brokers, inner, strict=False)}
+        inner = ports.free_ports(len(self.brokers)) if self.spec.security else []
+        self._inner = {b: Address(self._addresses[b].host, port) for b, port in zip(self.brokers, inner, strict=False)}
 
     def address(self, broker: int) -> Address:
         """Return the broker's address for clients."""
@@ -107,7 +104,7 @@ class LocalRuntime:
         cluster_id = kafka.random_cluster_id()
         for broker in self.brokers:
             self._write_properties(broker)
-            if Need.DISK in self._spec.needs:
+            if Need.DISK in self.spec.needs:
                 disk.mount(self._log_dir(broker))
         with ThreadPoolExecutor(len(self.brokers)) as pool:
             list(pool.map(lambda broker: self._format(broker, cluster_id), self.brokers))
@@ -125,11 +122,11 @@ class LocalRuntime:
     def start(self, broker: int) -> None:
         """Start a broker with its data, without waiting until it is ready."""
         # The prefix command executes java, so that its process id is the broker's.
-        prefix = self._network.prefix(broker) if self._network else []
+        prefix = self.links.prefix(broker) if self.links else []
         # The agent for syncs is the first, as another agent loads classes of the broker, which it could not change.
-        flags = (*self._files.flags(broker), *self._spec.jvm_flags)
+        flags = (*self._files.flags(broker), *self.spec.jvm_flags)
         command = self._command(kafka.BROKER_CLASS, self._properties_path(broker), flags=flags)
-        with self._spec.log_path(broker).open("ab") as log:
+        with self.spec.log_path(broker).open("ab") as log:
             self._processes[broker] = subprocess.Popen(
                 [*prefix, *command],
                 stdin=subprocess.DEVNULL,
@@ -205,7 +202,7 @@ class LocalRuntime:
             if code is not None and broker in self._doomed:
                 del self._processes[broker]
             elif code is not None:
-                log = self._spec.log_path(broker)
+                log = self.spec.log_path(broker)
                 how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
                 lines = tail(log.read_text(errors="replace"))
                 raise BootError(f"broker {broker} ended by itself ({how}); the end of {log}:\n{lines}")
@@ -243,12 +240,12 @@ class LocalRuntime:
         for process in self._processes.values():
             process.wait(timeout=STOP_TIMEOUT_S)
         self._processes.clear()
-        if self._network is not None:
-            network.remove_network(self._spec.run_id)
+        if self.links is not None:
+            network.remove_network(self.spec.run_id)
 
     def _clock(self, broker: int) -> dict[str, str]:
         """Return the environment of a broker with a separate clock."""
-        if Need.CLOCK not in self._spec.needs:
+        if Need.CLOCK not in self.spec.needs:
             return {}
         path = self._home(broker) / "clock"
         if not path.exists():
@@ -256,21 +253,21 @@ class LocalRuntime:
         return faketime.environment(path)
 
     def _raise_without(self, need: Need) -> None:
-        if need not in self._spec.needs:
+        if need not in self.spec.needs:
             raise HarnessError(f"the brokers of this run were started without {need}")
 
     def _links_of(self, broker: int) -> NamespaceNetwork:
-        if self._network is None:
+        if self.links is None:
             raise HarnessError(
                 f"broker {broker} cannot be cut off: brokers of this run share the host's loopback interface;"
                 " a cut needs a network namespace for each broker"
             )
-        return self._network
+        return self.links
 
     def _format(self, broker: int, cluster_id: str) -> None:
         arguments = ["format", "--cluster-id", cluster_id, "--config", str(self._properties_path(broker))]
-        if self._spec.security and self._spec.security.scram_user:
-            arguments += ["--add-scram", self._spec.security.scram_user]
+        if self.spec.security and self.spec.security.scram_user:
+            arguments += ["--add-scram", self.spec.security.scram_user]
         done = subprocess.run(
             self._command(kafka.STORAGE_CLASS, *arguments),
             stdin=subprocess.DEVNULL,
@@ -284,12 +281,12 @@ class LocalRuntime:
             raise BootError(f"broker {broker}: its storage cannot be formatted:\n{tail(done.stderr or done.stdout)}")
 
     def _command(self, main_class: str, *arguments: str | Path, flags: Sequence[str] = ()) -> list[str]:
-        marker = leftovers.process_marker(self._spec.run_id)
-        every = (*kafka.JVM_FLAGS, *kafka.LOG_FLAGS, f"-Djava.io.tmpdir={self._spec.work_dir}", marker)
-        return [str(self._java), *every, *flags, "-cp", self._classpath, main_class, *map(str, arguments)]
+        marker = leftovers.process_marker(self.spec.run_id)
+        every = (*kafka.JVM_FLAGS, *kafka.LOG_FLAGS, f"-Djava.io.tmpdir={self.spec.work_dir}", marker)
+        return [str(self.java), *every, *flags, "-cp", self.classpath, main_class, *map(str, arguments)]
 
     def _write_properties(self, broker: int) -> None:
-        at, security = self._addresses[broker], self._spec.security
+        at, security = self._addresses[broker], self.spec.security
         clients = kafka.Listener(kafka.CLIENT, at, at, security.protocol if security else PLAINTEXT)
         inner = [kafka.Listener(kafka.REPLICA, self._inner[broker], self._inner[broker])] if security else []
         properties = kafka.server_properties(
@@ -297,14 +294,14 @@ class LocalRuntime:
             listeners=[clients, *inner],
             controllers={node: kafka.Listener(kafka.CONTROLLER, at, at) for node, at in self._controllers.items()},
             log_dir=str(self._log_dir(broker)),
-            settings=self._spec.settings,
+            settings=self.spec.settings,
             security=security,
         )
         self._home(broker).mkdir(parents=True, exist_ok=True)
         self._properties_path(broker).write_text(kafka.format_properties(properties))
 
     def _home(self, broker: int) -> Path:
-        return self._spec.work_dir / f"broker-{broker}"
+        return self.spec.work_dir / f"broker-{broker}"
 
     def _log_dir(self, broker: int) -> Path:
         return self._home(broker) / "data"

@@ -12,6 +12,7 @@ import shlex
 import stat
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harness.errors import BootError, HarnessError, UsageError
@@ -75,28 +76,27 @@ def prepare(request: RuntimeRequest) -> PreparedRuntime:
     return PreparedRuntime({"name": "ssh", "nodes": java_versions}, make, jars, is_resumable=False)
 
 
+@dataclass(eq=False)
 class SshRuntime:
     """Implements `harness.runtimes.base.Runtime` with a host for each broker."""
 
-    def __init__(
-        self, spec: ClusterSpec, access: Access, jars: JarSet, now_s: Callable[[], float] = time.monotonic
-    ) -> None:
-        """Store the parameters, without logging in. Raises `UsageError` if hosts and brokers do not match."""
-        if len(access.nodes) != len(spec.brokers):
-            raise UsageError(f"{len(spec.brokers)} brokers need as many hosts, and {len(access.nodes)} are given")
-        self._spec = spec
-        self.brokers = spec.brokers
-        self._access = access
-        self._jars = jars
-        self._now_s = now_s
-        self._looked_s = now_s()
+    spec: ClusterSpec
+    access: Access
+    jars: JarSet
+
+    def __post_init__(self) -> None:
+        """Prepare, without logging in. Raises `UsageError` if hosts and brokers do not match."""
+        self.brokers, nodes = self.spec.brokers, self.access.nodes
+        if len(nodes) != len(self.brokers):
+            raise UsageError(f"{len(self.brokers)} brokers need as many hosts, and {len(nodes)} are given")
+        self._looked_s = time.monotonic()
         self._connections: dict[int, NodeConnection] = {}
         self._process_ids: dict[int, int] = {}
         self._paused: set[int] = set()
-        self._reach = Reach(spec.controllers)
+        self._reach = Reach(self.spec.controllers)
         self.abilities = (self,)
-        hosts = dict(zip(spec.brokers, (node.host for node in access.nodes), strict=True))
-        self._addresses, self._controllers = listeners(spec, hosts.__getitem__)
+        hosts = dict(zip(self.brokers, (node.host for node in nodes), strict=True))
+        self._addresses, self._controllers = listeners(self.spec, hosts.__getitem__)
 
     def address(self, broker: int) -> Address:
         """Return the broker's address for clients."""
@@ -170,7 +170,7 @@ class SshRuntime:
 
     def heal(self, broker: int) -> None:
         """Remove the node's rules."""
-        node_runs.remove_rules(self._connections[broker], self._spec.run_id)
+        node_runs.remove_rules(self._connections[broker], self.spec.run_id)
         self._reach.cut.discard(broker)
 
     def block(self, links: Sequence[tuple[int, int]]) -> None:
@@ -186,7 +186,7 @@ class SshRuntime:
     def clear_links(self) -> None:
         """Remove the rules of every node."""
         for connection in self._connections.values():
-            node_runs.remove_rules(connection, self._spec.run_id)
+            node_runs.remove_rules(connection, self.spec.run_id)
         self._reach.blocked.clear()
 
     def is_up(self, broker: int) -> bool:
@@ -195,7 +195,7 @@ class SshRuntime:
 
     def raise_if_died(self) -> None:
         """Raise `BootError` with the last log lines of a broker that ended by itself."""
-        if self._now_s() - self._looked_s < LOOK_EVERY_S:
+        if time.monotonic() - self._looked_s < LOOK_EVERY_S:
             return
         for broker, process_id in self._process_ids.items():
             last_lines = self._connections[broker].shell(
@@ -205,7 +205,7 @@ class SshRuntime:
                 log = self._connections[broker].run("tail", "-n", str(LOG_LINES), f"{self._home(broker)}/server.log")
                 where = f"broker {broker} on {self._connections[broker].node}"
                 raise BootError(f"{where} ended by itself; the end of its log:\n{tail(log)}")
-        self._looked_s = self._now_s()
+        self._looked_s = time.monotonic()
 
     def copy_partition(self, broker: int, topic: str, partition: int, destination: Path) -> None:
         """Copy a partition's segments, transaction indexes, producer snapshots and epochs.
@@ -241,20 +241,20 @@ class SshRuntime:
             self._connections.clear()
             self._process_ids.clear()
             if used and not keep:
-                remove(self._spec.work_dir, self._spec.run_id)
+                remove(self.spec.work_dir, self.spec.run_id)
 
     def _log_in(self) -> None:
         # After this, the nodes may have files of this run.
-        (self._spec.work_dir / NODES_FILE).write_text(json.dumps(to_json(self._access)))
-        self._connections = dict(zip(self.brokers, log_in(self._access), strict=True))
+        (self.spec.work_dir / NODES_FILE).write_text(json.dumps(to_json(self.access)))
+        self._connections = dict(zip(self.brokers, log_in(self.access), strict=True))
 
     def _install(self, broker: int) -> None:
         """Copy the jars into the node's cache that it does not have, by name and size."""
         connection = self._connections[broker]
-        cache = f"{JAR_CACHE}/{self._jars.directory.name}"
+        cache = f"{JAR_CACHE}/{self.jars.directory.name}"
         connection.shell(f"umask 077; mkdir -p {cache} {self._home(broker)}")
         sizes = {entry.filename: entry.st_size for entry in connection.files.listdir_attr(cache)}
-        for jar in self._jars.paths:
+        for jar in self.jars.paths:
             if sizes.get(jar.name) != jar.stat().st_size:
                 connection.files.put(str(jar), f"{cache}/{jar.name}.new")
                 connection.files.posix_rename(f"{cache}/{jar.name}.new", f"{cache}/{jar.name}")
@@ -266,16 +266,16 @@ class SshRuntime:
             listeners=[kafka.Listener(kafka.CLIENT, at, at)],
             controllers={node: kafka.Listener(kafka.CONTROLLER, at, at) for node, at in self._controllers.items()},
             log_dir=f"{self._home(broker)}/data",
-            settings=self._spec.settings,
+            settings=self.spec.settings,
         )
         with self._connections[broker].files.open(f"{self._home(broker)}/server.properties", "w") as file:
             file.write(kafka.format_properties(properties))
 
     def _command(self, broker: int, main_class: str, *arguments: str) -> str:
-        marker = node_marker(self._spec.run_id)
+        marker = node_marker(self.spec.run_id)
         flags = (*kafka.JVM_FLAGS, *kafka.LOG_FLAGS, f"-Djava.io.tmpdir={self._home(broker)}", marker)
-        cache = f"{JAR_CACHE}/{self._jars.directory.name}"
-        classpath = ":".join(f"{cache}/{jar.name}" for jar in self._jars.paths)
+        cache = f"{JAR_CACHE}/{self.jars.directory.name}"
+        classpath = ":".join(f"{cache}/{jar.name}" for jar in self.jars.paths)
         return shlex.join(["java", *flags, "-cp", classpath, main_class, *arguments])
 
     def _live_files(self, broker: int, folder: str) -> dict[str, int]:
@@ -287,7 +287,7 @@ class SshRuntime:
 
     def _store_log(self, broker: int) -> None:
         try:
-            self._connections[broker].files.get(f"{self._home(broker)}/server.log", str(self._spec.log_path(broker)))
+            self._connections[broker].files.get(f"{self._home(broker)}/server.log", str(self.spec.log_path(broker)))
         except FileNotFoundError:
             return
         except (OSError, EOFError) as error:
@@ -295,10 +295,10 @@ class SshRuntime:
 
     def _drop(self, broker: int, *match: str) -> None:
         ports = sorted({at.port for at in (*self._addresses.values(), *self._controllers.values())})
-        node_runs.drop_packets(self._connections[broker], self._spec.run_id, ports, match)
+        node_runs.drop_packets(self._connections[broker], self.spec.run_id, ports, match)
 
     def _home(self, broker: int) -> str:
-        return f"{run_dir(self._spec.run_id)}/broker-{broker}"
+        return f"{run_dir(self.spec.run_id)}/broker-{broker}"
 
 
 def _look(connection: NodeConnection) -> str:

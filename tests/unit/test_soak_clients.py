@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from harness.clients import Answered, TransactionStep
+    from harness.clients import Answered, Headers, TransactionStep
     from harness.kafka_api.messages import TopicPartition
     from harness.schedules.operations.operation import Operation
 
@@ -57,17 +57,10 @@ class FakeProducer:
     def transact(self, step: TransactionStep) -> None:
         self.library.do(step)
 
-    def send(
-        self,
-        to: TopicPartition,
-        key: str | bytes,
-        value: str | None,
-        headers: list[tuple[str, bytes]],
-        answered: Answered,
-    ) -> None:
+    def send(self, to: TopicPartition, key: str | bytes, value: str | None, headers: Headers, reply: Answered) -> None:
         del to, key, value, headers
         self.library.do("send")
-        self.library.answers.append(answered)
+        self.library.answers.append(reply)
 
     def flush(self) -> int:
         self.library.calls.append("flush")

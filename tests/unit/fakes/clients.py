@@ -14,7 +14,7 @@ from harness.clients import ClientError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from harness.clients import Answered, LibraryProducer, TransactionStep
+    from harness.clients import Answered, Headers, LibraryProducer, TransactionStep
     from harness.kafka_api.messages import TopicPartition
 
 
@@ -64,21 +64,14 @@ class FakeProducer:
                 raise ClientError("INVALID_TXN_STATE")
             self.library.ended += 1
 
-    def send(
-        self,
-        to: TopicPartition,
-        key: str | bytes,
-        value: str | None,
-        headers: list[tuple[str, bytes]],
-        answered: Answered,
-    ) -> None:
+    def send(self, to: TopicPartition, key: str | bytes, value: str | None, headers: Headers, reply: Answered) -> None:
         assert isinstance(key, str), "bytes are for offsets of groups"
         self.library.calls.append(f"{'delete' if value is None else 'put'} {key} in {to[0]}-{to[1]}")
         log = self.library.logs.setdefault(to, [])
         offset = self.library.starts.get(to, 0) + len(log)
         error = "timed out" if key in self.library.refused else None
         log.append(Sent(key, value, {name: text.decode() for name, text in headers}))
-        self.unanswered.append(partial(answered, error, offset))
+        self.unanswered.append(partial(reply, error, offset))
 
     def flush(self) -> int:
         for answer in self.unanswered:
