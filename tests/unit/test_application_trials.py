@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 
 def check(target: str = "kafka-4.4", application: str = "streams", *, has_login: bool = False, **options: Any) -> None:
-    wanted = RunOptions(target, "all", application=application, **options)
-    raise_if_unfit(plan_run(wanted), find_application(application), has_login=has_login)
+    run_options = RunOptions(target, "all", application=application, **options)
+    raise_if_unfit(plan_run(run_options), find_application(application), has_login=has_login)
 
 
 @pytest.mark.parametrize("application", APPLICATIONS)
@@ -131,7 +131,7 @@ def test_the_steps_and_who_leads_in_each() -> None:
 
     made, control, file = trial(observe, absent=1)
     made.run()
-    topics = [one.name for one in scenarios_for(ALL) if one.kind is Kind.RECORDS]
+    topics = [scenario.name for scenario in scenarios_for(ALL) if scenario.kind is Kind.RECORDS]
     assert [(step.name, step.state) for step in steps] == [
         ("staying-leads", "as-it-should-be"),
         ("absent-leads", "broker-2"),
@@ -222,16 +222,16 @@ def test_the_records_of_connect_are_those_that_a_worker_writes() -> None:
 
 
 def test_a_deletion_is_the_tombstones_that_a_worker_writes() -> None:
-    scenario = next(one for one in SCENARIOS if one.name == CONFIGS)
+    scenario = next(candidate for candidate in SCENARIOS if candidate.name == CONFIGS)
     assert list(map(str, scenario.outage)) == ["plain deletes connector-deleted", "plain deletes target-state-deleted"]
 
 
 def test_a_run_has_the_topics_of_its_application_beside_those_asked_for() -> None:
     test = plan_run(RunOptions("kafka-4.4", "aborted-to-committed", application="connect"))
-    names = [one.name for one in test.scenarios]
-    own = [one.name for one in SCENARIOS]
-    assert names == ["aborted-to-committed", "aborted-to-committed-delete", *own, "control"]
-    assert set(OFFSET_TOPICS.values()) < set(own)
-    assert {one.anomaly for one in SCENARIOS} == {
+    names = [scenario.name for scenario in test.scenarios]
+    names_of_trials = [scenario.name for scenario in SCENARIOS]
+    assert names == ["aborted-to-committed", "aborted-to-committed-delete", *names_of_trials, "control"]
+    assert set(OFFSET_TOPICS.values()) < set(names_of_trials)
+    assert {scenario.anomaly for scenario in SCENARIOS} == {
         Anomaly.TOMBSTONE_DIVERGENCE, Anomaly.STUCK_LSO, Anomaly.ABORTED_TO_COMMITTED,
     }  # fmt: skip

@@ -130,20 +130,20 @@ def test_what_is_read_from_each_form(tmp_path: Path, cache: Path, form: str) -> 
     assert target.note == f"Kafka {VERSION} of {path}; it has the rules and settings of kafka-4.4"
     assert target.build is not None
     assert target.build.commit == COMMIT
-    found = jars_for(target, verify=True)
+    jar_set = jars_for(target, verify=True)
     names = {
         "slf4j-api-1.7.36.jar",
         *(f"{name}-{VERSION}.jar" for name in ("kafka_2.13", "kafka-clients", "kafka-storage")),
     }
     # The build's own slf4j binding is replaced by a binding that logs to the output; jars that brokers do not run are
     # omitted.
-    assert {jar.name for jar in found.paths} == {*names, jar_name(BINDING)}
-    assert all(jar.is_file() and jar.is_relative_to(cache) for jar in found.paths)
-    assert (found.directory / f"kafka-storage-{VERSION}.jar").read_bytes() == distribution()[
+    assert {jar.name for jar in jar_set.paths} == {*names, jar_name(BINDING)}
+    assert all(jar.is_file() and jar.is_relative_to(cache) for jar in jar_set.paths)
+    assert (jar_set.directory / f"kafka-storage-{VERSION}.jar").read_bytes() == distribution()[
         f"kafka-storage-{VERSION}.jar"
     ]
-    assert found.digests[f"kafka_2.13-{VERSION}"] == file_sha256(found.directory / f"kafka_2.13-{VERSION}.jar")
-    assert (found.pinned, found.client_classpath) == (False, found.classpath)
+    assert jar_set.digests[f"kafka_2.13-{VERSION}"] == file_sha256(jar_set.directory / f"kafka_2.13-{VERSION}.jar")
+    assert (jar_set.pinned, jar_set.client_classpath) == (False, jar_set.classpath)
 
 
 def test_the_same_jars_have_one_name_in_every_form(tmp_path: Path) -> None:
@@ -226,8 +226,8 @@ def test_what_is_no_build_is_rejected(tmp_path: Path, contents: dict[str, bytes]
 
 
 def test_paths_without_a_build_are_rejected(tmp_path: Path) -> None:
-    whole = archive(tmp_path / "whole.tgz", distribution()).read_bytes()
-    for name, content in {"text.tgz": b"text", "cut.tgz": whole[: len(whole) // 2], "empty.tgz": b""}.items():
+    complete = archive(tmp_path / "whole.tgz", distribution()).read_bytes()
+    for name, content in {"text.tgz": b"text", "cut.tgz": complete[: len(complete) // 2], "empty.tgz": b""}.items():
         (tmp_path / name).write_bytes(content)
         with pytest.raises(UsageError, match=rf"{name} is damaged, or not an archive"):
             find_target(str(tmp_path / name))
@@ -262,14 +262,14 @@ def test_processes_that_copy_a_build_at_once_leave_one_copy(tmp_path: Path, monk
     path = of_form("distribution", tmp_path)
     name = find_target(str(path)).name
     builds.read_build.cache_clear()
-    found = builds.find_build
+    find_build = builds.find_build
     calls: list[str] = []
 
     def missing_at_first(name: str) -> builds.Build:
         calls.append(name)
         if len(calls) == 1:
             raise UsageError("no copy yet")
-        return found(name)
+        return find_build(name)
 
     monkeypatch.setattr(builds, "find_build", missing_at_first)
     monkeypatch.setattr(
@@ -310,14 +310,14 @@ def classes(folder: Path, name: str = CLEANER) -> Path:
 def test_a_patch_is_in_front_of_brokers_only(tmp_path: Path) -> None:
     folder = classes(tmp_path / "classes")
     target = find_target(patched("kafka-4.3", folder))
-    found = jars_for(target)
+    jar_set = jars_for(target)
     assert (target.version, line_of(target.name)) == ("4.3.1", "kafka-4.3")
     assert target.note == f"Kafka 4.3.1 with {folder} in front; it has the rules and settings of kafka-4.3"
-    assert [jar.name for jar in found.paths] == [f"{target.name}.jar", "storage.jar"]
-    assert found.classpath.split(os.pathsep) == [str(jar) for jar in found.paths]
-    assert found.client_classpath == str(found.paths[1])
-    with zipfile.ZipFile(found.paths[0]) as jar:
-        assert {one: jar.read(one) for one in jar.namelist()} == {CLEANER: b"changed"}
+    assert [jar.name for jar in jar_set.paths] == [f"{target.name}.jar", "storage.jar"]
+    assert jar_set.classpath.split(os.pathsep) == [str(jar) for jar in jar_set.paths]
+    assert jar_set.client_classpath == str(jar_set.paths[1])
+    with zipfile.ZipFile(jar_set.paths[0]) as jar:
+        assert {name: jar.read(name) for name in jar.namelist()} == {CLEANER: b"changed"}
     assert find_target(target.name) == target
 
 
@@ -414,9 +414,11 @@ def test_a_night_has_a_column_for_each_build(tmp_path: Path) -> None:
     path, folder = str(of_form("archive", tmp_path)), classes(tmp_path / "classes")
     names = [find_target(spec).name for spec in (path, patched("kafka-4.3", folder))]
     matrix = read_matrix(None, {"targets": ["kafka-4.3", path, f"kafka-4.3+{folder}"]}, lambda _: None)
-    assert [one.target for one in matrix.outages] == ["kafka-4.3", *names]
+    assert [outage.target for outage in matrix.outages] == ["kafka-4.3", *names]
     assert from_json(Matrix, json.loads(json.dumps(to_json(matrix)))) == matrix
-    assert all(one.verdict == "anomaly" for one in expected(matrix.cells, read_expectations(None)).values())
+    assert all(
+        expectation.verdict == "anomaly" for expectation in expected(matrix.cells, read_expectations(None)).values()
+    )
     words: Sequence[str] = command_of(matrix.outages[1], matrix, tmp_path, None)
     assert words[:3] == ["run", "--target", names[0]]
 
@@ -425,7 +427,10 @@ def test_own_expectations_fit_a_build_by_its_name(tmp_path: Path) -> None:
     file = tmp_path / "expectations.toml"
     file.write_text('[[expect]]\ntargets = ["kafka-4.5*"]\nverdict = "clean"\nwhy = "cured"\n')
     matrix = read_matrix(None, {"targets": [str(of_form("archive", tmp_path)), "kafka-4.4"]}, lambda _: None)
-    verdicts = {cell.target: one.verdict for cell, one in expected(matrix.cells, read_expectations(file)).items()}
+    verdicts = {
+        cell.target: expectation.verdict
+        for cell, expectation in expected(matrix.cells, read_expectations(file)).items()
+    }
     assert list(verdicts.values()) == ["clean", "anomaly"]
 
 

@@ -61,15 +61,15 @@ def test_an_archive_is_for_one_java_one_spark_and_its_flags(
 ) -> None:
     first = class_archive.archive_path(java)
     assert class_archive.archive_path(java) == first
-    seen = {first, class_archive.archive_path(Java(java.path, "17.0.2"))}
-    seen.add(class_archive.archive_path(Java(tmp_path / "other" / "bin" / "java", "17.0.1")))
+    paths = {first, class_archive.archive_path(Java(java.path, "17.0.2"))}
+    paths.add(class_archive.archive_path(Java(tmp_path / "other" / "bin" / "java", "17.0.1")))
     monkeypatch.setattr(class_archive, "JVM_FLAGS", ("-XX:+UseParallelGC",))
-    seen.add(class_archive.archive_path(java))
+    paths.add(class_archive.archive_path(java))
     os.utime(jar, ns=(0, 0))
-    seen.add(class_archive.archive_path(java))
+    paths.add(class_archive.archive_path(java))
     jar.with_name("b.jar").write_bytes(b"b")
-    seen.add(class_archive.archive_path(java))
-    assert len(seen) == 6
+    paths.add(class_archive.archive_path(java))
+    assert len(paths) == 6
 
 
 def test_what_was_made_before_an_upgrade_goes(
@@ -155,7 +155,7 @@ HINDRANCES: tuple[Hindrance, ...] = (
 )
 
 
-@pytest.mark.parametrize(("why", "asked", "answer"), HINDRANCES, ids=[one[1] for one in HINDRANCES])
+@pytest.mark.parametrize(("why", "asked", "answer"), HINDRANCES, ids=[hindrance[1] for hindrance in HINDRANCES])
 @pytest.mark.usefixtures("jar")
 def test_a_machine_without_room_goes_without(
     java: Java, monkeypatch: pytest.MonkeyPatch, why: str, asked: str, answer: Callable[..., Any]

@@ -38,14 +38,14 @@ def test_compose_is_given_the_brokers_that_the_run_has(bench: ContainerCluster, 
 
 def test_brokers_are_configured_before_they_start(bench: ContainerCluster) -> None:
     bench.runtime.start_cluster()
-    lines = bench.brokers[BROKER].given["/mnt/shared/config/server.properties"].decode().splitlines()
+    lines = bench.brokers[BROKER].uploads["/mnt/shared/config/server.properties"].decode().splitlines()
     assert "listeners=CLIENT://0.0.0.0:9092,REPLICA://0.0.0.0:9094" in lines
     assert "advertised.listeners=CLIENT://127.0.0.1:19002,REPLICA://broker-2:9094" in lines
     assert "inter.broker.listener.name=REPLICA" in lines
     assert "controller.quorum.voters=1@broker-1:9093" in lines
     assert "log.dirs=/var/lib/kafka/data" in lines
     assert "log.cleaner.threads=3" in lines
-    of_first = bench.brokers[1].given["/mnt/shared/config/server.properties"].decode()
+    of_first = bench.brokers[1].uploads["/mnt/shared/config/server.properties"].decode()
     assert "listeners=CLIENT://0.0.0.0:9092,REPLICA://0.0.0.0:9094,CONTROLLER://0.0.0.0:9093\n" in of_first
 
 
@@ -77,8 +77,8 @@ def test_a_replica_that_is_not_there(bench: ContainerCluster, tmp_path: Path) ->
 
 
 def test_a_checkpoint_that_is_not_written_yet_is_left_out(bench: ContainerCluster, tmp_path: Path) -> None:
-    held: list[bytes | None] = [packed({"meta.properties": b"version=1"}, ".")]
-    bench.brokers[BROKER].archives["/var/lib/kafka/data/meta.properties"] = held
+    archives: list[bytes | None] = [packed({"meta.properties": b"version=1"}, ".")]
+    bench.brokers[BROKER].archives["/var/lib/kafka/data/meta.properties"] = archives
     bench.runtime.start_cluster()
     bench.runtime.copy_checkpoints(BROKER, tmp_path / "copy")
     assert {path.name: path.read_bytes() for path in (tmp_path / "copy").iterdir()} == {"meta.properties": b"version=1"}

@@ -74,7 +74,7 @@ def own_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("programs", "found"),
+    ("programs", "expected"),
     [
         ({"docker": "true", "docker-compose": "true"}, ("docker", "compose")),
         ({"docker": "exit 1", "docker-compose": "true"}, ("docker-compose",)),
@@ -83,12 +83,12 @@ def own_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ids=["the plugin", "no plugin", "no command line"],
 )
 def test_either_compose_will_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, programs: dict[str, str], found: tuple[str, ...]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, programs: dict[str, str], expected: tuple[str, ...]
 ) -> None:
     for name, text in programs.items():
         script(tmp_path / name, text)
     own_path(tmp_path, monkeypatch)
-    assert engine.find_compose() == found
+    assert engine.find_compose() == expected
 
 
 def test_no_compose_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

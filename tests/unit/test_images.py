@@ -18,12 +18,12 @@ OFFICIAL = f"apache/kafka:{TARGET.version}"
 BUILT = f"compaction-harness/kafka:{TARGET.version}"
 
 
-def client(held: Iterable[str], registry: Iterable[str] = ()) -> Any:
-    return FakeEngine(images=FakeImages(held, registry))
+def client(references: Iterable[str], registry: Iterable[str] = ()) -> Any:
+    return FakeEngine(images=FakeImages(references, registry))
 
 
 @pytest.mark.parametrize(
-    ("held", "wanted", "found"),
+    ("references", "requested", "expected"),
     [
         ([OFFICIAL, BUILT], None, OFFICIAL),
         ([BUILT], None, BUILT),
@@ -33,21 +33,21 @@ def client(held: Iterable[str], registry: Iterable[str] = ()) -> Any:
     ],
     ids=["the official one", "one built here", "none", "a chosen one", "a chosen one that is missing"],
 )
-def test_the_image_at_hand(held: list[str], wanted: str | None, found: str | None) -> None:
-    image = images.find(client(held), TARGET, wanted)
-    assert (image.reference if image else None) == found
-    assert image is None or image.digests == (f"{found}@sha256:1",)
+def test_the_image_at_hand(references: list[str], requested: str | None, expected: str | None) -> None:
+    image = images.find(client(references), TARGET, requested)
+    assert (image.reference if image else None) == expected
+    assert image is None or image.digests == (f"{expected}@sha256:1",)
 
 
 def test_the_official_image_is_pulled_where_there_is_none() -> None:
     assert images.obtain(client([], [OFFICIAL]), TARGET).reference == OFFICIAL
 
 
-@pytest.mark.parametrize("wanted", [None, "mine:1"])
-def test_where_none_can_be_pulled_the_way_to_build_one_is_reported(wanted: str | None) -> None:
+@pytest.mark.parametrize("requested", [None, "mine:1"])
+def test_where_none_can_be_pulled_the_way_to_build_one_is_reported(requested: str | None) -> None:
     with pytest.raises(UsageError) as refused:
-        images.obtain(client([]), TARGET, wanted)
-    assert f"{wanted or OFFICIAL} cannot be pulled (dial tcp: lookup failed)" in str(refused.value)
+        images.obtain(client([]), TARGET, requested)
+    assert f"{requested or OFFICIAL} cannot be pulled (dial tcp: lookup failed)" in str(refused.value)
     assert "`harness images build kafka-3.9`" in str(refused.value)
 
 

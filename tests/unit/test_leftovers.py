@@ -85,8 +85,8 @@ def test_a_run_is_abandoned_only_when_its_owner_is_gone() -> None:
     started_s = psutil.Process().create_time()
     same_id_later = Owner(os.getpid(), started_s - 1000, "run-e", "results")
     assert leftovers.is_abandoned(Leftover(directory, same_id_later)), "a later process with that id is not the owner"
-    kept = Owner(os.getpid(), started_s - 1000, "run-e", "results", kept=True)
-    assert not leftovers.is_abandoned(Leftover(directory, kept))
+    kept_owner = Owner(os.getpid(), started_s - 1000, "run-e", "results", kept=True)
+    assert not leftovers.is_abandoned(Leftover(directory, kept_owner))
 
 
 def test_a_directory_without_an_owner_is_left_alone_while_it_is_young() -> None:

@@ -40,8 +40,8 @@ class MockCluster:
     def bootstrap(self) -> str:
         return str(self._library.rd_kafka_mock_cluster_bootstraps(self._cluster).decode())
 
-    def coordinate(self, kind: bytes, of: bytes, broker: int) -> None:
-        assert self._library.rd_kafka_mock_coordinator_set(self._cluster, kind, of, broker) == 0
+    def coordinate(self, kind: bytes, name: bytes, broker: int) -> None:
+        assert self._library.rd_kafka_mock_coordinator_set(self._cluster, kind, name, broker) == 0
 
     def stop(self, broker: int) -> None:
         assert self._library.rd_kafka_mock_broker_set_down(self._cluster, broker) == 0

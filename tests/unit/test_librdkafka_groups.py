@@ -26,7 +26,7 @@ class Coordinator:
         assert not asynchronous
         if self.codes:
             raise KafkaException(KafkaError(self.codes.pop(0)))
-        self.committed += [one.offset for one in offsets]
+        self.committed += [offset.offset for offset in offsets]
 
     def poll(self, _timeout_s: float) -> None:
         self.polled += 1

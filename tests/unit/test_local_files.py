@@ -56,8 +56,8 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_broker_is_killed_while_such_a_file_lies_there(data: Path) -> None:
     processes = Processes()
     (data / CLEANED).write_bytes(bytes(12))
-    found = LocalFiles(processes, lambda _: data).kill_with_files(2, SUFFIXES)
-    assert (found, processes.actions) == ({CLEANED: 12}, ["pause 2", "kill 2"])
+    sizes = LocalFiles(processes, lambda _: data).kill_with_files(2, SUFFIXES)
+    assert (sizes, processes.actions) == ({CLEANED: 12}, ["pause 2", "kill 2"])
 
 
 def test_a_broker_lives_on_where_there_is_none(data: Path) -> None:
@@ -81,9 +81,9 @@ def test_what_was_not_synced_is_gone_and_what_is_left_is_on_disk(data: Path) -> 
     _write(log, 12)
     with (data.parent / "synced").open("a") as notes:
         notes.write("sync\t5\tt-0/00000000000000000000.log\n")
-    assert [one.file for one in subject.unsynced(2)] == ["t-0/00000000000000000000.log"]
+    assert [file_cut.file for file_cut in subject.unsynced(2)] == ["t-0/00000000000000000000.log"]
     cuts = subject.cut_power(2)
-    assert [(one.file, one.from_bytes, one.to_bytes) for one in cuts] == [
+    assert [(file_cut.file, file_cut.from_bytes, file_cut.to_bytes) for file_cut in cuts] == [
         ("t-0/00000000000000000000.log", 12, 5),
         ("t-0/late", 4, 0),
     ]

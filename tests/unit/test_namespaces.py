@@ -185,9 +185,9 @@ def test_a_subnet_is_the_run_ids_own() -> None:
 def test_a_subnet_overlaps_with_nothing_that_the_host_has(change: int) -> None:
     wished = free_subnet(RUN, [])
     taken = next(wished.subnets(change)) if change >= 0 else wished.supernet(-change)
-    found = free_subnet(RUN, [taken, IPv4Network("192.0.2.0/24")])
-    assert not found.overlaps(taken)
-    assert found.subnet_of(IPv4Network("10.0.0.0/8"))
+    subnet = free_subnet(RUN, [taken, IPv4Network("192.0.2.0/24")])
+    assert not subnet.overlaps(taken)
+    assert subnet.subnet_of(IPv4Network("10.0.0.0/8"))
 
 
 def test_a_block_that_is_routed_as_a_whole_is_left_to_its_owner() -> None:

@@ -126,7 +126,7 @@ def test_a_replica_that_nobody_saw_before_appears_whole(
 ) -> None:
     observe(resumed=False)._take(1, TP, view(WHOLE))
     observe()._take(3, TP, view(WHOLE))
-    assert [one["offset"] for one in lines(tmp_path)[-1]["appeared"]] == [0, 1, 2, 3]
+    assert [entry["offset"] for entry in lines(tmp_path)[-1]["appeared"]] == [0, 1, 2, 3]
 
 
 def test_a_view_that_has_not_changed_is_written_once(observe: Callable[..., ReplicaObserver], tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ LOG = "t-0/00000000000000000007.log"
         ("sync 5 a.cleaned|rename a.cleaned a.swap|rename a a.deleted|rename a.swap a|remove a.deleted", {"a": 5}),
         ("sync 0 a", {"a": 0}),
     ],
-    ids=lambda one: one if isinstance(one, str) else "",
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_notes_give_what_is_on_disk(notes: str, expected: dict[str, int]) -> None:
     text = "".join("\t".join(note.split(" ")) + "\n" for note in notes.split("|") if note)
@@ -55,8 +55,8 @@ def test_what_is_no_note_is_refused(line: str) -> None:
 
 
 def batch(offset: int, records: int = 1) -> bytes:
-    held = [Record(offset + n, 0, b"k", b"value", ()) for n in range(records)]
-    return encode_batch(base_offset=offset, records=held)
+    content = [Record(offset + n, 0, b"k", b"value", ()) for n in range(records)]
+    return encode_batch(base_offset=offset, records=content)
 
 
 def write(data: Path, files: dict[str, bytes]) -> None:
@@ -96,27 +96,22 @@ def test_files_are_cut_to_what_was_synced(tmp_path: Path) -> None:
     assert list(find_unsynced(tmp_path, synced)) == expected
     before = sizes(tmp_path)
     assert cut(tmp_path, synced) == expected
-    assert sizes(tmp_path) == before | {one.file: one.to_bytes for one in expected}
+    assert sizes(tmp_path) == before | {file_cut.file: file_cut.to_bytes for file_cut in expected}
     assert (tmp_path / LOG).read_bytes() == first
     assert cut(tmp_path, synced) == []
 
 
 @pytest.mark.parametrize(
     ("to_bytes", "lost"),
-    [
-        (len(batch(7)), (8, 10, 3)),
-        (len(batch(7)) + 1, (8, 10, 3)),
-        (len(batch(7)) - 1, (7, 10, 4)),
-        (0, (7, 10, 4)),
-    ],
+    [(len(batch(7)), (8, 10, 3)), (len(batch(7)) + 1, (8, 10, 3)), (len(batch(7)) - 1, (7, 10, 4)), (0, (7, 10, 4))],
     ids=["at its end", "in the next", "in the first", "never"],
 )
 def test_a_batch_that_is_cut_is_lost(to_bytes: int, lost: tuple[int, int, int], tmp_path: Path) -> None:
     first, second = batch(7), batch(8, 3)
     write(tmp_path, {LOG: first + second})
-    (one,) = cut(tmp_path, {LOG: to_bytes})
-    assert one.lost == LostRecords("t", 0, *lost)
-    assert one.as_json() == {
+    (file_cut,) = cut(tmp_path, {LOG: to_bytes})
+    assert file_cut.lost == LostRecords("t", 0, *lost)
+    assert file_cut.as_json() == {
         "file": LOG, "from_bytes": len(first + second), "to_bytes": to_bytes,
         "topic": "t", "partition": 0, "first_offset": lost[0], "last_offset": lost[1], "records": lost[2],
     }  # fmt: skip
@@ -126,15 +121,15 @@ def test_a_segment_that_was_never_synced_is_lost_before_the_next_one(tmp_path: P
     following = "t-0/00000000000000000010.log"
     others = {"t-0/00000000000000000000.log": batch(0), "t-1/00000000000000000008.log": batch(8)}
     write(tmp_path, {LOG: batch(7, 3), following: b"", f"{LOG}.deleted": b"", **others})
-    (one,) = cut(tmp_path, {**{name: len(content) for name, content in others.items()}, following: 0})
-    assert one.lost == LostRecords("t", 0, 7, 9, 3, next_segment=10)
-    assert one.as_json()["next_segment"] == 10
+    (file_cut,) = cut(tmp_path, {**{name: len(content) for name, content in others.items()}, following: 0})
+    assert file_cut.lost == LostRecords("t", 0, 7, 9, 3, next_segment=10)
+    assert file_cut.as_json()["next_segment"] == 10
 
 
 def test_an_append_that_is_under_way_has_no_record_yet(tmp_path: Path) -> None:
     write(tmp_path, {LOG: batch(7) + batch(8)[:-1]})
-    (one,) = find_unsynced(tmp_path, {LOG: len(batch(7))})
-    assert (one.lost, one.from_bytes) == (None, len(batch(7) + batch(8)) - 1)
+    (file_cut,) = find_unsynced(tmp_path, {LOG: len(batch(7))})
+    assert (file_cut.lost, file_cut.from_bytes) == (None, len(batch(7) + batch(8)) - 1)
 
 
 def test_what_stays(tmp_path: Path) -> None:
@@ -162,8 +157,8 @@ def test_what_stays(tmp_path: Path) -> None:
 )
 def test_only_what_a_broker_loads_has_records(file: str, partition: tuple[str, int] | None, tmp_path: Path) -> None:
     write(tmp_path, {file: batch(7)})
-    (one,) = cut(tmp_path, {})
-    assert (one.lost and one.lost.topic_partition) == partition
+    (file_cut,) = cut(tmp_path, {})
+    assert (file_cut.lost and file_cut.lost.topic_partition) == partition
 
 
 def test_notes_begin_with_what_is_there(tmp_path: Path) -> None:

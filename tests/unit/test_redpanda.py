@@ -234,8 +234,8 @@ def test_brokers_get_their_properties_and_an_admin_port_of_this_host(
     assert words[-3:] == ("broker-1", "broker-2", "broker-3")
     assert variables["HARNESS_PORT_2"] == "19002"
     assert variables["HARNESS_ADMIN_PORT_2"] == str(containers.runtime.admin_address(2).port)
-    given = containers.brokers[2].given["/etc/redpanda/.bootstrap.yaml"].decode()
-    assert given == "log_compaction_interval_ms: 60\npartition_autobalancing_mode: off\n"
+    uploads = containers.brokers[2].uploads["/etc/redpanda/.bootstrap.yaml"].decode()
+    assert uploads == "log_compaction_interval_ms: 60\npartition_autobalancing_mode: off\n"
     assert all(container.calls == ["start"] for container in containers.brokers.values())
 
 

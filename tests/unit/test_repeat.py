@@ -55,7 +55,7 @@ def drawn(random_: random.Random, folder: Path) -> RunOptions:
         known_hosts=maybe(str(folder / "key file")),
         pins=random_.choice(((), ("SHA256:a",), ("SHA256:a+/=", "SHA256:b"))),
     )
-    given = maybe(access)
+    access_or_none = maybe(access)
     schedule = maybe(SCHEDULE)
     return RunOptions(
         target=random_.choice([*WITH_JARS, "kafka-4.1.1", *TARGETS]),
@@ -65,7 +65,7 @@ def drawn(random_: random.Random, folder: Path) -> RunOptions:
         nemesis=random_.choice(list(SCRIPTS)),
         client=random_.choice(["librdkafka", "java"]),
         timers=random_.choice(list(TIMERS)),
-        brokers=hosts if given else random_.randint(3, 7),
+        brokers=hosts if access_or_none else random_.randint(3, 7),
         replication_factor=random_.randint(2, 7),
         partitions=random_.randint(1, 100),
         absent=random_.randint(1, 6),
@@ -80,7 +80,7 @@ def drawn(random_: random.Random, folder: Path) -> RunOptions:
         gate_options=maybe("hold=markers,topics=a*:b"),
         runtime=random_.choice(["local", "docker", "ssh", "sim", "auto"]),
         image=maybe("registry.example:5000/kafka@sha256:0123"),
-        access=given,
+        access=access_or_none,
         command_config=maybe(folder / "key file"),
     )
 
@@ -102,14 +102,14 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def requests(monkeypatch: pytest.MonkeyPatch) -> list[RunOptions]:
     """Have what the command line asks for written down in place of a run."""
-    found: list[RunOptions] = []
+    requests: list[RunOptions] = []
 
     def go(options: RunOptions, *_: Any) -> NoReturn:
-        found.append(options)
+        requests.append(options)
         raise Asked
 
     monkeypatch.setattr(runs, "run", go)
-    return found
+    return requests
 
 
 def parsed(command: str, requests: list[RunOptions]) -> RunOptions:
@@ -140,8 +140,8 @@ def test_every_field_that_decides_is_drawn_and_rendered(folder: Path) -> None:
     texts = [command_line(options) for options in many]
     # `--nodes` contains their values, and the name of the target contains the patch.
     others = {"--nodes-file", "--ssh-user", "--ssh-port", "--patch"}
-    assert [one.flag for one in OPTIONS if not any(f"{one.flag} " in f"{text} " for text in texts)] == sorted(
-        others, key=[one.flag for one in OPTIONS].index
+    assert [option.flag for option in OPTIONS if not any(f"{option.flag} " in f"{text} " for text in texts)] == sorted(
+        others, key=[option.flag for option in OPTIONS].index
     )
 
 

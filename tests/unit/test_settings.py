@@ -17,9 +17,9 @@ from nemesis import SCRIPTS
 @pytest.mark.parametrize("name", WITH_JARS)
 def test_every_line_has_a_list_and_the_harness_keeps_to_it(name: str) -> None:
     target = find_target(name)
-    found = list_for(target)
-    assert found is not None
-    assert found.version == target.version
+    settings_list = list_for(target)
+    assert settings_list is not None
+    assert settings_list.version == target.version
     assert note_on(target) is None
     for timers in TIMERS.values():
         raise_if_unfit(target, {TOPIC: {**timers.topic, **FREEZE}, BROKER: {**SMALL_CLUSTER, **timers.broker}})
@@ -94,9 +94,9 @@ def test_what_brokers_take(scope: str, name: str, value: str) -> None:
 )
 def test_a_version_without_a_list_has_that_of_the_nearest(name: str, version: str, *, is_noted: bool) -> None:
     target = find_target(name)
-    found, note = list_for(target), note_on(target)
-    assert found is not None
-    assert found.version == version
+    settings_list, note = list_for(target), note_on(target)
+    assert settings_list is not None
+    assert settings_list.version == version
     assert (note is not None and version in note and target.version in note) == is_noted
 
 
@@ -109,17 +109,17 @@ def test_redpanda_has_no_list_and_that_is_reported() -> None:
 def test_lists_are_of_versions_that_are_locked() -> None:
     for name in (*WITH_JARS, "kafka-4.2.1"):
         target = find_target(name)
-        found = list_for(target)
-        assert found is not None
-        assert (found.version, read_lock(target) is not None) == (target.version, True)
+        settings_list = list_for(target)
+        assert settings_list is not None
+        assert (settings_list.version, read_lock(target) is not None) == (target.version, True)
 
 
 def test_what_the_harness_sets_itself_is_what_it_would_override() -> None:
     at = Address("127.0.0.1", 1)
-    given = dict.fromkeys((*SET_BY_HARNESS, "num.io.threads"), "the user's")
+    settings = dict.fromkeys((*SET_BY_HARNESS, "num.io.threads"), "the user's")
     listeners, controllers = [Listener("CLIENT", at, at)], {1: Listener("CONTROLLER", at, at)}
-    made = server_properties(node_id=1, listeners=listeners, controllers=controllers, log_dir="/x", settings=given)
-    overridden = {name for name, value in made.items() if name in given and value != "the user's"}
+    made = server_properties(node_id=1, listeners=listeners, controllers=controllers, log_dir="/x", settings=settings)
+    overridden = {name for name, value in made.items() if name in settings and value != "the user's"}
     # Other names of the same, which contradict it.
     others = {"broker.id", "log.dir", "metadata.log.dir", "controller.quorum.bootstrap.servers"}
     assert overridden | others | {"security.inter.broker.protocol"} == SET_BY_HARNESS

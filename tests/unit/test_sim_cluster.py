@@ -55,7 +55,7 @@ class Subject:
         self.cluster = SimCluster(self.clock, Random("test"), (1, 2, 3), QUICK, self.rules)  # noqa: S311
         for broker in (1, 2, 3):
             self.cluster.start(broker)
-        self.wait(lambda: all(one.is_registered for one in self.cluster.brokers.values()))
+        self.wait(lambda: all(broker.is_registered for broker in self.cluster.brokers.values()))
         self.cluster.create({TP: (1, 2, 3)}, COMPACTED)
         self.client = SimulatedClient(self.cluster, Coordinator(self.cluster), raises_epoch=False)
 
@@ -315,15 +315,23 @@ def test_a_consumer_is_given_what_its_broker_does_not_call_aborted() -> None:
         return Batch(offset, offset, records, 0, producer_id=producer_id, transactional=True, control=True)
 
     replica = Replica(1)
-    for one in (
+    for entry in (
         data(0, b"plain"), data(1, b"aborted", 7), data(2, b"other", 8), end(3, 7, ABORT),
         data(4, b"next", 7), end(5, 7, COMMIT), end(6, 8, COMMIT), data(7, b"open", 7), data(8, b"later"),
     ):  # fmt: skip
-        replica.append(one, roll=True)
+        replica.append(entry, roll=True)
     replica.advance_high_watermark(9)
     assert listed_aborts(replica) == ((7, 1),)
     assert [record.key for record in delivered(replica)] == [b"plain", b"other", b"next"]
-    assert [one.base_offset for one in batches_up_to(replica, replica.last_stable_offset)] == [0, 1, 2, 3, 4, 5, 6]
+    assert [delivered_batch.base_offset for delivered_batch in batches_up_to(replica, replica.last_stable_offset)] == [
+        0,
+        1,
+        2,
+        3,
+        4,
+        5,
+        6,
+    ]
     replica.delete_before(2)
     assert listed_aborts(replica) == ((7, 1),), "its marker is still ahead of the log start"
     assert [record.key for record in delivered(replica)] == [b"other", b"next"]
@@ -395,4 +403,4 @@ def test_a_producer_is_fenced_by_a_later_one_of_its_id(subject: Subject, *, rais
     second.transact("commit")
     subject.wait(lambda: not subject.client.coordinator.ending())
     # The aborted record may be cleaned away by now.
-    assert [one for _, one in subject.batches(1) if one != "b"] == ["a", "commit", "abort", "d", "commit"]
+    assert [key for _, key in subject.batches(1) if key != "b"] == ["a", "commit", "abort", "d", "commit"]

@@ -36,22 +36,22 @@ DIGESTS = {
 
 def served(run: Simulated, broker: int, topic: str, snapshot: str = AFTER_REJOIN) -> dict[int, str]:
     """Return what a broker serves: by offset the key, or what kind of batch it is."""
-    found: dict[int, str] = {}
+    records: dict[int, str] = {}
     data = (run.folder.fetched_snapshot(broker, snapshot) / f"{topic}-0" / "batches.bin").read_bytes()
     for batch in iter_batches(data, source="a test"):
         if batch.is_control or batch.is_empty:
-            found[batch.last_offset] = "control" if batch.is_control else "empty"
+            records[batch.last_offset] = "control" if batch.is_control else "empty"
         else:
-            found |= {
+            records |= {
                 record.offset: f"{(record.key or b'').decode()}{'' if record.value else ' deleted'}"
                 for record in iter_records(batch, source="a test")
             }
-    return found
+    return records
 
 
-def payload(found: dict[int, str]) -> set[str]:
+def payload(records: dict[int, str]) -> set[str]:
     """Return the payload's records alone."""
-    return {key for key in found.values() if not key.startswith("filler") and key not in {"control", "empty"}}
+    return {key for key in records.values() if not key.startswith("filler") and key not in {"control", "empty"}}
 
 
 @pytest.mark.parametrize("target", SIMULATED)

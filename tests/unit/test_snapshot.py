@@ -47,8 +47,8 @@ def test_it_has_the_leader(
 ) -> None:
     take(tmp_path, monkeypatch, state=state)
     (stored,) = tmp_path.rglob("state.json")
-    found = json.loads(stored.read_text())
-    assert {name: found[name] for name in found if name.startswith("leader")} == fields
+    content = json.loads(stored.read_text())
+    assert {name: content[name] for name in content if name.startswith("leader")} == fields
 
 
 def test_half_a_snapshot_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

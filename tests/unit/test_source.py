@@ -126,8 +126,10 @@ def test_filters_spare_files(segments: DataFrameReader, log_dir: Path) -> None:
     def spared(*filters: Any) -> list[str]:
         reader = KafkaSegments({"path": str(log_dir)}).reader(StructType())
         assert list(reader.pushFilters(list(filters))) == list(filters)
-        left = {partition.value.path for partition in reader.partitions()}
-        return [f"{file.path.parent.name}/{file.segment}" for file in find_files(str(log_dir)) if file.path not in left]
+        paths = {partition.value.path for partition in reader.partitions()}
+        return [
+            f"{file.path.parent.name}/{file.segment}" for file in find_files(str(log_dir)) if file.path not in paths
+        ]
 
     assert spared(EqualTo(("topic",), "a-b"), EqualTo(("partition",), 1)) == ["a-b-0/0", "a-b-0/10", "c-0/0"]
     assert spared(In(("topic",), ("c",))) == ["a-b-0/0", "a-b-0/10", "a-b-1/5"]

@@ -113,12 +113,7 @@ LIVE = ("audit", "live", "--topic", "t", "--bootstrap-server", "h:1")
     ],
 )
 def test_an_interrupt_says_what_is_true_of_its_command(  # noqa: PLR0917
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: Capture,
-    tmp_path: Path,
-    place: str,
-    arguments: tuple[str, ...],
-    words: str,
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture, tmp_path: Path, place: str, arguments: tuple[str, ...], words: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run").mkdir()

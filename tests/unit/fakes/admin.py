@@ -101,11 +101,11 @@ class DelayedAdmin(Admin):
         self.changes.append((self.clock.now, broker, settings))
 
     def broker_settings(self, broker: int, _address: Address) -> dict[str, str]:
-        known = {"log.cleaner.backoff.ms": "60"}
+        settings_by_name = {"log.cleaner.backoff.ms": "60"}
         for at_s, whose, settings in self.changes:
             if whose == broker and self.clock.now >= at_s + LEARNS_AFTER_S:
-                known |= {name: value for name, value in settings.items() if value is not None}
-        return known
+                settings_by_name |= {name: value for name, value in settings.items() if value is not None}
+        return settings_by_name
 
     def topic_settings(self, _address: Address, topics: Sequence[str]) -> dict[str, dict[str, str]]:
         return dict.fromkeys(topics, FREEZE if self.clock.now >= self.frozen_from_s else {})

@@ -69,14 +69,14 @@ class FakeResource:
 
 @dataclass
 class FakeContainer(FakeResource):
-    """A container of the service of that name. ``calls`` has the requests it received, ``given`` what was put into it.
+    """A container of the service of that name. ``calls`` has the requests it received, ``uploads`` its files.
 
     ``archives``: what it gives by path, one after the other, the last again and again; None if it has no such path.
     """
 
     archives: dict[str, list[bytes | None]] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
-    given: dict[str, bytes] = field(default_factory=dict)
+    uploads: dict[str, bytes] = field(default_factory=dict)
     status: str = "running"
     logs: Callable[..., bytes | Iterator[bytes]] = _default_log
 
@@ -89,8 +89,8 @@ class FakeContainer(FakeResource):
         return {**super().labels, "com.docker.compose.service": self.name}
 
     def get_archive(self, path: str, chunk_size: int) -> tuple[Iterator[bytes], None]:
-        left = self.archives.get(path, [None])
-        content = left.pop(0) if len(left) > 1 else left[0]
+        answers = self.archives.get(path, [None])
+        content = answers.pop(0) if len(answers) > 1 else answers[0]
         if content is None:
             raise NotFound("404", explanation=f"Could not find the file {path}")
         return iter([content[:chunk_size], content[chunk_size:]]), None
@@ -100,7 +100,7 @@ class FakeContainer(FakeResource):
             for member in tar:
                 content = tar.extractfile(member)
                 assert content is not None
-                self.given[f"{path}/{member.name}"] = content.read()
+                self.uploads[f"{path}/{member.name}"] = content.read()
 
     def reload(self) -> None:
         self.calls.append("reload")
@@ -118,7 +118,7 @@ class FakeCollection:
     def list(self, *, filters: Mapping[str, str], **_: Any) -> list[FakeResource]:
         name, _equals, run_id = filters["label"].partition("=")
         assert name == engine.LABEL
-        return [one for one in self.resources if run_id in {"", one.labels[engine.LABEL]}]
+        return [resource for resource in self.resources if run_id in {"", resource.labels[engine.LABEL]}]
 
 
 class FakeImages:
@@ -166,8 +166,10 @@ class ContainerCluster:
         self.store = FakeContainer(STORE)
         self.composed: list[tuple[tuple[str, ...], dict[str, str]]] = []
         self.now_s = 0.0
-        held = FakeCollection([*self.brokers.values(), *([self.store] if row.has_store else [])])
-        client: Any = FakeEngine(held, images=FakeImages([images.STORE]), api=SimpleNamespace(containers=self._states))
+        containers = FakeCollection([*self.brokers.values(), *([self.store] if row.has_store else [])])
+        client: Any = FakeEngine(
+            containers, images=FakeImages([images.STORE]), api=SimpleNamespace(containers=self._states)
+        )
         monkeypatch.setattr(commands, "run", self._compose)
         run = ClusterSpec(RUN_ID, path, path / "logs", settings, ports=PORTS, **spec)
         self.runtime = DockerRuntime(
@@ -175,7 +177,9 @@ class ContainerCluster:
         )
 
     def _states(self, **_: Any) -> list[dict[str, str]]:
-        return [{"Id": one.id, "State": one.status} for one in self.brokers.values() if one.status != "gone"]
+        return [
+            {"Id": broker.id, "State": broker.status} for broker in self.brokers.values() if broker.status != "gone"
+        ]
 
     def _compose(self, *words: str, timeout_s: float, variables: dict[str, str]) -> str:
         assert timeout_s > 0

@@ -82,19 +82,19 @@ class FakeRuntime:
         self.actions.append(f"skew {broker} by {offset_s} s")
 
     def unsynced(self, _broker: int) -> list[Cut]:
-        found = list(self.unsynced_files)
+        cuts = list(self.unsynced_files)
         del self.unsynced_files[:1]
-        return found
+        return cuts
 
     def cut_power(self, broker: int) -> list[Cut]:
         self._take_down("cut the power of", broker)
         return self.unsynced_files
 
     def kill_with_files(self, broker: int, _suffixes: tuple[str, ...]) -> dict[str, int]:
-        found = self.files.pop(0) if self.files else {}
-        if found:
+        sizes = self.files.pop(0) if self.files else {}
+        if sizes:
             self.kill(broker)
-        return found
+        return sizes
 
     def is_up(self, broker: int) -> bool:
         return broker not in self.down
