@@ -25,9 +25,8 @@ from rich.table import Table
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
 from harness.judge.sessions import CHECKS
-from harness.model_checking.explore.random_runs import RunStatistics
+from harness.model_checking.explore.random_runs import RunStatistics, check_runs, partitioned_session, rows_of
 from harness.model_checking.explore.random_schedules import Odds, draw
-from harness.model_checking.explore.sweep import check_runs, partitioned_session, rows_of
 from harness.models.world.steps import play
 from harness.models.world.world import BEGIN_MS, DAY_MS
 from harness.run_folder.store import new_run_id

@@ -10,7 +10,16 @@ import pytest
 from described import described
 
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
-from harness.model_checking.explore.random_runs import RunStatistics, SweepResult, found_by_checkers, sweep
+from harness.model_checking.explore.random_runs import (
+    ORACLE,
+    CheckerResults,
+    RunStatistics,
+    SweepResult,
+    check_runs,
+    found_by_checkers,
+    partitioned_session,
+    sweep,
+)
 from harness.model_checking.explore.random_schedules import (
     NO_OUTAGE,
     Odds,
@@ -20,7 +29,6 @@ from harness.model_checking.explore.random_schedules import (
     is_replayable,
     is_wrong,
 )
-from harness.model_checking.explore.sweep import ORACLE, CheckerResults, check_runs, partitioned_session
 from harness.models.world.groups import AT_RELOAD, BEGINS_AT_ABORTED, DELETED_BACK, FROZEN
 from harness.models.world.world import Rules
 from harness.schedules.catalog import Anomaly

@@ -26,13 +26,17 @@ from harness.model_checking.conform.brokers import Brokers
 from harness.model_checking.conform.conform import Outcome, all_schedules, outcomes_json, run_schedules
 from harness.model_checking.conform.partition import BrokerPartition, offset_request
 from harness.model_checking.conform.picture import (
+    ALL_KEYS,
     UNSTABLE,
     FetchedOffset,
     ProducerState,
     ReplicaPicture,
+    Simulated,
     StoredBatch,
     TxnIndexEntry,
     differences,
+    is_of_groups,
+    picture_of,
     shown,
 )
 from harness.model_checking.conform.replicas import CLEANED, fetch_offsets, read_folder
@@ -48,7 +52,6 @@ from harness.model_checking.conform.schedules import (
     read_for_conform,
     written,
 )
-from harness.model_checking.conform.simulated import ALL_KEYS, Simulated, is_of_groups, picture_of
 from harness.model_checking.explore.walk import OF_GROUPS
 from harness.models.log.batch import encode
 from harness.models.log.version_rules import rules_of
@@ -404,7 +407,6 @@ class Asked:
     """A producer that records its calls."""
 
     def __init__(self, *_: object, **__: object) -> None:
-        self.id = 5
         self.calls: list[tuple[object, ...]] = []
 
     def __getattr__(self, name: str) -> Callable[..., None]:

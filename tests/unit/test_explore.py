@@ -30,9 +30,8 @@ from harness.model_checking.explore.cases import (
     ClusterCase,
     cases,
 )
-from harness.model_checking.explore.random_runs import RunStatistics, SweepResult
+from harness.model_checking.explore.random_runs import CONSEQUENCES, ORACLE, CheckerResults, RunStatistics, SweepResult
 from harness.model_checking.explore.random_schedules import Odds, RandomSchedule
-from harness.model_checking.explore.sweep import CONSEQUENCES, ORACLE, CheckerResults
 from harness.model_checking.explore.walk import WalkResult, summary, walk
 from harness.models.log import redpanda
 from harness.models.log.version_rules import rules_of

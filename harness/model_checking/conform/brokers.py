@@ -16,9 +16,9 @@ from harness.cluster.boot import booted_cluster
 from harness.errors import HarnessError
 from harness.kafka_api.connection import Connection
 from harness.model_checking.conform.partition import BrokerPartition
+from harness.model_checking.conform.picture import ALL_KEYS, is_of_groups
 from harness.model_checking.conform.replicas import fetch_offsets, read_replicas
 from harness.model_checking.conform.schedules import STAYING
-from harness.model_checking.conform.simulated import ALL_KEYS, is_of_groups
 from harness.models.world.world import ABSENT, BROKERS, KILL, STOP
 from harness.runtimes.base import ClusterSpec, live_brokers
 from harness.schedules.operations.environment import CleanerPass, ProducersExpire, TimePasses
@@ -27,7 +27,7 @@ from harness.schedules.scenario import CONSUMER_OFFSETS, group_in
 from harness.schedules.timers import DAY_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from harness.cluster.boot import Equipment
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from harness.host.workspace import Workspace
     from harness.kafka_api.messages import TopicPartition
     from harness.kafka_api.metadata import PartitionState
-    from harness.model_checking.conform.picture import FetchedOffset, ReplicaPicture
+    from harness.model_checking.conform.picture import ReplicaPicture
     from harness.models.world.world import Rules
     from harness.schedules.operations.operation import Operation
     from harness.schedules.schedule import Schedule
@@ -134,22 +134,16 @@ class Brokers:
             replicas = read_replicas(
                 self.cluster.runtime, broker, [it.partition for it in partitions], named, self.scratch
             )
-            offsets = self._fetch_offsets(broker, partitions)
+            groups = [it.group for it in partitions if it.group is not None and it.leader_id == broker]
+            offsets = {}
+            if groups:
+                with closing(Connection(self.cluster.runtime.address(broker))) as connection:
+                    offsets = fetch_offsets(connection, groups)
             for it in partitions:
                 picture = replicas.get(it.partition)
                 if picture is not None and (not it.group or it.leader_id != broker or it.group in offsets):
                     pictures[it.name, broker] = replace(picture, offsets=offsets.get(it.group or "", ()))
         return pictures
-
-    def _fetch_offsets(
-        self, broker: int, partitions: Iterable[BrokerPartition]
-    ) -> dict[str, tuple[FetchedOffset, ...]]:
-        """Return a broker's answers about the groups that it coordinates."""
-        groups = [it.group for it in partitions if it.group is not None and it.leader_id == broker]
-        if not groups:
-            return {}
-        with closing(Connection(self.cluster.runtime.address(broker))) as connection:
-            return fetch_offsets(connection, groups)
 
     def wait_for_next_timestamp(self) -> None:
         """Wait until the clock is later than any batch."""

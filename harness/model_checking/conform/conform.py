@@ -12,9 +12,8 @@ from harness.host.java import find_java
 from harness.host.workspace import Workspace
 from harness.kafka_api.messages import RefusedError
 from harness.model_checking.conform.brokers import running
-from harness.model_checking.conform.picture import differences
+from harness.model_checking.conform.picture import Simulated, differences, is_of_groups
 from harness.model_checking.conform.schedules import CLUSTER_WIDE, at_random, read_for_conform, written
-from harness.model_checking.conform.simulated import Simulated, is_of_groups
 from harness.models.log.version_rules import rules_of
 from harness.models.world.world import Rules
 from harness.run_folder.store import new_run_id

@@ -82,8 +82,9 @@ class BrokerPartition:
 
     @property
     def named(self) -> Named:
-        """Names of the producers by their ids."""
-        return {producer.id: name for name, producer in self._producers.items() if producer.id >= 0}
+        """Names of the producers by their ids; -1 is the id of a producer without one."""
+        ids = {name: producer.identity.producer_id for name, producer in self._producers.items()}
+        return {producer_id: name for name, producer_id in ids.items() if producer_id >= 0}
 
     def _producer(self, name: str) -> RequestProducer:
         if name not in self._producers:
@@ -155,39 +156,34 @@ class RequestProducer:
     def __init__(self, partition: BrokerPartition, transactional_id: str | None, *, has_id: bool) -> None:
         """Obtain an id, unless it has none."""
         self._partition = partition
-        self._identity, self._sequence = ProducerIdentity(transactional_id), -1
+        self.identity, self._sequence = ProducerIdentity(transactional_id), -1
         self._is_registered = False
         if has_id:
             self.restart()
 
-    @property
-    def id(self) -> int:
-        """The producer's id; -1 without one."""
-        return self._identity.producer_id
-
     def _coordinator(self) -> Address:
         ask, any_broker = self._partition.ask, self._partition.any_broker
-        return ask(any_broker, find_coordinator(self._identity.transactional_id or ""))
+        return ask(any_broker, find_coordinator(self.identity.transactional_id or ""))
 
     def restart(self) -> None:
         """Obtain an id, or a higher epoch; an open transaction is aborted first."""
-        transactional_id = self._identity.transactional_id
+        transactional_id = self.identity.transactional_id
         where = self._coordinator if transactional_id else self._partition.any_broker
         request = producing.init_producer_id(transactional_id, TRANSACTION_TIMEOUT_MS)
-        self._identity = self._partition.ask(where, request)
+        self.identity = self._partition.ask(where, request)
         self._sequence = 0
         self._is_registered = False
 
     def write(self, records: KeysAndValues, timestamp_ms: int) -> None:
         """Write one batch with that time to the partition's leader; begin a transaction if needed."""
-        if self._identity.transactional_id is not None and self._partition.version == 1:
+        if self.identity.transactional_id is not None and self._partition.version == 1:
             self.register()
         self._partition.ask(self._partition.leader, self._write_request(records, timestamp_ms))
         if self._sequence >= 0:
             self._sequence += len(records)
 
     def _write_request(self, records: KeysAndValues, timestamp_ms: int) -> Request[None]:
-        producer, version = self._identity, self._partition.version
+        producer, version = self.identity, self._partition.version
         if self._partition.group is not None:
             return offset_request(producer, self._partition.group, version, records)
         batch = encode_batch(
@@ -206,9 +202,9 @@ class RequestProducer:
         if not self._is_registered:
             group, partition = self._partition.group, self._partition.partition
             request = (
-                producing.add_partition(self._identity, partition)
+                producing.add_partition(self.identity, partition)
                 if group is None
-                else producing.add_offsets(self._identity, group)
+                else producing.add_offsets(self.identity, group)
             )
             self._partition.ask(self._coordinator, request)
             self._is_registered = True
@@ -216,8 +212,8 @@ class RequestProducer:
     def end(self, outcome: str) -> None:
         """End the transaction; its marker is written after the answer."""
         version = self._partition.version
-        request = producing.end_transaction(self._identity, is_commit=outcome == COMMIT, transaction_version=version)
-        self._identity = self._partition.ask(self._coordinator, request)
+        request = producing.end_transaction(self.identity, is_commit=outcome == COMMIT, transaction_version=version)
+        self.identity = self._partition.ask(self._coordinator, request)
         self._is_registered = False
         if version > 1:
             self._sequence = 0

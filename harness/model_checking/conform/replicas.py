@@ -19,17 +19,15 @@ from harness.kafka_api.groups import fetch_offsets_of_groups
 from harness.kafka_api.replica import WireReader
 from harness.kafka_api.transactions import describe_producers
 from harness.model_checking.conform.picture import (
+    ALL_KEYS,
     NO_OFFSET,
     UNSTABLE,
     FetchedOffset,
     ReplicaPicture,
     aborts_of,
-    entry_of,
-    horizons_of,
+    log_fields,
     states_of,
-    stored_batch,
 )
-from harness.model_checking.conform.simulated import ALL_KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -106,15 +104,11 @@ def read_folder(folder: Path, named: Named, cleaned_to: int | None) -> dict[str,
     """Return the fields of a `ReplicaPicture` that a partition's folder gives. Raises `CorruptLogError`."""
     logs = sorted(folder.glob("*.log"))
     batches = [batch for path in logs for batch in iter_batches(path.read_bytes(), source=path.name)]
+    indexes = {path: iter_txnindex(path.read_bytes(), source=path.name) for path in sorted(folder.glob("*.txnindex"))}
     epochs = folder / EPOCHS
     return {
-        "batches": tuple(stored_batch(batch, named) for batch in batches),
+        **log_fields(batches, ((int(path.stem), txn) for path, index in indexes.items() for txn in index), named),
         "segments": tuple(int(path.stem) for path in logs),
-        "txnindex": tuple(
-            entry_of(int(path.stem), aborted, named)
-            for path in sorted(folder.glob("*.txnindex"))
-            for aborted in iter_txnindex(path.read_bytes(), source=path.name)
-        ),
         "cleaned_to": cleaned_to,
         "epochs": tuple(sorted(read_leader_epochs(epochs.read_bytes(), source=EPOCHS).items()))
         if epochs.exists()
@@ -124,7 +118,6 @@ def read_folder(folder: Path, named: Named, cleaned_to: int | None) -> dict[str,
             for log in logs[1:]
             if (snapshot := log.with_suffix(".snapshot")).exists()
         ),
-        "horizons_ms": horizons_of(batches),
     }
 
 

@@ -9,7 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from harness.errors import UsageError
-from harness.model_checking.conform.simulated import FILLER_KEY, KEYS, LATE_KEY, Simulated
+from harness.model_checking.conform.picture import FILLER_KEY, KEYS, LATE_KEY, Simulated
 from harness.models.world.world import (
     ABSENT,
     BROKERS,

@@ -115,7 +115,6 @@ class FaultCase:
     """One small cluster under faults; ``without``: rules that are left out."""
 
     bound: FaultBound
-    target: str = SIM_KAFKA
     without: frozenset[str] = frozenset()
 
     @property

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from harness.errors import WaitTimeoutError
 from harness.kafka_api.messages import RefusedError
-from harness.model_checking.conform.simulated import Simulated
+from harness.model_checking.conform.picture import Simulated
 from harness.models.log.version_rules import rules_of
 from harness.models.world.world import Rules
 
