@@ -75,8 +75,8 @@ KILLED, PAUSED, STOPPED = (f"{fault} begins on broker 2" for fault in ("kill", "
 RESTARTS = "u begins again, which aborts its transaction"
 
 
-def clean(brokers: tuple[int, ...] = (1, 2, 3), *, kept: bool = False) -> Operation:
-    return CleanerPass(brokers, kept)
+def clean(brokers: tuple[int, ...] = (1, 2, 3), *, keeps: bool = False) -> Operation:
+    return CleanerPass(brokers, keeps)
 
 
 def taken(
@@ -94,7 +94,7 @@ def taken(
 
 
 def held(model: Simulated, broker: int) -> list[str]:
-    return [f"{one.base_offset} {one.kind} {' '.join(one.records)}".strip() for one in model.pictures()[broker].batches]
+    return [f"{it.base_offset} {it.kind} {' '.join(it.records)}".strip() for it in model.pictures()[broker].batches]
 
 
 # Schedules on the model
@@ -106,9 +106,9 @@ def test_written_schedules_lead_where_they_say(name: str, version: int) -> None:
     (schedule,) = (it for it in written() if it.case == name)
     pictures = taken(*schedule.operations, rules=NEW, version=version).pictures()
     wrong, right = pictures[ABSENT], pictures[3]
-    assert not any(one.kind in {COMMIT, ABORT} and one.base_offset < 4 for one in right.batches), "the marker is gone"
-    values = {record.partition(":")[2] for one in wrong.batches for record in one.records}
-    right_values = {record.partition(":")[2] for one in right.batches for record in one.records}
+    assert not any(it.kind in {COMMIT, ABORT} and it.base_offset < 4 for it in right.batches), "the marker is gone"
+    values = {record.partition(":")[2] for it in wrong.batches for record in it.records}
+    right_values = {record.partition(":")[2] for it in right.batches for record in it.records}
     if name == "committed-to-aborted-value":
         # A later value supersedes the record: once broker 2 has cleaned, too, only its `.txnindex` may still differ.
         returned = schedule.operations[: schedule.operations.index(RETURN) + 1]
@@ -145,8 +145,8 @@ def test_written_schedules_of_groups_lead_where_they_say(name: str, rules: Rules
 
 def answers(model: Simulated) -> dict[str, tuple[str, str]]:
     leader, picture = model.leader_picture()
-    assert all(not one.offsets for broker, one in model.pictures().items() if broker != leader)
-    return {one.key: (one.stable, one.any) for one in picture.offsets}
+    assert all(not it.offsets for broker, it in model.pictures().items() if broker != leader)
+    return {it.key: (it.stable, it.any) for it in picture.offsets}
 
 
 def test_what_a_group_is_answered_depends_on_its_coordinator() -> None:
@@ -162,18 +162,18 @@ def test_what_a_group_is_answered_depends_on_its_coordinator() -> None:
 def test_a_broker_that_was_killed_knows_what_its_log_tells() -> None:
     steps = (BEGIN, "t aborts", FILLER, clean())
     killed, paused = (taken(*steps, how, "2 returns").pictures()[ABSENT] for how in (KILLED, PAUSED))
-    assert [one.first_offset for one in paused.txnindex] == [0]
+    assert [it.first_offset for it in paused.txnindex] == [0]
     assert killed.txnindex == paused.txnindex, "an empty batch of the transaction is left"
     more = (*steps, "producers expire", FILLER, clean())
     killed, paused = (taken(*more, how, "2 returns").pictures()[ABSENT] for how in (KILLED, PAUSED))
-    assert [one.first_offset for one in paused.txnindex] == [0]
+    assert [it.first_offset for it in paused.txnindex] == [0]
     assert killed.txnindex == ()
 
 
 def test_a_schedule_decides_what_is_kept() -> None:
     deleted = (PUT, "p writes -K", FILLER)
-    assert "1 data 1:-K" in held(taken(*deleted, clean(kept=True), FILLER, clean()), 1)
-    assert "1 data 1:-K" not in held(taken(*deleted, clean(kept=True), "time passes", FILLER, clean()), 1)
+    assert "1 data 1:-K" in held(taken(*deleted, clean(keeps=True), FILLER, clean()), 1)
+    assert "1 data 1:-K" not in held(taken(*deleted, clean(keeps=True), "time passes", FILLER, clean()), 1)
     assert "1 data 1:-K" not in held(taken(*deleted, clean(), FILLER, clean()), 1)
 
 
@@ -239,11 +239,11 @@ def test_versions_differ() -> None:
 
 
 def test_random_schedules_are_the_same_for_a_seed_and_have_in_common_what_befalls_all() -> None:
-    one, same, other = (at_random(seed, 4, OLD) for seed in ("a", "a", "b"))
-    assert one == same != other
-    for steps in zip(*(schedule.operations for schedule in one), strict=True):
+    first, same, other = (at_random(seed, 4, OLD) for seed in ("a", "a", "b"))
+    assert first == same != other
+    for steps in zip(*(schedule.operations for schedule in first), strict=True):
         assert len(set(steps)) == 1 or not any(isinstance(step, CLUSTER_WIDE) for step in steps)
-    assert len({schedule.operations for schedule in one}) == len(one)
+    assert len({schedule.operations for schedule in first}) == len(first)
 
 
 KINDS = {
@@ -307,7 +307,7 @@ def test_a_difference_in_any_field_is_reported(name: str) -> None:
 
 
 def test_every_field_is_compared_but_times() -> None:
-    assert {one.name for one in fields(ReplicaPicture)} == {*OTHERS, "horizons_ms"}
+    assert {it.name for it in fields(ReplicaPicture)} == {*OTHERS, "horizons_ms"}
     picture = a_picture()
     assert picture.horizons_ms
     assert picture == replace(picture, horizons_ms=())
@@ -341,7 +341,7 @@ def test_what_is_on_disk_is_what_the_model_has(tmp_path: Path) -> None:
     for at in replica.snapshots:
         (tmp_path / f"{at:020d}.snapshot").write_bytes(encode_producer_snapshot(replica.producer_entries(at)))
     (tmp_path / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
-    named = {one.producer_id: name for name, one in model.world.clients.items()}
+    named = {it.producer_id: name for name, it in model.world.clients.items()}
     read = read_folder(tmp_path, named, replica.cleaned_to)
     expected = picture_of(replica, named)
     assert read == {name: getattr(expected, name) for name in read}
@@ -351,7 +351,7 @@ def test_what_is_on_disk_is_what_the_model_has(tmp_path: Path) -> None:
 # Many at once
 
 
-STEPS = described(PUT, FILLER, clean(kept=True), "time passes", FILLER, clean())
+STEPS = described(PUT, FILLER, clean(keeps=True), "time passes", FILLER, clean())
 TWO = [partition_schedule("one", STEPS), partition_schedule("two", (PUT, Rest(), *STEPS[2:]))]
 
 
@@ -364,7 +364,7 @@ def gone(cluster: ModelBrokers, schedules: Sequence[Schedule] = tuple(TWO)) -> l
 
 def test_schedules_that_agree_go_to_their_end() -> None:
     cluster = ModelBrokers()
-    assert [(one.schedule.case, one.agreed, one.disagreements) for one in gone(cluster)] == [
+    assert [(it.schedule.case, it.agreed, it.disagreements) for it in gone(cluster)] == [
         ("one", 6, ()),
         ("two", 6, ()),
     ]
@@ -374,17 +374,17 @@ def test_schedules_that_agree_go_to_their_end() -> None:
 def test_a_disagreement_ends_its_schedule_alone() -> None:
     first, second = gone(ModelBrokers(wrong={("two", 3): 2}))
     assert (first.schedule.case, first.agreed) == ("two", 1)
-    (found,) = first.disagreements
-    assert (found.number, found.step, found.broker) == (2, Rest(), 3)
-    assert found.differences == ["log_start: the model has 0, the broker 99"]
+    (disagreement,) = first.disagreements
+    assert (disagreement.number, disagreement.step, disagreement.broker) == (2, Rest(), 3)
+    assert disagreement.differences == ["log_start: the model has 0, the broker 99"]
     assert (second.schedule.case, second.agreed, second.disagreements) == ("one", 6, ())
 
 
 def test_what_the_model_does_and_a_broker_refuses_is_a_disagreement() -> None:
     first, _ = gone(ModelBrokers(refuses={"one": FILLER}))
-    (found,) = first.disagreements
-    assert (found.number, found.broker) == (2, 1)
-    assert found.differences == ["a batch is refused with OutOfOrderSequenceNumberError"]
+    (disagreement,) = first.disagreements
+    assert (disagreement.number, disagreement.broker) == (2, 1)
+    assert disagreement.differences == ["a batch is refused with OutOfOrderSequenceNumberError"]
 
 
 def test_what_befalls_one_cluster_is_common() -> None:
@@ -459,8 +459,8 @@ def test_brokers_know_every_step_of_schedules(on_brokers: Brokers) -> None:
     [("kill", "kill", "start"), ("stop", "stop", "start"), ("pause", "pause", "resume"), (OUTAGE, "pause", "resume")],
 )
 def test_how_a_broker_goes_away_and_comes_back(fault: str, away: str, back: str, on_brokers: Brokers) -> None:
-    for one in (Inject(fault, 2), Heal(fault, 2)):
-        with on_brokers.during(one):
+    for it in (Inject(fault, 2), Heal(fault, 2)):
+        with on_brokers.during(it):
             pass
     names = [name for name, *_ in on_brokers.cluster.runtime.method_calls]  # type: ignore[attr-defined]
     assert names == [away, back]
@@ -572,8 +572,8 @@ class Coordinator:
             for key in ALL_KEYS
         ]
         groups = [
-            {"group_id": one.group_id, "error_code": 14 * (one.group_id == "later"), "topics": partitions}
-            for one in asked.groups
+            {"group_id": it.group_id, "error_code": 14 * (it.group_id == "later"), "topics": partitions}
+            for it in asked.groups
         ]
         return request.decode(message(OffsetFetchResponse, 8, groups=groups))
 
@@ -581,7 +581,7 @@ class Coordinator:
 def test_what_a_coordinator_answers() -> None:
     answered = fetch_offsets(Coordinator(), ["g", "later"])
     assert list(answered) == ["g"]
-    assert {one.key: (one.stable, one.any) for one in answered["g"]} == {
+    assert {it.key: (it.stable, it.any) for it in answered["g"]} == {
         "K": (UNSTABLE, "0"),
         **dict.fromkeys(("L", "M", "G", "filler"), ("none", "none")),
     }
@@ -624,7 +624,7 @@ def test_what_is_reported_as_json() -> None:
     outcomes = gone(ModelBrokers(wrong={("two", 3): 2}))
     result = outcomes_json(ANOMALY, "kafka-3.9", outcomes, None)
     assert (result["verdict"], result["reason"]) == (ANOMALY, None)
-    assert [one["agreed"] for one in result["schedules"]] == [1, 6]
+    assert [it["agreed"] for it in result["schedules"]] == [1, 6]
     assert result["schedules"][0]["steps"][:2] == ["p writes K", "rest"]
     assert result["schedules"][0]["disagreements"] == [
         {"step": 2, "broker": 3, "differences": ["log_start: the model has 0, the broker 99"]}

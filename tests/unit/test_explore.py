@@ -60,29 +60,29 @@ def counting(state: int) -> list[tuple[Operation, int]]:
 
 
 def test_shortest_way_to_each_wrong_state() -> None:
-    found = explore(0, counting, lambda state: ["odd end"] if state == 7 else [], most_states=100)
-    assert found == Explored(states=9, transitions=14, ends=2, depth=4, wrong={"odd end": (ONE, TWO, TWO, TWO)})
+    explored = explore(0, counting, lambda state: ["odd end"] if state == 7 else [], most_states=100)
+    assert explored == Explored(states=9, transitions=14, ends=2, depth=4, wrong={"odd end": (ONE, TWO, TWO, TWO)})
 
 
 def test_states_with_one_key_are_one() -> None:
-    found = explore(0, counting, lambda _: [], most_states=100, key=lambda state: state % 2)
-    assert (found.states, found.transitions) == (2, 2)
+    explored = explore(0, counting, lambda _: [], most_states=100, key=lambda state: state % 2)
+    assert (explored.states, explored.transitions) == (2, 2)
 
 
 def test_a_walk_that_is_bounded_says_so() -> None:
-    found = explore(0, counting, lambda _: [], most_states=3)
-    assert not found.is_whole
-    assert found.states == 3
+    explored = explore(0, counting, lambda _: [], most_states=3)
+    assert not explored.is_whole
+    assert explored.states == 3
 
 
 def test_a_walk_that_ends_with_the_first_wrong_state() -> None:
-    found = explore(0, counting, lambda state: ["two"] if state == 2 else [], most_states=100, first_only=True)
-    assert (found.wrong, found.is_whole) == ({"two": (TWO,)}, False)
+    explored = explore(0, counting, lambda state: ["two"] if state == 2 else [], most_states=100, first_only=True)
+    assert (explored.wrong, explored.is_whole) == ({"two": (TWO,)}, False)
 
 
 def test_equal_things_have_one_number() -> None:
     numbers = Numbered[str](str.lower)
-    assert [numbers.number(one) for one in ("a", "b", "A")] == [0, 1, 0]
+    assert [numbers.number(text) for text in ("a", "b", "A")] == [0, 1, 0]
     assert (numbers[0], numbers[1]) == ("a", "b")
 
 
@@ -276,14 +276,14 @@ def test_one_shared_copy_has_nothing_of_replicas(options: list[str], says: str) 
     assert says in str(ran.exception)
 
 
-@pytest.mark.parametrize("given", [["--runs", "0"], ["--seed", "-1"], ["--runs", "many"]])
-def test_numbers_that_are_none(given: list[str]) -> None:
-    ran = CliRunner().invoke(command, ["--target", SIM_KAFKA, *given], standalone_mode=False)
+@pytest.mark.parametrize("options", [["--runs", "0"], ["--seed", "-1"], ["--runs", "many"]])
+def test_numbers_that_are_none(options: list[str]) -> None:
+    ran = CliRunner().invoke(command, ["--target", SIM_KAFKA, *options], standalone_mode=False)
     assert isinstance(ran.exception, BadParameter)
 
 
 @pytest.mark.parametrize(
-    ("given", "odds"),
+    ("options", "odds"),
     [
         (["--target", SIM_KAFKA], Odds()),
         (["--target", SIM_KAFKA, "--with", COORDINATED], Odds(coordinated=True)),
@@ -298,7 +298,7 @@ def test_numbers_that_are_none(given: list[str]) -> None:
     ],
 )
 def test_random_runs_are_drawn_by_the_rules_asked_for(
-    given: list[str], odds: Odds, monkeypatch: pytest.MonkeyPatch
+    options: list[str], odds: Odds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Odds] = []
 
@@ -307,7 +307,7 @@ def test_random_runs_are_drawn_by_the_rules_asked_for(
         return SweepResult(RunStatistics(runs=3, exposed=1), {})
 
     monkeypatch.setattr(report, "explore_random_runs", explore_random_runs)
-    assert CliRunner().invoke(command, [*given, "--runs", "3"], standalone_mode=False).return_value == EXIT_CLEAN
+    assert CliRunner().invoke(command, [*options, "--runs", "3"], standalone_mode=False).return_value == EXIT_CLEAN
     assert asked == [odds]
 
 
@@ -364,10 +364,10 @@ def test_what_goes_wrong_for_groups_is_reported_beside_the_anomalies(
     monkeypatch.setattr(report, "explore_random_runs", lambda *_: result)
     options = ["--target", SIM_KAFKA, "--groups", "--runs", "1000", "--out", str(tmp_path)]
     ran = CliRunner().invoke(command, [*options, "--format", "json"], standalone_mode=False)
-    (found,) = json.loads(ran.stdout)["consequences"].values()
-    assert (found["runs"], found["first_seed"]) == (1, 9)
-    assert found["smallest"]["case"] == "random run 5, transactions v1, new coordinator"
-    assert found["smallest"]["replayable"] is False
+    (consequence,) = json.loads(ran.stdout)["consequences"].values()
+    assert (consequence["runs"], consequence["first_seed"]) == (1, 9)
+    assert consequence["smallest"]["case"] == "random run 5, transactions v1, new coordinator"
+    assert consequence["smallest"]["replayable"] is False
     assert read_schedule(tmp_path / "group-frozen.json").operations == way.steps
     ran = CliRunner().invoke(command, options, standalone_mode=False)
     assert re.search(r"group-frozen +1 +1\.00 +10\.00 +9", ran.stdout)

@@ -26,8 +26,8 @@ SEEDS = range(200)
 
 
 def rows(table: list[tuple[object, ...]], schema: StructType, **wanted: object) -> list[dict[str, object]]:
-    found = [dict(zip(schema.names[1:-1], row, strict=True)) for row in table]
-    return [row for row in found if all(row[name] == value for name, value in wanted.items())]
+    records = [dict(zip(schema.names[1:-1], row, strict=True)) for row in table]
+    return [row for row in records if all(row[name] == value for name, value in wanted.items())]
 
 
 def recorded(seed: int) -> RunRecorder:
@@ -72,9 +72,9 @@ def test_a_tombstone_is_seen_to_appear_and_to_go() -> None:
         record_run(Rules(), (*DELETED[:3], *described("p puts L"), *DELETED[3:])).observations, OBSERVATIONS, broker=1
     )
     kinds = [
-        [(noted["offset"], noted["kind"]) for noted in look[what]]  # type: ignore[attr-defined]  # a list of them
+        [(noted["offset"], noted["kind"]) for noted in look[change]]  # type: ignore[attr-defined]  # a list of them
         for look in looks
-        for what in ("appeared", "removed")
+        for change in ("appeared", "removed")
     ]
     assert kinds == [
         [(0, "value")], [], [(1, "tombstone"), (2, "value")], [], [], [(0, "value")], [], [(1, "tombstone")],

@@ -74,7 +74,7 @@ def test_real_topics_are_compacted_as_simulated_ones_always_are(simulated: Setup
 
 
 def test_gates_go_by_metadata_that_are_younger_than_every_retention() -> None:
-    retentions_ms = [int(one) for one in SETTINGS["delete.retention.ms"] if one is not None]
+    retentions_ms = [int(text) for text in SETTINGS["delete.retention.ms"] if text is not None]
     assert 2 * int(IMAGE_SETTINGS["metadata.max.idle.interval.ms"]) <= MAX_IMAGE_AGE_MS < min(retentions_ms)
 
 

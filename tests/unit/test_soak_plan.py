@@ -27,7 +27,7 @@ SHAPE = Shape(partitions=12, rate_hz=60.0, features=FEATURES, group_protocols=("
 
 def steps_of(shape: Shape, seed: int = 1) -> list[Step]:
     plan = draw_plan(seed, "soak-1", shape)
-    writers = frozenset(one.name for one in plan.clients if one.transactional_id)
+    writers = frozenset(client.name for client in plan.clients if client.transactional_id)
     return drawn(
         generator_of(plan, shape, available((), lambda _: None)[0]), context=Context(seed, situation=Situation(writers))
     )[0]
@@ -35,8 +35,8 @@ def steps_of(shape: Shape, seed: int = 1) -> list[Step]:
 
 def test_the_least_and_the_greatest_lag_never_contradict_each_other() -> None:
     """Brokers reject a topic whose least lag exceeds its greatest one (`LogConfig.validateTopicLogConfigValues`)."""
-    least, greatest = (SETTINGS[f"{one}.compaction.lag.ms"] for one in ("min", "max"))
-    assert max(int(one or 0) for one in least) <= min(int(one or 2**63 - 1) for one in greatest)
+    least, greatest = (SETTINGS[f"{name}.compaction.lag.ms"] for name in ("min", "max"))
+    assert max(int(lag or 0) for lag in least) <= min(int(lag or 2**63 - 1) for lag in greatest)
 
 
 def test_a_plan_is_that_of_its_seed_and_the_same_after_json() -> None:
@@ -54,7 +54,9 @@ def test_partitions_are_dealt_out_over_topics_and_leaders() -> None:
 
 
 def test_two_clients_share_a_transactional_id() -> None:
-    ids = Counter(one.transactional_id for one in draw_plan(1, "soak-1", SHAPE).clients if one.transactional_id)
+    ids = Counter(
+        client.transactional_id for client in draw_plan(1, "soak-1", SHAPE).clients if client.transactional_id
+    )
     assert sorted(ids.values(), reverse=True)[:2] == [2, 1]
 
 
@@ -87,7 +89,7 @@ def test_what_a_target_lacks_is_not_drawn() -> None:
 
 
 def test_a_transaction_has_a_few_records_at_most_and_ends_only_where_there_is_one() -> None:
-    transactional = {one.name for one in draw_plan(1, "soak-1", SHAPE).clients if one.transactional_id}
+    transactional = {client.name for client in draw_plan(1, "soak-1", SHAPE).clients if client.transactional_id}
     records: Counter[str] = Counter()
     for operation in (step.operation for step in steps_of(replace(SHAPE, features=frozenset()))):
         if isinstance(operation, Write) and operation.process in transactional:
@@ -111,15 +113,15 @@ def test_records_are_deleted_only_where_brokers_allow_it() -> None:
         policies = {
             topic.name: topic.settings.get("cleanup.policy") for topic in draw_plan(seed, "soak-1", SHAPE).topics
         }
-        deleted = [one.operation for one in steps_of(SHAPE, seed) if isinstance(one.operation, DeleteRecords)]
-        assert all(policies[one.topic] == "compact,delete" for one in deleted)
+        deleted = [step.operation for step in steps_of(SHAPE, seed) if isinstance(step.operation, DeleteRecords)]
+        assert all(policies[operation.topic] == "compact,delete" for operation in deleted)
     unknown = replace(SHAPE, settings=frozenset({"segment.ms"}))
-    assert any(isinstance(one.operation, DeleteRecords) for seed in range(6) for one in steps_of(unknown, seed))
+    assert any(isinstance(step.operation, DeleteRecords) for seed in range(6) for step in steps_of(unknown, seed))
 
 
 def test_a_group_is_deleted_by_the_name_under_which_it_commits() -> None:
     steps = [step.operation for seed in range(4) for step in steps_of(SHAPE, seed)]
-    committed = {one.group for one in steps if isinstance(one, CommitOffset | SendOffset)}
-    deleted = {one.group for one in steps if isinstance(one, DeleteGroup)}
+    committed = {operation.group for operation in steps if isinstance(operation, CommitOffset | SendOffset)}
+    deleted = {operation.group for operation in steps if isinstance(operation, DeleteGroup)}
     assert deleted
     assert deleted <= committed

@@ -51,7 +51,7 @@ def test_a_round_with_a_finding_shrinks_to_the_steps_that_make_it(tmp_path: Path
     assert [step.at_s for step in shrunk.smallest.steps] == [APART_S, 2 * APART_S, 3 * APART_S]
     assert shrunk.smallest.plan.lasts_s >= 3 * APART_S + ROOM_S
     assert shrunk.smallest.finding == "tombstone-divergence"
-    assert [one.name for one in shrunk.smallest.plan.clients] == ["p"]
+    assert [client.name for client in shrunk.smallest.plan.clients] == ["p"]
     assert progress[-1][0] == 3
     scenario = scenario_of(shrunk.smallest)
     assert list(map(str, scenario.before)) == ["plain puts k"]

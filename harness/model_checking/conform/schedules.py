@@ -54,7 +54,7 @@ CONFORM: Final = SchedulePlayer(
 FILLER: Final = WriteBatch(PLAIN, (FILLER_KEY,))
 """Rolls a segment: earlier batches can then be cleaned, and the log has dirty records."""
 DELETED, KEPT, EVERYONE, EXPIRED, JOINED = 0.3, 0.3, 0.6, 0.6, 0.2
-"""How often a record is a tombstone, a pass keeps what ages, all brokers clean, producers expire, a replica joins."""
+"""The shares of tombstones, of passes that keep aging batches, of passes of all brokers, of expiry, and of joins."""
 WRITERS: Final = {PLAIN: 4, IDEMPOTENT: 2, TRANSACTIONAL: 4, SECOND: 2}
 """The clients that write records, by weight; idempotent producers commit no offsets."""
 PUT, DELETE, BEGIN, BEGIN_DELETE = (
@@ -96,8 +96,8 @@ def partition_schedule(
 def written(*, of_groups: bool = False) -> list[Schedule]:
     """Return the known ways: markers and tombstones are removed while broker 2 is down.
 
-    They lead to each payload, or to each answer of a group coordinator that differs from that of another one. All have
-    their cluster-wide steps in common.
+    They lead to each payload, or to each difference between the answers of two group coordinators. All have their
+    cluster-wide steps in common.
     """
     ways = GROUP_WAYS if of_groups else WAYS
     phases = [list(zip_longest(*parts, fillvalue=REST)) for parts in zip(*ways.values(), strict=True)]
@@ -142,7 +142,7 @@ def _common(random: Random) -> list[Operation | None]:
 def _random_schedule(
     random: Random, name: str, common: list[Operation | None], rules: Rules, *, of_groups: bool
 ) -> Schedule:
-    """Fill in the steps of one partition, chosen among those that the model allows."""
+    """Fill in random steps of one partition that the model allows."""
     joins = not of_groups and random.random() < JOINED
     schedule = partition_schedule(name, replicas=STAYING if joins else REPLICAS, of_groups=of_groups)
     model = Simulated(schedule, rules)
@@ -218,12 +218,13 @@ def read_for_conform(path: Path, rules: Rules) -> Schedule:
 
     Raises `UsageError` for a schedule that they cannot play, with the reason.
     """
+    schedule = read_schedule(path)
     try:
-        schedule = _of_one_partition(read_schedule(path))
+        schedule = _of_one_partition(schedule)
         model = Simulated(schedule, rules)
         for step in schedule.operations:
             model.take(step)
-    except ValueError as error:
+    except (ValueError, UsageError) as error:
         raise UsageError(f"{path}: conform cannot play this schedule: {error}") from error
     return schedule
 
@@ -253,9 +254,7 @@ def _of_one_partition(schedule: Schedule) -> Schedule:
         changes: dict[str, Any] = {"process": names.get(step.process, step.process)}
         if isinstance(step, Write | DeleteRecords):
             changes |= {"topic": "", "partition": 0}
-        if isinstance(step, CleanerPass):
-            changes["brokers"] = tuple(brokers.get(broker, broker) for broker in step.brokers)
-        elif hasattr(step, "broker"):
+        if hasattr(step, "broker"):
             changes["broker"] = brokers.get(step.broker, step.broker)
         made: Operation = replace(step, **changes)
         return made
