@@ -34,8 +34,8 @@ HANGING, REOPENED = "hanging-transaction", "reopened-transaction"
 PLAYED = PlayedRound(Schedule((), target="sim-kafka", plan=SMALL))
 AUDITED = audited_verdict("t")
 NOTHING = CheckedRound()
-UNDELETED = Wrong(STATE, "k", None, None, None, "the value of write 1", "no value", due=0)
-LOST = Wrong(STATE, "k", None, None, None, "no value", "the value of write 1", due=0)
+UNDELETED = Wrong(STATE, "k", "the value of write 1", "no value", due=0)
+LOST = Wrong(STATE, "k", "no value", "the value of write 1", due=0)
 
 
 def truth(*wrongs: Wrong, broker: int = 2, unknown: frozenset[Any] = frozenset()) -> Truth:
@@ -94,7 +94,7 @@ def test_what_only_one_judge_calls_wrong_is_a_finding_and_unexplained() -> None:
 
 def test_a_transaction_that_hangs_everywhere_is_known_by_clients_alone() -> None:
     """By the logs it may be in progress: only clients know that it has ended."""
-    hangs = Wrong(STUCK, "k", 4, 7, None, "open", "committed", due=0)
+    hangs = Wrong(STUCK, "k", "open", "committed", 4, 7, due=0)
     actual = truth()
     everywhere = replace(actual, wrongs=dict.fromkeys(actual.wrongs, (hangs,)))
     result = verdict(everywhere)
@@ -170,7 +170,7 @@ def test_a_guarantee_that_is_violated_without_a_finding_is_unexplained() -> None
     result = verdict(truth(), checked)
     assert result["verdict"] == UNKNOWN
     assert result["unexplained"][0]["explanation"] == "the guarantee order is violated: out of order"
-    stuck = Wrong(STUCK, "k", 1, 7, 9, "open", "aborted")
+    stuck = Wrong(STUCK, "k", "open", "aborted", 1, 7, 9)
     both = replace(checked, findings=[row("stuck-lso")])
     assert verdict(truth(stuck), both)["unexplained"] == [], "the finding explains it"
 

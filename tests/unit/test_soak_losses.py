@@ -36,9 +36,9 @@ AUDITED = audited_verdict("t", "u")
 ALONE = Loss(2, TP, 8, 12, was_alone=True)
 SKIPPED = Loss(2, TP, 8, 12, is_hole=True)
 OF_OUTCOMES = Loss(2, ("__transaction_state", 0), 90, 95, was_alone=True)
-GONE = Wrong(STATE, "k", None, None, None, "no value", "the value of write 1", due=0)
+GONE = Wrong(STATE, "k", "no value", "the value of write 1", due=0)
 OLD = replace(GONE, here="the value of write 0")
-OPEN = Wrong(STUCK, "k", 7, 3, 9, "open", "committed")
+OPEN = Wrong(STUCK, "k", "open", "committed", 7, 3, 9)
 
 
 def event(isr: list[int] | None, **of_segment: Any) -> dict[str, Any]:

@@ -48,11 +48,11 @@ class Wrong:
 
     kind: str
     key: str
-    offset: int | None
-    transaction: int | None
-    producer_id: int | None
     here: str
     truth: str
+    offset: int | None = None
+    transaction: int | None = None
+    producer_id: int | None = None
     due: int | None = None
     counts_aborted: tuple[int, ...] = ()
     leaves_out_last: bool = False
@@ -251,12 +251,12 @@ def _wrong_records(log: ClientLog, replica: ReplicaLog, written: Mapping[int, Wr
             outcome = COMMITTED if write.transaction is None else log.outcome_of(write)
             if (kind := _MISJUDGED.get((record.belief, outcome))) is not None:
                 at = (record.offset, write.transaction, record.producer_id)
-                yield Wrong(kind, record.key, *at, record.belief, outcome)
+                yield Wrong(kind, record.key, record.belief, outcome, *at)
     for offset, producer_id in replica.open_empty:
         write = written.get(offset)
         outcome = UNKNOWN if write is None or write.transaction is None else log.outcome_of(write)
         if write is not None and outcome != UNKNOWN:
-            yield Wrong(STUCK, write.key, offset, write.transaction, producer_id, OPEN, outcome)
+            yield Wrong(STUCK, write.key, OPEN, outcome, offset, write.transaction, producer_id)
 
 
 def _wrong_log(log: ClientLog, tp: TopicPartition, replica: ReplicaLog, *, has_retention: bool) -> Iterator[Wrong]:
@@ -264,10 +264,10 @@ def _wrong_log(log: ClientLog, tp: TopicPartition, replica: ReplicaLog, *, has_r
     for record in replica.records:
         if record.write not in log.writes:
             at = (record.offset, None, record.producer_id)
-            yield Wrong(STRANGE, record.key, *at, f"write {record.write}", "no such write")
+            yield Wrong(STRANGE, record.key, f"write {record.write}", "no such write", *at)
     asked = log.deleted_before.get(tp, 0)
     if replica.log_start > asked and not has_retention:
-        yield Wrong(LOG_START, "", replica.log_start, None, None, str(replica.log_start), f"at most {asked}")
+        yield Wrong(LOG_START, "", str(replica.log_start), f"at most {asked}", replica.log_start)
 
 
 def _wrong_states(states: Mapping[str, _KeyTruth], replica: ReplicaLog) -> Iterator[Wrong]:
@@ -280,9 +280,6 @@ def _wrong_states(states: Mapping[str, _KeyTruth], replica: ReplicaLog) -> Itera
             yield Wrong(
                 STATE,
                 key,
-                None,
-                None,
-                None,
                 _in_words(here),
                 " or ".join(sorted(map(_in_words, allowed))),
                 due=None if others else due,
