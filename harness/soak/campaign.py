@@ -40,7 +40,7 @@ from harness.spark.workspace_session import session_of
 from harness.targets import SIM_KAFKA, find_target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from harness.judge.outcome import Progress
@@ -75,15 +75,11 @@ class SoakOptions:
 
 @dataclass
 class Soak:
-    """A soak. ``drawn`` and ``left_out``: faults, with the reason for the latter. ``rounds``: a line each, in order.
-
-    ``took_s``: of all processes of the soak.
-    """
+    """A soak. ``rounds``: the lines of judged rounds, in order. ``took_s``: of all processes of the soak."""
 
     folder: RunFolder
     options: SoakOptions
-    drawn: Collection[str] = ()
-    left_out: Mapping[str, str] = field(default_factory=dict)
+    setup: Setup
     rounds: list[RoundLine] = field(default_factory=list)
     took_s: float = 0.0
 
@@ -99,6 +95,8 @@ class Soak:
         verdicts = Counter(line.verdict for line in self.rounds)
         reason = ", ".join(f"{verdicts[verdict]} {verdict}" for verdict in EXIT_CODES if verdicts[verdict])
         worst_rounds = [f"; {line.name}: {line.reason}" for line in self.rounds if line.verdict == self.verdict]
+        repeats = sum(finding in line.findings for line in self.rounds)
+        shown = RepeatedFinding(finding=finding, in_=repeats, of=len(self.rounds))
         return SoakVerdict(
             verdict=self.verdict,
             reason=(reason or "no round") + "".join(worst_rounds[:1]),
@@ -110,19 +108,15 @@ class Soak:
             gate=options.gate,
             shape={name: getattr(options.shape, name) for name in ("partitions", "clients", "play_s", "rate_hz")},
             expected=options.expected,
-            drawn=tuple(sorted(self.drawn)),
-            not_drawn=self.left_out,
+            drawn=tuple(sorted(self.setup.faults)),
+            not_drawn=self.setup.left_out,
             took_s=round(self.took_s, 1),
             findings=dict(sorted(_sum(line.findings for line in self.rounds).items())),
             unexplained=sum(line.unexplained for line in self.rounds),
             audit=_sum(line.audit for line in self.rounds),
             groups=_sum(line.groups for line in self.rounds),
             gates=_sum(line.gates for line in self.rounds),
-            shown=RepeatedFinding(
-                finding=finding, in_=sum(finding in line.findings for line in self.rounds), of=len(self.rounds)
-            )
-            if finding
-            else None,
+            shown=shown if finding else None,
             rounds=tuple(self.rounds),
         )
 
@@ -150,7 +144,7 @@ def soak(options: SoakOptions, progress: Progress, on_round: Callable[[RoundLine
     schedule = options.schedule and fitted(options.schedule, setup.shape, setup.faults)
     options = replace(options, shape=setup.shape, schedule=schedule)
     folder = create_run_folder(options.results, setup.target.name, SOAK, new_run_id())
-    return _continue(Soak(folder, options, setup.faults, setup.left_out), setup, progress, on_round)
+    return _continue(Soak(folder, options, setup), progress, on_round)
 
 
 def resume(path: Path, spark: SparkOptions, progress: Progress, on_round: Callable[[RoundLine], None]) -> Soak:
@@ -165,8 +159,7 @@ def resume(path: Path, spark: SparkOptions, progress: Progress, on_round: Callab
         raise UsageError(f"--resume {path} is not the folder of a soak: {SOAK_STATE}: {error}") from error
     setup = find_setup(options.target, options.shape, progress, gate=options.gate, runtime=options.runtime)
     options = replace(options, shape=setup.shape)
-    resumed = Soak(RunFolder(path), options, setup.faults, setup.left_out, list(state.rounds), state.took_s)
-    return _continue(resumed, setup, progress, on_round)
+    return _continue(Soak(RunFolder(path), options, setup, list(state.rounds), state.took_s), progress, on_round)
 
 
 def shrink_file(target: str, path: Path, name: str, minutes: float, progress: Progress) -> dict[str, Any]:
@@ -207,7 +200,7 @@ def shrink_file(target: str, path: Path, name: str, minutes: float, progress: Pr
     }
 
 
-def _continue(soak: Soak, setup: Setup, progress: Progress, on_round: Callable[[RoundLine], None]) -> Soak:
+def _continue(soak: Soak, progress: Progress, on_round: Callable[[RoundLine], None]) -> Soak:
     began_s, took_s = time.monotonic(), soak.took_s
     path, run_id = soak.folder.path, f"{SOAK}-{new_run_id()}"
     soak.write()  # before any round is judged: this process may be ended sooner
@@ -225,14 +218,16 @@ def _continue(soak: Soak, setup: Setup, progress: Progress, on_round: Callable[[
         interruptible(lambda: f"the results so far are in {path}/; `harness soak --resume {path}` continues"),
         Workspace(run_id, path) as workspace,
         ExitStack() as owned,
-        session_of(workspace, setup.equipment.java, soak.options.spark, [path], CHECKS, outlives_jobs=True) as session,
+        session_of(
+            workspace, soak.setup.equipment.java, soak.options.spark, [path], CHECKS, outlives_jobs=True
+        ) as session,
     ):
-        clusters = _Clusters(setup, workspace, path / "logs" / run_id)
+        clusters = _Clusters(soak.setup, workspace, path / "logs" / run_id)
         owned.callback(clusters.drop)
         queue = owned.enter_context(JudgeQueue(soak.options.expected.keys(), session, note))
         failure: HarnessError | None = None
         try:
-            for name, plan, generator in _rounds(soak, setup):
+            for name, plan, generator in _rounds(soak):
                 soak.took_s = took_s + time.monotonic() - began_s
                 folder = RunFolder(path / name)
                 played = _unjudged(folder, plan)
@@ -274,7 +269,7 @@ def _play(clusters: _Clusters, plan: RoundPlan, generator: Generator, folder: Ru
     return played
 
 
-def _rounds(soak: Soak, setup: Setup) -> Iterator[tuple[str, RoundPlan, Generator]]:
+def _rounds(soak: Soak) -> Iterator[tuple[str, RoundPlan, Generator]]:
     """Yield name, plan and generator of each round to play, without an end where no number is given."""
     options = soak.options
     for number in itertools.count(len(soak.rounds) + 1):
@@ -283,7 +278,7 @@ def _rounds(soak: Soak, setup: Setup) -> Iterator[tuple[str, RoundPlan, Generato
         name, seed = f"soak-{number}", options.seed + number - 1
         if options.schedule is None:
             plan = draw_plan(seed, name, options.shape)
-            yield name, plan, generator_of(plan, options.shape, setup.faults)
+            yield name, plan, generator_of(plan, options.shape, soak.setup.faults)
         else:
             yield name, replace(options.schedule.plan, seed=seed), Fixed(options.schedule.steps)
 

@@ -240,7 +240,7 @@ def test_the_worst_round_decides(tmp_path: Path, verdicts: list[str], code: int)
         "audit": None, "groups": None, "gates": None, "took_s": {},
     }  # fmt: skip
     rounds = [from_json(RoundLine, {**line, "verdict": verdict}) for verdict in verdicts]
-    result = Soak(RunFolder(tmp_path), options(tmp_path), rounds=rounds)
+    result = Soak(RunFolder(tmp_path), options(tmp_path), find_setup("sim-kafka", SMALL, FakeProgress()), rounds)
     assert EXIT_CODES[result.verdict] == code
     assert result.result().verdict == result.verdict
 
