@@ -20,6 +20,7 @@ from harness.host.leftovers import Owner, owner_of_this_process
 from harness.json_codec import from_json, to_json
 from harness.nightly.expectations import Expectation
 from harness.nightly.matrix import Cell, Matrix
+from harness.run_folder.history import read_lines
 from harness.run_folder.store import RunFolder
 
 if TYPE_CHECKING:
@@ -149,16 +150,8 @@ class Ledger:
             file.write(json.dumps({"event": event, **fields}) + "\n")
 
     def _lines(self, event: str) -> list[dict[str, Any]]:
-        """Return the lines of one kind; the last line may have been cut off."""
-        lines, path = [], self.path / ATTEMPTS
-        for text in path.read_text().splitlines() if path.exists() else ():
-            try:
-                line = json.loads(text)
-            except ValueError:
-                continue
-            if line.pop("event") == event:
-                lines.append(line)
-        return lines
+        path = self.path / ATTEMPTS
+        return [line for line in (read_lines(path) if path.exists() else ()) if line["event"] == event]
 
     def _end_last_run(self) -> None:
         for line in self._lines(_BEGAN)[-1:]:

@@ -14,7 +14,7 @@ from harness.judge.soak_verdict import CHECKERS, CLIENTS
 from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, UNKNOWN, Doubt
 from harness.run_folder.store import RunFolder
 from harness.schedules.schedule import Schedule
-from harness.soak.causes.reopened_transaction import Reopened
+from harness.soak.causes.reopened_transaction import reopened
 from harness.soak.judge.judge_rounds import judge_rounds
 from harness.soak.judge.round_verdict import CheckedRound, JudgeResults, verdict_of
 from harness.soak.judge.truth import STATE, STUCK, Truth, Wrong
@@ -159,7 +159,7 @@ def test_a_transaction_that_is_open_again_is_a_finding_and_no_doubt() -> None:
     reason = "the broker says that producer 3 has an open transaction, its log that it has none"
     checked = CheckedRound(doubts=[doubt(2, reason)])
     assert judged(JudgeResults(truth(), checked, AUDITED))["verdict"] == UNKNOWN
-    actual = JudgeResults(truth(), checked, AUDITED, reopened=[Reopened(2, ("t", 0), 3, 5, 9)])
+    actual = JudgeResults(truth(), checked, AUDITED, reopened=[reopened(2, ("t", 0), 3, 5, 9)])
     result = judged(actual)
     assert (result["verdict"], [entry["anomaly"] for entry in result["findings"]]) == (ANOMALY, [REOPENED])
     assert judged(actual, [REOPENED])["verdict"] == AS_EXPECTED

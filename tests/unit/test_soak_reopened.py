@@ -1,4 +1,4 @@
-"""Transactions that a broker lists as open, and whose own log has their end: a finding of its own, and no doubt."""
+"""Transactions that a broker lists as open, and whose log has their end: a separate finding, and no doubt."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from test_soak_truth import PRODUCER, data, end, replica
 from harness.json_codec import from_json
 from harness.judge.verdict import Doubt
 from harness.run_folder.store import AFTER_REJOIN, STATE, RunFolder
-from harness.soak.causes.cause import Diagnosis
-from harness.soak.causes.reopened_transaction import Reopened, reopened_of
+from harness.soak.causes.reopened_transaction import explains, reopened, reopened_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +46,7 @@ WRITTEN, ENDED = data(1, 0, "k", transactional=True), end(1, commit=True)
 def test_a_transaction_that_is_open_again(
     tmp_path: Path, batches: tuple[bytes, ...], state: dict[str, Any], marker: int | None
 ) -> None:
-    assert reopened_of(round_folder(tmp_path, *batches, **state)) == [Reopened(BROKER, TP, PRODUCER, 0, marker)]
+    assert reopened_of(round_folder(tmp_path, *batches, **state)) == [reopened(BROKER, TP, PRODUCER, 0, marker)]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +66,7 @@ def test_what_is_open_by_the_log_too_is_another_matter(
 
 
 @pytest.mark.parametrize(
-    ("changed", "explains"),
+    ("changed", "is_explained"),
     [
         ({}, True),
         ({"broker": 1}, False),
@@ -75,15 +74,15 @@ def test_what_is_open_by_the_log_too_is_another_matter(
         ({"reason": "the broker says that producer 77 has an open transaction, its log that it has none"}, False),
     ],
 )
-def test_it_explains_the_doubt_about_its_own_replica(changed: dict[str, Any], *, explains: bool) -> None:
+def test_it_explains_the_doubt_about_its_own_replica(changed: dict[str, Any], *, is_explained: bool) -> None:
     reason = f"the broker says that producer {PRODUCER} has an open transaction, its log that it has none"
     fields = {"broker": BROKER, "topic": "t", "partition": 0, "kind": "contradiction", "reason": reason, **changed}
     doubt = from_json(Doubt, fields)
-    assert Reopened(BROKER, TP, PRODUCER, 0, 1).explains(doubt) is explains
+    assert explains(reopened(BROKER, TP, PRODUCER, 0, 1), doubt) is is_explained
 
 
 @pytest.mark.parametrize(("marker", "says"), [(1, "its marker at offset 1"), (None, "neither records nor a marker")])
 def test_what_it_says(marker: int | None, says: str) -> None:
-    finding = Reopened(BROKER, TP, PRODUCER, 0, marker).finding(Diagnosis("reopened-transaction", ""))
+    finding = reopened(BROKER, TP, PRODUCER, 0, marker)
     assert (finding.anomaly, finding.broker, finding.topic) == ("reopened-transaction", BROKER, "t")
     assert says in finding.explanation

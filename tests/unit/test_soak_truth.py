@@ -18,7 +18,7 @@ from harness.broker_files.side_files.producer_state import AbortedTxn, encode_tx
 from harness.run_folder.history import HEADER_OP
 from harness.soak.causes import diagnose
 from harness.soak.causes.cause import RoundEvidence
-from harness.soak.causes.reopened_transaction import Reopened
+from harness.soak.causes.reopened_transaction import reopened, symptom_of
 from harness.soak.evidence.client_log import (
     ABORTED,
     COMMITTED,
@@ -278,10 +278,9 @@ def test_a_transaction_without_a_marker_is_not_open_again_where_its_records_were
     stored = read_replica(replica(tmp_path / "1"), 3)
     truth = compare(clients(COMMITTED), {(broker, TP): stored for broker in (1, 2)})
     lines_of_log = [{"broker": 3, "partitions": [list(TP)], "transactional_id": "id"}]
-    opened = Reopened(1, TP, PRODUCER, 1, None)
 
     def name(lines: list[dict[str, Any]], offset: int) -> str:
-        symptom = replace(opened, first_offset=offset).symptom
+        symptom = symptom_of(reopened(1, TP, PRODUCER, offset, None))
         return diagnose(RoundEvidence(truth, skipped=lines), [symptom])[symptom].name
 
     assert name(lines_of_log, 1) == SKIPPED_MARKER

@@ -9,11 +9,10 @@ it loads. See ``docs/explanation/track-record.md``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from harness.judge.soak_verdict import BROKER, RoundFinding
-from harness.soak.causes.cause import Cause, Diagnosis, Symptom
+from harness.soak.causes.cause import Cause, Symptom
 from harness.soak.evidence.replica_log import OPEN, read_replica, served_replicas
 
 if TYPE_CHECKING:
@@ -22,52 +21,44 @@ if TYPE_CHECKING:
     from harness.run_folder.store import RunFolder
 
 
-@dataclass(frozen=True)
-class Reopened:
-    """A transaction that a broker lists as open from ``first_offset`` on, and that its log has not open.
+NAME: Final = "reopened-transaction"
+
+
+def reopened(broker: int, tp: TopicPartition, producer_id: int, offset: int, marker: int | None) -> RoundFinding:
+    """Return the finding of a transaction that a broker lists as open from ``offset`` on, and its log does not.
 
     ``marker``: the offset of the marker, if the log has one.
     """
-
-    broker: int
-    partition: TopicPartition
-    producer_id: int
-    first_offset: int
-    marker: int | None
-
-    def explains(self, doubt: Doubt) -> bool:
-        """Return whether the broker's answers contradict its log because of this transaction."""
-        says = f"the broker says that producer {self.producer_id} has an open transaction"
-        return (doubt.broker, doubt.place) == (self.broker, self.partition) and doubt.reason.startswith(says)
-
-    @property
-    def symptom(self) -> Symptom:
-        """The symptom for causes."""
-        return Symptom(BROKER, self.broker, self.partition, offset=self.first_offset)
-
-    def finding(self, diagnosis: Diagnosis) -> RoundFinding:
-        """Return the finding."""
-        topic, partition = self.partition
-        end = "neither records nor a marker of it" if self.marker is None else f"its marker at offset {self.marker}"
-        words = f"; {diagnosis.words}" if diagnosis.words else ""
-        return RoundFinding(
-            anomaly=diagnosis.name,
-            broker=self.broker,
-            topic=topic,
-            partition=partition,
-            count=1,
-            found_by=(BROKER,),
-            explanation=(
-                f"the broker takes the transaction of producer {self.producer_id} for open from offset"
-                f" {self.first_offset} on, and its log has {end}: its last stable offset is stuck{words}"
-            ),
-            witness={"producer_id": self.producer_id, "offset": self.first_offset, "marker": self.marker},
-        )
+    end = "neither records nor a marker of it" if marker is None else f"its marker at offset {marker}"
+    return RoundFinding(
+        anomaly=NAME,
+        broker=broker,
+        topic=tp[0],
+        partition=tp[1],
+        count=1,
+        found_by=(BROKER,),
+        explanation=(
+            f"the broker takes the transaction of producer {producer_id} for open from offset {offset} on, and its log"
+            f" has {end}: its last stable offset is stuck"
+        ),
+        witness={"producer_id": producer_id, "offset": offset, "marker": marker},
+    )
 
 
-def reopened_of(folder: RunFolder) -> list[Reopened]:
+def symptom_of(finding: RoundFinding) -> Symptom:
+    """Return the symptom of a finding of `reopened`."""
+    return Symptom(BROKER, finding.broker, finding.place, offset=finding.witness["offset"])
+
+
+def explains(finding: RoundFinding, doubt: Doubt) -> bool:
+    """Return whether the broker's answers contradict its log because of this transaction."""
+    words = f"the broker says that producer {finding.witness['producer_id']} has an open transaction"
+    return (doubt.broker, doubt.place) == (finding.broker, finding.place) and doubt.reason.startswith(words)
+
+
+def reopened_of(folder: RunFolder) -> list[RoundFinding]:
     """Return the transactions that are open again in a round. Raises `UsageError` for a damaged folder."""
-    reopened = []
+    findings = []
     for (broker, tp), path, state in served_replicas(folder):
         if not state.get("open"):
             continue
@@ -77,12 +68,12 @@ def reopened_of(folder: RunFolder) -> list[Reopened]:
         for producer_id, _epoch, first in state["open"]:
             if producer_id not in by_log:
                 markers = [e.marker for e in log.ended if e.producer_id == producer_id and e.marker > first]
-                reopened.append(Reopened(broker, tp, producer_id, first, min(markers, default=None)))
-    return reopened
+                findings.append(reopened(broker, tp, producer_id, first, min(markers, default=None)))
+    return findings
 
 
 CAUSE = Cause(
-    "reopened-transaction",
+    NAME,
     "a replica takes a transaction for open that its own log has ended",
     lambda _evidence, symptoms: {symptom: "" for symptom in symptoms if symptom.judge == BROKER},
 )

@@ -20,6 +20,7 @@ from harness.judge.soak_verdict import AUDIT, CHECKERS, CLIENTS, RoundFinding, R
 from harness.judge.verdict import UNKNOWN, decide
 from harness.soak.causes import CAUSES, diagnose
 from harness.soak.causes.cause import GROUPS, Diagnosis, RoundEvidence, Symptom, symptoms_of
+from harness.soak.causes.reopened_transaction import explains, symptom_of
 from harness.soak.judge.audit_tally import tally
 from harness.soak.judge.group_truth import GroupTruth
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from harness.judge.guarantees import GuaranteeResult, Violation
     from harness.judge.verdict import Doubt, Verdict
     from harness.soak.causes.lost_unsynced import Loss
-    from harness.soak.causes.reopened_transaction import Reopened
     from harness.soak.evidence.replica_log import Replica
     from harness.soak.judge.gate_evidence import GateEvidence
     from harness.soak.judge.truth import Truth
@@ -67,7 +67,7 @@ class JudgeResults:
     groups: GroupTruth = field(default_factory=GroupTruth)
     gates: GateEvidence | None = None
     losses: Sequence[Loss] = ()
-    reopened: Sequence[Reopened] = ()
+    reopened: Sequence[RoundFinding] = ()
     skipped: Sequence[Mapping[str, Any]] = ()
 
 
@@ -83,11 +83,10 @@ def verdict_of(played: PlayedRound, results: JudgeResults | None, expected: Coll
     truth, checked, groups, gates = results.truth, results.checked, results.groups, results.gates
     evidence = RoundEvidence(truth, played.plan.brokers, results.losses, results.skipped)
     findings, unexplained = _findings(evidence, checked)
-    of_brokers = diagnose(evidence, [reopened.symptom for reopened in results.reopened])
-    findings += [reopened.finding(of_brokers[reopened.symptom]) for reopened in results.reopened]
-    offsets = {_symptom(GROUPS, finding): finding for finding in groups.findings()}
-    diagnoses = diagnose(evidence, offsets)
-    for symptom, finding in offsets.items():
+    others = {symptom_of(finding): finding for finding in results.reopened}
+    others |= {_symptom(GROUPS, finding): finding for finding in groups.findings()}
+    diagnoses = diagnose(evidence, others)
+    for symptom, finding in others.items():
         name, words = diagnoses.get(symptom, Diagnosis(symptom.anomaly, ""))
         explanation = _with(finding.explanation, words)
         if name:
@@ -109,7 +108,7 @@ def verdict_of(played: PlayedRound, results: JudgeResults | None, expected: Coll
         *(
             f"broker {doubt.broker}, {doubt.topic}-{doubt.partition}: {doubt.reason}"
             for doubt in checked.doubts
-            if not any(reopened.explains(doubt) for reopened in results.reopened)
+            if not any(explains(finding, doubt) for finding in results.reopened)
         ),
         *([] if gates is None or gates.problem is None else [gates.problem]),
     ]
