@@ -121,7 +121,7 @@ def view(offset: int | None, *pending: int) -> GroupView:
 )
 def test_a_view_is_wrong_by_name(lines: list[Any], here: GroupView, name: str | None) -> None:
     truth = compare_groups(log(*lines), [here])
-    assert [wrong.name for _, wrong in truth.wrongs] == ([] if name is None else [name])
+    assert [anomaly for _, anomaly, _ in truth.wrongs] == ([] if name is None else [name])
     assert truth.counts == {
         "keys": 1, "views": 1, "unknown": truth.unknown, "wrong": len(truth.wrongs),
     }  # fmt: skip

@@ -31,20 +31,13 @@ docs/explanation/group-coordinators.md)."""
 
 
 @dataclass(frozen=True)
-class WrongOffset:
-    """An error of a broker. ``name``: of the anomaly; `NAMELESS` where none explains it."""
-
-    name: str
-    key: GroupKey
-    here: str
-    truth: str
-
-
-@dataclass(frozen=True)
 class GroupTruth:
-    """The errors by view. ``keys``: groups' partitions that were judged; ``unknown``: with more than one truth."""
+    """Wrong offsets of groups. ``keys``: groups' partitions that were judged; ``unknown``: with more than one truth.
 
-    wrongs: Sequence[tuple[GroupView, WrongOffset]] = ()
+    ``wrongs``: the view, the name of the anomaly, `NAMELESS` where none explains it, and the error in a sentence.
+    """
+
+    wrongs: Sequence[tuple[GroupView, str, str]] = ()
     views: int = 0
     keys: int = 0
     unknown: int = 0
@@ -57,8 +50,8 @@ class GroupTruth:
     def findings(self) -> Iterator[RoundFinding]:
         """Yield a finding for each broker and name, as of any other partition."""
         sentences: dict[tuple[int, int, str], list[str]] = defaultdict(list)
-        for view, wrong in self.wrongs:
-            sentences[view.broker, view.partition, wrong.name].append(_words(view, wrong))
+        for view, name, sentence in self.wrongs:
+            sentences[view.broker, view.partition, name].append(sentence)
         for (broker, partition, name), witness in sorted(sentences.items()):
             yield RoundFinding(
                 anomaly=name,
@@ -75,27 +68,30 @@ class GroupTruth:
 def compare_groups(log: GroupLog, views: Sequence[GroupView]) -> GroupTruth:
     """Compare every view with the history of clients."""
     possible = {key: log.possible(key) for key in log.changes}
-    wrongs = [(view, wrong) for view in views for wrong in _wrong(log, possible, view)]
+    wrongs = [(view, *wrong) for view in views for wrong in _wrong(log, possible, view)]
     return GroupTruth(wrongs, len(views), len(possible), sum(len(offsets) > 1 for offsets in possible.values()))
 
 
 def _wrong(
     log: GroupLog, possible: Mapping[GroupKey, Mapping[int | None, OffsetChange | None]], view: GroupView
-) -> Iterator[WrongOffset]:
+) -> Iterator[tuple[str, str]]:
+    """Yield the name and the sentence of each error of a view."""
     if view.refusal:
         name = str(Anomaly.TOMBSTONE_DIVERGENCE) if KNOWN_REFUSAL.search(view.refusal) else NAMELESS
-        yield WrongOffset(name, ("", ("", 0)), view.refusal, "")
+        yield name, f"no group has a coordinator: broker {view.broker} cannot load the partition: {view.refusal}"
         return
     for key, allowed in possible.items():
+        group, (topic, partition) = key
+        words = f"group {group}, {topic}-{partition}: by {view.source}, broker {view.broker} has"
         here, truth = view.committed.get(key), " or ".join(sorted(map(_text, allowed)))
         if key in view.pending:
             sent = [log.change(key, offset) for offset in view.pending[key]]
             # Once every transaction that has sent an offset has ended, as clients know, none is pending.
             transactional = [change for change in log.changes[key] if change.in_transaction]
             if all(change is not None and change.outcome != UNKNOWN for change in (*sent, *transactional)):
-                yield WrongOffset(str(Anomaly.STUCK_LSO), key, "an offset is pending", truth)
+                yield str(Anomaly.STUCK_LSO), f"{words} a pending offset, by clients {truth}"
         elif here not in allowed:
-            yield WrongOffset(_name(log, key, here, allowed), key, _text(here), truth)
+            yield _name(log, key, here, allowed), f"{words} {_text(here)}, by clients {truth}"
 
 
 def _name(log: GroupLog, key: GroupKey, here: int | None, allowed: Mapping[int | None, OffsetChange | None]) -> str:
@@ -112,13 +108,3 @@ def _name(log: GroupLog, key: GroupKey, here: int | None, allowed: Mapping[int |
 
 def _text(offset: int | None) -> str:
     return "no offset" if offset is None else f"offset {offset}"
-
-
-def _words(view: GroupView, wrong: WrongOffset) -> str:
-    if view.refusal:
-        return f"no group has a coordinator: broker {view.broker} cannot load the partition: {view.refusal}"
-    group, (topic, partition) = wrong.key
-    return (
-        f"group {group}, {topic}-{partition}: by {view.source}, broker {view.broker} has {wrong.here}, "
-        f"by clients {wrong.truth}"
-    )
