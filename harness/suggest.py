@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 LONGEST_NAME = 200
-"""Characters that are shown and compared: no known name has as many, and comparing takes the product of both."""
+"""Characters that are shown and compared: no name has as many, and comparing takes the product of both."""
 
 
 def quoted(value: str) -> str:
@@ -17,12 +17,12 @@ def quoted(value: str) -> str:
     return repr(value if len(value) <= LONGEST_NAME else f"{value[:LONGEST_NAME]}…")
 
 
-def nearest(kind: str, name: str, known: Sequence[str]) -> str:
+def nearest(kind: str, name: str, names: Sequence[str]) -> str:
     """Return one sentence: the unknown name, the nearest known ones, and all of them."""
-    return f"there is no {kind} {quoted(name)}{close_to(name, known)} (known: {', '.join(known)})"
+    return f"there is no {kind} {quoted(name)}{close_to(name, names)} (known: {', '.join(names)})"
 
 
-def close_to(name: str, known: Sequence[str]) -> str:
+def close_to(name: str, names: Sequence[str]) -> str:
     """Return the end of a sentence that asks whether a nearest name was meant, "" where none is near."""
-    close = difflib.get_close_matches(name[:LONGEST_NAME], known, n=2, cutoff=0.4)
+    close = difflib.get_close_matches(name[:LONGEST_NAME], names, n=2, cutoff=0.4)
     return f"; did you mean {' or '.join(close)}?" if close else ""

@@ -43,13 +43,13 @@ def _address(text: str, security: Security | None) -> Address:
     match = _ADDRESS.fullmatch(text)
     if match is None:
         remedy = "an IPv6 address in brackets: [::1]:9092" if text.count(":") > 1 else "host:port[,host:port…]"
-        raise UsageError(f"{quoted(text)} is no address: give {remedy}")
+        raise UsageError(f"{quoted(text)} is not an address: give {remedy}")
     digits = match["port"]
     if len(digits) > len(str(LAST_PORT)) or not 1 <= int(digits) <= LAST_PORT:
-        raise UsageError(f"{quoted(text)}: there is no port {quoted(digits)}; give one from 1 to {LAST_PORT}")
+        raise UsageError(f"{quoted(text)}: {quoted(digits)} is not a port; give a port from 1 to {LAST_PORT}")
     if match["ipv6"]:
         try:
             IPv6Address(match["ipv6"])
         except ValueError as error:
-            raise UsageError(f"{quoted(text)}: {match['ipv6']} is no IPv6 address") from error
+            raise UsageError(f"{quoted(text)}: {match['ipv6']} is not an IPv6 address") from error
     return Address(match["ipv6"] or match["host"], int(digits), security)

@@ -36,7 +36,7 @@ VERSION: Final = 7
 FIRST_WITH_GROUPS: Final = 8
 """Of OffsetFetch: several groups in a request (KIP-709)."""
 LAST_WITH_RETENTION: Final = 4
-"""Of OffsetCommit: from version 5 on a commit has no retention of its own (KIP-211)."""
+"""Of OffsetCommit: from version 5 on a commit has no separate retention (KIP-211)."""
 
 
 @dataclass(frozen=True)

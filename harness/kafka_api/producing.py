@@ -98,7 +98,7 @@ def commit_in_transaction(
 def end_transaction(
     producer: ProducerIdentity, *, is_commit: bool, transaction_version: int = 1
 ) -> Request[ProducerIdentity]:
-    """End the producer's transaction; its markers are written after the answer. Return the identity from then on."""
+    """End the producer's transaction; its markers are written after the answer. Return the later identity."""
 
     def decode(answer: Any) -> ProducerIdentity:
         raise_for_errors(answer, "the end of a transaction")

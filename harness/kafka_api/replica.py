@@ -71,7 +71,7 @@ class WireReader:
 
         With a consumer's replica id a replica ends at the last stable offset, and the aborted list is filled; with the
         debugging consumer's id it ends at the log end offset, and the list is empty. Watermarks are those of the last
-        answer. Raises `CorruptLogError` where a broker serves bytes that are no record batch.
+        answer. Raises `CorruptLogError` where a broker serves bytes that are not a record batch.
         """
         states: dict[TopicPartition, ReplicaState | str] = {}
         for tp, answer in self._answers(dict.fromkeys(partitions, 0), replica_id, verify_crc=True):

@@ -1,4 +1,4 @@
-"""How clients log in to brokers: a Java client's properties file, translated for every client in use.
+"""The login of clients to brokers: a Java client's properties file, translated for every client in use.
 
 The Java client takes the properties as they are; librdkafka and the harness's own connections take translated
 settings. Secrets are kept in memory only, and appear in no text that this module returns except clients' settings.
@@ -61,7 +61,7 @@ class Security:
 
     @property
     def verifies_host(self) -> bool:
-        """Whether the certificate must name the broker's host."""
+        """Return whether the certificate must name the broker's host."""
         return self.properties.get(ENDPOINT, "https") != ""
 
     @cached_property
@@ -163,23 +163,34 @@ def _raise_for_sasl(security: Security) -> None:
 
 
 def _pem_of(security: Security, store: str, *inline: str, has_key: bool) -> str | None:
-    """Return the content of a store as PEM, from its ``inline`` properties or from its file; None without a store."""
+    """Return the content of a store as PEM, from its ``inline`` properties or from its file; None without a store.
+
+    Raises `UsageError` for a type that only Java can read.
+    """
     values = [value for name in inline if (value := security.properties.get(f"{store}.{name}"))]
     location = security.properties.get(f"{store}.location")
     if len(values) == len(inline) or location is None:
         return "\n".join(values) or None
-    kind, content, password = _open_store(security, store, location)
-    if kind == PEM:
+    file, kind = f"{security.source}: {store}.location {location}", security.properties.get(f"{store}.type", "JKS")
+    if kind.upper() not in {PEM, PKCS12}:
+        raise UsageError(
+            f"{file} is of type {kind.upper()}, which only Java reads; convert it"
+            " (keytool -importkeystore -deststoretype PKCS12 …) and set the type"
+        )
+    try:
+        content = Path(location).read_bytes()
+    except OSError as error:
+        raise UsageError(f"{file}: {error.strerror or error}") from error
+    if kind.upper() == PEM:
         return content.decode()
-    key, chain = _unpacked(security, f"{store}.location {location}", content, password)
-    if not has_key:
-        return chain
-    if key is None:
-        raise UsageError(f"{security.source}: {store}.location {location} has no key")
-    return key + chain
+    password = security.properties.get(f"{store}.password")
+    key, chain = _unpacked(file, content, password.encode() if password is not None else None)
+    if has_key and key is None:
+        raise UsageError(f"{file} has no key")
+    return f"{key}{chain}" if has_key else chain
 
 
-def _unpacked(security: Security, file: str, content: bytes, password: bytes | None) -> tuple[str | None, str]:
+def _unpacked(file: str, content: bytes, password: bytes | None) -> tuple[str | None, str]:
     """Return the key and the certificates of a PKCS#12 store, as PEM; the key's own certificate comes first."""
     # Importing it takes a moment, and few runs need it.
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat  # noqa: PLC0415
@@ -188,25 +199,8 @@ def _unpacked(security: Security, file: str, content: bytes, password: bytes | N
     try:
         store = load_pkcs12(content, password)
     except ValueError as error:
-        raise UsageError(f"{security.source}: {file} cannot be opened: {error}") from error
+        raise UsageError(f"{file} cannot be opened: {error}") from error
     certificates = ([store.cert] if store.cert else []) + store.additional_certs
     chain = "".join(entry.certificate.public_bytes(Encoding.PEM).decode() for entry in certificates)
-    if store.key is None:
-        return None, chain
-    return store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode(), chain
-
-
-def _open_store(security: Security, store: str, location: str) -> tuple[str, bytes, bytes | None]:
-    """Return a store's type, content and password. Raises `UsageError` for a type that only Java can read."""
-    kind = security.properties.get(f"{store}.type", "JKS").upper()
-    if kind not in {PEM, PKCS12}:
-        raise UsageError(
-            f"{security.source}: {store}.location {location} is of type {kind}, which only Java reads; convert it"
-            " (keytool -importkeystore -deststoretype PKCS12 …) and set the type"
-        )
-    try:
-        content = Path(location).read_bytes()
-    except OSError as error:
-        raise UsageError(f"{security.source}: {store}.location {location}: {error.strerror or error}") from error
-    password = security.properties.get(f"{store}.password")
-    return kind, content, password.encode() if password is not None else None
+    key = store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode() if store.key else None
+    return key, chain

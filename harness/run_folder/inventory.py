@@ -41,7 +41,7 @@ FIELD: Final = "evidence"
 DIGEST_BYTES: Final = 16
 DIGEST_THREADS: Final = 2
 HEAD_START_S: Final = 1.0
-"""How long a check waits for digests before it starts Spark; larger runs are compared during the start."""
+"""The time that a check waits for digests before it starts Spark; larger runs are compared during the start."""
 
 _AFTERWARDS = (APPLICATIONS, APPLICATION_HISTORY, AFTERMATH, AFTERMATH_HISTORY)
 """Files that are written when the evidence of the verdict is complete."""

@@ -35,7 +35,7 @@ def refusal(*arguments: str) -> str:
         ((*LIVE,), "no broker answers"),
         ((*LIVE, "--quick"), "no broker answers"),
         (("exposure", *LIVE[1:]), "no broker answers"),
-        ((*LIVE[:-1], "localhost"), "'--bootstrap-server': 'localhost' is no address: give host:port"),
+        ((*LIVE[:-1], "localhost"), "'--bootstrap-server': 'localhost' is not an address: give host:port"),
         ((*LIVE, "--quick", "--since", "2026-01-01"), "--quick reads no data: leave out"),
         ((*LIVE, "--since", "yesterday"), "'--since': 'yesterday': give a time such as 2026-01-31T12:00Z"),
         ((*LIVE, "--since", "2026-01-02", "--until", "2026-01-01"), "--since 2026-01-02 is not before"),

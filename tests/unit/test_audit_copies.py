@@ -190,7 +190,7 @@ def test_a_topic_that_one_broker_does_not_have(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_partitions(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="there is no partition folder"):
+    with pytest.raises(UsageError, match="there are no partition folders"):
         find({1: [tmp_path]}, "t")
 
 

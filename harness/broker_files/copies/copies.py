@@ -106,7 +106,7 @@ def find_copies(brokers: Mapping[int, Sequence[Path]], topics: Sequence[str], ru
         chosen = [copy for copy in copies if copy.topic in selected]
         if not chosen and topics:
             other_topics = sorted({copy.topic for copy in copies})
-            content = f"are {listed(other_topics, _SHOWN)}" if other_topics else "is no partition folder"
+            content = f"are {listed(other_topics, _SHOWN)}" if other_topics else "are no partition folders"
             names = ", ".join(map(str, folders))
             raise UsageError(f"broker {broker} has no replica of {', '.join(topics)} in {names}; there {content}")
         replicas += (_with_segments(copy, notes) for copy in chosen)

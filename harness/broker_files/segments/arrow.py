@@ -25,7 +25,7 @@ from harness.broker_files.segments.codecs import CODECS
 from harness.broker_files.segments.columns import MARKER_NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from harness.broker_files.segments.blocks import Block, Readable, Unpacked
     from harness.broker_files.segments.columns import Batches, Bytes, Ints
@@ -115,29 +115,10 @@ def _batches(blocks: Iterator[Block], schema: pa.Schema) -> Iterator[pa.RecordBa
                 yield _record_batch(arrays, schema, len(rows))
 
 
-def _of_batch(field: pa.Field, rows: Batches) -> pa.Array:  # noqa: PLR0911
+def _of_batch(field: pa.Field, rows: Batches) -> pa.Array:
     """Make a column of `BATCHES`, or a column of `RECORDS` that comes from the batch."""
-    attributes = rows["attributes"]
-    has_horizon = attributes & DELETE_HORIZON != 0
-    match field.name:
-        case "codec":
-            return _names_by_index(attributes & CODEC_MASK, CODECS)
-        case "timestamp_type":
-            return _names_by_index((attributes & APPEND_TIME != 0).astype(np.int8), ("create", "append"))
-        case "marker":
-            return _names_by_index(rows["marker"], MARKER_NAMES)
-        case "base_timestamp_ms":
-            return pa.array(rows["timestamp_base_ms"], mask=has_horizon)
-        case "delete_horizon_ms":
-            return pa.array(rows["timestamp_base_ms"], mask=~has_horizon)
-        case "transactional":
-            return pa.array(attributes & TRANSACTIONAL != 0)
-        case "control":
-            return pa.array(attributes & CONTROL != 0)
-        case "batch_offset":
-            return pa.array(rows["base_offset"])
-        case name:
-            return pa.array(rows[name]).cast(field.type)
+    make = _BATCH_COLUMNS.get(field.name)
+    return make(rows, rows["attributes"]) if make else pa.array(rows[field.name]).cast(field.type)
 
 
 def _names_by_index(indexes: Any, names: Sequence[str]) -> pa.Array:
@@ -159,23 +140,10 @@ def _records(blocks: Iterator[Block], schema: pa.Schema, source: str) -> Iterato
         _LOG.warning("%s: %d entries of magic 0 or 1 are not read", source, skipped)
 
 
-def _of_record(field: pa.Field, block: Block, records: Unpacked) -> pa.Array:  # noqa: PLR0911
+def _of_record(field: pa.Field, block: Block, records: Unpacked) -> pa.Array:
     """Make a column of `RECORDS`."""
-    match field.name:
-        case "offset" | "timestamp_ms":
-            return pa.array(getattr(records, field.name))
-        case "key":
-            return _binary(records.data, records.key_at, records.key_size)
-        case "value":
-            return _binary(records.data, records.value_at, records.value_size)
-        case "headers":
-            return _headers(records)
-        case "attributes":
-            return pa.array(records.attributes.astype(np.int16))
-        case "tombstone":
-            return pa.array(records.is_tombstone)
-        case _:
-            return _of_batch(field, block.batches).take(pa.array(records.batch))
+    make = _RECORD_COLUMNS.get(field.name)
+    return make(records) if make else _of_batch(field, block.batches).take(pa.array(records.batch))
 
 
 def _binary(data: Bytes, places: Ints, sizes: Ints) -> pa.Array:
@@ -217,3 +185,32 @@ def _record_batch(arrays: list[pa.Array], schema: pa.Schema, rows: int) -> pa.Re
 def _fields() -> Any:
     """Import the compiled copies, and numba with them, at the first use."""
     return import_module("harness.broker_files.segments.fields")
+
+
+_BATCH_COLUMNS: Final[dict[str, Callable[[Batches, Any], pa.Array]]] = {
+    "codec": lambda _, attributes: _names_by_index(attributes & CODEC_MASK, CODECS),
+    "timestamp_type": lambda _, attributes: _names_by_index(
+        (attributes & APPEND_TIME != 0).astype(np.int8), ("create", "append")
+    ),
+    "marker": lambda rows, _: _names_by_index(rows["marker"], MARKER_NAMES),
+    "base_timestamp_ms": lambda rows, attributes: pa.array(
+        rows["timestamp_base_ms"], mask=attributes & DELETE_HORIZON != 0
+    ),
+    "delete_horizon_ms": lambda rows, attributes: pa.array(
+        rows["timestamp_base_ms"], mask=attributes & DELETE_HORIZON == 0
+    ),
+    "transactional": lambda _, attributes: pa.array(attributes & TRANSACTIONAL != 0),
+    "control": lambda _, attributes: pa.array(attributes & CONTROL != 0),
+    "batch_offset": lambda rows, _: pa.array(rows["base_offset"]),
+}
+"""Functions of batches and their attributes; other columns are fields of headers."""
+_RECORD_COLUMNS: Final[dict[str, Callable[[Unpacked], pa.Array]]] = {
+    "offset": lambda records: pa.array(records.offset),
+    "timestamp_ms": lambda records: pa.array(records.timestamp_ms),
+    "key": lambda records: _binary(records.data, records.key_at, records.key_size),
+    "value": lambda records: _binary(records.data, records.value_at, records.value_size),
+    "headers": _headers,
+    "attributes": lambda records: pa.array(records.attributes.astype(np.int16)),
+    "tombstone": lambda records: pa.array(records.is_tombstone),
+}
+"""Functions of records; other columns come from the batch."""

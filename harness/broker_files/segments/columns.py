@@ -18,23 +18,14 @@ if TYPE_CHECKING:
     Ints: TypeAlias = npt.NDArray[np.int32]
     Longs: TypeAlias = npt.NDArray[np.int64]
 
+_LONGS = ("position", "base_offset", "last_offset", "timestamp_base_ms", "max_timestamp_ms", "producer_id")
+_INTS = ("size_bytes", "leader_epoch", "crc", "base_sequence", "record_count")
 HEADERS: Final = np.dtype(
     [
-        ("position", np.int64),
-        ("base_offset", np.int64),
-        ("last_offset", np.int64),
-        ("timestamp_base_ms", np.int64),
-        ("max_timestamp_ms", np.int64),
-        ("producer_id", np.int64),
-        ("size_bytes", np.int32),
-        ("leader_epoch", np.int32),
-        ("crc", np.uint32),
-        ("base_sequence", np.int32),
-        ("record_count", np.int32),
-        ("attributes", np.int16),
-        ("producer_epoch", np.int16),
-        ("magic", np.int8),
-        ("marker", np.int8),
+        *((name, np.int64) for name in _LONGS),
+        *((name, np.uint32 if name == "crc" else np.int32) for name in _INTS),
+        *((name, np.int16) for name in ("attributes", "producer_epoch")),
+        *((name, np.int8) for name in ("magic", "marker")),
     ],
     align=True,
 )

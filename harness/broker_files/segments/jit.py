@@ -25,7 +25,7 @@ if not numba.config.CACHE_DIR:  # type: ignore[attr-defined]
 BYTES: Final = uint8[::1]
 
 COMPILING_LIMIT_S: Final = 60.0
-"""How long to wait while another process compiles a function, before this process compiles it, too."""
+"""The time to wait while another process compiles a function, before this process compiles it, too."""
 
 inlined: Callable[[Any], Any] = njit(inline="always")
 """A helper that is inlined into its callers."""
