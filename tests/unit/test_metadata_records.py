@@ -10,7 +10,7 @@ from metadata_logs import Written, change, directory_uuid, frame, partition, reg
 from metadata_logs import topic_id as id_of
 
 from harness.broker_files.internal_topics.message_format import uuid_text
-from harness.broker_files.metadata_log.copy import SCHEMAS, Frame, RecordType, decode_message, read_frame
+from harness.broker_files.metadata_log.copy import FRAME_VERSION, SCHEMAS, RecordType, decode_record
 
 # Copied from the metadata logs of running brokers.
 TOPIC = "010200027493453a9babc24aaba35e55b3c79cd37700"
@@ -40,7 +40,7 @@ END = "01180000"
 
 
 def decoded(value: bytes) -> dict[str, Any]:
-    return decode_message(read_frame(value))
+    return decode_record(value)[2]
 
 
 def read(text: str) -> dict[str, Any]:
@@ -59,8 +59,7 @@ def read(text: str) -> dict[str, Any]:
     ],
 )
 def test_frames_of_kafka(text: str, type_: RecordType, version: int) -> None:
-    found = read_frame(bytes.fromhex(text))
-    assert (found.type, found.version) == (type_, version)
+    assert decode_record(bytes.fromhex(text))[:2] == (type_, version)
 
 
 def test_a_topic_of_kafka() -> None:
@@ -102,8 +101,8 @@ def test_brokers_of_kafka() -> None:
 
 
 def test_the_encoder_writes_what_kafka_writes() -> None:
-    given = decode_message(read_frame(frame(partition("t", 7, (3, 1), leader_recovery_state=1, leader=-1))))
-    assert given == {
+    fields = decoded(frame(partition("t", 7, (3, 1), leader_recovery_state=1, leader=-1)))
+    assert fields == {
         "partition_id": 7,
         "topic_id": id_of("t"),
         "replicas": [3, 1],
@@ -123,7 +122,7 @@ def test_the_encoder_writes_what_kafka_writes() -> None:
 def test_a_newer_version_is_refused(of: RecordType) -> None:
     newest = SCHEMAS[of].newest_version
     with pytest.raises(ValueError, match=f"{SCHEMAS[of].name} of version {newest + 1}: only versions up to {newest}"):
-        decode_message(Frame(of, newest + 1, b"\0"))
+        decode_record(bytes([FRAME_VERSION, of, newest + 1, 0]))
 
 
 @pytest.mark.parametrize(

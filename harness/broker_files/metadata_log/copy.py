@@ -112,17 +112,12 @@ class Message:
     fields: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """A record's value; ``message`` is not decoded yet. ``type``: a `RecordType`, or the number of another type."""
+def decode_record(value: bytes | None) -> tuple[RecordType, int, dict[str, Any]]:
+    """Return the type, the version and the fields (see `MessageFormat.decode`) of a record.
 
-    type: int
-    version: int
-    message: bytes
-
-
-def read_frame(value: bytes | None) -> Frame:
-    """Split a record's value. Raises ``ValueError`` for an unknown version of the frame, and for a malformed frame."""
+    Raises ``ValueError`` for an unknown version of the frame or the message, for another type than a `RecordType`, and
+    for a malformed record.
+    """
     data = BytesIO(value or b"")
     try:
         frame_version, number, version = (UnsignedVarInt32.decode(data) for _ in range(3))
@@ -130,12 +125,8 @@ def read_frame(value: bytes | None) -> Frame:
         raise ValueError(f"malformed frame of a metadata record: {error}") from error
     if frame_version != FRAME_VERSION:
         raise ValueError(f"frame version {frame_version} of a metadata record: only version {FRAME_VERSION} is known")
-    return Frame(number, version, data.read())
-
-
-def decode_message(frame: Frame) -> dict[str, Any]:
-    """Return the message's fields as `MessageFormat.decode` does. The frame's type must be a `RecordType`."""
-    return SCHEMAS[RecordType(frame.type)].decode(frame.message, frame.version)
+    record_type = RecordType(number)
+    return record_type, version, SCHEMAS[record_type].decode(data.read(), version)
 
 
 def read_copy(folder: Path) -> MetadataCopy:
@@ -201,8 +192,8 @@ def _messages(block: Block, unpacked: Unpacked) -> Iterator[Message]:
     for row in np.flatnonzero(is_read).tolist():
         at, size = int(frame_at[row]), int(sizes[row])
         try:
-            frame = read_frame(unpacked.data[at : at + size].tobytes() if size >= 0 else None)
-            yield Message(int(unpacked.offset[row]), RecordType(frame.type), decode_message(frame))
+            record_type, _, fields = decode_record(unpacked.data[at : at + size].tobytes() if size >= 0 else None)
+            yield Message(int(unpacked.offset[row]), record_type, fields)
         except ValueError as error:
             position = int(block.batches["position"][unpacked.batch[row]])
             raise CorruptLogError(block.source, position, str(error)) from error
