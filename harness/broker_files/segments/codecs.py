@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import mmap
 import struct
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias, get_args
 
 import cramjam
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Codec: TypeAlias = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
@@ -22,18 +19,6 @@ MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES = len(_XERIAL_MAGIC) + 8  # then version and oldest compatible version, an int32 each
 _INT32 = struct.Struct(">i")
-
-_STREAMS: dict[Codec, Callable[[memoryview, memoryview], int]] = {
-    "gzip": cramjam.gzip.decompress_into,
-    "lz4": cramjam.lz4.decompress_into,
-    "zstd": cramjam.zstd.decompress_into,
-}
-_PACK: dict[Codec, Callable[[bytes], Any]] = {
-    "gzip": cramjam.gzip.compress,
-    "snappy": cramjam.snappy.compress_raw,
-    "lz4": cramjam.lz4.compress,
-    "zstd": cramjam.zstd.compress,
-}
 
 
 def decompress(codec: Codec, payload: memoryview) -> bytes:
@@ -60,7 +45,7 @@ def decompress_into(codec: Codec, payload: memoryview, out: memoryview) -> int:
             return len(payload)
         if codec == "snappy":
             return _decompress_snappy(payload, out)
-        return _STREAMS[codec](payload, out)
+        return int(getattr(cramjam, codec).decompress_into(payload, out))
     except cramjam.DecompressionError as error:
         reason = f"{codec} does not unpack within {MAX_DECOMPRESSED_BYTES} bytes: {error}"
         raise ValueError(reason) from error
@@ -68,7 +53,9 @@ def decompress_into(codec: Codec, payload: memoryview, out: memoryview) -> int:
 
 def compress(codec: Codec, data: bytes) -> bytes:
     """Compress as librdkafka does: to a gzip member, a raw snappy block, an lz4 frame or a zstd frame."""
-    return data if codec == "none" else bytes(_PACK[codec](data))
+    if codec == "none":
+        return data
+    return bytes(cramjam.snappy.compress_raw(data) if codec == "snappy" else getattr(cramjam, codec).compress(data))
 
 
 def _decompress_snappy(payload: memoryview, out: memoryview) -> int:
@@ -84,9 +71,8 @@ def _decompress_snappy(payload: memoryview, out: memoryview) -> int:
         (size,) = _INT32.unpack_from(payload, position)
         if not 0 <= size <= available:
             raise ValueError(f"snappy block announces {size} bytes, {available} are left")
-        position += _INT32.size
-        written += _snappy_block(payload[position : position + size], out[written:])
-        position += size
+        position += _INT32.size + size
+        written += _snappy_block(payload[position - size : position], out[written:])
     return written
 
 

@@ -60,13 +60,14 @@ def encode_batch(
     if last_offset is None:
         last_offset = records[-1].offset if records else base_offset
     packed = b"".join(encode_record(record, base_offset, base_timestamp_ms) for record in records)
-    attributes = (
-        (CODECS.index(codec) if records else 0)
-        | (APPEND_TIME if append_time else 0)
-        | (TRANSACTIONAL if is_transactional else 0)
-        | (CONTROL if is_control else 0)
-        | (DELETE_HORIZON if delete_horizon_ms is not None else 0)
-    )
+    has_horizon = delete_horizon_ms is not None
+    flags = {
+        APPEND_TIME: append_time,
+        TRANSACTIONAL: is_transactional,
+        CONTROL: is_control,
+        DELETE_HORIZON: has_horizon,
+    }
+    attributes = (CODECS.index(codec) if records else 0) + sum(flag for flag, is_set in flags.items() if is_set)
     payload = compress(codec, packed) if records else b""
     head = (base_offset, HEADER.size - LOG_OVERHEAD + len(payload), leader_epoch, MAGIC)
     times_ms = (base_timestamp_ms, max(timestamps) if max_timestamp_ms is None else max_timestamp_ms)
