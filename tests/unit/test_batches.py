@@ -5,7 +5,8 @@ from __future__ import annotations
 import mmap
 import random
 import struct
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import cramjam
 import pytest
@@ -63,7 +64,6 @@ KAFKA_COMMIT = """000000000000002c000000420000000302b82d688f0030000000000000018b
     00000000000000070002ffffffff000000012000000008000000010c00000000000900"""
 KAFKA_EMPTY = """0000000000000032000000310000000302bfabfeed001000000004ffffffffffffffff0000018bcfe56fd0
     000000000000000700020000000500000000"""
-KAFKA_HORIZON = """000000000000003c0000004a0000000302c69ad03d0040000000050000018bd50bc40000000018bcfe573b9"""
 KAFKA_HORIZON = """000000000000003c0000004a0000000302c69ad03d0040000000050000018bd50bc4000000018bcfe573b9
     00000000000000070002000000080000000216008fc1b25202046b32010018008dc1b25206046b33027600"""
 KAFKA_APPEND = """00000000000000460000003affffffff02152a64c500080000000000000000000000010000018bcfe58f0f
@@ -82,7 +82,7 @@ def records(batch: Batch) -> list[Record]:
 
 
 def walk(data: bytes, *, verify_crc: bool = True) -> tuple[list[Batch], CorruptLogError | None]:
-    """Everything read before the end or the bad place, and the error if it is one."""
+    """Return the batches before the end or the error, and the error."""
     batches: list[Batch] = []
     try:
         batches.extend(iter_batches(data, source=SOURCE, verify_crc=verify_crc))
@@ -90,6 +90,12 @@ def walk(data: bytes, *, verify_crc: bool = True) -> tuple[list[Batch], CorruptL
         # extend() keeps the batches that it got before the generator raised.
         return batches, error
     return batches, None
+
+
+def error_in(data: bytes) -> CorruptLogError:
+    _, error = walk(data)
+    assert error is not None
+    return error
 
 
 def patched(data: bytes, at: int, new: bytes) -> bytes:
@@ -168,42 +174,22 @@ def test_append_time_of_kafka_is_every_records_timestamp() -> None:
 
 
 def test_encoder_writes_the_bytes_of_kafka() -> None:
-    data = encode_batch(
-        base_offset=40,
-        records=KAFKA_RECORDS,
-        producer_id=7,
-        producer_epoch=2,
-        base_sequence=5,
-        is_transactional=True,
-        leader_epoch=3,
-    )
+    encode = partial(encode_batch, producer_id=7, producer_epoch=2, leader_epoch=3)
+    data = encode(base_offset=40, records=KAFKA_RECORDS, base_sequence=5, is_transactional=True)
     assert data == bytes.fromhex(KAFKA_DATA["none"])
     decision = {"producer_id": 7, "producer_epoch": 2, "timestamp_ms": 1_700_000_001_000}
     epochs = {"coordinator_epoch": 9, "leader_epoch": 3}
     assert encode_marker(base_offset=43, commit=False, **decision, **epochs) == bytes.fromhex(KAFKA_ABORT)
     assert encode_marker(base_offset=44, commit=True, **decision, **epochs) == bytes.fromhex(KAFKA_COMMIT)
-    empty = encode_batch(
-        base_offset=50,
-        last_offset=54,
-        max_timestamp_ms=1_700_000_002_000,
-        producer_id=7,
-        producer_epoch=2,
-        base_sequence=5,
-        is_transactional=True,
-        leader_epoch=3,
-    )
-    assert empty == bytes.fromhex(KAFKA_EMPTY)
-    horizon = encode_batch(
-        base_offset=60,
-        records=records(only(KAFKA_HORIZON)),
-        last_offset=65,
-        delete_horizon_ms=1_700_086_400_000,
-        producer_id=7,
-        producer_epoch=2,
-        base_sequence=8,
-        leader_epoch=3,
-    )
-    assert horizon == bytes.fromhex(KAFKA_HORIZON)
+    empty: dict[str, Any] = {
+        "base_offset": 50,
+        "last_offset": 54,
+        "max_timestamp_ms": 1_700_000_002_000,
+        "base_sequence": 5,
+    }
+    assert encode(**empty, is_transactional=True) == bytes.fromhex(KAFKA_EMPTY)
+    horizon: dict[str, Any] = {"base_offset": 60, "last_offset": 65, "delete_horizon_ms": 1_700_086_400_000}
+    assert encode(**horizon, base_sequence=8, records=records(only(KAFKA_HORIZON))) == bytes.fromhex(KAFKA_HORIZON)
 
 
 @pytest.mark.parametrize("codec", codecs.CODECS)
@@ -223,15 +209,8 @@ def test_round_trip_over_many_blocks_with_gaps(codec: codecs.Codec) -> None:
 @pytest.mark.parametrize("codec", [0, 1])
 def test_agrees_with_kafka_python(codec: int) -> None:
     # It brings gzip alone: the other codecs are held against Kafka's own bytes above.
-    builder = DefaultRecordBatchBuilder(
-        magic=2,
-        compression_type=codec,
-        is_transactional=1,
-        producer_id=12345,
-        producer_epoch=3,
-        base_sequence=77,
-        batch_size=1 << 20,
-    )
+    producer = {"is_transactional": 1, "producer_id": 12345, "producer_epoch": 3, "base_sequence": 77}
+    builder = DefaultRecordBatchBuilder(magic=2, compression_type=codec, batch_size=1 << 20, **producer)
     for offset in range(300):
         value = None if offset % 7 == 0 else b"v" * offset
         builder.append(offset, 1000 - offset, b"key-%d" % offset, value, [("h", b"%d" % offset)])
@@ -348,22 +327,18 @@ def test_entries_of_older_formats_are_reported_and_skipped() -> None:
     entries = list(iter_entries(data, source=SOURCE))
     assert entries[:2] == [OldEntry(0, 28, 3, 0), OldEntry(28, 34, 9, 1)]
     assert [batch.position for batch in iter_batches(data, source=SOURCE)] == [62]
-    _, error = walk(old[1] + old[0])
-    assert error is not None
+    error = error_in(old[1] + old[0])
     assert (error.position, error.reason) == (34, "base offset 3 follows offset 9")
-    _, error = walk(old[0] + old[1][:14])
-    assert error is not None
+    error = error_in(old[0] + old[1][:14])
     assert (error.position, error.cut) == (28, True)
     shorter = old[1][:8] + struct.pack(">i", 21) + old[1][12:]
-    _, error = walk(shorter)
-    assert error is not None
+    error = error_in(shorter)
     assert (error.reason, error.cut) == ("impossible length 21", False)
 
 
 def test_a_batch_whose_magic_is_broken_is_no_old_entry() -> None:
     for magic in (b"\0", b"\1"):
-        _, error = walk(patched(small_log()[0], 16, magic))
-        assert error is not None
+        error = error_in(patched(small_log()[0], 16, magic))
         assert error.reason.startswith(f"CRC of an entry of magic {magic[0]} is ")
 
 
@@ -385,8 +360,7 @@ def test_zero_tail_is_the_end() -> None:
         assert len(batches) == 4
         assert error is not None
         assert error.position == len(data)
-    _, error = walk(data + bytes(11))
-    assert error is not None
+    error = error_in(data + bytes(11))
     assert error.cut
 
 
