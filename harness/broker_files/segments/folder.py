@@ -13,8 +13,8 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from harness.broker_files.segments.batches import HEADER, LOG_OVERHEAD, MAGIC, OLD_MAGICS, iter_entries
-from harness.broker_files.segments.blocks import WORTH_COMPILING_BYTES, iter_blocks
+from harness.broker_files.segments.batches import HEADER, LOG_OVERHEAD, MAGIC, OLD_MAGICS
+from harness.broker_files.segments.blocks import iter_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -28,7 +28,6 @@ _WHY_LEFT_OUT: Final = {
     None: "replaced by a file of a cleaner or a split",
 }
 """By the suffix of a file."""
-_BEFORE_ALL = -1
 _HEAD: Final = struct.Struct(">qiib")
 """Base offset, length, leader epoch or CRC, magic: the same in every format."""
 _LAST_OFFSET_DELTA = 6
@@ -95,17 +94,11 @@ def choose_segments(names: Iterable[str], next_offset_of: Callable[[str], int | 
 
 def next_offset(path: Path) -> int | None:
     """Return the offset after a segment file's last batch, None for an empty file. Raises ``CorruptLogError``."""
-    last = _BEFORE_ALL
-    if path.stat().st_size < WORTH_COMPILING_BYTES:
-        for entry in iter_entries(path.read_bytes(), source=str(path), verify_crc=False):
-            last = entry.last_offset
-    else:
-        with path.open("rb") as file:
-            for block in iter_blocks(file, source=str(path), verify_crc=False):
-                last = max(
-                    last, *(int(rows["last_offset"][-1]) for rows in (block.batches, block.skipped) if len(rows))
-                )
-    return None if last == _BEFORE_ALL else last + 1
+    ends = [0]
+    with path.open("rb") as file:
+        for block in iter_blocks(file, source=str(path), verify_crc=False):
+            ends += (int(rows["last_offset"][-1]) + 1 for rows in (block.batches, block.skipped) if len(rows))
+    return max(ends) or None
 
 
 def end_of_segment(path: Path) -> int:
