@@ -8,11 +8,11 @@ UTF-8. Members that a class does not have are ignored: a later version may have 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -42,29 +42,24 @@ def from_json(cls: type[T], content: Any) -> T:
 
 
 def _read(kind: Any, content: Any, place: str) -> Any:
-    if get_origin(kind) in {Union, UnionType}:
-        if content is None:
-            return None
-        (kind,) = (member for member in get_args(kind) if member is not NoneType)
-    read = _read_object if is_dataclass(kind) else _READERS.get(get_origin(kind) or kind, _read_plain)
-    return read(kind, content, place)
+    origin = get_origin(kind) or kind
+    if origin in {Union, UnionType}:
+        (member,) = (member for member in get_args(kind) if member is not NoneType)
+        return None if content is None else _read(member, content, place)
+    if is_dataclass(kind):
+        return _read_object(kind, content, place)
+    if origin is tuple:
+        entries = enumerate(_checked(content, list, place))
+        return tuple(_read(get_args(kind)[0], entry, f"{place}[{index}]") for index, entry in entries)
+    if origin is Mapping:
+        members = _checked(content, dict, place).items()
+        return {name: _read(get_args(kind)[1], member, f"{place}.{name}") for name, member in members}
+    if kind is bytes:
+        return _read_bytes(content, place)
+    return content if kind is Any else _checked(content, (int, float) if kind is float else kind, place)
 
 
-def _read_tuple(kind: Any, content: Any, place: str) -> tuple[Any, ...]:
-    entries, (entry_kind, _) = _checked(content, list, place), get_args(kind)
-    return tuple(_read(entry_kind, entry, f"{place}[{index}]") for index, entry in enumerate(entries))
-
-
-def _read_mapping(kind: Any, content: Any, place: str) -> dict[str, Any]:
-    members, (_, member_kind) = _checked(content, dict, place), get_args(kind)
-    return {name: _read(member_kind, member, f"{place}.{name}") for name, member in members.items()}
-
-
-def _read_plain(kind: Any, content: Any, place: str) -> Any:
-    return _checked(content, (int, float) if kind is float else kind, place)
-
-
-def _read_bytes(_kind: Any, content: Any, place: str) -> bytes:
+def _read_bytes(content: Any, place: str) -> bytes:
     match content:
         case {"text": str(text)}:
             return text.encode(errors="surrogatepass")
@@ -104,11 +99,3 @@ def _bytes_to_json(value: bytes) -> dict[str, str]:
         return {"text": value.decode()}
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(value).decode()}
-
-
-_READERS: Final[Mapping[Any, Callable[[Any, Any, str], Any]]] = {
-    tuple: _read_tuple,
-    Mapping: _read_mapping,
-    bytes: _read_bytes,
-    Any: lambda _kind, content, _place: content,
-}

@@ -99,7 +99,11 @@ def find_copies(brokers: Mapping[int, Sequence[Path]], topics: Sequence[str], ru
     every = [copy for copies in copies_of.values() for copy in copies]
     metadata_logs = {copy.broker: copy.folder for copy in every if copy.topic == CLUSTER_METADATA}
     existing = {copy.topic for copy in every} - {CLUSTER_METADATA}
-    selected, selection_notes = _named(topics, existing) if topics else _compacted(existing, metadata_logs, log_dirs)
+    if topics:
+        selected = {topic for topic in existing if is_named(topic, topics)}
+        selection_notes = internal_left_out(existing, topics)
+    else:
+        selected, selection_notes = _compacted(existing, metadata_logs, log_dirs)
     for broker, folders in brokers.items():
         copies = copies_of[broker]
         _raise_if_twice(copies)
@@ -127,11 +131,6 @@ def find_copies(brokers: Mapping[int, Sequence[Path]], topics: Sequence[str], ru
         metadata=metadata.metadata,
         cluster_id=cluster_id,
     )
-
-
-def _named(patterns: Sequence[str], existing: Iterable[str]) -> tuple[set[str], list[str]]:
-    """Return the topics to compare, and notes about topics that the user did not name."""
-    return {topic for topic in existing if is_named(topic, patterns)}, internal_left_out(existing, patterns)
 
 
 def _compacted(
