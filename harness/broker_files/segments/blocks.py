@@ -164,7 +164,7 @@ def unpack(
 
 
 def key_hashes(unpacked: Unpacked) -> npt.NDArray[np.uint64]:
-    """Hash every key as Spark's ``xxhash64`` does, to an unsigned number; null gives 42."""
+    """Hash every key."""
     hashes = np.empty(len(unpacked.offset), np.uint64)
     import_module("harness.broker_files.segments.fields").hash_fields(
         unpacked.data, unpacked.key_at, unpacked.key_size, hashes

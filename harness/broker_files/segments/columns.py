@@ -40,6 +40,3 @@ NO_MARKER, OTHER_CONTROL = -1, len(MARKERS)
 """Values of ``marker``: data, or a control batch that compaction has emptied; and the other types."""
 ASK: Final = -2
 """The value of ``marker`` for unusual bytes until the reference has read them."""
-
-NULL_KEY_HASH: Final = 42
-"""The result of Spark's ``xxhash64`` for null: its seed."""

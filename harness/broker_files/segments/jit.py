@@ -57,7 +57,6 @@ def _loader(integer_type: types.Integer) -> Any:
 
 
 load_byte = _loader(types.uint8)
-load_four_bytes = _loader(types.uint32)
 load_eight_bytes = _loader(types.uint64)
 
 
