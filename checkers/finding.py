@@ -23,12 +23,12 @@ VISIBLE, LATENT = "visible", "latent"
 
 HANGING_TRANSACTION = "hanging-transaction"
 UNEXPLAINED_DIVERGENCE = "unexplained-divergence"
-"""Names that only audits report, beside the four anomalies."""
+"""Names that only audits report, in addition to the four anomalies."""
 
 SENTENCES: Final = ("explanation", "reason")
 """The columns of findings, results of guarantees and doubts that hold a sentence."""
 _QUOTE: Final = "\0"
-"""Around the digits of a value in a sentence that Spark made; no sentence has it otherwise."""
+"""The character around the hexadecimal digits of a client's value in a sentence that Spark made."""
 _PRINTABLE: Final = re.compile(f"{_QUOTE}([0-9A-F]*){_QUOTE}")
 
 
@@ -48,15 +48,15 @@ class Finder:
 
 
 def findings(
-    rows: DataFrame, anomaly: str, *, effect: Column, explanation: Column, witness: dict[str, Column],
+    rows: DataFrame, anomaly: str, *, effect: Column | str, explanation: Column, witness: str,
     offset: str = "offset", key: str | None = "key", producer_id: str | None = "producer_id",
-    candidates: Column | None = None, proven: Column | None = None,
+    candidates: Column | None = None, proven: Column | bool = True,
 ) -> DataFrame:  # fmt: skip
     """Return findings for rows of REPLICA.
 
     ``offset``, ``key``, ``producer_id``: the columns with these values; null where None is given. Adds anomaly,
     candidates (names; empty where the evidence decides), effect, explanation, ``proven`` (whether the logs alone prove
-    that this replica is wrong; true by default) and witness (a JSON object).
+    that this replica is wrong) and witness: a JSON object with these columns, in SQL.
     """
     return rows.select(
         *REPLICA,
@@ -65,25 +65,23 @@ def findings(
         f.col(offset).alias("offset"),
         (f.lit(None).cast("binary") if key is None else f.col(key)).alias("key"),
         (f.lit(None).cast("long") if producer_id is None else f.col(producer_id)).alias("producer_id"),
-        effect.alias("effect"),
+        f.lit(effect).alias("effect"),
         explanation.alias("explanation"),
-        (f.lit(True) if proven is None else proven).alias("proven"),
+        f.lit(proven).alias("proven"),
         _json(witness).alias("witness"),
     )
 
 
-def results(
-    rows: DataFrame, guarantee: str, *, violation: Column | str, explanation: Column, witness: dict[str, Column]
-) -> DataFrame:
+def results(rows: DataFrame, guarantee: str, *, violation: str, explanation: Column, witness: str) -> DataFrame:
     """Return REPLICA, guarantee, compared, violated, offset, explanation, witness: a row for each replica.
 
     ``compared`` and ``violated``: how many rows were compared, and how many of them violate the guarantee.
 
     ``rows``: REPLICA, offset, and the columns that the other parameters use. ``violation``: whether a row violates the
-    guarantee. ``offset``, ``explanation`` and ``witness`` (a JSON object) are those of the first violation, null where
-    there is none. ``broker`` is null for a violation that does not depend on a replica.
+    guarantee, in SQL. Offset, explanation and witness (as in `findings`) describe the first violation, and are null
+    without a violation. ``broker`` is null for a violation that does not depend on a replica.
     """
-    is_violated = f.coalesce(f.expr(violation) if isinstance(violation, str) else violation, f.lit(False))
+    is_violated = f.coalesce(f.expr(violation), f.lit(False))
     first = f.struct("offset", explanation.alias("explanation"), _json(witness).alias("witness"))
     return (
         rows.groupBy(*REPLICA)
@@ -96,39 +94,43 @@ def results(
     )
 
 
-def _json(witness: dict[str, Column]) -> Column:
-    return f.to_json(f.struct(*(column.alias(name) for name, column in witness.items())))
+def _json(columns: str) -> Column:
+    return f.expr(f"to_json(struct({columns}))")
 
 
-def printable(name: str, none: str = "(no key)") -> Column:
-    """Return a key, or another value that clients choose, for a sentence: as hexadecimal digits, until `completed`."""
-    return f.coalesce(f.concat(f.lit(_QUOTE), f.hex(name), f.lit(_QUOTE)), f.lit(none))
+def sentence(template: str, **values: Column | str) -> Column:
+    """Return a sentence with the values of a row.
+
+    ``{name}``: the value of that name (a column, or SQL), else the row's column of that name. ``{name:text}``: the text
+    stands for null. ``{name!r}``: a key, or another value that clients choose; `completed` makes it printable.
+    """
+    fields = [field for field in Formatter().parse(template) if field[1] is not None]
+    texts = "".join(
+        text.replace("%", "%%") + ("%s" if name else "") for text, name, _, _ in Formatter().parse(template)
+    )
+
+    def value(name: str, none: str, conversion: str | None) -> Column:
+        column = values.get(name, f.col(name))
+        column = f.expr(column) if isinstance(column, str) else column
+        if conversion == "r":
+            return f.coalesce(f.concat(f.lit(_QUOTE), f.hex(column), f.lit(_QUOTE)), f.lit(none or "(no key)"))
+        return f.coalesce(column.cast("string"), f.lit(none)) if none else column
+
+    return f.format_string(texts, *(value(str(name), none or "", conversion) for _, name, none, conversion in fields))
+
+
+def reason(template: str, **values: Column | str) -> Column:
+    """Return the ``reason`` of a doubt, a `sentence`."""
+    return sentence(template, **values).alias("reason")
 
 
 def completed(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a collected row whose `SENTENCES` have the values of `printable` as text."""
-    return {**row, **{name: _with_text(row[name]) for name in SENTENCES if row.get(name)}}
+    """Return a collected row whose `SENTENCES` show the values of clients as text."""
 
+    def as_text(value: re.Match[str]) -> str:
+        return in_sentence(bytes.fromhex(value[1]))
 
-def _with_text(sentence: str) -> str:
-    return _PRINTABLE.sub(lambda value: in_sentence(bytes.fromhex(value[1])), sentence)
-
-
-def number(column: str, *, none: str = "none") -> Column:
-    """Return a number for a sentence."""
-    return f.coalesce(f.col(column).cast("string"), f.lit(none))
-
-
-def sentence(template: str, **values: Column) -> Column:
-    """Return a sentence: ``{name}`` stands for the value of that name, else for the row's column of that name."""
-    names = [name for _, name, _, _ in Formatter().parse(template) if name is not None]
-    as_java = template.replace("%", "%%").format(**dict.fromkeys(names, "%s"))
-    return f.format_string(as_java, *(values.get(name, name) for name in names))
-
-
-def reason(template: str, **values: Column) -> Column:
-    """Return the ``reason`` of a doubt, a `sentence`."""
-    return sentence(template, **values).alias("reason")
+    return {**row, **{name: _PRINTABLE.sub(as_text, row[name]) for name in SENTENCES if row.get(name)}}
 
 
 def visible_before_stable_end() -> Column:

@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from harness.judge.finding import Finding
-    from harness.judge.outcome import RunResult
     from harness.judge.stuck_durations import AftermathStep
-    from harness.judge.verdict import Verdict
+    from harness.judge.verdict import RunResult, Verdict
 
 TEXT, JSON = "text", "json"
 QUIET = "harness.quiet"
@@ -118,9 +117,9 @@ def show(result: RunResult, output: str) -> None:
         for note in verdict.notes or ():
             out.line(f"note: {note}")
         out.line(f"{relative(result.folder.path)}/   (exit code {EXIT_CODES[verdict.verdict]})")
-    for broker, address in result.kept.items():
+    for broker, address in result.addresses.items():
         err.line(f"kept: broker {broker} at {address}")
-    if result.kept:
+    if result.addresses:
         err.line(f"audit it with: {_audit_command(result, verdict.command or '')}")
         err.line(f"remove it with: harness clean {result.folder.run_id}")
 
@@ -129,7 +128,7 @@ def _audit_command(result: RunResult, command: str) -> str:
     """Return the command that audits the kept cluster, with the login of the command that made it."""
     words = shlex.split(command)
     login = words[words.index("--command-config") :][:2] if "--command-config" in words else []
-    servers = ",".join(result.kept.values())
+    servers = ",".join(result.addresses.values())
     return shlex.join(["harness", "audit", "live", "--bootstrap-server", servers, "--topic", "*", *login])
 
 

@@ -18,87 +18,65 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.evidence.tables import PARTITION, REPLICA, colocated
-from checkers.finding import Finder, findings, printable, sentence, visible_before_stable_end
-from checkers.replay.batch_outcomes import ABORTED, COMMITTED
+from checkers.evidence.tables import PARTITION, REPLICA, at_first, colocated
+from checkers.finding import Finder, findings, sentence, visible_before_stable_end
 from harness.schedules.catalog import Anomaly
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
-    from checkers.replay.judged import Judged, ReplicaOnlyEvidence
+    from checkers.replay.judged import Judged
 
 
 def check(judged: Judged) -> DataFrame:
     """Return findings; the offset is the first aborted record that is served."""
-    rows = _by_marker(judged)
-    return rows if judged.replica_only is None else rows.unionByName(_by_removal(judged, judged.replica_only))
-
-
-def _by_marker(judged: Judged) -> DataFrame:
-    aborted = judged.written.where(f.col("truth") == ABORTED).select(
-        *PARTITION, "offset", f.col("txn").alias("true_txn")
-    )
+    aborted = judged.written.where("truth = 'aborted'").selectExpr(*PARTITION, "offset", "txn AS true_txn")
     served = (
-        judged.records.where(f.col("belief") == COMMITTED)
+        judged.records.where("belief = 'committed'")
         .join(aborted, ["offset", *PARTITION])
         .groupBy("producer_id", "decided_by", "true_txn", *REPLICA)
-        .agg(
-            f.min("offset").alias("offset"),
-            f.min_by("key", "offset").alias("key"),
-            f.min_by("tombstone", "offset").alias("tombstone"),
-            f.count("*").alias("records"),
-        )
+        .agg(*at_first("offset", "key", "tombstone"), f.count("*").alias("records"))
     )
-    there = colocated(served).join(judged.replicas.select(*REPLICA, "stable_end"), REPLICA)
-    return findings(
-        there,
-        Anomaly.ABORTED_TO_COMMITTED,
-        effect=visible_before_stable_end(),
-        proven=f.lit(False),
-        explanation=sentence(
-            "aborted {what} {key} is {done}: transaction {true_txn} (producer {producer_id}) was aborted, and this "
-            "broker {how}",
-            what=f.when(f.col("tombstone"), "delete of").otherwise("record"),
-            key=printable("key"),
-            done=f.when(f.col("tombstone"), "carried out").otherwise("served as committed"),
-            true_txn=printable("true_txn", none="?"),
+    by_marker = _findings(
+        judged,
+        served,
+        sentence(
+            "aborted {what} {key!r} is {done}: transaction {true_txn!r:?} (producer {producer_id}) was aborted, and "
+            "this broker {how}",
+            what="if(tombstone, 'delete of', 'record')",
+            done="if(tombstone, 'carried out', 'served as committed')",
             how=f.when(
                 f.col("decided_by").isNotNull(),
                 sentence("applies the COMMIT at offset {decided_by} to the transaction"),
             ).otherwise("holds it as if it had not been part of a transaction"),
         ),
-        witness={
-            "transaction": f.col("true_txn"),
-            "outcome": f.lit(ABORTED),
-            "believed_here": f.lit(COMMITTED),
-            "marker_taken_here_at": f.col("decided_by"),
-            "records": f.col("records"),
-        },
+        "true_txn AS transaction, 'aborted' AS outcome, 'committed' AS believed_here, "
+        "decided_by AS marker_taken_here_at, records",
     )
+    if judged.replica_only is None:
+        return by_marker
+    by_removal = _findings(
+        judged,
+        judged.replica_only.undeleted_values.where("transactional AND NOT own_marker AND older_there IS NOT NULL"),
+        sentence(
+            "record {key!r} of producer {producer_id} is served as committed, by the COMMIT at offset {decided_by}: "
+            "broker {removed_by} has removed it and still has the older value of offset {older_there}, as after an "
+            "abort"
+        ),
+        "'aborted' AS outcome, 'committed' AS believed_here, decided_by AS marker_taken_here_at, "
+        "removed_by AS removed_by_broker, older_there AS older_value_there_at",
+    )
+    return by_marker.unionByName(by_removal)
 
 
-def _by_removal(judged: Judged, replica_only: ReplicaOnlyEvidence) -> DataFrame:
-    aborted = replica_only.undeleted_values.where("transactional AND NOT own_marker AND older_there IS NOT NULL")
-    there = colocated(aborted).join(judged.replicas.select(*REPLICA, "stable_end"), REPLICA)
+def _findings(judged: Judged, served: DataFrame, explanation: Column, witness: str) -> DataFrame:
     return findings(
-        there,
+        colocated(served).join(judged.replicas.select(*REPLICA, "stable_end"), REPLICA),
         Anomaly.ABORTED_TO_COMMITTED,
         effect=visible_before_stable_end(),
-        proven=f.lit(False),
-        explanation=sentence(
-            "record {key} of producer {producer_id} is served as committed, by the COMMIT at offset {decided_by}: "
-            "broker {removed_by} has removed it and still has the older value of offset {older_there}, as after an "
-            "abort",
-            key=printable("key"),
-        ),
-        witness={
-            "outcome": f.lit(ABORTED),
-            "believed_here": f.lit(COMMITTED),
-            "marker_taken_here_at": f.col("decided_by"),
-            "removed_by_broker": f.col("removed_by"),
-            "older_value_there_at": f.col("older_there"),
-        },
+        proven=False,
+        explanation=explanation,
+        witness=witness,
     )
 
 

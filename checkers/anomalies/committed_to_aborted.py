@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.evidence.tables import REPLICA
-from checkers.finding import LATENT, VISIBLE, Finder, findings, printable, sentence
-from checkers.replay.batch_outcomes import ABORTED, COMMITTED, with_first_marker
+from checkers.evidence.tables import REPLICA, at_first
+from checkers.finding import LATENT, VISIBLE, Finder, findings, sentence
+from checkers.replay.batch_outcomes import with_first_marker
 from harness.schedules.catalog import Anomaly
 
 if TYPE_CHECKING:
@@ -40,26 +40,25 @@ def check(judged: Judged) -> DataFrame:
 
 
 def _records(judged: Judged) -> DataFrame:
-    last_of_wrong_keys = judged.differing_keys.select(
-        *REPLICA, f.col("true_offset").alias("offset"), "here_offset", f.lit(True).alias("differs")
+    last_of_wrong_keys = judged.differing_keys.selectExpr(
+        *REPLICA, "true_offset AS offset", "here_offset", "true AS differs"
     )
     hidden = (
         judged.hidden.join(last_of_wrong_keys, ["offset", *REPLICA], "left")
         .groupBy("producer_id", "txn", *REPLICA)
         .agg(
-            f.min("offset").alias("offset"),
-            f.min_by("key", "offset").alias("key"),
-            f.min_by("tombstone", "offset").alias("tombstone"),
-            f.min_by("here_offset", "offset").alias("here_offset"),
+            *at_first("offset", "key", "tombstone", "here_offset"),
             f.max("abort_at").alias("abort_at"),
             f.sort_array(f.collect_set("source")).alias("sources"),
             f.max(f.coalesce("differs", f.lit(False))).alias("differs"),
             f.size(f.collect_set("offset")).alias("records"),
         )
     )
-    comes_back = f.col("tombstone") & f.col("here_offset").isNotNull()
     consequence = (
-        f.when(comes_back, sentence("the deleted value at offset {here_offset} is alive again"))
+        f.when(
+            f.col("tombstone") & f.col("here_offset").isNotNull(),
+            sentence("the deleted value at offset {here_offset} is alive again"),
+        )
         .when(f.col("differs"), "the key's final state is wrong")
         .otherwise("later records supersede it")
     )
@@ -67,61 +66,43 @@ def _records(judged: Judged) -> DataFrame:
         hidden,
         Anomaly.COMMITTED_TO_ABORTED,
         effect=f.when(f.col("differs"), VISIBLE).otherwise(LATENT),
-        proven=f.lit(False),
+        proven=False,
         explanation=sentence(
-            "committed {what} {key} is hidden as aborted: transaction {txn} (producer {producer_id}) was committed, "
-            "and this broker applies {marker} to the transaction; {consequence}",
-            what=f.when(f.col("tombstone"), "delete of").otherwise("record"),
-            key=printable("key"),
-            txn=printable("txn", none="?"),
-            marker=f.when(f.col("abort_at").isNotNull(), sentence("the ABORT at offset {abort_at}")).otherwise(
-                "another marker"
-            ),
+            "committed {what} {key!r} is hidden as aborted: transaction {txn!r:?} (producer {producer_id}) was "
+            "committed, and this broker applies {marker} to the transaction; {consequence}",
+            what="if(tombstone, 'delete of', 'record')",
+            marker="coalesce(concat('the ABORT at offset ', abort_at), 'another marker')",
             consequence=consequence,
         ),
-        witness={
-            "transaction": f.col("txn"),
-            "outcome": f.lit(COMMITTED),
-            "believed_here": f.lit(ABORTED),
-            "marker_taken_here_at": f.col("abort_at"),
-            "evidence": f.col("sources"),
-            "alive_here_at": f.col("here_offset"),
-            "records": f.col("records"),
-        },
+        witness="txn AS transaction, 'committed' AS outcome, 'aborted' AS believed_here, "
+        "abort_at AS marker_taken_here_at, sources AS evidence, here_offset AS alive_here_at, records",
     )
 
 
 def _spans(judged: Judged) -> DataFrame:
-    reported = judged.hidden.select(*REPLICA, "producer_id", f.col("abort_at").alias("span_to"))
     spans = (
-        judged.evidence.aborts.select(
-            *REPLICA, "producer_id", f.col("first_offset").alias("offset"), f.col("last_offset").alias("span_to")
-        )
+        judged.evidence.aborts.selectExpr(*REPLICA, "producer_id", "first_offset AS offset", "last_offset AS span_to")
         .join(judged.replicas.select(*REPLICA, "bound"), REPLICA)
         .where("offset < bound")
     )
+    reported = judged.hidden.selectExpr(*REPLICA, "producer_id", "abort_at AS span_to")
     hidden = (
         with_first_marker(spans, judged.markers, at="offset")
-        .where(f.col("marker_outcome") == COMMITTED)
+        .where("marker_outcome = 'committed'")
         .join(reported, ["producer_id", "span_to", *REPLICA], "left_anti")
     )
     return findings(
         hidden,
         Anomaly.COMMITTED_TO_ABORTED,
         key=None,
-        effect=f.lit(LATENT),
+        effect=LATENT,
         explanation=sentence(
             "a transaction of producer {producer_id} was committed at offset {first_marker}, and this broker's "
             ".txnindex lists it, from offset {offset} on, as part of the transaction that was aborted at offset "
             "{span_to}; no record of it is left"
         ),
-        witness={
-            "outcome": f.lit(COMMITTED),
-            "believed_here": f.lit(ABORTED),
-            "marker_taken_here_at": f.col("span_to"),
-            "marker_seen_elsewhere_at": f.col("first_marker"),
-            "evidence": f.array(f.lit("span")),
-        },
+        witness="'committed' AS outcome, 'aborted' AS believed_here, span_to AS marker_taken_here_at, "
+        "first_marker AS marker_seen_elsewhere_at, array('span') AS evidence",
     )
 
 

@@ -47,16 +47,12 @@ def check(judged: Judged) -> DataFrame:
         HANGING_TRANSACTION,
         offset="first_offset",
         key=None,
-        effect=f.lit(VISIBLE),
+        effect=VISIBLE,
         explanation=sentence(
             "read_committed is frozen at {first_offset} on every replica: the transaction of producer {producer_id} "
             "({transactional_id}) is open there, and its coordinator has finished it ({state})"
         ),
-        witness={
-            "transactional_id": f.col("transactional_id"),
-            "coordinator_says": f.col("state"),
-            "high_watermark_here": f.col("high_watermark"),
-        },
+        witness="transactional_id, state AS coordinator_says, high_watermark AS high_watermark_here",
     )
 
 

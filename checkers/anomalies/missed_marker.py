@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import REPLICA, colocated
-from checkers.finding import LATENT, UNEXPLAINED_DIVERGENCE, Finder, findings, printable, sentence
-from checkers.replay.batch_outcomes import COMMITTED, OPEN, with_first_marker
+from checkers.finding import LATENT, UNEXPLAINED_DIVERGENCE, Finder, findings, sentence
+from checkers.replay.batch_outcomes import COMMITTED, with_first_marker
 from harness.schedules.catalog import Anomaly
 
 if TYPE_CHECKING:
@@ -30,21 +30,20 @@ def check(judged: Judged) -> DataFrame:
     """Return findings; the offset is where the transaction's first remaining batch begins."""
     if judged.replica_only is None:
         raise ValueError("only for audits: the clients of a run know the outcome of each transaction")
-    replica_only = judged.replica_only
-    reported = replica_only.undeleted_values.select(*REPLICA, "producer_id", "decided_by")
+    overtaken = judged.replica_only.overtaken
     keys = (
-        replica_only.overtaken.select(*REPLICA, "producer_id", f.col("offset").alias("from"), "last_offset")
+        overtaken.selectExpr(*REPLICA, "producer_id", "offset AS from", "last_offset")
         .join(judged.records.select(*REPLICA, "offset", "key"), REPLICA)
         .where("offset BETWEEN from AND last_offset")
         .groupBy(*REPLICA, "producer_id", f.col("from").alias("offset"))
         .agg(f.min_by("key", "offset").alias("key"))
     )
-    bounds = judged.replicas.select(*REPLICA, "bound", "log_start")
+    reported = judged.replica_only.undeleted_values.select(*REPLICA, "producer_id", "decided_by")
     missed = (
-        with_first_marker(replica_only.overtaken.where(f.col("belief") != OPEN), judged.markers, at="offset")
-        .join(bounds, REPLICA)
+        with_first_marker(overtaken.where("belief != 'open'"), judged.markers, at="offset")
+        .join(judged.replicas.select(*REPLICA, "bound", "log_start"), REPLICA)
         .where("last_offset < bound AND offset >= log_start")
-        .where(f.coalesce(f.col("first_marker") >= f.col("overtaken_at"), f.lit(True)))
+        .where("coalesce(first_marker >= overtaken_at, true)")
         .join(reported, ["producer_id", "decided_by", *REPLICA], "left_anti")
         .join(colocated(keys), ["producer_id", "offset", *REPLICA], "left")
     )
@@ -55,18 +54,14 @@ def check(judged: Judged) -> DataFrame:
         missed,
         UNEXPLAINED_DIVERGENCE,
         candidates=f.array(f.lit(UNEXPLAINED_DIVERGENCE), other_name),
-        effect=f.lit(LATENT),
+        effect=LATENT,
         explanation=sentence(
-            "a marker of producer {producer_id} is missing between offset {offset} (key {key}) and its data of a "
+            "a marker of producer {producer_id} is missing between offset {offset} (key {key!r}) and its data of a "
             "higher epoch at {overtaken_at}: this broker applies the marker at {decided_by} to both transactions, "
-            "and counts the first as {belief}",
-            key=printable("key"),
+            "and counts the first as {belief}"
         ),
-        witness={
-            "believed_here": f.col("belief"),
-            "marker_taken_here_at": f.col("decided_by"),
-            "overtaken_by_a_higher_epoch_at": f.col("overtaken_at"),
-        },
+        witness="belief AS believed_here, decided_by AS marker_taken_here_at, "
+        "overtaken_at AS overtaken_by_a_higher_epoch_at",
     )
 
 

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.evidence.tables import PARTITION, REPLICA, checkpointed, colocated
-from checkers.finding import VISIBLE, Finder, findings, printable, sentence
-from checkers.replay.batch_outcomes import OPEN, with_first_marker
+from checkers.evidence.tables import PARTITION, REPLICA, at_first, checkpointed, colocated
+from checkers.finding import VISIBLE, Finder, findings, sentence
+from checkers.replay.batch_outcomes import with_first_marker
 from harness.broker_files.segments.records import MARKERS
 from harness.schedules.catalog import Anomaly
 
@@ -36,112 +36,86 @@ if TYPE_CHECKING:
 
     from checkers.replay.judged import Judged
 
+_TRANSACTION = ["producer_id", *REPLICA]
+
 
 def check(judged: Judged) -> DataFrame:
     """Return findings; the offset is where read_committed is frozen."""
     states = judged.replicas.select(*REPLICA, "log_end", "bound", "high_watermark", "last_stable_offset")
     compared = judged.opened.join(states, REPLICA).where("first_offset < bound")
-    markers = (
-        judged.markers
-        if judged.replica_only is None
-        else colocated(judged.markers.unionByName(_emptied_markers(judged)))
-    )
-    is_within = f.col("first_marker") < f.col("log_end")
+    markers = judged.markers
+    if judged.replica_only is not None:
+        # Markers that compaction has emptied have no outcome.
+        emptied = judged.evidence.final.where("control AND marker IS NULL").selectExpr(
+            *PARTITION, "producer_id", "last_offset AS marker_offset", "CAST(NULL AS string) AS outcome"
+        )
+        markers = colocated(markers.unionByName(emptied))
     opened = checkpointed(
         with_first_marker(compared, markers, at="first_offset").withColumns(
             {
-                "marker_offset": f.when(is_within, f.col("first_marker")),
-                "marker_says": f.when(is_within, f.col("marker_outcome")),
+                "marker_offset": f.expr("CASE WHEN first_marker < log_end THEN first_marker END"),
+                "marker_says": f.expr("CASE WHEN first_marker < log_end THEN marker_outcome END"),
             }
         )
     )
-    others = judged.replicas.select(
-        *PARTITION,
-        f.col("broker").alias("other"),
-        f.col("last_stable_offset").alias("other_lso"),
-        f.col("high_watermark").alias("other_high_watermark"),
+    others = judged.replicas.selectExpr(
+        *PARTITION, "broker AS other", "last_stable_offset AS other_lso", "high_watermark AS other_high_watermark"
     )
     past_it = (
         opened.join(others, PARTITION)
         .where("other != broker AND other_lso > first_offset AND other_high_watermark <= log_end")
-        .groupBy("producer_id", *REPLICA)
-        .agg(f.min("other").alias("other"), f.min_by("other_lso", "other").alias("other_lso"))
+        .groupBy(*_TRANSACTION)
+        .agg(*at_first("other", "other_lso"))
     )
-    records = judged.written.select(*PARTITION, "offset", "key", "txn", "truth")
     first_record = (
-        opened.join(records, PARTITION)
+        opened.join(judged.written.select(*PARTITION, "offset", "key", "txn", "truth"), PARTITION)
         .where("offset BETWEEN first_offset AND first_last_offset")
-        .groupBy("producer_id", *REPLICA)
-        .agg(*(f.min_by(name, "offset").alias(name) for name in ("key", "txn", "truth")))
+        .groupBy(*_TRANSACTION)
+        .agg(*at_first("offset", "key", "txn", "truth"))
     )
     stuck = (
-        opened.join(colocated(past_it), ["producer_id", *REPLICA], "left")
-        .join(colocated(first_record), ["producer_id", *REPLICA], "left")
+        opened.join(colocated(past_it), _TRANSACTION, "left")
+        .join(colocated(first_record), _TRANSACTION, "left")
         .transform(lambda rows: _with_replica_evidence(rows, judged, opened))
         .where(
             "marker_offset IS NOT NULL OR (truth IS NOT NULL AND other IS NOT NULL) OR released_by IS NOT NULL"
             " OR overtaken_at IS NOT NULL"
         )
+        .withColumn("outcome", f.coalesce("truth", "marker_says", f.lit("decided")))
     )
-    outcome = f.coalesce("truth", "marker_says", f.lit("decided"))
     return findings(
         stuck,
         Anomaly.STUCK_LSO,
         offset="first_offset",
-        effect=f.lit(VISIBLE),
+        effect=VISIBLE,
         explanation=sentence(
-            "read_committed is frozen at {first_offset}, high watermark {high_watermark}: transaction {txn} (producer "
-            "{producer_id}, key {key}) was {outcome}, and this broker's log holds it open",
-            txn=printable("txn", none="?"),
-            key=printable("key"),
-            outcome=outcome,
+            "read_committed is frozen at {first_offset}, high watermark {high_watermark}: transaction {txn!r:?} "
+            "(producer {producer_id}, key {key!r}) was {outcome}, and this broker's log holds it open"
         ),
-        witness={
-            "transaction": f.col("txn"),
-            "outcome": outcome,
-            "last_stable_offset_here": f.col("last_stable_offset"),
-            "high_watermark_here": f.col("high_watermark"),
-            "log_end_here": f.col("log_end"),
-            "marker_seen_elsewhere_at": f.col("marker_offset"),
-            "other_broker": f.col("other"),
-            "last_stable_offset_there": f.col("other_lso"),
-            "not_open_on_broker": f.col("released_by"),
-            "overtaken_by_a_higher_epoch_at": f.col("overtaken_at"),
-        },
-    )
-
-
-def _emptied_markers(judged: Judged) -> DataFrame:
-    """Return the markers that compaction has emptied, as `Judged.markers` without an outcome."""
-    return judged.evidence.final.where("control AND marker IS NULL").select(
-        *PARTITION,
-        "producer_id",
-        f.col("last_offset").alias("marker_offset"),
-        f.lit(None).cast("string").alias("outcome"),
+        witness="txn AS transaction, outcome, last_stable_offset AS last_stable_offset_here, "
+        "high_watermark AS high_watermark_here, log_end AS log_end_here, marker_offset AS marker_seen_elsewhere_at, "
+        "other AS other_broker, other_lso AS last_stable_offset_there, released_by AS not_open_on_broker, "
+        "overtaken_at AS overtaken_by_a_higher_epoch_at",
     )
 
 
 def _with_replica_evidence(rows: DataFrame, judged: Judged, opened: DataFrame) -> DataFrame:
     """Add ``released_by`` and ``overtaken_at``, from `Judged.replica_only`; null without it."""
     if judged.replica_only is None:
-        null = f.lit(None)
-        return rows.withColumns({"released_by": null.cast("int"), "overtaken_at": null.cast("long")})
-    overtaken = judged.replica_only.overtaken.where(f.col("belief") == OPEN).select(
-        *REPLICA, "producer_id", "overtaken_at"
-    )
-    return rows.join(colocated(_released(judged, opened)), ["producer_id", *REPLICA], "left").join(
-        overtaken, ["producer_id", *REPLICA], "left"
-    )
+        return rows.selectExpr("*", "CAST(NULL AS int) AS released_by", "CAST(NULL AS long) AS overtaken_at")
+    overtaken = judged.replica_only.overtaken.where("belief = 'open'").select(*_TRANSACTION, "overtaken_at")
+    return rows.join(colocated(_released(judged, opened)), _TRANSACTION, "left").join(overtaken, _TRANSACTION, "left")
 
 
 def _released(judged: Judged, opened: DataFrame) -> DataFrame:
     """Return REPLICA, producer_id, ``released_by``: a broker on which the transaction ended within this log."""
-    others = judged.replicas.where("nothing_beyond").select(
-        *PARTITION, f.col("broker").alias("released_by"), f.col("log_start").alias("start_there")
+    there = ["released_by", "producer_id", *PARTITION]
+    others = judged.replicas.where("nothing_beyond").selectExpr(
+        *PARTITION, "broker AS released_by", "log_start AS start_there"
     )
     covered = colocated(opened.join(others, PARTITION)).where("start_there <= first_offset")
-    open_there = judged.opened.select(
-        *PARTITION, f.col("broker").alias("released_by"), "producer_id", f.col("first_offset").alias("open_there")
+    open_there = judged.opened.selectExpr(
+        *PARTITION, "broker AS released_by", "producer_id", "first_offset AS open_there"
     )
     later_marker = (
         judged.evidence.final.where(f.col("marker").isin(*MARKERS))
@@ -149,28 +123,24 @@ def _released(judged: Judged, opened: DataFrame) -> DataFrame:
         .agg(f.max("last_offset").alias("last_marker"))
     )
     by_log = (
-        covered.join(open_there, ["released_by", "producer_id", *PARTITION], "left")
-        .join(colocated(later_marker), ["released_by", "producer_id", *PARTITION], "left")
+        covered.join(open_there, there, "left")
+        .join(colocated(later_marker), there, "left")
         .where("open_there IS NULL OR open_there > first_offset")
         .where("coalesce(last_marker < log_end, true)")
     )
-    snapshots = judged.evidence.producers.select(
-        *PARTITION,
-        f.col("broker").alias("released_by"),
-        "as_of",
-        "producer_id",
-        f.col("first_offset").alias("open_then"),
+    snapshots = judged.evidence.producers.selectExpr(
+        *PARTITION, "broker AS released_by", "as_of", "producer_id", "first_offset AS open_then"
     )
     taken = snapshots.select(*PARTITION, "released_by", "as_of").distinct()
     by_snapshot = (
         colocated(covered.join(taken, ["released_by", *PARTITION]))
         .where("released_by != broker AND as_of > first_offset AND as_of <= log_end")
-        .join(colocated(snapshots), ["released_by", "as_of", "producer_id", *PARTITION], "left")
+        .join(colocated(snapshots), ["as_of", *there], "left")
         .where("open_then IS NULL OR open_then > first_offset")
     )
-    columns = [*REPLICA, "producer_id", "released_by"]
+    columns = [*_TRANSACTION, "released_by"]
     both = by_log.select(*columns).unionByName(by_snapshot.select(*columns))
-    return both.groupBy("producer_id", *REPLICA).agg(f.min("released_by").alias("released_by"))
+    return both.groupBy(*_TRANSACTION).agg(f.min("released_by").alias("released_by"))
 
 
 FINDER = Finder(

@@ -25,8 +25,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, colocated
-from checkers.finding import VISIBLE, Finder, findings, printable, sentence, visible_before_stable_end
-from checkers.replay.batch_outcomes import COMMITTED
+from checkers.finding import VISIBLE, Finder, findings, sentence, visible_before_stable_end
 from harness.schedules.catalog import Anomaly
 
 if TYPE_CHECKING:
@@ -42,49 +41,45 @@ def check(judged: Judged) -> DataFrame:
 
 
 def _by_tombstone(judged: Judged) -> DataFrame:
-    alive = judged.differing_keys.where(f.col("true_tombstone") & (f.col("here_truth") == COMMITTED))
-    present = judged.records.select(*REPLICA, f.col("offset").alias("true_offset"))
-    misjudged = judged.hidden.select(*REPLICA, f.col("offset").alias("true_offset"))
-    seen_before = judged.evidence.before_return.select(*REPLICA, f.lit(True).alias("seen_before")).distinct()
-    tombstones = judged.written.select(
-        *PARTITION, f.col("offset").alias("true_offset"), "transactional", "txn", "producer_id", "first_marker"
+    present = judged.records.selectExpr(*REPLICA, "offset AS true_offset")
+    misjudged = judged.hidden.selectExpr(*REPLICA, "offset AS true_offset")
+    seen_before = judged.evidence.before_return.selectExpr(*REPLICA, "true AS seen_before").distinct()
+    tombstones = judged.written.selectExpr(
+        *PARTITION, "offset AS true_offset", "transactional", "txn", "producer_id", "first_marker"
     )
-    markers_here = judged.evidence.final.where("marker IS NOT NULL").select(
-        *REPLICA, f.col("last_offset").alias("first_marker"), f.lit(True).alias("marker_here")
+    markers_here = judged.evidence.final.where("marker IS NOT NULL").selectExpr(
+        *REPLICA, "last_offset AS first_marker", "true AS marker_here"
     )
     missing = (
-        alive.join(present, ["true_offset", *REPLICA], "left_anti")
+        judged.differing_keys.where("true_tombstone AND here_truth = 'committed'")
+        .join(present, ["true_offset", *REPLICA], "left_anti")
         .join(misjudged, ["true_offset", *REPLICA], "left_anti")
         .join(seen_before, REPLICA, "left")
         .join(tombstones, ["true_offset", *PARTITION])
         .join(markers_here, ["first_marker", *REPLICA], "left")
     )
     in_transaction = f.col("transactional")
-    aborted = f.when(in_transaction & f.lit(judged.replica_only is not None), str(Anomaly.ABORTED_TO_COMMITTED))
     is_unknown = f.col("seen_before").isNull() & f.col("marker_here").isNull()
-    hidden = f.when(in_transaction & is_unknown, str(Anomaly.COMMITTED_TO_ABORTED))
     return findings(
         missing,
         Anomaly.TOMBSTONE_DIVERGENCE,
         offset="here_offset",
-        candidates=_candidates(aborted, hidden),
-        effect=f.lit(VISIBLE),
-        proven=~f.col("transactional"),
-        explanation=sentence(
-            "deleted key {key} is alive: it was deleted at offset {true_offset}, and this broker has no tombstone "
-            "there and serves the value of offset {here_offset}",
-            key=printable("key"),
+        candidates=_candidates(
+            aborted=in_transaction & f.lit(judged.replica_only is not None), hidden=in_transaction & is_unknown
         ),
-        witness={
-            "deleted_at": f.col("true_offset"),
-            "alive_here_at": f.col("here_offset"),
-            "transaction_of_the_delete": f.col("txn"),
-        },
+        effect=VISIBLE,
+        proven=~in_transaction,
+        explanation=sentence(
+            "deleted key {key!r} is alive: it was deleted at offset {true_offset}, and this broker has no tombstone "
+            "there and serves the value of offset {here_offset}"
+        ),
+        witness="true_offset AS deleted_at, here_offset AS alive_here_at, txn AS transaction_of_the_delete",
     )
 
 
-def _candidates(*others: Column) -> Column:
-    """Return this anomaly and the ``others`` that are not null; an empty array without others."""
+def _candidates(aborted: Column, hidden: Column) -> Column:
+    """Return this anomaly and the other names that apply; an empty array if no other name applies."""
+    others = (f.when(aborted, str(Anomaly.ABORTED_TO_COMMITTED)), f.when(hidden, str(Anomaly.COMMITTED_TO_ABORTED)))
     names = f.array_compact(f.array(f.lit(str(Anomaly.TOMBSTONE_DIVERGENCE)), *others))
     return f.when(f.size(names) > 1, names).otherwise(f.array().cast("array<string>"))
 
@@ -93,24 +88,18 @@ def _by_removal(judged: Judged, replica_only: ReplicaOnlyEvidence) -> DataFrame:
     removed = colocated(replica_only.undeleted_values.where("older_there IS NULL")).join(
         judged.replicas.select(*REPLICA, "stable_end", "has_transactions"), REPLICA
     )
-    names = (Anomaly.ABORTED_TO_COMMITTED, Anomaly.COMMITTED_TO_ABORTED)
     return findings(
         removed,
         Anomaly.TOMBSTONE_DIVERGENCE,
-        candidates=_candidates(*(f.when(f.col("has_transactions"), str(name)) for name in names)),
+        candidates=_candidates(aborted=f.col("has_transactions"), hidden=f.col("has_transactions")),
         effect=visible_before_stable_end(),
-        proven=f.lit(False),
+        proven=False,
         explanation=sentence(
-            "key {key} is alive: this broker serves the value of offset {offset}, and broker {removed_by}, whose log "
-            "covers that offset, has removed the value and has no later record of the key",
-            key=printable("key"),
+            "key {key!r} is alive: this broker serves the value of offset {offset}, and broker {removed_by}, whose log "
+            "covers that offset, has removed the value and has no later record of the key"
         ),
-        witness={
-            "alive_here_at": f.col("offset"),
-            "removed_by_broker": f.col("removed_by"),
-            "in_a_transaction": f.col("transactional"),
-            "marker_taken_here_at": f.col("decided_by"),
-        },
+        witness="offset AS alive_here_at, removed_by AS removed_by_broker, transactional AS in_a_transaction, "
+        "decided_by AS marker_taken_here_at",
     )
 
 

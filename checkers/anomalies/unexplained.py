@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import REPLICA, colocated
-from checkers.finding import UNEXPLAINED_DIVERGENCE, VISIBLE, Finder, findings, number, printable, sentence
-from checkers.replay.batch_outcomes import COMMITTED, OPEN
+from checkers.finding import UNEXPLAINED_DIVERGENCE, VISIBLE, Finder, findings, sentence
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,11 +30,10 @@ def check(judged: Judged) -> DataFrame:
 
 
 def _states(judged: Judged) -> DataFrame:
-    hidden = judged.hidden.select(*REPLICA, f.col("offset").alias("true_offset"))
-    opened = judged.records.where(f.col("belief") == OPEN).select(*REPLICA, f.col("offset").alias("true_offset"))
+    hidden = judged.hidden.selectExpr(*REPLICA, "offset AS true_offset")
+    opened = judged.records.where("belief = 'open'").selectExpr(*REPLICA, "offset AS true_offset")
     wrong = (
-        judged.differing_keys.where(f.coalesce(f.col("here_truth") == COMMITTED, f.lit(True)))
-        .where("NOT true_tombstone")
+        judged.differing_keys.where("NOT true_tombstone AND coalesce(here_truth = 'committed', true)")
         .join(hidden, ["true_offset", *REPLICA], "left_anti")
         .join(opened, ["true_offset", *REPLICA], "left_anti")
     )
@@ -44,15 +42,13 @@ def _states(judged: Judged) -> DataFrame:
         UNEXPLAINED_DIVERGENCE,
         offset="true_offset",
         producer_id=None,
-        effect=f.lit(VISIBLE),
-        proven=~f.col("true_transactional") & f.coalesce(f.col("here_offset") < f.col("true_offset"), f.lit(False)),
+        effect=VISIBLE,
+        proven=f.expr("NOT true_transactional AND coalesce(here_offset < true_offset, false)"),
         explanation=sentence(
-            "key {key}: the last committed record is at offset {true_offset}, this broker's is at {here_offset}, and "
-            "no evidence explains why",
-            key=printable("key"),
-            here_offset=number("here_offset"),
+            "key {key!r}: the last committed record is at offset {true_offset}, this broker's is at "
+            "{here_offset:none}, and no evidence explains why"
         ),
-        witness={"last_committed_at": f.col("true_offset"), "last_here_at": f.col("here_offset")},
+        witness="true_offset AS last_committed_at, here_offset AS last_here_at",
     )
 
 
@@ -65,18 +61,13 @@ def _lost(replica_only: ReplicaOnlyEvidence) -> DataFrame:
     return findings(
         colocated(lost),
         UNEXPLAINED_DIVERGENCE,
-        effect=f.lit(VISIBLE),
+        effect=VISIBLE,
         proven=~f.col("transactional"),
         explanation=sentence(
-            "key {key}: broker {held_by} has a committed value at offset {offset}, this broker has lost that value and "
-            "serves the value of offset {older_there}, and no evidence explains why",
-            key=printable("key"),
+            "key {key!r}: broker {held_by} has a committed value at offset {offset}, this broker has lost that value "
+            "and serves the value of offset {older_there}, and no evidence explains why"
         ),
-        witness={
-            "last_committed_at": f.col("offset"),
-            "held_by_broker": f.col("held_by"),
-            "last_here_at": f.col("older_there"),
-        },
+        witness="offset AS last_committed_at, held_by AS held_by_broker, older_there AS last_here_at",
     )
 
 

@@ -4,7 +4,7 @@
 
 * the batches that the broker served at the end are not the batches on its disk, where its disk is judged;
 * the last observed log (number of batches and digest) is not the stored log;
-* the broker's open transactions, or its last stable offset, differ from its log (`wire_answers`);
+* the broker's open transactions, or its last stable offset, differ from its log (`side_files`);
 * a read_committed consumer of the broker was delivered other offsets below the bound than its log gives.
 
 ``unexplained``: findings of `unexplained`. In a run, which has a history of clients, they are a gap in the evidence.
@@ -20,11 +20,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from checkers.anomalies import unexplained
-from checkers.consistency import wire_answers
+from checkers.consistency import side_files
 from checkers.evidence.parse import FETCH
-from checkers.evidence.tables import REPLICA, colocated, digest_share
+from checkers.evidence.tables import REPLICA, at_first, colocated, digest_share
 from checkers.finding import reason, sentence
-from checkers.replay.batch_outcomes import COMMITTED
 from harness.run_folder.store import AFTER_REJOIN
 
 if TYPE_CHECKING:
@@ -37,16 +36,14 @@ CONTRADICTION, UNEXPLAINED = "contradiction", "unexplained"
 
 def check(judged: Judged) -> DataFrame:
     """Return REPLICA, ``kind``, ``reason``."""
-    rows = (
+    contradictions = (
         _batches_differ(judged)
-        .unionByName(wire_answers.compare(judged.replicas, judged.opened))
+        .unionByName(side_files.compare_answers(judged.replicas, judged.opened))
         .unionByName(_delivery_differs(judged))
+        .select(*REPLICA, f.lit(CONTRADICTION).alias("kind"), "reason")
     )
-    contradictions = rows.select(*REPLICA, f.lit(CONTRADICTION).alias("kind"), "reason")
-    states = unexplained.check(judged).select(
-        *REPLICA, f.lit(UNEXPLAINED).alias("kind"), f.col("explanation").alias("reason")
-    )
-    return contradictions.unionByName(states)
+    differences = unexplained.check(judged).selectExpr(*REPLICA, f"'{UNEXPLAINED}' AS kind", "explanation AS reason")
+    return contradictions.unionByName(differences)
 
 
 def _batches_differ(judged: Judged) -> DataFrame:
@@ -68,16 +65,14 @@ def _batches_differ(judged: Judged) -> DataFrame:
     last = judged.evidence.observations.groupBy(*REPLICA).agg(
         f.max_by("batches", "time_ms").alias("observed"), f.max_by("digest", "time_ms").alias("observed_digest")
     )
-    served_others = f.expr("served AND NOT (stored_digest = fetched_digest AND stored = fetched)")
-    observed_others = f.expr("NOT (stored_digest = observed_digest AND stored = observed)")
     reasons = f.array_compact(
         f.array(
             f.when(
-                served_others,
+                f.expr("served AND NOT (stored_digest = fetched_digest AND stored = fetched)"),
                 sentence("{stored} batches on disk and {fetched} served after the rejoin, with other content"),
             ),
             f.when(
-                observed_others,
+                f.expr("NOT (stored_digest = observed_digest AND stored = observed)"),
                 sentence("the stored log ({stored} batches) is not the last observed log ({observed} batches)"),
             ),
         )
@@ -94,23 +89,23 @@ def _delivery_differs(judged: Judged) -> DataFrame:
         .drop("bound")
     )
     derived = (
-        judged.records.where(f.col("belief") == COMMITTED)
+        judged.records.where("belief = 'committed'")
         .join(polls.select(*REPLICA), REPLICA, "left_semi")
         .join(judged.replicas.select(*REPLICA, "open_from"), REPLICA)
         .where("open_from IS NULL OR offset < open_from")
-        .select(*REPLICA, "offset", f.lit(True).alias("derived"))
+        .selectExpr(*REPLICA, "offset", "true AS derived")
     )
     return (
         colocated(colocated(delivered).join(derived, ["offset", *REPLICA], "full"))
         .where("delivered IS NULL OR derived IS NULL")
         .groupBy(*REPLICA)
-        .agg(f.min("offset").alias("offset"), f.min_by("delivered", "offset").alias("delivered"))
+        .agg(*at_first("offset", "delivered"))
         .select(
             *REPLICA,
             reason(
                 "a read_committed consumer was {delivered} offset {offset}, which the stored log {gives}",
-                delivered=f.when(f.col("delivered").isNull(), "not delivered").otherwise("delivered"),
-                gives=f.when(f.col("delivered").isNull(), "gives").otherwise("does not give"),
+                delivered="if(delivered, 'delivered', 'not delivered')",
+                gives="if(delivered, 'does not give', 'gives')",
             ),
         )
     )

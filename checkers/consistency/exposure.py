@@ -34,9 +34,8 @@ def criticals(judged: Judged) -> DataFrame:
     with the tombstone's key it is the payload's last one before the outage: the absent broker has no later record.
     """
     payload = judged.evidence.history.where("part = 'payload' AND type = 'ok'")
-    deletes = payload.where((f.col("phase") == Phase.OUTAGE) & f.col("tombstone")).select(
-        *PARTITION, "key", f.col("offset").alias("critical_offset")
-    )
+    during_outage = payload.where(f.col("phase") == Phase.OUTAGE)
+    deletes = during_outage.where("tombstone").selectExpr(*PARTITION, "key", "offset AS critical_offset")
     in_time = payload.where(f.col("phase") == Phase.BEFORE).select(*PARTITION, "key", "offset")
     tombstones = (
         deletes.join(in_time, ["key", *PARTITION])
@@ -44,19 +43,14 @@ def criticals(judged: Judged) -> DataFrame:
         .agg(f.max("offset").alias("payload_offset"))
         .withColumn("kind", f.lit(str(Critical.TOMBSTONE)))
     )
-    ended = payload.where(f.col("f").isin("commit", "abort") & (f.col("phase") == Phase.OUTAGE)).select(
-        "run", "transactional_id", "txn"
-    )
+    transaction = ["run", "transactional_id", "txn"]
     first_records = (
-        payload.where(f.col("f") == "produce")
-        .join(ended, ["run", "transactional_id", "txn"], "left_semi")
+        payload.where("f = 'produce'")
+        .join(during_outage.where("f IN ('commit', 'abort')").select(*transaction), transaction, "left_semi")
         .groupBy("transactional_id", "txn", *PARTITION)
         .agg(f.min("offset").alias("payload_offset"))
-        .drop("transactional_id", "txn")
     )
-    ends = judged.written.select(
-        *PARTITION, f.col("offset").alias("payload_offset"), f.col("first_marker").alias("critical_offset")
-    )
+    ends = judged.written.selectExpr(*PARTITION, "offset AS payload_offset", "first_marker AS critical_offset")
     markers = first_records.join(ends, ["payload_offset", *PARTITION], "left").withColumn(
         "kind", f.lit(str(Critical.MARKER))
     )
@@ -75,39 +69,34 @@ def check(judged: Judged) -> DataFrame:
     read over the wire at the end; served_digest: as `harness.broker_files.segments.batches.batch_digest`.
     """
     evidence = judged.evidence
-    presence = _held(evidence)
-    at_payload = presence.select(
-        *REPLICA, f.col("at").alias("payload_offset"), f.col("before").alias("had_payload"),
-        f.col("after").alias("has_payload"),
-    )  # fmt: skip
-    at_critical = presence.select(
-        *REPLICA, f.col("at").alias("critical_offset"), f.col("before").alias("held_critical"),
-        f.col("after").alias("held_after"), "horizon_ms",
-    )  # fmt: skip
-    log_ends = judged.replicas.select(
-        *REPLICA, f.col("log_end").alias("log_end_after"), f.col("high_watermark").alias("high_watermark_after")
+    presence = _presence(evidence)
+    at_payload = presence.selectExpr(*REPLICA, "at AS payload_offset", "before AS had_payload", "after AS has_payload")
+    at_critical = presence.selectExpr(
+        *REPLICA, "at AS critical_offset", "before AS held_critical", "after AS held_after", "horizon_ms"
+    )
+    log_ends = judged.replicas.selectExpr(
+        *REPLICA, "log_end AS log_end_after", "high_watermark AS high_watermark_after"
     )
     ends_before = evidence.before_return.groupBy(*REPLICA).agg((f.max("last_offset") + 1).alias("log_end_before"))
-    has_passed = f.coalesce(f.col("youngest_ms") >= f.col("horizon_ms"), f.lit(False))
     return (
         colocated(colocated(criticals(judged)).join(log_ends, PARTITION))
         .join(ends_before, REPLICA, "left")
         .join(at_payload, ["payload_offset", *REPLICA], "left")
         .join(at_critical, ["critical_offset", *REPLICA], "left")
         .join(_seen(evidence), ["critical_offset", *REPLICA], "left")
-        .join(_cleaned_until(judged), REPLICA, "left")
-        .join(_in_both(judged, "directory_id IS NOT NULL", "directory_id", "same_directory"), REPLICA, "left")
-        .join(_in_both(judged, "leader = broker", "leader_epoch", "led"), REPLICA, "left")
-        .join(_served(judged), REPLICA, "left")
-        .withColumn("cleaned_past", f.coalesce(f.col("cleaner_offset") > f.col("critical_offset"), f.lit(False)))
-        .select(
+        .join(_cleaned_until(evidence), REPLICA, "left")
+        .join(_in_both(evidence, "directory_id IS NOT NULL", "directory_id", "same_directory"), REPLICA, "left")
+        .join(_in_both(evidence, "leader = broker", "leader_epoch", "led"), REPLICA, "left")
+        .join(_served(evidence), REPLICA, "left")
+        .withColumn("cleaned_past", f.expr("coalesce(cleaner_offset > critical_offset, false)"))
+        .selectExpr(
             *CRITICAL,
             "broker",
-            *(f.coalesce(name, f.lit(False)).alias(name) for name in FLAGS),
-            f.col("seen_at_ms").isNotNull().alias("seen_there"),
+            *(f"coalesce({name}, false) AS {name}" for name in FLAGS),
+            "seen_at_ms IS NOT NULL AS seen_there",
             "removed_at_ms",
             "cleaned_past",
-            (f.col("cleaned_past") & has_passed).alias("passed"),
+            "cleaned_past AND coalesce(youngest_ms >= horizon_ms, false) AS passed",
             "log_end_before",
             "log_end_after",
             "high_watermark_after",
@@ -116,7 +105,7 @@ def check(judged: Judged) -> DataFrame:
     )
 
 
-def _held(evidence: Evidence) -> DataFrame:
+def _presence(evidence: Evidence) -> DataFrame:
     """Return REPLICA, ``at``, ``before``, ``after``, horizon_ms: the snapshots that have each record and full marker.
 
     ``horizon_ms`` is the delete horizon before the return.
@@ -141,7 +130,7 @@ def _seen(evidence: Evidence) -> DataFrame:
     removed = (
         evidence.observations.select(*REPLICA, "time_ms", f.explode("removed").alias("seen"))
         .where(f.col("seen.kind").isin(*kinds, "empty"))
-        .select(*REPLICA, f.col("seen.offset").alias("offset"), f.col("time_ms").alias("removed_at_ms"))
+        .selectExpr(*REPLICA, "seen.offset", "time_ms AS removed_at_ms")
     )
     return (
         colocated(appeared.unionByName(removed, allowMissingColumns=True))
@@ -150,26 +139,27 @@ def _seen(evidence: Evidence) -> DataFrame:
     )
 
 
-def _cleaned_until(judged: Judged) -> DataFrame:
+def _cleaned_until(evidence: Evidence) -> DataFrame:
     """Return REPLICA, ``cleaner_offset`` before the return, ``youngest_ms``: the latest time below it."""
-    checkpoints = judged.evidence.states.where(f.col("snapshot") == BEFORE_RETURN).select(*REPLICA, "cleaner_offset")
-    cleaned = judged.evidence.before_return.join(checkpoints, REPLICA).where("last_offset < cleaner_offset")
+    checkpoints = evidence.states.where(f.col("snapshot") == BEFORE_RETURN).select(*REPLICA, "cleaner_offset")
+    cleaned = evidence.before_return.join(checkpoints, REPLICA).where("last_offset < cleaner_offset")
     youngest = cleaned.groupBy(*REPLICA).agg(f.max("max_timestamp_ms").alias("youngest_ms"))
     return checkpoints.join(colocated(youngest), REPLICA, "left")
 
 
-def _in_both(judged: Judged, condition: str, column: str, name: str) -> DataFrame:
+def _in_both(evidence: Evidence, condition: str, column: str, name: str) -> DataFrame:
     """Return REPLICA, ``name``: whether the condition holds at both snapshots, with the same value of the column."""
-    states = judged.evidence.states.where(condition)
-    return states.groupBy(*REPLICA).agg(
-        f.expr(f"size(collect_set({column})) = 1 AND size(collect_set(snapshot)) = 2").alias(name)
+    return (
+        evidence.states.where(condition)
+        .groupBy(*REPLICA)
+        .agg(f.expr(f"size(collect_set({column})) = 1 AND size(collect_set(snapshot)) = 2").alias(name))
     )
 
 
-def _served(judged: Judged) -> DataFrame:
+def _served(evidence: Evidence) -> DataFrame:
     """Return REPLICA, ``was_served``, ``served_digest`` of batches that were fetched after the rejoin."""
     return (
-        judged.evidence.entries.where((f.col("snapshot") == AFTER_REJOIN) & (f.col("source") == FETCH))
+        evidence.entries.where((f.col("snapshot") == AFTER_REJOIN) & (f.col("source") == FETCH))
         .groupBy(*REPLICA)
         .agg(
             f.lit(True).alias("was_served"),

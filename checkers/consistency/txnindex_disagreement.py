@@ -51,7 +51,7 @@ def compare(aborts: DataFrame, epochs: DataFrame, replicas: DataFrame) -> DataFr
         .where("longest.first_offset < shortest.first_offset AND shortest.log_start <= longest.first_offset")
         .select(
             *PARTITION,
-            f.col("longest.broker").alias("broker"),
+            "longest.broker",
             f.col("longest.first_offset").alias("longest_from"),
             "producer_id",
             "last_offset",
@@ -60,9 +60,9 @@ def compare(aborts: DataFrame, epochs: DataFrame, replicas: DataFrame) -> DataFr
                 "it counts the records of producer {producer_id} from offset {longest_from} to {last_offset} as "
                 "aborted, broker {other} only from {shortest_from} on: it missed a marker in between, or broker "
                 "{other} copied a log that had been cleaned",
-                longest_from=f.col("longest.first_offset"),
-                other=f.col("shortest.broker"),
-                shortest_from=f.col("shortest.first_offset"),
+                longest_from="longest.first_offset",
+                other="shortest.broker",
+                shortest_from="shortest.first_offset",
             ),
         )
     )
@@ -72,6 +72,6 @@ def compare(aborts: DataFrame, epochs: DataFrame, replicas: DataFrame) -> DataFr
         colocated(differing)
         .join(colocated(began), PARTITION, "left")
         .groupBy(*differing.columns)
-        .agg(f.max(f.when(f.col("start_offset") <= f.col("longest_from"), f.col("leader_epoch"))).alias("leader_epoch"))
+        .agg(f.expr("max(if(start_offset <= longest_from, leader_epoch, NULL))").alias("leader_epoch"))
         .drop("longest_from")
     )

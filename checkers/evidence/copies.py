@@ -39,19 +39,15 @@ TRANSACTIONS = "transactions"
 Row = tuple[Any, ...]
 
 
-def _head(copies: Copies, copy: ReplicaCopy) -> Row:
-    return copies.run_id, AFTER_REJOIN, DISK, copy.broker, copy.topic, copy.partition
-
-
 def _files(
     paths: Callable[[ReplicaCopy], Iterable[Path]], *more: Any
 ) -> Callable[[Copies], Iterator[tuple[Row, Path]]]:
-    """Return a function that yields `_head`, ``more`` columns and the path of each such file of every replica."""
+    """Return a function that yields each such file of every replica, with the columns from its path and ``more``."""
 
     def files(copies: Copies) -> Iterator[tuple[Row, Path]]:
         for copy in copies.replicas:
-            for path in paths(copy):
-                yield (*_head(copies, copy), *more), path
+            head = (copies.run_id, AFTER_REJOIN, DISK, copy.broker, copy.topic, copy.partition, *more)
+            yield from ((head, path) for path in paths(copy))
 
     return files
 
@@ -83,8 +79,16 @@ def _coordinator_logs(copies: Copies) -> Iterator[tuple[Row, Path]]:
 
 
 def _coordinators(path: Path) -> Iterator[Row]:
+    """Yield the states of a log of transaction states, or the latest states that a coordinator answered."""
     if path.name == COORDINATOR:
-        yield from _coordinator_answers(path)
+        (transactions,) = fields_of(json_object(path.read_bytes(), str(path)), (TRANSACTIONS,), str(path))
+        for entry in transactions:
+            try:
+                transactional_id, producer_id, state = entry
+            except (TypeError, ValueError) as error:
+                problem = f"{path}: {entry} is not a transactional id, a producer id and a state"
+                raise NotReadableError(problem) from error
+            yield 0, transactional_id, producer_id, state
         return
     try:
         for batch in iter_batches(path.read_bytes(), source=str(path)):
@@ -109,15 +113,11 @@ def _producers(path: Path) -> Iterator[Row]:
         yield as_of, None, None, None, None
 
 
-def _epochs(path: Path) -> Iterator[Row]:
-    yield from read_leader_epochs(path.read_bytes(), source=str(path)).items()
-
-
 def replica_facts(folder: Path) -> dict[str, int | None]:
     """Return the offsets in the checkpoints of a partition's log directory.
 
-    log_start (not before the first segment), start_checkpoint, high_watermark, cleaner_offset (the latter three None
-    where no checkpoint has the partition) and last_segment: the last segment's first offset.
+    log_start (not before the first segment), last_segment (the last segment's first offset), and start_checkpoint,
+    high_watermark, cleaner_offset: None without a checkpoint of the partition.
     """
     topic, _, partition = folder.name.rpartition("-")
     segments = live_segments(folder).segments
@@ -134,25 +134,20 @@ def replica_facts(folder: Path) -> dict[str, int | None]:
     }
 
 
-def _state(last_log: Path) -> Iterator[Row]:
-    if last_log.name == STATE:
-        yield from _answered_state(last_log)
-        return
-    facts = replica_facts(last_log.parent)
-    yield (
-        False, facts["log_start"], facts["high_watermark"], None, None, None,
-        facts["cleaner_offset"], None, facts["last_segment"], end_of_segment(last_log), None, None, None,
-        facts["start_checkpoint"],
-    )  # fmt: skip
-
-
-def _answered_state(path: Path) -> Iterator[Row]:
-    """Yield a replica's state by its broker's answer, with the columns of `STATES`.
+def _state(path: Path) -> Iterator[Row]:
+    """Yield a replica's state, with the columns of `STATES`, by its broker's answer, else by its checkpoints.
 
     ``served`` is true where the answer is about the log as it was read: nothing was appended in between, and reading
     began at the log start offset. The high watermark is at most the offset up to which the log was read. Offsets below
     the first offset that was read count as offsets below the log start: their absence proves nothing.
     """
+    if path.name != STATE:
+        facts = replica_facts(path.parent)
+        yield (
+            False, facts["log_start"], facts["high_watermark"], None, None, None, facts["cleaner_offset"], None,
+            facts["last_segment"], end_of_segment(path), None, None, None, facts["start_checkpoint"],
+        )  # fmt: skip
+        return
     content = json_object(path.read_bytes(), str(path))
     log_start, high_watermark, *transactions = fields_of(content, STATE_FIELDS, str(path))
     read_from, read_to, settled, until = fields_of(content, SPOOL_FIELDS, str(path))
@@ -164,17 +159,6 @@ def _answered_state(path: Path) -> Iterator[Row]:
     )  # fmt: skip
 
 
-def _coordinator_answers(path: Path) -> Iterator[Row]:
-    """Yield the latest state of each transactional id of a coordinator, with the columns of `COORDINATORS`."""
-    (transactions,) = fields_of(json_object(path.read_bytes(), str(path)), (TRANSACTIONS,), str(path))
-    for entry in transactions:
-        try:
-            transactional_id, producer_id, state = entry
-        except (TypeError, ValueError) as error:
-            raise NotReadableError(f"{path}: {entry} is not a transactional id, a producer id and a state") from error
-        yield 0, transactional_id, producer_id, state
-
-
 SIDE_READERS_OF_COPIES: dict[str, TableReader] = {
     "aborts": replace(READERS["aborts"], files=_files(_indexes)),
     "producers": TableReader(
@@ -184,7 +168,7 @@ SIDE_READERS_OF_COPIES: dict[str, TableReader] = {
         "a checkpoint of leader epochs",
         EPOCHS,
         _files(lambda copy: copy.folder.glob("leader-epoch-checkpoint")),
-        _epochs,
+        lambda path: iter(read_leader_epochs(path.read_bytes(), source=str(path)).items()),
     ),
     "coordinators": TableReader("a log of transaction states", COORDINATORS, _coordinator_logs, _coordinators),
     "states": replace(READERS["states"], files=_last_segments_or_answers, rows=_state),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -47,7 +48,7 @@ Row = tuple[Any, ...]
 
 
 class NotReadableError(Exception):
-    """Raised for a file whose content no run writes; the message names the file and the position."""
+    """Raised for a file with content that no run writes; the message names the file and the position."""
 
 
 @dataclass(frozen=True)
@@ -68,15 +69,9 @@ def read(reader: TableReader, folders: Sequence[Any], share: int, shares: int) -
     """
     arrow = to_arrow_schema(reader.schema)
     files = [file for folder in folders for file in reader.files(folder)]
-    pending: list[Row] = []
-    for head, source in files[share::shares]:
-        for row in _rows(reader, head, source):
-            pending.append(row)
-            if len(pending) == ROWS_PER_ARROW_BATCH:
-                yield _arrow_batch(pending, arrow, reader.description)
-                pending = []
-    if pending:
-        yield _arrow_batch(pending, arrow, reader.description)
+    rows = (row for head, source in files[share::shares] for row in _rows(reader, head, source))
+    while batch := list(islice(rows, ROWS_PER_ARROW_BATCH)):
+        yield _arrow_batch(batch, arrow, reader.description)
 
 
 def _rows(reader: TableReader, head: Row, source: Any) -> Iterator[Row]:
@@ -99,7 +94,7 @@ def _arrow_batch(rows: list[Row], schema: pa.Schema, description: str) -> pa.Rec
 
 
 def _logs(folder: RunFolder) -> Iterator[tuple[Row, Path]]:
-    """Yield each log with the columns of `_replica_files` and ``judged``."""
+    """Yield each log with the columns of `_replica_files` and ``judged``; logs on disk come first."""
     stored = set()
     for head, path in _replica_files(".log", ".bin")(folder):
         _, snapshot, source, *replica = head
@@ -127,17 +122,12 @@ def _topic_partition(name: str) -> tuple[str, int]:
     return topic, int(partition)
 
 
-def _entries(path: Path) -> Iterator[Row]:
-    """Yield a log's records and empty batches.
+def log_rows(path: Path, *, may_be_cut: bool = True) -> Iterator[Row]:
+    """Yield the columns of `ENTRIES` that a log file gives; raise at its end if it has entries of older formats.
 
-    A file may end inside a batch if its broker was appending to it when it was copied or the broker was killed.
-    `doubts` reports a batch that is missing because of that, as the broker served a longer log.
+    ``may_be_cut``: whether the file may end inside a batch, as the broker was appending when the file was copied, or
+    was killed. `doubts` reports a batch that is missing because of that, as the broker served a longer log.
     """
-    return log_rows(path, may_be_cut=True)
-
-
-def log_rows(path: Path, *, may_be_cut: bool) -> Iterator[Row]:
-    """Yield the columns of `ENTRIES` that a log file gives; raise at its end if it has entries of older formats."""
     skipped = 0
     try:
         for entry in iter_entries(path.read_bytes(), source=str(path)):
@@ -156,18 +146,10 @@ def batch_rows(batch: Batch, source: str) -> Iterator[Row]:
     """Yield the columns of `ENTRIES` that a batch gives: a row for each record, or one for a batch without records."""
     control_record = marker(batch, source=source)
     head = (
-        batch.base_offset,
-        batch.last_offset,
-        batch.leader_epoch,
-        batch.crc,
-        batch.producer_id,
-        batch.producer_epoch,
-        batch.is_transactional,
-        batch.is_control,
-        control_record.type if control_record else None,
-        batch.delete_horizon_ms,
-        batch.max_timestamp_ms,
-    )
+        batch.base_offset, batch.last_offset, batch.leader_epoch, batch.crc,
+        batch.producer_id, batch.producer_epoch, batch.is_transactional, batch.is_control,
+        control_record.type if control_record else None, batch.delete_horizon_ms, batch.max_timestamp_ms,
+    )  # fmt: skip
     if batch.is_control or batch.is_empty:
         yield (*head, True, None, None, None, None)
         return
@@ -176,10 +158,8 @@ def batch_rows(batch: Batch, source: str) -> Iterator[Row]:
 
 
 def _txn(record: Record) -> str | None:
-    for name, value in record.headers:
-        if name == HEADER_TXN and value is not None:
-            return value.decode("utf-8", "backslashreplace")
-    return None
+    values = (value for name, value in record.headers if name == HEADER_TXN and value is not None)
+    return next((value.decode("utf-8", "backslashreplace") for value in values), None)
 
 
 def _aborts(path: Path) -> Iterator[Row]:
@@ -236,36 +216,27 @@ def _directory_id(folder: RunFolder, checkpoints: Path) -> str | None:
 
 
 def _json_file(name: str) -> Callable[[RunFolder], Iterator[tuple[Row, Path]]]:
-    def files(folder: RunFolder) -> Iterator[tuple[Row, Path]]:
-        path = folder.path / name
-        if folder.has(path):
-            yield (folder.run_id,), path
-
-    return files
+    """Return a function that yields a file of a run folder, if the folder has it."""
+    return lambda folder: iter([((folder.run_id,), folder.path / name)] if folder.has(folder.path / name) else [])
 
 
-def _json_lines(
-    schema: t.StructType, converted: Callable[[dict[str, Any], str], dict[str, Any]] = lambda op, _: op
-) -> Callable[[Path], Iterator[Row]]:
-    """Return a function that yields a schema's columns of each line. ``converted``: takes a line and its place."""
+def _json_lines(schema: t.StructType) -> Callable[[Path], Iterator[Row]]:
+    """Return a function that yields a schema's columns of each line; keys become bytes."""
     names = schema.names[1:-1]
 
     def rows(path: Path) -> Iterator[Row]:
         with path.open("rb") as lines:
             for number, line in enumerate(lines, 1):
                 place = f"{path} line {number}"
-                op = converted(json_object(line, place), place)
-                yield tuple(op.get(name) for name in names)
+                event = json_object(line, place)
+                if "key" in names:
+                    try:
+                        event["key"] = key_of(event)
+                    except ValueError as error:
+                        raise NotReadableError(f"{place} has an invalid key: {error}") from error
+                yield tuple(map(event.get, names))
 
     return rows
-
-
-def _with_binary_key(op: dict[str, Any], place: str) -> dict[str, Any]:
-    """Return an event of the history with its key as bytes."""
-    try:
-        return {**op, "key": key_of(op)}
-    except ValueError as error:
-        raise NotReadableError(f"{place} has an invalid key: {error}") from error
 
 
 def retentions_ms(manifest: dict[str, Any]) -> tuple[int | None, ...]:
@@ -276,16 +247,15 @@ def retentions_ms(manifest: dict[str, Any]) -> tuple[int | None, ...]:
     if "topic_settings" not in manifest or manifest.get("nemesis") == CLOCK_SKEW:
         return (None,) * len(RETENTIONS)
     topic, broker = manifest["topic_settings"], manifest.get("broker_settings", {})
-    return tuple(
-        _setting(name, topic.get(name, broker.get(of_broker, default))) for name, of_broker, default in RETENTIONS
-    )
 
+    def setting(name: str, of_broker: str, default: int) -> int:
+        value = topic.get(name, broker.get(of_broker, default))
+        try:
+            return int(value)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{name} is not a number: {value!r}") from error
 
-def _setting(name: str, value: Any) -> int:
-    try:
-        return int(value)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} is not a number: {value!r}") from error
+    return tuple(setting(*retention) for retention in RETENTIONS)
 
 
 def _settings(path: Path) -> Iterator[Row]:
@@ -315,10 +285,10 @@ def json_object(text: bytes, place: str) -> dict[str, Any]:
 
 
 READERS = {
-    "entries": TableReader("a log", ENTRIES, _logs, _entries),
+    "entries": TableReader("a log", ENTRIES, _logs, log_rows),
     "aborts": TableReader("a .txnindex", ABORTS, _replica_files(".txnindex"), _aborts),
     "states": TableReader("a state.json", STATES, _replicas, _state),
-    "history": TableReader(store.HISTORY, HISTORY, _json_file(store.HISTORY), _json_lines(HISTORY, _with_binary_key)),
+    "history": TableReader(store.HISTORY, HISTORY, _json_file(store.HISTORY), _json_lines(HISTORY)),
     "observations": TableReader(
         store.OBSERVATIONS, OBSERVATIONS, _json_file(store.OBSERVATIONS), _json_lines(OBSERVATIONS)
     ),

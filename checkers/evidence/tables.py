@@ -107,8 +107,7 @@ class Evidence:
 def load(spark: SparkSession, folders: Sequence[RunFolder]) -> Evidence:
     """Return the evidence of run folders; a file is read only when a job runs."""
     # Workers run in another directory than the caller who passed a relative path.
-    absolute = [replace(folder, path=folder.path.absolute()) for folder in folders]
-    return _evidence(spark, READERS, absolute)
+    return _evidence(spark, READERS, [replace(folder, path=folder.path.absolute()) for folder in folders])
 
 
 def load_copies(spark: SparkSession, copies: Sequence[Copies]) -> Evidence:
@@ -135,6 +134,11 @@ def _evidence(spark: SparkSession, readers: Mapping[str, TableReader], folders: 
 def empty(no_rows: DataFrame, schema: StructType) -> DataFrame:
     """Return an empty table, derived from a DataFrame without rows: planning a table from Python data takes longer."""
     return no_rows.select(*(f.lit(None).cast(field.dataType).alias(field.name) for field in schema))
+
+
+def at_first(offset: str, *names: str) -> list[Column]:
+    """Return aggregates with their columns' names: the lowest offset, and the columns ``names`` of that row."""
+    return [f.min(offset).alias(offset), *(f.min_by(name, offset).alias(name) for name in names)]
 
 
 def digest_share() -> Column:

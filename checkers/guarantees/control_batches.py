@@ -32,14 +32,12 @@ if TYPE_CHECKING:
 
     from checkers.guarantees.removals import ObservedRemovals
 
-NAME = "control-batches"
 
-
-def check(observed: ObservedRemovals) -> DataFrame:
+def check(observed: ObservedRemovals, guarantee: str) -> DataFrame:
     """Return `checkers.finding.results`; the offset is the marker's."""
     rows = _removed_before_data(observed).unionByName(_removed_too_early(observed)).unionByName(_refilled(observed))
     return results(
-        colocated(rows), NAME, violation="why IS NOT NULL", explanation=f.col("why"), witness={"reason": f.col("why")}
+        colocated(rows), guarantee, violation="why IS NOT NULL", explanation=f.col("why"), witness="why AS reason"
     )
 
 
@@ -51,13 +49,17 @@ def _removed_before_data(observed: ObservedRemovals) -> DataFrame:
         .unionByName(
             _before(observed)
             .where(f.col("marker").isin(*MARKERS))
-            .select(*REPLICA, f.col("last_offset").alias("offset"), "producer_id")
+            .selectExpr(*REPLICA, "last_offset AS offset", "producer_id")
         )
     )
-    data = judged.beliefs.where("transactional").select(
-        *REPLICA, "producer_id", f.col("last_offset").alias("data_at"), "decided_by"
+    data = judged.beliefs.where("transactional").selectExpr(
+        *REPLICA, "producer_id", "last_offset AS data_at", "decided_by"
     )
     is_left = f.expr("data_at < offset AND (decided_by IS NULL OR decided_by > offset)")
+    why = sentence(
+        "the marker at offset {offset} was removed, and the batch that ends at offset {left_at}, of its transaction "
+        "(producer {producer_id}), is still there"
+    )
     return (
         colocated(had)
         .join(_full_at_end(observed), ["offset", *REPLICA], "left_anti")
@@ -66,60 +68,39 @@ def _removed_before_data(observed: ObservedRemovals) -> DataFrame:
         .join(data, ["producer_id", *REPLICA], "left")
         .groupBy("offset", "producer_id", *REPLICA)
         .agg(f.min(f.when(is_left, f.col("data_at"))).alias("left_at"))
-        .select(
-            *REPLICA,
-            "offset",
-            f.when(
-                f.col("left_at").isNotNull(),
-                sentence(
-                    "the marker at offset {offset} was removed, and the batch that ends at offset {left_at}, of its "
-                    "transaction (producer {producer_id}), is still there"
-                ),
-            ).alias("why"),
-        )
+        .select(*REPLICA, "offset", f.when(f.col("left_at").isNotNull(), why).alias("why"))
     )
 
 
 def _removed_too_early(observed: ObservedRemovals) -> DataFrame:
+    why = sentence(
+        "the {kind} marker at offset {offset} was removed at most {age_ms} ms after it was written, and "
+        "delete.retention.ms is {delete_retention_ms}",
+        kind="upper(kind)",
+    )
     return observed.removals.where(f.col("kind").isin(*MARKERS) & f.col("delete_retention_ms").isNotNull()).select(
-        *REPLICA,
-        "offset",
-        f.when(
-            f.col("age_ms") < f.col("delete_retention_ms"),
-            sentence(
-                "the {kind} marker at offset {offset} was removed at most {age_ms} ms after it was written, and "
-                "delete.retention.ms is {delete_retention_ms}",
-                kind=f.upper("kind"),
-            ),
-        ).alias("why"),
+        *REPLICA, "offset", f.when(f.col("age_ms") < f.col("delete_retention_ms"), why).alias("why")
     )
 
 
 def _refilled(observed: ObservedRemovals) -> DataFrame:
     judged = observed.judged
-    markers = judged.markers.select(*PARTITION, f.col("marker_offset").alias("offset")).distinct()
+    markers = judged.markers.selectExpr(*PARTITION, "marker_offset AS offset").distinct()
     # At the offset of a marker, a control batch without a type is an emptied marker.
-    stored = _before(observed).where("marker IS NULL").select(*REPLICA, f.col("last_offset").alias("offset"))
+    stored = _before(observed).where("marker IS NULL").selectExpr(*REPLICA, "last_offset AS offset")
     same_directory = (
         judged.evidence.states.groupBy(*REPLICA)
         .agg(f.expr("min(directory_id) = max(directory_id)").alias("same_directory"))
         .where("same_directory")
     )
-    full = _full_at_end(observed).withColumn("is_full", f.lit(True))
-    observed_empty = observed.sightings.where("kind = 'empty'").select(*REPLICA, "offset")
+    why = sentence("the control batch at offset {offset} was empty, and is a full marker again")
     return (
-        colocated(stored.unionByName(observed_empty))
+        colocated(stored.unionByName(observed.sightings.where("kind = 'empty'").select(*REPLICA, "offset")))
         .distinct()
         .join(colocated(markers), ["offset", *PARTITION], "left_semi")
         .join(colocated(same_directory), REPLICA, "left_semi")
-        .join(full, ["offset", *REPLICA], "left")
-        .select(
-            *REPLICA,
-            "offset",
-            f.when(
-                f.col("is_full"), sentence("the control batch at offset {offset} was empty, and is a full marker again")
-            ).alias("why"),
-        )
+        .join(_full_at_end(observed).withColumn("is_full", f.lit(True)), ["offset", *REPLICA], "left")
+        .select(*REPLICA, "offset", f.when(f.col("is_full"), why).alias("why"))
     )
 
 
@@ -132,4 +113,4 @@ def _before(observed: ObservedRemovals) -> DataFrame:
 
 def _full_at_end(observed: ObservedRemovals) -> DataFrame:
     full = observed.judged.evidence.final.where(f.col("marker").isin(*MARKERS))
-    return full.select(*REPLICA, f.col("last_offset").alias("offset"))
+    return full.selectExpr(*REPLICA, "last_offset AS offset")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, colocated
-from checkers.finding import printable, results, sentence
+from checkers.finding import results, sentence
 from checkers.replay.truth import client_outcomes
 
 if TYPE_CHECKING:
@@ -27,17 +27,15 @@ if TYPE_CHECKING:
 
     from checkers.guarantees.removals import ObservedRemovals
 
-NAME = "last-value"
 
-
-def check(observed: ObservedRemovals) -> DataFrame:
+def check(observed: ObservedRemovals, guarantee: str) -> DataFrame:
     """Return `checkers.finding.results`; the offset is the last committed record's."""
     judged = observed.judged
     unacknowledged = client_outcomes(judged.evidence.history).where("client_outcome IS NULL").select("run", "txn")
-    undecided = judged.written.join(unacknowledged, ["run", "txn"], "left_semi").select(
-        *PARTITION, f.col("offset").alias("true_offset")
+    undecided = judged.written.join(unacknowledged, ["run", "txn"], "left_semi").selectExpr(
+        *PARTITION, "offset AS true_offset"
     )
-    wrong = judged.differing_keys.select(*REPLICA, "key", "here_offset", f.lit(True).alias("wrong"))
+    wrong = judged.differing_keys.selectExpr(*REPLICA, "key", "here_offset", "true AS wrong")
     rows = (
         judged.expected.join(colocated(undecided), ["true_offset", *PARTITION], "left_anti")
         .join(wrong, ["key", *REPLICA], "left")
@@ -45,16 +43,13 @@ def check(observed: ObservedRemovals) -> DataFrame:
     )
     return results(
         rows,
-        NAME,
+        guarantee,
         violation="wrong",
         explanation=sentence(
-            "key {key}: its last committed record is the {what} at offset {true_offset}, and this replica serves "
+            "key {key!r}: its last committed record is the {kind} at offset {true_offset}, and this replica serves "
             "{here}",
-            key=printable("key"),
-            what=f.when(f.col("true_tombstone"), "delete").otherwise("value"),
-            here=f.when(f.col("here_offset").isNull(), "nothing").otherwise(
-                sentence("the record at offset {here_offset}")
-            ),
+            kind="if(true_tombstone, 'delete', 'value')",
+            here="coalesce(concat('the record at offset ', here_offset), 'nothing')",
         ),
-        witness={"last_committed_at": f.col("true_offset"), "last_here_at": f.col("here_offset")},
+        witness="true_offset AS last_committed_at, here_offset AS last_here_at",
     )

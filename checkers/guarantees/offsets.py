@@ -22,58 +22,45 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, colocated
-from checkers.finding import printable, results, sentence
+from checkers.finding import results, sentence
 from harness.broker_files.segments.records import MARKERS
 from harness.run_folder.store import BEFORE_RETURN
 
 if TYPE_CHECKING:
     from checkers.guarantees.removals import ObservedRemovals
 
-NAME = "offsets"
 FACTS = ("kind", "key", "txn", "producer_id")
 CLIENT, OBSERVER, BEFORE, AFTER = range(4)
 """Sources of a fact, in chronological order."""
+_RECORD_KIND = "if(tombstone, 'tombstone', 'value')"
 
 
-def check(observed: ObservedRemovals) -> DataFrame:
+def check(observed: ObservedRemovals, guarantee: str) -> DataFrame:
     """Return `checkers.finding.results`."""
     sources = (_from_clients(observed), _from_logs(observed), _from_observer(observed))
     facts = colocated(reduce(partial(DataFrame.unionByName, allowMissingColumns=True), sources))
     in_time = Window.partitionBy("offset", *PARTITION).orderBy(
         "fact_source", "time_ms", f.asc_nulls_first("broker"), *FACTS
     )
-    whole_offset = in_time.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    first = {name: f.first(name, ignorenulls=True).over(whole_offset).alias(f"first_{name}") for name in FACTS}
-    rows = facts.select("*", *first.values()).where("broker IS NOT NULL")
-    differs = [f.coalesce(f.col(name) != f.col(f"first_{name}"), f.lit(False)) for name in FACTS]
+    every_fact = in_time.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    first = [f.first(name, ignorenulls=True).over(every_fact).alias(f"first_{name}") for name in FACTS]
     return results(
-        rows,
-        NAME,
-        violation=differs[0] | differs[1] | differs[2] | differs[3],
+        facts.select("*", *first).where("broker IS NOT NULL"),
+        guarantee,
+        violation=" OR ".join(f"coalesce({name} != first_{name}, false)" for name in FACTS),
         explanation=sentence(
-            "offset {offset} is a {kind} (key {key}, transaction {txn}) here, and was a {first_kind} (key {first_key}, "
-            "transaction {first_txn})",
-            **{name: printable(name) for name in ("key", "first_key")},
-            **{name: printable(name, none="none") for name in ("txn", "first_txn")},
+            "offset {offset} is a {kind} (key {key!r}, transaction {txn!r:none}) here, and was a {first_kind} (key "
+            "{first_key!r}, transaction {first_txn!r:none})"
         ),
-        witness={name: f.col(name).cast("string") for fact in FACTS for name in (fact, f"first_{fact}")},
+        witness=", ".join(f"CAST({name} AS string) AS {name}" for fact in FACTS for name in (fact, f"first_{fact}")),
     )
-
-
-def _record_kind() -> f.Column:  # type: ignore[name-defined]
-    return f.when(f.col("tombstone"), "tombstone").otherwise("value")
 
 
 def _from_clients(observed: ObservedRemovals) -> DataFrame:
-    return observed.acks.select(
-        *PARTITION,
-        f.lit(CLIENT).alias("fact_source"),
-        f.col("invoked_ms").alias("time_ms"),
-        "offset",
-        _record_kind().alias("kind"),
-        "key",
+    return observed.acks.selectExpr(
+        *PARTITION, f"{CLIENT} AS fact_source", "invoked_ms AS time_ms", "offset", f"{_RECORD_KIND} AS kind", "key",
         "txn",
-    )
+    )  # fmt: skip
 
 
 def _from_logs(observed: ObservedRemovals) -> DataFrame:
@@ -81,16 +68,16 @@ def _from_logs(observed: ObservedRemovals) -> DataFrame:
     replicated = evidence.states.select(*REPLICA, "snapshot", "high_watermark")
     return (
         evidence.entries.where("offset IS NOT NULL OR marker IS NOT NULL")
-        .select(
+        .selectExpr(
             *REPLICA,
             "snapshot",
-            f.when(f.col("snapshot") == BEFORE_RETURN, BEFORE).otherwise(AFTER).alias("fact_source"),
-            f.coalesce("offset", "last_offset").alias("offset"),
-            f.coalesce("marker", _record_kind()).alias("kind"),
+            f"if(snapshot = '{BEFORE_RETURN}', {BEFORE}, {AFTER}) AS fact_source",
+            "coalesce(offset, last_offset) AS offset",
+            f"coalesce(marker, {_RECORD_KIND}) AS kind",
             "key",
             "txn",
             # The producer of data batches is not compared: Redpanda's compaction rewrites more of them than Kafka's.
-            f.when(f.col("marker").isNotNull(), f.col("producer_id")).alias("producer_id"),
+            "if(marker IS NOT NULL, producer_id, NULL) AS producer_id",
         )
         .join(colocated(replicated), [*REPLICA, "snapshot"])
         .where("offset < high_watermark")

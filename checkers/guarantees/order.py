@@ -28,21 +28,18 @@ if TYPE_CHECKING:
 
     from checkers.guarantees.removals import ObservedRemovals
 
-NAME = "order"
 
-
-def check(observed: ObservedRemovals) -> DataFrame:
+def check(observed: ObservedRemovals, guarantee: str) -> DataFrame:
     """Return `checkers.finding.results`; the offset is where the record that is out of order lies."""
-    rows = _delivered(observed).unionByName(_written(observed))
     return results(
-        colocated(rows),
-        NAME,
+        colocated(_delivered(observed).unionByName(_written(observed))),
+        guarantee,
         violation="before IS NOT NULL",
         explanation=f.when(
             f.col("broker").isNull(),
             sentence("the record at offset {offset} was produced after offset {before} had been acknowledged"),
         ).otherwise(sentence("a consumer received offset {offset} after offset {before}")),
-        witness={"came_after": f.col("before")},
+        witness="before AS came_after",
     )
 
 
@@ -52,18 +49,18 @@ def _delivered(observed: ObservedRemovals) -> DataFrame:
     history = observed.judged.evidence.history
     in_turn = history.select(*REPLICA, "op", f.posexplode("records.offset").alias("nth", "offset"))
     before = f.lag("offset").over(Window.partitionBy("op", *REPLICA).orderBy("nth"))
-    return in_turn.withColumn("before", before).select(
-        *REPLICA, "offset", f.when(f.col("before") >= f.col("offset"), f.col("before")).alias("before")
+    return in_turn.withColumn("before", before).selectExpr(
+        *REPLICA, "offset", "if(before >= offset, before, NULL) AS before"
     )
 
 
 def _written(observed: ObservedRemovals) -> DataFrame:
     """Return REPLICA, offset, ``before``: a higher offset that was acknowledged before the produce, or null."""
     higher = Window.partitionBy(*PARTITION).orderBy(f.desc("offset")).rowsBetween(Window.unboundedPreceding, -1)
-    first = f.min(f.struct("acked_at", "offset")).over(higher)
-    return observed.acks.withColumn("first", first).select(
+    earliest = f.min(f.struct("acked_at", "offset")).over(higher)
+    return observed.acks.withColumn("earliest", earliest).selectExpr(
         *PARTITION,
-        f.lit(None).cast("int").alias("broker"),
+        "CAST(NULL AS int) AS broker",
         "offset",
-        f.when(f.col("first.acked_at") < f.col("invoked_at"), f.col("first.offset")).alias("before"),
+        "if(earliest.acked_at < invoked_at, earliest.offset, NULL) AS before",
     )

@@ -12,11 +12,10 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 from checkers.consistency import side_files, txnindex_disagreement
-from checkers.consistency.wire_answers import with_served_aborts
 from checkers.evidence.parse import DISK
 from checkers.evidence.schemas import ENTRIES
 from checkers.evidence.tables import PARTITION, REPLICA, checkpointed, colocated, place_of
-from checkers.reduction.scan import BEYOND, COMPARED
+from checkers.reduction.segments import BEYOND, COMPARED
 from checkers.replay.batch_outcomes import (
     ABORTED,
     COMMITTED,
@@ -65,7 +64,7 @@ class Beliefs:
         problems = producer_spans.where("problem IS NOT NULL").select(*REPLICA, "problem")
         damaged = problems.unionByName(side.damaged)
         sound = producer_spans.where("problem IS NULL")
-        side = with_served_aborts(replace(side, entries=as_entries(sound.where("control"))))
+        side = side_files.with_served_aborts(replace(side, entries=as_entries(sound.where("control"))))
         believed = with_beliefs(sound)
         overtaken = overtaken_transactions(sound, believed).localCheckpoint(eager=False)
         markers = checkpointed(markers_seen(side))
@@ -74,9 +73,7 @@ class Beliefs:
         summary = checkpointed(_summary(sound, data_spans))
         opened = open_transactions(data_spans)
         replicas = with_whole_beyond(colocated(ends), summary.select(*REPLICA, "held_beyond")).join(
-            summary.groupBy(*PARTITION).agg(f.max("transactional").alias("has_transactions")),
-            PARTITION,
-            "left",
+            summary.groupBy(*PARTITION).agg(f.max("transactional").alias("has_transactions")), PARTITION, "left"
         )
         replicas = checkpointed(with_stable_ends(replicas, opened))
         return cls(side, sound, damaged, data_spans, overtaken, index_spans, summary, replicas, opened)
@@ -97,18 +94,16 @@ class Beliefs:
             .withColumn("holders", f.count("*").over(Window.partitionBy(*PRODUCER, "first_offset")))
             .where("holders < replicas AND first_offset < bound")
             .join(colocated(self.damaged.select(*PARTITION).distinct()), PARTITION, "left_anti")
-            .select(*REPLICA, f.col("first_offset").alias("from"), f.col("first_last_offset").alias("to"))
+            .selectExpr(*REPLICA, "first_offset AS from", "first_last_offset AS to")
         )
 
     @property
     def spans_to_include(self) -> DataFrame:
         """The producer spans that become batches of the evidence: open, overtaken and overtaking ones."""
-        places = [
-            self.overtaken.select(*REPLICA, f.col(name).alias("base_offset")) for name in ("offset", "overtaken_at")
-        ]
-        shown = colocated(places[0].unionByName(places[1]).distinct().withColumn("shown", f.lit(True)))
-        is_shown = (f.col("belief") == OPEN) | f.col("shown")
-        return self.data_spans.join(shown, ["base_offset", *REPLICA], "left").where(is_shown).drop("shown")
+        places = self.overtaken.selectExpr(*REPLICA, "explode(array(offset, overtaken_at)) AS base_offset").distinct()
+        shown = colocated(places.withColumn("shown", f.lit(True)))
+        spans = self.data_spans.join(shown, ["base_offset", *REPLICA], "left")
+        return spans.where("belief = 'open' OR shown").drop("shown")
 
     def small_tables(self) -> dict[str, DataFrame]:
         """Return the tables that decide which records are read."""
@@ -145,8 +140,8 @@ def as_entries(producer_spans: DataFrame) -> DataFrame:
 
 def _index_spans(side: Evidence, markers: DataFrame) -> DataFrame:
     """Return REPLICA, producer_id, ``span_from``, ``span_to`` of each ``.txnindex`` entry with a marker inside."""
-    index_spans = side.aborts.where("first_offset IS NOT NULL").select(
-        *REPLICA, "producer_id", f.col("first_offset").alias("span_from"), f.col("last_offset").alias("span_to")
+    index_spans = side.aborts.where("first_offset IS NOT NULL").selectExpr(
+        *REPLICA, "producer_id", "first_offset AS span_from", "last_offset AS span_to"
     )
     marked = with_first_marker(index_spans, markers, at="span_from", is_big=True)
     return marked.where("first_marker < span_to").drop("first_marker", "marker_outcome")
@@ -162,47 +157,39 @@ def _with_misjudged(believed: DataFrame, markers: DataFrame, overtaken: DataFram
     in_spans = (
         colocated(believed.where("transactional").join(marked_spans, [*PRODUCER]))
         .where("base_offset <= span_to AND end_offset >= span_from")
-        .select(*REPLICA, "producer_id", "base_offset", f.lit(True).alias("in_span"))
+        .selectExpr(*REPLICA, "producer_id", "base_offset", "true AS in_span")
         .distinct()
     )
     # -1 stands for no marker, as nulls do not join.
-    decision = f.coalesce("decided_by", f.lit(-1)).alias("decision")
-    passed = overtaken.select(*REPLICA, "producer_id", decision, f.lit(True).alias("passed")).distinct()
+    decision = "coalesce(decided_by, -1) AS decision"
+    passed = overtaken.selectExpr(*REPLICA, "producer_id", decision, "true AS passed").distinct()
+    is_misjudged = f.expr(
+        "transactional AND (NOT decided_by <=> first_marker OR in_span IS NOT NULL OR passed IS NOT NULL)"
+    )
     return (
         with_first_marker(believed, markers, at="base_offset", is_big=True)
         .join(colocated(in_spans), ["producer_id", "base_offset", *REPLICA], "left")
-        .withColumn("decision", decision)
+        .selectExpr("*", decision)
         .join(colocated(passed), ["producer_id", "decision", *REPLICA], "left")
-        .withColumn(
-            "misjudged",
-            f.col("transactional")
-            & (
-                ~f.col("decided_by").eqNullSafe(f.col("first_marker"))
-                | f.col("in_span").isNotNull()
-                | f.col("passed").isNotNull()
-            ),
-        )
+        .withColumn("misjudged", is_misjudged)
         .drop("first_marker", "marker_outcome", "in_span", "passed", "decision")
     )
 
 
 def _summary(sound: DataFrame, data_spans: DataFrame) -> DataFrame:
     """Return REPLICA, digests of the compared batches by belief, ``held_beyond``, ``misjudged``, ``open_spans``."""
-    columns = [*REPLICA, "region", "digest", "records", "transactional", "belief", "misjudged"]
-    markers = sound.where("control").withColumn("belief", f.lit("marker")).withColumn("misjudged", f.lit(False))
-    compared = f.col("region") == COMPARED
-    digests = [
-        f.bit_xor(f.when((f.col("belief") == belief) & compared, f.col("digest"))).alias(belief) for belief in _DIGESTS
-    ]
+    columns = [*REPLICA, "region", "digest", "records", "transactional"]
+    markers = sound.where("control").selectExpr(*columns, "'marker' AS belief", "false AS misjudged")
+    compared = f.when(f.col("region") == COMPARED, f.col("digest"))
     return (
-        data_spans.select(*columns)
-        .unionByName(markers.select(*columns))
+        data_spans.select(*columns, "belief", "misjudged")
+        .unionByName(markers)
         .groupBy(*REPLICA)
         .agg(
-            *digests,
+            *(f.bit_xor(f.when(f.col("belief") == belief, compared)).alias(belief) for belief in _DIGESTS),
             f.sum(f.when(f.col("region") == BEYOND, f.col("records")).otherwise(0)).alias("held_beyond"),
-            f.count(f.when(f.col("misjudged"), 1)).alias("misjudged"),
-            f.count(f.when(f.col("belief") == OPEN, 1)).alias("open_spans"),
+            f.count_if("misjudged").alias("misjudged"),
+            f.count_if(f.col("belief") == OPEN).alias("open_spans"),
             f.max("transactional").alias("transactional"),
         )
     )

@@ -13,6 +13,7 @@ Two keys with the same hash (64 bits) count as one key; a difference is missed i
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -22,23 +23,29 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from checkers.evidence.schemas import INT, LONG, TEXT, table
 from checkers.evidence.tables import PARTITION, PLACE
+from checkers.reduction.segments import shares
 from checkers.replay.batch_outcomes import ABORTED, OPEN
 from harness.broker_files.segments.batches import CONTROL, TRANSACTIONAL, until_cut
 from harness.broker_files.segments.blocks import iter_blocks, key_hashes, unpack
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     import numpy.typing as npt
     from pyspark.sql import DataFrame
 
-    from checkers.evidence.files import SegmentFile
     from checkers.evidence.tables import Place
+    from checkers.reduction.segments import ReplicaSegment
     from harness.broker_files.segments.blocks import Block, Unpacked
+
+    Longs = npt.NDArray[np.int64]
+    Hashes = npt.NDArray[np.uint64]
+    Flags = npt.NDArray[np.uint8]
 
 TOMBSTONE, NOT_COMMITTED, IS_OPEN, LATER, MISJUDGED = 1, 2, 4, 8, 16
 """Flags of a record: a tombstone; believed aborted or open; open; at or beyond the bound; of a misjudged batch."""
 _FLAG_BITS = 8
+_FLAGS_OF = {ABORTED: NOT_COMMITTED, OPEN: NOT_COMMITTED | IS_OPEN}
 
 BUCKET_BYTES: Final = 192 << 20
 """Bytes of segment files for each bucket: about two million records of a hundred bytes."""
@@ -54,38 +61,34 @@ CANDIDATE_RECORDS = table(run=TEXT, topic=TEXT, partition=INT, broker=INT, **{"f
 """Ranges of offsets to read. ``left_out``: in a separate row, the number of candidate keys beyond the limit."""
 
 
-def buckets_of(segments: Sequence[SegmentFile]) -> list[int]:
-    """Return the number of buckets for the keys of each file, which all files of its partition share."""
-    sizes: dict[Place, int] = {}
-    for segment in segments:
-        sizes[segment.place] = sizes.get(segment.place, 0) + segment.size_bytes
-    return [max(1, -(-sizes[segment.place] // BUCKET_BYTES)) for segment in segments]
-
-
 def candidate_keys(
-    beliefs: DataFrame, segments: Sequence[SegmentFile], buckets: Sequence[int], tasks: int
+    beliefs: DataFrame, segments: Sequence[ReplicaSegment], places: Collection[Place], tasks: int
 ) -> DataFrame:
-    """Return `CANDIDATE_RECORDS`: every record of each candidate key.
+    """Return `CANDIDATE_RECORDS` of these partitions: every record of each candidate key.
 
-    ``beliefs``: a row for each file to read: ``segment``, and the beliefs about its transactional spans (producer_id,
-    base_offset, belief, misjudged). ``buckets``: their number, by segment. ``tasks``: the number of Spark tasks that
-    compare.
+    ``beliefs``: a row for each of their segments: ``segment``, and the beliefs about its transactional spans
+    (producer_id, base_offset, belief, misjudged). ``tasks``: the number of Spark tasks that compare.
     """
     sent_schema, candidate_schema = to_arrow_schema(_SENT), to_arrow_schema(CANDIDATE_RECORDS)
     log_starts: dict[Place, dict[int, int]] = {}
+    sizes: dict[Place, int] = {}
     for segment in segments:
         log_starts.setdefault(segment.place, {})[segment.broker] = segment.log_start
+        sizes[segment.place] = sizes.get(segment.place, 0) + segment.size_bytes
+    buckets = {place: max(1, -(-size // BUCKET_BYTES)) for place, size in sizes.items()}
 
     def send(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for index, spans in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
-                yield from _send(segments[index], buckets[index], _Beliefs(spans), sent_schema)
+                segment = segments[index]
+                yield from _send(segment, buckets[segment.place], _Beliefs(spans), sent_schema)
 
     def compare(bucket: pa.Table) -> pa.Table:
         place = tuple(bucket.column(name)[0].as_py() for name in PLACE)
         return _compare(bucket, place, log_starts[place], candidate_schema)
 
-    sent = beliefs.mapInArrow(send, _SENT).repartition(tasks, *PARTITION, "bucket")
+    readers = max(1, len(shares([segment for segment in segments if segment.place in places], TASK_BYTES)))
+    sent = beliefs.repartition(readers, "segment").mapInArrow(send, _SENT).repartition(tasks, *PARTITION, "bucket")
     return sent.groupBy(*PARTITION, "bucket").applyInArrow(compare, CANDIDATE_RECORDS)
 
 
@@ -93,20 +96,19 @@ class _Beliefs:
     """A replica's beliefs about the transactional batches of one file, by producer and offset."""
 
     def __init__(self, spans: pa.ListScalar) -> None:
+        self._by_producer: dict[int, tuple[Longs, Flags]] = {}
         rows = spans.values
-        self._by_producer: dict[int, tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]] = {}
         if rows is None:
             return
         producers, starts = (rows.field(name).to_numpy(zero_copy_only=False) for name in ("producer_id", "base_offset"))
-        names = rows.field("belief").to_pylist()
-        flags = np.array([_flags(belief) for belief in names], np.uint8)
+        flags = np.array([_FLAGS_OF.get(belief, 0) for belief in rows.field("belief").to_pylist()], np.uint8)
         flags |= rows.field("misjudged").to_numpy(zero_copy_only=False).astype(np.uint8) * np.uint8(MISJUDGED)
         for producer in np.unique(producers).tolist():
             mine = np.flatnonzero(producers == producer)
             mine = mine[np.argsort(starts[mine])]
             self._by_producer[producer] = (starts[mine], flags[mine])
 
-    def of(self, block: Block, log_end: int) -> npt.NDArray[np.uint8]:
+    def of(self, block: Block, log_end: int) -> Flags:
         """Return the flags of each batch of a block that lies before the log end."""
         batches = block.batches
         batch_flags = np.zeros(len(batches), np.uint8)
@@ -120,12 +122,8 @@ class _Beliefs:
         return batch_flags
 
 
-def _flags(belief: str) -> int:
-    return {ABORTED: NOT_COMMITTED, OPEN: NOT_COMMITTED | IS_OPEN}.get(belief, 0)
-
-
-def _send(segment: SegmentFile, buckets: int, beliefs: _Beliefs, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    pending: list[tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]] = []
+def _send(segment: ReplicaSegment, buckets: int, beliefs: _Beliefs, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    pending: list[tuple[Hashes, Longs]] = []
     rows = 0
     with segment.path.open("rb", buffering=0) as file:
         # Checksums were computed when the file was scanned.
@@ -141,9 +139,7 @@ def _send(segment: SegmentFile, buckets: int, beliefs: _Beliefs, schema: pa.Sche
         yield _distributed(segment, buckets, pending, schema)
 
 
-def _packed(
-    segment: SegmentFile, unpacked: Unpacked, flags: npt.NDArray[np.uint8]
-) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
+def _packed(segment: ReplicaSegment, unpacked: Unpacked, flags: Flags) -> tuple[Hashes, Longs]:
     """Return hash and place of each record with a key from the log start on; a place is an offset with flags."""
     offsets = unpacked.offset
     bits = flags[unpacked.batch] | unpacked.is_tombstone.view(np.uint8)
@@ -154,21 +150,22 @@ def _packed(
 
 
 def _distributed(
-    segment: SegmentFile,
-    buckets: int,
-    pending: list[tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]],
-    schema: pa.Schema,
+    segment: ReplicaSegment, buckets: int, pending: list[tuple[Hashes, Longs]], schema: pa.Schema
 ) -> pa.RecordBatch:
     """Return a row for each bucket, with its share of the records."""
     hashes, places = (np.concatenate(column) for column in zip(*pending, strict=True))
     numbers = (hashes % np.uint64(buckets)).astype(np.uint16)
     order = np.argsort(numbers, kind="stable")
-    cuts = np.searchsorted(numbers[order], np.arange(buckets + 1))
+    cuts = np.searchsorted(numbers[order], np.arange(buckets + 1)).tolist()
     hashes, places = hashes[order], places[order]
-    head = {**dict(zip(PLACE, segment.place, strict=True)), "broker": segment.broker}
     rows = [
-        {**head, "bucket": bucket, "hashes": hashes[start:end].tobytes(), "places": places[start:end].tobytes()}
-        for bucket, (start, end) in enumerate(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))
+        {
+            **segment.replica,
+            "bucket": bucket,
+            "hashes": hashes[start:end].tobytes(),
+            "places": places[start:end].tobytes(),
+        }
+        for bucket, (start, end) in enumerate(pairwise(cuts))
         if end > start
     ]
     return pa.RecordBatch.from_pylist(rows, schema=schema)
@@ -177,12 +174,9 @@ def _distributed(
 def _compare(bucket: pa.Table, place: Place, log_starts: dict[int, int], schema: pa.Schema) -> pa.Table:
     """Return the records of the candidate keys; replicas without records in the bucket are compared, too."""
     brokers = bucket.column("broker").to_numpy()
-    hashes, places, owners = [], [], []
-    for row, broker in enumerate(brokers.tolist()):
-        hashes.append(np.frombuffer(bucket.column("hashes")[row].as_buffer(), np.uint64))
-        places.append(np.frombuffer(bucket.column("places")[row].as_buffer(), np.int64))
-        owners.append(np.full(len(hashes[-1]), broker, np.int32))
-    placed, owned = np.concatenate(places), np.concatenate(owners)
+    hashes = [np.frombuffer(value.as_buffer(), np.uint64) for value in bucket.column("hashes")]
+    placed = np.concatenate([np.frombuffer(value.as_buffer(), np.int64) for value in bucket.column("places")])
+    owned = np.repeat(brokers, [len(share) for share in hashes])
     grouped = pa.array(np.concatenate(hashes)).dictionary_encode()
     groups, keys = grouped.indices.to_numpy(), len(grouped.dictionary)
     is_candidate = _differ(placed, owned, groups, keys, log_starts)
@@ -209,11 +203,7 @@ def _compare(bucket: pa.Table, place: Place, log_starts: dict[int, int], schema:
 
 
 def _differ(
-    placed: npt.NDArray[np.int64],
-    owned: npt.NDArray[np.int32],
-    groups: npt.NDArray[np.int32],
-    count: int,
-    log_starts: dict[int, int],
+    placed: Longs, owned: npt.NDArray[np.int32], groups: npt.NDArray[np.int32], count: int, log_starts: dict[int, int]
 ) -> npt.NDArray[np.bool_]:
     """Return for each key (a group number) whether its replicas may differ."""
     # A later committed record excludes its key.
@@ -224,7 +214,7 @@ def _differ(
         mine = np.flatnonzero((owned == broker) & counts)
         last = np.full(count, -1)
         np.maximum.at(last, groups[mine], placed[mine])
-        # -1, without a committed record, has all flags, TOMBSTONE too.
+        # Without a committed record the place is -1, which has all flags, also the flag of tombstones.
         values.append(np.where(last & TOMBSTONE == 0, last >> _FLAG_BITS, -1))
     highest = np.max(values, axis=0)
     covers = np.array(list(log_starts.values()))[:, None] <= highest

@@ -1,10 +1,10 @@
 """Reduce copies of any size to the evidence that the checkers need.
 
-The fast path first clears the partitions in which no checker can find anything (`fast_path`). Each other partition
+First the partitions are cleared in which no checker can find anything (`consistent_partitions`). Each other partition
 takes four steps:
 
 1. the small files and the log ends give the bound of the partition;
-2. `scan` reduces the files to producer spans, and `beliefs` derives each replica's belief about each span;
+2. `producer_spans` reduces the files to spans, and `beliefs` derives each replica's belief about each span;
 3. where replicas differ in batches or in beliefs, `candidate_keys` selects the keys whose final state may differ;
 4. `read_records` reads the records of those keys, the first records of transactions that are open on some but not all
    replicas, and the markers of their producers.
@@ -22,7 +22,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from checkers.evidence.copies import replica_facts
-from checkers.evidence.files import segment_files, shares
 from checkers.evidence.schemas import ENTRIES
 from checkers.evidence.tables import (
     PARTITION,
@@ -34,10 +33,9 @@ from checkers.evidence.tables import (
     place_of,
 )
 from checkers.reduction.beliefs import Beliefs, as_entries, differing_places
-from checkers.reduction.candidate_keys import TASK_BYTES, buckets_of, candidate_keys
-from checkers.reduction.fast_path import cleared_partitions
-from checkers.reduction.read_records import read_records
-from checkers.reduction.scan import scan
+from checkers.reduction.candidate_keys import candidate_keys
+from checkers.reduction.consistent_partitions import cleared_partitions
+from checkers.reduction.segments import producer_spans, read_records, replica_segments
 from checkers.replay.truth import bounded
 from checkers.replay.unreplicated_tails import side_files_before
 from harness.broker_files.segments.batches import CorruptLogError
@@ -47,9 +45,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from checkers.evidence.files import SegmentFile
     from checkers.evidence.tables import Evidence, Place
-    from checkers.reduction.fast_path import Facts
+    from checkers.reduction.consistent_partitions import Facts
+    from checkers.reduction.segments import ReplicaSegment
     from harness.broker_files.copies.copies import Copies
 
 Rows = list[dict[str, Any]]
@@ -64,7 +62,7 @@ class Reduced:
     ``evidence``: its entries are the records that were read; None if there is nothing to judge. ``replicas``: the
     parameter of `judged.judge`. ``tables``: the rows of ``replicas``, ``doubts`` (from `side_files`, for the complete
     logs), ``unsure`` (from `txnindex_disagreement`) and ``damaged`` (REPLICA and ``problem``). ``left_out``: the number
-    of candidate keys that are not judged, by partition. ``cleared``: the partitions that the fast path cleared.
+    of candidate keys that are not judged, by partition. ``cleared``: the partitions that were cleared.
     """
 
     evidence: Evidence | None
@@ -76,21 +74,18 @@ class Reduced:
 
 def reduce_copies(spark: SparkSession, copies: Sequence[Copies], tasks: int) -> Reduced:
     """Run all steps; each of the ``copies`` stands for a run. ``tasks``: the number of concurrent Spark tasks."""
-    # The fast path does not compare brokers' answers over the wire.
+    # The answers of brokers over the wire are compared by the checkers only.
     served, copied = ([cluster for cluster in copies if cluster.served is is_served] for is_served in (True, False))
     facts, damaged = _facts(copied)
     readable = _without(copied, {place_of(row) for row in damaged})
-    cleared = cleared_partitions(spark, readable, facts, tasks)
-    tables: dict[str, Rows] = {"replicas": cleared.replicas, "doubts": [], "unsure": [], "damaged": damaged}
-    remaining = served + _without(readable, cleared.places)
+    cleared, replicas = cleared_partitions(spark, readable, facts, tasks)
+    tables: dict[str, Rows] = {"replicas": replicas, "doubts": [], "unsure": [], "damaged": damaged}
+    remaining = served + _without(readable, cleared)
     if not remaining:
-        return Reduced(None, None, tables, {}, frozenset(cleared.places))
+        return Reduced(None, None, tables, {}, frozenset(cleared))
     reduced = _reduce(spark, remaining, tasks)
-    return replace(
-        reduced,
-        tables={name: rows + list(reduced.tables[name]) for name, rows in tables.items()},
-        cleared=frozenset(cleared.places),
-    )
+    tables = {name: rows + list(reduced.tables[name]) for name, rows in tables.items()}
+    return replace(reduced, tables=tables, cleared=frozenset(cleared))
 
 
 def _facts(copies: Sequence[Copies]) -> tuple[Facts, Rows]:
@@ -117,7 +112,7 @@ def _without(copies: Sequence[Copies], places: set[Place]) -> list[Copies]:
 
 
 def _reduce(spark: SparkSession, copies: Sequence[Copies], tasks: int) -> Reduced:
-    """Run the four steps for partitions that the fast path did not clear."""
+    """Run the four steps for partitions that were not cleared."""
     side = load_side_files(spark, copies)
     cut: Cuts = {}
     segments, beliefs, tables = _read_beliefs(spark, copies, side, cut, tasks)
@@ -148,13 +143,15 @@ def cut_further(cut: Cuts, new: Cuts) -> Cuts:
 
 def _read_beliefs(
     spark: SparkSession, copies: Sequence[Copies], side: Evidence, cut: Cuts, tasks: int
-) -> tuple[list[SegmentFile], Beliefs, dict[str, Rows]]:
+) -> tuple[list[ReplicaSegment], Beliefs, dict[str, Rows]]:
     """Read all files, up to the cuts of their replicas; return the files, the beliefs and their small tables."""
     schema = "run string, topic string, partition int, broker int, stale_from long"
     tails = checkpointed(spark.createDataFrame([(*replica, offset) for replica, offset in cut.items()], schema))
-    ends = checkpointed(_ends(side, tails))
-    segments = segment_files(copies, {_replica(row): row.asDict() for row in ends.collect()})
-    spans = scan(spark, segments).repartition(tasks, *PARTITION).localCheckpoint(eager=False)
+    states = colocated(side.states).join(tails, REPLICA, "left")
+    ends = checkpointed(bounded(states.withColumn("log_end", f.least("log_end", "stale_from"))))
+    facts = {_replica(row): row.asDict() for row in ends.collect()}
+    segments = replica_segments(copies, facts, ("bound", "shortest", "log_end"))
+    spans = producer_spans(spark, segments).repartition(tasks, *PARTITION).localCheckpoint(eager=False)
     with ThreadPoolExecutor(1) as pool:
         # The next tables are planned during the scan, as planning takes as long.
         read = pool.submit(spans.count)
@@ -166,12 +163,6 @@ def _read_beliefs(
 
 def _replica(row: Any) -> tuple[Any, ...]:
     return (*place_of(row), row["broker"])
-
-
-def _ends(side: Evidence, tails: DataFrame) -> DataFrame:
-    """Return the replicas with their log ends and bounds."""
-    states = colocated(side.states).join(tails, REPLICA, "left")
-    return bounded(states.withColumn("log_end", f.least("log_end", "stale_from")))
 
 
 def _in_one_job(tables: Mapping[str, DataFrame]) -> Callable[[], dict[str, Rows]]:
@@ -193,7 +184,7 @@ def _in_one_job(tables: Mapping[str, DataFrame]) -> Callable[[], dict[str, Rows]
 
 
 def _evidence(
-    spark: SparkSession, beliefs: Beliefs, segments: Sequence[SegmentFile], differing: set[Place], tasks: int
+    spark: SparkSession, beliefs: Beliefs, segments: Sequence[ReplicaSegment], differing: set[Place], tasks: int
 ) -> tuple[Evidence | None, dict[Place, int]]:
     """Return the evidence for the checkers, or None, and the number of keys that are left out, by partition."""
     entries, left_out = _judged_keys(spark, beliefs, segments, differing, tasks)
@@ -210,23 +201,20 @@ def _evidence(
 
 
 def _judged_keys(
-    spark: SparkSession, beliefs: Beliefs, segments: Sequence[SegmentFile], differing: set[Place], tasks: int
+    spark: SparkSession, beliefs: Beliefs, segments: Sequence[ReplicaSegment], differing: set[Place], tasks: int
 ) -> tuple[DataFrame, dict[Place, int]]:
     """Return `ENTRIES` of every record of each candidate key, and the number of keys left out, by partition.
 
     The entries include the first batch of each transaction that may be stuck.
     """
-    read = {number: segment for number, segment in enumerate(segments) if segment.place in differing}
     spans = (
         beliefs.data_spans.where("transactional")
         .groupBy("segment")
         .agg(f.collect_list(f.struct("producer_id", "base_offset", "belief", "misjudged")).alias("beliefs"))
     )
-    files = spark.createDataFrame([(number,) for number in read], "segment int").join(spans, "segment", "left")
-    readers = max(1, len(shares(list(read.values()), TASK_BYTES)))
-    keys = candidate_keys(
-        files.repartition(readers, "segment"), segments, buckets_of(segments), tasks
-    ).localCheckpoint()
+    read = [(number,) for number, segment in enumerate(segments) if segment.place in differing]
+    files = spark.createDataFrame(read, "segment int").join(spans, "segment", "left")
+    keys = candidate_keys(files, segments, differing, tasks).localCheckpoint()
     more = keys.where("left_out IS NOT NULL").groupBy(*PARTITION).agg(f.sum("left_out").alias("keys")).collect()
     ranges = keys.where("broker IS NOT NULL").select(*REPLICA, "from", "to").unionByName(beliefs.ended_elsewhere)
     return checkpointed(read_records(spark, ranges, segments)), {place_of(row): row["keys"] for row in more}

@@ -13,31 +13,22 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as f
 
-from checkers.evidence.tables import PARTITION, REPLICA, colocated
+from checkers.evidence.tables import PARTITION, REPLICA, at_first, colocated
 from harness.broker_files.segments.records import ABORT, COMMIT, MARKERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.window import WindowSpec
 
 PRODUCER = (*PARTITION, "producer_id")
 COMMITTED, ABORTED, OPEN = "committed", "aborted", "open"
 
 
-def outcome_of(marker: str) -> f.Column:  # type: ignore[name-defined]
+def outcome_of(marker: str) -> Column:
     """Return the outcome for a column with a marker's type; null for other control records."""
     return f.when(f.col(marker) == COMMIT, COMMITTED).when(f.col(marker) == ABORT, ABORTED)
-
-
-def own_marker() -> f.Column:  # type: ignore[name-defined]
-    """Return whether the deciding marker is certainly the transaction's own, as its producer epoch is the next one.
-
-    From transactions v2 on, each end of a transaction increments the producer epoch. In v1 a marker has the epoch of
-    the data, and so has the marker of the producer's next transaction (KIP-890).
-    """
-    return f.coalesce(f.col("decided_in_epoch") == f.col("producer_epoch") + 1, f.lit(False))
 
 
 def from_here_on(group: list[str], offset: str) -> WindowSpec:
@@ -53,25 +44,19 @@ def with_first_marker(
 
     ``markers``: as in `judged.Judged`. ``is_big``: leave the rows of a run distributed.
     """
-    marks = markers.select(*group, f.col("marker_offset").alias(at), f.struct("outcome", "marker_offset").alias("mark"))
+    marks = markers.selectExpr(*group, f"marker_offset AS {at}", "struct(outcome, marker_offset) AS mark")
     both = rows.unionByName(marks, allowMissingColumns=True)
     first = f.last("mark", ignorenulls=True).over(from_here_on([*group], at))
     return (
         (both if is_big else colocated(both))
         .withColumn("first", first)
         .where("mark IS NULL")
-        .withColumns({"marker_outcome": f.col("first.outcome"), "first_marker": f.col("first.marker_offset")})
+        .selectExpr("*", "first.outcome AS marker_outcome", "first.marker_offset AS first_marker")
         .drop("mark", "first")
     )
 
 
-_OF_MARKER = {
-    "decided_by": "last_offset",
-    "decided_in_epoch": "producer_epoch",
-    "decided_in_leader_epoch": "leader_epoch",
-}
-"""Columns about the marker that decides a batch, and the marker's own columns."""
-BELIEF = ("belief", *_OF_MARKER)
+BELIEF = ("belief", "decided_by", "decided_in_epoch", "decided_in_leader_epoch")
 
 
 def with_beliefs(batches: DataFrame) -> DataFrame:
@@ -80,22 +65,18 @@ def with_beliefs(batches: DataFrame) -> DataFrame:
     Adds ``belief`` (committed | aborted | open; non-transactional data is committed) and offset, producer epoch and
     leader epoch of the deciding marker (null without a marker). Control batches are left out.
     """
-    facts = f.struct(outcome_of("marker").alias("outcome"), *_OF_MARKER.values())
-    decision = f.when(outcome_of("marker").isNotNull(), facts)
+    outcome = outcome_of("marker")
+    marker = f.struct(outcome.alias("outcome"), "last_offset", "producer_epoch", "leader_epoch")
     after = from_here_on(["producer_id", *REPLICA], "base_offset")
     return (
-        batches.withColumn("decision", f.last(decision, ignorenulls=True).over(after))
+        batches.withColumn("decision", f.last(f.when(outcome.isNotNull(), marker), ignorenulls=True).over(after))
         .where("NOT control")
-        .withColumns(
-            {
-                "belief": f.when(~f.col("transactional"), COMMITTED).otherwise(
-                    f.coalesce("decision.outcome", f.lit(OPEN))
-                ),
-                **{
-                    name: f.when(f.col("transactional"), f.col(f"decision.{of_marker}"))
-                    for name, of_marker in _OF_MARKER.items()
-                },
-            }
+        .selectExpr(
+            "*",
+            "if(transactional, coalesce(decision.outcome, 'open'), 'committed') AS belief",
+            "if(transactional, decision.last_offset, NULL) AS decided_by",
+            "if(transactional, decision.producer_epoch, NULL) AS decided_in_epoch",
+            "if(transactional, decision.leader_epoch, NULL) AS decided_in_leader_epoch",
         )
         .drop("decision")
     )
@@ -121,12 +102,9 @@ def overtaken_transactions(entries: DataFrame, beliefs: DataFrame) -> DataFrame:
         .withColumn("next_epoch", f.lead("producer_epoch").over(in_order))
         .withColumn("next_offset", f.lead("base_offset").over(in_order))
         .where("next_epoch > producer_epoch")
+        .withColumnRenamed("base_offset", "offset")
         .groupBy("producer_id", "belief", "decided_by", *REPLICA)
-        .agg(
-            f.min("base_offset").alias("offset"),
-            f.min_by("last_offset", "base_offset").alias("last_offset"),
-            f.min("next_offset").alias("overtaken_at"),
-        )
+        .agg(*at_first("offset", "last_offset"), f.min("next_offset").alias("overtaken_at"))
     )
 
 
@@ -136,10 +114,8 @@ def open_transactions(beliefs: DataFrame) -> DataFrame:
     The offsets are the first and the last one of the transaction's first batch.
     """
     return (
-        beliefs.where(f.col("belief") == OPEN)
+        beliefs.where("belief = 'open'")
+        .selectExpr("producer_id", *REPLICA, "base_offset AS first_offset", "last_offset AS first_last_offset")
         .groupBy("producer_id", *REPLICA)
-        .agg(
-            f.min("base_offset").alias("first_offset"),
-            f.min_by("last_offset", "base_offset").alias("first_last_offset"),
-        )
+        .agg(*at_first("first_offset", "first_last_offset"))
     )

@@ -9,7 +9,6 @@ from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, REPLICA_PLACE, Evidence, checkpointed, colocated
 from checkers.replay.batch_outcomes import BELIEF, open_transactions, overtaken_transactions, with_beliefs
-from checkers.replay.hidden import hidden_records
 from checkers.replay.truth import (
     bounded_replicas,
     differing_keys,
@@ -20,6 +19,8 @@ from checkers.replay.truth import (
     written_records,
 )
 from checkers.replay.undeleted_values import undeleted_values
+from harness.broker_files.segments.records import DATA
+from harness.run_folder.store import AFTER_REJOIN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -56,7 +57,7 @@ class Judged:
     ``written``: every record with a key that is known to have been written, from `truth.written_records`.
     ``expected``: the final state of each key that each replica must give, from `truth.expected_states`.
     ``differing_keys``: the keys whose final state on a replica is wrong, from `truth.differing_keys`.
-    ``hidden``: committed records that a replica hides, from `hidden.hidden_records`.
+    ``hidden``: committed records that a replica hides, from `hidden_records`.
     ``replica_only``: evidence from replicas alone; None if the evidence has a history of clients.
     """
 
@@ -123,4 +124,55 @@ def judge(evidence: Evidence, replicas: DataFrame | None = None) -> Judged:
         differing_keys=wrong,
         hidden=checkpointed(hidden_records(evidence, written, records, wrong)),
         replica_only=replica_only,
+    )
+
+
+def hidden_records(evidence: Evidence, written: DataFrame, records: DataFrame, differing_keys: DataFrame) -> DataFrame:
+    """Return the committed records that a replica hides as aborted, with the evidence for each record.
+
+    REPLICA, offset, key, tombstone, producer_id, txn, ``abort_at``, ``source``: a row per record and source (log,
+    txnindex, held: see `committed_to_aborted`). ``abort_at`` is the offset of the ABORT that the replica applied to the
+    transaction, null if that offset is unknown. `committed_to_aborted` reports these records; other checkers must not
+    report their effects as another anomaly.
+    """
+    facts = written.where("truth = 'committed' AND transactional").select(
+        *PARTITION, "offset", "key", "tombstone", "producer_id", "txn"
+    )
+    by_log = (
+        records.where("belief = 'aborted'")
+        .selectExpr(*REPLICA, "offset", "decided_by AS abort_at", "'log' AS source")
+        .join(facts, ["offset", *PARTITION])
+    )
+    by_index = (
+        evidence.aborts.where(f.col("snapshot") == AFTER_REJOIN)
+        .selectExpr(*REPLICA, "producer_id", "first_offset", "last_offset AS abort_at", "'txnindex' AS source")
+        .join(facts, ["producer_id", *PARTITION])
+        .where("offset BETWEEN first_offset AND abort_at")
+        .drop("first_offset")
+    )
+    if evidence.has_clients:
+        by_index = by_index.join(_once_held(evidence), ["offset", *REPLICA], "left_semi")
+    return by_log.unionByName(by_index).unionByName(_undone_deletes(evidence, differing_keys, facts))
+
+
+def _once_held(evidence: Evidence) -> DataFrame:
+    """Return REPLICA, offset of every record that was ever seen on a replica: in its files, or by the observer.
+
+    A record inside the range of an aborted transaction in the replica's ``.txnindex`` may never have been on that
+    replica: while its broker was down, other replicas removed the record and a marker, so that two transactions of a
+    producer became one on this replica.
+    """
+    appeared = evidence.appeared.where(f.col("kind").isin(*DATA)).select(*REPLICA, "offset")
+    return colocated(appeared.unionByName(evidence.entries.select(*REPLICA, "offset")))
+
+
+def _undone_deletes(evidence: Evidence, differing_keys: DataFrame, facts: DataFrame) -> DataFrame:
+    """Return the committed tombstones that a replica removed after the return while the older value is alive."""
+    alive = differing_keys.where("true_tombstone AND here_offset < true_offset")
+    return (
+        alive.selectExpr(*REPLICA, "true_offset AS offset")
+        .join(evidence.before_return.select(*REPLICA, "offset"), ["offset", *REPLICA], "left_semi")
+        .join(evidence.final.select(*REPLICA, "offset"), ["offset", *REPLICA], "left_anti")
+        .join(facts, ["offset", *PARTITION])
+        .selectExpr("*", "CAST(NULL AS long) AS abort_at", "'held' AS source")
     )

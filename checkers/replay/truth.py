@@ -14,12 +14,12 @@ from pyspark.sql import Window
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, checkpointed, colocated
-from checkers.replay.batch_outcomes import ABORTED, COMMITTED, outcome_of, with_first_marker
+from checkers.replay.batch_outcomes import ABORTED, outcome_of, with_first_marker
 from harness.broker_files.segments.records import DATA, MARKERS
 from harness.run_folder.store import AFTER_REJOIN
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from checkers.evidence.tables import Evidence
 
@@ -39,16 +39,17 @@ def bounded_replicas(evidence: Evidence) -> DataFrame:
     if evidence.has_clients:
         return replicas
     held_beyond = (
-        evidence.final.withColumn("at", f.coalesce("offset", f.when(f.col("marker").isNotNull(), f.col("last_offset"))))
-        .select(*REPLICA, "at")
+        evidence.final.selectExpr(*REPLICA, "coalesce(offset, if(marker IS NOT NULL, last_offset, NULL)) AS at")
         .join(replicas.select(*REPLICA, "shortest"), REPLICA)
         .where("at >= shortest")
         .groupBy(*REPLICA)
         .agg(f.count("*").alias("held_beyond"))
     )
-    with_transactions = evidence.entries.where("transactional").select(*PARTITION).distinct()
+    with_transactions = (
+        evidence.entries.where("transactional").selectExpr(*PARTITION, "true AS has_transactions").distinct()
+    )
     return with_whole_beyond(colocated(replicas), colocated(held_beyond)).join(
-        colocated(with_transactions).withColumn("has_transactions", f.lit(True)), PARTITION, "left"
+        colocated(with_transactions), PARTITION, "left"
     )
 
 
@@ -79,9 +80,9 @@ def with_whole_beyond(replicas: DataFrame, held_beyond: DataFrame) -> DataFrame:
     was stopped early. ``nothing_beyond``: whether ``whole_beyond`` is true on every replica.
     ``held_beyond`` (parameter): REPLICA, ``held_beyond``: the number of offsets that the log has there.
     """
-    is_whole = f.coalesce("held_beyond", f.lit(0)) == f.col("log_end") - f.col("shortest")
-    is_whole |= f.col("log_start") >= f.col("shortest")
-    is_whole &= ~f.coalesce("cut", f.lit(False))
+    is_whole = f.expr(
+        "(coalesce(held_beyond, 0) = log_end - shortest OR log_start >= shortest) AND NOT coalesce(cut, false)"
+    )
     return (
         replicas.join(held_beyond, REPLICA, "left")
         .withColumn("whole_beyond", is_whole)
@@ -112,18 +113,16 @@ def markers_seen(evidence: Evidence) -> DataFrame:
     its snapshot does not count, as it may have been truncated later.
     """
     logs = evidence.entries.where(f.col("marker").isin(*MARKERS)).select(
-        *PARTITION, "snapshot", "producer_id", f.col("last_offset").alias("marker_offset"),
-        outcome_of("marker").alias("outcome"),
-    )  # fmt: skip
+        *PARTITION, "snapshot", "producer_id", "last_offset", outcome_of("marker").alias("outcome")
+    )
     indexes = evidence.aborts.select(
-        *PARTITION, "snapshot", "producer_id", f.col("last_offset").alias("marker_offset"),
-        f.lit(ABORTED).alias("outcome"),
-    )  # fmt: skip
+        *PARTITION, "snapshot", "producer_id", "last_offset", f.lit(ABORTED).alias("outcome")
+    )
     stored = (
         logs.unionAll(indexes)
         .join(_replicated(evidence), [*PARTITION, "snapshot"])
-        .where("marker_offset < replicated")
-        .select(*PARTITION, "producer_id", "marker_offset", "outcome")
+        .where("last_offset < replicated")
+        .selectExpr(*PARTITION, "producer_id", "last_offset AS marker_offset", "outcome")
     )
     observed = evidence.appeared.where(f.col("kind").isin(*MARKERS)).select(
         *PARTITION, "producer_id", f.col("offset").alias("marker_offset"), outcome_of("kind").alias("outcome")
@@ -147,11 +146,10 @@ def client_outcomes(history: DataFrame) -> DataFrame:
     The outcome is null if no end of the transaction was acknowledged; ``some_lost``: whether any record was not
     acknowledged. The header of a record outside transactions is null, which joins nothing.
     """
-    is_ok, is_record = f.col("type") == "ok", f.col("f") == "produce"
-    outcome = f.when(f.col("f") == "commit", COMMITTED).when(f.col("f") == "abort", ABORTED)
+    outcome = f.expr("CASE f WHEN 'commit' THEN 'committed' WHEN 'abort' THEN 'aborted' END")
     return history.groupBy("run", txn_header()).agg(
-        f.first(f.when(is_ok, outcome), ignorenulls=True).alias("client_outcome"),
-        (f.count(f.when(is_record & (f.col("type") == "invoke"), 1)) > f.count(f.when(is_record & is_ok, 1))).alias(
+        f.first(f.when(f.col("type") == "ok", outcome), ignorenulls=True).alias("client_outcome"),
+        f.expr("count_if(f = 'produce' AND type = 'invoke') > count_if(f = 'produce' AND type = 'ok')").alias(
             "some_lost"
         ),
     )
@@ -181,15 +179,10 @@ def written_records(evidence: Evidence, markers: DataFrame, replicas: DataFrame)
     """
     facts = ("key", "tombstone", "txn", "transactional")
     # An offset comes with an acknowledgement.
-    acked = evidence.history.where("offset IS NOT NULL").select(
-        *PARTITION,
-        "offset",
-        f.lit(BY_CLIENT).alias("rank"),
-        "key",
-        "tombstone",
-        txn_header(),
-        f.col("transactional_id").isNotNull().alias("transactional"),
-        f.lit(None).cast("long").alias("producer_id"),
+    acked = (
+        evidence.history.where("offset IS NOT NULL")
+        .withColumns({"txn": txn_header(), "transactional": f.col("transactional_id").isNotNull()})
+        .selectExpr(*PARTITION, "offset", f"{BY_CLIENT} AS rank", *facts, "CAST(NULL AS long) AS producer_id")
     )
     stored = (
         evidence.entries.where("offset IS NOT NULL OR marker IS NOT NULL")
@@ -199,10 +192,9 @@ def written_records(evidence: Evidence, markers: DataFrame, replicas: DataFrame)
         .withColumn("rank", f.when(f.col("snapshot") == AFTER_REJOIN, BY_FINAL_LOG).otherwise(BY_LOG_BEFORE_RETURN))
         .select(*PARTITION, "offset", "rank", *facts, "producer_id")
     )
-    observed = evidence.appeared.where(f.col("kind").isin(*DATA)).select(
-        *PARTITION, "offset", f.lit(BY_OBSERVER).alias("rank"), *(f.lit(None).alias(name) for name in facts),
-        "producer_id",
-    )  # fmt: skip
+    observed = evidence.appeared.where(f.col("kind").isin(*DATA)).selectExpr(
+        *PARTITION, "offset", f"{BY_OBSERVER} AS rank", *(f"NULL AS {name}" for name in facts), "producer_id"
+    )
     best, reliability = f.min_by, f.struct("rank", ~f.col("transactional"))
     records = checkpointed(
         colocated(acked.unionAll(stored).unionAll(observed))
@@ -217,15 +209,12 @@ def written_records(evidence: Evidence, markers: DataFrame, replicas: DataFrame)
         .where("key IS NOT NULL")
         .join(replicas.select(*PARTITION, "bound").distinct(), PARTITION)
     )
-    by_client = f.when((f.col("source") == BY_CLIENT) | f.col("some_lost"), f.col("client_outcome"))
-    is_later = (f.col("offset") >= f.col("bound")) & ~f.col("truth").eqNullSafe(ABORTED)
+    by_client = f"if(source = {BY_CLIENT} OR some_lost, client_outcome, NULL)"
+    is_later = f.expr("offset >= bound AND NOT truth <=> 'aborted'")
     return (
         with_first_marker(records, markers, at="offset")
         .join(client_outcomes(evidence.history), ["run", "txn"], "left")
-        .withColumn(
-            "truth",
-            f.when(~f.col("transactional"), COMMITTED).otherwise(f.coalesce(by_client, "marker_outcome")),
-        )
+        .withColumn("truth", f.expr(f"if(transactional, coalesce({by_client}, marker_outcome), 'committed')"))
         .withColumn("goes_on", f.bool_or(is_later).over(Window.partitionBy("key", *PARTITION)))
         .where("offset < bound")
         .select(*PARTITION, "offset", *facts, "producer_id", "truth", "first_marker", "goes_on")
@@ -237,11 +226,7 @@ def later_keys(covered: DataFrame) -> DataFrame:
 
     ``covered``: records of every replica from its log start on, with beliefs and ``bound``.
     """
-    return (
-        covered.where((f.col("offset") >= f.col("bound")) & (f.col("belief") != ABORTED))
-        .select(*PARTITION, "key")
-        .distinct()
-    )
+    return covered.where("offset >= bound AND belief != 'aborted'").select(*PARTITION, "key").distinct()
 
 
 def true_states(written: DataFrame) -> DataFrame:
@@ -251,11 +236,17 @@ def true_states(written: DataFrame) -> DataFrame:
     outcome of that record is unknown, or if the key has a later record at or beyond the bound (``goes_on``).
     """
     return (
-        written.where(~f.col("goes_on") & ~f.col("truth").eqNullSafe(ABORTED))
+        written.where("NOT goes_on AND NOT truth <=> 'aborted'")
         .groupBy("key", *PARTITION)
-        .agg(f.max(f.struct("offset", "tombstone", "truth", "transactional")).alias("true"))
-        .where(f.col("true.truth") == COMMITTED)
-        .select(*PARTITION, "key", *_prefixed("true", "offset", "tombstone", "transactional"))
+        .agg(f.max(f.struct("offset", "tombstone", "truth", "transactional")).alias("last"))
+        .where("last.truth = 'committed'")
+        .selectExpr(
+            *PARTITION,
+            "key",
+            "last.offset AS true_offset",
+            "last.tombstone AS true_tombstone",
+            "last.transactional AS true_transactional",
+        )
     )
 
 
@@ -274,25 +265,18 @@ def differing_keys(written: DataFrame, records: DataFrame, expected: DataFrame) 
     bound: a replica may have removed all earlier records because of that record, and replicas whose logs end before
     that record may have copied that log. ``expected``: from `expected_states`.
     """
-    truths = written.select(*PARTITION, f.col("offset").alias("here_offset"), f.col("truth").alias("here_truth"))
+    truths = written.selectExpr(*PARTITION, "offset AS here_offset", "truth AS here_truth")
     here = (
-        records.where(f.col("belief") == COMMITTED)
+        records.where("belief = 'committed'")
         .groupBy("key", *REPLICA)
         .agg(f.max(f.struct("offset", "tombstone")).alias("here"))
-        .select(*REPLICA, "key", *_prefixed("here", "offset", "tombstone"))
+        .selectExpr(*REPLICA, "key", "here.offset AS here_offset", "here.tombstone AS here_tombstone")
         .join(truths, ["here_offset", *PARTITION], "left")
     )
-    wrong = f.when(f.col("true_tombstone"), ~f.col("here_tombstone")).otherwise(
-        ~f.col("here_offset").eqNullSafe(f.col("true_offset"))
-    )
-    return expected.join(here, ["key", *REPLICA], "left").where(wrong)
+    is_wrong = "if(true_tombstone, NOT here_tombstone, NOT here_offset <=> true_offset)"
+    return expected.join(here, ["key", *REPLICA], "left").where(is_wrong)
 
 
-def txn_header() -> f.Column:  # type: ignore[name-defined]
+def txn_header() -> Column:
     """Return the column ``txn``: the header of a transaction's records, by the history; null outside transactions."""
     return f.concat("transactional_id", f.lit("/"), f.col("txn").cast("string")).alias("txn")
-
-
-def _prefixed(struct: str, *fields: str) -> list[f.Column]:  # type: ignore[name-defined]
-    """Return the fields of a struct as columns whose names begin with the struct's name."""
-    return [f.col(f"{struct}.{field}").alias(f"{struct}_{field}") for field in fields]

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, colocated
-from checkers.replay.batch_outcomes import ABORTED, COMMITTED, OPEN, own_marker
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -34,34 +33,32 @@ def undeleted_values(
 ) -> DataFrame:
     """Return REPLICA, key, offset and facts of each undeleted value, and a broker that removed it.
 
-    The facts: ``transactional``, ``producer_id``, ``decided_by``, ``own_marker`` (from `batch_outcomes.own_marker`),
-    ``removed_by`` (the first broker where an older value is alive, else the first one), ``older_there`` (the offset of
-    that older value, else null). ``aborts``: `ABORTS`. ``believed``: every record of every replica that counts, up to
-    the bound, with its belief. ``later``: from `truth.later_keys`.
+    The facts: ``transactional``, ``producer_id``, ``decided_by``, ``own_marker``, ``removed_by`` (the first of these
+    brokers, preferably with an older value alive), ``older_there`` (the offset of that older value, else null).
+    ``aborts``: `ABORTS`. ``believed``: every record of every replica that counts, up to the bound, with its belief.
+    ``later``: from `truth.later_keys`.
+
+    ``own_marker``: whether the deciding marker is certainly the transaction's own, as its producer epoch is the next
+    one. From transactions v2 on, each end of a transaction increments the producer epoch. In v1 a marker has the epoch
+    of the data, and so has the marker of the producer's next transaction (KIP-890).
     """
-    truths = written.select(*PARTITION, "offset", "truth")
-    records = colocated(believed.join(truths, ["offset", *PARTITION])).withColumn(
-        "counts", f.col("belief") == COMMITTED
-    )
-    surely_aborted = (f.col("belief") == ABORTED) & f.coalesce(f.col("truth") == ABORTED, f.lit(False))
+    records = colocated(believed.join(written.select(*PARTITION, "offset", "truth"), ["offset", *PARTITION]))
     facts = ("offset", "tombstone", "transactional", "producer_id", "producer_epoch", "decided_by", "decided_in_epoch")
-    last = f.max(f.when(f.col("counts"), f.struct(*facts, "truth")))
+    last_committed = f.when(f.col("belief") == "committed", f.struct(*facts, "truth"))
     here = records.groupBy("key", *REPLICA).agg(
-        last.alias("last"),
-        f.max(f.when(~surely_aborted, f.col("offset"))).alias("reaches"),
-        f.max(f.when(f.col("belief") == OPEN, f.col("offset"))).alias("open_at"),
+        f.max(last_committed).alias("last"),
+        f.expr("max(if(belief = 'aborted' AND truth <=> 'aborted', NULL, offset))").alias("reaches"),
+        f.expr("max(if(belief = 'open', offset, NULL))").alias("open_at"),
     )
     decided = here.where("open_at IS NULL OR open_at < last.offset").join(later, ["key", *PARTITION], "left_anti")
-    alive = decided.where("NOT last.tombstone").where(~f.coalesce(f.col("last.truth") == ABORTED, f.lit(False)))
+    alive = decided.where("NOT last.tombstone AND NOT last.truth <=> 'aborted'")
     deleted = (
-        written.where((f.col("truth") == COMMITTED) & f.col("tombstone"))
+        written.where("truth = 'committed' AND tombstone")
         .groupBy("key", *PARTITION)
         .agg(f.max("offset").alias("deleted_at"))
     )
-    others = replicas.where("nothing_beyond").select(*PARTITION, f.col("broker").alias("removed_by"), "log_start")
-    there = here.select(
-        *PARTITION, f.col("broker").alias("removed_by"), "key", f.col("last").alias("last_there"), "reaches"
-    )
+    others = replicas.where("nothing_beyond").selectExpr(*PARTITION, "broker AS removed_by", "log_start")
+    there = here.selectExpr(*PARTITION, "broker AS removed_by", "key", "last AS last_there", "reaches")
     return (
         colocated(alive.select(*REPLICA, "key", "last").join(others, PARTITION))
         .join(deleted, ["key", *PARTITION], "left")
@@ -71,14 +68,14 @@ def undeleted_values(
         .join(there, ["removed_by", "key", *PARTITION], "left")
         .where("reaches IS NULL OR reaches < last.offset")
         .join(colocated(_aborted_by_index(aborts, alive)), ["key", "removed_by", *REPLICA], "left_anti")
-        .withColumn("older_there", f.when(~f.col("last_there.tombstone"), f.col("last_there.offset")))
+        .withColumn("older_there", f.expr("if(last_there.tombstone, NULL, last_there.offset)"))
         .groupBy("key", *REPLICA)
         .agg(
             f.first("last").alias("last"),
-            f.min(f.struct(f.col("older_there").isNull(), "removed_by", "older_there")).alias("remover"),
+            f.expr("min(struct(older_there IS NULL, removed_by, older_there))").alias("remover"),
         )
         .select(*REPLICA, "key", *(f"last.{name}" for name in facts), "remover.removed_by", "remover.older_there")
-        .withColumn("own_marker", own_marker())
+        .withColumn("own_marker", f.expr("coalesce(decided_in_epoch = producer_epoch + 1, false)"))
         .drop("tombstone")
     )
 
@@ -89,10 +86,8 @@ def _aborted_by_index(aborts: DataFrame, alive: DataFrame) -> DataFrame:
     The removal of such a value does not show which replica is wrong: a marker shows which outcome is right. A value
     that has lost its transactional bit does not count (see `aborted_to_committed`).
     """
-    spans = aborts.select(*PARTITION, f.col("broker").alias("removed_by"), "producer_id", "first_offset", "last_offset")
-    values = alive.where("last.transactional").select(
-        *REPLICA, "key", f.col("last.offset").alias("at"), "last.producer_id"
-    )
+    spans = aborts.selectExpr(*PARTITION, "broker AS removed_by", "producer_id", "first_offset", "last_offset")
+    values = alive.where("last.transactional").selectExpr(*REPLICA, "key", "last.offset AS at", "last.producer_id")
     return (
         colocated(values.join(spans, ["producer_id", *PARTITION]))
         .where("at BETWEEN first_offset AND last_offset")

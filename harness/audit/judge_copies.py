@@ -14,7 +14,7 @@ from checkers.anomalies import FINDERS
 from checkers.attribution.key_states import disputed_records, key_states
 from checkers.consistency import side_files, txnindex_disagreement
 from checkers.consistency.doubts import CONTRADICTION
-from checkers.consistency.wire_answers import with_served_aborts
+from checkers.consistency.side_files import with_served_aborts
 from checkers.evidence.tables import REPLICA, load_copies
 from checkers.reduction.reduce import Reduced, reduce_copies
 from checkers.replay.judged import judge
@@ -31,7 +31,7 @@ from harness.judge.finding import by_place, name_of, rows_by_place
 from harness.judge.sessions import CHECKS
 from harness.judge.verdict import Doubt, ScenarioVerdict, Verdict, decide, overall
 from harness.run_folder.store import new_run_id
-from harness.spark.compilation import start_compilation
+from harness.spark.background import start_compilation
 from harness.spark.threads import threads
 from harness.spark.workspace_session import session_of
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from checkers.replay.judged import Judged
     from harness.broker_files.copies.copies import Copies
     from harness.judge.finding import CheckerRow, Finding, Place
-    from harness.judge.outcome import Progress
+    from harness.judge.progress import Progress
     from harness.spark.options import SparkOptions
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from harness.judge.soak_verdict import RoundLine, SoakVerdict
+    from harness.judge.verdict import RoundLine, SoakVerdict
     from harness.soak.campaign import SoakOptions
 
 SOAKED, ROUNDS = map(cloup.OptionGroup, ("Soak", "Rounds"))

@@ -19,9 +19,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from checkers.replay.first_marker import first_marker
 from harness.broker_files.segments.batches import Batch, batch_digest, iter_records, marker
-from harness.broker_files.segments.records import DATA, MARKERS
+from harness.broker_files.segments.records import DATA, MARKERS, first_marker
 from harness.errors import HarnessError
 from harness.kafka_api.fetch import ReplicaState
 from harness.run_folder.history import read_lines

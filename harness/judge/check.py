@@ -6,19 +6,18 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from checkers import guarantees
 from checkers.anomalies import FINDERS
 from checkers.consistency import doubts, exposure
 from checkers.evidence.tables import PLANNERS, checkpointed, load, raise_if_damaged
 from checkers.finding import completed
-from checkers.guarantees import all_guarantees
 from checkers.replay.judged import judge, transaction_outcomes
 from harness.json_codec import to_json
-from harness.judge.consequences import consequences, with_consequences
+from harness.judge.consequences import application_views, group_consequences, read_group_events, with_consequences
 from harness.judge.finding import finding_of
-from harness.judge.group_consequences import read_group_events
 from harness.judge.guarantees import CHECKER
 from harness.judge.protected import FILES, GATES, ProtectionRecord, came_back_at_ms, protection_of
-from harness.judge.run_verdict import Results, assemble, with_group_consequences
+from harness.judge.run_verdict import Results, assemble
 from harness.judge.verdict import Doubt
 from harness.run_folder import inventory
 from harness.run_folder.history import read_lines
@@ -41,7 +40,7 @@ log = logging.getLogger("harness")
 
 CHECKERS: dict[str, Callable[[Judged], DataFrame]] = {
     # The checker that takes longest to plan comes first, so that no thread runs it alone at the end.
-    CHECKER: all_guarantees.check,
+    CHECKER: guarantees.check,
     "doubts": doubts.check,
     "exposure": exposure.check,
     **{name: finder.check for name, finder in FINDERS.items() if finder.in_runs},
@@ -53,10 +52,7 @@ THREADS = 4
 
 @dataclass(frozen=True)
 class Judgement:
-    """The files to store after a check: ``verdict.json``, and the rows of ``outcomes.jsonl``.
-
-    The rows are those of `checkers.replay.judged.transaction_outcomes`.
-    """
+    """The files to store: ``verdict.json``, and ``outcomes.jsonl`` (`checkers.replay.judged.transaction_outcomes`)."""
 
     verdict: Verdict
     outcomes: Sequence[CheckerRow] = ()
@@ -64,10 +60,7 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Planned checkers over some run folders.
-
-    ``problems``: damage. ``raised``: checkers that could not be planned.
-    """
+    """Planned checkers over some run folders; ``raised``: the errors of checkers that could not be planned."""
 
     session: SparkSession
     problems: DataFrame
@@ -85,7 +78,7 @@ def prepare(spark: SparkSession, folders: Sequence[RunFolder]) -> Prepared:
 def plan(
     judged: Judged, checkers: Mapping[str, Callable[[Judged], DataFrame]]
 ) -> tuple[dict[str, DataFrame], dict[str, str]]:
-    """Plan checkers, several at a time; return their tables, and the errors of the others."""
+    """Plan checkers in several threads; return their tables, and the errors of checkers that could not be planned."""
     with threads(judged.replicas.sparkSession, PLANNERS) as pool:
         return each(checkers, lambda name: checkpointed(checkers[name](judged)), using=pool.map)
 
@@ -133,8 +126,7 @@ def results_of(rows_by_table: Mapping[str, Sequence[CheckerRow]], raised: Mappin
 
 def doubt_of(row: CheckerRow) -> Doubt:
     """Return the doubt of a checker's row."""
-    fields = ("broker", "topic", "partition", "kind", "reason")
-    return Doubt(**{name: row[name] for name in fields})
+    return Doubt(**{name: row[name] for name in ("broker", "topic", "partition", "kind", "reason")})
 
 
 def each(names: Iterable[str], action: Callable[[str], T], using: Any = map) -> tuple[dict[str, T], dict[str, str]]:
@@ -162,26 +154,24 @@ def judge_run(
 ) -> Judgement:
     """Return the judgement of one run.
 
-    ``results``: None for a run that did not complete, which is unknown, whatever it collected. ``missing``: the
-    evidence that differs from what the run wrote, and that the checkers did not read. Raises `UsageError` for a damaged
-    folder.
+    ``results``: None for a run that did not complete, whose verdict is unknown. ``missing``: evidence that differs from
+    the files that the run wrote, and that the checkers did not read. Raises `UsageError` for a damaged folder.
     """
     sound = inventory.without(folder, missing)
     if results is None:
         return Judgement(replace(assemble(manifest, Results(), missing=missing), applications=()))
-    protection, protected_by, has_history = None, protection_of(manifest), sound.has(folder.history_path)
+    protected_by, has_history = protection_of(manifest), sound.has(folder.history_path)
     events = read_afterwards(sound, FILES[protected_by or GATES])
+    protection = None
     if protected_by or events:
         came_back_ms = came_back_at_ms(folder.history_path) if has_history else None
         protection = ProtectionRecord(protected_by, events, came_back_ms)
-    aftermath, views = read_afterwards(sound, AFTERMATH), consequences(read_afterwards(sound, APPLICATIONS))
+    aftermath, views = read_afterwards(sound, AFTERMATH), application_views(read_afterwards(sound, APPLICATIONS))
     verdict = assemble(manifest, results, aftermath, missing=missing, protection=protection)
-    findings = verdict.findings
-    if has_history:
-        events = read_group_events(folder.history_path)
-        findings = with_group_consequences(findings, events, manifest["absent_brokers"])
-    verdict = replace(verdict, findings=with_consequences(findings, views), applications=views)
-    return Judgement(verdict, results.outcomes)
+    group_events = read_group_events(folder.history_path) if has_history else []
+    groups = group_consequences(group_events, manifest["absent_brokers"]) if group_events else {}
+    findings = with_consequences(verdict.findings, views, groups)
+    return Judgement(replace(verdict, findings=findings, applications=views), results.outcomes)
 
 
 def store(folder: RunFolder, judgement: Judgement) -> None:

@@ -1,26 +1,41 @@
-"""Consequences for an application, in words of the person who runs it, by ``applications.jsonl``.
+"""Consequences for applications and groups, in words of the person who runs them.
 
-`harness.play.applications` has the schema of the lines. Each view that an application has of a topic is compared with
-the same view while a replica that stayed in sync led the topic: the application should always show this view.
+By ``applications.jsonl`` (`harness.play.applications` has the schema): each view that an application has of a topic is
+compared with the same view while a replica that stayed in sync led the topic. The application should always show that
+view.
+
+By the operations ``fetch offsets`` and ``consume`` of the history (`workloads.group_consumers`): the answers that a
+group gets from a coordinator that was absent are compared with the answers of a broker that never was. Nothing is
+concluded from logs: a sentence says what a coordinator answered, or which records a consumer received.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import json
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from harness.broker_files.internal_topics.phrases import offsets_text
+from harness.kafka_api.error_names import NO_COORDINATOR_YET
+from harness.run_folder.history import CONSUME, FETCH_OFFSETS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
-    from harness.judge.finding import Finding
+    from harness.judge.finding import Finding, Place
 
 AppliedLine: TypeAlias = "Mapping[str, Any]"
 """A line of ``applications.jsonl``."""
+GroupEvent: TypeAlias = "Mapping[str, Any]"
+"""A completed operation about a group."""
+GroupConsequences: TypeAlias = "dict[tuple[Place, int], list[str]]"
+"""Sentences by partition of ``__consumer_offsets`` and broker."""
 
 STAYING, ABSENT, AGAIN = "staying-leads", "absent-leads", "staying-leads-again"
 """The steps of `harness.play.applications`."""
 SHOWN: Final = 3
-"""So many entries that differ are named; of more, the number is given."""
+"""The limit of differing entries that are named; of more entries, only the number is given."""
 LONGEST: Final = 60
 TITLES: Final = {
     ("streams", "table"): "Kafka Streams {version}: a table restored from {topic}",
@@ -28,47 +43,31 @@ TITLES: Final = {
     ("connect", "connectors"): "Kafka Connect {version}: a worker with the config topic {topic}",
     ("connect", "offsets"): "Kafka Connect {version}: a source connector with the offset topic {topic}",
 }
-"""By application and view."""
-
-
+"""Titles by application and view."""
 PHRASES: Final = {
     "connectors": (
-        "has the connector {key} ({is_there})",
-        "lacks the connector {key}",
-        "has the connector {key} {is_there} and not {should_be}",
+        "has the connector {key} ({actual})",
+        "does not have the connector {key}",
+        "has the connector {key} {actual} and not {expected}",
     ),
     "offsets": (
-        "goes on in {key} at {is_there} and not at its beginning",
-        "goes on in {key} at its beginning and not at {should_be}",
-        "goes on in {key} at {is_there} and not at {should_be}",
+        "continues in {key} at {actual} and not at its beginning",
+        "continues in {key} at its beginning and not at {expected}",
+        "continues in {key} at {actual} and not at {expected}",
     ),
 }
-"""By view, how an entry differs: one that should not be there, one that is missing, one with another value."""
-ENTRIES: Final = ("has {key} = {is_there}", "lacks {key} = {should_be}", "has {key} = {is_there} and not {should_be}")
-"""Of every other view."""
-
-
-@dataclass(frozen=True)
-class WrongEntry:
-    """An entry of a view that differs from the one that it should be; None for a missing entry."""
-
-    key: str
-    should_be: str | None
-    is_there: str | None
-
-    def text(self, view: str) -> str:
-        """Return the difference in words."""
-        extra, missing, changed = PHRASES.get(view, ENTRIES)
-        phrase = missing if self.is_there is None else extra if self.should_be is None else changed
-        return phrase.format(key=self.key, should_be=_short(self.should_be), is_there=_short(self.is_there))
+"""Phrases by view, for an extra entry, a missing entry and an entry with another value."""
+ENTRIES: Final = ("has {key} = {actual}", "does not have {key} = {expected}", "has {key} = {actual} and not {expected}")
+"""The phrases for every other view."""
+_GROUP_FIELDS: Final = (f'"f": "{FETCH_OFFSETS}"', f'"f": "{CONSUME}"')
 
 
 @dataclass(frozen=True, kw_only=True)
 class ApplicationView:
-    """A view that an application has of a topic while a broker leads that was absent, compared with the right view.
+    """An application's view of a topic while a broker leads that was absent, compared with the right view.
 
-    ``lasts``: whether something still differed when a replica that stayed in sync led again; None where nothing
-    differed, or where this was not observed.
+    ``lasts``: whether the view still differed when a replica that stayed in sync led again; None where the view did not
+    differ, or where this was not observed.
     """
 
     application: str
@@ -81,84 +80,144 @@ class ApplicationView:
     summary: str
 
 
-def consequences(lines: Sequence[AppliedLine]) -> tuple[ApplicationView, ...]:
+def with_consequences(
+    findings: Iterable[Finding], views: Sequence[ApplicationView], groups: GroupConsequences | None = None
+) -> tuple[Finding, ...]:
+    """Return the findings, each with the sentences about its partition, topic and broker as ``consequence``."""
+
+    def added(finding: Finding) -> Finding:
+        texts = [finding.consequence] if finding.consequence else []
+        texts += (groups or {}).get((finding.place, finding.broker), [])
+        replica = (finding.topic, finding.broker)
+        texts += (view.summary for view in views if view.differs and (view.topic, view.broker) == replica)
+        return replace(finding, consequence="; ".join(texts)) if texts else finding
+
+    return tuple(map(added, findings))
+
+
+def application_views(lines: Sequence[AppliedLine]) -> tuple[ApplicationView, ...]:
     """Return one entry for each view of a topic and absent broker."""
     steps: dict[tuple[str, str, str, int | None], AppliedLine] = {
         (line["step"], line["topic"], line["view"], line["absent"]): line for line in lines
     }
     views = []
     for (step, topic, view, broker), line in steps.items():
-        should_be = steps.get((STAYING, topic, view, None))
-        if step != ABSENT or should_be is None or broker is None:
+        expected = steps.get((STAYING, topic, view, None))
+        if step != ABSENT or expected is None or broker is None:
             continue
-        again = steps.get((AGAIN, topic, view, broker))
-        differs, lasts, text = _compared(should_be, line, again)
+        differs, lasts, text = _compared(expected, line, steps.get((AGAIN, topic, view, broker)))
         title = TITLES[line["application"], view].format_map(line)
-        views.append(
-            ApplicationView(
-                application=line["application"],
-                version=line["version"],
-                topic=topic,
-                view=view,
-                broker=broker,
-                differs=differs,
-                lasts=lasts,
-                summary=f"{title} {text}",
-            )
-        )
+        facts = {name: line[name] for name in ("application", "version", "topic", "view")}
+        views.append(ApplicationView(**facts, broker=broker, differs=differs, lasts=lasts, summary=f"{title} {text}"))
     return tuple(views)
 
 
-def with_consequences(findings: Iterable[Finding], views: Iterable[ApplicationView]) -> tuple[Finding, ...]:
-    """Return the findings, each with the differing views of its topic and broker as ``consequence``."""
-    differing = [view for view in views if view.differs]
-
-    def added(finding: Finding) -> Finding:
-        replica = (finding.topic, finding.broker)
-        summaries = [view.summary for view in differing if (view.topic, view.broker) == replica]
-        earlier = [finding.consequence] if finding.consequence else []
-        return replace(finding, consequence="; ".join([*earlier, *summaries])) if summaries else finding
-
-    return tuple(map(added, findings))
-
-
-def _compared(should_be: AppliedLine, line: AppliedLine, again: AppliedLine | None) -> tuple[bool, bool | None, str]:
-    """Return whether a view differs from what it should be, whether that lasts, and both in words."""
-    if should_be["entries"] is None:
-        return False, None, f"could not be compared: it was {should_be['state']} while broker {should_be['leader']} led"
-    wrong = _wrong(should_be, line)
-    if not wrong:
+def _compared(expected: AppliedLine, line: AppliedLine, again: AppliedLine | None) -> tuple[bool, bool | None, str]:
+    """Return whether a view differs from the expected view, whether the difference lasts, and a sentence."""
+    if expected["entries"] is None:
+        return False, None, f"could not be compared: it was {expected['state']} while broker {expected['leader']} led"
+    differences = _differences(expected, line)
+    if not differences:
         return False, None, f"shows the same {len(line['entries'])} entries, whichever broker leads"
-    text = f"{wrong} while broker {line['leader']} leads, and not while broker {should_be['leader']} leads"
+    text = f"{differences} while broker {line['leader']} leads, and not while broker {expected['leader']} leads"
     if again is None:
         return True, None, text
-    still, leads = _wrong(should_be, again), f"when broker {again['leader']} leads again"
-    if not still:
+    remaining, leads = _differences(expected, again), f"when broker {again['leader']} leads again"
+    if not remaining:
         return True, False, f"{text}; it recovers {leads}"
-    if still == wrong:
+    if remaining == differences:
         return True, True, f"{text}; its local state keeps that {leads}"
-    return True, True, f"{text}; with that local state it {still} {leads}"
+    return True, True, f"{text}; with that local state it {remaining} {leads}"
 
 
-def _wrong(should_be: AppliedLine, line: AppliedLine) -> str:
-    """Return what is wrong with a view, "" where nothing is."""
-    if line["running_s"] is None and should_be["running_s"] is not None:
+def _differences(expected: AppliedLine, line: AppliedLine) -> str:
+    """Return how a view differs from the expected view, "" if it does not."""
+    if line["running_s"] is None and expected["running_s"] is not None:
         return f"stays {line['state']} (watched for {line['watched_s']:.0f} s)"
     if line["entries"] is None:
         return f"cannot be queried ({line['error']})"
-    differences = _differences(should_be["entries"], line["entries"])
-    if len(differences) > SHOWN:
-        right = len(should_be["entries"]) - sum(one.should_be is not None for one in differences)
-        return f"is {line['state']} without an error, and has {right} of {len(should_be['entries'])} entries"
-    return " and ".join(one.text(line["view"]) for one in differences)
-
-
-def _differences(should_be: Mapping[str, str], is_there: Mapping[str, str]) -> list[WrongEntry]:
-    keys = sorted({*should_be, *is_there})
-    every = (WrongEntry(key, should_be.get(key), is_there.get(key)) for key in keys)
-    return [one for one in every if one.should_be != one.is_there]
+    right, actual = expected["entries"], line["entries"]
+    keys = [key for key in sorted({*right, *actual}) if right.get(key) != actual.get(key)]
+    if len(keys) > SHOWN:
+        same = len(right) - sum(key in right for key in keys)
+        return f"is {line['state']} without an error, and has {same} of {len(right)} entries"
+    extra, missing, changed = PHRASES.get(line["view"], ENTRIES)
+    return " and ".join(
+        (missing if key not in actual else extra if key not in right else changed).format(
+            key=key, expected=_short(right.get(key)), actual=_short(actual.get(key))
+        )
+        for key in keys
+    )
 
 
 def _short(value: str | None) -> str:
     text = str(value)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+
+
+@dataclass
+class _GroupView:
+    """The answers of one coordinator to a group: offsets by input partition, and by protocol the first offsets."""
+
+    group: str = ""
+    topic: str = ""
+    offsets: Mapping[str, int] = field(default_factory=dict)
+    answer: str | None = None
+    first: dict[str, Mapping[str, int]] = field(default_factory=dict)
+    within_s: float = 0.0
+
+
+def read_group_events(path: Path) -> list[GroupEvent]:
+    """Return the completed operations about groups of a history. Its lines were checked when they were judged."""
+    with path.open() as lines:
+        events = [json.loads(line) for line in lines if any(text in line for text in _GROUP_FIELDS)]
+    return [event for event in events if event["type"] == "ok"]
+
+
+def group_consequences(events: Iterable[GroupEvent], absent: Sequence[int]) -> GroupConsequences:
+    """Return sentences about each broker that was absent; none if another broker gives the same answers."""
+    views: dict[Place, dict[int, _GroupView]] = {}
+    for event in events:
+        by_broker = views.setdefault((event["topic"], event["partition"]), {})
+        view = by_broker.setdefault(event["broker"], _GroupView(event["group"], event["input"]))
+        if event["f"] == CONSUME:
+            view.first[event["protocol"]], view.within_s = event["first"], event["within_s"]
+        elif event["stable"]:
+            view.offsets, view.answer = event["offsets"], event.get("answer")
+    consequences = {}
+    for place, by_broker in views.items():
+        others = [broker for broker in by_broker if broker not in absent]
+        for broker in (broker for broker in by_broker if others and broker in absent):
+            if sentences := _sentences(by_broker[broker], broker, by_broker[others[0]], others[0]):
+                consequences[place, broker] = sentences
+    return consequences
+
+
+def _sentences(here: _GroupView, broker: int, there: _GroupView, other: int) -> list[str]:
+    does = "leads the partition of" if here.answer in NO_COORDINATOR_YET else "coordinates"
+    situation, elsewhere = f"while broker {broker} {does} group {here.group}", f"with broker {other}"
+    protocols_of: dict[str, list[str]] = {}
+    for protocol, right in there.first.items():
+        for sentence in _consumed(here, here.first.get(protocol, {}), right, elsewhere):
+            protocols_of.setdefault(sentence, []).append(protocol)
+    return [
+        *(f"{situation}, a consumer ({', '.join(names)} protocol) {text}" for text, names in protocols_of.items()),
+        *(
+            f"{situation}, offset {offset} of {here.topic}-{number} is committed, which {elsewhere} is deleted"
+            for number, offset in here.offsets.items()
+            if number not in there.offsets
+        ),
+    ]
+
+
+def _consumed(here: _GroupView, first: Mapping[str, int], right: Mapping[str, int], elsewhere: str) -> list[str]:
+    if right and not first:
+        starts = ", ".join(f"{here.topic}-{number} at offset {offset}" for number, offset in right.items())
+        answer = f" (the broker answers {here.answer})" if here.answer else ""
+        return [f"got no record at all within {here.within_s:g} s{answer}; {elsewhere} it begins {starts}"]
+    return [
+        f"{'skips' if first[number] > offset else 'repeats'} {offsets_text(*sorted((first[number], offset)))} of "
+        f"{here.topic}-{number}; {elsewhere} it begins at offset {offset}"
+        for number, offset in right.items()
+        if first.get(number, offset) != offset
+    ]

@@ -1,4 +1,4 @@
-"""How ``clean`` is earned: by a set of facts about every replica, which depends on the kind of run.
+"""The ways to earn ``clean``: sets of facts about every replica, which depend on the kind of run.
 
 The facts are rows of `checkers.consistency.exposure`. Each way to earn ``clean`` is a list of conditions, and each
 condition has the text for where it is not met.
@@ -6,22 +6,19 @@ condition has the text for where it is not met.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from harness.schedules.scenario import Critical
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 Fact: TypeAlias = "Mapping[str, Any]"
 """A row of `checkers.consistency.exposure`."""
 _Conditions: TypeAlias = "tuple[tuple[str, Callable[[Fact], bool]], ...]"
-"""What has to be shown of a replica, each with the text for where it is not."""
-_ByRemoval: TypeAlias = "Callable[[Sequence[Fact], Sequence[Fact]], tuple[str, str]]"
-"""From facts of the brokers that stayed, and of those that were away: a way to earn ``clean``, and what it lacks."""
-_IfKept: TypeAlias = "Callable[[Sequence[Fact], Sequence[Fact], Sequence[Fact]], tuple[str, str]]"
-"""The same, from facts of the control partition as well."""
+"""Conditions for a replica, each with the text for a replica that does not meet the condition."""
+_Way: TypeAlias = "tuple[str, str]"
+"""A sentence about a way to earn ``clean``, and the first condition that is not met: "" if all are met."""
 
 
 def earn(
@@ -37,143 +34,131 @@ def earn(
     """Return how ``clean`` is earned and "", or None and the missing proof.
 
     ``facts``: one row per replica (and kind of critical record), as `checkers.consistency.exposure` gives them.
-    ``clean`` has to be earned in each partition. ``absent``: the brokers that were away; none in a run without a fault.
-    ``is_shared``: there is one copy of each partition, which every broker serves: no broker returns with a copy of its
-    own. ``hands_over``: leadership moved while the absent brokers copied, so that each leader counts by what it held.
-    ``protected_by``: "gate" or "guard", so that a record that was kept is evidence only where that is seen to have held
-    its partition; ``facts`` have what it did, too (`harness.judge.protected`).
+    Each partition has to earn ``clean``. ``absent``: the brokers that were absent; none in a run without a fault.
+    ``is_shared``: there is one copy of each partition, which every broker serves: no broker returns with another copy.
+    ``hands_over``: leadership moved while the absent brokers copied, so that the records of each leader count.
+    ``protected_by``: "gate" or "guard". A record that was not removed is then evidence only where the partition was
+    held; ``facts`` also have the facts of `harness.judge.protected`.
     """
-    by_removal = _lack_of_handover if hands_over else _lack_of_removal
-    if_kept = partial(_lack_of_protection, protected_by) if protected_by else _lack_of_keeping
     several = len(scenario["replicas"]) > 1
     earned = []
     for partition, brokers in scenario["replicas"].items():
         for kind in scenario["critical"]:
-            rows = {row["broker"]: row for row in facts if (row["partition"], row["kind"]) == (int(partition), kind)}
-            judge = _earn_shared if is_shared and absent else partial(_earn_one, by_removal, if_kept)
-            way, lack = judge(kind, brokers, rows, [row for row in control if row["kind"] == kind], absent)
+            of_record = (row for row in facts if (row["partition"], row["kind"]) == (int(partition), kind))
+            by_broker = {row["broker"]: row for row in of_record}
+            rows = list(by_broker.values())
+            stayed = [row for row in rows if row["broker"] not in absent]
+            returned = [row for row in rows if row["broker"] in absent]
+            on_control = [row for row in control if row["kind"] == kind]
+            way, missing = None, _unknown(kind, brokers, by_broker)
+            if not missing and not is_shared and returned:
+                missing = _missing(returned, _RETURNED)
+            if not missing:
+                if is_shared and absent:
+                    ways = [_one_copy(stayed, rows)]
+                elif returned:
+                    ways = list(_ways_of_return(stayed, returned, on_control, protected_by, hands_over=hands_over))
+                else:
+                    ways = [("every replica had it and removed it", _missing(stayed, _REMOVED_WHILE_WATCHED))]
+                way = next((way for way, unmet in ways if not unmet), None)
+                missing = f"{kind} at offset {by_broker[brokers[0]]['critical_offset']}: {ways[0][1]}"
             if way is None:
-                return None, f"partition {partition}: {lack}" if several else lack
+                return None, f"partition {partition}: {missing}" if several else missing
             earned.append(way)
     return "; ".join(dict.fromkeys(earned)), ""
 
 
 def _unknown(kind: str, brokers: Sequence[int], rows: Mapping[int, Fact]) -> str:
-    """Return which fact about the critical record is unknown; "" where none is."""
-    missing = sorted(set(brokers) - set(rows))
-    if missing:
-        return f"nothing is known of the {kind} that should have been removed, on brokers {missing}"
+    """Return which fact about the critical record is unknown; "" if none is."""
+    unknown = sorted(set(brokers) - set(rows))
+    if unknown:
+        return f"nothing is known of the {kind} that should have been removed, on brokers {unknown}"
     if rows[brokers[0]]["critical_offset"] is None:
         return f"the {kind} that should have been removed was never seen on any replica"
     return ""
 
 
-def _earn_shared(
-    kind: str, brokers: Sequence[int], rows: Mapping[int, Fact], _control: Sequence[Fact], absent: Sequence[int]
-) -> tuple[str | None, str]:
-    """With one copy, the absent broker has to serve what the others serve, once they have removed a record."""
-    if unknown := _unknown(kind, brokers, rows):
-        return None, unknown
-    lack = _lack_of_any([row for broker, row in rows.items() if broker not in absent], _REMOVED_BEFORE_RETURN)
-    lack = lack or _lack_of_any(rows.values(), _SERVED)
-    if not lack and len({row["served_digest"] for row in rows.values()}) > 1:
-        lack = "brokers do not serve the same batches"
-    if lack:
-        return None, f"{kind} at offset {rows[brokers[0]]['critical_offset']}: {lack}"
-    return "the others removed it while the broker was away, and every broker serves the one copy", ""
+def _one_copy(stayed: Sequence[Fact], rows: Sequence[Fact]) -> _Way:
+    """Return the way for one copy: the absent broker has to serve the batches that the others serve."""
+    missing = _missing(stayed, _REMOVED_BEFORE_RETURN) or _missing(rows, _SERVED)
+    if not missing and len({row["served_digest"] for row in rows}) > 1:
+        missing = "brokers do not serve the same batches"
+    return "the others removed it while the broker was absent, and every broker serves the one copy", missing
 
 
-def _earn_one(  # noqa: PLR0917
-    by_removal: _ByRemoval,
-    if_kept: _IfKept,
-    kind: str,
-    brokers: Sequence[int],
-    rows: Mapping[int, Fact],
+def _ways_of_return(
+    stayed: Sequence[Fact],
+    returned: Sequence[Fact],
     control: Sequence[Fact],
-    absent: Sequence[int],
-) -> tuple[str | None, str]:
-    """``by_removal``: the way by which the replicas that stayed removed the record; ``if_kept``: where they did not."""
-    if unknown := _unknown(kind, brokers, rows):
-        return None, unknown
-    offset = rows[brokers[0]]["critical_offset"]
-    away = [row for broker, row in rows.items() if broker in absent]
-    stayed = [row for broker, row in rows.items() if broker not in absent]
-    if away:
-        if lack := _lack_of_any(away, _RETURNED):
-            return None, lack
-        way, lack = by_removal(stayed, away)
-        kept, lack_of_keeping = if_kept(stayed, away, control)
-        ways = {
-            way: lack,
-            "the others kept it though their cleaners had passed it, and removed it on the control partition": (
-                _lack_of_any(stayed, _PASSED_AND_KEPT) or _lack_of_any(control, _REMOVED_BEFORE_RETURN)
-                or ("" if control else "there is no control partition")
-            ),
-            kept: lack_of_keeping,
-        }  # fmt: skip
-        if all(row["held_critical"] for row in stayed) and any(row.get("released_at_ms") for row in stayed):
-            lack = lack_of_keeping  # says more than that it was not removed
-    else:
-        lack = _lack_of_any(stayed, _REMOVED_WHILE_WATCHED)
-        ways = {"every replica had it and removed it": lack}
-    earned = next((way for way, missing in ways.items() if not missing), None)
-    return earned, "" if earned else f"{kind} at offset {offset}: {lack}"
-
-
-def _lack_of_removal(stayed: Sequence[Fact], away: Sequence[Fact]) -> tuple[str, str]:
-    """Return the way of earning ``clean`` after an outage, and what it lacks.
-
-    A replica whose gate dropped its log and had it copied anew has to serve what the leader of that copy serves.
-    """
-    lack = _lack_of_any(stayed, _REMOVED_BEFORE_RETURN)
-    served = {row["broker"]: row["served_digest"] for row in stayed}
-    for row in away:
-        leader = row.get("began_anew_from")
-        if not lack and (leader is None or served.get(leader) != row["served_digest"]):
-            lack = _lack_of_any([row], _SHOWS_OUTCOME)
-    return "the others removed it while the replica was away", lack
-
-
-def _lack_of_keeping(stayed: Sequence[Fact], away: Sequence[Fact], _control: Sequence[Fact]) -> tuple[str, str]:
-    """Return the way of earning ``clean`` where nothing was removed before the replica was back, and what it lacks."""
-    lack = _lack_of_any([*stayed, *away], _GUARDED)
-    return "the others kept it while the replica was away, and every replica removed it afterwards", lack
-
-
-def _lack_of_protection(
-    by: str, stayed: Sequence[Fact], away: Sequence[Fact], control: Sequence[Fact]
-) -> tuple[str, str]:
-    """Return the same where gates or a guard protect: they have to be seen to hold the partition, and no other."""
-    lack = _lack_of_any(stayed, _held_by(by)) or _lack_of_any([*stayed, *away], _GUARDED)
-    if not lack:
-        on_control = _lack_of_any(control, _REMOVED_BEFORE_RETURN)
-        lack = f"on the control partition, {on_control}" if on_control else ""
-    way = (
-        f"the {by} held it while the replica was away, cleaners passed others, and every replica removed it afterwards"
+    protected_by: str | None,
+    *,
+    hands_over: bool,
+) -> Iterator[_Way]:
+    """Yield the ways after an outage; the first way's missing proof is the one to report."""
+    first = _handed_over(stayed, returned) if hands_over else _removed(stayed, returned)
+    last = _removed_afterwards(stayed, returned, control, protected_by)
+    if any(row.get("released_at_ms") for row in stayed) and all(row["held_critical"] for row in stayed):
+        first, last = last, first
+    yield first
+    yield (
+        "the others kept it though their cleaners had passed it, and removed it on the control partition",
+        _missing(stayed, _PASSED_AND_KEPT) or _missing(control, _REMOVED_BEFORE_RETURN),
     )
-    return way, lack
+    yield last
 
 
-def _lack_of_handover(stayed: Sequence[Fact], away: Sequence[Fact]) -> tuple[str, str]:
-    """Return the way of earning ``clean`` where leadership moved in the middle of a first copy, and what it lacks.
+def _removed(stayed: Sequence[Fact], returned: Sequence[Fact]) -> _Way:
+    """Return the way where the replicas that stayed removed the record during the outage.
 
-    The leader at the snapshot and from then on had removed the record, and had no payload either: so the copy had got
-    its payload from another replica, which still held both. A copy that was begun anew under the second leader has no
-    payload in the end; then it has to serve what that leader serves.
+    A replica whose gate dropped its log and copied it again from the start has to serve the batches of that leader.
+    """
+    missing = _missing(stayed, _REMOVED_BEFORE_RETURN)
+    served = {row["broker"]: row["served_digest"] for row in stayed}
+    for row in returned:
+        leader = row.get("began_anew_from")
+        if not missing and (leader is None or served.get(leader) != row["served_digest"]):
+            missing = _missing([row], _SHOWS_OUTCOME)
+    return "the others removed it while the replica was absent", missing
+
+
+def _removed_afterwards(
+    stayed: Sequence[Fact], returned: Sequence[Fact], control: Sequence[Fact], protected_by: str | None
+) -> _Way:
+    """Return the way where no replica removed the record before the return, and every replica did afterwards.
+
+    Gates or a guard have to be seen to hold the partition, and no other partition.
+    """
+    replicas = [*stayed, *returned]
+    if protected_by is None:
+        way = "the others kept it while the replica was absent, and every replica removed it afterwards"
+        return way, _missing(replicas, _GUARDED)
+    missing = _missing(stayed, _held_by(protected_by)) or _missing(replicas, _GUARDED)
+    if not missing and (on_control := _missing(control, _REMOVED_BEFORE_RETURN)):
+        missing = f"on the control partition, {on_control}"
+    way = f"the {protected_by} held it while the replica was absent, cleaners passed others"
+    return f"{way}, and every replica removed it afterwards", missing
+
+
+def _handed_over(stayed: Sequence[Fact], returned: Sequence[Fact]) -> _Way:
+    """Return the way where leadership moved in the middle of a first copy.
+
+    The broker that led at the snapshot and afterwards had removed the record and the payload. So the copy had received
+    its payload from another replica, which still had both. A copy that the second leader began again from the start has
+    no payload in the end; such a copy has to serve the batches of that leader.
     """
     leaders, others = ([row for row in stayed if row["led"] is led] for led in (True, False))
-    lack = "" if leaders else "no replica led the partition from the snapshot on, in one leader epoch"
-    lack = lack or _lack_of_any(leaders, _REMOVED_BEFORE_TAKEOVER)
-    if not lack and not any(row["had_payload"] and row["held_critical"] for row in others):
-        lack = "no other replica still held it, and the payload, for the copy to begin from"
-    for row in away:
-        if not lack and row["served_digest"] != leaders[0]["served_digest"]:
-            lack = _lack_of_any([row], _SHOWS_OUTCOME)
-    return "the copy began from a replica that still held it, and went on from a leader that had removed it", lack
+    missing = "" if leaders else "no replica led the partition from the snapshot on, in one leader epoch"
+    missing = missing or _missing(leaders, _REMOVED_BEFORE_TAKEOVER)
+    if not missing and not any(row["had_payload"] and row["held_critical"] for row in others):
+        missing = "no other replica still held it, and the payload, for the copy to begin from"
+    for row in returned:
+        if not missing and row["served_digest"] != leaders[0]["served_digest"]:
+            missing = _missing([row], _SHOWS_OUTCOME)
+    return "the copy began from a replica that still held it, and continued from a leader that had removed it", missing
 
 
 def _dropped_payload(row: Fact) -> bool:
-    """Whether the gate dropped a copy that had the payload and had not reached the critical record."""
+    """Return whether the gate dropped a copy that had the payload and had not reached the critical record."""
     dropped_up_to = row.get("dropped_up_to")
     return dropped_up_to is not None and row["payload_offset"] < dropped_up_to <= row["critical_offset"]
 
@@ -206,7 +191,7 @@ _SHOWS_OUTCOME: _Conditions = (
         lambda row: row["kind"] != Critical.MARKER or row["has_payload"],
     ),
 )
-"""Conditions for the replica that was away."""
+"""Conditions for the replica that returns."""
 _REMOVED: _Conditions = (
     ("was never seen to hold it", lambda row: row["seen_there"]),
     ("was not seen to remove it", lambda row: row["removed_at_ms"] is not None and not row["held_after"]),
@@ -243,16 +228,16 @@ def _held_by(by: str) -> _Conditions:
     """Return the conditions for replicas that stayed while a gate or the guard kept cleaners from their partition."""
     return (
         ("did not hold it any more when the replica came back", lambda row: row["held_critical"]),
-        (f"was not held by the {by} while the replica was away", lambda row: row["released_at_ms"] is not None),
+        (f"was not held by the {by} while the replica was absent", lambda row: row["released_at_ms"] is not None),
         (
-            f"removed it before the {by} let go of the partition",
+            f"removed it before the {by} released the partition",
             lambda row: row["removed_at_ms"] is None or row["removed_at_ms"] >= row["released_at_ms"],
         ),
     )
 
 
-def _lack_of_any(rows: Collection[Fact], conditions: _Conditions) -> str:
-    """Return the first replica's missing condition, "" where all are met; no replica at all proves nothing."""
+def _missing(rows: Collection[Fact], conditions: _Conditions) -> str:
+    """Return the first condition that a replica does not meet, "" if all are met; no replica proves nothing."""
     if not rows:
-        return "there is no replica to show it"
+        return "no replica shows it"
     return next((f"broker {row['broker']} {text}" for row in rows for text, holds in conditions if not holds(row)), "")

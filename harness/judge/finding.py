@@ -1,10 +1,10 @@
-"""A finding: one replica, or a dispute between replicas, at one place, as ``verdict.json`` has it."""
+"""The findings of ``verdict.json``: a wrong replica, or a dispute between replicas, at an offset."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from harness.broker_files.internal_topics.phrases import subject
@@ -23,8 +23,7 @@ Place: TypeAlias = "tuple[str, int]"
 class ServedState:
     """The decoded value that some replicas serve for a record of an internal topic.
 
-    ``committed_offset``: of a group; None where there is none, and for other records. ``pending``: whether an open
-    transaction has another value.
+    ``committed_offset``: only for groups. ``pending``: whether an open transaction has another value.
     """
 
     brokers: tuple[int, ...]
@@ -35,7 +34,7 @@ class ServedState:
 
 @dataclass(frozen=True, kw_only=True)
 class Coordinator:
-    """The coordinator or leader of a finding's partition: None where there is none. ``is_``: right, wrong, …"""
+    """The coordinator or leader of a finding's partition. ``is_``: right, wrong, …"""
 
     broker: int | None
     is_: str
@@ -46,8 +45,8 @@ class Coordinator:
 class InternalRecord:
     """The decoded record of a finding, in a topic that brokers or their tools keep.
 
-    ``type`` and ``key``: None where the key cannot be decoded, and ``note`` has the reason. The other fields are those
-    of audits: ``consumers`` says where the group starts with each coordinator, ``commit`` commits the right offset.
+    ``type`` and ``key``: None if the key cannot be decoded; ``note`` has the reason. Only audits set the other fields:
+    ``consumers``: where the group starts with each coordinator; ``commit``: a command that commits the right offset.
     """
 
     topic_kind: str
@@ -63,7 +62,7 @@ class InternalRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicaGroup:
-    """The replicas that serve the same for a disputed key."""
+    """The replicas that serve the same state of a disputed key."""
 
     brokers: tuple[int, ...]
     serves: str
@@ -71,10 +70,7 @@ class ReplicaGroup:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One entry of ``findings``, whose fields the schema describes.
-
-    The fields from ``decided_by`` on are those of audits.
-    """
+    """One entry of ``findings``; the schema describes the fields. Only audits set the fields from ``decided_by`` on."""
 
     anomaly: str
     candidates: tuple[str, ...] = ()
@@ -110,7 +106,7 @@ class Finding:
 
     @property
     def where(self) -> str:
-        """The place in one phrase. It names a broker only where the finding is decided."""
+        """The place in one phrase, which names a broker only if the finding is decided."""
         broker = f"broker {self.broker}, " if self.decided else ""
         return f"{broker}{self.topic}-{self.partition}, offset {self.offset}"
 
@@ -127,30 +123,19 @@ def finding_of(row: CheckerRow) -> Finding:
     The key of a topic that brokers or their tools keep is decoded: ``record``, and its text in the explanation.
     """
     key, explanation = None if row["key"] is None else bytes(row["key"]), row["explanation"]
-    about = subject(row["topic"], key)
     record = None
-    if about is not None:
-        decoded = about.key
-        record = InternalRecord(
-            topic_kind=about.kind,
-            text=about.text,
-            type=None if decoded is None else decoded.type,
-            key=None if decoded is None else decoded.fields,
-            note=about.note or None,
-        )
-        if key is not None and decoded is not None:
-            explanation = explanation.replace(in_sentence(key), f'"{about.text}"')
+    if (about := subject(row["topic"], key)) is not None:
+        record = InternalRecord(topic_kind=about.kind, text=about.text, note=about.note or None)
+        if about.key is not None:
+            record = replace(record, type=about.key.type, key=about.key.fields)
+            if key is not None:
+                explanation = explanation.replace(in_sentence(key), f'"{about.text}"')
+    names = ("anomaly", "broker", "topic", "partition", "offset", "producer_id", "effect")
     return Finding(
-        anomaly=row["anomaly"],
+        **{name: row[name] for name in names},
         candidates=tuple(row["candidates"]),
-        broker=row["broker"],
-        topic=row["topic"],
-        partition=row["partition"],
-        offset=row["offset"],
         key=key,
         record=record,
-        producer_id=row["producer_id"],
-        effect=row["effect"],
         explanation=explanation,
         witness=json.loads(row["witness"]),
     )

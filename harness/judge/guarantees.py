@@ -17,31 +17,19 @@ CHECKER = "guarantees"
 """The name in `harness.judge.check.CHECKERS` of the checker of guarantees."""
 
 
-@dataclass(frozen=True)
-class Guarantee:
-    """The name of its rows, the things that are compared, and why there may have been none."""
-
-    name: str
-    compared: str
-    vacuous: str
-
-
 GUARANTEES = (
-    Guarantee("last-value", "final states of keys", "the last committed record of no key is known"),
-    Guarantee("order", "records as written and as delivered", "no record was acknowledged or delivered"),
-    Guarantee("offsets", "contents of offsets", "no offset is known to be below a replica's high watermark"),
-    Guarantee(
+    ("last-value", "final states of keys", "the last committed record of no key is known"),
+    ("order", "records as written and as delivered", "no record was acknowledged or delivered"),
+    ("offsets", "contents of offsets", "no offset is known to be below a replica's high watermark"),
+    (
         "tombstones",
         "removed tombstones",
         "no removal of a key's last tombstone was observed for which all later writes are known and clocks were right",
     ),
-    Guarantee(
-        "min-compaction-lag",
-        "removals",
-        "min.compaction.lag.ms is 0, or no removal was observed",
-    ),
-    Guarantee("control-batches", "removed or emptied markers", "no replica was observed to remove or empty a marker"),
+    ("min-compaction-lag", "removals", "min.compaction.lag.ms is 0, or no removal was observed"),
+    ("control-batches", "removed or emptied markers", "no replica was observed to remove or empty a marker"),
 )
+"""The name of each guarantee in checkers' rows, the things that are compared, and the reason why there may be none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +60,7 @@ class Violation:
 
 @dataclass(frozen=True, kw_only=True)
 class GuaranteeResult:
-    """Whether a guarantee holds in a run: None where there was nothing to compare."""
+    """The result of a guarantee in a run; ``holds`` is None if there was nothing to compare."""
 
     guarantee: str
     holds: bool | None
@@ -89,63 +77,50 @@ def guarantee_results(
 ) -> tuple[GuaranteeResult, ...]:
     """Return ``guarantees`` of ``verdict.json``.
 
-    ``rows`` of the guarantees' checkers, None where none were computed, with the reason ``why_not``. Rows of replicas
+    ``rows``: of the guarantees' checkers; None if they were not computed, for the reason ``why_not``. Rows of replicas
     that contradict themselves (``distrusted``: topic, partition, broker) are left out. ``not_guaranteed``: guarantees
-    that this target does not give, and why.
+    that this target does not give, with the reason.
     """
     left_out = set(distrusted)
     trusted = [row for row in rows or [] if (row["topic"], row["partition"], row["broker"]) not in left_out]
-    return tuple(
-        _result(guarantee, [], f"not guaranteed by this target: {not_guaranteed[guarantee.name]}")
-        if guarantee.name in not_guaranteed
-        else _result(guarantee, [row for row in trusted if row["guarantee"] == guarantee.name], why_not)
-        for guarantee in GUARANTEES
-    )
-
-
-def _result(guarantee: Guarantee, rows: Sequence[CheckerRow], why_not: str) -> GuaranteeResult:
-    compared = sum(row["compared"] for row in rows)
-    violations = sorted(
-        (_violation(row) for row in rows if row["violated"]),
-        key=lambda violation: (*violation.place, -1 if violation.broker is None else violation.broker),
-    )
-    if violations:
-        more = sum(violation.count for violation in violations) - 1
-        reason = f"{violations[0]}" + (f" (and {more} more)" if more else "")
-    elif compared:
-        reason = f"{compared} {guarantee.compared} compared; none violates the guarantee"
-    else:
-        reason = why_not or guarantee.vacuous
-    return GuaranteeResult(
-        guarantee=guarantee.name,
-        holds=not violations if compared else None,
-        reason=reason,
-        compared=compared,
-        violations=tuple(violations),
-    )
+    results = []
+    for name, subject, vacuous in GUARANTEES:
+        of_guarantee = [row for row in trusted if row["guarantee"] == name and name not in not_guaranteed]
+        compared = sum(row["compared"] for row in of_guarantee)
+        violations = sorted(
+            (_violation(row) for row in of_guarantee if row["violated"]),
+            key=lambda violation: (*violation.place, -1 if violation.broker is None else violation.broker),
+        )
+        if name in not_guaranteed:
+            reason = f"not guaranteed by this target: {not_guaranteed[name]}"
+        elif violations:
+            more = sum(violation.count for violation in violations) - 1
+            reason = f"{violations[0]}" + (f" (and {more} more)" if more else "")
+        elif compared:
+            reason = f"{compared} {subject} compared; none violates the guarantee"
+        else:
+            reason = why_not or vacuous
+        holds = not violations if compared else None
+        results.append(
+            GuaranteeResult(guarantee=name, holds=holds, reason=reason, compared=compared, violations=tuple(violations))
+        )
+    return tuple(results)
 
 
 def _violation(row: CheckerRow) -> Violation:
-    return Violation(
-        broker=row["broker"],
-        topic=row["topic"],
-        partition=row["partition"],
-        offset=row["offset"],
-        explanation=row["explanation"],
-        witness=json.loads(row["witness"]),
-        count=row["violated"],
-    )
+    names = ("broker", "topic", "partition", "offset", "explanation")
+    return Violation(**{name: row[name] for name in names}, witness=json.loads(row["witness"]), count=row["violated"])
 
 
 def violated_on(results: Sequence[GuaranteeResult], concerns: Callable[[Violation], bool]) -> list[str]:
-    """Return a reason for each guarantee of which a violation ``concerns`` the scenario."""
+    """Return a reason for each guarantee with a violation that ``concerns`` the scenario."""
     first = ((result.guarantee, next(filter(concerns, result.violations), None)) for result in results)
     return [f"the guarantee {name} is violated: {violation}" for name, violation in first if violation is not None]
 
 
 def summary_line(results: Sequence[GuaranteeResult]) -> str:
     """Return a summary in one line."""
-    names = {holds: [one.guarantee for one in results if one.holds is holds] for holds in (True, False, None)}
+    names = {holds: [result.guarantee for result in results if result.holds is holds] for holds in (True, False, None)}
     parts = [
         *([f"violated: {', '.join(names[False])}"] if names[False] else []),
         *([f"{len(names[True])} hold"] if names[True] else []),

@@ -1,7 +1,7 @@
-"""What the gates of a run's brokers, or the guard beside them, did: facts about replicas for `harness.judge.earned`.
+"""The actions of the gates of a run's brokers, or of the guard: facts about replicas for `harness.judge.earned`.
 
 From ``gate.jsonl`` (schema in `harness.protect.gate.events`) or ``guard.jsonl`` (`harness.run_folder.guard_events`),
-and from when brokers came back by the history.
+and from the time in the history at which brokers came back.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
 UNPROTECTED, GATES, THE_GUARD = "none", "gate", "guard"
 FILES: Final = {GATES: GATE, THE_GUARD: GUARD}
-"""What protects replicas, by its key in the manifest, with the file that has its events."""
+"""The files with the events of each protection, by its key in the manifest."""
 
 _HOLDS: Final = {HELD, GuardEventKind.PAUSED}
-_LETS_GO: Final = {RELEASED, GuardEventKind.RELEASED}
+_RELEASES: Final = {RELEASED, GuardEventKind.RELEASED}
 _COME_BACK: Final = '"f": "come back"'
 
 
 @dataclass(frozen=True)
 class ProtectionRecord:
-    """The events of what protected replicas, and when brokers began to come back: None where they never did.
+    """The events of gates or the guard, and the time at which brokers began to come back: None if none came back.
 
     ``by``: `GATES`, whose events are of one replica each, or `THE_GUARD`, whose events are of a topic. None for a build
-    that has the gate's rules itself: its events have no times, and only those of copies that began anew count.
+    that has the gate's rules itself: its events have no times, and only the events of copies that began again count.
     """
 
     by: str | None
@@ -42,37 +42,37 @@ class ProtectionRecord:
     came_back_ms: int | None = None
 
     def facts(self, row: CheckerRow) -> CheckerRow:
-        """Return a row of `checkers.consistency.exposure` with what was done to protect that replica.
+        """Return a row of `checkers.consistency.exposure` with the facts about the protection of that replica.
 
-        released_at_ms: when the gate or guard let go of a partition that it held while brokers came back.
+        released_at_ms: when the gate or guard released a partition that it held while brokers came back.
         began_anew_from: the leader from which the replica was copied from its first record on, after its gate had
-        dropped its log, and dropped_up_to: the end that this log had when it was dropped first; None where it was not.
+        dropped its log, and dropped_up_to: the end of the log that was dropped first; None if no log was dropped.
         """
-        place = {name: row[name] for name in ("broker", "topic", "partition")}
-        events = [one for one in self.events if all(one.get(name, value) == value for name, value in place.items())]
-        anew = [one for one in events if one["event"] == BEGAN_ANEW]
+        place = {name: row[name] for name in ("broker", "topic", "partition")}.items()
+        events = [event for event in self.events if all(event.get(name, value) == value for name, value in place)]
+        copies = [event for event in events if event["event"] == BEGAN_ANEW]
         return {
             **row,
             "released_at_ms": self._released_at_ms(events) if self.by else None,
-            "began_anew_from": anew[-1]["leader"] if anew else None,
-            "dropped_up_to": anew[0]["dropped_up_to"] if anew else None,
+            "began_anew_from": copies[-1]["leader"] if copies else None,
+            "dropped_up_to": copies[0]["dropped_up_to"] if copies else None,
         }
 
     def _released_at_ms(self, events: Iterable[Mapping[str, Any]]) -> int | None:
         held_at_ms: int | None = None
-        for one in events:
-            if one["event"] in _HOLDS and held_at_ms is None:
-                held_at_ms = one["time_ms"]
-            elif one["event"] in _LETS_GO and held_at_ms is not None and self.came_back_ms is not None:
-                if held_at_ms <= self.came_back_ms <= one["time_ms"]:
-                    released_at_ms: int = one["time_ms"]
-                    return released_at_ms
+        for event in events:
+            time_ms: int = event["time_ms"]
+            if event["event"] in _HOLDS and held_at_ms is None:
+                held_at_ms = time_ms
+            elif event["event"] in _RELEASES and held_at_ms is not None and self.came_back_ms is not None:
+                if held_at_ms <= self.came_back_ms <= time_ms:
+                    return time_ms
                 held_at_ms = None
         return None
 
 
 def protection_of(manifest: Mapping[str, Any]) -> str | None:
-    """Return what protected the replicas of a run; None where nothing did."""
+    """Return the key of a run's protection; None for a run without protection."""
     return next((name for name in FILES if manifest.get(name)), None)
 
 

@@ -1,4 +1,4 @@
-"""The Spark jobs of a check, and their preparation beside a run.
+"""The Spark jobs of a check, and their preparation while a run is in progress.
 
 Importing this module is fast: the checkers and pyspark are imported while Spark's JVM starts.
 """

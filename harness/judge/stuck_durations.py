@@ -1,11 +1,8 @@
-"""How long replicas stayed stuck: which were still stuck at each step, by ``aftermath.jsonl``.
-
-`harness.play.aftermath` has the schema.
-"""
+"""The time for which replicas stayed stuck, by ``aftermath.jsonl`` (`harness.play.aftermath` has the schema)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +30,9 @@ class StuckReplica:
         return f"{where} at {self.last_stable_offset} of {self.high_watermark}"
 
 
+_STATUS = ("broker", "topic", "partition", "last_stable_offset", "high_watermark")
+
+
 @dataclass(frozen=True, kw_only=True)
 class AftermathStep:
     """A step after the finding: ``after_s`` seconds later, the replicas that are still ``stuck`` and the others."""
@@ -50,31 +50,19 @@ def stuck_durations(lines: Sequence[Mapping[str, Any]]) -> tuple[AftermathStep, 
     open_at_first = {_replica(line): _open(line) for line in steps[0] if line["open"]} if steps else {}
     entries = []
     for step in steps:
-        stuck, ended = [], []
+        replicas = []
         for line in step:
-            transactions = open_at_first.get(_replica(line))
-            if transactions is None:
-                continue
-            status = StuckReplica(
-                broker=line["broker"],
-                topic=line["topic"],
-                partition=line["partition"],
-                last_stable_offset=line["last_stable_offset"],
-                high_watermark=line["high_watermark"],
-            )
-            if transactions & _open(line):
-                stuck.append(status)
-            else:
+            if transactions := open_at_first.get(_replica(line)):
                 is_aborted = transactions & {tuple(pair) for pair in line["aborted"]}
-                ended.append(replace(status, outcome="aborted" if is_aborted else "committed"))
-        after_s = (step[0]["time_ms"] - lines[0]["time_ms"]) / 1000
+                outcome = None if transactions & _open(line) else "aborted" if is_aborted else "committed"
+                replicas.append(StuckReplica(**{name: line[name] for name in _STATUS}, outcome=outcome))
         entries.append(
             AftermathStep(
                 step=step[0]["step"],
                 summary=step[0]["summary"],
-                after_s=after_s,
-                stuck=tuple(stuck),
-                ended=tuple(ended),
+                after_s=(step[0]["time_ms"] - lines[0]["time_ms"]) / 1000,
+                stuck=tuple(replica for replica in replicas if replica.outcome is None),
+                ended=tuple(replica for replica in replicas if replica.outcome is not None),
             )
         )
     return tuple(entries)

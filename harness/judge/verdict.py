@@ -7,8 +7,9 @@ makes ``as-expected``.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence  # noqa: TC003  (the codec reads the types of fields)
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
@@ -22,17 +23,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from harness.judge.finding import Place
+    from harness.run_folder.store import RunFolder
 
 ANOMALY, UNKNOWN, AS_EXPECTED, CLEAN = "anomaly", "unknown", "as-expected", "clean"
 EXIT_CODES: Final = {ANOMALY: EXIT_ANOMALY, UNKNOWN: EXIT_UNKNOWN, AS_EXPECTED: EXIT_CLEAN, CLEAN: EXIT_CLEAN}
 """By verdict, the worst first."""
 
 
+CLIENTS, CHECKERS, AUDIT, BROKER = "clients", "checkers", "audit", "broker"
+"""The judges that a finding names; the broker itself if its answers contradict its log."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ScenarioVerdict:
-    """The verdict on one scenario of a run, or on one partition of an audit.
+    """The verdict on one scenario of a run (``partitions``), or on one partition of an audit (``partition``).
 
-    ``partitions``: those of a run's scenario. ``partition``: that of an audit. ``exposure``: the facts of replicas.
+    ``exposure``: the facts about replicas.
     """
 
     scenario: str
@@ -46,7 +52,7 @@ class ScenarioVerdict:
     exposure: Mapping[str, Any]
 
     def has(self, place: Place) -> bool:
-        """Whether this is the verdict on a partition; in verdicts of version 0.1, on every partition of its topic."""
+        """Return whether the verdict is about a partition; in version 0.1 it is about every partition of the topic."""
         mine = (self.partition,) if self.partitions is None else self.partitions
         return self.topic == place[0] and (mine == (None,) or place[1] in mine)
 
@@ -99,6 +105,137 @@ class Verdict:
     prefilter: Mapping[str, Any] | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class RoundFinding:
+    """All wrong records or keys of one replica under one name, ``count`` in number.
+
+    ``found_by``: the judges. ``explanation`` and ``witness``: of the first record or key.
+    """
+
+    anomaly: str
+    broker: int
+    topic: str
+    partition: int
+    count: int
+    found_by: tuple[str, ...]
+    explanation: str
+    witness: Any
+
+    @property
+    def place(self) -> Place:
+        """Topic and partition."""
+        return self.topic, self.partition
+
+    def __str__(self) -> str:
+        """Return the finding in one line."""
+        return f"{self.anomaly} on broker {self.broker}, {self.topic}-{self.partition}: {self.explanation}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnexplainedDifference:
+    """A difference without a name, or a contradiction between judges. ``broker``: None if it concerns no replica."""
+
+    found_by: str
+    broker: int | None
+    topic: str
+    partition: int
+    explanation: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundVerdict:
+    """The content of a round's ``verdict.json``.
+
+    ``audit``: the audit compared with the knowledge of clients (`harness.soak.judge.audit_tally`). ``groups``,
+    ``gates``: counts. Each is None if it was not judged.
+    """
+
+    verdict: str
+    reason: str
+    findings: tuple[RoundFinding, ...] = ()
+    unexplained: tuple[UnexplainedDifference, ...] = ()
+    guarantees: tuple[GuaranteeResult, ...] = ()
+    audit: Mapping[str, Any] | None
+    groups: Mapping[str, int] | None
+    gates: Mapping[str, int] | None
+    doubts: tuple[Doubt, ...] = ()
+    checker_errors: Mapping[str, str] = field(default_factory=dict)
+    round: str | None = None
+    seed: int | None = None
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Findings by name."""
+        return dict(sorted(Counter(finding.anomaly for finding in self.findings).items()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundLine:
+    """The line of a round in ``soak.json``: the number of findings by name, and the counts of the judges."""
+
+    name: str
+    seed: int
+    verdict: str
+    reason: str
+    operations: int
+    faults: tuple[str, ...]
+    findings: Mapping[str, int]
+    unexplained: int
+    audit: Mapping[str, int] | None
+    groups: Mapping[str, int] | None
+    gates: Mapping[str, int] | None
+    took_s: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepeatedFinding:
+    """The number of rounds of a shrunk schedule, and the number in which its finding was made again."""
+
+    finding: str
+    in_: int
+    of: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SoakVerdict:
+    """The content of ``soak.json``: the options, and the rounds so far. Counts are sums over all rounds.
+
+    ``expected``: tolerated findings, with the reason. ``drawn``: faults. ``not_drawn``: features that rounds leave out,
+    with the reason.
+    """
+
+    schema: int = SCHEMA
+    verdict: str
+    reason: str
+    folder: str
+    target: str
+    seed: int
+    minutes: float
+    runtime: str
+    gate: bool
+    shape: Mapping[str, Any]
+    expected: Mapping[str, str]
+    drawn: tuple[str, ...]
+    not_drawn: Mapping[str, str]
+    took_s: float
+    findings: Mapping[str, int]
+    unexplained: int
+    audit: Mapping[str, int]
+    groups: Mapping[str, int]
+    gates: Mapping[str, int]
+    shown: RepeatedFinding | None
+    rounds: tuple[RoundLine, ...]
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A run's folder and verdict, and with ``--keep`` the addresses of its brokers."""
+
+    folder: RunFolder
+    verdict: Verdict
+    addresses: dict[int, str]
+
+
 def decide(
     findings: Sequence[str],
     unknown: Sequence[str],
@@ -109,8 +246,8 @@ def decide(
 ) -> tuple[str, str]:
     """Return the verdict on something that is judged as a whole, and the reason.
 
-    ``findings`` make an anomaly, whatever else is ``unknown``. ``earned``: how ``clean`` is earned, None if it is not;
-    then ``lacking`` is the reason. ``tolerated``: findings that are expected.
+    ``findings`` make an anomaly, even if something is ``unknown``. ``earned``: the way in which ``clean`` is earned;
+    None if it is not, and ``lacking`` is the reason. ``tolerated``: findings that are expected.
     """
     if findings:
         return ANOMALY, findings[0]
@@ -128,8 +265,8 @@ def overall(
     if findings:
         more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
         return ANOMALY, f"{describe(findings[0])}{more}"
-    verdict = worst(one.verdict for one in scenarios)
-    reasons = [f"{one.scenario}: {one.reason}" for one in scenarios if one.verdict == verdict]
+    verdict = worst(scenario.verdict for scenario in scenarios)
+    reasons = [f"{scenario.scenario}: {scenario.reason}" for scenario in scenarios if scenario.verdict == verdict]
     return verdict, "; ".join(dict.fromkeys(reasons))
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
-from harness.judge.outcome import RunResult
 from harness.judge.sessions import CHECKS
+from harness.judge.verdict import RunResult
 from harness.report.pictures.ahead import drawing_ahead, write_if_possible
 from harness.run_folder import inventory
 from harness.run_folder.manifest import open_run_folder
@@ -19,7 +19,7 @@ from harness.spark.workspace_session import session_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.judge.outcome import Progress
+    from harness.judge.progress import Progress
     from harness.spark.options import SparkOptions
 
 log = logging.getLogger("harness")

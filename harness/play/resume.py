@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from harness.judge.outcome import Progress, RunResult
+    from harness.judge.progress import Progress
+    from harness.judge.verdict import RunResult
     from harness.run_folder.store import RunFolder
 
 AS_IT_BEGAN = (

@@ -20,7 +20,7 @@ from harness.escape import LogFormatter
 from harness.host import leftovers
 from harness.host.clock import RealClock
 from harness.host.workspace import Workspace
-from harness.judge.outcome import RunResult
+from harness.judge.verdict import RunResult
 from harness.play import aftermath, applications
 from harness.play.begin import SCHEDULE, begin_manifest
 from harness.play.protection import Gates, GuardBeside
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from harness.cluster.cluster import Cluster
     from harness.host.clock import Clock
     from harness.judge.check import Prepared
-    from harness.judge.outcome import Progress
+    from harness.judge.progress import Progress
     from harness.play.options import RunOptions
     from harness.play.protection import Protection
     from harness.play.run_plan import PreparedRun

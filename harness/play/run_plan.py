@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from harness.cluster.boot import Equipment
-    from harness.judge.outcome import Progress
+    from harness.judge.progress import Progress
     from harness.kafka_api.messages import TopicPartition
     from harness.kafka_api.security import Security
     from harness.play.options import RunOptions

@@ -23,8 +23,7 @@ from harness.host.clock import RealClock
 from harness.host.workspace import Workspace
 from harness.json_codec import from_json, to_json
 from harness.judge.sessions import CHECKS
-from harness.judge.soak_verdict import RepeatedFinding, RoundLine, SoakVerdict
-from harness.judge.verdict import EXIT_CODES, UNKNOWN, worst
+from harness.judge.verdict import EXIT_CODES, UNKNOWN, RepeatedFinding, RoundLine, SoakVerdict, worst
 from harness.run_folder.store import ROUND, SOAK_STATE, RunFolder, create_run_folder, new_run_id
 from harness.runtimes import AUTO
 from harness.schedules.generators import Fixed
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from harness.judge.outcome import Progress
+    from harness.judge.progress import Progress
     from harness.schedules.generators import Generator
     from harness.schedules.schedule import RoundPlan, Schedule
     from harness.soak.play.rig import Rig, Setup

@@ -12,18 +12,17 @@ from typing import TYPE_CHECKING, Final, Self
 
 from harness.errors import HarnessError
 from harness.json_codec import to_json
-from harness.judge.soak_verdict import RoundLine
-from harness.judge.verdict import CLEAN
+from harness.judge.verdict import CLEAN, RoundLine
 from harness.run_folder.store import BROKERS, FETCHED
 from harness.soak.play.internal import INTERNAL
-from harness.spark.release import has_ended, release
+from harness.spark.workspace_session import has_ended, release
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from pyspark.sql import SparkSession
 
-    from harness.judge.soak_verdict import RoundVerdict
+    from harness.judge.verdict import RoundVerdict
     from harness.run_folder.store import RunFolder
     from harness.soak.play.round import PlayedRound
 

@@ -1,5 +1,4 @@
-"""Spark, started fast enough for data as small as that of a run folder.
+"""Spark sessions that start fast enough for the small data of a run folder, and a data source for segment files.
 
-Options, settings, the JVM, the session, and the data source that reads segment files. What runs on it is in
-`checkers`; who starts it, and when, is in `harness.judge`.
+`checkers` has the jobs, and `harness.judge` starts the sessions.
 """

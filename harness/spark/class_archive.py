@@ -1,12 +1,11 @@
-"""A class archive for Spark's JVM, per user: class loading and verification at every start are done once.
+"""A class archive for Spark's JVM, per user: the JVM loads and verifies the classes once, not at every start.
 
-Starting Spark and checking for the first time is mostly class loading. With an archive of those classes
-(JEP 350, dynamic class-data sharing) a session starts in half the time, which leaves the processors to the
-brokers that boot meanwhile. The archive only accelerates: without it, or with an archive of another JVM,
-everything works the same and slower.
+Starting Spark and checking for the first time is mostly class loading. With an archive of those classes (JEP 350,
+dynamic class-data sharing) a session starts in half the time, which leaves the processors to the brokers that boot
+meanwhile. Without an archive, or with an archive of another JVM, everything works the same, but slower.
 
-The JVM accepts an archive only with the very jars, Java and module flags of its creation. They are in its name:
-where one of them changes, another archive is made, and the former one is removed.
+The JVM accepts an archive only with the jars, Java and module flags of its creation. The archive's name has a digest of
+all three: when one of them changes, another archive is made, and the former archive is removed.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ def failure_path(archive: Path) -> Path:
 
 
 def is_being_made() -> bool:
-    """Whether a process of this user is making an archive now."""
+    """Return whether a process of this user is making an archive now."""
     with alone_in(cache_root() / DRAFTS, wait_s=0.0) as is_mine:
         return not is_mine
 
@@ -63,10 +62,10 @@ def is_being_made() -> bool:
 def make_archive(java: Java, jobs: SparkJobs, *, wait_s: float) -> Path | None:
     """Rehearse the jobs in a JVM that writes its archive when it ends; return the archive.
 
-    Returns at once where the archive exists. Where another process is making it, waits for that process, and returns
-    None if it is not done within ``wait_s``. Temporary files go to a work directory, except the draft, which has to be
-    on the archives' file system; an interrupted draft is removed by the next attempt. Raises `HarnessError` where the
-    JVM writes no archive, and records the error.
+    Returns at once if the archive exists. If another process is making it, waits for that process, and returns None
+    after ``wait_s``. Temporary files are in a work directory, except the draft, which has to be on the archives' file
+    system; the next attempt removes an interrupted draft. Raises `HarnessError` if the JVM writes no archive, and
+    records the error.
     """
     path = archive_path(java)
     if path.exists():
@@ -82,7 +81,11 @@ def make_archive(java: Java, jobs: SparkJobs, *, wait_s: float) -> Path | None:
         draft = drafts / path.name
         _write_archive(java, jobs, draft)
         draft.replace(path)
-        _remove_former(path)
+        # Remove the archives of the same places in another state. JVMs that have such an archive open keep it.
+        for old in path.parent.glob(f"{path.name.rpartition('-')[0]}-*"):
+            if old.stem != path.stem:
+                old.unlink(missing_ok=True)
+        failure_path(path).unlink(missing_ok=True)
     return path
 
 
@@ -107,15 +110,6 @@ def note_failure(archive: Path, why: str) -> NoReturn:
     """Prevent further attempts by later commands, and raise `HarnessError`."""
     failure_path(archive).write_text(why)
     raise HarnessError(f"Spark's JVM wrote no class archive: {why}")
-
-
-def _remove_former(path: Path) -> None:
-    """Remove archives of the same places in another state. JVMs that have such an archive open keep it."""
-    place = path.name.rpartition("-")[0]
-    for old in path.parent.glob(f"{place}-*"):
-        if old.stem != path.stem:
-            old.unlink(missing_ok=True)
-    failure_path(path).unlink(missing_ok=True)
 
 
 def _digest(*parts: str) -> str:

@@ -1,7 +1,7 @@
-"""Spark's JVM without ``spark-submit``: two scripts and a second JVM that only print the command line.
+"""Start Spark's JVM without ``spark-submit``, which starts two scripts and a second JVM to print the command line.
 
-For a Spark that is this one JVM. What ``spark-submit`` adds is for others: clusters' own classes, jars that a user
-names, ``spark-defaults.conf``, which the harness's settings replace anyway.
+Only for a Spark that is this one JVM: ``spark-submit`` adds the classes of clusters, jars that a user names, and
+``spark-defaults.conf``, which the harness's settings replace anyway.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import os
 import subprocess
 import tempfile
 import time
-from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,38 +17,36 @@ from typing import TYPE_CHECKING, Any
 from harness.errors import HarnessError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Sequence
     from typing import IO
 
 MAIN_CLASS = "org.apache.spark.api.python.PythonGatewayServer"
-"""What ``spark-submit pyspark-shell`` runs, too. It ends with its input."""
-
+"""The class that ``spark-submit pyspark-shell`` runs, too. The JVM ends with its input."""
+DRIVER_MEMORY = "1g"
 _POLL_S = 0.02
 
-# Flags that are the same in every session; a class archive holds for them alone.
-
-DRIVER_MEMORY = "1g"
+# A class archive is valid for these flags only, which are the same in every session.
 
 JVM_FLAGS = (
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "-XX:C1MaxInlineLevel=1",
     "-XX:-UsePerfData",
-    # Plans of checkers are deep: with 512 KB they end in a StackOverflowError, and 1 MB is what Java gives.
+    # Plans of checkers are deep: with 512 KB they end in a StackOverflowError, and Java's default is 1 MB.
     "-Xss4m",
-    # Room from the start: a heap and a metaspace that have to grow collect again and again on the way.
+    # Large from the start: a heap and a metaspace that have to grow collect garbage again and again.
     "-XX:MetaspaceSize=300m",
     "-XX:+AlwaysPreTouch",
 )
 HEAP_FLAGS = ("-Xms512m", "-Xmn320m")
-"""The same for the heap, of the size that it has unless a user gives another."""
+"""The flags of the heap, unless a user sets its size."""
 
 OPENED = (
     "java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util",
     "java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref", "sun.nio.ch", "sun.nio.cs",
     "sun.security.action", "sun.util.calendar",
 )  # fmt: skip
-"""Packages of ``java.base`` that Spark reaches into (``org.apache.spark.launcher.JavaModuleOptions``)."""
+"""Packages of ``java.base`` that Spark accesses by reflection (``org.apache.spark.launcher.JavaModuleOptions``)."""
 
 MODULE_FLAGS = (
     "-XX:+IgnoreUnrecognizedVMOptions",
@@ -59,23 +56,23 @@ MODULE_FLAGS = (
     "--sun-misc-unsafe-memory-access=allow",
     "--enable-native-access=ALL-UNNAMED",
 )
-"""Of that class, too; without its incubator module, which MLlib alone uses."""
+"""The flags of that class, without its incubator module, which only MLlib uses."""
 
 
 def spark_home() -> Path:
-    """Return where pyspark is installed, without importing it. Raises `HarnessError` where it is not."""
-    found = find_spec("pyspark")
-    if found is None or found.origin is None:
-        raise HarnessError("there is no pyspark: `harness doctor` says what to install")
-    return Path(found.origin).parent
+    """Return the folder of pyspark, without importing it. Raises `HarnessError` if it is not installed."""
+    pyspark = find_spec("pyspark")
+    if pyspark is None or pyspark.origin is None:
+        raise HarnessError("pyspark is not installed: `harness doctor` says what to install")
+    return Path(pyspark.origin).parent
 
 
 def start_jvm(
     java: Path, memory: str, flags: Sequence[str], *, directory: Path, log: IO[bytes]
 ) -> tuple[subprocess.Popen[bytes], Path]:
-    """Start it in this directory; return its process, and the file where it will say how it is reached.
+    """Start the JVM in this directory; return its process, and the file to which it will write its address.
 
-    It is in a process group of its own: Ctrl-C in a terminal does not reach it.
+    The process has a separate process group: Ctrl-C in a terminal does not end it.
     """
     handshake_path = Path(tempfile.mkdtemp(dir=directory, prefix="gateway-")) / "address"
     class_path = os.fspath(spark_home() / "jars" / "*")
@@ -92,7 +89,7 @@ def start_jvm(
 
 
 def connect(process: subprocess.Popen[bytes], handshake_path: Path) -> Any:
-    """Return pyspark's gateway to it, as ``launch_gateway`` does. Raises ConnectionError where it ended before."""
+    """Return pyspark's gateway to the JVM, as ``launch_gateway`` does. Raises ConnectionError if the JVM has ended."""
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415  (the JVM starts while this is imported)
     from pyspark.serializers import UTF8Deserializer, read_int  # noqa: PLC0415
 
@@ -105,17 +102,11 @@ def connect(process: subprocess.Popen[bytes], handshake_path: Path) -> Any:
             "PYSPARK_GATEWAY_PORT": str(read_int(handshake)),
             "PYSPARK_GATEWAY_SECRET": UTF8Deserializer().loads(handshake),
         }
-    with _environment(address):
+    os.environ.update(address)
+    try:
         gateway = launch_gateway()
+    finally:
+        for name in address:
+            del os.environ[name]
     gateway.proc = process
     return gateway
-
-
-@contextmanager
-def _environment(more: Mapping[str, str]) -> Iterator[None]:
-    os.environ.update(more)
-    try:
-        yield
-    finally:
-        for name in more:
-            del os.environ[name]

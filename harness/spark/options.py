@@ -1,8 +1,8 @@
-"""Which Spark the checkers run on: what ``--spark-master`` and ``--spark-conf`` ask for.
+"""The options ``--spark-master`` and ``--spark-conf``: the Spark on which the checkers run.
 
-A worker needs what this process has: the same wheel of this project, with its dependencies, in a Python of the same
-minor version, which ``spark.pyspark.python`` names (else PYSPARK_PYTHON, else the path of the Python that runs here).
-Folders that are checked have to be where every worker finds them, under the same path.
+A worker needs the same wheel of this project as this process, with its dependencies, in a Python of the same minor
+version, which ``spark.pyspark.python`` names (else PYSPARK_PYTHON, else the path of the Python that runs here). Every
+worker needs the folders that are checked, under the same path.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ LOCAL = "local[2]"
 OWN = {
     "spark.master": "give --spark-master",
     "spark.submit.deployMode": "the driver is this process",
-    "spark.local.dir": "what is temporary goes under TMPDIR, and is removed",
-    "spark.sql.warehouse.dir": "there are no tables",
+    "spark.local.dir": "temporary files are under TMPDIR, and are removed",
+    "spark.sql.warehouse.dir": "no tables are stored",
 }
-"""Settings that are not the user's, and why."""
+"""Settings that users cannot change, with the reason."""
 
 OF_SUBMIT = (
     "spark.archives", "spark.driver.extra", "spark.driver.default", "spark.files", "spark.jars", "spark.kerberos",
     "spark.submit",
 )  # fmt: skip
-"""Beginnings of settings that ``spark-submit`` acts on before there is a session: downloads, class paths, flags."""
+"""Prefixes of settings that ``spark-submit`` uses before the session starts: downloads, class paths, flags."""
 
 _ONE_PROCESS = re.compile(r"local(\[(\d+|\*)(, *\d+)?\])?")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[ *\d+ *, *\d+ *, *\d+ *\]")
 _NUMBER = re.compile(r"\d+")
 MOST_OF_HOST = 1_000_000
-"""Threads, processes or megabytes that a Spark on this host is asked for."""
+"""The limit of threads, processes or megabytes of a Spark on this host."""
 LONGEST = 10
 _HADOOP = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _CONNECT_S = 10.0
@@ -46,32 +46,32 @@ _CONNECT_S = 10.0
 
 @dataclass(frozen=True)
 class SparkOptions:
-    """Which Spark, and settings that win over the harness's own."""
+    """The master, and settings that win over the harness's settings."""
 
     master: str = LOCAL
     conf: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_on_this_host(self) -> bool:
-        """Whether every process of it is on this host."""
+        """Return whether every process of this Spark is on this host."""
         return self.master.startswith("local")
 
     @property
     def is_one_plain_jvm(self) -> bool:
-        """Whether the driver's JVM is all there is of it, and starting it takes nothing of ``spark-submit``."""
+        """Return whether this Spark is the driver's JVM alone, and can be started without ``spark-submit``."""
         return not self.has_executors and not any(name.startswith(OF_SUBMIT) for name in self.conf)
 
     @property
     def has_executors(self) -> bool:
-        """Whether processes other than the driver do the work."""
+        """Return whether processes other than the driver run the tasks."""
         return not _ONE_PROCESS.fullmatch(self.master)
 
 
 def parse_spark(master: str, pairs: Iterable[str]) -> SparkOptions:
-    """Return what the options ask for.
+    """Return the parsed options.
 
-    Raises `UsageError` for settings that are no ``spark.NAME=VALUE`` or not the user's, for a master of no known kind,
-    and for one whose address nobody answers.
+    Raises `UsageError` for settings that are not of the form ``spark.NAME=VALUE`` or that users cannot change, for an
+    unknown kind of master, and for a master that does not accept connections.
     """
     conf: dict[str, str] = {}
     for pair in pairs:
@@ -87,8 +87,8 @@ def parse_spark(master: str, pairs: Iterable[str]) -> SparkOptions:
 
 
 def _raise_if_unusable(master: str) -> None:
-    if found := (_ONE_PROCESS.fullmatch(master) or _LOCAL_CLUSTER.fullmatch(master)):
-        if any(not 1 <= int(number[:LONGEST]) <= MOST_OF_HOST for number in _NUMBER.findall(found[0])):
+    if _ONE_PROCESS.fullmatch(master) or _LOCAL_CLUSTER.fullmatch(master):
+        if any(not 1 <= int(number[:LONGEST]) <= MOST_OF_HOST for number in _NUMBER.findall(master)):
             raise UsageError(f"--spark-master {master}: every number is from 1 to {MOST_OF_HOST:,}")
         return
     if master == "yarn":
@@ -101,13 +101,13 @@ def _raise_if_unusable(master: str) -> None:
         raise UsageError(f"--spark-master {master}: {error}") from error
     if not addresses:
         raise UsageError(f"--spark-master {master}: give spark://HOST:PORT, yarn, k8s://URL, or local[N]")
-    failures = [why for address in addresses if (why := _why_silent(address))]
+    failures = [failure for address in addresses if (failure := _connection_failure(address))]
     if len(failures) == len(addresses):
         raise UsageError(f"--spark-master {master} cannot be reached: {'; '.join(failures)}")
 
 
 def _addresses(master: str) -> list[tuple[str, int]]:
-    """Return where a master of Spark's own or of Kubernetes listens. Raises ``ValueError`` for a port that is none."""
+    """Return the addresses of a standalone master or of Kubernetes. Raises ``ValueError`` for an invalid port."""
     if master.startswith("spark://"):
         urls = [urlsplit(f"//{place}") for place in master.removeprefix("spark://").split(",")]
         default_port = 7077
@@ -120,7 +120,7 @@ def _addresses(master: str) -> list[tuple[str, int]]:
     return [(url.hostname, url.port or default_port) for url in urls if url.hostname]
 
 
-def _why_silent(address: tuple[str, int]) -> str | None:
+def _connection_failure(address: tuple[str, int]) -> str | None:
     try:
         socket.create_connection(address, _CONNECT_S).close()
     except OSError as error:

@@ -26,7 +26,7 @@ log = logging.getLogger("harness")
 
 
 def _ignore_broken_connection(*_: object) -> None:
-    """Say nothing: a JVM that is ended on purpose breaks the connection to its accumulator server."""
+    """Log no error: a JVM that is ended on purpose breaks the connection to its accumulator server."""
 
 
 for _server in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
@@ -35,40 +35,42 @@ for _server in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixS
 
 NUMPY_CONVERTERS = (NumpyArrayConverter, NumpyScalarConverter)
 LOOKED_UP = ("functions", "org.apache.spark.sql.functions", "PythonUtils", "PythonSQLUtils")
-"""Classes that pyspark's DataFrames ask of the JVM by name, for every column anew."""
+"""Classes that pyspark's DataFrames look up in the JVM by name, again for every column."""
 
 
 def start_session(spec: SparkSpec, launched: tuple[subprocess.Popen[bytes], Path] | None = None) -> SparkSession:
-    """Start the session; all it writes goes to ``scratch_dir``, its output to ``log_path``.
+    """Start the session; it writes files to ``scratch_dir``, and its output to ``log_path``.
 
-    ``launched``: its JVM, where that was started before. Once in a process: pyspark never lets go of its gateway.
+    ``launched``: its JVM, if that was started before. Only once in a process: pyspark never releases its gateway.
     """
-    # What a JVM that is ended on purpose leaves unanswered is no news.
+    # A JVM that is ended on purpose leaves calls unanswered: not an error.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     set_environment(spec.options)
     options = options_of(spec)
-    public_conf, whole = (SparkConf(loadDefaults=False) for _ in range(2))
+    public_conf, conf = (SparkConf(loadDefaults=False) for _ in range(2))
     public_conf.setAll(list(public(options).items()))
-    whole.setAll(list(options.items()))
-    started = launched or launch(spec)
-    gateway = _gateway_by_submit(spec, public_conf) if started is None else connect(*started)
-    _convert_no_arrays(gateway)
-    _convert_only_own_errors(gateway)
-    session = session_on(SparkContext(conf=whole, gateway=gateway))
-    _look_up_once(gateway)
+    conf.setAll(list(options.items()))
+    if started := launched or launch(spec):
+        gateway = connect(*started)
+    else:
+        spec.scratch_dir.mkdir(parents=True, exist_ok=True)
+        with spec.log_path.open("ab") as output:
+            gateway = launch_gateway(public_conf, {"stdout": output, "stderr": output, "cwd": spec.scratch_dir})
+    client: Any = gateway._gateway_client  # noqa: SLF001  (pyspark has no public name)
+    # NumPy arguments are never passed, and the first use of their conversion imports pandas.
+    client.converters = [converter for converter in client.converters if not isinstance(converter, NUMPY_CONVERTERS)]
+    _convert_only_errors_of(client)
+    session = session_on(SparkContext(conf=conf, gateway=gateway))
+    # Otherwise py4j asks the JVM for the same names over and over, in every package of all of Spark's jars.
+    for name in LOOKED_UP:
+        setattr(gateway.jvm, name, _CachedClass(getattr(gateway.jvm, name)))
     gateway.gateway_property.enable_memory_management = spec.outlives_jobs
     name_call_sites(session)
     return session
 
 
-def _gateway_by_submit(spec: SparkSpec, public_conf: SparkConf) -> Any:
-    spec.scratch_dir.mkdir(parents=True, exist_ok=True)
-    with spec.log_path.open("ab") as log:
-        return launch_gateway(public_conf, {"stdout": log, "stderr": log, "cwd": spec.scratch_dir})
-
-
 def session_on(context: SparkContext) -> SparkSession:
-    """Return the fast session where this PySpark has its private constructors, else the one of `SparkSession.builder`.
+    """Return the fast session if this PySpark has its private constructors, else the session of `SparkSession.builder`.
 
     Both give the same results.
     """
@@ -84,7 +86,7 @@ def _without_extensions(context: SparkContext) -> SparkSession:
 
     The extensions are MLlib's functions, which no checker uses; to register them takes a second of Scala reflection.
     """
-    jvm: Any = context._jvm  # noqa: SLF001  (there is no other way to it)
+    jvm: Any = context._jvm  # noqa: SLF001  (pyspark has no public name)
     none, nothing = jvm.scala.Option.empty(), jvm.scala.collection.immutable.HashMap()
     extensions = jvm.org.apache.spark.sql.SparkSessionExtensions()
     java_context = context._jsc.sc()  # noqa: SLF001
@@ -92,72 +94,60 @@ def _without_extensions(context: SparkContext) -> SparkSession:
     return SparkSession(context, session)
 
 
-def _convert_no_arrays(gateway: Any) -> None:
-    """Leave out pyspark's conversion of NumPy arguments, which are never passed: its first use imports pandas."""
-    client = gateway._gateway_client  # noqa: SLF001  (it has no other name)
-    client.converters = [one for one in client.converters if not isinstance(one, NUMPY_CONVERTERS)]
-
-
-def _convert_only_own_errors(gateway: Any) -> None:
+def _convert_only_errors_of(spark_client: Any) -> None:
     """Keep pyspark from converting the exceptions of other JVMs, such as the Java client's.
 
-    It replaces py4j's reading of answers for the whole process, and asks Spark's JVM about an exception that is
-    another's.
+    Pyspark replaces py4j's reading of answers for the process, and would ask Spark's JVM about the exceptions of other
+    JVMs.
     """
-    convert, own = captured.capture_sql_exception, gateway._gateway_client  # noqa: SLF001  (it has no other name)
+    convert = captured.capture_sql_exception
 
     def convert_own(get_return_value: Callable[..., Any]) -> Callable[..., Any]:
         converting = convert(get_return_value)
 
         def read(answer: str, client: Any, *rest: Any) -> Any:
-            return (converting if client is own else get_return_value)(answer, client, *rest)
+            return (converting if client is spark_client else get_return_value)(answer, client, *rest)
 
         return read
 
     setattr(captured, "capture_sql_exception", convert_own)  # noqa: B010  (a function, for mypy)
 
 
-class _Remembered:
+class _CachedClass:
     """A JVM class whose static methods are looked up once, and whose constant results are computed once."""
 
     def __init__(self, java_class: Any) -> None:
         self._java_class = java_class
 
     def __getattr__(self, name: str) -> Any:
-        """Ask the JVM the first time; from then on this is found before it is called."""
-        found = getattr(self._java_class, name)
-        if (remember := CONSTANT.get(name)) is not None:
-            found = remember(found)
-        setattr(self, name, found)
-        return found
+        """Ask the JVM for a method; its attribute then replaces this function."""
+        method = getattr(self._java_class, name)
+        if cached := CONSTANT.get(name):
+            method = cached(method)
+        setattr(self, name, method)
+        return method
 
 
 def _by_value(method: Any) -> Callable[..., Any]:
     @lru_cache(maxsize=None, typed=True)
-    def of(value: Any) -> Any:
+    def call(value: Any) -> Any:
         return method(value)
 
-    return of
+    return call
 
 
 def _by_items(method: Any) -> Callable[..., Any]:
-    """Remember by the items of a list: strings, or objects of the JVM, which are kept, so that no id stands for two."""
-    known: dict[tuple[Any, ...], tuple[Any, Any]] = {}
+    """Cache by the items of a list: strings, or objects of the JVM, which are retained so that each id stays unique."""
+    results: dict[tuple[Any, ...], tuple[Any, Any]] = {}
 
-    def of(items: Sequence[Any]) -> Any:
+    def call(items: Sequence[Any]) -> Any:
         key = tuple(getattr(item, "_target_id", item) for item in items)
-        if key not in known:
-            known[key] = method(items), tuple(items)
-        return known[key][0]
+        if key not in results:
+            results[key] = method(items), tuple(items)
+        return results[key][0]
 
-    return of
+    return call
 
 
 CONSTANT: Final[dict[str, Callable[[Any], Callable[..., Any]]]] = {"col": _by_value, "toSeq": _by_items}
 """Static methods whose result is immutable and depends on the arguments alone: checkers call them for every column."""
-
-
-def _look_up_once(gateway: Any) -> None:
-    """Keep py4j from asking the JVM for the same names over and over, in every package of all of Spark's jars."""
-    for name in LOOKED_UP:
-        setattr(gateway.jvm, name, _Remembered(getattr(gateway.jvm, name)))

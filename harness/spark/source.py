@@ -9,18 +9,18 @@
     records.where("topic = 'orders'").groupBy("partition").count().show()
 
 The path is a segment file, a partition's folder, a log directory with such folders, or a glob of any of these; here,
-or at ``s3a://`` or ``hdfs://`` (`harness.broker_files.storage`). Of a folder, only what a broker would load is read
-(``harness.broker_files.segments.folder``). Options:
+or at ``s3a://`` or ``hdfs://`` (`harness.broker_files.storage`). Of a folder, only the files that a broker would load
+are read (``harness.broker_files.segments.folder``). Options:
 
 - ``table``: ``records`` (the default) or ``batches``;
-- ``spark.hadoop.fs.s3a.…`` and ``spark.hadoop.dfs.namenode.http-address``: as a session has them; Spark does not tell
-  Python sources what its own settings are;
-- ``columns``: names between commas. Spark does not tell Python sources which columns a query needs; what is not named
-  here is not made. A ``.schema("offset long, key binary")`` has the same effect.
+- ``spark.hadoop.fs.s3a.…`` and ``spark.hadoop.dfs.namenode.http-address``: the same as the settings of a session, which
+  Spark does not pass to Python sources;
+- ``columns``: names between commas; other columns are not read. Spark does not tell Python sources which columns a
+  query needs. A ``.schema("offset long, key binary")`` has the same effect.
 
-Rows have the columns of `PLACE` and then those of ``harness.broker_files.segments.arrow``. A segment file is a Spark
-partition, and comes in its own order. Comparisons of topic, partition and offset with a value spare files that hold no
-such row. A file that cannot be read ends the query, with the file and the byte.
+The columns of `PLACE` come first, then the columns of ``harness.broker_files.segments.arrow``. A segment file is a
+Spark partition, in the order of the file. Comparisons of topic, partition and offset with a value skip files without
+such a row. A file that cannot be read ends the query, with the file and the byte.
 """
 
 from __future__ import annotations
@@ -60,12 +60,14 @@ if TYPE_CHECKING:
 
 NAME: Final = "kafka-segments"
 PLACE: Final = pa.schema({"topic": pa.string(), "partition": pa.int32(), "segment": pa.int64(), "file": pa.string()})
-"""Of the file that a row is from: topic and partition by its folder's name (null if that is no partition's), its base
-offset (null if its name is none) and its path."""
+"""The columns of a row's file: topic and partition by the name of its folder (null if it is not a partition's folder),
+its base offset (null if the name is not an offset) and its path."""
 
 _PARTITION_FOLDER = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")
 _BASE_OFFSET = re.compile(r"(\d{20})\.log.*")
 _OFFSETS = frozenset({"offset", "batch_offset", "base_offset", "last_offset"})
+_BEYOND: Final = 2**63
+"""An offset beyond every offset."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -77,7 +79,7 @@ def register(spark: SparkSession) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SegmentFile:
-    """A file to read. ``end`` is the next segment's base offset; None for the last, and where no folder was given."""
+    """A file to read. ``end`` is the next segment's base offset; None for the last, and for a path without a folder."""
 
     path: Path
     topic: str | None
@@ -85,14 +87,41 @@ class SegmentFile:
     segment: int | None
     end: int | None = None
 
+    @property
+    def place(self) -> dict[str, Any]:
+        """The values of `PLACE`."""
+        return {"topic": self.topic, "partition": self.partition, "segment": self.segment, "file": str(self.path)}
+
+    def may_have(self, condition: Filter) -> bool:
+        """Return whether a row may meet a condition; a condition on another column excludes no file."""
+        first = -1 if self.segment is None else self.segment
+        end = _BEYOND if self.end is None else self.end
+        match condition:
+            case EqualTo((name,), value) if name in PLACE.names:
+                return bool(self.place[name] == value)
+            case In((name,), values) if name in PLACE.names:
+                return self.place[name] in values
+            case EqualTo((name,), value) if name in _OFFSETS:
+                return bool(first <= value < end)
+            case LessThan((name,), value) | LessThanOrEqual((name,), value) if name in _OFFSETS:
+                return bool(first <= value)
+            case GreaterThan((name,), value) | GreaterThanOrEqual((name,), value) if name in _OFFSETS:
+                return bool(value < end)
+            case _:
+                return True
+
 
 class KafkaSegments(DataSource):
-    """What Spark makes of ``spark.read.format("kafka-segments")``: see the module."""
+    """The data source of ``spark.read.format("kafka-segments")``: see the module."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        """Refuse unknown values of options with ``UsageError``."""
+        """Raise ``UsageError`` for unknown values of options."""
         super().__init__(options)
-        self._table = cast("Table", _one_of(options, "table", ("records", *sorted(SCHEMAS))))
+        tables = ("records", *sorted(SCHEMAS))
+        if (table := options.get("table", tables[0])) not in tables:
+            raise UsageError(f"option table is {table!r}: {' or '.join(dict.fromkeys(tables))}")
+        self._table = cast("Table", table)
+        self._columns = pa.schema([*PLACE, *SCHEMAS[self._table]])
 
     @classmethod
     def name(cls) -> str:
@@ -101,24 +130,23 @@ class KafkaSegments(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns of option ``columns``, or all."""
-        table_schema = _table_schema(self._table)
         chosen = self.options.get("columns")
-        names = table_schema.names if chosen is None else [name.strip() for name in chosen.split(",")]
-        _refuse_unknown(names, table_schema)
-        return from_arrow_schema(pa.schema([table_schema.field(name) for name in names]))
+        return self._schema_of(self._columns.names if chosen is None else [name.strip() for name in chosen.split(",")])
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of these columns."""
         path = self.options.get("path")
         if path is None:
             raise UsageError(f"{NAME} is given no path: .load(PATH)")
-        table_schema = _table_schema(self._table)
-        wanted = to_arrow_schema(schema)
-        _refuse_unknown(wanted.names, table_schema)
-        for expected in from_arrow_schema(pa.schema([table_schema.field(name) for name in wanted.names])):
+        for expected in self._schema_of(schema.names):
             if schema[expected.name].dataType != expected.dataType:
                 raise UsageError(f"column {expected.name} is of type {expected.dataType.simpleString()}")
-        return _Reader(path, dict(self.options), self._table, wanted)
+        return _Reader(path, dict(self.options), self._table, to_arrow_schema(schema))
+
+    def _schema_of(self, names: Sequence[str]) -> StructType:
+        if unknown := [name for name in names if name not in self._columns.names]:
+            raise UsageError(f"{NAME} has no column {', '.join(unknown)}: it has {', '.join(self._columns.names)}")
+        return from_arrow_schema(pa.schema([self._columns.field(name) for name in names]))
 
 
 @dataclass
@@ -130,49 +158,44 @@ class _Reader(DataSourceReader):
     filters: list[Filter] = field(default_factory=list)
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  (Spark's name)
-        """Keep what may spare files. Spark still has to apply all: a file may hold other rows too."""
+        """Store the filters, to skip files. Spark still has to apply all: a file may have other rows too."""
         self.filters = filters
         return filters
 
     def partitions(self) -> list[InputPartition]:
-        """Return the files, one each."""
-        found = find_files(self.path, self.options)
-        files = [file for file in found if all(_may_hold(file, one) for one in self.filters)]
-        return [InputPartition(file) for file in files]
+        """Return a partition for each file."""
+        files = find_files(self.path, self.options)
+        return [InputPartition(file) for file in files if all(map(file.may_have, self.filters))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read one file; nothing where filters have left none."""
+        """Read one file; nothing if filters have excluded all files."""
         file: SegmentFile | None = partition.value
         if file is None:
             return
-        columns = [name for name in self.schema.names if name not in PLACE.names]
-        place = _place(file)
+        place = file.place
+        columns = [name for name in self.schema.names if name not in place]
         with file.path.open("rb", buffering=0) as opened:
             for batch in read_table(opened, self.table, columns, source=str(file.path)):
                 arrays = [
-                    pa.repeat(pa.scalar(place[one.name], one.type), batch.num_rows)
-                    if one.name in place
-                    else batch.column(one.name).cast(one.type)
-                    for one in self.schema
+                    pa.repeat(pa.scalar(place[column.name], column.type), batch.num_rows)
+                    if column.name in place
+                    else batch.column(column.name).cast(column.type)
+                    for column in self.schema
                 ]
                 yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
 def find_files(pattern: str, conf: Mapping[str, str] | None = None) -> list[SegmentFile]:
-    """Return the segment files of a path or glob, in order. Raises ``UsageError`` where there is none."""
-    places = sorted(_matching(pattern, conf))
+    """Return the segment files of a path or glob, in order. Raises ``UsageError`` if no file matches."""
+    path: Any = storage.place(pattern, conf)
+    if isinstance(path, storage.RemotePath):
+        places = sorted(cast("Iterable[Path]", path.matches()))
+    else:
+        places = sorted(Path(name) for name in glob.glob(str(path)))  # noqa: PTH207  (a complete path)
     files = [file for place in places for file in _files_of(place)]
     if not files:
         raise UsageError(f"{pattern}: no segment files, and no folders of partitions with any")
     return files
-
-
-def _matching(pattern: str, conf: Mapping[str, str] | None) -> Iterable[Path]:
-    """Return what there is of a path whose parts may be patterns."""
-    path: Any = storage.place(pattern, conf)
-    if isinstance(path, storage.RemotePath):
-        return cast("Iterable[Path]", path.matches())
-    return [Path(name) for name in glob.glob(str(path))]  # noqa: PTH207  (of a whole path)
 
 
 def _files_of(place: Path) -> Iterator[SegmentFile]:
@@ -180,68 +203,18 @@ def _files_of(place: Path) -> Iterator[SegmentFile]:
         match = _BASE_OFFSET.fullmatch(place.name)
         yield SegmentFile(place, *_topic_partition(place.parent), int(match[1]) if match else None)
     elif _PARTITION_FOLDER.fullmatch(place.absolute().name):
-        yield from _files_of_partition(place)
+        live = live_segments(place)
+        for name, why in live.left_out.items():
+            _LOG.warning("%s/%s: %s", place, name, why)
+        bases = [segment.base_offset for segment in live.segments]
+        for segment, end in zip(live.segments, [*bases[1:], None], strict=True):
+            yield SegmentFile(place / segment.log, *_topic_partition(place), segment.base_offset, end)
     else:
         for folder in sorted(place.iterdir()):
             if folder.is_dir() and _PARTITION_FOLDER.fullmatch(folder.name):
-                yield from _files_of_partition(folder)
-
-
-def _files_of_partition(folder: Path) -> Iterator[SegmentFile]:
-    live = live_segments(folder)
-    for name, why in live.left_out.items():
-        _LOG.warning("%s/%s: %s", folder, name, why)
-    bases = [segment.base_offset for segment in live.segments]
-    for segment, end in zip(live.segments, [*bases[1:], None], strict=True):
-        yield SegmentFile(folder / segment.log, *_topic_partition(folder), segment.base_offset, end)
+                yield from _files_of(folder)
 
 
 def _topic_partition(folder: Path) -> tuple[str | None, int | None]:
     match = _PARTITION_FOLDER.fullmatch(folder.absolute().name)
     return (match["topic"], int(match["partition"])) if match else (None, None)
-
-
-def _may_hold(file: SegmentFile, condition: Filter) -> bool:
-    """Whether a file may hold a row that meets a condition; a condition on another column excludes no file."""
-    match condition:
-        case EqualTo((("topic" | "partition" | "segment" | "file") as name,), value):
-            return bool(_place(file)[name] == value)
-        case In((("topic" | "partition" | "segment" | "file") as name,), values):
-            return _place(file)[name] in values
-        case EqualTo((name,), value) if name in _OFFSETS:
-            return _starts_by(file, value) and _ends_after(file, value)
-        case LessThan((name,), value) | LessThanOrEqual((name,), value) if name in _OFFSETS:
-            return _starts_by(file, value)
-        case GreaterThan((name,), value) | GreaterThanOrEqual((name,), value) if name in _OFFSETS:
-            return _ends_after(file, value)
-        case _:
-            return True
-
-
-def _starts_by(file: SegmentFile, offset: int) -> bool:
-    return file.segment is None or file.segment <= offset
-
-
-def _ends_after(file: SegmentFile, offset: int) -> bool:
-    return file.end is None or file.end > offset
-
-
-def _place(file: SegmentFile) -> dict[str, Any]:
-    return {"topic": file.topic, "partition": file.partition, "segment": file.segment, "file": str(file.path)}
-
-
-def _table_schema(table: Table) -> pa.Schema:
-    return pa.schema([*PLACE, *SCHEMAS[table]])
-
-
-def _refuse_unknown(names: Sequence[str], table_schema: pa.Schema) -> None:
-    if unknown := [name for name in names if name not in table_schema.names]:
-        raise UsageError(f"{NAME} has no column {', '.join(unknown)}: it has {', '.join(table_schema.names)}")
-
-
-def _one_of(options: MutableMapping[str, str], name: str, choices: Sequence[str]) -> str:
-    """Return an option's value, by default the first choice."""
-    value = options.get(name, choices[0])
-    if value not in choices:
-        raise UsageError(f"option {name} is {value!r}: {' or '.join(dict.fromkeys(choices))}")
-    return value

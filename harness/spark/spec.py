@@ -1,4 +1,4 @@
-"""What Spark is to be: its settings, and the JVM that they make. It starts while pyspark is imported."""
+"""The settings of a Spark session, and the start of its JVM, which starts while pyspark is imported."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import os
 import re
 import sys
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from harness.host.java import find_java
 from harness.host.leftovers import SPARK_MARKER, process_marker
-from harness.spark.excluded_rules import EXCLUDED_RULES
 from harness.spark.jvm import DRIVER_MEMORY, HEAP_FLAGS, JVM_FLAGS, start_jvm
 from harness.spark.options import SparkOptions
 
@@ -19,8 +18,33 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+_EXCLUDED_RULES: Final = """
+    BooleanSimplification CheckCartesianProducts CleanUpTempCTEInfo CollapseGroupedSumOfCount CollapseProject
+    CollapseRepartition CollapseWindow ColumnPruning CombineConcats CombineTypedFilters CombineUnions
+    ConstantFolding ConstantPropagation ConvertToLocalRelation CostBasedJoinReorder DecimalAggregates
+    EliminateAggregateFilter EliminateDistinct EliminateLimits EliminateMapObjects EliminateOffsets
+    EliminateOuterJoin EliminateSerialization EliminateSorts EliminateWindowPartitions FoldablePropagation
+    GenerateOptimization InferFiltersFromConstraints InferFiltersFromGenerate InferWindowGroupLimit
+    InjectRuntimeFilter InlineCTE LikeSimplification LimitPushDown LimitPushDownThroughWindow NullDownPropagation
+    NullPropagation ObjectSerializerPruning OptimizeCsvJsonExprs OptimizeExpand OptimizeIn OptimizeJoinCondition
+    OptimizeOneRowPlan OptimizeOneRowRelationSubquery OptimizeRand OptimizeRepartition OptimizeUpdateFields
+    OptimizeWindowFunctions Optimizer$UpdateCTERelationStats PropagateEmptyRelation PruneFilters
+    PullOutNestedDataOuterRefExpressions PullUpProjectAliasThroughWindow PushDownJoinThroughUnion
+    PushDownLeftSemiAntiJoin PushDownPredicates PushExtraPredicateThroughJoin PushFoldableIntoBranches
+    PushLeftSemiLeftAntiThroughJoin PushPredicateThroughJoin PushPredicateThroughNonJoin
+    PushProjectionThroughLimitAndOffset PushProjectionThroughUnion PushdownPredicatesAndPruneColumnsForCTEDef
+    ReassignLambdaVariableID RemoveLiteralFromGroupExpressions RemoveNoopOperators RemoveNoopUnion
+    RemoveRedundantAggregates RemoveRedundantAliases RemoveRedundantSorts RemoveRepetitionFromGroupExpressions
+    ReorderAssociativeOperator ReorderJoin ReplaceNullWithFalseInPredicate RewriteNonCorrelatedExists
+    SimplifyBinaryComparison SimplifyCaseConversionExpressions SimplifyCasts SimplifyConditionals
+    SimplifyDateTimeConversions SimplifyExtractValueOps TransposeWindow UnwrapCastInBinaryComparison
+"""  # fmt: skip
+"""Rules that Spark's optimizer leaves out. On thousands of rows a rule takes more time than it saves: it searches some
+thirty plans for its pattern, in a JVM that lives for seconds. Spark ignores names that a version does not have, and
+keeps the rules that a plan needs."""
+
 SMALL_DATA = {
-    # A run folder holds thousands of records: what costs time is planning and compiling, not data.
+    # A run folder holds thousands of records: planning and compiling take the time, not the data.
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
@@ -28,7 +52,9 @@ SMALL_DATA = {
     # Otherwise each join and aggregate serializes itself, to clean a closure that need not be cleaned.
     "spark.sql.execution.usePartitionEvaluator": "true",
     "spark.sql.lightweightPlanChangeValidation": "false",
-    "spark.sql.optimizer.excludedRules": EXCLUDED_RULES,
+    "spark.sql.optimizer.excludedRules": ",".join(
+        f"org.apache.spark.sql.catalyst.optimizer.{name}" for name in _EXCLUDED_RULES.split()
+    ),
     # A broadcast would be computed when a check is planned, before there is anything to read.
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     # Otherwise every column expression asks the JVM for a stack trace to go with it.
@@ -42,34 +68,29 @@ MANY_RUNS = {
     "spark.sql.codegen.wholeStage": "true",
     "spark.sql.codegen.factoryMode": "FALLBACK",
 }
-"""For jobs over many runs, which are dealt over the cores (`sweep.partitioned_session`)."""
+"""For jobs over many runs, which are distributed over the cores (`sweep.partitioned_session`)."""
 
 _SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
-"""What Spark redacts, too: such settings are kept off the JVM's command line, which everybody may read."""
+"""Settings that Spark redacts, too: they are kept off the JVM's command line, which everybody may read."""
 
 LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 """Spark wants to resolve its own host name; where all of it is on this host, loopback always works."""
 
 WITH_EXECUTORS = {
-    # How many tasks there are goes by the cores that are there.
-    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    # The number of tasks depends on the cores of the registered executors.
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0"
 }
 
-QUIET = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
-}
+QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
 
 
 @dataclass(frozen=True)
 class SparkSpec:
-    """Where Spark runs and where it may write; ``run_id`` marks its JVMs as the run's.
+    """The place where Spark runs, and the files that it may write; ``run_id`` marks its JVMs as the run's.
 
-    ``options``: what the user asks for, which wins over ``settings``. ``jvm_flags`` come on top of `JVM_FLAGS`.
-    ``outlives_jobs``: Python tells the JVM about each object that it releases. That takes time, and without it a
-    session that goes on for hundreds of checks has its heap filled by their plans. ``workers``: the module that forks
-    Python workers; Spark's own where it is None.
+    ``options``: the user's, which win over ``settings``. ``jvm_flags``: in addition to `JVM_FLAGS`. ``outlives_jobs``:
+    Python notifies the JVM of each object that it releases. That takes time; without it, plans would fill the heap of a
+    session that runs hundreds of checks. ``workers``: the module that forks Python workers; None means Spark's.
     """
 
     run_id: str
@@ -110,7 +131,7 @@ def launch(spec: SparkSpec) -> tuple[subprocess.Popen[bytes], Path] | None:
 
 
 def set_environment(options: SparkOptions) -> None:
-    """Tell pyspark and its JVM which Python workers run, which else is the first python3 of the PATH, and the host."""
+    """Set the Python of workers, by default the first python3 of the PATH, and the host, for pyspark and its JVM."""
     theirs = None if options.is_on_this_host else os.environ.get("PYSPARK_PYTHON")
     os.environ["PYSPARK_PYTHON"] = options.conf.get("spark.pyspark.python", theirs or sys.executable)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -119,7 +140,7 @@ def set_environment(options: SparkOptions) -> None:
 
 
 def driver_flags(spec: SparkSpec) -> tuple[str, ...]:
-    """Return the flags of the driver's JVM, but for what a user adds."""
+    """Return the flags of the driver's JVM, without the user's."""
     heap_flags = () if "spark.driver.memory" in spec.options.conf else HEAP_FLAGS
     markers = (process_marker(spec.run_id), SPARK_MARKER)
     return (*markers, f"-Djava.io.tmpdir={spec.scratch_dir}", *JVM_FLAGS, *heap_flags, *spec.jvm_flags)
@@ -128,12 +149,11 @@ def driver_flags(spec: SparkSpec) -> tuple[str, ...]:
 def options_of(spec: SparkSpec) -> dict[str, str]:
     """Return all settings; a user's flags for a JVM follow ours."""
     conf = spec.options.conf
-    markers = (process_marker(spec.run_id), SPARK_MARKER)
     flags = {
         "spark.driver.extraJavaOptions": driver_flags(spec),
-        # Executors on this host are found by them too.
-        "spark.executor.extraJavaOptions": markers,
-    }  # fmt: skip
+        # The markers also identify the executors on this host.
+        "spark.executor.extraJavaOptions": (process_marker(spec.run_id), SPARK_MARKER),
+    }
     return {
         "spark.master": spec.options.master,
         "spark.app.name": f"compaction-harness {spec.run_id}",

@@ -10,21 +10,21 @@ if TYPE_CHECKING:
 
 
 def name_call_sites(session: SparkSession) -> None:
-    """Keep the operators of every plan that this thread makes from walking the stack, to be named in a user interface.
+    """Set the call sites of this thread's plans, so that operators do not walk the stack to find names for a web page.
 
-    Spark keeps that for each thread of the JVM, and pyspark has one there for each of Python's.
+    Spark stores call sites for each thread of the JVM, and each Python thread has its own thread of the JVM.
     """
     for name in ("callSite.short", "callSite.long"):
         session.sparkContext.setLocalProperty(name, "check")
 
 
 def threads(session: SparkSession, count: int) -> ThreadPoolExecutor:
-    """Return that many threads that may use the session."""
+    """Return a pool of threads that may use the session."""
     return ThreadPoolExecutor(count, initializer=_enter, initargs=(session,))
 
 
 def _enter(session: SparkSession) -> None:
-    """Have columns made by the session's settings: in a thread without a session Spark takes its defaults for them."""
+    """Make the session the thread's: in a thread without a session, Spark builds columns with its default settings."""
     jvm: Any = session._jvm  # noqa: SLF001  (as pyspark does for the thread that makes a session)
     jvm.SparkSession.setActiveSession(session._jsparkSession)  # noqa: SLF001
     name_call_sites(session)

@@ -1,14 +1,19 @@
-"""Spark sessions that belong to a workspace: their JVM starts within a time limit, and ends with the block."""
+"""Spark sessions that belong to a workspace: their JVM starts within a time limit, and ends with the block.
+
+A session on a cluster is probed before anything is read.
+"""
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 import threading
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harness.errors import HarnessError, UsageError
 from harness.host import leftovers
@@ -29,6 +34,9 @@ if TYPE_CHECKING:
 START_LIMIT_S = 300.0
 """For a session to start, and for a first task on each executor: a busy cluster may delay both."""
 STOP_LIMIT_S = 10.0
+ENDS_S = 2.0
+"""A JVM that closed its connections may take a moment to end."""
+_TASKS_A_CORE = 2
 
 _SHOWN_LINES = 3
 _OF_PYTHON = re.compile(r"^\s*(\w+(?:Error|Exception): .+)$", re.MULTILINE)
@@ -54,14 +62,8 @@ def session_of(
     Raises `UsageError` where the session does not start within `START_LIMIT_S`, or its executors cannot run the jobs:
     they do not have this project, or do not see the ``folders``.
     """
-    spec = spec_for(
-        workspace,
-        java,
-        spark,
-        jobs,
-        log_path=workspace.path / "spark.log",
-        archive_for=partial(find_archive, jobs=jobs),
-    )
+    find, log_path = partial(find_archive, jobs=jobs), workspace.path / "spark.log"
+    spec = spec_for(workspace, java, spark, jobs, log_path=log_path, archive_for=find)
     session = start(replace(spec, settings=settings, outlives_jobs=outlives_jobs), jobs, folders)
     try:
         yield session
@@ -104,8 +106,6 @@ def start(spec: SparkSpec, jobs: SparkJobs, folders: Sequence[Path]) -> SparkSes
 
             session = start_session(spec, launched)
             if spec.options.has_executors:
-                from harness.spark.probe import probe  # noqa: PLC0415
-
                 problem = (
                     f"executors on {spec.options.master} cannot run this (each needs its wheel, in a Python like this)"
                 )
@@ -114,7 +114,7 @@ def start(spec: SparkSpec, jobs: SparkJobs, folders: Sequence[Path]) -> SparkSes
             raise
         except Exception as error:
             why = (
-                f"not within {START_LIMIT_S:.0f} s; are there workers with room for its executors?"
+                f"not within {START_LIMIT_S:.0f} s; do its workers have room for the executors?"
                 if is_late.is_set()
                 else _cause(error, spec.log_path)
             )
@@ -124,7 +124,7 @@ def start(spec: SparkSpec, jobs: SparkJobs, folders: Sequence[Path]) -> SparkSes
 
 @contextmanager
 def _jvm_ends_after(run_id: str, limit_s: float) -> Iterator[threading.Event]:
-    """End the driver's JVM where the block takes longer, so that calls of it raise; yield an event that is set then."""
+    """End the driver's JVM if the block takes longer, so that calls of it raise; yield an event that is set then."""
     is_late = threading.Event()
 
     def end() -> None:
@@ -140,15 +140,58 @@ def _jvm_ends_after(run_id: str, limit_s: float) -> Iterator[threading.Event]:
         timer.cancel()
 
 
+def probe(session: SparkSession, folders: Sequence[Path]) -> None:
+    """Check that every executor sees the folders and can import this project. Raises `UsageError` for unseen folders.
+
+    An exception on an executor, such as a failed import, is raised here as pyspark raises it.
+    """
+    import pyarrow as pa  # noqa: PLC0415  (only clusters are probed)
+
+    paths = [str(folder.absolute()) for folder in folders]
+
+    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if batch.num_rows:
+                yield pa.RecordBatch.from_pydict({"missing": unseen(paths)}, pa.schema({"missing": pa.string()}))
+
+    tasks = _TASKS_A_CORE * session.sparkContext.defaultParallelism
+    rows = session.range(0, tasks, 1, tasks).mapInArrow(look, "missing string").distinct().collect()
+    missing = sorted(row["missing"] for row in rows)
+    if missing:
+        raise UsageError(
+            f"executors do not see {', '.join(missing)}: every folder has to be on all executors, under the same path"
+        )
+
+
+def unseen(paths: Sequence[str]) -> list[str]:
+    """Return the paths that do not exist on the host where this is called."""
+    return [path for path in paths if not os.path.exists(path)]  # noqa: PTH110  (their text goes to executors)
+
+
+def release(session: SparkSession) -> None:
+    """Drop every table that a long session has cached or checkpointed: no job reads these tables again.
+
+    Spark keeps checkpoints until their objects are collected as garbage, and sessions hold their plans.
+    """
+    session.catalog.clearCache()
+    for rdd in session.sparkContext._jsc.getPersistentRDDs().values():  # noqa: SLF001  (pyspark has no such method)
+        rdd.unpersist()
+
+
+def has_ended(session: SparkSession) -> bool:
+    """Return whether the session's JVM has ended, after a call of it has failed."""
+    gateway: Any = session.sparkContext._gateway  # noqa: SLF001  (pyspark has no such method)
+    with suppress(subprocess.TimeoutExpired):
+        gateway.proc.wait(ENDS_S)
+        return True
+    return False
+
+
 def _cause(error: Exception, log_path: Path) -> str:
     """Return the most specific error message: of a worker's Python, of the log, or of a Java exception."""
     message, log = str(error), log_path.read_text(errors="replace") if log_path.exists() else ""
-    for text, pattern, index in (
-        (message, _OF_PYTHON, -1),
-        (log, _LOGGED, 0),
-        (log, _OF_JAVA, -1),
-        (message, _OF_JAVA, -1),
-    ):
+    places = ((message, _OF_PYTHON, -1), (log, _LOGGED, 0), (log, _OF_JAVA, -1), (message, _OF_JAVA, -1))
+    for text, pattern, index in places:
         if matches := pattern.findall(text):
             return str(matches[index])
     return "; ".join((log or message).splitlines()[-_SHOWN_LINES:]) or type(error).__name__

@@ -16,54 +16,42 @@ EQUIVALENT: Final[dict[str, str]] = {
         A_CLOSER_LOOK
     ),
     "beliefs._with_misjudged: base_offset <= span_to -> base_offset < span_to": NO_DATA_THERE,
-    "beliefs._with_misjudged: f.col('transactional') & (~f.col('decided_by').eqNullSafe(f.col('first_marker')) | "
-    "f.col('in_span').isNotNull() | f.col('passed').isNotNull()) -> ~f.col('decided_by').eqNullSafe("
-    "f.col('first_marker')) | f.col('in_span').isNotNull() | f.col('passed').isNotNull()": A_CLOSER_LOOK,
+    "beliefs._with_misjudged: transactional AND (NOT decided_by IS NOT DISTINCT FROM first_marker OR NOT in_span IS "
+    "NULL OR NOT passed IS NULL) -> (NOT decided_by IS NOT DISTINCT FROM first_marker OR NOT in_span IS NULL OR NOT "
+    "passed IS NULL)": A_CLOSER_LOOK,
     "beliefs._with_misjudged: .where('transactional') -> nothing": "only what is in a transaction is misjudged",
     "beliefs._index_spans: .where('first_offset IS NOT NULL') -> nothing": (
         "an entry without an offset has no marker inside"
     ),
-    "beliefs._summary: (f.col('belief') == belief) & compared -> compared": (
-        "what logs believe comes of what they hold: those that hold the same believe the same"
+    "beliefs._summary: f.col('belief') == belief -> f.col('belief') != belief": (
+        "the digests of all other beliefs are the same only if each digest is"
     ),
-    "beliefs._summary: (f.col('belief') == belief) & compared -> f.col('belief') == belief": A_CLOSER_LOOK,
-    "beliefs._summary: when((f.col('belief') == belief) & compared) -> "
-    "when(~((f.col('belief') == belief) & compared))": "all but each one come to the same only where each one does",
     "committed_to_aborted._records: max -> min": "one replica has all records of a transaction end at one marker",
     "doubts._delivery_differs: f = 'poll' AND type = 'ok' -> type = 'ok'": "only polls have records",
     "doubts._delivery_differs: offset < open_from -> offset <= open_from": "what is open is not committed",
-    "exposure._held: max -> min": "a snapshot of a replica has an offset once",
-    "exposure.criticals: .where(f.col('f') == 'produce') -> nothing": "only what was produced has a partition",
+    "exposure._presence: max -> min": "a snapshot of a replica has an offset once",
+    "exposure.criticals: .where(\"f = 'produce'\") -> nothing": "only what was produced has a partition",
     "control_batches._removed_before_data: data_at < offset -> data_at <= offset": NO_DATA_THERE,
     "control_batches._removed_before_data: decided_by > offset -> decided_by >= offset": "that marker is gone",
-    "order._written: f.col('first.acked_at') < f.col('invoked_at') -> "
-    "f.col('first.acked_at') <= f.col('invoked_at')": "no line of a history tells both",
-    "hidden._undone_deletes: here_offset < true_offset -> here_offset <= true_offset": "a tombstone is not alive",
+    "judged._undone_deletes: here_offset < true_offset -> here_offset <= true_offset": "a tombstone is not alive",
     "unreplicated_tails.unreplicated_tails: greatest -> least": (
         "nothing lies between where an epoch began and the tail"
     ),
     "unreplicated_tails.without_unreplicated_tails: .where('first_in_batch') -> nothing": (
         "all records of a batch have the same columns of the batch"
     ),
-    "missed_marker.check: f.col('first_marker') >= f.col('overtaken_at') -> "
-    "f.col('first_marker') > f.col('overtaken_at')": NO_DATA_THERE,
+    "missed_marker.check: first_marker >= overtaken_at -> first_marker > overtaken_at": NO_DATA_THERE,
     "side_files._indexes: .where('transactional') -> nothing": "no producer of transactions writes what is in none",
-    "consistent_partitions._digest: mine & data & (columns['region'].to_numpy() != BEFORE) -> mine & data": (
-        A_CLOSER_LOOK
-    ),
-    "consistent_partitions._digest: mine & data -> mine": A_CLOSER_LOOK,
-    "consistent_partitions._consistent_partition: owners == broker -> owners != broker #2": (
-        "all but each one come to the same if and only if each one does, as digests are added by exclusive or"
-    ),
+    "consistent_partitions._partition_rows: ~columns['control'] & (columns['region'] != BEFORE) -> "
+    "~columns['control']": A_CLOSER_LOOK,
+    "consistent_partitions._partition_rows: ~columns['control'] & (columns['region'] != BEFORE) -> "
+    "columns['region'] != BEFORE": A_CLOSER_LOOK,
     "reduce._judged_keys: .where('broker IS NOT NULL') -> nothing": "what counts keys names no offsets to be looked at",
     "reduce._judged_keys: .where('transactional') -> nothing": "what is in no transaction is looked up by no producer",
-    "batch_outcomes.open_transactions: min_by -> max_by": "the reduction looks at more records than it needs to",
     "judged.judge: .where('first_in_batch') -> nothing": "every record of a batch says the same of it",
-    "scan._producer_spans: count >= _AT_ONCE -> count > _AT_ONCE": "a batch more or less at once",
-    "candidate_keys._flags: NOT_COMMITTED | IS_OPEN -> IS_OPEN": (
-        "a key that is open everywhere is let go by the checkers"
-    ),
-    "candidate_keys._flags: NOT_COMMITTED | IS_OPEN -> NOT_COMMITTED": A_CLOSER_LOOK,
+    "segments._segment_spans: count >= _AT_ONCE -> count > _AT_ONCE": "a batch more or less at once",
+    "candidate_keys.: NOT_COMMITTED | IS_OPEN -> IS_OPEN": "a key that is open everywhere is let go by the checkers",
+    "candidate_keys.: NOT_COMMITTED | IS_OPEN -> NOT_COMMITTED": A_CLOSER_LOOK,
     "candidate_keys._packed: offsets >= segment.bound -> offsets > segment.bound": A_CLOSER_LOOK,
     "candidate_keys._packed: (unpacked.key_size >= 0) & (offsets >= segment.log_start) -> unpacked.key_size >= 0": (
         A_CLOSER_LOOK
@@ -72,7 +60,7 @@ EQUIVALENT: Final[dict[str, str]] = {
     "placed & NOT_COMMITTED == 0": A_CLOSER_LOOK,
     "candidate_keys._distributed: end > start -> end >= start": "an empty share tells nothing",
     "candidate_keys._send: rows >= SEND_ROWS -> rows > SEND_ROWS": "a record more or less at once",
-    "candidate_keys.buckets_of: max -> min": "what is in fewer buckets takes more memory, and is the same",
+    "candidate_keys.candidate_keys: max -> min": "what is in fewer buckets takes more memory, and is the same",
     "undeleted_values.undeleted_values: deleted_at < last.offset -> deleted_at <= last.offset": (
         "an offset is that of a value or of a tombstone"
     ),
@@ -81,7 +69,7 @@ EQUIVALENT: Final[dict[str, str]] = {
     ),
     "truth.differing_keys: truths, left -> inner": "whatever a replica holds below the bound is known",
     "truth.written_records: .where('offset IS NOT NULL') -> nothing": "what has no offset lies nowhere below the bound",
-    "unexplained._states: .where(f.col('belief') == OPEN) -> nothing": (
+    "unexplained._states: .where(\"belief = 'open'\") -> nothing": (
         "where the true record is believed committed, what is believed later is aborted in truth, or not known"
     ),
 }

@@ -24,8 +24,7 @@ from soaked import play
 
 from harness.broker_files.segments.batches import iter_batches, marker
 from harness.broker_files.side_files.producer_state import encode_txnindex, iter_txnindex
-from harness.judge.soak_verdict import CHECKERS, CLIENTS
-from harness.judge.verdict import ANOMALY, CLEAN, ScenarioVerdict
+from harness.judge.verdict import ANOMALY, CHECKERS, CLEAN, CLIENTS, ScenarioVerdict
 from harness.protect.gate.events import HELD, RELEASED
 from harness.run_folder.history import read_lines
 from harness.run_folder.store import AFTER_REJOIN, BATCHES, RunFolder

@@ -62,14 +62,11 @@ RUNS, COPIES = "runs", "copies"
 REDUCING: Final = frozenset(
     f"checkers.{name}"
     for name in (
-        "evidence.files",
         "reduction.beliefs",
         "reduction.candidate_keys",
         "reduction.consistent_partitions",
-        "reduction.fast_path",
-        "reduction.read_records",
         "reduction.reduce",
-        "reduction.scan",
+        "reduction.segments",
     )
 )
 """The modules that are used for big copies alone."""
@@ -119,7 +116,7 @@ class Remembered:
 DERIVED: Final = {
     RUNS: frozenset({"checkers.replay.judged"}),
     COPIES: frozenset(
-        {"checkers.replay.judged", "checkers.replay.unreplicated_tails", "checkers.consistency.wire_answers"}
+        {"checkers.replay.judged", "checkers.replay.unreplicated_tails", "checkers.consistency.side_files"}
     ),
 }
 """The modules that make of the evidence what checkers are given."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.audit.judge_copies import WORTH_REDUCING_BYTES, is_big
-from harness.spark.compilation import start_compilation
+from harness.spark.background import start_compilation
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +32,7 @@ def test_loops_are_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(subprocess, "Popen", lambda command, **_: started.append(command[-1]))
     start_compilation()
-    assert started == ["harness.spark.compilation"]
+    assert started == ["harness.spark.background"]
     (tmp_path / "segments_1").mkdir()
     (tmp_path / "segments_1" / "fields.walk_headers-28.py311.nbi").touch()
     start_compilation()

@@ -24,7 +24,7 @@ from harness.cli import main as cli
 from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE, UsageError
 from harness.host import leftovers
 from harness.judge import check
-from harness.judge.outcome import RunResult
+from harness.judge.verdict import RunResult
 from harness.run_folder.manifest import Manifest, open_run_folder
 from harness.run_folder.store import AFTER_REJOIN, RunFolder
 from harness.targets import TARGETS, WITH_JARS, find_target

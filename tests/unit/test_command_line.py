@@ -22,7 +22,7 @@ from harness import DISTRIBUTION
 from harness.cli.main import cli
 from harness.cli.options.common import command as make_command
 from harness.console import ConsoleProgress, show
-from harness.judge.outcome import RunResult
+from harness.judge.verdict import RunResult
 from harness.nightly.ledger import Ledger
 from harness.run_folder.store import RunFolder
 from harness.terminal import stdout

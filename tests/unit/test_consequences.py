@@ -25,7 +25,7 @@ def line(step: str, entries: dict[str, str] | None, **more: Any) -> dict[str, An
 
 def consequences(lines: Any) -> list[dict[str, Any]]:
     """Return the views as ``verdict.json`` has them."""
-    views: list[dict[str, Any]] = to_json(module.consequences(lines))
+    views: list[dict[str, Any]] = to_json(module.application_views(lines))
     return views
 
 
@@ -56,8 +56,11 @@ def test_a_deleted_value_is_back_and_stays_with_the_local_state() -> None:
     ("shown", "wrong"),
     [
         ({**FULL, "b": "x"}, "has b = x and not 2"),
-        ({key: value for key, value in FULL.items() if key != "b"}, "lacks b = 2"),
-        ({"a": "1", "b": "2", "c": "x", "d": "y"}, "has c = x and not 3 and has d = y and not 4 and lacks e = 5"),
+        ({key: value for key, value in FULL.items() if key != "b"}, "does not have b = 2"),
+        (
+            {"a": "1", "b": "2", "c": "x", "d": "y"},
+            "has c = x and not 3 and has d = y and not 4 and does not have e = 5",
+        ),
         ({"a": "1"}, "is RUNNING without an error, and has 1 of 5 entries"),
         ({}, "is RUNNING without an error, and has 0 of 5 entries"),
         ({**FULL, "long": "x" * 70}, f"has long = {'x' * 60}…"),
@@ -94,11 +97,11 @@ def test_a_refused_query_is_a_difference() -> None:
     ("view", "should_be", "is_there", "wrong"),
     [
         ("connectors", {}, {"c": "RUNNING"}, "has the connector c (RUNNING)"),
-        ("connectors", {"c": "RUNNING"}, {}, "lacks the connector c"),
+        ("connectors", {"c": "RUNNING"}, {}, "does not have the connector c"),
         ("connectors", {"c": "STOPPED"}, {"c": "RUNNING"}, "has the connector c RUNNING and not STOPPED"),
-        ("offsets", {}, {"file": "71"}, "goes on in file at 71 and not at its beginning"),
-        ("offsets", {"file": "71"}, {}, "goes on in file at its beginning and not at 71"),
-        ("offsets", {"file": "14"}, {"file": "71"}, "goes on in file at 71 and not at 14"),
+        ("offsets", {}, {"file": "71"}, "continues in file at 71 and not at its beginning"),
+        ("offsets", {"file": "71"}, {}, "continues in file at its beginning and not at 71"),
+        ("offsets", {"file": "14"}, {"file": "71"}, "continues in file at 71 and not at 14"),
     ],
 )
 def test_what_differs_in_connect(view: str, should_be: dict[str, str], is_there: dict[str, str], wrong: str) -> None:

@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from hostile import HOSTILE, raise_if_forged, raise_if_raw
 
-from checkers.finding import completed, printable, sentence
+from checkers.finding import completed, sentence
 from harness.escape import CONTINUED, UNSEEN, LogFormatter, escape, shortened, to_json, visible
 from harness.judge.check import collected
 
@@ -56,7 +56,7 @@ def test_a_value_is_escaped(value: str, written: str) -> None:
 def test_keys_in_a_sentence_of_spark(spark: SparkSession) -> None:
     written = {value.encode(): shown for value, shown in BY_NAME.values()} | IN_SENTENCE
     rows = spark.createDataFrame(list(enumerate([*written, None])), "number int, key binary").orderBy("number")
-    told = sentence("key {key}, {number}, {more}", key=printable("key"), more=printable("key", none="none"))
+    told = sentence("key {key!r}, {number}, {key!r:none}")
     assert [row["explanation"] for row in collected(rows.select(told.alias("explanation")))] == [
         *(f"key {shown}, {number}, {shown}" for number, shown in enumerate(written.values())),
         f"key (no key), {len(written)}, none",
@@ -69,7 +69,7 @@ def test_spark_hands_on_every_code_point(spark: SparkSession) -> None:
     texts = [chr(code) for code in sorted(near | {0x5C}) if not 0xD800 <= code <= 0xDFFF]
     texts += [value for value, _ in BY_NAME.values()]
     rows = spark.createDataFrame([(text,) for text in texts], "key string")
-    shown = collected(rows.select("key", printable("key").alias("explanation")))
+    shown = collected(rows.select("key", sentence("{key!r}").alias("explanation")))
     assert {row["key"]: row["explanation"] for row in shown} == {text: escape(text) for text in texts}
 
 

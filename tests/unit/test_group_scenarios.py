@@ -13,7 +13,7 @@ from fakes.coordinator_log import batches, read_records_of
 from harness.broker_files.internal_topics.decode import OffsetKey, decode_offset_key, encode_offset_key
 from harness.clients import ClientError
 from harness.errors import WaitTimeoutError
-from harness.judge.group_consequences import group_consequences
+from harness.judge.consequences import group_consequences
 from harness.play.group_workload import groups_of
 from harness.play.options import RunOptions
 from harness.play.run_plan import plan_run

@@ -38,8 +38,7 @@ from harness.console import JSON, TEXT, ConsoleProgress
 from harness.errors import EXIT_ANOMALY, EXIT_UNKNOWN, EXIT_USAGE, HarnessError
 from harness.json_codec import to_json
 from harness.judge import check
-from harness.judge.outcome import RunResult
-from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
+from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN, RunResult
 from harness.kafka_api.address import Address
 from harness.kafka_api.metadata import ClusterState, PartitionState, TopicState
 from harness.kafka_api.transactions import OpenTransaction, TransactionDescription

@@ -10,8 +10,7 @@ import pytest
 
 from checkers.reduction.consistent_partitions import NOWHERE, first_after
 from checkers.replay.batch_outcomes import outcome_of, with_first_marker
-from checkers.replay.first_marker import first_marker
-from harness.broker_files.segments.records import ABORT, COMMIT, DATA, MARKERS
+from harness.broker_files.segments.records import ABORT, COMMIT, DATA, MARKERS, first_marker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

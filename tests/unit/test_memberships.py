@@ -13,7 +13,7 @@ from fakes.coordinator_log import batches, read_records_of
 from harness.broker_files.internal_topics.decode import encode_group_key
 from harness.clients import ClientError
 from harness.errors import HarnessError, WaitTimeoutError
-from harness.judge.group_consequences import group_consequences
+from harness.judge.consequences import group_consequences
 from harness.kafka_api.groups import CommittedOffsets, commit_offsets
 from harness.play.group_workload import GroupWorkload, groups_of
 from harness.play.options import RunOptions

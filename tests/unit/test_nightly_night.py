@@ -15,8 +15,7 @@ from fakes.progress import NightOfRuns
 
 from harness.errors import UsageError
 from harness.json_codec import from_json
-from harness.judge.soak_verdict import SoakVerdict
-from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, UNKNOWN
+from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, UNKNOWN, SoakVerdict
 from harness.nightly.cells import CellResult, Status, exit_code, results_of, strays_of
 from harness.nightly.expectations import Expectation, expected, read_expectations
 from harness.nightly.ledger import ATTEMPTS, Attempt, Ledger, Plan, ScenarioResult

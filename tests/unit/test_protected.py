@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CAME_BACK_MS = 50
-WAY = "the gate held it while the replica was away, cleaners passed others, and every replica removed it afterwards"
+WAY = "the gate held it while the replica was absent, cleaners passed others, and every replica removed it afterwards"
 KEPT = {"held_critical": True, "removed_at_ms": 90}
 
 
@@ -59,7 +59,7 @@ def of_guard(*events: tuple[str, int]) -> list[dict[str, Any]]:
         ((), "still held it when the replica came back"),
         ((("paused", 20), ("released", 40)), "still held it when the replica came back"),
         ((("paused", 20), ("released", 40), ("paused", 45), ("released", 80)), ""),
-        ((("paused", 20), ("released", 95)), "broker 1 removed it before the guard let go"),
+        ((("paused", 20), ("released", 95)), "broker 1 removed it before the guard released"),
     ],
 )
 def test_a_guard_that_held_the_topic_earns_it(events: tuple[tuple[str, int], ...], lack: str) -> None:
@@ -74,14 +74,14 @@ def test_a_guard_that_held_the_topic_earns_it(events: tuple[tuple[str, int], ...
     ("events", "changes", "lack"),
     [
         ([], {}, "still held it when the replica came back"),
-        (hold(1), {}, "broker 3 was not held by the gate while the replica was away"),
+        (hold(1), {}, "broker 3 was not held by the gate while the replica was absent"),
         ([*hold(1), *hold(3, 20, 40)], {}, "broker 3 was not held by the gate"),
         ([*hold(1), *hold(3, 60, 80)], {}, "broker 3 was not held by the gate"),
         ([*hold(1), event("held", 20, 3)], {}, "broker 3 was not held by the gate"),
-        ([*hold(1), *hold(3, 20, 95)], {}, "broker 3 removed it before the gate let go"),
+        ([*hold(1), *hold(3, 20, 95)], {}, "broker 3 removed it before the gate released"),
         (BOTH, {"came_back_ms": None}, "still held it when the replica came back"),
         (BOTH, {"others": control(held_critical=True)}, "on the control partition, broker 1 still held it"),
-        (BOTH, {"others": []}, "on the control partition, there is no replica to show it"),
+        (BOTH, {"others": []}, "on the control partition, no replica shows it"),
     ],
 )
 def test_what_the_gate_was_not_seen_to_do_earns_nothing(
@@ -105,7 +105,7 @@ def test_what_is_kept_on_one_replica_and_not_removed_afterwards_is_unknown() -> 
 
 
 def test_what_was_removed_all_the_same_is_judged_as_ever() -> None:
-    assert judged([], [fact(1), fact(3), returned()]) == ("the others removed it while the replica was away", "")
+    assert judged([], [fact(1), fact(3), returned()]) == ("the others removed it while the replica was absent", "")
 
 
 def copied(**changes: Any) -> list[dict[str, Any]]:
@@ -115,7 +115,7 @@ def copied(**changes: Any) -> list[dict[str, Any]]:
 
 def test_a_copy_that_began_anew_serves_what_its_leader_serves() -> None:
     anew = [event("began-anew", at, 2, leader=leader, dropped_up_to=15) for at, leader in ((55, 1), (60, 3))]
-    assert judged(anew, copied()) == ("the others removed it while the replica was away", "")
+    assert judged(anew, copied()) == ("the others removed it while the replica was absent", "")
     for events, rows in (([], copied()), (anew[:1], copied()), (anew, copied(served_digest=99))):
         earned, lack = judged(events, rows)
         assert earned is None
@@ -124,7 +124,7 @@ def test_a_copy_that_began_anew_serves_what_its_leader_serves() -> None:
 
 DROPPED = {"had_payload": False, "log_end_before": 8, "has_payload": False, "served_digest": 1}
 """A copy that a gate dropped when its leader changed: all its records came from the second leader."""
-RELAYED = "the copy began from a replica that still held it, and went on from a leader that had removed it"
+RELAYED = "the copy began from a replica that still held it, and continued from a leader that had removed it"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from graphlib import CycleError
 
 import pytest
 
-from harness.judge.soak_verdict import BROKER, CHECKERS
+from harness.judge.verdict import BROKER, CHECKERS
 from harness.soak.causes import CAUSES, NAMES, declared_in, diagnose
 from harness.soak.causes.cause import Cause, RoundEvidence, Symptom
 from harness.soak.judge.truth import Truth

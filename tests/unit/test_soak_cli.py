@@ -17,8 +17,7 @@ from soaked import KILL, START, P, play_steps, put
 from harness.cli.main import cli
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, HarnessError, UsageError
 from harness.json_codec import from_json, to_json
-from harness.judge.soak_verdict import RoundLine
-from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, EXIT_CODES, UNKNOWN
+from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, EXIT_CODES, UNKNOWN, RoundLine
 from harness.run_folder.store import RunFolder
 from harness.soak import campaign
 from harness.soak.campaign import MOST_BOOTS, Soak, SoakOptions, resume, soak
@@ -29,7 +28,7 @@ from harness.soak.judge_queue import JudgeQueue
 from harness.soak.play.rig import booted, find_setup
 from harness.soak.play.round import write_round
 from harness.spark.options import SparkOptions
-from harness.spark.release import has_ended
+from harness.spark.workspace_session import has_ended
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,8 +10,7 @@ from findings import audited_verdict, finding, violated
 from soaked import ABORTS, DIES, KILL, SMALL, START, P, T, play_steps, put
 
 from harness.json_codec import to_json
-from harness.judge.soak_verdict import CHECKERS, CLIENTS
-from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, UNKNOWN, Doubt
+from harness.judge.verdict import ANOMALY, AS_EXPECTED, CHECKERS, CLEAN, CLIENTS, UNKNOWN, Doubt
 from harness.run_folder.store import RunFolder
 from harness.schedules.schedule import Schedule
 from harness.soak.causes.reopened_transaction import reopened

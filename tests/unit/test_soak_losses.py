@@ -11,8 +11,7 @@ from metadata_logs import change, partition, read_metadata_log, topic, write_met
 from soaked import SMALL
 
 from harness.json_codec import to_json
-from harness.judge.soak_verdict import CLIENTS, RoundFinding
-from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN
+from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, CLIENTS, RoundFinding
 from harness.schedules.schedule import Schedule
 from harness.soak.causes import diagnose
 from harness.soak.causes.cause import GROUPS, RoundEvidence, Symptom

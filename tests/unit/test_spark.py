@@ -11,8 +11,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from harness.errors import UsageError
-from harness.spark.probe import probe
 from harness.spark.session import session_on
+from harness.spark.workspace_session import probe
 
 if TYPE_CHECKING:
     from pathlib import Path

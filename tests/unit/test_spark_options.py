@@ -15,8 +15,8 @@ from harness.host.leftovers import SPARK_MARKER
 from harness.spark import workspace_session
 from harness.spark.jvm import DRIVER_MEMORY, HEAP_FLAGS
 from harness.spark.options import LOCAL, SparkOptions, parse_spark
-from harness.spark.probe import unseen
 from harness.spark.spec import SparkJobs, SparkSpec, options_of, public, set_environment
+from harness.spark.workspace_session import unseen
 
 CLUSTER = "spark://master:7077"
 
@@ -147,7 +147,9 @@ def no_end(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("no_end")
 def test_a_cluster_without_room_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workspace_session, "START_LIMIT_S", 0.01)
-    with pytest.raises(UsageError, match=r"^Spark does not start on spark://master:7077: not within 0 s; are there"):
+    with pytest.raises(
+        UsageError, match=r"^Spark does not start on spark://master:7077: not within 0 s; do its workers"
+    ):
         workspace_session.start(spec(CLUSTER), SparkJobs("json:loads", workers=""), [])
 
 

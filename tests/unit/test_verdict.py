@@ -66,7 +66,7 @@ def earn(facts: list[dict[str, Any]], *, faultless: bool = False, on_control: An
 @pytest.mark.parametrize(
     ("facts", "how"),
     [
-        ([fact(1), fact(3), returned()], "removed it while the replica was away"),
+        ([fact(1), fact(3), returned()], "removed it while the replica was absent"),
         ([fact(1, **KEPT_AND_PASSED), fact(3, **KEPT_AND_PASSED), returned()], "removed it on the control partition"),
         (
             [fact(1, **GUARDED), fact(3, **GUARDED), returned(seen_there=True, removed_at_ms=95)],
@@ -91,7 +91,7 @@ def test_a_deleted_value_that_is_gone_tells_that_the_delete_was_learnt() -> None
     deleted = {**SCENARIO, "critical": ["tombstone"]}
     facts = [{**one, "kind": "tombstone"} for one in (fact(1), fact(3), returned(has_payload=False))]
     earned, _ = earn_by_facts(deleted, facts, control(), absent=[2])
-    assert earned == "the others removed it while the replica was away"
+    assert earned == "the others removed it while the replica was absent"
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def earn_handover(facts: list[dict[str, Any]], kind: str = "marker") -> tuple[st
 )
 def test_clean_is_earned_where_leadership_moved_in_mid_copy(facts: list[dict[str, Any]], kind: str) -> None:
     earned, lacking = earn_handover(facts, kind)
-    assert earned == "the copy began from a replica that still held it, and went on from a leader that had removed it"
+    assert earned == "the copy began from a replica that still held it, and continued from a leader that had removed it"
     assert lacking == ""
     if kind == "marker":
         assert earn(facts)[0] is None, "after an outage every replica that stayed has to have removed it"
@@ -209,7 +209,7 @@ def on(partition: int, *facts: dict[str, Any], offset: int = CRITICAL_OFFSET) ->
 def test_clean_is_earned_in_each_partition_at_its_own_offset() -> None:
     facts = [fact(1), fact(3), returned(), *on(1, fact(3), fact(1), returned(log_end_before=30), offset=40)]
     assert earn_by_facts(TWO_PARTITIONS, facts, control(), absent=[2]) == (
-        "the others removed it while the replica was away",
+        "the others removed it while the replica was absent",
         "",
     )
 
@@ -218,8 +218,8 @@ def test_partitions_may_earn_it_in_different_ways() -> None:
     guarded = [fact(1, **GUARDED), fact(3, **GUARDED), returned(seen_there=True, removed_at_ms=95)]
     earned, _ = earn_by_facts(TWO_PARTITIONS, [*EXPOSED, *on(1, *guarded)], control(), absent=[2])
     assert earned == (
-        "the others removed it while the replica was away; "
-        "the others kept it while the replica was away, and every replica removed it afterwards"
+        "the others removed it while the replica was absent; "
+        "the others kept it while the replica was absent, and every replica removed it afterwards"
     )
 
 
@@ -248,7 +248,7 @@ def test_one_partition_that_lacks_something_is_named(facts: list[dict[str, Any]]
 def test_clean_is_earned_when_both_absent_brokers_were_behind() -> None:
     facts = [fact(1), fact(4), fact(2, **AWAY), fact(3, **AWAY)]
     assert earn_by_facts(TWO_ABSENT, facts, control(), absent=[2, 3]) == (
-        "the others removed it while the replica was away",
+        "the others removed it while the replica was absent",
         "",
     )
 

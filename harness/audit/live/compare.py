@@ -32,7 +32,7 @@ from harness.host.workspace import Workspace
 from harness.judge.finding import Finding, place_of
 from harness.judge.sessions import CHECKS
 from harness.run_folder.store import RunFolder, new_run_id
-from harness.spark.compilation import start_compilation
+from harness.spark.background import start_compilation
 from harness.spark.workspace_session import session_of
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from harness.audit.live.spool import SpoolResult
     from harness.broker_files.copies.copies import ReplicaCopy
     from harness.judge.finding import CheckerRow, Place
-    from harness.judge.outcome import Progress
+    from harness.judge.progress import Progress
     from harness.judge.verdict import Verdict
     from harness.kafka_api.address import Address
     from harness.spark.options import SparkOptions

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 MAX_INT64: Final = 2**63 - 1
 DATA: Final = ("value", "tombstone")
@@ -117,6 +120,15 @@ def read_marker(record: Record) -> Marker:
     if number not in range(len(MARKERS)):
         return Marker(f"control-{number}", None)
     return Marker(MARKERS[number], coordinator_epoch(record))
+
+
+def first_marker(markers: Iterable[tuple[int, int]], producer_id: int, offset: int) -> int | None:
+    """Return the offset of the producer's first marker after an offset, else None.
+
+    ``markers``: offset and producer id of every marker of the partition. `checkers.replay.batch_outcomes` has the same
+    rule for tables.
+    """
+    return min((at for at, producer in markers if producer == producer_id and at > offset), default=None)
 
 
 def coordinator_epoch(record: Record) -> int:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from harness.judge.outcome import Progress
+    from harness.judge.progress import Progress
     from harness.model_checking.conform.brokers import Brokers
     from harness.model_checking.conform.picture import ReplicaPicture
     from harness.schedules.operations.operation import Operation

@@ -21,7 +21,7 @@ from harness.protect.repair.throttle import ChannelThrottle
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from harness.judge.outcome import Progress
+    from harness.judge.progress import Progress
     from harness.judge.verdict import Verdict
     from harness.kafka_api.address import Address
     from harness.kafka_api.messages import TopicPartition

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from matplotlib.ticker import MaxNLocator
 
-from checkers.replay.first_marker import first_marker
+from harness.broker_files.segments.records import first_marker
 from harness.escape import visible
 from harness.report.pictures.picture import (
     AXIS_IN,

@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from harness.judge.soak_verdict import CLIENTS
+from harness.judge.verdict import CLIENTS
 from harness.schedules.catalog import Anomaly
 from harness.soak.judge.truth import HIDDEN, SERVED, STATE, STUCK
 

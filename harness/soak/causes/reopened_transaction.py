@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from harness.judge.soak_verdict import BROKER, RoundFinding
+from harness.judge.verdict import BROKER, RoundFinding
 from harness.soak.causes.cause import Cause, Symptom
 from harness.soak.evidence.replica_log import OPEN, read_replica, served_replicas
 

@@ -18,7 +18,7 @@ import re
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.judge.soak_verdict import BROKER
+from harness.judge.verdict import BROKER
 from harness.schedules.catalog import Anomaly
 from harness.soak.causes.cause import ANOMALIES, Cause, RoundEvidence, Symptom, Symptoms, with_key, wrong_groups
 from harness.soak.judge.truth import STUCK

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from harness.broker_files.internal_topics.decode import CONSUMER_OFFSETS
-from harness.judge.soak_verdict import CLIENTS, RoundFinding
+from harness.judge.verdict import CLIENTS, RoundFinding
 from harness.schedules.catalog import Anomaly
 from harness.soak.evidence.client_log import ABORTED, UNKNOWN
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from checkers import guarantees
 from checkers.anomalies import FINDERS
 from checkers.consistency import doubts
 from checkers.evidence.tables import load
-from checkers.guarantees import all_guarantees, last_value
 from checkers.replay.judged import judge
 from harness.audit.judge_copies import assemble, judge_copies
 from harness.broker_files.copies.copies import find_copies
@@ -45,8 +45,7 @@ if TYPE_CHECKING:
     from checkers.replay.judged import Judged
     from harness.broker_files.metadata_log.history import ClusterMetadata
     from harness.judge.finding import CheckerRow
-    from harness.judge.soak_verdict import RoundVerdict
-    from harness.judge.verdict import Verdict
+    from harness.judge.verdict import RoundVerdict, Verdict
     from harness.run_folder.store import RunFolder
     from harness.soak.evidence.replica_log import Replica, ReplicaLog
     from harness.soak.judge.gate_evidence import GateEvidence
@@ -55,10 +54,10 @@ if TYPE_CHECKING:
 
 WITHOUT_AUDIT: Final = ("unexplained", "hanging_transaction")
 """Checkers of audits that need no audit: in a run, they find the same."""
-GUARANTEES: Final = tuple(guarantee for guarantee in all_guarantees.GUARANTEES if guarantee is not last_value)
+GUARANTEES: Final = tuple(name for name in guarantees.GUARANTEES if name != guarantees.LAST_VALUE)
 """Without last-value: both judges compare final states, and some are known by no client."""
 TABLES: Final[Mapping[str, Callable[[Judged], DataFrame]]] = {
-    CHECKER: partial(all_guarantees.check, guarantees=GUARANTEES),
+    CHECKER: partial(guarantees.check, names=GUARANTEES),
     "doubts": doubts.check,
     **{name: finder.check for name, finder in FINDERS.items() if finder.in_runs or name in WITHOUT_AUDIT},
 }

@@ -16,8 +16,16 @@ from typing import TYPE_CHECKING, Any, Final
 from checkers.finding import UNEXPLAINED_DIVERGENCE
 from harness.escape import to_json as json_text
 from harness.json_codec import to_json
-from harness.judge.soak_verdict import AUDIT, CHECKERS, CLIENTS, RoundFinding, RoundVerdict, UnexplainedDifference
-from harness.judge.verdict import UNKNOWN, decide
+from harness.judge.verdict import (
+    AUDIT,
+    CHECKERS,
+    CLIENTS,
+    UNKNOWN,
+    RoundFinding,
+    RoundVerdict,
+    UnexplainedDifference,
+    decide,
+)
 from harness.soak.causes import CAUSES, diagnose
 from harness.soak.causes.cause import GROUPS, Diagnosis, RoundEvidence, Symptom, symptoms_of
 from harness.soak.causes.reopened_transaction import explains, symptom_of

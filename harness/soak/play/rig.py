@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from harness.cluster.boot import Equipment
     from harness.cluster.cluster import Cluster
     from harness.host.clock import RealClock
-    from harness.judge.outcome import Progress
+    from harness.judge.progress import Progress
     from harness.schedules.schedule import RoundPlan
     from harness.soak.draw.plan import Shape
     from harness.targets import Target

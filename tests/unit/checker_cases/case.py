@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from literal import Txn, put
-
-if TYPE_CHECKING:
-    from literal import History
+from literal import History, Txn, put
 
 T1, T2, T3 = Txn(5, "t/1"), Txn(5, "t/2"), Txn(5, "t/3")
 """Transactions of one producer, as librdkafka writes them: its epoch stays (transactions v1)."""
@@ -57,6 +54,12 @@ class Case:
     history: History
     findings: tuple[Finding, ...] = ()
     doubts: tuple[Doubt, ...] = ()
+
+
+def case(name: str, *expected: Finding | Doubt, **history: Any) -> Case:
+    """Return a case of a `History` with these fields, and all findings and doubts about it."""
+    findings = tuple(result for result in expected if isinstance(result, Finding))
+    return Case(History(name, **history), findings, tuple(result for result in expected if isinstance(result, Doubt)))
 
 
 END = put(9, "end")

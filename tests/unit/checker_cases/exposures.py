@@ -58,10 +58,7 @@ EXPOSURES = [
             for broker in (1, 2, 3)
             # No snapshot holds the transaction's record: only the observer can tell whose marker it is.
             for entry in (put(1, "K", T1), D1, C3)
-            for line in (
-                appeared(broker, entry, at_ms=100 + broker),
-                removed(broker, entry, at_ms=200 + broker),
-            )
+            for line in (appeared(broker, entry, at_ms=100 + broker), removed(broker, entry, at_ms=200 + broker))
         ),
     ),
     History(

@@ -1,0 +1,21 @@
+"""Progress of a run, a check or an audit."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Progress(Protocol):
+    """Reports the progress of a run, a check or an audit."""
+
+    def stage(self, text: str) -> None:
+        """Report that a stage begins."""
+        ...
+
+    def jars(self, done: int, total: int) -> None:
+        """Report the steps of fetching jars that are done."""
+        ...
+
+    def reading(self, fraction: float, done_bytes: int) -> None:
+        """Report the fraction of an audited cluster's data, and the bytes, that were read."""
+        ...
