@@ -1,4 +1,4 @@
 """Compose files, started by `harness.runtimes.docker`.
 
-The files of an image of ours are in `compose.image`. What they leave open is filled in by the runtime.
+The runtime sets their variables. `compose.image` has the start script of the images that the harness builds.
 """

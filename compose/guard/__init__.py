@@ -1,1 +1,1 @@
-"""How to run `harness guard` for good: alert rules, a systemd unit, a compose service."""
+"""Files for a permanent `harness guard`: alert rules, a systemd unit, a compose service."""

@@ -1,1 +1,1 @@
-"""What of an image of ours is neither Java nor Kafka."""
+"""The part of a built image that is neither Java nor Kafka."""

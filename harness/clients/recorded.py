@@ -65,7 +65,7 @@ class RecordingProducer:
 
     @property
     def is_in_transaction(self) -> bool:
-        """Whether the producer, which shares its id, has an open transaction."""
+        """The producer, which shares its id, has an open transaction."""
         return self._txn is not None
 
     @property

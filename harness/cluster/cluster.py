@@ -242,7 +242,7 @@ class Cluster:
         self.wait(lambda: self.control.leads(orders), f"{_names(leaders)} to lead {', '.join(topics)}")
 
     def lead_as_placed(self) -> None:
-        """Make the first replica of each partition the leader, where another one leads the new partition."""
+        """Make the first replica of each new partition its leader."""
         orders = {tp: self.present(tp) for tp in self.replicas}
         late = {tp: orders[tp] for tp, state in self.states().items() if state.leader != orders[tp][0]}
         if late:

@@ -44,7 +44,7 @@ class RuntimeKind:
         return target.system in self.systems and (self.runs_jars or target.build is None)
 
     def prepare(self, request: RuntimeRequest) -> PreparedRuntime:
-        """Import the runtime's module and prepare it. Raises `UsageError` with what is missing."""
+        """Import the runtime's module and prepare it. Raises `UsageError` with the missing requirement."""
         ready: PreparedRuntime = import_module(self.module).prepare(request)
         return ready
 

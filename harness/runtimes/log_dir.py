@@ -1,4 +1,4 @@
-"""The files of a broker: evidence in its log directory, and the end of its own log for error messages."""
+"""The files of a broker: evidence in its log directory, and the end of its server log for error messages."""
 
 from __future__ import annotations
 

@@ -105,7 +105,9 @@ class SshRuntime:
     def start_cluster(self) -> None:
         """Install jars and format storage on every node concurrently, and start the brokers. Raises `BootError`."""
         cluster_id = kafka.random_cluster_id()
-        self._log_in()
+        # After this, the nodes may have files of this run.
+        (self.spec.work_dir / NODES_FILE).write_text(json.dumps(to_json(self.access)))
+        self._connections = dict(zip(self.brokers, log_in(self.access), strict=True))
 
         def install(broker: int) -> None:
             self._install(broker)
@@ -121,13 +123,9 @@ class SshRuntime:
         for broker in self.brokers:
             self.start(broker)
 
-    def start_again(self, brokers: Sequence[int]) -> None:
-        """Configure every broker again, as ports may have changed, and start these brokers with their data."""
-        self._log_in()
-        for broker in self.brokers:
-            self._configure(broker)
-        for broker in brokers:
-            self.start(broker)
+    def start_again(self, _brokers: Sequence[int]) -> None:
+        """Raise `HarnessError`: the nodes' brokers end with the harness."""
+        raise HarnessError("a run on other hosts cannot be resumed; start a new run")
 
     def start(self, broker: int) -> None:
         """Start a broker with its data, detached from the login, without waiting until it is ready."""
@@ -242,11 +240,6 @@ class SshRuntime:
             self._process_ids.clear()
             if used and not keep:
                 remove(self.spec.work_dir, self.spec.run_id)
-
-    def _log_in(self) -> None:
-        # After this, the nodes may have files of this run.
-        (self.spec.work_dir / NODES_FILE).write_text(json.dumps(to_json(self.access)))
-        self._connections = dict(zip(self.brokers, log_in(self.access), strict=True))
 
     def _install(self, broker: int) -> None:
         """Copy the jars into the node's cache that it does not have, by name and size."""

@@ -1,4 +1,4 @@
-"""Apache Kafka under test: every request is part of its own protocol."""
+"""Apache Kafka under test: all requests are part of its protocol."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class KafkaControl:
 
 
 def kafka_settings(target: Target, timers: Timers, nemesis_settings: Mapping[str, str]) -> SystemSettings:
-    """Return topic and broker settings by Kafka's names; those of the nemesis and the target replace the timers'."""
+    """Return topic and broker settings; settings of the nemesis and the target replace the timers'."""
     topic = {**timers.topic, **target.topic_settings}
     return topic, {**timers.broker, **nemesis_settings, **target.broker_settings}
 

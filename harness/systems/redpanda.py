@@ -160,7 +160,7 @@ class RedpandaControl:
         return progress
 
     def file_logs(self, folder: Path, *, is_up: bool) -> None:
-        """Move the broker's files to a subfolder, and convert those of a broker that is down to Kafka batches.
+        """Move the broker's files to a subfolder, and convert the files of a broker that is down to Kafka batches.
 
         The files of a live broker may lag behind its Fetch responses, which are the evidence then.
         """

@@ -84,7 +84,7 @@ def read_build(path: Path) -> Build:
     A process reads a path once. Raises `UsageError` if something is missing or damaged.
     """
     where = path.expanduser().absolute()
-    with _staged() as staging, _errors_as(where):
+    with _staged(where) as staging:
         for name, content in _jars_of(where):
             if not _NOT_RUN.fullmatch(name):
                 with content, (staging / name).open("wb") as copy:
@@ -105,7 +105,7 @@ def read_patch(version: str, path: Path) -> Build:
     A process reads a path once. Raises `UsageError` for a path without classes.
     """
     where = path.expanduser().absolute()
-    with _staged() as staging, _errors_as(where):
+    with _staged(where) as staging:
         jar = staging / "patch.jar"
         if where.is_dir():
             _pack(where, jar)
@@ -114,9 +114,7 @@ def read_patch(version: str, path: Path) -> Build:
         else:
             raise UsageError(f"--patch {where} does not exist: give a folder of classes or a jar")
         if not classes_of(jar):
-            raise UsageError(
-                f"--patch {where} has no classes of Kafka: give a jar, or the folder that has org/ or kafka/"
-            )
+            raise UsageError(f"--patch {where} has no classes of Kafka: give a jar, or the folder of org/ or kafka/")
         digest = file_sha256(jar)
         build = _named(PATCH, version, where, "", {"patch": digest})
         jar.rename(staging / f"{build.name}.jar")
@@ -207,25 +205,20 @@ def _install(staging: Path, build: Build) -> Build:
 
 
 @contextmanager
-def _staged() -> Iterator[Path]:
+def _staged(path: Path) -> Iterator[Path]:
+    """Yield a temporary folder. Raises `UsageError` if the file or folder at a path is damaged or cannot be read."""
     with staging_in(cache_root() / "builds") as parent:
         folder = parent / "copy"
         folder.mkdir()
-        yield folder
-
-
-@contextmanager
-def _errors_as(path: Path) -> Iterator[None]:
-    """Raise `UsageError` if the file or folder at a path is damaged or cannot be read."""
-    try:
-        yield
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error) as error:
-        raise UsageError(f"{path} is damaged, or not an archive: {error}") from error
-    except OSError as error:
-        # Errors of the cache have another message.
-        if error.filename is not None and Path(str(error.filename)).is_relative_to(path):
-            raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
-        raise
+        try:
+            yield folder
+        except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error) as error:
+            raise UsageError(f"{path} is damaged, or not an archive: {error}") from error
+        except OSError as error:
+            # Errors of the cache have another message.
+            if error.filename is not None and Path(str(error.filename)).is_relative_to(path):
+                raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
+            raise
 
 
 def _jars_of(path: Path) -> Iterator[tuple[str, IO[bytes]]]:

@@ -341,7 +341,7 @@ def test_a_patch_that_changes_nothing_is_rejected(tmp_path: Path) -> None:
     ("make", "why"),
     [
         (lambda folder: classes(folder, "Cleaner.java"), "has no classes of Kafka: give a jar, or the folder"),
-        (lambda folder: classes(folder, CLEANER.removeprefix("org/")), "or the folder that has org/ or kafka/"),
+        (lambda folder: classes(folder, CLEANER.removeprefix("org/")), "or the folder of org/ or kafka/"),
         (lambda folder: folder / "nothing", "does not exist: give a folder of classes or a jar"),
         (lambda _: Path(__file__), "is damaged, or not an archive"),
     ],
