@@ -21,7 +21,7 @@ class SchedulePlayer:
     faults: frozenset[str] | None = None
 
     def supports(self, operation: Operation) -> bool:
-        """Whether the player can perform an operation."""
+        """Return whether the player can perform an operation."""
         has_fault = not isinstance(operation, Inject | Heal) or self.faults is None or operation.fault in self.faults
         return type(operation) in self.operations and has_fault
 
@@ -30,7 +30,11 @@ def unsupported(schedule: Schedule, player: SchedulePlayer) -> str | None:
     """Return the first step that a player does not support, and why; None if it supports the whole schedule."""
     for number, operation in enumerate(schedule.operations, 1):
         if not player.supports(operation):
-            names = ", ".join(sorted(cls.__name__ for cls in player.operations))
-            faults = f" of the faults {', '.join(sorted(player.faults))}" if player.faults else ""
-            return f"step {number}, '{operation}', is not supported by {player.name}: it supports {names}{faults}"
+            is_fault = type(operation) in player.operations
+            names = (player.faults or ()) if is_fault else [cls.__name__ for cls in player.operations]
+            kinds = "the faults" if is_fault else "the operations"
+            return (
+                f"step {number}, '{operation}', is not supported by {player.name}, which supports {kinds} "
+                f"{', '.join(sorted(names))}"
+            )
     return None

@@ -176,26 +176,27 @@ def shrink_file(target: str, path: Path, name: str, minutes: float, progress: Pr
     schedule = fitted(read_round(path), setup.shape, setup.faults)
     began_s = time.monotonic()
     with Workspace(f"shrink-{new_run_id()}", path.parent) as workspace:
-        shrunk = shrink(
-            ShrinkStage(setup, workspace.path / "round"),
+        stage = ShrinkStage(setup, workspace.path / "round")
+        smallest, shown = shrink(
+            stage,
             schedule,
             name,
             lambda steps, tried: progress.stage(f"{steps} steps after {tried} rounds"),
             lambda: time.monotonic() - began_s >= minutes * 60,
         )
-    smallest = path.with_name(f"{path.stem}-{name}.json")
-    write_schedule(smallest, shrunk.smallest)
+    smallest_path = path.with_name(f"{path.stem}-{name}.json")
+    write_schedule(smallest_path, smallest)
     return {
         "schema": SCHEMA,
         "finding": name,
         "target": setup.target.name,
-        "words": [f"{step.at_s:g} s: {step.operation}" for step in shrunk.smallest.steps],
-        "tried": shrunk.tried,
-        "shown": shrunk.shown,
+        "words": [f"{step.at_s:g} s: {step.operation}" for step in smallest.steps],
+        "tried": stage.plays,
+        "shown": shown,
         "of": CONFIRMATIONS,
         "took_s": round(time.monotonic() - began_s, 1),
-        "schedule": str(smallest),
-        "run_schedule": None if why_not_replayable(shrunk.smallest) else str(smallest),
+        "schedule": str(smallest_path),
+        "run_schedule": None if why_not_replayable(smallest) else str(smallest_path),
     }
 
 

@@ -43,17 +43,17 @@ def test_a_round_with_a_finding_shrinks_to_the_steps_that_make_it(tmp_path: Path
     progress: list[tuple[int, int]] = []
     setup = find_setup("sim-kafka", Shape(), FakeProgress())
     stage = ShrinkStage(setup, tmp_path / "stage")
-    shrunk = shrink(stage, played, "tombstone-divergence", lambda *now: progress.append(now))
-    assert [str(step.operation) for step in shrunk.smallest.steps] == [
+    smallest, shown = shrink(stage, played, "tombstone-divergence", lambda *now: progress.append(now))
+    assert [str(step.operation) for step in smallest.steps] == [
         f"p puts k in {TOPIC}-0", "kill begins on broker 2", f"p deletes k in {TOPIC}-0",
     ]  # fmt: skip
-    assert shrunk.shown == CONFIRMATIONS
-    assert [step.at_s for step in shrunk.smallest.steps] == [APART_S, 2 * APART_S, 3 * APART_S]
-    assert shrunk.smallest.plan.lasts_s >= 3 * APART_S + ROOM_S
-    assert shrunk.smallest.finding == "tombstone-divergence"
-    assert [client.name for client in shrunk.smallest.plan.clients] == ["p"]
+    assert shown == CONFIRMATIONS
+    assert [step.at_s for step in smallest.steps] == [APART_S, 2 * APART_S, 3 * APART_S]
+    assert smallest.plan.lasts_s >= 3 * APART_S + ROOM_S
+    assert smallest.finding == "tombstone-divergence"
+    assert [client.name for client in smallest.plan.clients] == ["p"]
     assert progress[-1][0] == 3
-    scenario = scenario_of(shrunk.smallest)
+    scenario = scenario_of(smallest)
     assert list(map(str, scenario.before)) == ["plain puts k"]
     assert list(map(str, scenario.outage)) == ["plain deletes k"]
 

@@ -41,15 +41,6 @@ CONFIRMATIONS: Final = 10
 """Seeds with which the smallest round is played again."""
 
 
-@dataclass(frozen=True)
-class ShrunkRound:
-    """The smallest round, the number of rounds that were played, and the number of seeds that show the finding."""
-
-    smallest: Schedule
-    tried: int
-    shown: int
-
-
 @dataclass
 class ShrinkStage:
     """Plays candidates on simulated clusters, in a folder that it empties each time."""
@@ -83,11 +74,11 @@ def shrink(
     name: str,
     on_progress: Callable[[int, int], None],
     is_over: Callable[[], bool] = lambda: False,
-) -> ShrunkRound:
-    """Return the smallest round within reach that shows a finding of that name, or within the time: ``is_over``.
+) -> tuple[Schedule, int]:
+    """Return the smallest round within reach that shows a finding, and how many of `CONFIRMATIONS` seeds show it.
 
-    ``on_progress`` is called for each smaller round, with the number of its steps and of rounds that were played.
-    Raises `HarnessError` if the round itself does not show the finding.
+    ``is_over``: whether the time is over. ``on_progress`` is called for each smaller round, with the number of its
+    steps and of rounds that were played. Raises `HarnessError` if the round itself does not show the finding.
     """
     seeds = range(schedule.plan.seed, schedule.plan.seed + SEEDS)
 
@@ -96,7 +87,7 @@ def shrink(
         return any(name in stage.places(candidate, seed) for seed in seeds)
 
     steps = list(schedule.steps)
-    places = next((places[name] for seed in seeds if name in (places := stage.places(schedule, seed))), None)
+    places = next((by_name[name] for seed in seeds if name in (by_name := stage.places(schedule, seed))), None)
     if places is None:
         raise HarnessError(f"{name} is not found again when this round is played on {stage.setup.target.name}")
     transactional = schedule.plan.transactional
@@ -118,7 +109,7 @@ def shrink(
         shown = sum(name in stage.places(final, seed) for seed in again)
         if shown == CONFIRMATIONS:
             break
-    return ShrunkRound(final, stage.plays, shown)
+    return final, shown
 
 
 def _apart(steps: Sequence[Step]) -> Iterator[list[Step]]:
