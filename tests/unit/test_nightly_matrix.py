@@ -45,22 +45,26 @@ def written(tmp_path: Path, text: str) -> Path:
     return path
 
 
-def test_one_outage_is_for_all_anomalies() -> None:
-    (outage,) = matrix(targets=["kafka-3.9"]).outages
-    assert (outage.target, outage.client, outage.nemesis, outage.runtime) == (
-        "kafka-3.9",
-        "librdkafka",
-        "kill",
-        "local",
-    )
-    assert outage.scenarios == (*PAYLOADS, *GROUPS)
-    assert outage.anomalies == "all"
+@pytest.mark.parametrize(
+    ("target", "anomalies", "argument", "scenarios"),
+    [
+        ("kafka-3.9", ["all"], "all", (*PAYLOADS, *GROUPS)),
+        ("kafka-3.9", ["groups"], "groups", GROUPS),
+        ("kafka-3.9", ["groups", "stuck-lso"], "stuck-lso,groups", ("stuck-lso", *GROUPS)),
+        ("kafka-3.9", ["stuck-lso", "committed-to-aborted"], "committed-to-aborted,stuck-lso",
+         ("committed-to-aborted-value", "committed-to-aborted-delete", "stuck-lso")),
+        ("sim-kafka", ["all"], "all", PAYLOADS),
+    ],
+)  # fmt: skip
+def test_one_run_is_for_all_anomalies_of_a_target(
+    target: str, anomalies: list[str], argument: str, scenarios: tuple[str, ...]
+) -> None:
+    (outage,) = matrix(targets=[target], anomalies=anomalies).outages
+    assert (outage.client, outage.nemesis) == ("librdkafka", "kill")
+    assert (outage.anomalies, outage.scenarios) == (argument, scenarios)
 
 
 def test_a_simulated_target_has_no_cells_of_groups() -> None:
-    (outage,) = matrix(targets=["sim-kafka"]).outages
-    assert outage.scenarios == PAYLOADS
-    assert outage.anomalies == "all"
     with pytest.raises(UsageError, match=r"--anomaly groups: scenarios about consumer groups need a real Kafka"):
         matrix(targets=["sim-kafka"], anomalies=["groups"])
 
@@ -88,60 +92,28 @@ def test_protections_are_an_axis() -> None:
         matrix(targets=["kafka-4.4"], runtimes=["docker"], protections=["gate"])
 
 
-def test_groups_are_asked_by_one_name() -> None:
-    assert [outage.anomalies for outage in matrix(targets=["kafka-3.9"], anomalies=["groups"]).outages] == ["groups"]
-    (outage,) = matrix(targets=["kafka-3.9"], anomalies=["groups", "stuck-lso"]).outages
-    assert outage.anomalies == "stuck-lso,groups"
-
-
-def test_some_anomalies_are_asked_by_their_names_in_one_outage() -> None:
-    (outage,) = matrix(targets=["kafka-3.9"], anomalies=["stuck-lso", "committed-to-aborted"]).outages
-    assert outage.scenarios == ("committed-to-aborted-value", "committed-to-aborted-delete", "stuck-lso")
-    assert outage.anomalies == "committed-to-aborted,stuck-lso"
-
-
 def test_each_cell_is_asked_once_before_any_is_asked_again() -> None:
     asked = matrix(targets=["kafka-3.9", "kafka-4.4"], anomalies=["stuck-lso"], repeats=2)
     assert [(outage.target, outage.repeat) for outage in asked.outages] == [
         ("kafka-3.9", 0), ("kafka-4.4", 0), ("kafka-3.9", 1), ("kafka-4.4", 1),
     ]  # fmt: skip
     assert [cell.target for cell in asked.cells] == ["kafka-3.9", "kafka-4.4"]
+    assert after_json(asked) == asked
 
 
-def test_matrices_of_a_file_share_what_stands_above_them(tmp_path: Path) -> None:
-    path = written(
-        tmp_path,
-        """
-        targets = ["kafka-3.9"]
-        anomalies = ["stuck-lso"]
-        timers = "10m"
-        set = ["topic.delete.retention.ms=2500"]
-        [[matrix]]
-        nemeses = ["kill", "none"]
-        clients = ["java"]
-        [[matrix]]
-        targets = ["kafka-4.4"]
-    """,
-    )
-    read = matrix(path)
+def test_matrices_of_a_file_share_the_keys_above_them(tmp_path: Path) -> None:
+    shared = "targets = ['kafka-3.9']\nanomalies = ['stuck-lso']\ntimers = '10m'\nset = ['topic.segment.bytes=9000']"
+    java, other = "[[matrix]]\nnemeses = ['kill', 'none']\nclients = ['java']", "[[matrix]]\ntargets = ['kafka-4.4']"
+    read = matrix(written(tmp_path, f"{shared}\n{java}\n{other}"))
     assert [(outage.target, outage.client, outage.nemesis) for outage in read.outages] == [
         ("kafka-3.9", "java", "kill"), ("kafka-3.9", "java", "none"), ("kafka-4.4", "librdkafka", "kill"),
     ]  # fmt: skip
-    assert (read.timers, read.settings) == ("10m", ("topic.delete.retention.ms=2500",))
+    assert (read.timers, read.settings) == ("10m", ("topic.segment.bytes=9000",))
 
 
-def test_what_two_matrices_ask_alike_is_run_once(tmp_path: Path) -> None:
-    path = written(
-        tmp_path,
-        """
-        targets = ["kafka-3.9"]
-        [[matrix]]
-        anomalies = ["stuck-lso"]
-        [[matrix]]
-        anomalies = ["tombstone-divergence"]
-    """,
-    )
-    (outage,) = matrix(path).outages
+def test_cells_of_two_matrices_that_differ_in_the_scenario_alone_share_a_run(tmp_path: Path) -> None:
+    blocks = [f"[[matrix]]\nanomalies = ['{name}']" for name in ("stuck-lso", "tombstone-divergence")]
+    (outage,) = matrix(written(tmp_path, "\n".join(["targets = ['kafka-3.9']", *blocks]))).outages
     assert outage.scenarios == ("tombstone-divergence", "stuck-lso")
 
 
@@ -349,11 +321,6 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         matrix(tmp_path / "none.toml")
 
 
-def test_a_matrix_is_read_again_as_it_was() -> None:
-    asked = matrix(targets=["kafka-3.9"], nemeses=["kill", "none"], repeats=2, set=["topic.segment.bytes=9000"])
-    assert after_json(asked) == asked
-
-
 def cell(target: str = "kafka-3.9", nemesis: str = "kill", scenario: str = "stuck-lso") -> Cell:
     return Cell(target, "librdkafka", nemesis, "local", scenario)
 
@@ -380,19 +347,10 @@ def test_every_target_is_expected_to_say_something_but_the_one_that_may_go_eithe
     assert TARGETS.keys() - actual == {"redpanda-25.2"}
 
 
-def test_a_file_is_looked_into_first(tmp_path: Path) -> None:
-    path = written(
-        tmp_path,
-        """
-        [[expect]]
-        targets = ["kafka-4.4"]
-        anomalies = ["stuck-lso"]
-        verdict = "clean"
-        why = "it was fixed"
-    """,
-    )
+def test_entries_of_a_file_precede_those_of_this_release(tmp_path: Path) -> None:
+    text = "[[expect]]\ntargets = ['kafka-4.4']\nanomalies = ['stuck-lso']\nverdict = 'clean'\nwhy = 'it was fixed'"
     asked = [cell("kafka-4.4"), cell("kafka-4.4", scenario="aborted-to-committed"), cell("kafka-4.3")]
-    by_cell = expected(asked, read_expectations(path))
+    by_cell = expected(asked, read_expectations(written(tmp_path, text)))
     assert [by_cell[asked_cell].verdict for asked_cell in asked] == ["clean", "anomaly", "anomaly"]
     assert by_cell[asked[0]].why == "it was fixed"
 

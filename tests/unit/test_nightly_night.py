@@ -245,7 +245,7 @@ def test_the_summary_tells_every_cell(night: tuple[Plan, list[CellResult], list[
     result = json.loads(json.dumps(summary(*night)))
     assert (result["exit_code"], result["cells_as_expected"], result["flaky"]) == (1, 2, 1)
     assert result["statuses"] == {"fixed upstream": 1, "failed": 1, "as expected": 2}
-    assert [result["cell"]["nemesis"] for result in result["cells"]] == ["kill", "none", "kill", "none"]
+    assert [entry["cell"]["nemesis"] for entry in result["cells"]] == ["kill", "none", "kill", "none"]
     assert result["commit"] == "c0ffee"
 
 
