@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import findings
@@ -34,7 +36,6 @@ from harness.soak.judge.truth import HIDDEN, SERVED, STATE, STUCK, compare
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from harness.judge.finding import Finding
     from harness.judge.verdict import Verdict
@@ -79,6 +80,12 @@ def replica(folder: Path, *batches: bytes, aborted: tuple[tuple[int, int], ...] 
     return folder
 
 
+def stored(*batches: bytes, aborted: tuple[tuple[int, int], ...] = (), log_start: int = 0) -> ReplicaLog:
+    """Return the log of a replica with these batches."""
+    with TemporaryDirectory() as folder:
+        return read_replica(replica(Path(folder) / "t-0", *batches, aborted=aborted), log_start)
+
+
 VALUE, DELETE = data(1, 0, "k"), data(2, 1, "k", deletes=True, transactional=True)
 
 
@@ -102,13 +109,12 @@ def finding(broker: int, offset: int = 0, key: str | None = "k", **more: Any) ->
     return findings.finding(broker=broker, offset=offset, key=named, **more)
 
 
-def test_a_record_is_what_its_broker_serves_it_as(tmp_path: Path) -> None:
-    aborted = replica(tmp_path / "a", VALUE, DELETE, end(2, commit=False), aborted=((1, 2),))
-    committed = replica(tmp_path / "c", VALUE, DELETE, end(2, commit=True))
-    opened = replica(tmp_path / "o", VALUE, DELETE)
-    assert [record.belief for record in read_replica(aborted).records] == [COMMITTED, ABORTED]
-    assert [record.belief for record in read_replica(committed).records] == [COMMITTED, COMMITTED]
-    assert [record.belief for record in read_replica(opened).records] == [COMMITTED, OPEN]
+def test_a_record_is_what_its_broker_serves_it_as() -> None:
+    aborted = stored(VALUE, DELETE, end(2, commit=False), aborted=((1, 2),))
+    committed, opened = stored(VALUE, DELETE, end(2, commit=True)), stored(VALUE, DELETE)
+    assert [record.belief for record in aborted.records] == [COMMITTED, ABORTED]
+    assert [record.belief for record in committed.records] == [COMMITTED, COMMITTED]
+    assert [record.belief for record in opened.records] == [COMMITTED, OPEN]
 
 
 @pytest.mark.parametrize(
@@ -124,21 +130,19 @@ def test_a_record_is_what_its_broker_serves_it_as(tmp_path: Path) -> None:
         (UNKNOWN, ABORTED, set()),
     ],
 )
-def test_a_replica_is_wrong_by_what_clients_know(
-    tmp_path: Path, outcome: str, marker: str | None, kinds: set[str]
-) -> None:
+def test_a_replica_is_wrong_by_what_clients_know(outcome: str, marker: str | None, kinds: set[str]) -> None:
     batches = [VALUE, DELETE, *([] if marker is None else [end(2, commit=marker == COMMITTED)])]
-    stored = read_replica(replica(tmp_path / "r", *batches, aborted=((1, 2),) if marker == ABORTED else ()))
-    truth = compare(clients(outcome), {(2, TP): stored})
+    replica_log = stored(*batches, aborted=((1, 2),) if marker == ABORTED else ())
+    truth = compare(clients(outcome), {(2, TP): replica_log})
     assert {wrong.kind for wrong in truth.wrongs[2, TP]} == kinds
     assert truth.diverged == ({TP} if kinds else set())
     assert truth.unknown_keys == ({(TP, "k")} if outcome == UNKNOWN else set())
 
 
-def test_an_aborted_delete_that_was_carried_out_accuses_who_carried_it_out(tmp_path: Path) -> None:
+def test_an_aborted_delete_that_was_carried_out_accuses_who_carried_it_out() -> None:
     """The case that audits had the wrong way round: brokers 1 and 3 still have the value, and are right."""
-    right = read_replica(replica(tmp_path / "1", VALUE))
-    carried_out = read_replica(replica(tmp_path / "2", DELETE, end(2, commit=True)))
+    right = stored(VALUE)
+    carried_out = stored(DELETE, end(2, commit=True))
     truth = compare(clients(ABORTED), {(1, TP): right, (2, TP): carried_out})
     assert judge(truth, finding(1)) == WRONG
     assert judge(truth, finding(2)) == RIGHT
@@ -151,19 +155,17 @@ def test_an_aborted_delete_that_was_carried_out_accuses_who_carried_it_out(tmp_p
     assert [wrong["finding"].broker for wrong in done.wrong] == [1]
 
 
-def test_who_is_called_right_must_not_be_wrong(tmp_path: Path) -> None:
-    stored = read_replica(replica(tmp_path / "r", DELETE, end(2, commit=True)))
-    truth = compare(clients(ABORTED), {(1, TP): stored, (2, TP): stored})
+def test_who_is_called_right_must_not_be_wrong() -> None:
+    replica_log = stored(DELETE, end(2, commit=True))
+    truth = compare(clients(ABORTED), {(1, TP): replica_log, (2, TP): replica_log})
     assert judge(truth, finding(2, right=[1])) == WRONG
 
 
-def test_who_is_right_about_a_key_may_be_stuck_in_another_transaction(tmp_path: Path) -> None:
+def test_who_is_right_about_a_key_may_be_stuck_in_another_transaction() -> None:
     log = clients(COMMITTED)
     log.writes[3], log.transactions[8] = WrittenRecord(3, *TP, "k", False, 8, 3), Transaction(8, "other", ABORTED)
-    missed = read_replica(replica(tmp_path / "1", VALUE))
-    stuck = read_replica(
-        replica(tmp_path / "2", VALUE, DELETE, end(2, commit=True), data(3, 3, "k", transactional=True))
-    )
+    missed = stored(VALUE)
+    stuck = stored(VALUE, DELETE, end(2, commit=True), data(3, 3, "k", transactional=True))
     truth = compare(log, {(1, TP): missed, (2, TP): stuck})
     assert {wrong.kind for wrong in truth.wrongs[2, TP]} == {STUCK}
     assert judge(truth, finding(1, right=[2])) == RIGHT
@@ -172,24 +174,24 @@ def test_who_is_right_about_a_key_may_be_stuck_in_another_transaction(tmp_path: 
 
 
 @pytest.mark.parametrize(("leader", "harmful"), [(1, 0), (2, 1)])
-def test_a_copy_of_what_is_wrong_over_what_is_right_is_harmful(tmp_path: Path, leader: int, harmful: int) -> None:
-    right = read_replica(replica(tmp_path / "1", VALUE))
-    carried_out = read_replica(replica(tmp_path / "2", DELETE, end(2, commit=True)))
+def test_a_copy_of_what_is_wrong_over_what_is_right_is_harmful(leader: int, harmful: int) -> None:
+    right = stored(VALUE)
+    carried_out = stored(DELETE, end(2, commit=True))
     truth = compare(clients(ABORTED), {(1, TP): right, (2, TP): carried_out, (3, TP): right})
     plan = {"partitions": [{"topic": "t", "partition": 0, "replicas": [leader]}]}
     result = finding(3, commands=["kafka-configs.sh …", f"echo '{json.dumps(plan)}' > without.json"])
     assert tally(truth, audited([result])).counts["harmful copies"] == harmful
 
 
-def test_a_missed_marker_that_agrees_is_right_by_luck(tmp_path: Path) -> None:
+def test_a_missed_marker_that_agrees_is_right_by_luck() -> None:
     """Two transactions of a client end by the marker of the second one, and both were committed."""
     log = clients(COMMITTED)
     log.writes[3], log.transactions[10] = WrittenRecord(3, *TP, "o", False, 10, 3), Transaction(10, "id", COMMITTED)
     batches = [VALUE, DELETE, data(3, 3, "o", transactional=True), end(4, commit=True)]
     whole = [VALUE, DELETE, end(2, commit=True), *batches[2:]]
     logs = {1: whole, 2: batches}
-    stored = {(b, TP): read_replica(replica(tmp_path / str(b), *parts)) for b, parts in logs.items()}
-    truth = compare(log, stored)
+    replica_log = {(b, TP): stored(*parts) for b, parts in logs.items()}
+    truth = compare(log, replica_log)
     assert truth.diverged == set()
     assert truth.missed == {(1, TP): {}, (2, TP): {9: COMMITTED}}
     assert [judge(truth, finding(broker, offset=1)) for broker in (1, 2)] == [WRONG, BY_LUCK]
@@ -199,7 +201,7 @@ def test_a_missed_marker_that_agrees_is_right_by_luck(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("outcome", "judged"), [(ABORTED, BY_LUCK), (COMMITTED, RIGHT), (UNKNOWN, EITHER)])
 @pytest.mark.parametrize("is_emptied", [True, False])
 def test_a_missed_marker_shows_by_what_is_left_of_its_transaction(
-    tmp_path: Path, outcome: str, judged: str, *, is_emptied: bool
+    outcome: str, judged: str, *, is_emptied: bool
 ) -> None:
     """An empty batch, or the entry of `.txnindex` alone."""
     log = clients(outcome)
@@ -207,16 +209,16 @@ def test_a_missed_marker_shows_by_what_is_left_of_its_transaction(
     emptied = encode_batch(base_offset=1, last_offset=1, is_transactional=True, producer_id=PRODUCER, producer_epoch=0)
     remains = [emptied] if is_emptied else []
     batches = [VALUE, *remains, data(3, 3, "o", transactional=True), end(4, commit=False)]
-    truth = compare(log, {(2, TP): read_replica(replica(tmp_path / "2", *batches, aborted=((1, 4),)))})
+    truth = compare(log, {(2, TP): stored(*batches, aborted=((1, 4),))})
     assert truth.missed == {(2, TP): {9: ABORTED}}
     assert judge(truth, finding(2, offset=1, key=None)) == judged
 
 
-def test_the_transaction_that_followed_a_missed_marker_may_have_left_nothing(tmp_path: Path) -> None:
+def test_the_transaction_that_followed_a_missed_marker_may_have_left_nothing() -> None:
     """Its records were never acknowledged, it was aborted, and every replica has cleaned it away."""
     log = clients(ABORTED)
     log.writes[3], log.transactions[10] = WrittenRecord(3, *TP, "o", False, 10, None), Transaction(10, "id", ABORTED)
-    entry_alone = read_replica(replica(tmp_path / "2", VALUE, end(4, commit=False), aborted=((1, 4),)))
+    entry_alone = stored(VALUE, end(4, commit=False), aborted=((1, 4),))
     truth = compare(log, {(2, TP): entry_alone})
     assert truth.missed == {(2, TP): {9: ABORTED}}
     assert judge(truth, finding(2, offset=1, key=None)) == BY_LUCK
@@ -225,31 +227,31 @@ def test_the_transaction_that_followed_a_missed_marker_may_have_left_nothing(tmp
 @pytest.mark.parametrize(
     ("epochs", "stale"), [((1, 2, 1), {4}), ((1, 1, 2), set()), ((2, 1, 1), {3, 4}), ((0,), set())]
 )
-def test_a_marker_of_a_former_coordinator_is_stale(tmp_path: Path, epochs: tuple[int, ...], stale: set[int]) -> None:
+def test_a_marker_of_a_former_coordinator_is_stale(epochs: tuple[int, ...], stale: set[int]) -> None:
     markers = [end(offset, commit=True, by=epoch) for offset, epoch in enumerate(epochs, 2)]
-    stored = read_replica(replica(tmp_path / "1", VALUE, DELETE, *markers))
-    assert stored.stale_markers == stale
-    assert compare(clients(COMMITTED), {(1, TP): stored, (2, TP): ReplicaLog()}).stale_markers[TP] == stale
+    replica_log = stored(VALUE, DELETE, *markers)
+    assert replica_log.stale_markers == stale
+    assert compare(clients(COMMITTED), {(1, TP): replica_log, (2, TP): ReplicaLog()}).stale_markers[TP] == stale
 
 
-def test_a_transaction_that_a_stale_marker_ended_has_its_name(tmp_path: Path) -> None:
+def test_a_transaction_that_a_stale_marker_ended_has_its_name() -> None:
     """Found by a soak on 4.4.0: a third COMMIT came when the producer was forgotten and wrote again."""
     twice = (end(0, commit=True, by=1), end(1, commit=True, by=2))
     delete = data(2, 2, "k", deletes=True, transactional=True)
-    late, right = (read_replica(replica(tmp_path / name, *twice, delete, end(3, commit=True, by=epoch)))
+    late, right = (stored(*twice, delete, end(3, commit=True, by=epoch))
                  for name, epoch in (("late", 1), ("own", 2)))  # fmt: skip
     log = clients(ABORTED)
     log.writes[2] = replace(log.writes[2], offset=2)
-    for stored, name in ((late, STALE_MARKER), (right, "aborted-to-committed")):
-        truth = compare(log, {(broker, TP): stored for broker in (1, 2, 3)})
+    for replica_log, name in ((late, STALE_MARKER), (right, "aborted-to-committed")):
+        truth = compare(log, {(broker, TP): replica_log for broker in (1, 2, 3)})
         assert names_of(RoundEvidence(truth)) == [{name}] * 3
 
 
-def test_a_transaction_that_another_marker_ended_as_its_own_was_left_out_has_its_name(tmp_path: Path) -> None:
+def test_a_transaction_that_another_marker_ended_as_its_own_was_left_out_has_its_name() -> None:
     """Found by a soak on 4.4.0: an ABORT was skipped, and the next COMMIT served records that it should have hidden."""
     later = data(3, 2, "l", transactional=True)
-    stored = read_replica(replica(tmp_path / "1", VALUE, DELETE, later, end(3, commit=True)))
-    correct = read_replica(replica(tmp_path / "2", VALUE, DELETE, end(2, commit=False), aborted=((1, 2),)))
+    replica_log = stored(VALUE, DELETE, later, end(3, commit=True))
+    correct = stored(VALUE, DELETE, end(2, commit=False), aborted=((1, 2),))
     log = clients(ABORTED)
     log.transactions[10] = Transaction(10, "id", COMMITTED)
     log.writes[3] = WrittenRecord(3, *TP, "l", is_delete=False, transaction=10, offset=2)
@@ -259,24 +261,24 @@ def test_a_transaction_that_another_marker_ended_as_its_own_was_left_out_has_its
         truth = compare(log, {(broker, TP): replica_log for broker, replica_log in enumerate(replicas)})
         return names_of(RoundEvidence(truth, skipped=lines))
 
-    assert names([line], stored, stored) == [{SKIPPED_MARKER}] * 2
+    assert names([line], replica_log, replica_log) == [{SKIPPED_MARKER}] * 2
     for other in ([], [{**line, "transactional_id": "other"}], [{**line, "partitions": [["t", 1]]}]):
-        assert names(other, stored, stored) == [{"aborted-to-committed"}] * 2
-    assert names([line], stored, correct)[0] == {"aborted-to-committed"}, "another replica has a marker of its own"
+        assert names(other, replica_log, replica_log) == [{"aborted-to-committed"}] * 2
+    assert names([line], replica_log, correct)[0] == {"aborted-to-committed"}, "another replica has a marker of its own"
 
 
-def test_a_transaction_that_is_open_everywhere_as_its_marker_was_left_out_has_its_name(tmp_path: Path) -> None:
-    stored = read_replica(replica(tmp_path / "1", VALUE, DELETE))
-    truth = compare(clients(COMMITTED), {(broker, TP): stored for broker in (1, 2)})
+def test_a_transaction_that_is_open_everywhere_as_its_marker_was_left_out_has_its_name() -> None:
+    replica_log = stored(VALUE, DELETE)
+    truth = compare(clients(COMMITTED), {(broker, TP): replica_log for broker in (1, 2)})
     line = {"broker": 3, "partitions": [list(TP)], "transactional_id": "id"}
     for lines, name in (([line], SKIPPED_MARKER), ([], HANGING)):
         assert names_of(RoundEvidence(truth, skipped=lines)) == [{name}] * 2
 
 
-def test_a_transaction_without_a_marker_is_not_open_again_where_its_records_were_deleted(tmp_path: Path) -> None:
+def test_a_transaction_without_a_marker_is_not_open_again_where_its_records_were_deleted() -> None:
     """Found by a soak on 4.4.0: a broker kept the transaction open after the log start had moved past its records."""
-    stored = read_replica(replica(tmp_path / "1"), 3)
-    truth = compare(clients(COMMITTED), {(broker, TP): stored for broker in (1, 2)})
+    replica_log = stored(log_start=3)
+    truth = compare(clients(COMMITTED), {(broker, TP): replica_log for broker in (1, 2)})
     lines_of_log = [{"broker": 3, "partitions": [list(TP)], "transactional_id": "id"}]
 
     def name(lines: list[dict[str, Any]], offset: int) -> str:
@@ -289,17 +291,15 @@ def test_a_transaction_without_a_marker_is_not_open_again_where_its_records_were
     assert name(lines_of_log, 2) == REOPENED, "a record that nobody knows"
 
 
-def test_markers_are_known_from_the_replicas_that_have_them(tmp_path: Path) -> None:
-    whole = read_replica(replica(tmp_path / "1", VALUE, DELETE, end(2, commit=True)))
-    without = read_replica(replica(tmp_path / "2", VALUE, DELETE))
+def test_markers_are_known_from_the_replicas_that_have_them() -> None:
+    whole = stored(VALUE, DELETE, end(2, commit=True))
+    without = stored(VALUE, DELETE)
     assert compare(clients(COMMITTED), {(1, TP): whole, (2, TP): without}).markers == {(TP, 9): {2}}
     assert compare(clients(COMMITTED), {(2, TP): without}).markers == {}
 
 
 @pytest.mark.parametrize(("epoch", "is_late"), [(0, True), (2, False)])
-def test_a_late_request_of_a_producer_may_have_written_again_what_is_gone(
-    tmp_path: Path, epoch: int, *, is_late: bool
-) -> None:
+def test_a_late_request_of_a_producer_may_have_written_again_what_is_gone(epoch: int, *, is_late: bool) -> None:
     """Found by a soak on 4.3.1: a batch of epoch 14 behind one of 139, with a second copy of a delete."""
     keys = {1: ("k", 0), 2: ("k", 1), 3: ("o", None), 4: ("p", 2)}
     log = ClientLog({
@@ -313,74 +313,74 @@ def test_a_late_request_of_a_producer_may_have_written_again_what_is_gone(
             base_offset=base_offset, records=[record], producer_id=PRODUCER, producer_epoch=epoch, last_offset=offset
         )
 
-    stored = read_replica(replica(tmp_path / "1", remaining(4, 2, 0, 1), remaining(3, 4, 3, epoch)))
-    truth = compare(log, {(1, TP): stored})
+    replica_log = stored(remaining(4, 2, 0, 1), remaining(3, 4, 3, epoch))
+    truth = compare(log, {(1, TP): replica_log})
     assert ((TP, "k") in truth.unknown_keys, bool(truth.wrongs[1, TP])) == (is_late, not is_late)
     log.writes[1].client = log.writes[2].client = "another"
-    assert compare(log, {(1, TP): stored}).diverged == {TP}, "the late request is not of k's client"
+    assert compare(log, {(1, TP): replica_log}).diverged == {TP}, "the late request is not of k's client"
 
 
-def test_what_no_client_knows_is_neither_right_nor_wrong(tmp_path: Path) -> None:
-    truth = compare(clients(UNKNOWN), {(1, TP): read_replica(replica(tmp_path / "r", VALUE))})
+def test_what_no_client_knows_is_neither_right_nor_wrong() -> None:
+    truth = compare(clients(UNKNOWN), {(1, TP): stored(VALUE)})
     assert judge(truth, finding(1)) == EITHER
     assert tally(truth, audited([finding(1)])).counts["wrong accusations"] == 0
 
 
-def test_a_missed_marker_of_a_write_that_nobody_knows_is_neither_right_nor_wrong(tmp_path: Path) -> None:
+def test_a_missed_marker_of_a_write_that_nobody_knows_is_neither_right_nor_wrong() -> None:
     """Of its transaction one replica has an entry of `.txnindex`, and no client was told an offset."""
-    truth = compare(clients(ABORTED), {(2, TP): read_replica(replica(tmp_path / "2", VALUE, aborted=((7, 9),)))})
+    truth = compare(clients(ABORTED), {(2, TP): stored(VALUE, aborted=((7, 9),))})
     assert judge(truth, finding(2, offset=7, key=None)) == EITHER
     assert judge(truth, finding(2, offset=7)) == WRONG, "the key is known"
 
 
-def test_an_undecided_finding_accuses_nobody(tmp_path: Path) -> None:
-    carried_out = read_replica(replica(tmp_path / "2", DELETE, end(2, commit=True)))
+def test_an_undecided_finding_accuses_nobody() -> None:
+    carried_out = stored(DELETE, end(2, commit=True))
     truth = compare(clients(ABORTED), {(2, TP): carried_out})
     done = tally(truth, audited([finding(1, decided=False)]))
     assert (done.counts["found"], done.counts["undecided"], done.counts["wrong accusations"]) == (1, 1, 0)
 
 
-def test_a_finding_where_every_replica_is_right_is_for_nothing(tmp_path: Path) -> None:
-    truth = compare(clients(ABORTED), {(1, TP): read_replica(replica(tmp_path / "r", VALUE))})
+def test_a_finding_where_every_replica_is_right_is_for_nothing() -> None:
+    truth = compare(clients(ABORTED), {(1, TP): stored(VALUE)})
     done = tally(truth, audited([finding(1, decided=False)]))
     assert (done.counts["diverged"], done.counts["nothing wrong"]) == (0, 1)
     assert [accusation.broker for accusation in done.for_nothing] == [1]
 
 
-def test_a_diverged_partition_without_a_finding_is_missed(tmp_path: Path) -> None:
-    truth = compare(clients(ABORTED), {(2, TP): read_replica(replica(tmp_path / "r", DELETE, end(2, commit=True)))})
+def test_a_diverged_partition_without_a_finding_is_missed() -> None:
+    truth = compare(clients(ABORTED), {(2, TP): stored(DELETE, end(2, commit=True))})
     done = tally(truth, audited([], "clean"))
     assert (done.counts["found"], done.counts["called clean"]) == (0, 1)
     assert [(entry["partition"], entry["verdict"]) for entry in done.missed] == [("t-0", "clean")]
     assert tally(truth, audited([], "unknown")).counts["called clean"] == 0
 
 
-def test_a_key_that_is_deleted_in_any_case_is_known(tmp_path: Path) -> None:
+def test_a_key_that_is_deleted_in_any_case_is_known() -> None:
     """A further delete by a transaction of unknown outcome makes no difference."""
     log = clients(UNKNOWN)
     log.writes[3] = WrittenRecord(3, *TP, "k", is_delete=True, transaction=None, offset=2)
     log.writes[2].offset = 3
-    truth = compare(log, {(1, TP): read_replica(replica(tmp_path / "1", VALUE)), (2, TP): ReplicaLog()})
+    truth = compare(log, {(1, TP): stored(VALUE), (2, TP): ReplicaLog()})
     assert truth.unknown_keys == set()
     assert judge(truth, finding(1)) == RIGHT
     assert judge(truth, finding(2)) == WRONG
     assert judge(truth, finding(2, offset=3)) == EITHER, "of the transaction nobody knows"
 
 
-def test_a_state_that_no_outcome_leads_to_is_wrong(tmp_path: Path) -> None:
+def test_a_state_that_no_outcome_leads_to_is_wrong() -> None:
     log = clients(UNKNOWN)
     log.writes[3] = WrittenRecord(3, *TP, "k", is_delete=False, transaction=None, offset=5)
     log.writes[2].offset = 6
-    truth = compare(log, {(1, TP): read_replica(replica(tmp_path / "1", VALUE)), (2, TP): ReplicaLog()})
+    truth = compare(log, {(1, TP): stored(VALUE), (2, TP): ReplicaLog()})
     assert truth.unknown_keys == {(TP, "k")}
     assert [wrong.truth for wrong in truth.wrongs[1, TP]] == ["no value or the value of write 3"]
     assert truth.wrongs[2, TP] == ()
 
 
-def test_a_record_that_was_written_twice_is_known_by_nobody(tmp_path: Path) -> None:
-    stored = read_replica(replica(tmp_path / "r", VALUE, data(1, 1, "k")))
+def test_a_record_that_was_written_twice_is_known_by_nobody() -> None:
+    replica_log = stored(VALUE, data(1, 1, "k"))
     log = ClientLog({1: WrittenRecord(1, *TP, "k", is_delete=False, transaction=None, offset=0)}, {})
-    assert compare(log, {(1, TP): stored}).unknown_keys == {(TP, "k")}
+    assert compare(log, {(1, TP): replica_log}).unknown_keys == {(TP, "k")}
 
 
 def test_a_client_log_is_kept_whole(tmp_path: Path) -> None:
@@ -389,9 +389,8 @@ def test_a_client_log_is_kept_whole(tmp_path: Path) -> None:
     assert load_client_log(tmp_path / "clients.json") == log
 
 
-def named_here(log: ClientLog, *batches: bytes, folder: Path, log_start: int = 0, **others: Any) -> set[str]:
-    stored = read_replica(replica(folder, *batches), log_start)
-    truth = compare(log, {(2, TP): stored}, **others)
+def named_here(log: ClientLog, *batches: bytes, log_start: int = 0, **others: Any) -> set[str]:
+    truth = compare(log, {(2, TP): stored(*batches, log_start=log_start)}, **others)
     return names_by_replica(RoundEvidence(truth)).get((2, TP), set())
 
 
@@ -412,82 +411,78 @@ def plain(*writes: tuple[bool, int | None]) -> ClientLog:
     )
 
 
-def test_a_deleted_value_that_is_served_is_tombstone_divergence(tmp_path: Path) -> None:
+def test_a_deleted_value_that_is_served_is_tombstone_divergence() -> None:
     log = plain((False, 0), (True, 1))
-    assert named_here(log, PUT, folder=tmp_path / "a") == {"tombstone-divergence"}
-    assert named_here(log, PUT, AGAIN, folder=tmp_path / "b") == set()
-    assert named_here(log, AGAIN, folder=tmp_path / "c") == set()
+    assert named_here(log, PUT) == {"tombstone-divergence"}
+    assert named_here(log, PUT, AGAIN) == set()
+    assert named_here(log, AGAIN) == set()
 
 
-def test_a_deleted_value_has_its_name_although_a_write_without_an_answer_may_have_followed_the_delete(
-    tmp_path: Path,
-) -> None:
+def test_a_deleted_value_has_its_name_although_a_write_without_an_answer_may_have_followed_the_delete() -> None:
     log = plain((False, 0), (True, 1), (False, None))
-    assert named_here(log, PUT, folder=tmp_path / "a") == {"tombstone-divergence"}
-    assert named_here(log, data(3, 2, "k"), folder=tmp_path / "b") == set()
+    assert named_here(log, PUT) == {"tombstone-divergence"}
+    assert named_here(log, data(3, 2, "k")) == set()
 
 
-def test_a_value_that_is_lost_is_unexplained_but_for_an_unacknowledged_delete(tmp_path: Path) -> None:
-    assert named_here(plain((False, 0)), folder=tmp_path / "a") == {UNEXPLAINED}
-    assert named_here(plain((False, 0), (True, None)), folder=tmp_path / "b") == set()
+def test_a_value_that_is_lost_is_unexplained_but_for_an_unacknowledged_delete() -> None:
+    assert named_here(plain((False, 0))) == {UNEXPLAINED}
+    assert named_here(plain((False, 0), (True, None))) == set()
 
 
-def test_what_an_aborted_record_makes_of_a_key_is_named_although_it_was_cleaned_away(tmp_path: Path) -> None:
+def test_what_an_aborted_record_makes_of_a_key_is_named_although_it_was_cleaned_away() -> None:
     log = followed_by(COMMITTED, clients(ABORTED))
-    assert named_here(log, folder=tmp_path / "a") == {"aborted-to-committed"}
+    assert named_here(log) == {"aborted-to-committed"}
     log.writes[2].offset = None
-    assert named_here(log, folder=tmp_path / "b") == {"aborted-to-committed"}, "no client knows where it was written"
-    assert named_here(clients(ABORTED), folder=tmp_path / "c") == {UNEXPLAINED}, "no COMMIT can have covered it"
+    assert named_here(log) == {"aborted-to-committed"}, "no client knows where it was written"
+    assert named_here(clients(ABORTED)) == {UNEXPLAINED}, "no COMMIT can have covered it"
 
 
-def test_misjudged_records_name_the_state_that_they_make(tmp_path: Path) -> None:
-    assert named_here(clients(ABORTED), VALUE, DELETE, end(2, commit=True), folder=tmp_path / "a") == {
-        "aborted-to-committed"
-    }
-    assert named_here(clients(COMMITTED), VALUE, DELETE, folder=tmp_path / "b") == {"stuck-lso"}
+def test_misjudged_records_name_the_state_that_they_make() -> None:
+    assert named_here(clients(ABORTED), VALUE, DELETE, end(2, commit=True)) == {"aborted-to-committed"}
+    assert named_here(clients(COMMITTED), VALUE, DELETE) == {"stuck-lso"}
 
 
-def test_a_transaction_that_is_open_everywhere_hangs(tmp_path: Path) -> None:
-    stored = read_replica(replica(tmp_path / "r", VALUE, DELETE))
-    truth = compare(clients(ABORTED), {(1, TP): stored, (2, TP): stored})
+def test_a_transaction_that_is_open_everywhere_hangs() -> None:
+    replica_log = stored(VALUE, DELETE)
+    truth = compare(clients(ABORTED), {(1, TP): replica_log, (2, TP): replica_log})
     assert set().union(*names_of(RoundEvidence(truth))) == {"hanging-transaction"}
 
 
-def test_a_transaction_of_which_only_an_empty_batch_is_left_is_open_all_the_same(tmp_path: Path) -> None:
+def test_a_transaction_of_which_only_an_empty_batch_is_left_is_open_all_the_same() -> None:
     emptied = encode_batch(
         base_offset=1, last_offset=1, records=[], is_transactional=True, producer_id=PRODUCER, producer_epoch=0
     )
-    assert named_here(clients(ABORTED), VALUE, emptied, folder=tmp_path / "a") == {"stuck-lso"}
-    assert named_here(clients(UNKNOWN), VALUE, emptied, folder=tmp_path / "b") == set()
-    assert named_here(clients(ABORTED), VALUE, emptied, end(2, commit=False), folder=tmp_path / "c") == set()
+    assert named_here(clients(ABORTED), VALUE, emptied) == {"stuck-lso"}
+    assert named_here(clients(UNKNOWN), VALUE, emptied) == set()
+    assert named_here(clients(ABORTED), VALUE, emptied, end(2, commit=False)) == set()
 
 
-def test_records_below_the_log_start_are_served_by_nobody(tmp_path: Path) -> None:
+def test_records_below_the_log_start_are_served_by_nobody() -> None:
     log = plain((False, 0), (False, 1))
     log.deleted_before[TP] = 1
-    assert named_here(log, PUT, data(2, 1, "k"), folder=tmp_path / "a", log_start=1) == set()
+    assert named_here(log, PUT, data(2, 1, "k"), log_start=1) == set()
     log.deleted_before[TP] = 2
-    assert named_here(log, PUT, data(2, 1, "k"), folder=tmp_path / "b", log_start=2) == set()
-    assert named_here(log, folder=tmp_path / "c", log_start=0) == {UNEXPLAINED}
+    assert named_here(log, PUT, data(2, 1, "k"), log_start=2) == set()
+    assert named_here(log, log_start=0) == {UNEXPLAINED}
 
 
-def test_a_log_start_that_nobody_asked_for_is_unexplained_but_for_retention(tmp_path: Path) -> None:
+def test_a_log_start_that_nobody_asked_for_is_unexplained_but_for_retention() -> None:
     log = plain((False, 0))
-    assert named_here(log, PUT, folder=tmp_path / "a", log_start=1) == {UNEXPLAINED}
-    assert named_here(log, PUT, folder=tmp_path / "b", log_start=1, with_retention={"t"}) == set()
+    assert named_here(log, PUT, log_start=1) == {UNEXPLAINED}
+    assert named_here(log, PUT, log_start=1, with_retention={"t"}) == set()
 
 
-def test_a_record_that_no_client_wrote_is_unexplained(tmp_path: Path) -> None:
-    assert named_here(plain((False, 0)), PUT, data(77, 1, "x"), folder=tmp_path / "a") == {UNEXPLAINED}
+def test_a_record_that_no_client_wrote_is_unexplained() -> None:
+    assert named_here(plain((False, 0)), PUT, data(77, 1, "x")) == {UNEXPLAINED}
 
 
-def test_a_committed_record_that_is_left_out_is_hidden_although_it_was_cleaned_away(tmp_path: Path) -> None:
+def test_a_committed_record_that_is_left_out_is_hidden_although_it_was_cleaned_away() -> None:
     log = ClientLog(
         {1: WrittenRecord(1, *TP, "k", is_delete=False, transaction=None, offset=0),
          2: WrittenRecord(2, *TP, "k", is_delete=False, transaction=9, offset=1)},
         {9: Transaction(9, "id", COMMITTED)},
     )  # fmt: skip
-    assert named_here(log, VALUE, folder=tmp_path / "a") == {UNEXPLAINED}, "no ABORT can have covered it"
-    assert named_here(followed_by(ABORTED, log), VALUE, folder=tmp_path / "b") == {"committed-to-aborted"}
+    assert named_here(log, VALUE) == {UNEXPLAINED}, "no ABORT can have covered it"
+    assert named_here(followed_by(ABORTED, log), VALUE) == {"committed-to-aborted"}
     log.writes[2].transaction = None
-    assert named_here(log, VALUE, folder=tmp_path / "c") == {UNEXPLAINED}
+    assert named_here(log, VALUE) == {UNEXPLAINED}
