@@ -11,22 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import cloup
 
+from harness.cli.options import parameters as kinds
 from harness.cli.options.common import OUTPUT, command, envelope, flag, option, options_given, results_option
-from harness.cli.options.parameters import (
-    ANOMALIES,
-    CLIENT,
-    FILE,
-    LONGEST_TIME_S,
-    NEMESIS,
-    PROTECTION,
-    RUNTIME,
-    TARGET,
-    Count,
-    FilePath,
-    Names,
-    Number,
-    file_to_read,
-)
 from harness.console import JSON, print_progress
 from harness.errors import UsageError, interruptible
 from harness.escape import to_json
@@ -45,33 +31,33 @@ NIGHT, MATRIX = map(cloup.OptionGroup, ("Night", "Matrix, instead of the file's"
     "harness nightly --targets kafka-3.9,kafka-4.4 --nemeses kill,none --junit nightly.xml",
     "harness nightly matrix.toml --latest --time-budget 7200",
 )
-@cloup.argument("matrix_file", metavar="[MATRIX.toml]", required=False, type=file_to_read())
-@option(MATRIX, "--targets", Names(TARGET, "T,…"), "Instead of the file's; see `harness targets`.")
-@option(MATRIX, "--anomalies", Names(ANOMALIES, "A,…"), "all, or some: see `harness anomalies`.")
-@option(MATRIX, "--clients", Names(CLIENT, "C,…"), "librdkafka, java.")
-@option(MATRIX, "--nemeses", Names(NEMESIS, "N,…"), "See `harness nemeses`.")
-@option(MATRIX, "--runtimes", Names(RUNTIME, "R,…"), "local, docker.")
-@option(MATRIX, "--protections", Names(PROTECTION, "P,…"), "none, gate, guard.")
-@option(MATRIX, "--repeats", Count(1, 1000), "Number of runs of each cell.")
+@cloup.argument("matrix_file", metavar="[MATRIX.toml]", required=False, type=kinds.file_to_read())
+@option(MATRIX, "--targets", kinds.Names(kinds.TARGET, "T,…"), "Instead of the file's; see `harness targets`.")
+@option(MATRIX, "--anomalies", kinds.Names(kinds.ANOMALIES, "A,…"), "all, or some: see `harness anomalies`.")
+@option(MATRIX, "--clients", kinds.Names(kinds.CLIENT, "C,…"), "librdkafka, java.")
+@option(MATRIX, "--nemeses", kinds.Names(kinds.NEMESIS, "N,…"), "See `harness nemeses`.")
+@option(MATRIX, "--runtimes", kinds.Names(kinds.RUNTIME, "R,…"), "local, docker.")
+@option(MATRIX, "--protections", kinds.Names(kinds.PROTECTION, "P,…"), "none, gate, guard.")
+@option(MATRIX, "--repeats", kinds.Count(1, 1000), "Number of runs of each cell.")
 @flag(MATRIX, "--latest", "Also run the newest patch of each line, in a separate column.")
-@option(NIGHT, "--expectations", file_to_read(), "Expectations that take precedence over the built-in ones.")
+@option(NIGHT, "--expectations", kinds.file_to_read(), "Expectations that take precedence over the built-in ones.")
 @option(
     NIGHT,
     "--time-budget",
-    Number(0, LONGEST_TIME_S, "S", min_open=True),
+    kinds.Number(0, kinds.LONGEST_TIME_S, "S", min_open=True),
     "No run is begun that may not end within so many seconds; the rest is reported as not run.",
     name="budget_s",
 )
 @option(
     NIGHT,
     "--resume",
-    FilePath(file_okay=False, metavar="NIGHT"),
+    kinds.FilePath(file_okay=False, metavar="NIGHT"),
     "Resume an interrupted night, results/nightly/<id>, by its own plan.",
     name="night",
 )
 @results_option
-@option(OUTPUT, "--junit", FILE, "Also write JUnit XML there.")
-@option(OUTPUT, "--markdown", FILE, "Also append the Markdown summary there.")
+@option(OUTPUT, "--junit", kinds.FILE, "Also write JUnit XML there.")
+@option(OUTPUT, "--markdown", kinds.FILE, "Also append the Markdown summary there.")
 def nightly(
     *,
     matrix_file: Path | None,

@@ -7,18 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import cloup
 
+from harness.cli.options import parameters as kinds
 from harness.cli.options.common import SPARK_PARAMETERS, command, flag, flags_of, option, options_given, results_option
-from harness.cli.options.parameters import (
-    EXISTING_DIRECTORY,
-    LONGEST_TIME_S,
-    RUNTIME,
-    SEED,
-    TARGET,
-    Count,
-    Number,
-    Text,
-    file_to_read,
-)
 from harness.console import JSON, STYLES, ConsoleProgress, print_progress
 from harness.errors import EXIT_ANOMALY, UsageError
 from harness.json_codec import to_json
@@ -46,50 +36,50 @@ OF_DRAWN_ROUNDS = frozenset({"partitions", "rate_hz", "play_s"})
     "harness soak --resume results/kafka-4.4/soak/ID",
     spark=True,
 )
-@option(SOAKED, "--target", TARGET, "The version to soak: see `harness targets`.")
+@option(SOAKED, "--target", kinds.TARGET, "The version to soak: see `harness targets`.")
 @option(
     SOAKED,
     "--minutes",
-    Number(0, LONGEST_TIME_S / 60, "M", min_open=True),
+    kinds.Number(0, kinds.LONGEST_TIME_S / 60, "M", min_open=True),
     "For how long; the round that is played then is judged, too.",
     default=30.0,
 )
-@option(SOAKED, "--rounds", Count(1, 1_000_000), "Maximum number of rounds.  [default: any]")
-@option(SOAKED, "--seed", SEED, "Of the first round.", default=1)
+@option(SOAKED, "--rounds", kinds.Count(1, 1_000_000), "Maximum number of rounds.  [default: any]")
+@option(SOAKED, "--seed", kinds.SEED, "Of the first round.", default=1)
 @option(
     SOAKED,
     "--runtime",
-    RUNTIME,
+    kinds.RUNTIME,
     "local (processes), docker, sim (models), or auto, as for `harness run`; local with --gate.",
     default=AUTO,
 )
 @flag(SOAKED, "--gate", "Start every broker with the gate: any finding fails the soak.")
-@option(SOAKED, "--expect", file_to_read(), "Findings to tolerate by name; not with --gate.")
+@option(SOAKED, "--expect", kinds.file_to_read(), "Findings to tolerate by name; not with --gate.")
 @option(
     SOAKED,
     "--resume",
-    EXISTING_DIRECTORY,
+    kinds.EXISTING_DIRECTORY,
     "Resume a soak that was cut off; takes the place of every other option.",
     name="soak_dir",
 )
 @option(
     ROUNDS,
     "--schedule",
-    file_to_read("each round of a soak has a round.json"),
+    kinds.file_to_read("each round of a soak has a round.json"),
     "A round to play again, with one seed after the other, instead of drawn rounds.",
 )
 @option(
     ROUNDS,
     "--shrink",
-    Text(names=NAMES, metavar="NAME"),
+    kinds.Text(names=NAMES, metavar="NAME"),
     "Reduce the --schedule instead while it shows this finding on sim-kafka, for --minutes at most.",
 )
-@option(ROUNDS, "--partitions", Count(1, 1000), "Of a round, in up to five topics.", default=30)
-@option(ROUNDS, "--rate", Number(1, 10_000), "Operations of clients a second.", name="rate_hz", default=300.0)
+@option(ROUNDS, "--partitions", kinds.Count(1, 1000), "Of a round, in up to five topics.", default=30)
+@option(ROUNDS, "--rate", kinds.Number(1, 10_000), "Operations of clients a second.", name="rate_hz", default=300.0)
 @option(
     ROUNDS,
     "--play",
-    Number(6, 3600, "S"),
+    kinds.Number(6, 3600, "S"),
     "For how many seconds operations and faults are drawn.",
     name="play_s",
     default=30.0,

@@ -65,7 +65,7 @@ def test_a_maker_that_is_killed_leaves_nothing_but_the_way_free(sandbox: Sandbox
     (maker,) = makers(sandbox)
     wait_until(lambda: any(one.name() == "java" for one in maker.children(recursive=True)), MAKING_S, "its JVM")
     # Its record exists before the record of its JVM, but the maker writes it only once it has begun.
-    spared = f"its run is going on (process {maker.pid})"
+    spared = f"its run is in progress (process {maker.pid})"
     wait_until(lambda: spared in sandbox.call("clean").stdout, MAKING_S, "clean to name the maker")
     maker.kill()
     assert going.end().code == EXIT_ANOMALY

@@ -547,7 +547,7 @@ def test_a_run_that_is_cut_off_in_its_window_goes_on(sandbox: Sandbox) -> None:
     assert judged.code == EXIT_USAGE, judged.output
     assert f"harness run --resume {folder}" in judged.stderr
     spared = sandbox.call("clean")
-    assert f"spared {folder.name}: it can go on with `harness run --resume {folder}`" in spared.stdout
+    assert f"spared {folder.name}: resume it with `harness run --resume {folder}`" in spared.stdout
     events = lines_of(folder / "history.jsonl")
     assert {event["phase"] for event in events} == {"before", "outage"}
 

@@ -10,9 +10,8 @@ from confluent_kafka import Consumer, Producer
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.host.clock import RealClock
 from harness.kafka_api.address import Address
-from harness.protect.guard.channel import TOPIC, KafkaChannel
+from harness.protect.guard.channel import TOPIC, GroupLeadership, KafkaChannel, consumer_config
 from harness.protect.guard.journal import Pause, PausePhase, PauseState, entry_of
-from harness.protect.guard.leadership import GroupLeadership, consumer_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -15,8 +15,8 @@ from kafka.protocol.metadata import MetadataResponse
 from harness.errors import HarnessError, UsageError
 from harness.kafka_api.address import Address
 from harness.kafka_api.messages import message
+from harness.protect.guard.channel import GroupLeadership
 from harness.protect.guard.cluster import LiveCluster
-from harness.protect.guard.leadership import GroupLeadership
 from harness.protect.guard.run import check_names
 from harness.protect.guard.settings import PAUSE, READ
 

@@ -17,7 +17,7 @@ from harness.protect.guard.settings import (
     is_same,
     window_ms,
 )
-from harness.protect.guard.watch import missing_replicas, united
+from harness.protect.guard.topics import missing_replicas, united
 
 MAX_LAG = str(2**63 - 1)
 

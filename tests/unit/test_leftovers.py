@@ -171,7 +171,7 @@ def test_clean_spares_a_run_that_can_be_resumed_and_says_how(capsys: pytest.Capt
     result = capsys.readouterr().out.splitlines()
     run_dir = Path("results/run-n").absolute()
     assert result == [
-        f"spared run-n: it can go on with `harness run --resume {run_dir}`; remove it with `harness clean run-n`",
+        f"spared run-n: resume it with `harness run --resume {run_dir}`; remove it with `harness clean run-n`",
         f"removed run-o: 0 processes and {abandoned}",
     ]
     assert directory.exists()
@@ -189,7 +189,7 @@ def test_clean_removes_a_run_that_can_be_resumed_when_it_is_named(capsys: pytest
 def test_clean_does_not_take_a_run_from_a_process_that_lives() -> None:
     directory = leftovers.claim_work_dir("run-r", Path("results"))
     leftovers.change_owner(directory, resumable=True)
-    with pytest.raises(UsageError, match=f"run-r is still going on \\(process {os.getpid()}\\)"):
+    with pytest.raises(UsageError, match=f"run-r is still in progress \\(process {os.getpid()}\\)"):
         clean("run-r")
     assert directory.exists()
 

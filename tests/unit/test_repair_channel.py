@@ -10,9 +10,20 @@ from fakes.guarded import BoundedClock, FakeChannel, FakeCluster, KilledError, s
 
 from harness.errors import HarnessError, UsageError
 from harness.protect.guard.settings import DIRTY_RATIO, MAX_LAG_MS
-from harness.protect.repair.channel import SILENT_S, ChannelHolds, ChannelJournal, Notes, RepairOwner, TakenOverError
-from harness.protect.repair.state import PartitionRepair, ReplicaCopying
-from harness.protect.repair.throttle import BROKER, RATES, REPLICAS, TOPIC, ChannelThrottle
+from harness.protect.repair.channel import (
+    BROKER,
+    RATES,
+    REPLICAS,
+    SILENT_S,
+    TOPIC,
+    ChannelHolds,
+    ChannelJournal,
+    ChannelThrottle,
+    Notes,
+    RepairOwner,
+    TakenOverError,
+)
+from harness.protect.repair.steps import PartitionRepair, ReplicaCopying
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -158,7 +169,7 @@ def test_a_repair_that_was_killed_is_followed_after_its_silence_and_one_that_lef
 
 @dataclass
 class FakeSettings:
-    """Implements `harness.protect.repair.throttle.ThrottleSettings`; brokers in ``down`` do not answer."""
+    """Implements `harness.protect.repair.channel.ThrottleSettings`; brokers in ``down`` do not answer."""
 
     values: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
     down: set[str] = field(default_factory=set)

@@ -21,7 +21,7 @@ from harness.protect.repair.preflight import PreparedRepair
 from harness.protect.repair.run import Look, RepairResult
 from harness.protect.repair.service import RepairOutcome
 from harness.protect.repair.show import age_text, exit_code, exit_code_of_plan, result_json
-from harness.protect.repair.state import PartitionRepair
+from harness.protect.repair.steps import PartitionRepair
 
 if TYPE_CHECKING:
     from pathlib import Path

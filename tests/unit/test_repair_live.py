@@ -8,9 +8,9 @@ from fakes.repaired import TOPIC_ID, RepairedBrokers
 
 from harness.errors import HarnessError
 from harness.kafka_api.address import Address
+from harness.protect.repair.channel import BROKER, TOPIC
 from harness.protect.repair.live import LiveRepairCluster
-from harness.protect.repair.state import PartitionRepair
-from harness.protect.repair.throttle import BROKER, TOPIC
+from harness.protect.repair.steps import PartitionRepair
 
 NOT_ALLOWED = kafka.errors.ClusterAuthorizationFailedError.errno
 TP = ("t", 0)

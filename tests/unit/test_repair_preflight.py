@@ -16,7 +16,7 @@ from harness.protect.guard.settings import PAUSE
 from harness.protect.repair.live import MIN_INSYNC, BrokerAnswer, ClusterAnswers
 from harness.protect.repair.plan import RepairPlan, Task
 from harness.protect.repair.preflight import PreparedRepair, check_cluster, check_saved, prepare
-from harness.protect.repair.state import PartitionRepair
+from harness.protect.repair.steps import PartitionRepair
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,7 +72,7 @@ def test_what_another_assignment_leaves_of_a_task_is_done() -> None:
         (answers(replace(STATE, replicas=(2, 4))), "brokers 1, 3 has no replica any more"),
         (answers(brokers=(1, 3, 4)), "broker 2 is down"),
         (replace(answers(), ongoing={TP: Reassignment(frozenset({4}))}), "another reassignment of it is under way"),
-        (answers(brokers=(1, 2, 3), min_insync=3), "no other broker can take a replica meanwhile"),
+        (answers(brokers=(1, 2, 3), min_insync=3), "no other broker can have a replica meanwhile"),
         (replace(answers(), brokers={1: answer(), 2: answer(replace(STATE, leader=3))}), "metadata to be the same"),
         (replace(answers(), brokers={1: answer(), 3: answer()}), "an answer of broker 2"),
         (

@@ -22,7 +22,7 @@ from harness.protect.repair.hanging import abort_all
 from harness.protect.repair.live import LiveRepairCluster
 from harness.protect.repair.plan import Abort
 from harness.protect.repair.run import RepairRequest, look
-from harness.protect.repair.state import PartitionRepair
+from harness.protect.repair.steps import PartitionRepair
 from harness.spark.options import SparkOptions
 
 BOOTSTRAP = [Address("b", 1)]

@@ -13,8 +13,7 @@ from fakes.guarded import FakeChannel, FakeCluster, KilledError
 from harness.protect.guard.settings import DIRTY_RATIO
 from harness.protect.repair.channel import ChannelHolds, ChannelJournal, Notes, RepairOwner, TakenOverError
 from harness.protect.repair.service import Repairs
-from harness.protect.repair.state import PartitionRepair, needs_spare
-from harness.protect.repair.steps import RULES, Rule
+from harness.protect.repair.steps import RULES, PartitionRepair, Rule, needs_spare
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,8 +7,21 @@ from typing import Any
 
 import pytest
 
-from harness.protect.repair.state import ObservedPartition, PartitionRepair, ReplicaCopying, needs_spare
-from harness.protect.repair.steps import MOST_COPIES, Done, Elect, Hold, Reassign, RecordProgress, Stop, Wait, next_step
+from harness.protect.repair.steps import (
+    MOST_COPIES,
+    Done,
+    Elect,
+    Hold,
+    ObservedPartition,
+    PartitionRepair,
+    Reassign,
+    RecordProgress,
+    ReplicaCopying,
+    Stop,
+    Wait,
+    needs_spare,
+    next_step,
+)
 
 ENTRY = PartitionRepair(("t", 0), "id", (1, 2, 3), 1, (1, 3), (2,))
 SEEN = ObservedPartition(

@@ -1,14 +1,22 @@
-"""The topic ``compaction-guard``: the previous settings of paused topics, stored in the cluster before each change.
+"""The topic ``compaction-guard``, and the group that decides which of several guards acts.
 
-The topic has one partition, is not compacted (a cleaner might remove entries), and stays writable while a single
-replica is in the ISR. It has no retention: the guard that acts deletes the entries that no state needs (`trim`).
-Each reading goes to the high watermark, so that it has the entries of other machines, too.
+The topic has the previous settings of paused topics, stored in the cluster before each change. The topic has one
+partition, is not compacted (a cleaner might remove entries), and stays writable while a single replica is in the ISR.
+The topic has no retention: the guard that acts deletes the entries that no state needs (`trim`). Each reading goes to
+the high watermark, so that it has the entries of other machines, too.
+
+The member of the consumer group that is assigned the topic's only partition acts. The group's coordinator takes the
+partition from a member that does not answer for `SESSION_MS`, or that does not poll for `STALLED_MS`. The assignment is
+sticky (KIP-429): a guard that is started later does not take the lead. For a moment after a freeze two guards may
+believe that they lead; the actions of each still follow from the channel and the settings at that time.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from confluent_kafka import Consumer, KafkaException
 
 from harness.broker_files.segments.batches import iter_batches, iter_records, until_cut
 from harness.broker_files.segments.encode import encode_batch
@@ -34,6 +42,7 @@ if TYPE_CHECKING:
     from harness.kafka_api.messages import Request, TopicPartition
     from harness.protect.guard.journal import Entry, PauseState
 
+
 T = TypeVar("T")
 TOPIC: Final = "compaction-guard"
 PARTITION: Final = (TOPIC, 0)
@@ -54,7 +63,7 @@ TRIMMED: Final = 200
 
 
 class KafkaChannel:
-    """Implements `harness.protect.guard.ports.Channel`. One owner."""
+    """Implements `harness.protect.guard.topics.Channel`. One owner."""
 
     def __init__(self, bootstrap: Sequence[Address], clock: Clock, dial: Dial = SocketStream) -> None:
         self._client = ClusterClient(lambda: bootstrap, ANSWER, clock, dial=dial, keeps_connections=True)
@@ -197,3 +206,62 @@ def _of_partition(request: Request[Mapping[TopicPartition, T | str]]) -> Request
         return value
 
     return replace(request, decode=decode)  # type: ignore[arg-type,return-value]
+
+
+GROUP: Final = "compaction-guard"
+SESSION_MS: Final = 20_000
+"""Longer than brokers take to notice a frozen coordinator (``broker.session.timeout.ms``): the lead does not change."""
+STALLED_MS: Final = 60_000
+CONFIG: Final = {
+    "client.id": GROUP,
+    "group.id": GROUP,
+    # A request without an answer ends the connection, after which librdkafka looks for the coordinator again.
+    "socket.timeout.ms": 1_000,
+    "reconnect.backoff.ms": 500,
+    "reconnect.backoff.max.ms": 1_000,
+    "topic.metadata.refresh.interval.ms": 5_000,
+    "session.timeout.ms": SESSION_MS,
+    "heartbeat.interval.ms": 2_000,
+    "max.poll.interval.ms": STALLED_MS,
+    "partition.assignment.strategy": "cooperative-sticky",
+    "enable.auto.commit": False,
+    "auto.offset.reset": "latest",
+    "allow.auto.create.topics": False,
+    "log_level": 0,
+}
+
+
+def consumer_config(bootstrap: Sequence[Address]) -> dict[str, Any]:
+    """Return the properties of a member of the group, with the login of these addresses."""
+    login = bootstrap[0].security.for_librdkafka() if bootstrap[0].security else {}
+    return {**CONFIG, **login, "bootstrap.servers": ",".join(map(str, bootstrap))}
+
+
+class GroupLeadership:
+    """Implements `harness.protect.guard.topics.Leadership`. ``error``: the reason why the group cannot be joined."""
+
+    def __init__(self, bootstrap: Sequence[Address], consumer: Any = None) -> None:
+        """Join the group; the assignment comes in a later `leads`."""
+        self.error: str | None = None
+        self._consumer = consumer or Consumer(consumer_config(bootstrap))
+        self._consumer.subscribe([TOPIC])
+        self._led = False
+
+    def leads(self) -> bool:
+        """Serve the group, and return whether the partition is assigned to this member. Raises `HarnessError`."""
+        try:
+            message: Any = self._consumer.poll(0)
+            assigned = self._consumer.assignment()
+            if assigned and not self._led:
+                # The channel reads the entries; this consumer needs none.
+                self._consumer.pause(assigned)
+        except KafkaException as error:
+            raise HarnessError(f"group {GROUP}: {error.args[0].str()}") from error
+        self._led = bool(assigned)
+        if message is not None:
+            self.error = message.error().str() if message.error() else None
+        return self._led
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._consumer.close()

@@ -16,9 +16,8 @@ from harness.kafka_api.connection import RetryPolicy, SocketStream
 from harness.kafka_api.error_names import NO_SUCH_TOPIC
 from harness.kafka_api.metadata import describe_cluster
 from harness.kafka_api.topics import list_reassignments
-from harness.protect.guard.ports import SettingsRead
 from harness.protect.guard.settings import READ
-from harness.protect.guard.watch import united
+from harness.protect.guard.topics import SettingsRead, united
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from harness.kafka_api.connection import Dial
     from harness.kafka_api.metadata import ClusterState
     from harness.protect.guard.settings import TopicValues
-    from harness.protect.guard.watch import ClusterView
+    from harness.protect.guard.topics import ClusterView
 
 ASKED: Final = 3
 """The number of brokers that are asked for metadata in each round, in turn."""
@@ -40,7 +39,7 @@ ALARM_S: Final = 30.0
 
 
 class LiveCluster:
-    """Implements `harness.protect.guard.ports.GuardedCluster`. One owner."""
+    """Implements `harness.protect.guard.topics.GuardedCluster`. One owner."""
 
     def __init__(self, bootstrap: Sequence[Address], clock: Clock, dial: Dial = SocketStream) -> None:
         """Connect. Raises `UsageError` where no broker answers."""

@@ -21,8 +21,8 @@ from harness.protect.guard.settings import PAUSE, explicit_values, is_pause, is_
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from harness.protect.guard.ports import Channel, GuardedCluster
     from harness.protect.guard.settings import Settings, TopicValues
+    from harness.protect.guard.topics import Channel, GuardedCluster
 
 CHANGED: Final = "its settings were changed meanwhile, or cannot be read"
 

@@ -14,9 +14,8 @@ from uuid import uuid4
 from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, HarnessError, UsageError, WaitTimeoutError
 from harness.escape import to_json
 from harness.host.clock import RealClock
-from harness.protect.guard.channel import KafkaChannel
+from harness.protect.guard.channel import SESSION_MS, GroupLeadership, KafkaChannel
 from harness.protect.guard.cluster import LiveCluster
-from harness.protect.guard.leadership import SESSION_MS, GroupLeadership
 from harness.protect.guard.metrics import Endpoint
 from harness.protect.guard.observe import GuardObserver
 from harness.protect.guard.service import Guard, GuardOptions

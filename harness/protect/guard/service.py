@@ -22,23 +22,20 @@ from typing import TYPE_CHECKING, Final
 from harness.broker_files.copies.selection import listed
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.protect.guard import decide
-from harness.protect.guard.coverage import TopicCoverage
 from harness.protect.guard.journal import PausePhase, PauseState
 from harness.protect.guard.settings import PAUSE, changes_text, is_pause
 from harness.protect.guard.status import ACT, DRY_RUN, GuardEvent, GuardStatus
-from harness.protect.guard.watch import RetentionWindows
+from harness.protect.guard.topics import RetentionWindows, TopicCoverage
 from harness.run_folder.guard_events import GuardEventKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from harness.host.clock import Clock
-    from harness.protect.guard.coverage import CoveredTopics
     from harness.protect.guard.decide import PauseStep
     from harness.protect.guard.journal import Pause
-    from harness.protect.guard.ports import Channel, GuardedCluster, Leadership
     from harness.protect.guard.settings import Settings
-    from harness.protect.guard.watch import ClusterView, Replica
+    from harness.protect.guard.topics import Channel, ClusterView, CoveredTopics, GuardedCluster, Leadership, Replica
 
 ALARMED_S: Final = 0.5
 """The longest interval while a broker has just stopped answering."""

@@ -18,8 +18,8 @@ from harness.kafka_api.configs import BROKER_RESOURCE, TOPIC_RESOURCE, alter_con
 from harness.kafka_api.connection import RetryPolicy, SocketStream
 from harness.kafka_api.metadata import FIRST_WITH_TOPIC_IDS, describe_cluster
 from harness.protect.guard.settings import PAUSE, is_same
-from harness.protect.repair.state import ObservedPartition
-from harness.protect.repair.throttle import BROKER, TOPIC
+from harness.protect.repair.channel import BROKER, TOPIC
+from harness.protect.repair.steps import ObservedPartition
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from harness.kafka_api.connection import Dial
     from harness.kafka_api.messages import Caller, Request, TopicPartition
     from harness.kafka_api.metadata import ClusterState
-    from harness.protect.repair.state import PartitionRepair
+    from harness.protect.repair.steps import PartitionRepair
 
 T = TypeVar("T")
 ONE_ANSWER: Final = RetryPolicy(answer_s=3.0)
@@ -92,7 +92,7 @@ class ClusterAnswers:
 
 
 class LiveRepairCluster:
-    """Implements `service.RepairCluster` and `throttle.ThrottleSettings`. One owner.
+    """Implements `service.RepairCluster` and `channel.ThrottleSettings`. One owner.
 
     ``cluster_id``: None before the first answer.
     """

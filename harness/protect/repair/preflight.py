@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from harness.errors import UsageError
 from harness.judge.finding import brokers_text, name_of
 from harness.protect.repair.plan import Undecided
-from harness.protect.repair.state import PartitionRepair, needs_spare
+from harness.protect.repair.steps import PartitionRepair, needs_spare
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from harness.kafka_api.messages import TopicPartition
     from harness.protect.repair.live import ClusterAnswers
     from harness.protect.repair.plan import RepairPlan, Task
-    from harness.protect.repair.state import ObservedPartition
+    from harness.protect.repair.steps import ObservedPartition
 
 FREE_SHARE: Final = 1.1
 """Of the bytes that copies need: clients continue to write, and compaction is paused."""

@@ -11,12 +11,11 @@ from harness.audit.live.compare import AuditRequest, audit_live
 from harness.host.clock import RealClock
 from harness.protect.guard.channel import KafkaChannel
 from harness.protect.guard.cluster import LiveCluster
-from harness.protect.repair.channel import REPAIR, ChannelHolds, ChannelJournal, Notes, RepairOwner
+from harness.protect.repair.channel import REPAIR, ChannelHolds, ChannelJournal, ChannelThrottle, Notes, RepairOwner
 from harness.protect.repair.hanging import Aborted, abort_all
 from harness.protect.repair.live import LiveRepairCluster
 from harness.protect.repair.preflight import PreparedRepair, check_cluster, prepare
 from harness.protect.repair.service import PATIENCE_S, RepairOutcome, Repairs
-from harness.protect.repair.throttle import ChannelThrottle
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,9 +24,9 @@ if TYPE_CHECKING:
     from harness.judge.verdict import Verdict
     from harness.kafka_api.address import Address
     from harness.kafka_api.messages import TopicPartition
-    from harness.protect.guard.ports import Channel
+    from harness.protect.guard.topics import Channel
     from harness.protect.repair.plan import RepairPlan
-    from harness.protect.repair.state import PartitionRepair
+    from harness.protect.repair.steps import PartitionRepair
     from harness.spark.options import SparkOptions
 
 AGREE, DIFFER, UNKNOWN, UNDECIDED, NOT_AUDITED = "agree", "differ", "unknown", "undecided", "not audited"

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from harness.host.clock import Clock
     from harness.kafka_api.messages import TopicPartition
-    from harness.protect.repair.state import ObservedPartition, PartitionRepair
-    from harness.protect.repair.steps import Rules, Step
+    from harness.protect.repair.steps import ObservedPartition, PartitionRepair, Rules, Step
 
 ROUND_S: Final = 0.5
 """Between two observations."""

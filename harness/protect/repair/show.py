@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from harness.kafka_api.messages import TopicPartition
     from harness.protect.repair.plan import RepairPlan, Undecided
     from harness.protect.repair.run import Look, RepairResult
-    from harness.protect.repair.state import PartitionRepair
+    from harness.protect.repair.steps import PartitionRepair
     from harness.terminal import Terminal
 
 MINUTE_S: Final = 60

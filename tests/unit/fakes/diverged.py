@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any
 from fakes.clock import IdleRoutine
 from fakes.guarded import KilledError
 from harness.errors import HarnessError, WaitTimeoutError
-from harness.protect.repair.state import ObservedPartition
+from harness.protect.repair.steps import ObservedPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from random import Random
 
     from harness.kafka_api.messages import TopicPartition
-    from harness.protect.repair.state import PartitionRepair
+    from harness.protect.repair.steps import PartitionRepair
 
 KEYS = 1000
 """So many that hardly any is written again, which would repair it. Key 0 is deleted, and back on wrong replicas."""

@@ -10,10 +10,9 @@ from harness.errors import HarnessError, WaitTimeoutError
 from harness.kafka_api.configs import ConfigEntry
 from harness.kafka_api.metadata import PartitionState
 from harness.protect.guard.journal import ReplayedJournal, parse_entry
-from harness.protect.guard.ports import SettingsRead
 from harness.protect.guard.service import Guard, GuardOptions
 from harness.protect.guard.settings import DIRTY_RATIO, MAX_LAG_MS, MIN_LAG_MS, PAUSE, POLICY, RETENTION_MS
-from harness.protect.guard.watch import ClusterView, united
+from harness.protect.guard.topics import ClusterView, SettingsRead, united
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

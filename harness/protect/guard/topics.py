@@ -1,0 +1,196 @@
+"""Topics as a guard sees them: exposed and covered topics, and the protocols of the requests to a cluster.
+
+An assigned replica that is out of the ISR may miss a tombstone or marker: its topic is exposed. A replica that is being
+added is assigned, and out of the ISR until it has copied everything. A broker's metadata may be old: a broker that is
+cut off keeps its last metadata. So several brokers are asked, and a replica counts as missing if any of them reports
+it: that pauses too much rather than too little.
+
+A guard covers the compacted topics that the user named, or all. Settings of a topic are read when the topic is new, and
+again every `REFRESH_S`. Every method of a protocol raises `HarnessError` or OSError where the cluster does not answer;
+the guard tries again in its next round.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+
+from harness.broker_files.copies.selection import is_compacted, is_named
+from harness.protect.guard.settings import POLICY, window_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from harness.host.clock import Clock
+    from harness.kafka_api.messages import TopicPartition
+    from harness.kafka_api.metadata import PartitionState
+    from harness.protect.guard.journal import Entry, PauseState
+    from harness.protect.guard.settings import Settings, TopicValues
+
+
+Replica: TypeAlias = "tuple[TopicPartition, int]"
+"""A partition, and the broker of the replica."""
+
+
+@dataclass(frozen=True)
+class ClusterView:
+    """The cluster at one time. ``partitions``: each as one of the asked brokers reports it.
+
+    ``missing``: assigned replicas that are out of the ISR. ``adding``: the missing replicas that are being added.
+    ``notes``: sentences on unanswered questions.
+    """
+
+    partitions: Mapping[TopicPartition, PartitionState]
+    missing: frozenset[Replica]
+    adding: frozenset[Replica] = frozenset()
+    notes: tuple[str, ...] = ()
+    topics: frozenset[str] = field(init=False)
+    exposed: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Sum up by topic."""
+        object.__setattr__(self, "topics", frozenset(topic for topic, _ in self.partitions))
+        object.__setattr__(self, "exposed", frozenset(topic for (topic, _), _ in self.missing))
+
+
+def missing_replicas(states: Mapping[TopicPartition, PartitionState]) -> set[Replica]:
+    """Return the assigned replicas that are out of the ISR."""
+    return {(tp, broker) for tp, state in states.items() for broker in state.replicas if broker not in state.isr}
+
+
+def united(answers: Iterable[Mapping[TopicPartition, PartitionState]]) -> ClusterView:
+    """Return the reports of several brokers together; of each partition, the last report."""
+    partitions: dict[TopicPartition, PartitionState] = {}
+    missing: set[Replica] = set()
+    for answer in answers:
+        partitions |= answer
+        missing |= missing_replicas(answer)
+    return ClusterView(partitions, frozenset(missing))
+
+
+@dataclass
+class RetentionWindows:
+    """The missing replicas, and the time when this guard first saw each of them missing."""
+
+    _since_ms: dict[Replica, int] = field(default_factory=dict)
+
+    def update(self, missing: Collection[Replica], now_ms: int) -> None:
+        """Store the replicas that are missing now."""
+        self._since_ms = {replica: self._since_ms.get(replica, now_ms) for replica in missing}
+
+    def left_s(self, settings: Mapping[str, Settings], now_ms: int) -> dict[str, float]:
+        """Return the seconds left by exposed topic; negative once the retention is over."""
+        since_ms = [(ms, topic) for ((topic, _), _), ms in self._since_ms.items() if topic in settings]
+        oldest_ms = {topic: ms for ms, topic in sorted(since_ms, reverse=True)}
+        return {topic: (ms + window_ms(settings[topic]) - now_ms) / 1000 for topic, ms in oldest_ms.items()}
+
+
+@dataclass(frozen=True)
+class SettingsRead:
+    """Settings by topic. ``gone``: topics that do not exist. ``refused``: unread topics, with the reason."""
+
+    settings: Mapping[str, Settings]
+    gone: frozenset[str] = frozenset()
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+
+class GuardedCluster(Protocol):
+    """Replicas and settings."""
+
+    @property
+    def requests(self) -> int:
+        """The number of requests so far."""
+
+    @property
+    def is_alarmed(self) -> bool:
+        """Whether a broker has just stopped answering: its replicas may leave ISRs at any time now."""
+
+    def view(self) -> ClusterView:
+        """Return every partition that this user may describe; replicas that are being added are not marked yet."""
+
+    def with_added(self, view: ClusterView) -> ClusterView:
+        """Return the view with the missing replicas that are being added, or a note that they are unknown."""
+
+    def settings(self, topics: Collection[str]) -> SettingsRead:
+        """Return the settings `harness.protect.guard.settings.READ` of these topics; in one request."""
+
+    def alter(self, changes: Mapping[str, TopicValues]) -> Mapping[str, str]:
+        """Set topics' explicit values, or remove them with None; in one request. Return the refusals by topic."""
+
+
+class Channel(Protocol):
+    """The topic with the previous settings."""
+
+    def ensure(self) -> None:
+        """Create the topic where it is missing. Raises `UsageError` where it is compacted."""
+
+    def read(self) -> PauseState:
+        """Return the state after all entries; the empty state where there is no such topic."""
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Store entries durably; on an error, some of them may be stored."""
+
+    def trim(self) -> None:
+        """Delete entries that the state of the last reading does not need, once there are many."""
+
+
+class Leadership(Protocol):
+    """Decides which of several guards acts."""
+
+    def leads(self) -> bool:
+        """Return whether this guard acts now."""
+
+
+REFRESH_S: Final = 60.0
+INTERVALS: Final = 3
+FROZEN_S: Final = 4.0
+"""A retention shorter than so many intervals and seconds may be over before compaction is paused.
+
+A round may fail; and while the broker that leads the guard's topic is frozen, clients wait for its answers.
+"""
+
+
+@dataclass(frozen=True)
+class CoveredTopics:
+    """The covered topics with their settings. ``skipped``: named topics that are not covered, with the reason."""
+
+    settings: Mapping[str, Settings]
+    skipped: Mapping[str, str]
+    short_retention: frozenset[str]
+
+
+@dataclass
+class TopicCoverage:
+    """Follows the topics of a cluster. ``patterns``: () for every topic."""
+
+    cluster: GuardedCluster
+    clock: Clock
+    patterns: tuple[str, ...]
+    interval_s: float
+    _settings: dict[str, Settings] = field(default_factory=dict)
+    _refused: dict[str, str] = field(default_factory=dict)
+    _read_s: float | None = None
+
+    def forget(self, topics: Collection[str]) -> None:
+        """Have the settings of these topics read again."""
+        for topic in topics:
+            self._settings.pop(topic, None)
+
+    def covered(self, view: ClusterView) -> CoveredTopics:
+        """Return the topics that are covered now. Raises as `GuardedCluster.settings` does."""
+        named = {t for t in view.topics if not self.patterns or is_named(t, self.patterns)}
+        is_old = self._read_s is None or self.clock.now_s() - self._read_s >= REFRESH_S
+        unread = named if is_old else named - self._settings.keys() - self._refused.keys()
+        if unread:
+            read = self.cluster.settings(unread)
+            if is_old:
+                self._settings, self._refused, self._read_s = {}, {}, self.clock.now_s()
+            self._settings |= read.settings
+            self._refused |= read.refused
+        settings = {t: s for t, s in self._settings.items() if t in named and is_compacted(t, s[POLICY].value)}
+        least_ms = (INTERVALS * self.interval_s + FROZEN_S) * 1000
+        return CoveredTopics(
+            settings,
+            {topic: why for topic, why in self._refused.items() if topic in named},
+            frozenset(topic for topic, values in settings.items() if window_ms(values) < least_ms),
+        )
