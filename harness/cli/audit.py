@@ -10,18 +10,7 @@ from typing import TYPE_CHECKING, Any
 import cloup
 
 from harness.broker_files.segments.records import MAX_INT64
-from harness.cli.options.common import (
-    SPARK_PARAMETERS,
-    addresses,
-    bootstrap_option,
-    command,
-    config_option,
-    envelope,
-    flag,
-    option,
-    options_given,
-    topic_option,
-)
+from harness.cli.options import common
 from harness.cli.options.parameters import MEGABYTES_A_SECOND, FilePath, Text
 from harness.console import JSON, MB, TEXT, ConsoleProgress, show_findings
 from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, UsageError, interruptible
@@ -37,7 +26,7 @@ if TYPE_CHECKING:
     from harness.judge.verdict import Verdict
     from harness.spark.options import SparkOptions
 
-NEEDS_DATA = SPARK_PARAMETERS | {"rate_limit_mb", "since", "until", "save"}
+NEEDS_DATA = common.SPARK_PARAMETERS | {"rate_limit_mb", "since", "until", "save"}
 """Parameters of ``audit live`` that make no sense if no data is read."""
 MAX_INT32 = 2**31 - 1
 """The largest broker id."""
@@ -81,13 +70,13 @@ def audit() -> None:
     """Have the replicas of your own cluster diverged?"""
 
 
-@command(
+@common.command(
     "harness audit disk --topic 'orders-*' --broker 1=/copy/broker-1 --broker 2=/copy/broker-2",
     "harness audit disk --topic orders --broker 1=s3a://copies/broker-1 --broker 2=s3a://copies/broker-2 --format json",
     spark=True,
 )
-@topic_option(AUDITED)
-@option(
+@common.topic_option(AUDITED)
+@common.option(
     AUDITED,
     "--broker",
     Text(broker_folder, metavar="ID=DIR"),
@@ -109,29 +98,29 @@ def disk(topics: tuple[str, ...], brokers: tuple[str, ...], output: str, spark: 
     return show(verdict, output)
 
 
-@command(
+@common.command(
     "harness audit live --bootstrap-server kafka-1:9092 --topic 'orders-*'",
     "harness audit live --bootstrap-server kafka-1:9092 --topic 'orders-*' --quick",
     spark=True,
 )
-@topic_option(AUDITED)
-@bootstrap_option()
-@config_option
-@option(
+@common.topic_option(AUDITED)
+@common.bootstrap_option()
+@common.config_option
+@common.option(
     READING,
     "--rate-limit-mb",
     MEGABYTES_A_SECOND,
     "Read at most so many megabytes a second, from all brokers together.",
 )
-@option(
+@common.option(
     READING,
     "--since",
     Text(time_ms, metavar="TIME"),
     "Read only records written at or after this time: ISO 8601 (UTC if it has no offset), or ms since the epoch.",
 )
-@option(READING, "--until", Text(time_ms, metavar="TIME"), "Read only records written before then.")
-@flag(READING, "--quick", "Read no data: compare the reports of brokers and coordinators, in seconds.")
-@option(
+@common.option(READING, "--until", Text(time_ms, metavar="TIME"), "Read only records written before then.")
+@common.flag(READING, "--quick", "Read no data: compare the reports of brokers and coordinators, in seconds.")
+@common.option(
     READING,
     "--save",
     FilePath(metavar="DIR"),
@@ -152,14 +141,14 @@ def live(
     from harness.audit.explain.show import prefiltered_json, replica_table  # noqa: PLC0415
     from harness.audit.live.compare import AuditRequest, audit_live, audit_quickly  # noqa: PLC0415
 
-    if reading["quick"] and options_given() & NEEDS_DATA:
+    if reading["quick"] and common.options_given() & NEEDS_DATA:
         raise UsageError(
             "--quick reads no data: leave out --rate-limit-mb, --since, --until, --save, --spark-master, --spark-conf"
         )
     rate_mb, save = reading["rate_limit_mb"], reading["save"]
     since, until = reading["since"], reading["until"]
     request = AuditRequest(
-        addresses(bootstrap, config),
+        common.addresses(bootstrap, config),
         topics,
         rate_limit_bytes_s=None if rate_mb is None else max(int(rate_mb * MB), 1),
         since_ms=None if since is None else time_ms(since),
@@ -179,14 +168,14 @@ def live(
     return show(replace(verdict, prefilter=prefiltered_json(prefiltered)), output)
 
 
-@command(
+@common.command(
     "harness audit exposure --bootstrap-server kafka-1:9092 --topic 'orders-*'",
     "harness audit exposure --bootstrap-server kafka-1:9092 --topic 'orders-*' --format json",
     name="exposure",
 )
-@topic_option(AUDITED)
-@bootstrap_option()
-@config_option
+@common.topic_option(AUDITED)
+@common.bootstrap_option()
+@common.config_option
 def exposure_(topics: tuple[str, ...], bootstrap: str, config: Path | None, output: str) -> int:
     """Report the replicas of a running cluster that are at risk, and since when each is out of the ISR.
 
@@ -198,10 +187,10 @@ def exposure_(topics: tuple[str, ...], bootstrap: str, config: Path | None, outp
     from harness.audit.live.exposure import Level, exposure  # noqa: PLC0415
 
     ConsoleProgress().stage("ask the cluster")
-    cluster = describe(client_of(addresses(bootstrap, config)), topics)
+    cluster = describe(client_of(common.addresses(bootstrap, config)), topics)
     result = exposure(cluster)
     if output == JSON:
-        stdout().json(envelope(**exposure_json(result)))
+        stdout().json(common.envelope(**exposure_json(result)))
     else:
         out = stdout()
         out.table(exposure_table(result))

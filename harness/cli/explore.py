@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import cloup
 
-from harness.cli.options.common import (
-    OUTPUT,
-    SPARK_PARAMETERS,
-    command,
-    envelope,
-    flag,
-    flags_of,
-    option,
-    options_given,
-)
+from harness.cli.options import common
 from harness.cli.options.parameters import DIRECTORY, SEED, Count, Text
 from harness.console import JSON, STYLES, print_progress
 from harness.errors import UsageError
@@ -36,23 +27,23 @@ if TYPE_CHECKING:
 
 MODEL, WALK, RANDOM = map(cloup.OptionGroup, ("Model", "Walk of every interleaving", "Random runs"))
 OF_WALKS = frozenset({"most_states", "first_only", "processes", "faults"})
-OF_RUNS = SPARK_PARAMETERS | {"seed"}
+OF_RUNS = common.SPARK_PARAMETERS | {"seed"}
 
 
-@command(
+@common.command(
     "harness explore --target sim-kafka",
     "harness explore --target sim-kafka --groups",
     "harness explore --target sim-kafka --runs 4000 --seed 1 --out schedules",
     spark=True,
 )
-@option(
+@common.option(
     MODEL,
     "--target",
     Text(names=SIMULATED, metavar="NAME"),
     "The simulated target: sim-kafka, sim-redpanda, sim-cloud-topics.",
     required=True,
 )
-@option(
+@common.option(
     MODEL,
     "--with",
     Text(metavar="PROPOSAL"),
@@ -61,19 +52,26 @@ OF_RUNS = SPARK_PARAMETERS | {"seed"}
     name="with_",
     multiple=True,
 )
-@option(MODEL, "--without", Text(metavar="RULE"), "A rule to leave out; repeatable.", multiple=True)
-@flag(MODEL, "--groups", "Consumer groups: what each broker would answer them as their coordinator.")
-@flag(
+@common.option(MODEL, "--without", Text(metavar="RULE"), "A rule to leave out; repeatable.", multiple=True)
+@common.flag(MODEL, "--groups", "Consumer groups: what each broker would answer them as their coordinator.")
+@common.flag(
     WALK,
     "--faults",
     "Late metadata, lag in the ISR, unclean elections, lost tails, lost disks, moves; isr-gate implies it.",
 )
-@option(WALK, "--most-states", Count(1, 10**9), "Of a case.", default=10_000_000)
-@flag(WALK, "--first", "Stop a case at its first anomaly.", name="first_only")
-@option(WALK, "--processes", Count(1, 256), "Number of cases at once.", default=os.cpu_count() or 1, show_default=False)
-@option(OUTPUT, "--out", DIRECTORY, "Write the schedules there, for --schedule of `harness run`, `soak` and `conform`.")
-@option(RANDOM, "--runs", Count(1, 10**8), "Run N random schedules, as Spark jobs, instead.")
-@option(RANDOM, "--seed", SEED, "Of the first random run.", default=0)
+@common.option(WALK, "--most-states", Count(1, 10**9), "Of a case.", default=10_000_000)
+@common.flag(WALK, "--first", "Stop a case at its first anomaly.", name="first_only")
+@common.option(
+    WALK, "--processes", Count(1, 256), "Number of cases at once.", default=os.cpu_count() or 1, show_default=False
+)
+@common.option(
+    common.OUTPUT,
+    "--out",
+    DIRECTORY,
+    "Write the schedules there, for --schedule of `harness run`, `soak` and `conform`.",
+)
+@common.option(RANDOM, "--runs", Count(1, 10**8), "Run N random schedules, as Spark jobs, instead.")
+@common.option(RANDOM, "--seed", SEED, "Of the first random run.", default=0)
 def explore(  # noqa: PLR0917
     target: str,
     with_: tuple[str, ...],
@@ -104,7 +102,7 @@ def explore(  # noqa: PLR0917
     from harness.model_checking.explore.walk import shortest, summary, walk, write_schedules  # noqa: PLC0415
 
     others, why = (OF_WALKS, "is for walks: leave out --runs") if runs else (OF_RUNS, "takes --runs")
-    if refused := flags_of(options_given() & others):
+    if refused := common.flags_of(common.options_given() & others):
         raise UsageError(f"{refused[0]} {why}")
     without, groups, faults = parameters["without"], parameters["groups"], parameters["faults"]
     chosen = cases(target, with_=with_, without=without, groups=groups, faults=faults)
@@ -126,7 +124,7 @@ def explore(  # noqa: PLR0917
             write_schedules(out, " with ".join([target, *with_]), schedules)
     code = EXIT_CODES[content["verdict"]]
     if output == JSON:
-        stdout().json(envelope(**content))
+        stdout().json(common.envelope(**content))
     else:
         show(content)
         stdout().line(f"(exit code {code})")

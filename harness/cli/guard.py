@@ -8,20 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import cloup
 
-from harness.cli.options.common import (
-    OUTPUT,
-    addresses,
-    bootstrap_option,
-    command,
-    config_option,
-    envelope,
-    examples,
-    flag,
-    option,
-    options_given,
-    topic_option,
-    verbosity_options,
-)
+from harness.cli.options import common
 from harness.cli.options.parameters import FILE, PORT, Number, Text
 from harness.console import JSON, print_progress
 from harness.errors import EXIT_CLEAN, UsageError
@@ -40,42 +27,42 @@ NO_TOPIC = ("",)
 
 @cloup.group(
     invoke_without_command=True,
-    epilog=examples(
+    epilog=common.examples(
         "harness guard --bootstrap-server kafka-1:9092,kafka-2:9092 --dry-run",
         "harness guard --bootstrap-server kafka-1:9092 --topic 'orders-*' --topic __consumer_offsets",
         "harness guard --bootstrap-server kafka-1:9092 --observe-only --listen 0.0.0.0 --port 9464",
     ),
 )
-@bootstrap_option(required=False)
-@config_option
-@topic_option(PROTECTION)
-@option(
+@common.bootstrap_option(required=False)
+@common.config_option
+@common.topic_option(PROTECTION)
+@common.option(
     PROTECTION,
     "--interval",
     Number(0.2, MOST_S, "S"),
     "Seconds between two looks at the replicas. delete.retention.ms has to be three times as long, and 4 s.",
     default=2.0,
 )
-@flag(PROTECTION, "--dry-run", "Say what would be changed, and change nothing.")
-@flag(PROTECTION, "--observe-only", "Metrics and warnings; change nothing.")
-@option(
+@common.flag(PROTECTION, "--dry-run", "Say what would be changed, and change nothing.")
+@common.flag(PROTECTION, "--observe-only", "Metrics and warnings; change nothing.")
+@common.option(
     PROTECTION,
     "--pause-warning",
     Number(1, MOST_WARNING_S, "S"),
     "Warn of a topic that is paused for longer.",
     default=3600.0,
 )
-@option(WATCHING, "--listen", Text(metavar="HOST"), "The address of /metrics and /health.", default="127.0.0.1")
-@option(WATCHING, "--port", PORT, "Its port; 0: a free one.", default=9464)
-@option(
+@common.option(WATCHING, "--listen", Text(metavar="HOST"), "The address of /metrics and /health.", default="127.0.0.1")
+@common.option(WATCHING, "--port", PORT, "Its port; 0: a free one.", default=9464)
+@common.option(
     WATCHING,
     "--observe-every",
     Number(1, MOST_S, "S"),
     "Seconds between two looks at transactions, last stable offsets and sizes of logs.",
     default=60.0,
 )
-@option(OUTPUT, "--events", FILE, "Append one JSON object an event.")
-@verbosity_options
+@common.option(common.OUTPUT, "--events", FILE, "Append one JSON object an event.")
+@common.verbosity_options
 @click.pass_context
 def guard(context: click.Context, /, bootstrap: str | None, config: Path | None, **parameters: Any) -> int:
     """Pause compaction of a topic, from outside, while an assigned replica is not caught up.
@@ -88,7 +75,7 @@ def guard(context: click.Context, /, bootstrap: str | None, config: Path | None,
     used, 255 failed.
     """
     if (subcommand := context.invoked_subcommand) is not None:
-        if early := options_given():
+        if early := common.options_given():
             raise UsageError(f"options of `harness guard` come after `{subcommand}`: {min(early)}")
         return EXIT_CLEAN
     from harness.protect.guard import run  # noqa: PLC0415
@@ -105,32 +92,34 @@ def guard(context: click.Context, /, bootstrap: str | None, config: Path | None,
     )
     listen = parameters["listen"], parameters["port"]
     with run.event_log(print_progress, parameters["events"]) as log:
-        request = run.GuardRequest(tuple(addresses(bootstrap, config)), options, listen, parameters["observe_every"])
+        request = run.GuardRequest(
+            tuple(common.addresses(bootstrap, config)), options, listen, parameters["observe_every"]
+        )
         return run.guard_until_signal(request, log)
 
 
-@command(
+@common.command(
     "harness guard status --bootstrap-server kafka-1:9092",
     "harness guard status --bootstrap-server kafka-1:9092 --format json",
 )
-@bootstrap_option()
-@config_option
+@common.bootstrap_option()
+@common.config_option
 def status(bootstrap: str, config: Path | None, output: str) -> int:
     """Show paused topics, their previous settings, and the owners of holds. Exit code 2 if a topic is paused."""
     from harness.protect.guard.run import EXIT_STILL_PAUSED, read_state  # noqa: PLC0415
 
-    state = read_state(addresses(bootstrap, config))
+    state = read_state(common.addresses(bootstrap, config))
     _show(state, output)
     return EXIT_STILL_PAUSED if state.pauses else EXIT_CLEAN
 
 
-@command(
+@common.command(
     "harness guard release --bootstrap-server kafka-1:9092",
     "harness guard release --bootstrap-server kafka-1:9092 --exposed",
 )
-@bootstrap_option()
-@config_option
-@flag(
+@common.bootstrap_option()
+@common.config_option
+@common.flag(
     PROTECTION,
     "--exposed",
     "Also release topics with replicas that are still out of the ISR: those replicas may miss removals.",
@@ -144,7 +133,7 @@ def release(bootstrap: str, config: Path | None, output: str, *, exposed: bool) 
     from harness.protect.guard.service import GuardOptions  # noqa: PLC0415
 
     options = GuardOptions(patterns=NO_TOPIC, writer=run.writer(), release_exposed=exposed)
-    request = run.GuardRequest(tuple(addresses(bootstrap, config)), options)
+    request = run.GuardRequest(tuple(common.addresses(bootstrap, config)), options)
     with run.event_log(print_progress) as log:
         code, state = run.release(request, log)
     _show(state, output)
@@ -159,7 +148,7 @@ def _show(state: PauseState, output: str) -> None:
             {"topic": p.topic, "phase": p.phase, "since_ms": p.since_ms, "found": dict(p.found)}
             for p in state.pauses.values()
         ]
-        stdout().json(envelope(paused=pauses, holds={topic: sorted(by) for topic, by in state.holds.items()}))
+        stdout().json(common.envelope(paused=pauses, holds={topic: sorted(by) for topic, by in state.holds.items()}))
         return
     rows = [
         (

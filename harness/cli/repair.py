@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import cloup
 
-from harness.cli.options.common import (
-    addresses,
-    bootstrap_option,
-    command,
-    config_option,
-    envelope,
-    flag,
-    option,
-    options_given,
-)
+from harness.cli.options import common
 from harness.cli.options.parameters import EXISTING_DIRECTORY, MEGABYTES_A_SECOND, Count, Text, file_to_read
 from harness.console import JSON, MB, ConsoleProgress
 from harness.errors import HarnessError, UsageError, interruptible
@@ -84,7 +75,7 @@ def read_verdict(path: Path) -> Verdict:
         raise UsageError(f"{path}: {error}") from error
 
 
-@command(
+@common.command(
     "harness repair audit.json --bootstrap-server kafka-1:9092 --plan",
     "harness repair audit.json --bootstrap-server kafka-1:9092 --apply --throttle-mb 20",
     "harness repair audit.json --bootstrap-server kafka-1:9092 --apply --right orders-0=1 --saved-folders saved",
@@ -98,7 +89,7 @@ def read_verdict(path: Path) -> Verdict:
     group=REPAIR,
     help="Show what would be done, or do it. One of both is required.",
 )
-@option(
+@common.option(
     REPAIR,
     "--partition",
     Text(parse_partition, metavar="TOPIC-PARTITION"),
@@ -106,9 +97,9 @@ def read_verdict(path: Path) -> Verdict:
     name="partitions",
     multiple=True,
 )
-@bootstrap_option()
-@config_option
-@option(
+@common.bootstrap_option()
+@common.config_option
+@common.option(
     DECISION,
     "--right",
     Text(parse_right, metavar="[TOPIC-PARTITION=]BROKER"),
@@ -117,28 +108,28 @@ def read_verdict(path: Path) -> Verdict:
     name="rights",
     multiple=True,
 )
-@option(
+@common.option(
     DECISION,
     "--saved-folders",
     EXISTING_DIRECTORY,
     "The folder with saved copies of every replica, as BROKER/TOPIC-PARTITION; required for --right.",
 )
-@flag(DECISION, "--saved-elsewhere", "State that they were saved elsewhere, in place of the above.")
-@option(PACE, "--at-once", Count(1, 100), "Partitions that are repaired at the same time.", default=4)
-@option(
+@common.flag(DECISION, "--saved-elsewhere", "State that they were saved elsewhere, in place of the above.")
+@common.option(PACE, "--at-once", Count(1, 100), "Partitions that are repaired at the same time.", default=4)
+@common.option(
     PACE,
     "--throttle-mb",
     MEGABYTES_A_SECOND,
     "Each broker sends and receives at most so many megabytes a second of the copies.",
 )
-@option(
+@common.option(
     PACE,
     "--wait-s",
     Count(1, 86_400, "S"),
     "Give a partition up that does not change for so long, nor its copy grow.",
     default=300,
 )
-@option(
+@common.option(
     REPAIR,
     "--spare",
     Count(0, MAX_INT32, "BROKER"),
@@ -159,7 +150,7 @@ def repair(
     from harness.protect.repair.preflight import check_saved  # noqa: PLC0415
     from harness.protect.repair.run import RepairRequest  # noqa: PLC0415
 
-    if not options_given() >= {"bootstrap", "is_plan"}:
+    if not common.options_given() >= {"bootstrap", "is_plan"}:
         raise UsageError("give --bootstrap-server, and --plan or --apply, on the command line itself")
     verdict = read_verdict(audit)
     only = [parse_partition(text) for text in parameters["partitions"]]
@@ -170,7 +161,7 @@ def repair(
         check_saved(parameters["saved_folders"], {undecided.partition: undecided.replicas for undecided in decided})
     throttle_mb = parameters["throttle_mb"]
     request = RepairRequest(
-        addresses(bootstrap, config),
+        common.addresses(bootstrap, config),
         plan,
         verdict.run_id,
         at_once=parameters["at_once"],
@@ -197,7 +188,7 @@ def _plan(request: RepairRequest, decided: Sequence[Undecided], output: str) -> 
         raise HarnessError(str(error)) from error
     code = exit_code_of_plan(request.plan, looked)
     if output == JSON:
-        stdout().json(envelope(**plan_json(request.plan, looked)))
+        stdout().json(common.envelope(**plan_json(request.plan, looked)))
         return code
     _show_decided(decided)
     show_plan(stdout(), request.plan, looked)
@@ -220,7 +211,7 @@ def _apply(
         raise HarnessError(f"{error}; {RESUME}") from error
     code = exit_code(request.plan, result)
     if output == JSON:
-        stdout().json(envelope(exit_code=code, **result_json(request.plan, result, verdict)))
+        stdout().json(common.envelope(exit_code=code, **result_json(request.plan, result, verdict)))
     else:
         show_result(stdout(), request.plan, result, code)
     return code
