@@ -92,10 +92,8 @@ def guard(context: click.Context, /, bootstrap: str | None, config: Path | None,
     )
     listen = parameters["listen"], parameters["port"]
     with run.event_log(print_progress, parameters["events"]) as log:
-        request = run.GuardRequest(
-            tuple(common.addresses(bootstrap, config)), options, listen, parameters["observe_every"]
-        )
-        return run.guard_until_signal(request, log)
+        servers = common.addresses(bootstrap, config)
+        return run.guard_until_signal(servers, options, log, listen, parameters["observe_every"])
 
 
 @common.command(
@@ -133,9 +131,8 @@ def release(bootstrap: str, config: Path | None, output: str, *, exposed: bool) 
     from harness.protect.guard.service import GuardOptions  # noqa: PLC0415
 
     options = GuardOptions(patterns=NO_TOPIC, writer=run.writer(), release_exposed=exposed)
-    request = run.GuardRequest(tuple(common.addresses(bootstrap, config)), options)
     with run.event_log(print_progress) as log:
-        code, state = run.release(request, log)
+        code, state = run.release(common.addresses(bootstrap, config), options, log)
     _show(state, output)
     return code
 

@@ -13,8 +13,7 @@ from java_cases import agent, classpath_of, compile_java, run_java
 from harness.errors import HarnessError, UsageError
 from harness.host.java import find_java
 from harness.protect.gate import build
-from harness.protect.gate.build import GATE, PACKAGE, build_agent, export
-from harness.protect.gate.shade import relocated
+from harness.protect.gate.build import GATE, PACKAGE, build_agent, export, relocated
 from harness.protect.gate.verify import MAIN_CLASS, libraries, verify_agent
 from harness.targets import WITH_JARS
 

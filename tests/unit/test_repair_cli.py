@@ -15,10 +15,9 @@ from test_repair_plan import finding, plan_of, undecided, verdict
 from harness.cli.repair import parse_partition, repair, rights_of
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, UsageError
 from harness.protect.repair import run
-from harness.protect.repair.hanging import Aborted, is_confirmed
 from harness.protect.repair.plan import Abort, Undecided, read_audit
 from harness.protect.repair.preflight import PreparedRepair
-from harness.protect.repair.run import Look, RepairResult
+from harness.protect.repair.run import Aborted, RepairResult, is_confirmed
 from harness.protect.repair.service import RepairOutcome
 from harness.protect.repair.show import age_text, exit_code, exit_code_of_plan, result_json
 from harness.protect.repair.steps import PartitionRepair
@@ -82,8 +81,8 @@ def test_names_of_partitions_and_decisions() -> None:
         rights_of(["a-0=1", "a-0=2"], [])
 
 
-def looked(*refused: Undecided) -> Look:
-    return Look(PreparedRepair((ENTRY,), refused), {}, ())
+def looked(*refused: Undecided) -> PreparedRepair:
+    return PreparedRepair((ENTRY,), refused)
 
 
 def result(after: str | None = "clean", outcome: RepairOutcome = DONE, *refused: Undecided) -> RepairResult:

@@ -16,12 +16,11 @@ from harness.audit.live.prefilter import prefilter
 from harness.errors import UsageError
 from harness.kafka_api.address import Address
 from harness.kafka_api.transactions import OpenTransaction, TransactionDescription
-from harness.protect.repair import hanging, run
+from harness.protect.repair import run
 from harness.protect.repair.channel import ChannelJournal, Notes
-from harness.protect.repair.hanging import abort_all
 from harness.protect.repair.live import LiveRepairCluster
 from harness.protect.repair.plan import Abort
-from harness.protect.repair.run import RepairRequest, look
+from harness.protect.repair.run import RepairRequest, abort_all, look
 from harness.protect.repair.steps import PartitionRepair
 from harness.spark.options import SparkOptions
 
@@ -39,13 +38,13 @@ def test_a_look_changes_nothing_and_names_what_was_begun() -> None:
     channel = FakeChannel(guarded)
     looked = look(REQUEST, cluster(), channel)
     # Its replica is being added by somebody else.
-    (refused,) = looked.prepared.refused
+    (refused,) = looked.refused
     assert refused.why == "another reassignment of it is under way"
     assert guarded.log == []
     entry = PartitionRepair(("t", 0), str(TOPIC_ID), (1, 2, 3), 1, (1, 3), (2,), audit="audit-0")
     ChannelJournal(Notes(channel, BoundedClock(now=1.0), "repair 1")).store(entry)
     looked = look(REQUEST, cluster(), channel)
-    assert (looked.begun, looked.prepared.refused) == ({("t", 0): entry}, ())
+    assert (looked.resumed, looked.refused) == ((entry,), ())
 
 
 def test_nothing_is_made_on_a_cluster_that_was_not_audited(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +63,7 @@ def test_a_transaction_that_hangs_is_aborted_on_the_leader(monkeypatch: pytest.M
     complete = TransactionDescription(1, "tx", "CompleteCommit", 7, 1, 0, frozenset())
     brokers = {number: FakeBroker({TP: [held]}, words=[complete] if number == 2 else []) for number in (2, 1)}
     cluster = audited(brokers)
-    monkeypatch.setattr(hanging, "describe", lambda *_: cluster)
+    monkeypatch.setattr(run, "describe", lambda *_: cluster)
     clock = BoundedClock(now=1.0)
     still, ended = Abort(TP, 7, 3), Abort(TP, 8, 4)
     assert [one.why for one in abort_all([still, ended], BOOTSTRAP, clock)] == [None, None]
@@ -74,8 +73,8 @@ def test_a_transaction_that_hangs_is_aborted_on_the_leader(monkeypatch: pytest.M
     assert brokers[1].named("WriteTxnMarkers") == [], "a transaction that has ended is left alone"
     leaderless = replace(cluster.state, brokers={1: Address("127.0.0.1", 9001)})
     seen = prefilter(cluster)
-    monkeypatch.setattr(hanging, "prefilter", lambda _: seen)
-    monkeypatch.setattr(hanging, "describe", lambda *_: replace(cluster, state=leaderless))
+    monkeypatch.setattr(run, "prefilter", lambda _: seen)
+    monkeypatch.setattr(run, "describe", lambda *_: replace(cluster, state=leaderless))
     (left,) = abort_all([still], BOOTSTRAP, clock)
     assert left.why == "t-0 has no leader"
     assert abort_all([], BOOTSTRAP, clock) == []

@@ -1,8 +1,9 @@
 """An agent's jar: compiled here by a compiler that needs no JDK, from parts that are pinned by version and SHA-256.
 
-The compiler (ECJ), the library that changes classes (ASM, in a separate package, see `harness.protect.gate.shade`)
-and the libraries of Kafka that the gate is compiled against come from Maven Central, as ``locks/gate.lock`` names them.
-The same sources and parts give the same bytes. `GATE` is the gate; `harness.runtimes.power` has another agent.
+The compiler (ECJ), the library that changes classes (ASM) and the libraries of Kafka that the gate is compiled against
+come from Maven Central, as ``locks/gate.lock`` names them. ASM is in a package of the agent (`relocated`), so that a
+broker's own copy of it is never mistaken for it. The same sources and parts give the same bytes. `GATE` is the gate;
+`harness.runtimes.power` has another agent.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import importlib.metadata
 import importlib.resources
 import io
 import shutil
+import struct
 import subprocess
 import tempfile
 import zipfile
@@ -22,7 +24,6 @@ from typing import TYPE_CHECKING, Final
 from harness import DISTRIBUTION
 from harness.errors import HarnessError, UsageError
 from harness.host.cache import cache_root
-from harness.protect.gate.shade import relocated
 from harness.targets.jars import fetch_locked, materialise
 from harness.targets.lock import file_sha256, lock_of_package, read_digests
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from harness.host.java import Java
     from harness.targets.jars import JarSet, OnProgress
+
 
 LOCK: Final = "gate.lock"
 PACKAGE: Final = "compaction/gate"
@@ -201,3 +203,44 @@ def _packed(source: AgentSource, classes: dict[str, bytes]) -> bytes:
         for name, data in (*content.items(), *sorted(classes.items())):
             jar.writestr(zipfile.ZipInfo(name, _SAME_TIME), data, zipfile.ZIP_DEFLATED)
     return packed.getvalue()
+
+
+_MAGIC: Final = 0xCAFEBABE
+_UTF8: Final = 1
+_WIDTHS: Final = {
+    **dict.fromkeys((7, 8, 16, 19, 20), 2),
+    15: 3,
+    **dict.fromkeys((3, 4, 9, 10, 11, 12, 17, 18), 4),
+    **dict.fromkeys((5, 6), 8),
+}
+"""Bytes of each kind of constant after its tag."""
+_LONG, _DOUBLE = 5, 6
+"""Constants that count as two."""
+
+
+def relocated(class_file: bytes, old: str, new: str) -> bytes:
+    """Return a class file in which every name that has ``old`` (``org/objectweb/asm/``) has ``new`` instead.
+
+    A class names others in UTF-8 constants of its constant pool alone (JVM Specification, 4.4), so that changing these
+    is enough; no instruction refers to text by its length.
+    Raises `HarnessError` for any other file.
+    """
+    magic, _, count = struct.unpack_from(">IIH", class_file)
+    if magic != _MAGIC:
+        raise HarnessError("this is not a class file")
+    pool, at, number = bytearray(), 10, 1
+    while number < count:
+        tag = class_file[at]
+        if tag == _UTF8:
+            (length,) = struct.unpack_from(">H", class_file, at + 1)
+            text = class_file[at + 3 : at + 3 + length].replace(old.encode(), new.encode())
+            pool += struct.pack(">BH", _UTF8, len(text)) + text
+            at += 3 + length
+        elif tag in _WIDTHS:
+            end = at + 1 + _WIDTHS[tag]
+            pool += class_file[at:end]
+            at = end
+        else:
+            raise HarnessError(f"this class file has a constant of the unknown kind {tag}")
+        number += 2 if tag in {_LONG, _DOUBLE} else 1
+    return class_file[:10] + bytes(pool) + class_file[at:]

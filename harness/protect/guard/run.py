@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from threading import Event as Flag
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
@@ -37,16 +37,6 @@ LEAD_S: Final = 3 * SESSION_MS / 1000
 GLOB: Final = frozenset("*?[")
 
 
-@dataclass(frozen=True)
-class GuardRequest:
-    """A user's request. ``listen``: host and port of the metrics; None for no metrics."""
-
-    bootstrap: tuple[Address, ...]
-    options: GuardOptions
-    listen: tuple[str, int] | None = None
-    observe_every_s: float = 60.0
-
-
 @contextmanager
 def event_log(show: Callable[[str], None], path: Path | None = None) -> Iterator[Callable[[GuardEvent], None]]:
     """Provide a function that prints events, and appends them to a file. Raises `UsageError` for an unusable file."""
@@ -70,26 +60,34 @@ def writer() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-def guard_until_signal(request: GuardRequest, log: Callable[[GuardEvent], None]) -> int:
-    """Guard a cluster until SIGTERM or SIGINT; a second signal ends it at once. Return the exit code."""
-    clock, options = RealClock(), request.options
+def guard_until_signal(
+    bootstrap: Sequence[Address],
+    options: GuardOptions,
+    log: Callable[[GuardEvent], None],
+    listen: tuple[str, int],
+    observe_every_s: float,
+) -> int:
+    """Guard a cluster until SIGTERM or SIGINT; a second signal ends it at once. Return the exit code.
+
+    ``listen``: host and port of the metrics.
+    """
+    clock = RealClock()
     with ExitStack() as stack, signalled() as stop:
-        cluster, channel = _connect(request.bootstrap, clock, stack)
+        cluster, channel = _connect(bootstrap, clock, stack)
         check_names(cluster, options.patterns)
         leadership = None
         if options.mode == ACT:
             channel.ensure()
-            leadership = stack.enter_context(closing(GroupLeadership(request.bootstrap)))
-        observer = GuardObserver(request.bootstrap, clock)
+            leadership = stack.enter_context(closing(GroupLeadership(bootstrap)))
+        observer = GuardObserver(bootstrap, clock)
         guard = Guard(
             cluster, channel, leadership, clock, options, log, new_cycle, lambda: observer.latest.growth_bytes_s
         )
-        if request.listen is not None:
-            endpoint = Endpoint(*request.listen, lambda: (guard.status, observer.latest), clock.time_ms)
-            stack.callback(endpoint.close)
-            urls = f"http://{endpoint.address}/metrics and /health"
-            log(GuardEvent(clock.time_ms(), GuardEventKind.LISTENS, "", urls))
-        stack.callback(observer.start(request.observe_every_s, lambda: guard.status))
+        endpoint = Endpoint(*listen, lambda: (guard.status, observer.latest), clock.time_ms)
+        stack.callback(endpoint.close)
+        urls = f"http://{endpoint.address}/metrics and /health"
+        log(GuardEvent(clock.time_ms(), GuardEventKind.LISTENS, "", urls))
+        stack.callback(observer.start(observe_every_s, lambda: guard.status))
         remaining: int | None = None
         try:
             while not stop.is_set():
@@ -102,30 +100,32 @@ def guard_until_signal(request: GuardRequest, log: Callable[[GuardEvent], None])
             remaining = guard.paused if remaining is None else remaining
             end = "this guard leaves no topic paused"
             if remaining:
-                command = f"harness guard release --bootstrap-server {','.join(map(str, request.bootstrap))}"
+                command = f"harness guard release --bootstrap-server {','.join(map(str, bootstrap))}"
                 end = f"{remaining} topics stay paused; once their replicas are back, release them with: {command}"
             log(GuardEvent(clock.time_ms(), GuardEventKind.ENDED, "", end))
         return EXIT_STILL_PAUSED if remaining else EXIT_CLEAN
 
 
-def release(request: GuardRequest, log: Callable[[GuardEvent], None]) -> tuple[int, PauseState]:
+def release(
+    bootstrap: Sequence[Address], options: GuardOptions, log: Callable[[GuardEvent], None]
+) -> tuple[int, PauseState]:
     """Restore the previous settings where that is allowed; return the exit code, and the remaining pauses.
 
     Raises `HarnessError` where a guard runs: that guard releases the topics.
     """
     clock = RealClock()
     with ExitStack() as stack:
-        cluster, channel = _connect(request.bootstrap, clock, stack)
+        cluster, channel = _connect(bootstrap, clock, stack)
         state = channel.read()
         if not state.pauses:
             return EXIT_CLEAN, state
-        leadership = stack.enter_context(closing(GroupLeadership(request.bootstrap)))
+        leadership = stack.enter_context(closing(GroupLeadership(bootstrap)))
         try:
             clock.wait_until(leadership.leads, LEAD_S, "the lead")
         except WaitTimeoutError as error:
             why = f" ({leadership.error})" if leadership.error else ""
             raise HarnessError(f"a guard runs on this cluster, or its group has no coordinator{why}: end it") from error
-        guard = Guard(cluster, channel, leadership, clock, request.options, log, new_cycle)
+        guard = Guard(cluster, channel, leadership, clock, options, log, new_cycle)
         with suppress(WaitTimeoutError):
             clock.wait_until(guard.attempt, LEAD_S, "the previous settings to be restored")
         if guard.status.failure is not None:

@@ -163,11 +163,8 @@ class Guard:
         self._led = leads
         self.status = replace(self.status, leads=leads)
         self._verified.clear()
-        if leads:
-            self._report(GuardEventKind.LEADS, "", "this guard acts")
-        else:
-            why = "it does not act: another guard does, or the group is not complete yet"
-            self._report(GuardEventKind.STANDS_BY, "", why)
+        text = "this guard acts" if leads else "another guard acts, or the group is not complete yet"
+        self._report(GuardEventKind.LEADS if leads else GuardEventKind.STANDS_BY, "", text)
 
     def _pause_and_release(
         self,

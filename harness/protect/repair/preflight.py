@@ -28,11 +28,15 @@ FREE_SHARE: Final = 1.1
 
 @dataclass(frozen=True)
 class PreparedRepair:
-    """``entries``: the partitions that can be repaired. ``refused``: other partitions, each with the reason."""
+    """``entries``: the partitions that can be repaired. ``refused``: other partitions, each with the reason.
+
+    ``resumed``: repairs in the journal that have not ended.
+    """
 
     entries: tuple[PartitionRepair, ...]
     refused: tuple[Undecided, ...] = ()
     notes: tuple[str, ...] = ()
+    resumed: tuple[PartitionRepair, ...] = ()
 
 
 def check_cluster(plan: RepairPlan, cluster_id: str | None) -> list[str]:
@@ -90,7 +94,9 @@ def prepare(
     notes = [f"the free disk space of {brokers_text(sorted(unknown))} is unknown"] if unknown else []
     reasons = {entry: next((full[b] for b in entry.copying if b in full), None) for entry in entries}
     refused += [Undecided(entry.partition, why) for entry, why in reasons.items() if why is not None]
-    return PreparedRepair(tuple(e for e, why in reasons.items() if why is None), tuple(refused), tuple(notes))
+    possible = tuple(entry for entry, why in reasons.items() if why is None)
+    resumed = tuple(entry for entry in begun.values() if not entry.is_done)
+    return PreparedRepair(possible, tuple(refused), tuple(notes), resumed)
 
 
 def _entry(task: Task, answers: ClusterAnswers, audit: str, spare: int | None) -> PartitionRepair | str:

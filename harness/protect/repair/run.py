@@ -1,33 +1,47 @@
-"""``harness repair``: from the verdict of an audit to the verdict of the next audit."""
+"""``harness repair``: from the verdict of an audit to the verdict of the next audit.
+
+Transactions that hang are aborted as ``kafka-transactions.sh abort`` does (KIP-664): only if the transaction is open on
+every replica, and if its coordinator has ended it or does not know it; brokers and coordinators are asked again just
+before. A client may still commit any other open transaction.
+"""
 
 from __future__ import annotations
 
 import secrets
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from checkers.finding import HANGING_TRANSACTION
+from harness.audit.live.cluster import client_of, describe
 from harness.audit.live.compare import AuditRequest, audit_live
+from harness.audit.live.prefilter import prefilter
+from harness.errors import HarnessError
 from harness.host.clock import RealClock
+from harness.judge.finding import name_of
+from harness.kafka_api.connection import ONCE
+from harness.kafka_api.transactions import abort_transaction
 from harness.protect.guard.channel import KafkaChannel
 from harness.protect.guard.cluster import LiveCluster
 from harness.protect.repair.channel import REPAIR, ChannelHolds, ChannelJournal, ChannelThrottle, Notes, RepairOwner
-from harness.protect.repair.hanging import Aborted, abort_all
 from harness.protect.repair.live import LiveRepairCluster
 from harness.protect.repair.preflight import PreparedRepair, check_cluster, prepare
 from harness.protect.repair.service import PATIENCE_S, RepairOutcome, Repairs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
+    from harness.audit.live.cluster import AuditedCluster
+    from harness.audit.live.prefilter import Suspicion
+    from harness.host.clock import Clock
     from harness.judge.progress import Progress
     from harness.judge.verdict import Verdict
     from harness.kafka_api.address import Address
     from harness.kafka_api.messages import TopicPartition
     from harness.protect.guard.topics import Channel
-    from harness.protect.repair.plan import RepairPlan
-    from harness.protect.repair.steps import PartitionRepair
+    from harness.protect.repair.plan import Abort, RepairPlan
     from harness.spark.options import SparkOptions
+
 
 AGREE, DIFFER, UNKNOWN, UNDECIDED, NOT_AUDITED = "agree", "differ", "unknown", "undecided", "not audited"
 STATE: Final = {"clean": AGREE, "anomaly": DIFFER, "unknown": UNKNOWN}
@@ -48,19 +62,10 @@ class RepairRequest:
 
 
 @dataclass(frozen=True)
-class Look:
-    """A plan against the cluster. ``begun``: repairs in the journal that have not ended."""
-
-    prepared: PreparedRepair
-    begun: Mapping[TopicPartition, PartitionRepair]
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class RepairResult:
     """The result of a repair. ``after``: the verdict of the audit at the end; None where there was no audit."""
 
-    look: Look
+    prepared: PreparedRepair
     outcomes: tuple[RepairOutcome, ...]
     aborted: tuple[Aborted, ...]
     after: Verdict | None
@@ -72,7 +77,7 @@ class RepairResult:
         return next((STATE[scenario.verdict] for scenario in scenarios if scenario.has(partition)), NOT_AUDITED)
 
 
-def look(request: RepairRequest, cluster: LiveRepairCluster, channel: Channel) -> Look:
+def look(request: RepairRequest, cluster: LiveRepairCluster, channel: Channel) -> PreparedRepair:
     """Compare the plan with the cluster. Changes nothing. Raises `HarnessError` and OSError."""
     plan = request.plan
     cluster.connect()
@@ -81,8 +86,7 @@ def look(request: RepairRequest, cluster: LiveRepairCluster, channel: Channel) -
     answers = cluster.answers(sorted({*plan.partitions, *begun}))
     usable = {broker: cluster.usable_bytes(broker) for broker in sorted(answers.brokers)}
     prepared = prepare(plan, answers, usable, request.audit, begun=begun, spare=request.spare, at_once=request.at_once)
-    under_way = {partition: entry for partition, entry in begun.items() if not entry.is_done}
-    return Look(prepared, under_way, (*notes, *prepared.notes))
+    return replace(prepared, notes=(*notes, *prepared.notes))
 
 
 def apply(request: RepairRequest, progress: Progress, spark: SparkOptions) -> RepairResult:
@@ -97,42 +101,74 @@ def apply(request: RepairRequest, progress: Progress, spark: SparkOptions) -> Re
         owner = RepairOwner(Notes(channel, clock, f"{REPAIR} {secrets.token_hex(4)}"))
         owner.claim()
         try:
-            looked = look(request, cluster, channel)
+            prepared = look(request, cluster, channel)
             if plan.aborts:
                 progress.stage(f"abort {len(plan.aborts)} transactions that hang")
             aborted = abort_all(plan.aborts, request.bootstrap, clock)
+            count = len(prepared.entries) + len(prepared.resumed)
+            progress.stage(f"repair {count} partitions, {request.at_once} at once")
             began_s = clock.now_s()
-            outcomes = _repair(request, looked, cluster, channel, owner, progress)
+            with closing(LiveCluster(request.bootstrap, clock)) as guard_cluster:
+                repairs = Repairs(
+                    cluster,
+                    ChannelJournal(owner.notes),
+                    ChannelHolds(channel, guard_cluster, clock, owner.notes.writer),
+                    ChannelThrottle(owner.notes, cluster, request.rate_bytes_s),
+                    clock,
+                    at_once=request.at_once,
+                    patience_s=request.patience_s,
+                    on_step=progress.stage,
+                    check_owner=owner.check,
+                )
+                outcomes = repairs.run(prepared.entries)
             took_s = clock.now_s() - began_s
         finally:
             owner.leave()
     repaired = [outcome.partition for outcome in outcomes]
     topics = sorted({topic for topic, _ in (*plan.partitions, *repaired)})
     after = audit_live(AuditRequest(request.bootstrap, topics), progress, spark) if topics else None
-    return RepairResult(looked, tuple(outcomes), tuple(aborted), after, took_s)
+    return RepairResult(prepared, tuple(outcomes), tuple(aborted), after, took_s)
 
 
-def _repair(  # noqa: PLR0917
-    request: RepairRequest,
-    looked: Look,
-    cluster: LiveRepairCluster,
-    channel: Channel,
-    owner: RepairOwner,
-    progress: Progress,
-) -> list[RepairOutcome]:
-    notes, clock = owner.notes, owner.notes.clock
-    count = len(looked.prepared.entries) + len(looked.begun)
-    progress.stage(f"repair {count} partitions, {request.at_once} at once")
-    with closing(LiveCluster(request.bootstrap, clock)) as guard_cluster:
-        repairs = Repairs(
-            cluster,
-            ChannelJournal(notes),
-            ChannelHolds(channel, guard_cluster, clock, notes.writer),
-            ChannelThrottle(notes, cluster, request.rate_bytes_s),
-            clock,
-            at_once=request.at_once,
-            patience_s=request.patience_s,
-            on_step=progress.stage,
-            check_owner=owner.check,
-        )
-        return repairs.run(looked.prepared.entries)
+@dataclass(frozen=True)
+class Aborted:
+    """``why``: the reason why the transaction was not aborted; None where it was, or where it has ended already."""
+
+    abort: Abort
+    why: str | None
+
+
+def is_confirmed(abort: Abort, suspicion: Suspicion) -> bool:
+    """Return whether a suspicion confirms that the transaction still hangs."""
+    transaction = suspicion.transaction
+    return (
+        suspicion.anomaly == HANGING_TRANSACTION
+        and (suspicion.topic, suspicion.partition) == abort.partition
+        and suspicion.offset == abort.offset
+        and transaction is not None
+        and transaction.producer_id == abort.producer_id
+    )
+
+
+def abort_all(aborts: Sequence[Abort], bootstrap: Sequence[Address], clock: Clock) -> list[Aborted]:
+    """Abort the transactions that still hang. Raises `UsageError` as `describe` and `prefilter` do."""
+    if not aborts:
+        return []
+    cluster = describe(client_of(bootstrap, clock), sorted({abort.partition[0] for abort in aborts}))
+    suspicions = prefilter(cluster).suspicions
+    aborted = []
+    for abort in aborts:
+        suspicion = next((suspicion for suspicion in suspicions if is_confirmed(abort, suspicion)), None)
+        aborted.append(Aborted(abort, None if suspicion is None else _abort(abort, suspicion, cluster)))
+    return aborted
+
+
+def _abort(abort: Abort, suspicion: Suspicion, cluster: AuditedCluster) -> str | None:
+    leader = cluster.state.partitions[abort.partition].leader
+    if leader not in cluster.state.brokers or suspicion.transaction is None:
+        return f"{name_of(abort.partition)} has no leader"
+    try:
+        cluster.client.ask(leader, abort_transaction(abort.partition, suspicion.transaction), ONCE)
+    except (HarnessError, OSError) as error:
+        return str(error)
+    return None

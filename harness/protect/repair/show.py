@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from harness.judge.verdict import Verdict
     from harness.kafka_api.messages import TopicPartition
     from harness.protect.repair.plan import RepairPlan, Undecided
-    from harness.protect.repair.run import Look, RepairResult
+    from harness.protect.repair.preflight import PreparedRepair
+    from harness.protect.repair.run import RepairResult
     from harness.protect.repair.steps import PartitionRepair
     from harness.terminal import Terminal
 
@@ -34,21 +35,21 @@ def age_text(audited_at: datetime | None, now: datetime | None = None) -> str:
     return f"the audit began {f'{hours} h ' if hours else ''}{minutes} min ago"
 
 
-def plan_json(plan: RepairPlan, look: Look) -> dict[str, Any]:
+def plan_json(plan: RepairPlan, prepared: PreparedRepair) -> dict[str, Any]:
     """Return a plan as JSON."""
     return {
         "cluster_id": plan.cluster_id,
         "audited_at": plan.audited_at.isoformat() if plan.audited_at else None,
-        "repairs": [_entry_json(entry, plan) for entry in look.prepared.entries],
-        "resumed": [_entry_json(entry, plan) for entry in look.begun.values()],
+        "repairs": [_entry_json(entry, plan) for entry in prepared.entries],
+        "resumed": [_entry_json(entry, plan) for entry in prepared.resumed],
         "aborts": [
             {**_place(abort.partition), "producer_id": abort.producer_id, "offset": abort.offset}
             for abort in plan.aborts
         ],
-        "refused": [_undecided_json(undecided) for undecided in look.prepared.refused],
+        "refused": [_undecided_json(undecided) for undecided in prepared.refused],
         "undecided": [_undecided_json(undecided) for undecided in plan.undecided],
         "unknown": [{"partition": name, "reason": reason} for name, reason in plan.unknown],
-        "notes": list(look.notes),
+        "notes": list(prepared.notes),
     }
 
 
@@ -69,14 +70,14 @@ def _place(partition: TopicPartition) -> dict[str, Any]:
     return {"topic": partition[0], "partition": partition[1]}
 
 
-def show_plan(out: Terminal, plan: RepairPlan, look: Look) -> None:
+def show_plan(out: Terminal, plan: RepairPlan, prepared: PreparedRepair) -> None:
     """Print a plan."""
     out.line(age_text(plan.audited_at))
-    for note in look.notes:
+    for note in prepared.notes:
         out.line(f"note: {note}")
-    for entry in look.begun.values():
+    for entry in prepared.resumed:
         out.line(f"RESUME {_entry_text(entry)}")
-    for entry in look.prepared.entries:
+    for entry in prepared.entries:
         out.line(f"REPAIR {_entry_text(entry)}")
         task = plan.task(entry.partition)
         for why in () if task is None else task.why:
@@ -84,7 +85,7 @@ def show_plan(out: Terminal, plan: RepairPlan, look: Look) -> None:
     for abort in plan.aborts:
         place = f"{name_of(abort.partition)}, offset {abort.offset}"
         out.line(f"ABORT the hanging transaction of producer {abort.producer_id} in {place}")
-    for refused in look.prepared.refused:
+    for refused in prepared.refused:
         out.line(f"REFUSED {name_of(refused.partition)}: {refused.why}")
     for undecided in plan.undecided:
         name = name_of(undecided.partition)
@@ -105,7 +106,7 @@ def _entry_text(entry: PartitionRepair) -> str:
 def result_json(plan: RepairPlan, result: RepairResult, before: Verdict) -> dict[str, Any]:
     """Return a result as JSON: before and after by partition, the figures, and the verdict of the last audit."""
     return {
-        "plan": plan_json(plan, result.look),
+        "plan": plan_json(plan, result.prepared),
         "partitions": [{**asdict(row), **_place(row.partition)} for row in rows(plan, result)],
         "repairs": [{**asdict(outcome), **_place(outcome.partition)} for outcome in result.outcomes],
         "aborted": [{**_place(aborted.abort.partition), "why": aborted.why} for aborted in result.aborted],
@@ -141,7 +142,7 @@ class RepairedPartition:
 def rows(plan: RepairPlan, result: RepairResult) -> list[RepairedPartition]:
     """Return the state of each partition before and after."""
     undecided = {partition.partition for partition in plan.undecided}
-    whys = {left.partition: left.why for left in (*plan.undecided, *result.look.prepared.refused)}
+    whys = {left.partition: left.why for left in (*plan.undecided, *result.prepared.refused)}
     whys |= {aborted.abort.partition: aborted.why for aborted in result.aborted if aborted.why}
     whys |= {outcome.partition: outcome.why for outcome in result.outcomes if outcome.why}
     by_partition = []
@@ -171,16 +172,16 @@ def show_result(out: Terminal, plan: RepairPlan, result: RepairResult, code: int
     out.line(f"(exit code {code})")
 
 
-def exit_code_of_plan(plan: RepairPlan, look: Look) -> int:
+def exit_code_of_plan(plan: RepairPlan, prepared: PreparedRepair) -> int:
     """Return 0 if everything that differs can be repaired, else 2."""
-    return EXIT_UNKNOWN if plan.undecided or look.prepared.refused or plan.unknown else EXIT_CLEAN
+    return EXIT_UNKNOWN if plan.undecided or prepared.refused or plan.unknown else EXIT_CLEAN
 
 
 def exit_code(plan: RepairPlan, result: RepairResult) -> int:
     """Return 0 if all agree, 1 if something still differs, 2 if only undecided or unknown partitions remain."""
     states = {row.after for row in rows(plan, result)}
     has_failed = any(part.why for parts in (result.outcomes, result.aborted) for part in parts)
-    if has_failed or result.look.prepared.refused or DIFFER in states:
+    if has_failed or result.prepared.refused or DIFFER in states:
         return EXIT_ANOMALY
     scenarios = () if result.after is None else result.after.scenarios
     clean = {scenario.scenario for scenario in scenarios if scenario.verdict == CLEAN}
