@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
+import kafka.errors
 import pytest
 from confluent_kafka import Consumer, Producer
+from fakes.connections import AnsweringStream
+from fakes.guarded import BoundedClock
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka.protocol.producer import ProduceResponse
 
+from harness.broker_files.segments.batches import iter_batches, iter_records
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.host.clock import RealClock
 from harness.kafka_api.address import Address
+from harness.kafka_api.messages import message
 from harness.protect.guard.channel import TOPIC, GroupLeadership, KafkaChannel, consumer_config
 from harness.protect.guard.journal import Pause, PausePhase, PauseState, entry_of
 
@@ -71,6 +79,55 @@ def test_without_brokers_nothing_is_kept_and_it_is_said(monkeypatch: pytest.Monk
     with pytest.raises(HarnessError, match="topic compaction-guard: "):
         channel.ensure()
     channel.close()
+
+
+@dataclass
+class MovingLeader:
+    """Implements `harness.kafka_api.connection.Dial`: broker 1 leads and does not answer, until broker 2 leads."""
+
+    leader: int = 1
+    refusal: int = 0
+    written: list[tuple[int, bytes]] = field(default_factory=list)
+
+    def __call__(self, address: Address, *, timeout_s: float) -> AnsweringStream:
+        assert timeout_s > 0
+        return AnsweringStream(lambda request: self._answer(address.port, request))
+
+    def _answer(self, broker: int, request: Any) -> Any:
+        if isinstance(request, MetadataRequest):
+            partition = {"partition_index": 0, "leader_id": self.leader, "replica_nodes": [1, 2], "isr_nodes": [2]}
+            brokers = [{"node_id": number, "host": "b", "port": number} for number in (1, 2)]
+            topics = [{"name": TOPIC, "error_code": 0, "partitions": [partition]}]
+            return message(MetadataResponse, 8, brokers=brokers, topics=topics)
+        if broker == 1:
+            self.leader = 2
+            raise TimeoutError("frozen")
+        (topic,) = request.topic_data
+        self.written += [(broker, bytes(partition.records)) for partition in topic.partition_data]
+        written = [{"index": 0, "error_code": self.refusal}]
+        return message(ProduceResponse, 9, responses=[{"name": TOPIC, "partition_responses": written}])
+
+
+def test_entries_are_written_to_a_new_leader() -> None:
+    brokers = MovingLeader()
+    channel = KafkaChannel([Address("b", 1)], BoundedClock(now=1.0), brokers)
+    channel.append([entry_of(pause("t"), 1, "w")])
+    ((broker, records),) = brokers.written
+    (record,) = iter_records(next(iter_batches(records, source="")), source="")
+    assert (broker, parse_entry(record.value or b"")) == (
+        2,
+        parse_entry(entry_of(pause("t"), 1, "w").to_json().encode()),
+    )
+
+
+def test_a_refused_entry_is_not_written_again() -> None:
+    brokers = MovingLeader(leader=2, refusal=kafka.errors.TopicAuthorizationFailedError.errno)
+    channel = KafkaChannel([Address("b", 1)], BoundedClock(now=1.0), brokers)
+    with pytest.raises(
+        HarnessError, match=r"topic compaction-guard cannot be written: .*TopicAuthorizationFailedError"
+    ):
+        channel.append([entry_of(pause("t"), 1, "w")])
+    assert len(brokers.written) == 1
 
 
 def test_a_guard_that_comes_later_does_not_take_the_lead(bootstrap: list[Address]) -> None:
