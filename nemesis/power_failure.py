@@ -4,7 +4,7 @@ Kafka leaves syncing to the operating system and relies on the other replicas: t
 synced only when it rolls (``log.flush.interval.messages`` and ``log.flush.interval.ms`` have no limit by default). In a
 run the payload has to survive on the broker, as a replica without it has nothing to be wrong about; so everything that
 is written before the fault is synced, and more is written then, whose end is not. The broker gets it again from the
-leader. `harness.runtimes.power.cut` decides which bytes are cut off.
+leader. `harness.runtimes.power` decides which bytes are cut off.
 """
 
 from __future__ import annotations

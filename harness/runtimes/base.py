@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from harness.host.java import Java
     from harness.host.nodes import Access
     from harness.kafka_api.security import Security
-    from harness.runtimes.power.cut import Cut
+    from harness.runtimes.power import Cut
     from harness.targets import Target
     from harness.targets.jars import JarSet
 

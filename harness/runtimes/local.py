@@ -22,7 +22,7 @@ from harness.runtimes import faketime, namespaces
 from harness.runtimes.base import Need, PreparedRuntime, listeners, raise_if_unmet
 from harness.runtimes.local_files import LocalFiles
 from harness.runtimes.log_dir import LOG_DIR_FILES, copy_when_still, is_live, tail
-from harness.runtimes.power import sync_notes
+from harness.runtimes.power import build_notes_agent, why_no_notes
 from harness.targets import kafka
 from harness.targets.jars import jars_for
 
@@ -43,7 +43,7 @@ WHY_UNAVAILABLE: dict[str, Callable[[], str | None]] = {
     Need.DELAY: namespaces.why_not_slow,
     Need.DISK: disk.why_impossible,
     Need.CLOCK: faketime.why_impossible,
-    Need.SYNCS: sync_notes.why_impossible,
+    Need.SYNCS: why_no_notes,
     Need.FILES: lambda: None,
 }
 """The reason why a need is not available, or None."""
@@ -55,7 +55,7 @@ def prepare(request: RuntimeRequest) -> PreparedRuntime:
     """Fetch the jars, and verify that the needs are available. Raises `UsageError`."""
     raise_if_unmet(request, WHY_UNAVAILABLE)
     jars = jars_for(request.target, on_progress=request.on_progress)
-    agent = sync_notes.build(request.java, request.on_progress) if Need.SYNCS in request.needs else None
+    agent = build_notes_agent(request.java, request.on_progress) if Need.SYNCS in request.needs else None
 
     def make(spec: ClusterSpec) -> LocalRuntime:
         links = network.create_network(spec.run_id, spec.brokers) if request.needs & ON_LINKS else None

@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from harness.errors import HarnessError
+from harness.runtimes import power
 from harness.runtimes.base import Need
-from harness.runtimes.power import sync_notes
-from harness.runtimes.power.cut import METADATA_FOLDER, cut, find_unsynced
-from harness.runtimes.power.sync_notes import read_synced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,8 +18,7 @@ if TYPE_CHECKING:
 
     from harness.protect.gate.build import Agent
     from harness.runtimes.base import Runtime
-    from harness.runtimes.power.cut import Cut
-    from harness.runtimes.power.sync_notes import Synced
+    from harness.runtimes.power import Cut, Synced
 
 NOTES: Final = "synced"
 LOOK_S: Final = 0.001
@@ -43,22 +40,22 @@ class LocalFiles:
     def begin_notes(self, brokers: Sequence[int]) -> None:
         """Create the sync notes of brokers that were never started."""
         for broker in brokers if self.agent else ():
-            sync_notes.begin(self._notes(broker), self.data(broker))
+            power.begin_notes(self._notes(broker), self.data(broker))
 
     def flags(self, broker: int) -> list[str]:
         """Return the JVM's flags for sync notes, if any."""
-        return [] if self.agent is None else [sync_notes.flag(self.agent, self._notes(broker), self.data(broker))]
+        return [] if self.agent is None else [power.notes_flag(self.agent, self._notes(broker), self.data(broker))]
 
     def unsynced(self, broker: int) -> list[Cut]:
         """Compare the files of a broker, which may be running, with its sync notes."""
-        return list(find_unsynced(self.data(broker), self._synced(broker)))
+        return list(power.find_unsynced(self.data(broker), self._synced(broker)))
 
     def cut_power(self, broker: int) -> list[Cut]:
         """SIGKILL the broker, and cut its files to their synced lengths."""
         self._raise_without_notes()
         self.processes.kill(broker)
-        cuts = cut(self.data(broker), self._synced(broker))
-        sync_notes.begin(self._notes(broker), self.data(broker))
+        cuts = power.cut_unsynced(self.data(broker), self._synced(broker))
+        power.begin_notes(self._notes(broker), self.data(broker))
         return cuts
 
     def kill_with_files(self, broker: int, suffixes: tuple[str, ...]) -> dict[str, int]:
@@ -80,7 +77,7 @@ class LocalFiles:
 
     def _synced(self, broker: int) -> Synced:
         self._raise_without_notes()
-        return read_synced(self._notes(broker).read_text())
+        return power.read_synced(self._notes(broker).read_text())
 
     def _raise_without_notes(self) -> None:
         if self.agent is None:
@@ -90,7 +87,7 @@ class LocalFiles:
         """Return the sizes of the partitions' files with these suffixes, except files that vanish in the meantime."""
         sizes = {}
         for folder in os.scandir(self.data(broker)):
-            if not folder.is_dir() or folder.name.startswith(METADATA_FOLDER):
+            if not folder.is_dir() or folder.name.startswith(power.METADATA_FOLDER):
                 continue
             with suppress(FileNotFoundError), os.scandir(folder) as files:
                 for file in files:

@@ -14,7 +14,7 @@ from harness.play.options import RunOptions
 from harness.play.run_plan import plan_run
 from harness.runtimes.base import Need, RuntimeRequest, raise_if_unmet
 from harness.runtimes.namespaces import Reach
-from harness.runtimes.power.cut import Cut, LostRecords
+from harness.runtimes.power import Cut, LostRecords
 from harness.schedules.placement import Placement, place
 from harness.schedules.timers import TIMERS
 from harness.targets import find_target

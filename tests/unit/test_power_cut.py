@@ -9,8 +9,8 @@ import pytest
 from harness.broker_files.segments.batches import Record
 from harness.broker_files.segments.encode import encode_batch
 from harness.errors import HarnessError
-from harness.runtimes.power import sync_notes
-from harness.runtimes.power.cut import Cut, LostRecords, cut, find_unsynced
+from harness.runtimes import power
+from harness.runtimes.power import Cut, LostRecords, cut_unsynced, find_unsynced
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,14 +44,14 @@ LOG = "t-0/00000000000000000007.log"
 )
 def test_notes_give_what_is_on_disk(notes: str, expected: dict[str, int]) -> None:
     text = "".join("\t".join(note.split(" ")) + "\n" for note in notes.split("|") if note)
-    assert sync_notes.read_synced(text) == expected
-    assert sync_notes.read_synced(f"{text}sync\t99\tt-0") == expected, "a line that was not written whole"
+    assert power.read_synced(text) == expected
+    assert power.read_synced(f"{text}sync\t99\tt-0") == expected, "a line that was not written whole"
 
 
 @pytest.mark.parametrize("line", ["written\t3\ta", "sync\tmuch\ta", "sync\t3", "rename\ta", ""])
 def test_what_is_no_note_is_refused(line: str) -> None:
     with pytest.raises(HarnessError, match="have a wrong line 2"):
-        sync_notes.read_synced(f"sync\t3\ta\n{line}\n")
+        power.read_synced(f"sync\t3\ta\n{line}\n")
 
 
 def batch(offset: int, records: int = 1) -> bytes:
@@ -95,10 +95,10 @@ def test_files_are_cut_to_what_was_synced(tmp_path: Path) -> None:
     ]
     assert list(find_unsynced(tmp_path, synced)) == expected
     before = sizes(tmp_path)
-    assert cut(tmp_path, synced) == expected
+    assert cut_unsynced(tmp_path, synced) == expected
     assert sizes(tmp_path) == before | {file_cut.file: file_cut.to_bytes for file_cut in expected}
     assert (tmp_path / LOG).read_bytes() == first
-    assert cut(tmp_path, synced) == []
+    assert cut_unsynced(tmp_path, synced) == []
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_files_are_cut_to_what_was_synced(tmp_path: Path) -> None:
 def test_a_batch_that_is_cut_is_lost(to_bytes: int, lost: tuple[int, int, int], tmp_path: Path) -> None:
     first, second = batch(7), batch(8, 3)
     write(tmp_path, {LOG: first + second})
-    (file_cut,) = cut(tmp_path, {LOG: to_bytes})
+    (file_cut,) = cut_unsynced(tmp_path, {LOG: to_bytes})
     assert file_cut.lost == LostRecords("t", 0, *lost)
     assert file_cut.as_json() == {
         "file": LOG, "from_bytes": len(first + second), "to_bytes": to_bytes,
@@ -121,7 +121,7 @@ def test_a_segment_that_was_never_synced_is_lost_before_the_next_one(tmp_path: P
     following = "t-0/00000000000000000010.log"
     others = {"t-0/00000000000000000000.log": batch(0), "t-1/00000000000000000008.log": batch(8)}
     write(tmp_path, {LOG: batch(7, 3), following: b"", f"{LOG}.deleted": b"", **others})
-    (file_cut,) = cut(tmp_path, {**{name: len(content) for name, content in others.items()}, following: 0})
+    (file_cut,) = cut_unsynced(tmp_path, {**{name: len(content) for name, content in others.items()}, following: 0})
     assert file_cut.lost == LostRecords("t", 0, 7, 9, 3, next_segment=10)
     assert file_cut.as_json()["next_segment"] == 10
 
@@ -141,7 +141,7 @@ def test_what_stays(tmp_path: Path) -> None:
         "t-0/00000000000000000007.timeindex.deleted": bytes(10),
     }
     write(tmp_path, stays)
-    assert cut(tmp_path, {}) == []
+    assert cut_unsynced(tmp_path, {}) == []
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_what_stays(tmp_path: Path) -> None:
 )
 def test_only_what_a_broker_loads_has_records(file: str, partition: tuple[str, int] | None, tmp_path: Path) -> None:
     write(tmp_path, {file: batch(7)})
-    (file_cut,) = cut(tmp_path, {})
+    (file_cut,) = cut_unsynced(tmp_path, {})
     assert (file_cut.lost and file_cut.lost.topic_partition) == partition
 
 
@@ -165,5 +165,5 @@ def test_notes_begin_with_what_is_there(tmp_path: Path) -> None:
     data, log = tmp_path / "data", tmp_path / "synced"
     write(data, {LOG: batch(7), "meta.properties": b"version=1\n"})
     log.write_text("sync\t99\tgone\n")
-    sync_notes.begin(log, data)
-    assert sync_notes.read_synced(log.read_text()) == sizes(data)
+    power.begin_notes(log, data)
+    assert power.read_synced(log.read_text()) == sizes(data)

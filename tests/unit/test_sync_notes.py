@@ -12,7 +12,7 @@ from java_cases import classpath_of, compile_java
 
 from harness.host.java import find_java
 from harness.protect.gate.build import build_agent
-from harness.runtimes.power import sync_notes
+from harness.runtimes import power
 
 if TYPE_CHECKING:
     from harness.protect.gate.build import Agent
@@ -26,7 +26,7 @@ JAVAS = sorted(
 
 
 def agent() -> Agent:
-    return sync_notes.build(find_java(), lambda _done, _total: None)
+    return power.build_notes_agent(find_java(), lambda _done, _total: None)
 
 
 def run(java: Path, classpath: str, *arguments: str | Path, flags: list[str]) -> subprocess.CompletedProcess[str]:
@@ -45,11 +45,11 @@ def test_what_was_synced_is_noted(java: Path, target: str, tmp_path: Path) -> No
     data.symlink_to(tmp_path / "real")
     (data / "t-9").mkdir()
     (data / EMPTY).write_bytes(b"before")
-    sync_notes.begin(log, data)
+    power.begin_notes(log, data)
     classpath = os.pathsep.join([str(tmp_path / "classes"), classpath_of(target)])
-    done = run(java, classpath, "Writes", data, flags=[sync_notes.flag(agent(), log, data)])
+    done = run(java, classpath, "Writes", data, flags=[power.notes_flag(agent(), log, data)])
     assert done.returncode == 0, done.stderr
-    assert sync_notes.read_synced(log.read_text()) == {
+    assert power.read_synced(log.read_text()) == {
         EMPTY: 6,
         "t-0/0.log": 100,
         "t-0/truncated.log": 40,
@@ -68,7 +68,7 @@ def test_a_broker_whose_syncs_cannot_be_noted_does_not_start(tmp_path: Path) -> 
         str(tmp_path),
         "Writes",
         tmp_path,
-        flags=[sync_notes.flag(agent(), tmp_path / "log", tmp_path)],
+        flags=[power.notes_flag(agent(), tmp_path / "log", tmp_path)],
     )
     assert done.returncode == 1
     assert "sync-notes: not installed: java.lang.ClassNotFoundException: org.apache.kafka" in done.stderr

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from harness.runtimes.power.cut import Cut
+    from harness.runtimes.power import Cut
 
 
 @dataclass

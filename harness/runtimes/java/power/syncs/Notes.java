@@ -10,7 +10,7 @@ import java.nio.file.Path;
 
 /**
  * Called from the JDK's classes and the broker's. Each call is a line in the log, its fields separated by tabs, with
- * paths relative to the folder; {@code harness.runtimes.power.sync_notes} reads it:
+ * paths relative to the folder; {@code harness.runtimes.power} reads it:
  *
  * <pre>
  * sync SIZE PATH       all bytes up to SIZE are on disk

@@ -1,6 +1,9 @@
-"""Simulate a power failure: cut every file of a killed broker to its synced length.
+"""Power failures: an agent records a broker's syncs to disk, and the files are cut to their synced lengths.
 
-The rules are those of a journaling file system (ext4, XFS) whose page cache is lost:
+The agent in the broker's JVM (``java/power/syncs``) writes notes. A note is a line with fields separated by tabs:
+``sync SIZE PATH``, ``truncate SIZE PATH``, ``rename FROM TO``, ``remove PATH``. Paths are relative to the data folder,
+whose only subfolders are partitions. `nemesis` decides which broker loses its power, and when. A failure follows the
+rules of a journaling file system (ext4, XFS) whose page cache is lost:
 
 - **Content** exists up to the length at the last sync of the file. A file that was never synced is empty.
 - **Names** do not change. Creations, renamings and deletions are journalled in order, and every sync of any file writes
@@ -11,8 +14,7 @@ The rules are those of a journaling file system (ext4, XFS) whose page cache is 
   content is unknown. A broker rebuilds them from the log above its recovery point (``LogSegment.recover``).
 - **Metadata** (``__cluster_metadata``) is spared: a lost quorum is another fault.
 
-The kernel also writes content without a sync, by default after half a minute, which is ignored: the rules are the worst
-case.
+The kernel also writes content without a sync, by default after half a minute, which is ignored as the worst case.
 """
 
 from __future__ import annotations
@@ -20,24 +22,117 @@ from __future__ import annotations
 import mmap
 import os
 import re
+import sys
+from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from harness.broker_files.segments.batches import iter_batches, until_cut
+from harness.errors import HarnessError
 from harness.json_codec import to_json
-from harness.runtimes.power.sync_notes import files_of
+from harness.protect.gate.build import AgentSource, build_agent
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from pathlib import Path
 
+    from harness.host.java import Java
     from harness.kafka_api.messages import TopicPartition
-    from harness.runtimes.power.sync_notes import Synced
+    from harness.protect.gate.build import Agent
+    from harness.targets.jars import OnProgress
 
+SYNC_NOTES: Final = AgentSource("sync notes", "harness.runtimes", "power/syncs", "sync-notes.jar")
 METADATA_FOLDER: Final = "__cluster_metadata-"
 _INDEX: Final = re.compile(r"\.(index|timeindex)(\.\w+)?$")
 _LIVE_LOG: Final = re.compile(r"(?P<folder>(?P<topic>[^/]+)-(?P<partition>\d+))/(?P<base>\d{20})\.log(\.swap)?")
 """A segment's log that a broker would load; the logs of a cleaner or a deletion have no additional records."""
+
+Synced = dict[str, int]
+"""Synced lengths in bytes, by path. Other files were never synced."""
+
+
+def why_no_notes() -> str | None:
+    """Return the reason why syncs cannot be recorded on this host, or None."""
+    return None if sys.platform == "linux" else "syncs are recorded on Linux only"
+
+
+def build_notes_agent(java: Java, on_progress: OnProgress) -> Agent:
+    """Return the agent, compiled if needed. Raises as `build_agent` does."""
+    return build_agent(java, on_progress, SYNC_NOTES)
+
+
+def notes_flag(agent: Agent, log: Path, folder: Path) -> str:
+    """Return the flag of a JVM that records its syncs of files in ``folder`` in ``log``."""
+    return agent.flag(f"{log}={folder}")
+
+
+def begin_notes(log: Path, folder: Path) -> None:
+    """Start a log from scratch, with all files in the folder as synced: its storage was formatted long ago."""
+    log.write_text("".join(f"sync\t{path.stat().st_size}\t{name}\n" for name, path in files_of(folder)))
+
+
+def files_of(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Yield the relative path and the path of every file below a folder."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            yield path.relative_to(folder).as_posix(), path
+
+
+def read_synced(text: str) -> Synced:
+    """Return the synced lengths at the end of the notes. Ignores an incomplete last line.
+
+    Raises `HarnessError` for a malformed line.
+    """
+    folders: _Folders = defaultdict(dict)
+    for number, line in enumerate(text[: text.rfind("\n") + 1].split("\n")[:-1], 1):
+        kind, *fields = line.split("\t")
+        try:
+            _KINDS[kind](folders, *fields)
+        except (KeyError, TypeError, ValueError) as error:
+            raise HarnessError(f"the notes of synced files have a wrong line {number}: {line!r}") from error
+    return {f"{folder}{name}": size for folder, files in folders.items() for name, size in files.items()}
+
+
+_Folders: TypeAlias = "defaultdict[str, dict[str, int]]"
+"""Lengths by folder (empty, or with a slash at the end) and name: a broker renames folders of thousands of files."""
+
+
+def _split(path: str) -> tuple[str, str]:
+    folder, slash, name = path.rpartition("/")
+    return folder + slash, name
+
+
+def _sync(folders: _Folders, size: str, path: str) -> None:
+    folder, name = _split(path)
+    # Concurrent syncs may be recorded in either order.
+    folders[folder][name] = max(int(size), folders[folder].get(name, 0))
+
+
+def _truncate(folders: _Folders, size: str, path: str) -> None:
+    """Reduce the synced length to the truncated one, as content written afterwards is not synced."""
+    folder, name = _split(path)
+    if name in folders[folder]:
+        folders[folder][name] = min(int(size), folders[folder][name])
+
+
+def _rename(folders: _Folders, before: str, after: str) -> None:
+    """Move a file, or a folder of files. A file with the new name is replaced."""
+    (old_folder, old_name), (folder, name) = _split(before), _split(after)
+    folders[folder].pop(name, None)
+    if old_name in folders[old_folder]:
+        folders[folder][name] = folders[old_folder].pop(old_name)
+    if files := folders.pop(f"{before}/", None):
+        folders[f"{after}/"] |= files
+
+
+def _remove(folders: _Folders, path: str) -> None:
+    folder, name = _split(path)
+    folders[folder].pop(name, None)
+
+
+_KINDS: Final[Mapping[str, Callable[..., None]]] = {
+    function.__name__.lstrip("_"): function for function in (_sync, _truncate, _rename, _remove)
+}
 
 
 @dataclass(frozen=True)
@@ -92,7 +187,7 @@ def find_unsynced(folder: Path, synced: Synced) -> Iterator[Cut]:
             continue
 
 
-def cut(folder: Path, synced: Synced) -> list[Cut]:
+def cut_unsynced(folder: Path, synced: Synced) -> list[Cut]:
     """Cut the files of a broker that is down to their synced lengths; return the cuts."""
     cuts = list(find_unsynced(folder, synced))
     for file_cut in cuts:
