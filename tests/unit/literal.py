@@ -293,9 +293,7 @@ def _write_side_files(
     (disk / "meta.properties").write_text(f"#\nnode.id={one.broker}\n{actual}version=1\n")
 
 
-def transactions(
-    log: Sequence[Entry],
-) -> tuple[list[tuple[Txn, int]], list[tuple[Txn, str, int, int]]]:
+def transactions(log: Sequence[Entry]) -> tuple[list[tuple[Txn, int]], list[tuple[Txn, str, int, int]]]:
     """Return (transaction, first offset) of what a log leaves open, and of what it ends also the marker.
 
     The latter as (transaction, the marker's kind, first offset, the marker's offset).
@@ -388,14 +386,7 @@ def _client_events(history: History) -> Iterable[dict[str, Any]]:
         read = next((one for one in history.after if one.broker == READER and one.up), None)
         if read is not None:
             actual = [entry.offset for entry in _delivered(read)] if history.delivered is None else history.delivered
-            poll = {
-                "f": "poll",
-                "part": "reader",
-                "phase": "after",
-                "topic": TOPIC,
-                "partition": 0,
-                "broker": READER,
-            }
+            poll = {"f": "poll", "part": "reader", "phase": "after", "topic": TOPIC, "partition": 0, "broker": READER}
             records = [{"offset": offset, "key": "?", "value": "?"} for offset in actual]
             got = {"records": records, "position": read.log_end}
             events.append(("ok", poll, got) if history.answered else ("info", poll, {}))
@@ -418,31 +409,20 @@ def _operation(history: History, phase: str, entry: Entry) -> tuple[str, dict[st
         who |= {"transactional_id": transactional_id, "txn": int(number)}
     if entry.kind in MARKERS:
         return "info" if entry.txn in history.in_doubt else "ok", {"f": entry.kind, **who}, {}
-    what: dict[str, Any] = {
-        "topic": TOPIC,
-        "partition": 0,
-        "key": entry.key,
-        "tombstone": entry.value is None,
-    }
+    what: dict[str, Any] = {"topic": TOPIC, "partition": 0, "key": entry.key, "tombstone": entry.value is None}
     if entry.value is not None:
         what["value"] = entry.value
     is_lost = entry.offset in history.lost
-    return (
-        "info" if is_lost else "ok",
-        {"f": "produce", **who, **what},
-        {} if is_lost else {"offset": entry.offset},
-    )
+    return ("info" if is_lost else "ok", {"f": "produce", **who, **what}, {} if is_lost else {"offset": entry.offset})
 
 
 def _observations(history: History) -> Iterable[dict[str, Any]]:
     """Yield what was seen, then every replica's last look, which has its whole log."""
     for seen in history.seen:
         entry = seen.entry
-        kind = {
-            PUT: "tombstone" if entry.value is None else "value",
-            EMPTIED: "empty",
-            EMPTIED_MARKER: "empty",
-        }.get(entry.kind, entry.kind)
+        kind = {PUT: "tombstone" if entry.value is None else "value", EMPTIED: "empty", EMPTIED_MARKER: "empty"}.get(
+            entry.kind, entry.kind
+        )
         noted: dict[str, Any] = {"offset": entry.offset, "kind": kind}
         if seen.what == "appeared":
             noted["producer_id"] = entry.txn.producer_id if entry.txn else -1

@@ -125,10 +125,7 @@ def test_a_lost_value_without_any_transaction_is_unexplained() -> None:
     assert accused(findings) == [(UNEXPLAINED, 2, [])]
 
 
-@pytest.mark.parametrize(
-    ("witness", "expected"),
-    [(2, (POISON, 1)), (1, (HIDDEN, 2)), (3, (POISON, 1))],
-)
+@pytest.mark.parametrize(("witness", "expected"), [(2, (POISON, 1)), (1, (HIDDEN, 2)), (3, (POISON, 1))])
 def test_the_outcome_of_a_transaction_is_that_of_who_received_it(witness: int, expected: tuple[str, int]) -> None:
     rows = [disagreement(POISON, 1, believed_here="committed")]
     third = serves(3, None, belief="aborted") if witness != 1 else serves(3, 5, belief="committed")

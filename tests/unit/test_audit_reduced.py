@@ -81,10 +81,7 @@ def said_of(
 ) -> Results:
     few, many = reduce_one(given.few), reduce_one(given.many)
     return Results(
-        _left(few),
-        _left(many),
-        list(many.left_out.values()),
-        to_json(assemble(given.many, judge(many), timings_s={})),
+        _left(few), _left(many), list(many.left_out.values()), to_json(assemble(given.many, judge(many), timings_s={}))
     )
 
 

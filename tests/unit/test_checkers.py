@@ -85,17 +85,7 @@ def test_findings(case: Case, results: Results) -> None:
 
 
 def _facts(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    names = (
-        "anomaly",
-        "broker",
-        "topic",
-        "partition",
-        "offset",
-        "key",
-        "producer_id",
-        "effect",
-        "candidates",
-    )
+    names = ("anomaly", "broker", "topic", "partition", "offset", "key", "producer_id", "effect", "candidates")
     return tuple(row[name].decode() if name == "key" else row[name] for name in names)
 
 
@@ -173,12 +163,7 @@ def test_exposure_by_a_leader_that_did_not_lead_all_the_time(results: Results, w
 @pytest.mark.parametrize("kind", [TOMBSTONE, MARKER])
 def test_exposure_without_a_fault(results: Results, kind: str) -> None:
     facts = _exposure(
-        results,
-        "removed everywhere without a fault",
-        "seen_there",
-        "removed_at_ms",
-        "held_after",
-        "log_end_before",
+        results, "removed everywhere without a fault", "seen_there", "removed_at_ms", "held_after", "log_end_before"
     )
     assert {broker: facts[kind, broker] for broker in (1, 2, 3)} == {
         broker: (True, 200 + broker, False, 7) for broker in (1, 2, 3)

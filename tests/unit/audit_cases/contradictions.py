@@ -30,9 +30,7 @@ CONTRADICTION_CASES = [
         copy(2, *DECIDED),
     ),
     clean(
-        "a producer snapshot was taken before the marker",
-        copy(1, *DECIDED, snapshots={1: {T1: 0}}),
-        copy(2, *DECIDED),
+        "a producer snapshot was taken before the marker", copy(1, *DECIDED, snapshots={1: {T1: 0}}), copy(2, *DECIDED)
     ),
     unknown(
         "a .txnindex has what the log has committed",

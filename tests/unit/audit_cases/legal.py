@@ -15,11 +15,7 @@ LEGAL_CASES = [
         copy(2, put(1, "K"), emptied(2), delete(3, "D"), put(4, "x", T1), commit(5, T1), X, END),
         copy(3, put(1, "K"), emptied(4, T1), commit(5, T1), X, END, high_watermark=3),
     ),
-    clean(
-        "a later record beyond the bound may have removed it",
-        copy(1, END, put(10, "K")),
-        copy(2, put(0, "K"), END),
-    ),
+    clean("a later record beyond the bound may have removed it", copy(1, END, put(10, "K")), copy(2, put(0, "K"), END)),
     unknown(
         "cleaned beyond the other's log end",
         copy(1, END, put(12, "L")),
