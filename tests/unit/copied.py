@@ -65,10 +65,10 @@ def copy(broker: int, *log: Entry, **fields: Any) -> Copy:
 
 def write_copies(top: Path, *copies: Copy) -> dict[int, list[Path]]:
     """Write a log directory for each replica below ``top``, and return them by broker."""
-    replicated = min(one.log_end for one in copies)
-    for one in copies:
-        _write(top / str(one.broker), one, replicated)
-    return {one.broker: [top / str(one.broker)] for one in copies}
+    replicated = min(replica.log_end for replica in copies)
+    for replica in copies:
+        _write(top / str(replica.broker), replica, replicated)
+    return {replica.broker: [top / str(replica.broker)] for replica in copies}
 
 
 def segment_name(base_offset: int, suffix: str = "log") -> str:
@@ -76,40 +76,40 @@ def segment_name(base_offset: int, suffix: str = "log") -> str:
     return f"{base_offset:020}.{suffix}"
 
 
-def _write(log_dir: Path, one: Copy, replicated: int) -> None:
+def _write(log_dir: Path, replica: Copy, replicated: int) -> None:
     folder = log_dir / f"{TOPIC}-0"
     folder.mkdir(parents=True)
-    (log_dir / META_PROPERTIES).write_text(f"version=1\nnode.id={one.broker}\ncluster.id=literal\n")
+    (log_dir / META_PROPERTIES).write_text(f"version=1\nnode.id={replica.broker}\ncluster.id=literal\n")
     (folder / PARTITION_METADATA).write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
-    _, ended = transactions(one.log)
+    _, ended = transactions(replica.log)
     index = [aborted(txn, first, last) for txn, kind, first, last in ended if kind == ABORT]
-    _write_segments(folder, one, index if one.index is None else one.index)
-    for as_of, remembered in one.snapshots.items():
+    _write_segments(folder, replica, index if replica.index is None else replica.index)
+    for as_of, remembered in replica.snapshots.items():
         entries = [
             ProducerEntry(txn.producer_id, txn.epoch, -1, -1, 0, -1, 0, first) for txn, first in remembered.items()
         ]
         (folder / segment_name(as_of, "snapshot")).write_bytes(encode_producer_snapshot(entries))
-    if one.epochs is not None:
-        _write_lines(folder / "leader-epoch-checkpoint", [f"{epoch} {at}" for epoch, at in one.epochs.items()])
-    if one.checkpoints:
-        high_watermark = replicated if one.high_watermark is None else one.high_watermark
-        for name, offset in (("replication-offset", high_watermark), ("log-start-offset", one.log_start)):
+    if replica.epochs is not None:
+        _write_lines(folder / "leader-epoch-checkpoint", [f"{epoch} {at}" for epoch, at in replica.epochs.items()])
+    if replica.checkpoints:
+        high_watermark = replicated if replica.high_watermark is None else replica.high_watermark
+        for name, offset in (("replication-offset", high_watermark), ("log-start-offset", replica.log_start)):
             _write_lines(log_dir / f"{name}-checkpoint", [f"{TOPIC} 0 {offset}"])
-    if one.coordinator:
+    if replica.coordinator:
         states = log_dir / "__transaction_state-0"
         states.mkdir()
         (states / PARTITION_METADATA).write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAg\n")
         log = b"".join(
             encode_batch(base_offset=offset, records=[state_record(*state, offset=offset)])
-            for offset, state in enumerate(one.coordinator)
+            for offset, state in enumerate(replica.coordinator)
         )
         (states / segment_name(0)).write_bytes(log)
 
 
-def _write_segments(folder: Path, one: Copy, index: Sequence[AbortedTxn]) -> None:
-    ends = (*one.rolled_at[1:], 1 << 62)
-    for base, end in zip(one.rolled_at, ends, strict=True):
-        batches = [entry for entry in one.log if base <= entry.offset < end]
+def _write_segments(folder: Path, replica: Copy, index: Sequence[AbortedTxn]) -> None:
+    ends = (*replica.rolled_at[1:], 1 << 62)
+    for base, end in zip(replica.rolled_at, ends, strict=True):
+        batches = [entry for entry in replica.log if base <= entry.offset < end]
         (folder / segment_name(base)).write_bytes(encode(batches))
         mine = [entry for entry in index if base <= entry.last_offset < end]
         if mine:

@@ -230,8 +230,8 @@ def write_run(top: Path, history: History) -> RunFolder:
     folder.path.mkdir()
     for snapshot, replicas in ((BEFORE_RETURN, history.before), (AFTER_REJOIN, history.after)):
         replicated = min((r.log_end for r in replicas if r.up), default=0)
-        for one in replicas:
-            _write_replica(folder, snapshot, one, replicated)
+        for replica in replicas:
+            _write_replica(folder, snapshot, replica, replicated)
     _write_lines(folder.history_path, _client_events(history))
     _write_lines(folder.observations_path, _observations(history))
     settings = {} if history.settings is None else {"topic_settings": dict(history.settings)}
@@ -239,58 +239,60 @@ def write_run(top: Path, history: History) -> RunFolder:
     return folder
 
 
-def _write_replica(folder: RunFolder, snapshot: str, one: Replica, replicated: int) -> None:
-    disk = folder.broker_snapshot(one.broker, snapshot)
+def _write_replica(folder: RunFolder, snapshot: str, replica: Replica, replicated: int) -> None:
+    disk = folder.broker_snapshot(replica.broker, snapshot)
     partition = disk / f"{TOPIC}-0"
     partition.mkdir(parents=True)
-    high_watermark = replicated if one.high_watermark is None else one.high_watermark
-    opened, ended = transactions(one.log)
+    high_watermark = replicated if replica.high_watermark is None else replica.high_watermark
+    opened, ended = transactions(replica.log)
     index = [aborted(txn, first, last) for txn, kind, first, last in ended if kind == ABORT]
-    directory = f"directory-of-{one.broker}" if one.directory == "" else one.directory
-    if one.redpanda:
+    directory = f"directory-of-{replica.broker}" if replica.directory == "" else replica.directory
+    if replica.redpanda:
         aside = partition / RAW_FOLDER
         aside.mkdir()
         (aside / "0-1-v1.log").write_bytes(b"of another form")
         (disk / BROKER_UUID).write_text(f"{directory}\n")
-    if not (one.redpanda and one.up):
-        (partition / f"{0:020}.log").write_bytes(encode(one.log))
-    if not one.redpanda:
-        _write_side_files(disk, one, high_watermark, index, directory)
-    if not one.up:
+    if not (replica.redpanda and replica.up):
+        (partition / f"{0:020}.log").write_bytes(encode(replica.log))
+    if not replica.redpanda:
+        _write_side_files(disk, replica, high_watermark, index, directory)
+    if not replica.up:
         return
-    served = folder.fetched_snapshot(one.broker, snapshot) / f"{TOPIC}-0"
+    served = folder.fetched_snapshot(replica.broker, snapshot) / f"{TOPIC}-0"
     served.mkdir(parents=True)
-    visible = tuple(entry for entry in one.log if entry.offset >= one.log_start)
-    (served / "batches.bin").write_bytes(encode(visible if one.served is None else one.served))
+    visible = tuple(entry for entry in replica.log if entry.offset >= replica.log_start)
+    (served / "batches.bin").write_bytes(encode(visible if replica.served is None else replica.served))
     state = {
-        "log_start": one.log_start,
+        "log_start": replica.log_start,
         "high_watermark": high_watermark,
-        "last_stable_offset": _stable(one, high_watermark),
+        "last_stable_offset": _stable(replica, high_watermark),
         "aborted": [[entry.producer_id, entry.first_offset] for entry in index],
         "open": None
-        if one.redpanda
+        if replica.redpanda
         else [
             [txn.producer_id, txn.epoch, first]
-            for txn, first in (opened if one.open is None else ((txn, 0) for txn in one.open))
+            for txn, first in (opened if replica.open is None else ((txn, 0) for txn in replica.open))
         ],
-        **({"compaction": {"cleaner_offset": one.cleaned_to}} if one.redpanda else {}),
-        **({} if one.led_by is None else dict(zip(("leader", "leader_epoch"), one.led_by, strict=True))),
+        **({"compaction": {"cleaner_offset": replica.cleaned_to}} if replica.redpanda else {}),
+        **({} if replica.led_by is None else dict(zip(("leader", "leader_epoch"), replica.led_by, strict=True))),
     }
     (served / "state.json").write_text(json.dumps(state) + "\n")
 
 
 def _write_side_files(
-    disk: Path, one: Replica, high_watermark: int, index: Sequence[AbortedTxn], directory: str | None
+    disk: Path, replica: Replica, high_watermark: int, index: Sequence[AbortedTxn], directory: str | None
 ) -> None:
-    (disk / f"{TOPIC}-0" / f"{0:020}.txnindex").write_bytes(encode_txnindex(index if one.index is None else one.index))
+    (disk / f"{TOPIC}-0" / f"{0:020}.txnindex").write_bytes(
+        encode_txnindex(index if replica.index is None else replica.index)
+    )
     for name, offset in (
         ("replication-offset", high_watermark),
-        ("cleaner-offset", one.cleaned_to),
-        ("log-start-offset", one.log_start),
+        ("cleaner-offset", replica.cleaned_to),
+        ("log-start-offset", replica.log_start),
     ):
         (disk / f"{name}-checkpoint").write_text(f"0\n1\n{TOPIC} 0 {offset}\n")
     actual = "" if directory is None else f"directory.id={directory}\n"
-    (disk / "meta.properties").write_text(f"#\nnode.id={one.broker}\n{actual}version=1\n")
+    (disk / "meta.properties").write_text(f"#\nnode.id={replica.broker}\n{actual}version=1\n")
 
 
 def transactions(log: Sequence[Entry]) -> tuple[list[tuple[Txn, int]], list[tuple[Txn, str, int, int]]]:
@@ -311,26 +313,26 @@ def transactions(log: Sequence[Entry]) -> tuple[list[tuple[Txn, int]], list[tupl
     return list(opened.values()), ended
 
 
-def _stable(one: Replica, high_watermark: int) -> int:
+def _stable(replica: Replica, high_watermark: int) -> int:
     """Return the LSO: a transaction whose marker is not below the high watermark still holds it."""
-    if one.last_stable_offset is not None:
-        return one.last_stable_offset
-    opened, ended = transactions(one.log)
+    if replica.last_stable_offset is not None:
+        return replica.last_stable_offset
+    opened, ended = transactions(replica.log)
     unstable = [first for _, first in opened] + [first for _, _, first, last in ended if last >= high_watermark]
     return min([high_watermark, *unstable])
 
 
-def _delivered(one: Replica) -> list[Entry]:
+def _delivered(replica: Replica) -> list[Entry]:
     """Return what a read_committed consumer gets of a log, when it is replicated to its end."""
-    opened, ended = transactions(one.log)
+    opened, ended = transactions(replica.log)
     hidden = [(txn, first, last) for txn, kind, first, last in ended if kind == ABORT]
-    end = min([one.log_end, *(first for _, first in opened)])
+    end = min([replica.log_end, *(first for _, first in opened)])
     return [
         entry
-        for batch in one.log
+        for batch in replica.log
         for entry in batch.records
         if entry.kind == PUT
-        and one.log_start <= entry.offset < end
+        and replica.log_start <= entry.offset < end
         and not any(
             entry.txn and entry.txn.producer_id == txn.producer_id and first <= entry.offset <= last
             for txn, first, last in hidden
@@ -360,10 +362,10 @@ def _encode_entry(entry: Entry) -> bytes:
     records = []
     if entry.kind == PUT:
         headers = ((HEADER_TXN, txn.name.encode()),) if txn else ()
-        for one in entry.records:
-            value = None if one.value is None else one.value.encode()
-            key = None if one.key is None else one.key.encode()
-            records.append(Record(one.offset, timestamp_ms, key, value, headers))
+        for record in entry.records:
+            value = None if record.value is None else record.value.encode()
+            key = None if record.key is None else record.key.encode()
+            records.append(Record(record.offset, timestamp_ms, key, value, headers))
     return encode_batch(
         base_offset=entry.offset,
         records=records,
@@ -383,7 +385,7 @@ def _client_events(history: History) -> Iterable[dict[str, Any]]:
     if history.client:
         for phase, log in (("before", history.wrote), ("outage", history.outage), ("late", history.late)):
             events += [_operation(history, phase, entry) for batch in log for entry in batch.records]
-        read = next((one for one in history.after if one.broker == READER and one.up), None)
+        read = next((replica for replica in history.after if replica.broker == READER and replica.up), None)
         if read is not None:
             actual = [entry.offset for entry in _delivered(read)] if history.delivered is None else history.delivered
             poll = {"f": "poll", "part": "reader", "phase": "after", "topic": TOPIC, "partition": 0, "broker": READER}
@@ -401,37 +403,45 @@ def _client_events(history: History) -> Iterable[dict[str, Any]]:
 
 
 def _operation(history: History, phase: str, entry: Entry) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    who: dict[str, Any] = {"process": "p", "part": entry.part, "phase": phase}
+    writer: dict[str, Any] = {"process": "p", "part": entry.part, "phase": phase}
     if entry.at_ms:
-        who["time_ms"] = entry.at_ms
+        writer["time_ms"] = entry.at_ms
     if entry.txn is not None:
         transactional_id, _, number = entry.txn.name.rpartition("/")
-        who |= {"transactional_id": transactional_id, "txn": int(number)}
+        writer |= {"transactional_id": transactional_id, "txn": int(number)}
     if entry.kind in MARKERS:
-        return "info" if entry.txn in history.in_doubt else "ok", {"f": entry.kind, **who}, {}
-    what: dict[str, Any] = {"topic": TOPIC, "partition": 0, "key": entry.key, "tombstone": entry.value is None}
+        return "info" if entry.txn in history.in_doubt else "ok", {"f": entry.kind, **writer}, {}
+    record: dict[str, Any] = {"topic": TOPIC, "partition": 0, "key": entry.key, "tombstone": entry.value is None}
     if entry.value is not None:
-        what["value"] = entry.value
+        record["value"] = entry.value
     is_lost = entry.offset in history.lost
-    return ("info" if is_lost else "ok", {"f": "produce", **who, **what}, {} if is_lost else {"offset": entry.offset})
+    return (
+        "info" if is_lost else "ok",
+        {"f": "produce", **writer, **record},
+        {} if is_lost else {"offset": entry.offset},
+    )
 
 
 def _observations(history: History) -> Iterable[dict[str, Any]]:
     """Yield what was seen, then every replica's last look, which has its whole log."""
-    for seen in history.seen:
-        entry = seen.entry
+    for sighting in history.seen:
+        entry = sighting.entry
         kind = {PUT: "tombstone" if entry.value is None else "value", EMPTIED: "empty", EMPTIED_MARKER: "empty"}.get(
             entry.kind, entry.kind
         )
         noted: dict[str, Any] = {"offset": entry.offset, "kind": kind}
-        if seen.what == "appeared":
+        if sighting.what == "appeared":
             noted["producer_id"] = entry.txn.producer_id if entry.txn else -1
-        actual = {"log_start": seen.log_start, "high_watermark": seen.high_watermark, "log_end": seen.log_end}
-        yield {**_look(seen.broker, (), seen.at_ms), **actual, seen.what: [noted]}
-    for one in history.after:
-        if one.up and one.watched:
-            whole = one.log if one.last_seen is None else one.last_seen
-            yield _look(one.broker, [e for e in whole if e.offset >= one.log_start], LAST_LOOK_MS)
+        actual = {
+            "log_start": sighting.log_start,
+            "high_watermark": sighting.high_watermark,
+            "log_end": sighting.log_end,
+        }
+        yield {**_look(sighting.broker, (), sighting.at_ms), **actual, sighting.what: [noted]}
+    for replica in history.after:
+        if replica.up and replica.watched:
+            log = replica.log if replica.last_seen is None else replica.last_seen
+            yield _look(replica.broker, [e for e in log if e.offset >= replica.log_start], LAST_LOOK_MS)
 
 
 def _look(broker: int, log: Iterable[Entry], at_ms: int) -> dict[str, Any]:

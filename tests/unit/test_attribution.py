@@ -69,7 +69,7 @@ def found(
 
 
 def accused(findings: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    return [(one["anomaly"], one["broker"], one["candidates"]) for one in findings if one["decided"]]
+    return [(result["anomaly"], result["broker"], result["candidates"]) for result in findings if result["decided"]]
 
 
 ABORTED_DELETE = [disagreement(DIVERGED, 1, removed_by_broker=2), disagreement(DIVERGED, 3, removed_by_broker=2)]
@@ -80,23 +80,25 @@ VALUE_ON_1_AND_3 = (serves(1, 5), serves(3, 5))
 def test_who_carried_out_an_aborted_delete_is_accused_and_not_who_kept_the_value() -> None:
     findings = found(ABORTED_DELETE, *VALUE_ON_1_AND_3, coverage=received_by(1, 3))
     assert accused(findings) == [(POISON, 2, [])]
-    (one,) = findings
-    assert one["right"] == [1, 3]
-    assert one["decided_by"] == [f"broker {broker} was in the ISR throughout leader epoch 0" for broker in (1, 3)]
-    assert one["explanation"].startswith("key K: this broker serves nothing, and brokers 1, 3 rightly serve the value")
+    (result,) = findings
+    assert result["right"] == [1, 3]
+    assert result["decided_by"] == [f"broker {broker} was in the ISR throughout leader epoch 0" for broker in (1, 3)]
+    assert result["explanation"].startswith(
+        "key K: this broker serves nothing, and brokers 1, 3 rightly serve the value"
+    )
 
 
 def test_without_a_witness_one_finding_says_what_each_serves_and_no_command_removes_a_copy() -> None:
-    (one,) = found(ABORTED_DELETE, *VALUE_ON_1_AND_3)
-    assert not one["decided"]
-    assert one["disagree"] == [
+    (result,) = found(ABORTED_DELETE, *VALUE_ON_1_AND_3)
+    assert not result["decided"]
+    assert result["disagree"] == [
         {"brokers": [1, 3], "serves": "the value of offset 5"},
         {"brokers": [2], "serves": "nothing"},
     ]
-    assert "which replica is wrong is undecided" in one["explanation"]
-    assert "pause compaction of the topic" in one["do"]
-    assert [command.split()[0] for command in one["commands"]] == ["BOOTSTRAP=HOST:PORT", "kafka-configs.sh"]
-    assert "reassign" not in " ".join((one["do"], *one["commands"]))
+    assert "which replica is wrong is undecided" in result["explanation"]
+    assert "pause compaction of the topic" in result["do"]
+    assert [command.split()[0] for command in result["commands"]] == ["BOOTSTRAP=HOST:PORT", "kafka-configs.sh"]
+    assert "reassign" not in " ".join((result["do"], *result["commands"]))
 
 
 def test_who_serves_an_aborted_value_is_named_so_where_the_right_replicas_have_an_older_one() -> None:
@@ -136,8 +138,8 @@ def test_the_outcome_of_a_transaction_is_that_of_who_received_it(witness: int, e
 
 def test_a_transaction_that_nobody_received_is_undecided() -> None:
     rows = [disagreement(POISON, 1, believed_here="committed")]
-    (one,) = found(rows, serves(1, 5, belief="committed"), serves(2, None, belief="aborted"))
-    assert (one["decided"], one["anomaly"]) == (False, POISON)
+    (result,) = found(rows, serves(1, 5, belief="committed"), serves(2, None, belief="aborted"))
+    assert (result["decided"], result["anomaly"]) == (False, POISON)
 
 
 def test_a_delete_in_a_transaction_that_was_aborted_accuses_who_has_it_committed() -> None:
@@ -153,11 +155,11 @@ def test_a_delete_in_a_transaction_that_was_aborted_accuses_who_has_it_committed
 
 def test_what_the_logs_prove_needs_no_witness_but_advice_names_only_leaders_that_are_right() -> None:
     rows = [disagreement(DIVERGED, 1, proven=True, deleted_at=9)]
-    (one,) = found(rows, serves(1, 5), serves(2, 9, tombstone=True))
-    assert accused([one]) == [(DIVERGED, 1, [])]
-    assert one["right"] == [2, 3]
-    assert '"replicas": [2, 3]' in " ".join(one["commands"])
-    assert one["commands"][1].endswith(
+    (result,) = found(rows, serves(1, 5), serves(2, 9, tombstone=True))
+    assert accused([result]) == [(DIVERGED, 1, [])]
+    assert result["right"] == [2, 3]
+    assert '"replicas": [2, 3]' in " ".join(result["commands"])
+    assert result["commands"][1].endswith(
         "--add-config min.cleanable.dirty.ratio=1,max.compaction.lag.ms=9223372036854775807"
     )
 
@@ -168,46 +170,46 @@ THREE_STATES = (serves(1, 7, disputed=55), serves(2, 55, disputed=55))
 
 
 def test_a_value_that_was_overwritten_is_wrong_and_who_serves_the_later_one_is_not_right_by_that() -> None:
-    (one,) = found([*LOST_VALUE], *THREE_STATES)
-    assert accused([one]) == [(UNEXPLAINED, 1, [])]
-    assert one["right"] == []
-    assert "reassign" not in " ".join((one["do"], *one["commands"]))
+    (result,) = found([*LOST_VALUE], *THREE_STATES)
+    assert accused([result]) == [(UNEXPLAINED, 1, [])]
+    assert result["right"] == []
+    assert "reassign" not in " ".join((result["do"], *result["commands"]))
 
 
 @pytest.mark.parametrize(("complete", "right"), [(2, [2]), (3, [3])])
 def test_of_different_later_states_a_complete_replica_has_the_right_one(complete: int, right: list[int]) -> None:
-    (one,) = found([*LOST_VALUE], *THREE_STATES, coverage=received_by(complete))
-    assert (one["broker"], one["right"]) == (1, right)
+    (result,) = found([*LOST_VALUE], *THREE_STATES, coverage=received_by(complete))
+    assert (result["broker"], result["right"]) == (1, right)
 
 
 def test_who_serves_the_later_value_is_right_where_nobody_serves_another_one() -> None:
-    (one,) = found([*LOST_VALUE], *THREE_STATES, serves(3, 55, disputed=55))
-    assert one["right"] == [2, 3]
+    (result,) = found([*LOST_VALUE], *THREE_STATES, serves(3, 55, disputed=55))
+    assert result["right"] == [2, 3]
 
 
 def test_a_value_after_the_delete_keeps_who_serves_nothing_from_being_right() -> None:
     rows = [disagreement(DIVERGED, 1, proven=True, deleted_at=9)]
-    (one,) = found(rows, serves(1, 5), serves(2, 9, tombstone=True), serves(3, 12))
-    assert (one["broker"], one["right"]) == (1, [])
+    (result,) = found(rows, serves(1, 5), serves(2, 9, tombstone=True), serves(3, 12))
+    assert (result["broker"], result["right"]) == (1, [])
 
 
 def test_a_stuck_replica_is_not_copied_anew_while_nobody_is_shown_to_be_right() -> None:
     rows = [disagreement(STUCK, 2, proven=True)]
-    (one,) = found(rows, serves(1, 9), serves(2, None, belief="open"), serves(3, 9))
-    assert accused([one]) == [(STUCK, 2, [])]
-    assert "reassign" not in " ".join((one["do"], *one["commands"]))
-    (one,) = found(rows, serves(1, 9), serves(2, None, belief="open"), serves(3, 9), coverage=received_by(1))
-    assert '"replicas": [1, 3]' in " ".join(one["commands"])
+    (result,) = found(rows, serves(1, 9), serves(2, None, belief="open"), serves(3, 9))
+    assert accused([result]) == [(STUCK, 2, [])]
+    assert "reassign" not in " ".join((result["do"], *result["commands"]))
+    (result,) = found(rows, serves(1, 9), serves(2, None, belief="open"), serves(3, 9), coverage=received_by(1))
+    assert '"replicas": [1, 3]' in " ".join(result["commands"])
 
 
 def test_one_undecided_disagreement_keeps_every_copy_of_the_partition() -> None:
     decided = disagreement(DIVERGED, 1, offset=2, proven=True, deleted_at=3)
     findings = found([decided, *ABORTED_DELETE], *VALUE_ON_1_AND_3, serves(1, 2, disputed=2))
-    assert [one["decided"] for one in findings] == [True, False]
-    assert all("reassign" not in " ".join((one["do"], *one["commands"])) for one in findings)
+    assert [result["decided"] for result in findings] == [True, False]
+    assert all("reassign" not in " ".join((result["do"], *result["commands"])) for result in findings)
     assert "another disagreement of this partition is not decided" in findings[0]["do"]
 
 
 def test_replicas_that_received_everything_and_differ_decide_nothing() -> None:
-    (one,) = found(ABORTED_DELETE, *VALUE_ON_1_AND_3, coverage=received_by(1, 2))
-    assert "replicas that received every record differ" in one["explanation"]
+    (result,) = found(ABORTED_DELETE, *VALUE_ON_1_AND_3, coverage=received_by(1, 2))
+    assert "replicas that received every record differ" in result["explanation"]

@@ -95,13 +95,13 @@ def results(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Re
             for way, value in rows.items()
         },
         {run for run, *_ in reduced.cleared},
-        judged_alone(every, lambda one: judge_reduced(reduce_copies(spark, [one], tasks=2))),
+        judged_alone(every, lambda copies: judge_reduced(reduce_copies(spark, [copies], tasks=2))),
     )
 
 
 def judged_alone(every: Sequence[Copies], judge: Callable[[Copies], Mapping[str, Any]]) -> Verdicts:
     """Return the verdicts of `ALONE`."""
-    return {one.run_id: to_json(assemble(one, judge(one), timings_s={})) for one in every if one.run_id in ALONE}
+    return {each.run_id: to_json(assemble(each, judge(each), timings_s={})) for each in every if each.run_id in ALONE}
 
 
 BOTH_WAYS = pytest.mark.parametrize("way", [WHOLE, REDUCED])
@@ -112,7 +112,7 @@ EVERY_CASE = pytest.mark.parametrize("case", [pytest.param(case, id=case.name) f
 @EVERY_CASE
 def test_findings(case: Case, way: str, results: Results) -> None:
     findings = results.verdicts[way][case.name]["findings"]
-    assert [_facts(found) for found in findings] == [
+    assert [_facts(finding) for finding in findings] == [
         (
             w.anomaly,
             w.broker,
@@ -127,12 +127,12 @@ def test_findings(case: Case, way: str, results: Results) -> None:
         )
         for w in case.findings
     ]
-    for found, wanted in zip(findings, case.findings, strict=True):
-        assert wanted.says in found["explanation"]
-        assert {name: found["witness"].get(name) for name in wanted.witness} == wanted.witness
+    for finding, expected in zip(findings, case.findings, strict=True):
+        assert expected.says in finding["explanation"]
+        assert {name: finding["witness"].get(name) for name in expected.witness} == expected.witness
 
 
-def _facts(found: dict[str, Any]) -> tuple[Any, ...]:
+def _facts(finding: dict[str, Any]) -> tuple[Any, ...]:
     names = (
         "anomaly",
         "broker",
@@ -145,7 +145,7 @@ def _facts(found: dict[str, Any]) -> tuple[Any, ...]:
         "candidates",
         "decided",
     )
-    return tuple(found[name] for name in names)
+    return tuple(finding[name] for name in names)
 
 
 @BOTH_WAYS

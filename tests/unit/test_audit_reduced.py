@@ -61,9 +61,9 @@ def _few(top: Path) -> Copies:
         put(1, "A", ENDED), commit(2, ENDED), put(3, "B"), put(4, "D", DROPPED), abort(5, DROPPED),
         put(6, "C", OPEN_BOTH), put(7, "E", OPEN_HERE),
     )  # fmt: skip
-    one = copy(1, *alike, delete(9, "K"), put(BOUND, "F", OPEN_LATER), put(BOUND + 1, "end"))
+    first = copy(1, *alike, delete(9, "K"), put(BOUND, "F", OPEN_LATER), put(BOUND + 1, "end"))
     other = copy(2, put(0, "K"), *alike, commit(8, OPEN_HERE), put(BOUND - 1, "end"))
-    return find_copies(write_copies(top, one, other), ["t"], "few")
+    return find_copies(write_copies(top, first, other), ["t"], "few")
 
 
 def _many(top: Path) -> Copies:
@@ -111,8 +111,10 @@ def test_keys_that_differ_first_are_judged_by_all_their_records(results: Results
     alive = {(1 if at % 2 else 2, at, f"k{at}") for at in range(KEYS_A_BUCKET)}
     deleted = {(2 if at % 2 else 1, KEYS + at, f"k{at}") for at in range(KEYS_A_BUCKET)}
     assert results.many == alive | deleted
-    assert {found["anomaly"] for found in results.verdict["findings"]} == {"tombstone-divergence"}
-    assert {found["key"]["text"] for found in results.verdict["findings"]} == {f"k{at}" for at in range(KEYS_A_BUCKET)}
+    assert {finding["anomaly"] for finding in results.verdict["findings"]} == {"tombstone-divergence"}
+    assert {finding["key"]["text"] for finding in results.verdict["findings"]} == {
+        f"k{at}" for at in range(KEYS_A_BUCKET)
+    }
 
 
 def test_the_others_are_counted(results: Results) -> None:

@@ -78,10 +78,10 @@ def test_findings(case: Case, results: Results) -> None:
         (w.anomaly, w.broker, "t", 0, w.offset, w.key, w.producer_id, w.effect, list(w.candidates))
         for w in case.findings
     ]
-    for row, wanted in zip(rows, case.findings, strict=True):
-        assert wanted.says in row["explanation"]
+    for row, expected in zip(rows, case.findings, strict=True):
+        assert expected.says in row["explanation"]
         witness = json.loads(row["witness"])
-        assert {name: witness.get(name) for name in wanted.witness} == wanted.witness
+        assert {name: witness.get(name) for name in expected.witness} == expected.witness
 
 
 def _facts(row: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -93,8 +93,8 @@ def _facts(row: Mapping[str, Any]) -> tuple[Any, ...]:
 def test_doubts(case: Case, results: Results) -> None:
     rows = results.doubts.get(case.history.name, [])
     assert [(row["kind"], row["broker"]) for row in rows] == [(w.kind, w.broker) for w in case.doubts], rows
-    for row, wanted in zip(rows, case.doubts, strict=True):
-        assert wanted.says in row["reason"]
+    for row, expected in zip(rows, case.doubts, strict=True):
+        assert expected.says in row["reason"]
 
 
 def test_names_are_unique() -> None:

@@ -30,8 +30,8 @@ def consequences(lines: Any) -> list[dict[str, Any]]:
 
 
 def summary(*lines: dict[str, Any]) -> str:
-    (found,) = consequences(lines)
-    return str(found["summary"]).removeprefix("Kafka Streams 4.3.1: a table restored from t ")
+    (view,) = consequences(lines)
+    return str(view["summary"]).removeprefix("Kafka Streams 4.3.1: a table restored from t ")
 
 
 def test_a_deleted_value_is_back_and_stays_with_the_local_state() -> None:
@@ -75,8 +75,8 @@ def test_what_differs(shown: dict[str, str], wrong: str) -> None:
 def test_an_application_that_never_gets_ready() -> None:
     stuck = line("absent-leads", None, state="REBALANCING", running_s=None, watched_s=20.1, error="not RUNNING")
     lines = [line("staying-leads", FULL), stuck, line("staying-leads-again", FULL)]
-    (found,) = consequences(lines)
-    assert found["lasts"] is False
+    (view,) = consequences(lines)
+    assert view["lasts"] is False
     assert summary(*lines) == (
         "stays REBALANCING (watched for 20 s) while broker 2 leads, and not while broker 1 leads;"
         " it recovers when broker 1 leads again"
@@ -105,23 +105,23 @@ def test_a_refused_query_is_a_difference() -> None:
     ],
 )
 def test_what_differs_in_connect(view: str, should_be: dict[str, str], is_there: dict[str, str], wrong: str) -> None:
-    of = {"application": "connect", "view": view}
-    (found,) = consequences([line("staying-leads", should_be, **of), line("absent-leads", is_there, **of)])
-    assert f" {wrong} while broker 2 leads" in found["summary"]
+    facts = {"application": "connect", "view": view}
+    (shown,) = consequences([line("staying-leads", should_be, **facts), line("absent-leads", is_there, **facts)])
+    assert f" {wrong} while broker 2 leads" in shown["summary"]
 
 
 def test_what_does_not_happen_is_said() -> None:
     lines = [line("staying-leads", FULL), line("absent-leads", FULL), line("staying-leads-again", FULL)]
-    (found,) = consequences(lines)
-    assert (found["differs"], found["lasts"]) == (False, None)
+    (view,) = consequences(lines)
+    assert (view["differs"], view["lasts"]) == (False, None)
     assert summary(*lines) == "shows the same 5 entries, whichever broker leads"
 
 
 def test_without_what_it_should_be_nothing_is_concluded() -> None:
     never = line("staying-leads", None, state="REBALANCING", running_s=None)
-    (found,) = consequences([never, line("absent-leads", None, state="REBALANCING", running_s=None)])
-    assert (found["differs"], found["lasts"]) == (False, None)
-    assert "could not be compared: it was REBALANCING while broker 1 led" in found["summary"]
+    (view,) = consequences([never, line("absent-leads", None, state="REBALANCING", running_s=None)])
+    assert (view["differs"], view["lasts"]) == (False, None)
+    assert "could not be compared: it was REBALANCING while broker 1 led" in view["summary"]
     assert consequences([line("absent-leads", FULL)]) == []
 
 
@@ -133,8 +133,8 @@ def test_each_view_and_each_broker_is_compared_by_itself() -> None:
         line("absent-leads", FULL),
         line("absent-leads", {}, leader=3, absent=3),
     ]
-    found = [(one["view"], one["broker"], one["differs"]) for one in consequences(lines)]
-    assert found == [("global-table", 2, True), ("table", 2, False), ("table", 3, True)]
+    views = [(view["view"], view["broker"], view["differs"]) for view in consequences(lines)]
+    assert views == [("global-table", 2, True), ("table", 2, False), ("table", 3, True)]
 
 
 def test_findings_get_what_was_seen_of_their_topic_and_broker() -> None:
@@ -152,4 +152,4 @@ def test_findings_get_what_was_seen_of_their_topic_and_broker() -> None:
     ]
     shown = [seen("t", 2, "A"), seen("t", 2, "B"), seen("u", 2, "C"), seen("v", 2, "D", differs=False)]
     actual = with_consequences(findings, shown)
-    assert [one.consequence for one in actual] == ["A; B", None, "group g reads nothing; C", None]
+    assert [view.consequence for view in actual] == ["A; B", None, "group g reads nothing; C", None]

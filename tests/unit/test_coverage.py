@@ -72,20 +72,20 @@ def test_the_last_records_of_an_epoch_are_received_by_staying_until_now_or_leadi
 
 
 def test_epochs_that_are_not_in_the_history_are_not_received() -> None:
-    known = coverage(state(1, 1, 4), since_creation=False)
-    assert received(known, 4) == {1}
-    assert received(known, 3) == set()
-    assert received(known, 4, 5) == set()
+    history = coverage(state(1, 1, 4), since_creation=False)
+    assert received(history, 4) == {1}
+    assert received(history, 3) == set()
+    assert received(history, 4, 5) == set()
 
 
 def test_a_restart_since_is_an_assumption() -> None:
-    known = coverage(state(5, 1, 0), _1=(2,), _3=(2, 9))
-    assert [proof.assumptions != () for broker in (1, 3) if (proof := known.received(broker, 0))] == [False, True]
+    history = coverage(state(5, 1, 0), _1=(2,), _3=(2, 9))
+    assert [proof.assumptions != () for broker in (1, 3) if (proof := history.received(broker, 0))] == [False, True]
 
 
 def test_restarts_that_are_not_known_are_an_assumption() -> None:
-    known = EpochCoverage(PartitionHistory("t", "", 0, since_creation=False, states=(state(0, 1, 7),)))
-    proof = known.received(1, 7)
+    history = EpochCoverage(PartitionHistory("t", "", 0, since_creation=False, states=(state(0, 1, 7),)))
+    proof = history.received(1, 7)
     assert proof is not None
     assert "if it was restarted since" in proof.assumptions[0]
     assert proof.reason == "led leader epoch 7"

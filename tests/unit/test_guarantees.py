@@ -617,10 +617,10 @@ def test_guarantee(case: Case, guaranteed: dict[str, Rows]) -> None:
     assert {row["broker"]: row["compared"] for row in rows} == case.compared
     broken = [row for row in rows if row["violated"]]
     assert [(row["broker"], row["offset"], row["violated"]) for row in broken] == [
-        (one.broker, one.offset, one.count) for one in case.broken
+        (expected.broker, expected.offset, expected.count) for expected in case.broken
     ]
-    for row, one in zip(broken, case.broken, strict=True):
-        assert one.says in row["explanation"]
+    for row, expected in zip(broken, case.broken, strict=True):
+        assert expected.says in row["explanation"]
         assert json.loads(row["witness"])
 
 

@@ -28,29 +28,29 @@ def states(spark: SparkSession, records: list[tuple[Any, ...]], disputed: int) -
         for broker, key, offset, tombstone, belief in records
     ]
     judged = cast("Judged", SimpleNamespace(records=spark.createDataFrame(rows, RECORDS)))
-    found = key_states(judged, [("run", "t", 0, K, disputed)]).collect()
-    return {row["broker"]: row.asDict(recursive=True) for row in found}
+    actual = key_states(judged, [("run", "t", 0, K, disputed)]).collect()
+    return {row["broker"]: row.asDict(recursive=True) for row in actual}
 
 
 def test_the_last_committed_record_counts_and_not_what_is_aborted_or_open(spark: SparkSession) -> None:
-    (one,) = states(
+    (state,) = states(
         spark,
         [(1, K, 3, False, COMMITTED), (1, K, 12, True, COMMITTED), (1, K, 15, False, ABORTED), (1, K, 18, False, OPEN)],
         disputed=15,
     ).values()
-    assert one["last"] == {"offset": 12, "tombstone": True, "leader_epoch": 1}
-    assert one["at"]["belief"] == ABORTED
-    assert one["open_from"] == 18
+    assert state["last"] == {"offset": 12, "tombstone": True, "leader_epoch": 1}
+    assert state["at"]["belief"] == ABORTED
+    assert state["open_from"] == 18
 
 
 def test_the_first_open_record_is_where_the_key_is_open_from(spark: SparkSession) -> None:
-    (one,) = states(spark, [(1, K, 3, False, OPEN), (1, K, 4, False, OPEN)], disputed=3).values()
-    assert (one["last"], one["open_from"]) == (None, 3)
+    (state,) = states(spark, [(1, K, 3, False, OPEN), (1, K, 4, False, OPEN)], disputed=3).values()
+    assert (state["last"], state["open_from"]) == (None, 3)
 
 
 def test_a_replica_without_the_disputed_record_has_no_belief_about_it(spark: SparkSession) -> None:
-    found = states(spark, [(1, K, 3, False, COMMITTED), (2, K, 4, False, COMMITTED), (3, L, 4, False, COMMITTED)], 4)
-    assert {broker: one["at"] is None for broker, one in found.items()} == {1: True, 2: False}
+    actual = states(spark, [(1, K, 3, False, COMMITTED), (2, K, 4, False, COMMITTED), (3, L, 4, False, COMMITTED)], 4)
+    assert {broker: state["at"] is None for broker, state in actual.items()} == {1: True, 2: False}
 
 
 def row(offset: int | None, key: bytes | None = K, **witness: int) -> dict[str, Any]:

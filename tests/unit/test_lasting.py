@@ -77,9 +77,9 @@ def test_a_replica_is_stuck_as_long_as_its_transaction_is_open() -> None:
 
 
 def test_what_ends_it_decides_for_what_the_transaction_is_taken() -> None:
-    found = [stuck(FOUND, partition=partition) for partition in (0, 1)]
+    first_step = [stuck(FOUND, partition=partition) for partition in (0, 1)]
     ended = [line(NEXT, partition=0), line(NEXT, partition=1, aborted=[[5, 10]])]
-    actual = stuck_durations([*found, *ended])[1]
+    actual = stuck_durations([*first_step, *ended])[1]
     assert actual["stuck"] == []
     assert actual["ended"] == [replica(partition=0, outcome="committed"), replica(partition=1, outcome="aborted")]
 
@@ -98,14 +98,14 @@ def test_each_partition_ends_in_its_own_step() -> None:
         ]
     )  # fmt: skip
     assert [(len(step["stuck"]), len(step["ended"])) for step in result] == [(2, 0), (1, 1), (0, 2)]
-    assert [one["outcome"] for one in result[2]["ended"]] == ["committed", "aborted"]
+    assert [replica["outcome"] for replica in result[2]["ended"]] == ["committed", "aborted"]
 
 
 def test_every_stuck_broker_is_reported() -> None:
     result = stuck_durations([*[stuck(FOUND, broker) for broker in (2, 3)], stuck(RESTART, 2), line(RESTART, 3)])
-    assert [one["broker"] for one in result[0]["stuck"]] == [2, 3]
-    assert [one["broker"] for one in result[1]["stuck"]] == [2]
-    assert [one["broker"] for one in result[1]["ended"]] == [3]
+    assert [replica["broker"] for replica in result[0]["stuck"]] == [2, 3]
+    assert [replica["broker"] for replica in result[1]["stuck"]] == [2]
+    assert [replica["broker"] for replica in result[1]["ended"]] == [3]
 
 
 def test_an_epoch_that_is_reported_differently_after_a_restart_is_the_same_transaction() -> None:

@@ -55,16 +55,16 @@ def test_the_checkers_have_the_same_rule(spark: SparkSession) -> None:
     marks = [
         (str(run), "t", 0, producer, at, kind) for run, log in enumerate(LOGS) for at, producer, kind in markers(log)
     ]
-    seen = spark.createDataFrame(marks, schema.replace("offset", "marker_offset") + ", kind string")
-    found = with_first_marker(
-        spark.createDataFrame(rows, schema), seen.withColumn("outcome", outcome_of("kind")), at="offset"
+    table = spark.createDataFrame(marks, schema.replace("offset", "marker_offset") + ", kind string")
+    actual = with_first_marker(
+        spark.createDataFrame(rows, schema), table.withColumn("outcome", outcome_of("kind")), at="offset"
     ).collect()
-    assert {(row["run"], row["offset"]): row["first_marker"] for row in found} == {
+    assert {(row["run"], row["offset"]): row["first_marker"] for row in actual} == {
         (str(run), at): first for run, log in enumerate(LOGS) for at, first in by_rule(log).items()
     }
     assert all(
         row["marker_outcome"] == {COMMIT: "committed", ABORT: "aborted"}[LOGS[int(row["run"])][row["first_marker"]][0]]
-        for row in found
+        for row in actual
         if row["first_marker"] is not None
     )
 
@@ -72,10 +72,10 @@ def test_the_checkers_have_the_same_rule(spark: SparkSession) -> None:
 @pytest.mark.parametrize("log", LOGS)
 def test_the_fast_path_has_the_same_rule(log: Entries) -> None:
     here, marks = places(log), markers(log)
-    found = first_after(
+    actual = first_after(
         np.array([producer for _, producer in here]),
         np.array([offset for offset, _ in here]),
         (np.array([producer for _, producer, _ in marks]), np.array([offset for offset, _, _ in marks])),
     )
     firsts = [NOWHERE if first is None else first for first in by_rule(log).values()]
-    assert found.tolist() == firsts
+    assert actual.tolist() == firsts

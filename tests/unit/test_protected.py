@@ -18,8 +18,8 @@ WAY = "the gate held it while the replica was absent, cleaners passed others, an
 KEPT = {"held_critical": True, "removed_at_ms": 90}
 
 
-def event(what: str, time_ms: int, broker: int = 1, **more: Any) -> dict[str, Any]:
-    return {"broker": broker, "time_ms": time_ms, "event": what, "topic": "stuck-lso", "partition": 0, **more}
+def event(kind: str, time_ms: int, broker: int = 1, **more: Any) -> dict[str, Any]:
+    return {"broker": broker, "time_ms": time_ms, "event": kind, "topic": "stuck-lso", "partition": 0, **more}
 
 
 def hold(broker: int, held_ms: int = 20, released_ms: int = 80) -> list[dict[str, Any]]:
@@ -66,7 +66,7 @@ def test_a_guard_that_held_the_topic_earns_it(events: tuple[tuple[str, int], ...
     earned, why = judged(of_guard(*events), by=THE_GUARD)
     assert earned == (None if lack else WAY.replace("gate", "guard"))
     assert lack in why
-    other = [{**one, "topic": "other"} for one in of_guard(("paused", 20), ("released", 80))]
+    other = [{**row, "topic": "other"} for row in of_guard(("paused", 20), ("released", 80))]
     assert judged(other, by=THE_GUARD)[0] is None
 
 
@@ -163,8 +163,8 @@ def test_when_brokers_began_to_come_back(tmp_path: Path) -> None:
 def test_of_a_build_s_events_only_a_copy_that_began_anew_counts() -> None:
     held, released = event("held", 0, 2), event("released", 0, 2)
     anew = event("began-anew", 0, 2, leader=1, dropped_up_to=15)
-    for one in (held, anew, released):
-        del one["time_ms"]
+    for row in (held, anew, released):
+        del row["time_ms"]
     facts = [fact(1, led=True), fact(3, had_payload=True, has_payload=True, held_critical=True), returned(**DROPPED)]
     record = ProtectionRecord(None, [held, anew, released], CAME_BACK_MS)
     rows = [record.facts(row) for row in facts]

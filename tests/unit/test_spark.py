@@ -41,7 +41,7 @@ def test_columns_are_made_once(spark: SparkSession) -> None:
     jvm: Any = spark.sparkContext._jvm
     a, b = jvm.functions.col("a"), jvm.functions.col("b")
     assert jvm.functions.col("a") is a is not b
-    assert [str(one) for one in (a, b)] == ["a", "b"]
+    assert [str(value) for value in (a, b)] == ["a", "b"]
     to_seq = jvm.PythonUtils.toSeq
     assert to_seq([a, b]) is to_seq([a, b])
     assert [to_seq(items).mkString(",") for items in ([a, b], [b, a], ["a"])] == ["a,b", "b,a", "a"]
@@ -50,7 +50,7 @@ def test_columns_are_made_once(spark: SparkSession) -> None:
 def test_arguments_are_not_searched_for_arrays(spark: SparkSession) -> None:
     converters = spark.sparkContext._gateway._gateway_client.converters  # type: ignore[union-attr]
     assert converters
-    assert not [one for one in converters if "Numpy" in type(one).__name__]
+    assert not [value for value in converters if "Numpy" in type(value).__name__]
 
 
 def constructor_without_java_session(constructor: Any) -> Any:

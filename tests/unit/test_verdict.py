@@ -89,7 +89,7 @@ def test_clean_is_earned_without_a_fault() -> None:
 
 def test_a_deleted_value_that_is_gone_tells_that_the_delete_was_learnt() -> None:
     deleted = {**SCENARIO, "critical": ["tombstone"]}
-    facts = [{**one, "kind": "tombstone"} for one in (fact(1), fact(3), returned(has_payload=False))]
+    facts = [{**row, "kind": "tombstone"} for row in (fact(1), fact(3), returned(has_payload=False))]
     earned, _ = earn_by_facts(deleted, facts, control(), absent=[2])
     assert earned == "the others removed it while the replica was absent"
 
@@ -134,7 +134,7 @@ def handed_over(
 
 def earn_handover(facts: list[dict[str, Any]], kind: str = "marker") -> tuple[str | None, str]:
     scenario = {**SCENARIO, "critical": [kind]}
-    return earn_by_facts(scenario, [{**one, "kind": kind} for one in facts], control(), absent=[2], hands_over=True)
+    return earn_by_facts(scenario, [{**row, "kind": kind} for row in facts], control(), absent=[2], hands_over=True)
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ AWAY = {"had_payload": True, "has_payload": True, "seen_there": False, "removed_
 
 def on(partition: int, *facts: dict[str, Any], offset: int = CRITICAL_OFFSET) -> list[dict[str, Any]]:
     """The same facts of another partition, where the marker may lie elsewhere."""
-    return [{**one, "partition": partition, "critical_offset": offset} for one in facts]
+    return [{**row, "partition": partition, "critical_offset": offset} for row in facts]
 
 
 def test_clean_is_earned_in_each_partition_at_its_own_offset() -> None:
@@ -268,7 +268,7 @@ def test_an_absent_broker_that_nothing_is_known_of_earns_nothing() -> None:
 
 def test_every_kind_of_critical_record_has_to_earn_it() -> None:
     both = {**SCENARIO, "critical": ["tombstone", "marker"]}
-    facts = [*EXPOSED, *({**one, "kind": "tombstone", "critical_offset": 12} for one in EXPOSED[:2])]
+    facts = [*EXPOSED, *({**row, "kind": "tombstone", "critical_offset": 12} for row in EXPOSED[:2])]
     assert earn_by_facts(both, facts, control(), absent=[2])[1] == (
         "nothing is known of the tombstone that should have been removed, on brokers [2]"
     )
@@ -370,13 +370,13 @@ def test_partial_evidence_earns_no_clean(path: str) -> None:
 def test_what_a_scenario_does_not_rest_on_leaves_it_clean() -> None:
     other = {**SCENARIO, "name": "other", "topic": "other"}
     scenarios = [SCENARIO, other, CONTROL]
-    exposure = [{**one, "topic": topic} for topic in ("stuck-lso", "other") for one in EXPOSED]
+    exposure = [{**row, "topic": topic} for topic in ("stuck-lso", "other") for row in EXPOSED]
     missing = [
         EvidenceDifference("brokers/2/after-rejoin/other-0/0.log", "is missing"),
         EvidenceDifference("aftermath.jsonl", "…"),
     ]
     result = assembled(scenarios=scenarios, exposure=exposure, missing=missing)
-    assert [one["verdict"] for one in result["scenarios"]] == ["clean", "unknown"]
+    assert [scenario["verdict"] for scenario in result["scenarios"]] == ["clean", "unknown"]
     assert result["verdict"] == "unknown"
 
 
@@ -438,12 +438,12 @@ def promised(broker: int | None, violated: int, topic: str = "stuck-lso") -> dic
 
 
 def summary_line(content: dict[str, Any]) -> str:
-    return guarantees.summary_line([from_json(guarantees.GuaranteeResult, one) for one in content["guarantees"]])
+    return guarantees.summary_line([from_json(guarantees.GuaranteeResult, result) for result in content["guarantees"]])
 
 
 def tombstones(content: dict[str, Any]) -> dict[str, Any]:
-    (found,) = (one for one in content["guarantees"] if one["guarantee"] == "tombstones")
-    return dict(found)
+    (tombstones,) = (result for result in content["guarantees"] if result["guarantee"] == "tombstones")
+    return dict(tombstones)
 
 
 def test_a_guarantee_that_holds() -> None:
@@ -482,7 +482,7 @@ def test_a_violated_guarantee_of_no_broker_is_reported_with_its_place() -> None:
 def test_a_violated_guarantee_in_another_scenario_leaves_this_one_clean() -> None:
     other = {**SCENARIO, "name": "other", "topic": "other"}
     result = assembled(guarantees=[promised(1, 1, "other")], scenarios=[SCENARIO, other, CONTROL])
-    assert [one["verdict"] for one in result["scenarios"]] == ["clean", "unknown"]
+    assert [scenario["verdict"] for scenario in result["scenarios"]] == ["clean", "unknown"]
 
 
 def test_an_anomaly_is_reported_beside_the_guarantees_that_it_breaks() -> None:

@@ -25,7 +25,7 @@ def test_it_is_a_schema() -> None:
 
 def test_published_verdicts_keep_to_it() -> None:
     assert len(PUBLISHED) > 50
-    broken = {str(path): found for path in PUBLISHED if (found := violations(json.loads(path.read_text())))}
+    broken = {str(path): problems for path in PUBLISHED if (problems := violations(json.loads(path.read_text())))}
     assert broken == {}
 
 

@@ -126,13 +126,13 @@ EXPOSURES = [
     ),
     *(
         History(
-            f"another {what}",
+            f"another {change}",
             wrote=WROTE,
             outage=OUTAGE,
             before=(replica(1, *LEFT, led_by=led_before), replica(2, *WROTE, led_by=led_before)),
             after=(replica(1, *LEFT, led_by=(1, 4)), replica(2, *WROTE, *LEFT, led_by=(1, 4))),
         )
-        for what, led_before in (("leader", (2, 4)), ("leader epoch", (1, 3)))
+        for change, led_before in (("leader", (2, 4)), ("leader epoch", (1, 3)))
     ),
     History(
         "only the remnant of the marker was seen on one of two",
