@@ -43,11 +43,6 @@ class RuntimeKind:
         """Return whether the runtime can run the brokers of a target."""
         return target.system in self.systems and (self.runs_jars or target.build is None)
 
-    def prepare(self, request: RuntimeRequest) -> PreparedRuntime:
-        """Import the runtime's module and prepare it. Raises `UsageError` with the missing requirement."""
-        ready: PreparedRuntime = import_module(self.module).prepare(request)
-        return ready
-
 
 # Redpanda's brokers are only available as images, and simulated brokers are part of this process.
 RUNTIMES = {
@@ -69,29 +64,30 @@ def choose(name: str, request: RuntimeRequest) -> tuple[str, str | None]:
     `AUTO` chooses hosts if they are given; else containers if an image is given, or an engine and an image are
     available, or the target has no jars; else processes. Simulated targets run in this process.
     """
-    return _chosen(request) if name == AUTO else (name, None)
+    target = request.target
+    if name != AUTO:
+        return name, None
+    if target.system in SIMULATED:
+        return SIM, f"{target.name} is simulated"
+    if request.access is not None:
+        return SSH, "hosts are given"
+    if target.system != KAFKA or request.image is not None:
+        return DOCKER, f"{target.name} comes as an image only" if target.system != KAFKA else "an image is given"
+    if target.build is not None or not may_have_engine():
+        return LOCAL, f"{target.name} has no image" if target.build else "this host has no container engine"
+    from harness.runtimes.docker import why_unavailable  # noqa: PLC0415  (its client is only imported if needed)
+
+    reason = why_unavailable(request)
+    return (LOCAL, reason) if reason else (DOCKER, f"the container engine has an image of {target.name}")
 
 
 def find_runtime(name: str) -> Callable[[RuntimeRequest], PreparedRuntime]:
     """Return the ``prepare`` of the runtime with this name. Raises `UsageError` with the nearest names."""
     if name not in {AUTO, *RUNTIMES}:
         raise UsageError(nearest("runtime", name, [AUTO, *RUNTIMES]))
-    return lambda request: RUNTIMES[choose(name, request)[0]].prepare(request)
 
+    def prepare(request: RuntimeRequest) -> PreparedRuntime:
+        ready: PreparedRuntime = import_module(RUNTIMES[choose(name, request)[0]].module).prepare(request)
+        return ready
 
-def _chosen(request: RuntimeRequest) -> tuple[str, str]:
-    target = request.target
-    if target.system in SIMULATED:
-        return SIM, f"{target.name} is simulated"
-    if request.access is not None:
-        return SSH, "hosts are given"
-    if target.system != KAFKA:
-        return DOCKER, f"{target.name} comes as an image only"
-    if request.image is not None:
-        return DOCKER, "an image is given"
-    if target.build is not None or not may_have_engine():
-        return LOCAL, f"{target.name} has no image" if target.build else "this host has no container engine"
-    from harness.runtimes.docker import why_unavailable  # noqa: PLC0415  (only what is used is imported)
-
-    reason = why_unavailable(request)
-    return (LOCAL, reason) if reason else (DOCKER, f"the container engine has an image of {target.name}")
+    return prepare
