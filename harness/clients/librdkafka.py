@@ -193,7 +193,7 @@ class LibrdkafkaConsumer:
 
     def __init__(self, consumer: Consumer, topic: str) -> None:
         """Subscribe to the topic."""
-        self._consumer = consumer
+        self._consumer, self.close = consumer, consumer.close
         consumer.subscribe([topic])
 
     def poll(self, timeout_s: float) -> Sequence[tuple[TopicPartition, int]]:
@@ -204,10 +204,6 @@ class LibrdkafkaConsumer:
                 raise ClientError(str(error))
         delivered: list[Any] = [message for message in messages if message.error() is None]
         return [((message.topic(), message.partition()), message.offset()) for message in delivered]
-
-    def close(self) -> None:
-        """Leave the group."""
-        self._consumer.close()
 
 
 def _commit(consumer: Consumer, offsets: list[confluent_kafka.TopicPartition]) -> None:

@@ -112,11 +112,8 @@ class LibrdkafkaReading:
         login = leader.security.for_librdkafka() if leader.security else {}
         address = {"bootstrap.servers": str(leader), "stats_cb": self._take_statistics}
         self._consumer = Consumer({**CONFIG, **login, **address})
+        self.close = self._consumer.close
         self._consumer.assign([confluent_kafka.TopicPartition(topic, partition, 0) for topic, partition in partitions])
-
-    def close(self) -> None:
-        """End the consumer."""
-        self._consumer.close()
 
     def is_at_end(self) -> bool:
         """Read more; return whether every partition's end is reached.

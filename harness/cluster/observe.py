@@ -76,6 +76,7 @@ class ReplicaObserver:
         A run that is ``resumed`` continues from the earlier observations.
         """
         self._poller = Poller(runtime, clock, reader, period_s=period_s, name="observations")
+        self.stop, self.raise_if_failed = self._poller.stop, self._poller.raise_if_failed
         self._partitions = {b: [tp for tp, brokers in replicas.items() if b in brokers] for b in runtime.brokers}
         self._clock = clock
         past = read_lines(path) if resumed else []
@@ -94,18 +95,10 @@ class ReplicaObserver:
         """Start to poll."""
         self._poller.start(self._poll)
 
-    def stop(self) -> None:
-        """End the routines; the observations remain available."""
-        self._poller.stop()
-
     def close(self) -> None:
         """End the routines, their connections and the file."""
         self._poller.close()
         self._file.close()
-
-    def raise_if_failed(self) -> None:
-        """Raise the error that ended an observing routine."""
-        self._poller.raise_if_failed()
 
     def view(self, broker: int, partition: TopicPartition) -> ObservedReplica | None:
         """Return the newest view of a replica."""
