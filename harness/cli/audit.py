@@ -62,7 +62,7 @@ def parse_brokers(texts: Sequence[str], conf: Mapping[str, str]) -> dict[int, li
     return brokers
 
 
-AUDITED, READING = map(cloup.OptionGroup, ("What to audit", "Reading"))
+AUDITED, READING = map(common.Group, ("What to audit", "Reading"))
 
 
 @cloup.group()
@@ -76,8 +76,7 @@ def audit() -> None:
     spark=True,
 )
 @common.topic_option(AUDITED)
-@common.option(
-    AUDITED,
+@AUDITED.option(
     "--broker",
     Text(broker_folder, metavar="ID=DIR"),
     "A broker's log directory, or a partition's folder, copied from it, here or at s3a:// or hdfs://; "
@@ -106,22 +105,17 @@ def disk(topics: tuple[str, ...], brokers: tuple[str, ...], output: str, spark: 
 @common.topic_option(AUDITED)
 @common.bootstrap_option()
 @common.config_option
-@common.option(
-    READING,
-    "--rate-limit-mb",
-    MEGABYTES_A_SECOND,
-    "Read at most so many megabytes a second, from all brokers together.",
+@READING.option(
+    "--rate-limit-mb", MEGABYTES_A_SECOND, "Read at most so many megabytes a second, from all brokers together."
 )
-@common.option(
-    READING,
+@READING.option(
     "--since",
     Text(time_ms, metavar="TIME"),
     "Read only records written at or after this time: ISO 8601 (UTC if it has no offset), or ms since the epoch.",
 )
-@common.option(READING, "--until", Text(time_ms, metavar="TIME"), "Read only records written before then.")
-@common.flag(READING, "--quick", "Read no data: compare the reports of brokers and coordinators, in seconds.")
-@common.option(
-    READING,
+@READING.option("--until", Text(time_ms, metavar="TIME"), "Read only records written before then.")
+@READING.flag("--quick", "Read no data: compare the reports of brokers and coordinators, in seconds.")
+@READING.option(
     "--save",
     FilePath(metavar="DIR"),
     "Save the data that was read, in a new folder.  [default: a temporary one, deleted at the end]",

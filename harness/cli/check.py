@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import cloup
 
-from harness.cli.options.common import command, flag
+from harness.cli.options.common import Group, command
 from harness.cli.options.parameters import RUN_FOLDER
 from harness.console import ConsoleProgress, show
 from harness.judge.verdict import EXIT_CODES
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from harness.spark.options import SparkOptions
 
-EVIDENCE = cloup.OptionGroup("Evidence")
+EVIDENCE = Group("Evidence")
 
 
 @command(
@@ -25,7 +25,7 @@ EVIDENCE = cloup.OptionGroup("Evidence")
     spark=True,
 )
 @cloup.argument("run_dir", type=RUN_FOLDER)
-@flag(EVIDENCE, "--partial", "Judge although evidence is missing or changed; the verdict says so.")
+@EVIDENCE.flag("--partial", "Judge although evidence is missing or changed; the verdict says so.")
 def check(run_dir: Path, output: str, spark: SparkOptions, *, partial: bool) -> int:
     """Judge a stored run again, from its folder alone."""
     from harness.play.check import check_folder  # noqa: PLC0415

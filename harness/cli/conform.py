@@ -6,9 +6,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import cloup
-
-from harness.cli.options.common import command, envelope, flags_of, option, options_given
+from harness.cli.options.common import Group, command, envelope, flags_of, options_given
 from harness.cli.options.parameters import PATCH, SEED, TARGET, Count, Text, file_to_read
 from harness.console import JSON, STYLES, ConsoleProgress
 from harness.errors import UsageError
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
 
     from harness.model_checking.conform.conform import Outcome
 
-SCHEDULES = cloup.OptionGroup("Schedules")
+SCHEDULES = Group("Schedules")
 COUNT = Count(0, 10_000)
 
 
@@ -29,20 +27,18 @@ COUNT = Count(0, 10_000)
     "harness conform --target kafka-3.9 --schedules 5 --seed 7",
     "harness conform --target kafka-4.4 --schedule schedules/stuck-lso.json",
 )
-@option(
-    SCHEDULES,
+@SCHEDULES.option(
     "--target",
     Text(TARGET.check, TARGET.names, "NAME|PATH"),
     "A Kafka: see `harness targets`, or the path of one of your own.",
     required=True,
 )
-@option(SCHEDULES, "--patch", PATCH, "Classes in front of the class path of the target's brokers.")
-@option(SCHEDULES, "--schedules", COUNT, "Number of random schedules.", default=20)
-@option(SCHEDULES, "--group-schedules", COUNT, "Number of random schedules of consumer groups.", default=20)
-@option(SCHEDULES, "--seed", SEED, "Fixes the random ones.", default=0)
-@option(SCHEDULES, "--transactions", Count(1, 2), "Version; 2 exists from 4.0 on.", default=1)
-@option(
-    SCHEDULES,
+@SCHEDULES.option("--patch", PATCH, "Classes in front of the class path of the target's brokers.")
+@SCHEDULES.option("--schedules", COUNT, "Number of random schedules.", default=20)
+@SCHEDULES.option("--group-schedules", COUNT, "Number of random schedules of consumer groups.", default=20)
+@SCHEDULES.option("--seed", SEED, "Fixes the random ones.", default=0)
+@SCHEDULES.option("--transactions", Count(1, 2), "Version; 2 exists from 4.0 on.", default=1)
+@SCHEDULES.option(
     "--schedule",
     file_to_read(),
     "Run this schedule instead: of `harness explore --out`, or a round of a soak with one partition.",

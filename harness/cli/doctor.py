@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import cloup
-
-from harness.cli.options.common import command, envelope, option
+from harness.cli.options.common import Group, command, envelope
 from harness.cli.options.parameters import TARGET
 from harness.console import JSON, ConsoleProgress
 from harness.errors import EXIT_CLEAN, EXIT_USAGE
 from harness.terminal import Table, stdout, styled
 
-CACHE = cloup.OptionGroup("Cache")
+CACHE = Group("Cache")
 
 
 @command("harness doctor", "harness doctor --fetch kafka-3.9 --fetch kafka-4.4")
-@option(CACHE, "--fetch", TARGET, "Warm the cache with this target's jars; repeatable.", name="targets", multiple=True)
+@CACHE.option("--fetch", TARGET, "Warm the cache with this target's jars; repeatable.", name="targets", multiple=True)
 def doctor(targets: tuple[str, ...], output: str) -> int:
     """Check what this machine is missing, and print the remedies."""
     from harness.doctor import diagnose  # noqa: PLC0415

@@ -6,8 +6,6 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import cloup
-
 from harness.cli.options import common
 from harness.cli.options.parameters import DIRECTORY, SEED, Count, Text
 from harness.console import JSON, STYLES, print_progress
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
     from harness.schedules.operations.operation import Operation
     from harness.spark.options import SparkOptions
 
-MODEL, WALK, RANDOM = map(cloup.OptionGroup, ("Model", "Walk of every interleaving", "Random runs"))
+MODEL, WALK, RANDOM = map(common.Group, ("Model", "Walk of every interleaving", "Random runs"))
 OF_WALKS = frozenset({"most_states", "first_only", "processes", "faults"})
 OF_RUNS = common.SPARK_PARAMETERS | {"seed"}
 
@@ -36,15 +34,13 @@ OF_RUNS = common.SPARK_PARAMETERS | {"seed"}
     "harness explore --target sim-kafka --runs 4000 --seed 1 --out schedules",
     spark=True,
 )
-@common.option(
-    MODEL,
+@MODEL.option(
     "--target",
     Text(names=SIMULATED, metavar="NAME"),
     "The simulated target: sim-kafka, sim-redpanda, sim-cloud-topics.",
     required=True,
 )
-@common.option(
-    MODEL,
+@MODEL.option(
     "--with",
     Text(metavar="PROPOSAL"),
     "A proposal to add: coordinated, gate, isr-gate, isr-gate-markers, fresh-copies (with --runs), kip-87, or a "
@@ -52,26 +48,19 @@ OF_RUNS = common.SPARK_PARAMETERS | {"seed"}
     name="with_",
     multiple=True,
 )
-@common.option(MODEL, "--without", Text(metavar="RULE"), "A rule to leave out; repeatable.", multiple=True)
-@common.flag(MODEL, "--groups", "Consumer groups: what each broker would answer them as their coordinator.")
-@common.flag(
-    WALK,
-    "--faults",
-    "Late metadata, lag in the ISR, unclean elections, lost tails, lost disks, moves; isr-gate implies it.",
+@MODEL.option("--without", Text(metavar="RULE"), "A rule to leave out; repeatable.", multiple=True)
+@MODEL.flag("--groups", "Consumer groups: what each broker would answer them as their coordinator.")
+@WALK.flag(
+    "--faults", "Late metadata, lag in the ISR, unclean elections, lost tails, lost disks, moves; isr-gate implies it."
 )
-@common.option(WALK, "--most-states", Count(1, 10**9), "Of a case.", default=10_000_000)
-@common.flag(WALK, "--first", "Stop a case at its first anomaly.", name="first_only")
-@common.option(
-    WALK, "--processes", Count(1, 256), "Number of cases at once.", default=os.cpu_count() or 1, show_default=False
+@WALK.option("--most-states", Count(1, 10**9), "Of a case.", default=10_000_000)
+@WALK.flag("--first", "Stop a case at its first anomaly.", name="first_only")
+@WALK.option("--processes", Count(1, 256), "Number of cases at once.", default=os.cpu_count() or 1, show_default=False)
+@common.OUTPUT.option(
+    "--out", DIRECTORY, "Write the schedules there, for --schedule of `harness run`, `soak` and `conform`."
 )
-@common.option(
-    common.OUTPUT,
-    "--out",
-    DIRECTORY,
-    "Write the schedules there, for --schedule of `harness run`, `soak` and `conform`.",
-)
-@common.option(RANDOM, "--runs", Count(1, 10**8), "Run N random schedules, as Spark jobs, instead.")
-@common.option(RANDOM, "--seed", SEED, "Of the first random run.", default=0)
+@RANDOM.option("--runs", Count(1, 10**8), "Run N random schedules, as Spark jobs, instead.")
+@RANDOM.option("--seed", SEED, "Of the first random run.", default=0)
 def explore(  # noqa: PLR0917
     target: str,
     with_: tuple[str, ...],

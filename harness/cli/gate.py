@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import cloup
 
-from harness.cli.options.common import OUTPUT, command, envelope, option
+from harness.cli.options.common import OUTPUT, Group, command, envelope
 from harness.cli.options.parameters import EXISTING_DIRECTORY, TARGET, FilePath, Text, file_to_read
 from harness.console import JSON, ConsoleProgress
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, UsageError
@@ -15,7 +15,7 @@ from harness.terminal import Table, stdout
 if TYPE_CHECKING:
     from pathlib import Path
 
-BROKER = cloup.OptionGroup("Broker")
+BROKER = Group("Broker")
 
 
 @cloup.group()
@@ -24,8 +24,7 @@ def gate() -> None:
 
 
 @command("harness gate build", "harness gate build --output compaction-gate.jar")
-@option(
-    OUTPUT,
+@OUTPUT.option(
     "--output",
     FilePath(dir_okay=False, metavar="JAR"),
     "Write the jar to this file.  [default: it stays in the cache]",
@@ -56,9 +55,9 @@ def build(jar: Path | None, output: str) -> int:
     "harness gate verify compaction-gate.jar --libs /opt/kafka/libs",
 )
 @cloup.argument("jar", type=file_to_read(), metavar="JAR")
-@option(BROKER, "--target", TARGET, "A version: see `harness targets`.", name="name")
-@option(BROKER, "--libs", EXISTING_DIRECTORY, "The folder libs of an installation of Kafka.")
-@option(BROKER, "--options", Text(metavar="NAME=VALUE,…"), "Options of the agent to try, too.")
+@BROKER.option("--target", TARGET, "A version: see `harness targets`.", name="name")
+@BROKER.option("--libs", EXISTING_DIRECTORY, "The folder libs of an installation of Kafka.")
+@BROKER.option("--options", Text(metavar="NAME=VALUE,…"), "Options of the agent to try, too.")
 def verify(jar: Path, name: str | None, libs: Path | None, options: str | None, output: str) -> int:
     """Try the agent on the classes of a version, without a broker; exit code 1 where it does not fit."""
     from harness.host.java import find_java  # noqa: PLC0415

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from harness.protect.guard.journal import PauseState
 
 MOST_S, MOST_WARNING_S = 3600.0, 366 * 86_400.0
-PROTECTION, WATCHING = map(cloup.OptionGroup, ("Protection", "Watching"))
+PROTECTION, WATCHING = map(common.Group, ("Protection", "Watching"))
 NO_TOPIC = ("",)
 """A pattern that no topic has: `release` pauses no further topic."""
 
@@ -36,32 +36,26 @@ NO_TOPIC = ("",)
 @common.bootstrap_option(required=False)
 @common.config_option
 @common.topic_option(PROTECTION)
-@common.option(
-    PROTECTION,
+@PROTECTION.option(
     "--interval",
     Number(0.2, MOST_S, "S"),
     "Seconds between two looks at the replicas. delete.retention.ms has to be three times as long, and 4 s.",
     default=2.0,
 )
-@common.flag(PROTECTION, "--dry-run", "Say what would be changed, and change nothing.")
-@common.flag(PROTECTION, "--observe-only", "Metrics and warnings; change nothing.")
-@common.option(
-    PROTECTION,
-    "--pause-warning",
-    Number(1, MOST_WARNING_S, "S"),
-    "Warn of a topic that is paused for longer.",
-    default=3600.0,
+@PROTECTION.flag("--dry-run", "Say what would be changed, and change nothing.")
+@PROTECTION.flag("--observe-only", "Metrics and warnings; change nothing.")
+@PROTECTION.option(
+    "--pause-warning", Number(1, MOST_WARNING_S, "S"), "Warn of a topic that is paused for longer.", default=3600.0
 )
-@common.option(WATCHING, "--listen", Text(metavar="HOST"), "The address of /metrics and /health.", default="127.0.0.1")
-@common.option(WATCHING, "--port", PORT, "Its port; 0: a free one.", default=9464)
-@common.option(
-    WATCHING,
+@WATCHING.option("--listen", Text(metavar="HOST"), "The address of /metrics and /health.", default="127.0.0.1")
+@WATCHING.option("--port", PORT, "Its port; 0: a free one.", default=9464)
+@WATCHING.option(
     "--observe-every",
     Number(1, MOST_S, "S"),
     "Seconds between two looks at transactions, last stable offsets and sizes of logs.",
     default=60.0,
 )
-@common.option(common.OUTPUT, "--events", FILE, "Append one JSON object an event.")
+@common.OUTPUT.option("--events", FILE, "Append one JSON object an event.")
 @common.verbosity_options
 @click.pass_context
 def guard(context: click.Context, /, bootstrap: str | None, config: Path | None, **parameters: Any) -> int:
@@ -117,10 +111,8 @@ def status(bootstrap: str, config: Path | None, output: str) -> int:
 )
 @common.bootstrap_option()
 @common.config_option
-@common.flag(
-    PROTECTION,
-    "--exposed",
-    "Also release topics with replicas that are still out of the ISR: those replicas may miss removals.",
+@PROTECTION.flag(
+    "--exposed", "Also release topics with replicas that are still out of the ISR: those replicas may miss removals."
 )
 def release(bootstrap: str, config: Path | None, output: str, *, exposed: bool) -> int:
     """Restore the settings of a guard that is no longer running. Exit code 2 if a topic is still paused.

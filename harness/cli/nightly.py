@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import cloup
 
 from harness.cli.options import parameters as kinds
-from harness.cli.options.common import OUTPUT, command, envelope, flag, option, options_given, results_option
+from harness.cli.options.common import OUTPUT, Group, command, envelope, options_given, results_option
 from harness.console import JSON, print_progress
 from harness.errors import UsageError, interruptible
 from harness.escape import to_json
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from harness.nightly.cells import CellResult
     from harness.nightly.ledger import Ledger
 
-NIGHT, MATRIX = map(cloup.OptionGroup, ("Night", "Matrix, instead of the file's"))
+NIGHT, MATRIX = map(Group, ("Night", "Matrix, instead of the file's"))
 
 
 @command(
@@ -32,32 +32,30 @@ NIGHT, MATRIX = map(cloup.OptionGroup, ("Night", "Matrix, instead of the file's"
     "harness nightly matrix.toml --latest --time-budget 7200",
 )
 @cloup.argument("matrix_file", metavar="[MATRIX.toml]", required=False, type=kinds.file_to_read())
-@option(MATRIX, "--targets", kinds.Names(kinds.TARGET, "T,…"), "Instead of the file's; see `harness targets`.")
-@option(MATRIX, "--anomalies", kinds.Names(kinds.ANOMALIES, "A,…"), "all, or some: see `harness anomalies`.")
-@option(MATRIX, "--clients", kinds.Names(kinds.CLIENT, "C,…"), "librdkafka, java.")
-@option(MATRIX, "--nemeses", kinds.Names(kinds.NEMESIS, "N,…"), "See `harness nemeses`.")
-@option(MATRIX, "--runtimes", kinds.Names(kinds.RUNTIME, "R,…"), "local, docker.")
-@option(MATRIX, "--protections", kinds.Names(kinds.PROTECTION, "P,…"), "none, gate, guard.")
-@option(MATRIX, "--repeats", kinds.Count(1, 1000), "Number of runs of each cell.")
-@flag(MATRIX, "--latest", "Also run the newest patch of each line, in a separate column.")
-@option(NIGHT, "--expectations", kinds.file_to_read(), "Expectations that take precedence over the built-in ones.")
-@option(
-    NIGHT,
+@MATRIX.option("--targets", kinds.Names(kinds.TARGET, "T,…"), "Instead of the file's; see `harness targets`.")
+@MATRIX.option("--anomalies", kinds.Names(kinds.ANOMALIES, "A,…"), "all, or some: see `harness anomalies`.")
+@MATRIX.option("--clients", kinds.Names(kinds.CLIENT, "C,…"), "librdkafka, java.")
+@MATRIX.option("--nemeses", kinds.Names(kinds.NEMESIS, "N,…"), "See `harness nemeses`.")
+@MATRIX.option("--runtimes", kinds.Names(kinds.RUNTIME, "R,…"), "local, docker.")
+@MATRIX.option("--protections", kinds.Names(kinds.PROTECTION, "P,…"), "none, gate, guard.")
+@MATRIX.option("--repeats", kinds.Count(1, 1000), "Number of runs of each cell.")
+@MATRIX.flag("--latest", "Also run the newest patch of each line, in a separate column.")
+@NIGHT.option("--expectations", kinds.file_to_read(), "Expectations that take precedence over the built-in ones.")
+@NIGHT.option(
     "--time-budget",
     kinds.Number(0, kinds.LONGEST_TIME_S, "S", min_open=True),
     "No run is begun that may not end within so many seconds; the rest is reported as not run.",
     name="budget_s",
 )
-@option(
-    NIGHT,
+@NIGHT.option(
     "--resume",
     kinds.FilePath(file_okay=False, metavar="NIGHT"),
     "Resume an interrupted night, results/nightly/<id>, by its own plan.",
     name="night",
 )
 @results_option
-@option(OUTPUT, "--junit", kinds.FILE, "Also write JUnit XML there.")
-@option(OUTPUT, "--markdown", kinds.FILE, "Also append the Markdown summary there.")
+@OUTPUT.option("--junit", kinds.FILE, "Also write JUnit XML there.")
+@OUTPUT.option("--markdown", kinds.FILE, "Also append the Markdown summary there.")
 def nightly(
     *,
     matrix_file: Path | None,

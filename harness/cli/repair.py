@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from harness.spark.options import SparkOptions
 
 MAX_INT32 = 2**31 - 1
-REPAIR, DECISION, PACE = map(cloup.OptionGroup, ("Repair", "Undecided partitions", "Pace"))
+REPAIR, DECISION, PACE = map(common.Group, ("Repair", "Undecided partitions", "Pace"))
 _PARTITION = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<number>[0-9]{1,9})")
 _BROKER = re.compile(r"[0-9]{1,10}")
 RESUME = "run the same command again to continue; until then compaction stays paused (`harness guard status`)"
@@ -82,15 +82,10 @@ def read_verdict(path: Path) -> Verdict:
     spark=True,
 )
 @cloup.argument("audit", type=file_to_read(), metavar="AUDIT")
-@cloup.option(
-    "--plan/--apply",
-    "is_plan",
-    default=None,
-    group=REPAIR,
-    help="Show what would be done, or do it. One of both is required.",
+@REPAIR.flag(
+    "--plan/--apply", "Show what would be done, or do it. One of both is required.", name="is_plan", default=None
 )
-@common.option(
-    REPAIR,
+@REPAIR.option(
     "--partition",
     Text(parse_partition, metavar="TOPIC-PARTITION"),
     "Repair this partition only; repeatable.  [default: every partition with a finding]",
@@ -99,8 +94,7 @@ def read_verdict(path: Path) -> Verdict:
 )
 @common.bootstrap_option()
 @common.config_option
-@common.option(
-    DECISION,
+@DECISION.option(
     "--right",
     Text(parse_right, metavar="[TOPIC-PARTITION=]BROKER"),
     "The broker whose replica is right where the audit does not decide; repeatable. Without a partition: of "
@@ -108,29 +102,25 @@ def read_verdict(path: Path) -> Verdict:
     name="rights",
     multiple=True,
 )
-@common.option(
-    DECISION,
+@DECISION.option(
     "--saved-folders",
     EXISTING_DIRECTORY,
     "The folder with saved copies of every replica, as BROKER/TOPIC-PARTITION; required for --right.",
 )
-@common.flag(DECISION, "--saved-elsewhere", "State that they were saved elsewhere, in place of the above.")
-@common.option(PACE, "--at-once", Count(1, 100), "Partitions that are repaired at the same time.", default=4)
-@common.option(
-    PACE,
+@DECISION.flag("--saved-elsewhere", "State that they were saved elsewhere, in place of the above.")
+@PACE.option("--at-once", Count(1, 100), "Partitions that are repaired at the same time.", default=4)
+@PACE.option(
     "--throttle-mb",
     MEGABYTES_A_SECOND,
     "Each broker sends and receives at most so many megabytes a second of the copies.",
 )
-@common.option(
-    PACE,
+@PACE.option(
     "--wait-s",
     Count(1, 86_400, "S"),
     "Give a partition up that does not change for so long, nor its copy grow.",
     default=300,
 )
-@common.option(
-    REPAIR,
+@REPAIR.option(
     "--spare",
     Count(0, MAX_INT32, "BROKER"),
     "The broker that gets a replica meanwhile, where too few would be left in sync.  [default: any]",

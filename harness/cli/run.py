@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from harness.cli.options.common import SPARK_PARAMETERS, command, flag, flags_of, option, options_given, results_option
+from harness.cli.options.common import SPARK_PARAMETERS, command, flags_of, options_given, results_option
 from harness.cli.options.parameters import RUN_FOLDER, Count
 from harness.cli.options.request import RUN, WHERE, command_line, request_of, run_options
 from harness.console import ConsoleProgress, show
@@ -23,20 +23,18 @@ if TYPE_CHECKING:
 )
 @run_options
 @results_option
-@option(
-    WHERE,
+@WHERE.option(
     "--port-base",
     Count(1024, 65_532, "PORT"),
     "First of the loopback ports, one a broker and one more.  [default: free ones]",
 )
-@option(
-    RUN,
+@RUN.option(
     "--resume",
     RUN_FOLDER,
     "Resume a run with long timers that was cut off in its window; takes the place of --target and --anomaly.",
     name="run_dir",
 )
-@flag(RUN, "--keep", "Leave the cluster up and print how to reach, audit and remove it.")
+@RUN.flag("--keep", "Leave the cluster up and print how to reach, audit and remove it.")
 def run(output: str, run_dir: Path | None, **parameters: Any) -> int:
     """Boot a cluster, take a broker down, bring it back, and judge every broker's history."""
     from harness.play import run as runs  # noqa: PLC0415  (slow imports, only where needed)

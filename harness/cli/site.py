@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import cloup
-
-from harness.cli.options.common import OUTPUT, command, option, results_option
+from harness.cli.options.common import OUTPUT, Group, command, results_option
 from harness.cli.options.parameters import DIRECTORY, PORT
 from harness.console import ConsoleProgress
 from harness.errors import EXIT_CLEAN, UsageError, interruptible
@@ -15,12 +13,12 @@ from harness.terminal import stderr, stdout
 if TYPE_CHECKING:
     from pathlib import Path
 
-SERVER = cloup.OptionGroup("Server")
+SERVER = Group("Server")
 
 
 @command("harness report --out site", "harness report --results /data/results --out site", formats=False)
 @results_option
-@option(OUTPUT, "--out", DIRECTORY, "The folder of the site.", required=True)
+@OUTPUT.option("--out", DIRECTORY, "The folder of the site.", required=True)
 def report(results: Path, out: Path) -> int:
     """Write a static site over all runs: versions and anomalies, a trend, a page for each run, anomaly and night."""
     from harness.report.site import write_site  # noqa: PLC0415  (slow imports, only where needed)
@@ -35,7 +33,7 @@ def report(results: Path, out: Path) -> int:
 
 @command("harness serve", "harness serve --results /data/results --port 0", formats=False)
 @results_option
-@option(SERVER, "--port", PORT, "0: a free one.", default=8642)
+@SERVER.option("--port", PORT, "0: a free one.", default=8642)
 def serve(results: Path, port: int) -> int:
     """Show the same site on 127.0.0.1 until Ctrl-C; it follows runs in progress."""
     from harness.report.serve import serving  # noqa: PLC0415  (slow imports, only where needed)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-import cloup
-
 from harness.cli.options import parameters as kinds
-from harness.cli.options.common import SPARK_PARAMETERS, command, flag, flags_of, option, options_given, results_option
+from harness.cli.options.common import SPARK_PARAMETERS, Group, command, flags_of, options_given, results_option
 from harness.console import JSON, STYLES, ConsoleProgress, print_progress
 from harness.errors import EXIT_ANOMALY, UsageError
 from harness.json_codec import to_json
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
     from harness.judge.verdict import RoundLine, SoakVerdict
     from harness.soak.campaign import SoakOptions
 
-SOAKED, ROUNDS = map(cloup.OptionGroup, ("Soak", "Rounds"))
+SOAKED, ROUNDS = map(Group, ("Soak", "Rounds"))
 OF_DRAWN_ROUNDS = frozenset({"partitions", "rate_hz", "play_s"})
 
 
@@ -36,48 +34,42 @@ OF_DRAWN_ROUNDS = frozenset({"partitions", "rate_hz", "play_s"})
     "harness soak --resume results/kafka-4.4/soak/ID",
     spark=True,
 )
-@option(SOAKED, "--target", kinds.TARGET, "The version to soak: see `harness targets`.")
-@option(
-    SOAKED,
+@SOAKED.option("--target", kinds.TARGET, "The version to soak: see `harness targets`.")
+@SOAKED.option(
     "--minutes",
     kinds.Number(0, kinds.LONGEST_TIME_S / 60, "M", min_open=True),
     "For how long; the round that is played then is judged, too.",
     default=30.0,
 )
-@option(SOAKED, "--rounds", kinds.Count(1, 1_000_000), "Maximum number of rounds.  [default: any]")
-@option(SOAKED, "--seed", kinds.SEED, "Of the first round.", default=1)
-@option(
-    SOAKED,
+@SOAKED.option("--rounds", kinds.Count(1, 1_000_000), "Maximum number of rounds.  [default: any]")
+@SOAKED.option("--seed", kinds.SEED, "Of the first round.", default=1)
+@SOAKED.option(
     "--runtime",
     kinds.RUNTIME,
     "local (processes), docker, sim (models), or auto, as for `harness run`; local with --gate.",
     default=AUTO,
 )
-@flag(SOAKED, "--gate", "Start every broker with the gate: any finding fails the soak.")
-@option(SOAKED, "--expect", kinds.file_to_read(), "Findings to tolerate by name; not with --gate.")
-@option(
-    SOAKED,
+@SOAKED.flag("--gate", "Start every broker with the gate: any finding fails the soak.")
+@SOAKED.option("--expect", kinds.file_to_read(), "Findings to tolerate by name; not with --gate.")
+@SOAKED.option(
     "--resume",
     kinds.EXISTING_DIRECTORY,
     "Resume a soak that was cut off; takes the place of every other option.",
     name="soak_dir",
 )
-@option(
-    ROUNDS,
+@ROUNDS.option(
     "--schedule",
     kinds.file_to_read("each round of a soak has a round.json"),
     "A round to play again, with one seed after the other, instead of drawn rounds.",
 )
-@option(
-    ROUNDS,
+@ROUNDS.option(
     "--shrink",
     kinds.Text(names=NAMES, metavar="NAME"),
     "Reduce the --schedule instead while it shows this finding on sim-kafka, for --minutes at most.",
 )
-@option(ROUNDS, "--partitions", kinds.Count(1, 1000), "Of a round, in up to five topics.", default=30)
-@option(ROUNDS, "--rate", kinds.Number(1, 10_000), "Operations of clients a second.", name="rate_hz", default=300.0)
-@option(
-    ROUNDS,
+@ROUNDS.option("--partitions", kinds.Count(1, 1000), "Of a round, in up to five topics.", default=30)
+@ROUNDS.option("--rate", kinds.Number(1, 10_000), "Operations of clients a second.", name="rate_hz", default=300.0)
+@ROUNDS.option(
     "--play",
     kinds.Number(6, 3600, "S"),
     "For how many seconds operations and faults are drawn.",

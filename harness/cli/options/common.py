@@ -27,26 +27,34 @@ Callback = TypeVar("Callback", bound="Callable[..., Any]")
 
 ENVELOPE_SCHEMA: Final = 1
 """Version of the format that `envelope` returns."""
-OUTPUT, CLUSTER, SPARK = map(cloup.OptionGroup, ("Output", "Cluster", "Spark"))
 SPARK_PARAMETERS: Final = frozenset({"spark_master", "spark_conf"})
 
 
-def option(
-    group: cloup.OptionGroup, names: str, kind: click.ParamType[Any], text: str, *, name: str = "", **settings: Any
-) -> Callable[[Callback], Callback]:
-    """Return a decorator that adds an option; its help is ``text`` and the default value, if it has one.
+class Group:
+    """A heading in the help of a command, with its options."""
 
-    ``name``: the command's parameter, if it is not that of the option.
-    """
-    settings.setdefault("show_default", settings.get("default") is not None)
-    return cloup.option(*names.split(), *([name] if name else []), group=group, type=kind, help=text, **settings)
+    def __init__(self, title: str) -> None:
+        self._group = cloup.OptionGroup(title)
+
+    def option(
+        self, names: str, kind: click.ParamType[Any], text: str, *, name: str = "", **settings: Any
+    ) -> Callable[[Callback], Callback]:
+        """Return a decorator that adds an option, whose help is ``text`` and the default value.
+
+        ``name``: the parameter of the command, if the option has another name.
+        """
+        settings.setdefault("show_default", settings.get("default") is not None)
+        return self._declare(names, name, type=kind, help=text, **settings)
+
+    def flag(self, names: str, text: str, *, name: str = "", **settings: Any) -> Callable[[Callback], Callback]:
+        """Return a decorator that adds an option without a value."""
+        return self._declare(names, name, is_flag=True, help=text, **settings)
+
+    def _declare(self, names: str, name: str, **settings: Any) -> Callable[[Callback], Callback]:
+        return cloup.option(*names.split(), *([name] if name else []), group=self._group, **settings)
 
 
-def flag(
-    group: cloup.OptionGroup, names: str, text: str, *, name: str = "", **settings: Any
-) -> Callable[[Callback], Callback]:
-    """Return a decorator that adds an option without a value."""
-    return cloup.option(*names.split(), *([name] if name else []), group=group, is_flag=True, help=text, **settings)
+OUTPUT, CLUSTER, SPARK = map(Group, ("Output", "Cluster", "Spark"))
 
 
 def examples(*lines: str) -> str:
@@ -101,20 +109,15 @@ def _be_quiet(context: click.Context, _parameter: click.Parameter, is_on: bool) 
 
 
 VERBOSITY: Final = (
-    flag(OUTPUT, "-q --quiet", "Print no progress.", expose_value=False, callback=_be_quiet),
-    flag(OUTPUT, "-v --verbose", "Also print what the harness logs.", expose_value=False, callback=_be_loud),
+    OUTPUT.flag("-q --quiet", "Print no progress.", expose_value=False, callback=_be_quiet),
+    OUTPUT.flag("-v --verbose", "Also print what the harness logs.", expose_value=False, callback=_be_loud),
 )
-FORMAT: Final = option(OUTPUT, "--format", click.Choice([TEXT, JSON]), "Output format.", name="output", default=TEXT)
+FORMAT: Final = OUTPUT.option("--format", click.Choice([TEXT, JSON]), "Output format.", name="output", default=TEXT)
 SPARK_OPTIONS: Final = (
-    option(
-        SPARK,
-        "--spark-conf",
-        Text(metavar="KEY=VALUE"),
-        "A setting of Spark's, such as memory; repeatable.",
-        multiple=True,
+    SPARK.option(
+        "--spark-conf", Text(metavar="KEY=VALUE"), "A setting of Spark's, such as memory; repeatable.", multiple=True
     ),
-    option(
-        SPARK,
+    SPARK.option(
         "--spark-master",
         Text(metavar="URL"),
         "The Spark to check on: spark://HOST:PORT, yarn, k8s://URL, local[N].",
@@ -131,16 +134,16 @@ def verbosity_options(callback: Callback) -> Callback:
     return callback
 
 
-results_option = option(OUTPUT, "--results", DIRECTORY, "The folder of run folders.", default=Path("results"))
+results_option = OUTPUT.option("--results", DIRECTORY, "The folder of run folders.", default=Path("results"))
 
 
-def topic_option(group: cloup.OptionGroup) -> Callable[[Callback], Callback]:
+def topic_option(group: Group) -> Callable[[Callback], Callback]:
     """Return ``--topic``, which a command gets as ``topics``."""
     text = (
         "A topic or a pattern such as 'orders-*'; repeatable. Internal topics match only patterns that begin with __."
         "  [default: every compacted topic, internal ones included]"
     )
-    return option(group, "--topic", TOPIC, text, name="topics", multiple=True)
+    return group.option("--topic", TOPIC, text, name="topics", multiple=True)
 
 
 def _check_servers(text: str) -> None:
@@ -153,11 +156,11 @@ def bootstrap_option(*, required: bool = True) -> Callable[[Callback], Callback]
     """Return ``--bootstrap-server``. A group of commands checks it by itself: its subcommands have their own."""
     text = "One broker or several to begin with." + ("" if required else "  [required]")
     servers = Text(_check_servers, metavar="HOST:PORT,…")
-    return option(CLUSTER, "--bootstrap-server", servers, text, name="bootstrap", required=required)
+    return CLUSTER.option("--bootstrap-server", servers, text, name="bootstrap", required=required)
 
 
-config_option = option(
-    CLUSTER, "--command-config", file_to_read(), "A Java client's properties for SASL and TLS.", name="config"
+config_option = CLUSTER.option(
+    "--command-config", file_to_read(), "A Java client's properties for SASL and TLS.", name="config"
 )
 
 

@@ -12,10 +12,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-import cloup
-
 from harness.cli.options import parameters as kinds
-from harness.cli.options.common import flag, option
+from harness.cli.options.common import Group
 from harness.errors import UsageError
 from harness.play.options import RunOptions
 from harness.runtimes import AUTO
@@ -59,7 +57,7 @@ class RunOption:
 
 
 def _option(
-    group: cloup.OptionGroup,
+    group: Group,
     name: str,
     kind: click.ParamType[Any] | None,
     text: str,
@@ -74,9 +72,9 @@ def _option(
     """
     parameter = parameter or name.removeprefix("--").replace("-", "_")
     if kind is None:
-        declare = flag(group, name, text, name=parameter)
+        declare = group.flag(name, text, name=parameter)
     else:
-        declare = option(group, name, kind, text, name=parameter, **settings)
+        declare = group.option(name, kind, text, name=parameter, **settings)
     return RunOption(name, parameter, value or attrgetter(parameter), declare)
 
 
@@ -109,7 +107,7 @@ def _check_pin(text: str) -> None:
         raise UsageError(f"{quoted(text)}: give a fingerprint as `ssh-keygen -l` shows it, SHA256:…")
 
 
-TEST, WHERE, CLUSTER, RUN = map(cloup.OptionGroup, ("Test", "Where brokers run", "Cluster", "Run"))
+TEST, WHERE, CLUSTER, RUN = map(Group, ("Test", "Where brokers run", "Cluster", "Run"))
 
 # fmt: off
 OPTIONS = (
