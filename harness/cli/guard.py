@@ -134,7 +134,7 @@ def _show(state: PauseState, output: str) -> None:
 
     if output == JSON:
         pauses = [
-            {"topic": p.topic, "phase": p.phase, "since_ms": p.since_ms, "found": dict(p.found)}
+            {"topic": p.topic, "phase": p.phase, "since_ms": p.since_ms, "found": dict(p.previous)}
             for p in state.pauses.values()
         ]
         stdout().json(common.envelope(paused=pauses, holds={topic: sorted(by) for topic, by in state.holds.items()}))
@@ -144,7 +144,7 @@ def _show(state: PauseState, output: str) -> None:
             pause.topic,
             pause.phase,
             datetime.fromtimestamp(pause.since_ms / 1000, UTC).isoformat(timespec="seconds"),
-            changes_text(pause.found),
+            changes_text(pause.previous),
             ", ".join(sorted(state.holds.get(pause.topic, ()))),
         )
         for pause in state.pauses.values()

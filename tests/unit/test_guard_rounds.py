@@ -35,7 +35,7 @@ def test_a_pause_keeps_what_was_found_and_puts_it_back() -> None:
     one = start(cluster)
     assert one.guard.attempt()
     assert cluster.own == {"t": {DIRTY_RATIO: "1.0", MAX_LAG_MS: MAX_LAG}, "u": {}}
-    assert one.guard.status.state.pauses["t"].found == {DIRTY_RATIO: "0.2", MAX_LAG_MS: None}
+    assert one.guard.status.state.pauses["t"].previous == {DIRTY_RATIO: "0.2", MAX_LAG_MS: None}
     cluster.away.clear()
     assert one.guard.attempt()
     assert cluster.own == {"t": {DIRTY_RATIO: "0.2"}, "u": {}}

@@ -146,7 +146,7 @@ def test_a_pause_that_was_set_by_a_guard_that_crashed_keeps_what_that_one_found(
     for phase in (PausePhase.PAUSING, PausePhase.RELEASING):
         step = decide("t", pause(phase), settings("1.0", MAX_LAG), "c2", 99)
         assert step is not None
-        assert (step.changes, step.done.found, step.done.since_ms) == ({}, pause().found, 5)
+        assert (step.changes, step.done.previous, step.done.since_ms) == ({}, pause().previous, 5)
 
 
 def test_a_half_finished_release_is_paused_anew_under_a_new_name() -> None:

@@ -49,7 +49,7 @@ def libraries(folder: Path) -> str:
 
 
 def _reason(stderr: str) -> str:
-    """Return the first line of the JVM's output that tells a reason, without the class of the exception."""
+    """Return the first line of the JVM's output with a reason, without the class of the exception."""
     lines = [line.strip().removeprefix("Caused by: ") for line in stderr.splitlines()]
     reason = next((line for mark in _REASONS for line in lines if mark in line), "")
     return reason.partition("compaction-gate: ")[2] or reason

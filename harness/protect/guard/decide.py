@@ -65,24 +65,24 @@ def topics_to_read(to_pause: Collection[str], state: PauseState, verified: Colle
 def decide(topic: str, pause: Pause | None, settings: Settings, cycle: str, now_ms: int) -> PauseStep | None:
     """Return the step that pauses a topic; None where it is paused. ``cycle`` names the pause that may begin."""
     expected = explicit_values(settings)
-    previous = {} if pause is None else {n: value for n, value in pause.found.items() if is_pause(n, settings[n])}
+    ours = {} if pause is None else {n: value for n, value in pause.previous.items() if is_pause(n, settings[n])}
     if pause is not None and pause.phase is PausePhase.PAUSED:
-        changed = tuple(name for name in pause.found if name not in previous)
-        return PauseStep(topic, None, {}, expected, replace(pause, found=previous), changed) if changed else None
-    found = {**expected, **previous}
+        changed = tuple(name for name in pause.previous if name not in ours)
+        return PauseStep(topic, None, {}, expected, replace(pause, previous=ours), changed) if changed else None
+    previous = {**expected, **ours}
     changes = {name: value for name, value in PAUSE.items() if not is_pause(name, settings[name])}
-    if pause is not None and pause.phase is PausePhase.PAUSING and pause.found == found:
+    if pause is not None and pause.phase is PausePhase.PAUSING and pause.previous == previous:
         return PauseStep(topic, None, changes, expected, replace(pause, phase=PausePhase.PAUSED))
-    begun = Pause(topic, PausePhase.PAUSING, cycle, found, now_ms if pause is None else pause.since_ms)
+    begun = Pause(topic, PausePhase.PAUSING, cycle, previous, now_ms if pause is None else pause.since_ms)
     return PauseStep(topic, begun, changes, expected, replace(begun, phase=PausePhase.PAUSED))
 
 
 def release(pause: Pause, settings: Settings) -> PauseStep:
     """Return the step that restores the previous values, where the topic still has the guard's value."""
     expected = explicit_values(settings)
-    ours = {name: value for name, value in pause.found.items() if is_pause(name, settings[name])}
+    ours = {name: value for name, value in pause.previous.items() if is_pause(name, settings[name])}
     changes = {name: value for name, value in ours.items() if not is_same(expected[name], value)}
-    changed = tuple(n for n, value in pause.found.items() if n not in ours and not is_same(expected[n], value))
+    changed = tuple(n for n, value in pause.previous.items() if n not in ours and not is_same(expected[n], value))
     begun = replace(pause, phase=PausePhase.RELEASING)
     announced = None if begun == pause or not changes else begun
     return PauseStep(pause.topic, announced, changes, expected, replace(pause, phase=PausePhase.RELEASED), changed)

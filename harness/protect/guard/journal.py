@@ -47,12 +47,12 @@ HOLD, UNHOLD, NOTE = "hold", "unhold", "note"
 
 @dataclass(frozen=True)
 class Pause:
-    """One topic's pause. ``found``: the values to restore. ``since_ms``: its begin, by the writer's clock."""
+    """One topic's pause. ``previous``: the values to restore. ``since_ms``: its begin, by the writer's clock."""
 
     topic: str
     phase: PausePhase
     cycle: str
-    found: TopicValues
+    previous: TopicValues
     since_ms: int
 
 
@@ -83,7 +83,7 @@ class Entry:
 
 def entry_of(pause: Pause, time_ms: int, writer: str) -> Entry:
     """Return the entry that records a pause."""
-    content = {"cycle": pause.cycle, "found": dict(pause.found), "since_ms": pause.since_ms}
+    content = {"cycle": pause.cycle, "found": dict(pause.previous), "since_ms": pause.since_ms}
     return Entry(pause.phase, pause.topic, time_ms, writer, content)
 
 
@@ -124,18 +124,18 @@ class PauseState:
 
 def _follow(pauses: dict[str, Pause], entry: Entry) -> None:
     """Update one topic's pause by an entry."""
-    pause, cycle, found = pauses.get(entry.topic), entry.content.get("cycle"), entry.content.get("found")
-    if not isinstance(cycle, str) or not isinstance(found, dict) or not found.keys() <= PAUSE.keys():
+    pause, cycle, previous = pauses.get(entry.topic), entry.content.get("cycle"), entry.content.get("found")
+    if not isinstance(cycle, str) or not isinstance(previous, dict) or not previous.keys() <= PAUSE.keys():
         return
     phase = PausePhase(entry.kind)
     if phase is PausePhase.PAUSING:
         since_ms = entry.content.get("since_ms", entry.time_ms)
-        pauses[entry.topic] = Pause(entry.topic, phase, cycle, found, since_ms)
+        pauses[entry.topic] = Pause(entry.topic, phase, cycle, previous, since_ms)
     elif pause is not None and pause.cycle == cycle:
         if phase is PausePhase.RELEASED:
             del pauses[entry.topic]
         else:
-            pauses[entry.topic] = replace(pause, phase=phase, found=found)
+            pauses[entry.topic] = replace(pause, phase=phase, previous=previous)
 
 
 _Offsets: TypeAlias = "dict[tuple[object, ...], int]"

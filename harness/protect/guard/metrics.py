@@ -1,6 +1,6 @@
 """Metrics for Prometheus and the health of the guard, served by one small HTTP server.
 
-Each scrape makes the metrics from the latest status: a deleted topic has none.
+Each scrape makes the metrics from the latest status, so that no metric of a deleted topic remains.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def unhealthy(status: GuardStatus, now_ms: int) -> list[str]:
 
 def families(status: GuardStatus, observation: Observation, now_ms: int) -> Iterator[Metric]:
     """Yield every metric (`docs/reference/guard.md` describes each)."""
-    pauses, held = status.state.pauses, status.state.holds
+    pauses, holds = status.state.pauses, status.state.holds
     gauges: dict[str, tuple[str, float]] = {
         "healthy": ("1 where the health endpoint answers 200.", not unhealthy(status, now_ms)),
         "leads": ("1 where this guard acts, of several.", status.leads),
@@ -68,7 +68,7 @@ def families(status: GuardStatus, observation: Observation, now_ms: int) -> Iter
         "replicas_adding": ("Replicas that are being added: exposed from the first minute.", status.adding),
         "retention_left_seconds": ("Until a missed record could be removed.", status.retention_left_s),
         "paused_seconds": ("For how long the topic is paused.", paused_s),
-        "held": ("Other commands that hold the topic.", {topic: len(holders) for topic, holders in held.items()}),
+        "held": ("Other commands that hold the topic.", {topic: len(holders) for topic, holders in holds.items()}),
         "paused_log_bytes": ("Segments of paused topics, all replicas.", observation.log_bytes),
         "paused_log_growth_bytes_per_second": ("Their growth.", observation.growth_bytes_s),
         "open_transactions": ("Transactions open on any replica.", observation.open_transactions),

@@ -1,6 +1,6 @@
 """Observations once a minute, apart from the rounds: transactions, last stable offsets, suspicions, sizes of logs.
 
-The suspicions are those of `harness audit live --quick`. Topics that this user may not read are left out, and reported.
+`harness audit live --quick` finds the suspicions. An observation leaves out unreadable topics, and reports them.
 """
 
 from __future__ import annotations

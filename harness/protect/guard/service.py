@@ -9,7 +9,7 @@ Kafka has no compare-and-set for settings. So they are read again just before ea
 differ from those of the decision waits for the next round. A change that somebody makes between this reading and the
 guard's request, some milliseconds later, is overwritten; its value is lost.
 
-A round that fails is repeated: a guard keeps no state but that of the channel, and that of its reports.
+A round that fails is repeated: a guard keeps no state except the channel's state, and the state of its reports.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Guard:
 
     @property
     def pause_s(self) -> float:
-        """Seconds from the beginning of a round to that of the next round."""
+        """Seconds from the beginning of a round to the beginning of the next round."""
         return min(self.options.interval_s, ALARMED_S) if self.cluster.is_alarmed else self.options.interval_s
 
     def end(self) -> int:
@@ -258,7 +258,7 @@ class Guard:
         """Set the status, and report warnings."""
         self._windows.update(view.missing, now_ms)
         complete = {topic: pause for topic, pause in state.pauses.items() if pause.phase is PausePhase.PAUSED}
-        left_alone = {topic: tuple(sorted(PAUSE.keys() - pause.found.keys())) for topic, pause in complete.items()}
+        left_alone = {topic: tuple(sorted(PAUSE.keys() - pause.previous.keys())) for topic, pause in complete.items()}
         if refused:
             self._fail(f"{listed(sorted(refused))}: {refused[min(refused)]}")
         elif self.status.failure is not None:

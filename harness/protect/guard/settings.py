@@ -41,7 +41,7 @@ def is_same(value: str | None, other: str | None) -> bool:
 
 
 def is_pause(name: str, setting: ConfigEntry) -> bool:
-    """Return whether a topic's explicit value is that of a pause. An inherited value may change at any time."""
+    """Return whether a topic has the explicit value of a pause. An inherited value may change at any time."""
     return is_same(setting.explicit, PAUSE[name])
 
 

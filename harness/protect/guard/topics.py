@@ -103,7 +103,7 @@ class GuardedCluster(Protocol):
 
     @property
     def is_alarmed(self) -> bool:
-        """Whether a broker has just stopped answering: its replicas may leave ISRs at any time now."""
+        """Return whether a broker has just stopped answering: its replicas may leave ISRs at any time now."""
 
     def view(self) -> ClusterView:
         """Return every partition that this user may describe; replicas that are being added are not marked yet."""

@@ -179,17 +179,17 @@ class Repairs:
     def _round(self, active: list[_ActiveRepair]) -> list[RepairOutcome]:
         try:
             self.check_owner()
-            held = self.holds.held()
+            paused = self.holds.held()
             observed = dict(self.cluster.observe([repair.entry for repair in active]))
         except TakenOverError:
             raise
         except (HarnessError, OSError) as error:
-            held, observed = frozenset(), {repair.entry.partition: str(error) for repair in active}
+            paused, observed = frozenset(), {repair.entry.partition: str(error) for repair in active}
         outcomes = []
         for repair in active:
             partition = observed.get(repair.entry.partition, "the partition is unknown")
             # A pause that somebody else made may end at any time: the repair needs a hold, too.
-            if not isinstance(partition, str) and repair.entry.partition[0] not in held:
+            if not isinstance(partition, str) and repair.entry.partition[0] not in paused:
                 partition = replace(partition, is_held=False)
             outcomes.append(self._step(repair, partition))
         return [outcome for outcome in outcomes if outcome is not None]

@@ -142,7 +142,7 @@ class RepairedPartition:
 def rows(plan: RepairPlan, result: RepairResult) -> list[RepairedPartition]:
     """Return the state of each partition before and after."""
     undecided = {partition.partition for partition in plan.undecided}
-    whys = {left.partition: left.why for left in (*plan.undecided, *result.prepared.refused)}
+    whys = {undone.partition: undone.why for undone in (*plan.undecided, *result.prepared.refused)}
     whys |= {aborted.abort.partition: aborted.why for aborted in result.aborted if aborted.why}
     whys |= {outcome.partition: outcome.why for outcome in result.outcomes if outcome.why}
     by_partition = []
