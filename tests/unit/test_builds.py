@@ -123,7 +123,7 @@ def of_form(form: str, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("form", ["archive", "distribution", "checkout"])
-def test_what_is_read_from_each_form(tmp_path: Path, cache: Path, form: str) -> None:
+def test_builds_of_each_form_are_read(tmp_path: Path, cache: Path, form: str) -> None:
     path = of_form(form, tmp_path)
     target = find_target(str(path))
     assert (target.version, target.system, line_of(target.name)) == (VERSION, "kafka", "kafka-4.4")
@@ -152,7 +152,7 @@ def test_the_same_jars_have_one_name_in_every_form(tmp_path: Path) -> None:
     assert names.pop().startswith(f"kafka-{VERSION}-build-")
 
 
-def test_a_build_is_found_by_its_name_as_it_was(tmp_path: Path) -> None:
+def test_a_build_is_found_by_its_name(tmp_path: Path) -> None:
     path = of_form("distribution", tmp_path)
     before = find_target(str(path))
     (path / "libs" / f"kafka-storage-{VERSION}.jar").write_bytes(packed({CLEANER: "changed"}))
@@ -168,7 +168,7 @@ def test_a_build_is_found_by_its_name_as_it_was(tmp_path: Path) -> None:
     ("version", "line"),
     [("3.9.2", "kafka-3.9"), ("4.0.1", "kafka-4.0"), ("4.9.0", "kafka-4.4"), ("5.0.0-SNAPSHOT", "kafka-4.4")],
 )
-def test_rules_are_those_of_the_nearest_line(tmp_path: Path, version: str, line: str) -> None:
+def test_a_build_has_the_rules_of_the_nearest_line(tmp_path: Path, version: str, line: str) -> None:
     target = find_target(str(unpacked(tmp_path / "dist", distribution(version))))
     assert line_of(target.name) == line
     assert target.group_protocols == find_target(line).group_protocols
@@ -216,7 +216,7 @@ def without(*parts: str) -> dict[str, bytes]:
         (distribution(more={f"kafka-clients-{VERSION}.jar": b"no zip"}), "is damaged, or not an archive"),
     ],
 )
-def test_what_is_no_build_is_rejected(tmp_path: Path, contents: dict[str, bytes], why: str) -> None:
+def test_incomplete_builds_are_rejected(tmp_path: Path, contents: dict[str, bytes], why: str) -> None:
     for path in (unpacked(tmp_path / "dist", contents), archive(tmp_path / "kafka.tgz", contents)):
         with pytest.raises(UsageError, match=why) as caught:
             find_target(str(path))
@@ -242,7 +242,7 @@ def test_paths_without_a_build_are_rejected(tmp_path: Path) -> None:
         find_target(str(sources))
 
 
-def test_a_copy_that_is_gone_or_damaged_is_reported(tmp_path: Path) -> None:
+def test_a_missing_or_damaged_copy_is_reported(tmp_path: Path) -> None:
     target = find_target(str(of_form("distribution", tmp_path)))
     jar = jars_for(target).directory / f"kafka-storage-{VERSION}.jar"
     jar.write_bytes(b"other")
@@ -258,7 +258,7 @@ def test_a_copy_that_is_gone_or_damaged_is_reported(tmp_path: Path) -> None:
         find_target("kafka-4.4.0-build-01234567")
 
 
-def test_processes_that_copy_a_build_at_once_leave_one_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_copies_of_a_build_leave_one_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = of_form("distribution", tmp_path)
     name = find_target(str(path)).name
     builds.read_build.cache_clear()
@@ -346,7 +346,7 @@ def test_a_patch_that_changes_nothing_is_rejected(tmp_path: Path) -> None:
         (lambda _: Path(__file__), "is damaged, or not an archive"),
     ],
 )
-def test_what_is_no_patch_is_rejected(tmp_path: Path, make: Any, why: str) -> None:
+def test_paths_without_a_patch_are_rejected(tmp_path: Path, make: Any, why: str) -> None:
     with pytest.raises(UsageError, match=why):
         find_target(patched("kafka-4.3", make(tmp_path)))
 
@@ -373,7 +373,7 @@ def test_a_name_stands_for_the_build_everywhere(tmp_path: Path, form: str) -> No
     assert "/" not in target.name
 
 
-def test_a_build_runs_where_its_jars_can_be(tmp_path: Path) -> None:
+def test_a_build_runs_on_runtimes_with_jars(tmp_path: Path) -> None:
     path = str(of_form("distribution", tmp_path))
     target, nothing = find_target(path), SimpleNamespace()
     chosen, reason = choose("auto", RuntimeRequest(target, nothing, nothing))  # type: ignore[arg-type]
@@ -387,7 +387,7 @@ def test_a_build_runs_where_its_jars_can_be(tmp_path: Path) -> None:
         images.build_image(nothing, target, nothing, nothing)  # type: ignore[arg-type]
 
 
-def test_settings_of_a_build_are_checked_where_they_are_known(tmp_path: Path) -> None:
+def test_known_settings_of_a_build_are_checked(tmp_path: Path) -> None:
     target = find_target(str(of_form("distribution", tmp_path)))
     raise_if_unfit(target, {"broker": {"my.new.setting": "1"}, "topic": {"delete.retention.ms": "1"}})
     with pytest.raises(UsageError, match=r"delete\.retention\.ms takes a whole number"):
@@ -395,7 +395,7 @@ def test_settings_of_a_build_are_checked_where_they_are_known(tmp_path: Path) ->
     assert note_on(target) == f"--set is checked against the settings of Kafka 4.4.0: {VERSION} has no list"
 
 
-def test_a_run_is_repeated_and_resumed_by_the_name(tmp_path: Path) -> None:
+def test_a_run_of_a_build_is_repeated_and_resumed_by_name(tmp_path: Path) -> None:
     options = RunOptions(str(of_form("distribution", tmp_path)), "stuck-lso", seed=7, runtime="local")
     target, java = find_target(options.target), SimpleNamespace(version_text="17")
     ready = PreparedRuntime({"name": "local"}, lambda _: pytest.fail("no run is conducted"))
@@ -423,7 +423,7 @@ def test_a_night_has_a_column_for_each_build(tmp_path: Path) -> None:
     assert words[:3] == ["run", "--target", names[0]]
 
 
-def test_own_expectations_fit_a_build_by_its_name(tmp_path: Path) -> None:
+def test_expectations_of_a_user_match_a_build_by_name(tmp_path: Path) -> None:
     file = tmp_path / "expectations.toml"
     file.write_text('[[expect]]\ntargets = ["kafka-4.5*"]\nverdict = "clean"\nwhy = "cured"\n')
     matrix = read_matrix(None, {"targets": [str(of_form("archive", tmp_path)), "kafka-4.4"]}, lambda _: None)

@@ -13,21 +13,21 @@ def test_the_first_true_value_is_returned() -> None:
     assert RealClock().wait_until(lambda: next(values), 5, "it") == "there"
 
 
-def test_a_wait_that_ends_names_what_it_waited_for() -> None:
+def test_a_failed_wait_has_the_description() -> None:
     with pytest.raises(WaitTimeoutError, match=r"timed out after 0\.1 s waiting for the moon"):
         RealClock().wait_until(lambda: False, 0.1, "the moon")
 
 
-def test_a_condition_is_asked_at_least_once() -> None:
+def test_a_condition_is_evaluated_at_least_once() -> None:
     assert RealClock().wait_until(lambda: True, 0, "it") is True
 
 
-def test_the_whole_runs_limit_ends_every_wait() -> None:
+def test_the_time_limit_of_a_run_ends_every_wait() -> None:
     with pytest.raises(TimeLimitError, match="waiting for the moon"):
         RealClock(time_limit_s=0.1).wait_until(lambda: False, 60, "the moon")
 
 
-def test_a_routine_goes_on_until_it_is_stopped() -> None:
+def test_a_routine_repeats_until_it_is_stopped() -> None:
     done: list[int] = []
     clock = RealClock()
     routine = clock.every(0.001, lambda: done.append(1), "counting")
@@ -40,7 +40,7 @@ def test_a_routine_goes_on_until_it_is_stopped() -> None:
 
 
 @pytest.mark.parametrize(("error", "words"), [(ValueError("no"), "no"), (TimeoutError(), "TimeoutError")])
-def test_what_ends_a_routine_is_reported_with_its_name(error: Exception, words: str) -> None:
+def test_the_error_of_a_routine_is_reported_with_its_name(error: Exception, words: str) -> None:
     def fail() -> None:
         raise error
 

@@ -24,19 +24,19 @@ def fake(**delays: Any) -> FakeCluster:
     return FakeCluster({TOPIC: Placement().replicas(0)}, admin=DelayedAdmin(**delays))
 
 
-def test_a_phase_ends_at_once_where_everything_is_there() -> None:
+def test_a_wait_ends_immediately_if_everything_is_replicated() -> None:
     subject = fake()
     subject.wait_replicated("all of it")
     assert subject.clock.now == 0
 
 
-def test_a_commit_that_was_answered_is_waited_for_until_its_markers_are_written() -> None:
+def test_a_commit_is_awaited_until_its_markers_are_written() -> None:
     subject = fake(ending_until_s=5)
     subject.wait_replicated("all of it")
     assert subject.clock.now >= 5
 
 
-def test_what_was_seen_before_the_markers_were_written_does_not_count() -> None:
+def test_observations_before_the_markers_do_not_count() -> None:
     subject = fake(ending_until_s=5)
     subject.observer.lag_s = 3
     subject.wait_replicated("all of it")
@@ -46,7 +46,7 @@ def test_what_was_seen_before_the_markers_were_written_does_not_count() -> None:
 @pytest.mark.parametrize(
     "silence", [ConnectionRefusedError, TimeoutError, OSError], ids=["refused", "mute", "no route"]
 )
-def test_a_broker_that_does_not_answer_now_may_answer_later(silence: type[OSError]) -> None:
+def test_a_silent_broker_is_asked_again(silence: type[OSError]) -> None:
     subject = fake(silent_until_s=4, silence=silence)
     subject.wait_replicated("all of it")
     assert subject.clock.now >= 4
@@ -57,14 +57,14 @@ def test_a_broker_that_does_not_answer_now_may_answer_later(silence: type[OSErro
     [replace(WHOLE, log_end=4, high_watermark=4), replace(WHOLE, high_watermark=4), None],
     ids=["shorter log", "high watermark behind", "never seen"],
 )
-def test_one_replica_that_is_behind_is_waited_for(behind: ObservedReplica | None) -> None:
+def test_a_late_replica_is_awaited(behind: ObservedReplica | None) -> None:
     subject = fake()
     subject.observer.views[3] = behind
     with pytest.raises(WaitTimeoutError, match="all of it"):
         subject.wait_replicated("all of it")
 
 
-def test_who_is_away_is_not_waited_for_even_when_it_answers() -> None:
+def test_an_absent_broker_is_not_awaited() -> None:
     subject = fake()
     subject.observer.views[2] = replace(WHOLE, log_end=1, high_watermark=1)
     subject.away = frozenset({2})
@@ -72,7 +72,7 @@ def test_who_is_away_is_not_waited_for_even_when_it_answers() -> None:
     assert subject.clock.now == 0
 
 
-def test_what_failed_in_the_background_ends_a_wait_at_once() -> None:
+def test_a_failure_in_the_background_ends_a_wait() -> None:
     def fail() -> None:
         raise HarnessError("broker 3 ended by itself")
 
@@ -90,14 +90,14 @@ def test_only_partitions_on_absent_brokers_are_exposed() -> None:
     assert subject.topics == ["stuck-lso", "control"]
 
 
-def test_who_is_away_is_not_among_those_that_are_present() -> None:
+def test_present_brokers_do_not_include_absent_ones() -> None:
     subject = fake()
     assert subject.present(TOPIC) == [1, 3, 2]
     subject.away = frozenset({2})
     assert subject.present(TOPIC) == [1, 3]
 
 
-def test_the_filler_is_waited_for_on_each_replica() -> None:
+def test_records_of_the_filler_are_awaited_on_each_replica() -> None:
     subject = fake()
     subject.observer.views = dict.fromkeys((1, 2), replace(WHOLE, log_end=9))
     with pytest.raises(WaitTimeoutError, match="the filler's records on every replica"):
@@ -107,14 +107,14 @@ def test_the_filler_is_waited_for_on_each_replica() -> None:
 
 
 @pytest.mark.parametrize(
-    ("offset", "reached"), [(5, True), (6, False)], ids=["everything below is there", "one is missing"]
+    ("offset", "reached"), [(5, True), (6, False)], ids=["all records below exist", "one is missing"]
 )
 def test_a_replica_reaches_its_log_end(offset: int, *, reached: bool) -> None:
     assert fake().reaches(1, TOPIC, offset) == reached
 
 
 @pytest.mark.parametrize(("leader", "asked"), [(1, []), (2, [{TOPIC: [1, 3, 2]}])], ids=["as placed", "elsewhere"])
-def test_partitions_are_led_by_who_was_placed_first(leader: int, asked: list[Any]) -> None:
+def test_the_first_placed_replica_leads(leader: int, asked: list[Any]) -> None:
     admin = LeaderAdmin(dict.fromkeys((1, 2, 3), leader))
     subject = fake()
     subject.control = KafkaControl(subject.runtime, admin)
@@ -123,7 +123,7 @@ def test_partitions_are_led_by_who_was_placed_first(leader: int, asked: list[Any
 
 
 @pytest.mark.parametrize("isr", [(1, 3), (1,)], ids=["in sync", "not in sync"])
-def test_an_assignment_is_waited_for_whatever_the_isr(isr: tuple[int, ...]) -> None:
+def test_an_assignment_is_awaited_independently_of_the_isr(isr: tuple[int, ...]) -> None:
     subject = fake()
     subject.admin.states = {TOPIC: PartitionState(1, (1, 3), isr)}
     subject.wait_assigned({TOPIC: (3, 1)})
@@ -132,14 +132,14 @@ def test_an_assignment_is_waited_for_whatever_the_isr(isr: tuple[int, ...]) -> N
         subject.wait_assigned({TOPIC: (1, 3, 2)})
 
 
-def test_cleaners_rest_before_their_brokers_go_out_of_reach() -> None:
+def test_cleaners_rest_before_their_brokers_are_unreachable() -> None:
     subject = fake()
     subject.rest_cleaners_of_absent()
     assert [change[1:] for change in subject.admin.changes] == [(2, {"log.cleaner.backoff.ms": "86400000"})]
-    assert subject.clock.now >= 3, "not before the broker has it"
+    assert subject.clock.now >= 3, "not before the broker has applied it"
 
 
-def test_cleaners_wake_once_the_returned_brokers_know_of_the_freeze() -> None:
+def test_cleaners_wake_after_the_returned_brokers_have_applied_the_freeze() -> None:
     subject = fake(frozen_from_s=5)
     subject.wake_cleaners_of_absent()
     assert subject.admin.changes == [(5, 2, {"log.cleaner.backoff.ms": None})]

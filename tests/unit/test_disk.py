@@ -23,7 +23,7 @@ def test_mounts_below_a_folder_are_found_the_deepest_first(tmp_path: Path, monke
     assert [str(place) for place in disk.mounted_below(root)] == ["/work/a/data 2", "/work/a"]
 
 
-def test_where_mounts_cannot_be_read_there_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_mounts_are_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk, "MOUNTS", tmp_path / "nowhere")
     assert disk.mounted_below(tmp_path) == []
 
@@ -49,10 +49,10 @@ def test_a_disk_is_full_until_it_is_freed(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.needs("mount")
-def test_it_is_possible_here() -> None:
+def test_a_disk_is_possible_as_root() -> None:
     assert disk.why_impossible() is None
 
 
-def test_without_root_it_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_is_impossible_without_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert "needs root" in str(disk.why_impossible())

@@ -24,7 +24,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ContainerCluster:
     return ContainerCluster("kafka-3.9", tmp_path, monkeypatch, {"log.cleaner.threads": "3"})
 
 
-def test_compose_is_given_the_brokers_that_the_run_has(bench: ContainerCluster, tmp_path: Path) -> None:
+def test_compose_gets_the_brokers_of_the_run(bench: ContainerCluster, tmp_path: Path) -> None:
     bench.runtime.start_cluster()
     ((words, variables),) = bench.composed
     assert words[:1] == ("compose",)
@@ -49,7 +49,7 @@ def test_brokers_are_configured_before_they_start(bench: ContainerCluster) -> No
     assert "listeners=CLIENT://0.0.0.0:9092,REPLICA://0.0.0.0:9094,CONTROLLER://0.0.0.0:9093\n" in of_first
 
 
-def test_a_copy_is_made_until_two_agree(bench: ContainerCluster, tmp_path: Path) -> None:
+def test_copies_are_repeated_until_two_agree(bench: ContainerCluster, tmp_path: Path) -> None:
     before = packed(
         {"0.log": b"old", "5.log": b"gone soon", "0.index": b"-", "partition.metadata": b"version: 0"}, "topic-0"
     )
@@ -62,7 +62,7 @@ def test_a_copy_is_made_until_two_agree(bench: ContainerCluster, tmp_path: Path)
     assert copied == {"0.log": b"cleaned", "partition.metadata": b"version: 0"}
 
 
-def test_files_that_never_hold_still_are_no_snapshot(bench: ContainerCluster, tmp_path: Path) -> None:
+def test_files_that_change_in_every_copy_are_an_error(bench: ContainerCluster, tmp_path: Path) -> None:
     restless: list[bytes | None] = [packed({"0.log": b"x" * size}, "topic-0") for size in range(30)]
     bench.brokers[BROKER].archives["/var/lib/kafka/data/topic-0"] = restless
     bench.runtime.start_cluster()
@@ -70,13 +70,13 @@ def test_files_that_never_hold_still_are_no_snapshot(bench: ContainerCluster, tm
         bench.runtime.copy_partition(BROKER, "topic", 0, tmp_path / "copy")
 
 
-def test_a_replica_that_is_not_there(bench: ContainerCluster, tmp_path: Path) -> None:
+def test_a_missing_replica_is_an_error(bench: ContainerCluster, tmp_path: Path) -> None:
     bench.runtime.start_cluster()
     with pytest.raises(HarnessError, match=r"broker 2 has no folder of topic-0: .* Could not find the file"):
         bench.runtime.copy_partition(BROKER, "topic", 0, tmp_path / "copy")
 
 
-def test_a_checkpoint_that_is_not_written_yet_is_left_out(bench: ContainerCluster, tmp_path: Path) -> None:
+def test_a_missing_checkpoint_is_left_out(bench: ContainerCluster, tmp_path: Path) -> None:
     archives: list[bytes | None] = [packed({"meta.properties": b"version=1"}, ".")]
     bench.brokers[BROKER].archives["/var/lib/kafka/data/meta.properties"] = archives
     bench.runtime.start_cluster()
@@ -107,7 +107,7 @@ def test_a_container_that_ended_is_reported_with_the_reason(
     assert status == "gone" or "ERROR no space left" in str(raised.value)
 
 
-def test_logs_are_stored_and_the_containers_left_to_the_user_when_kept(bench: ContainerCluster, tmp_path: Path) -> None:
+def test_kept_containers_run_on_and_their_logs_are_stored(bench: ContainerCluster, tmp_path: Path) -> None:
     bench.brokers[1].logs = lambda **_: iter([b"one\n", b"two\n"])
     for broker in (2, 3):
         bench.brokers[broker].logs = lambda **_: iter([b"other\n"])
@@ -134,19 +134,19 @@ def test_a_run_that_can_be_resumed_keeps_its_containers(
     bench.runtime.start_cluster()
     with pytest.raises(HarnessError, match="the log of broker"):
         bench.runtime.close()
-    assert messages == ["end" if resumable else "remove"], "also where a log cannot be had"
+    assert messages == ["end" if resumable else "remove"], "also if a log is not available"
     bench.runtime.close()
     assert len(messages) == 1
 
 
-def test_brokers_of_a_resumed_run_are_where_they_were(bench: ContainerCluster) -> None:
+def test_brokers_of_a_resumed_run_keep_their_ports(bench: ContainerCluster) -> None:
     for broker, container in bench.brokers.items():
         container.attrs = {"HostConfig": {"PortBindings": {"9092/tcp": [{"HostPort": str(20000 + broker)}]}}}
     bench.runtime.adopt()
     assert [bench.runtime.address(broker).port for broker in (1, 2, 3)] == [20001, 20002, 20003]
 
 
-def test_a_network_that_overlaps_is_reported_with_the_remedy(
+def test_an_overlapping_network_is_reported_with_the_remedy(
     bench: ContainerCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: str, **__: Any) -> str:

@@ -34,7 +34,7 @@ def nobody_listens(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "expected"), [(no_socket, "none is running"), (nobody_listens, "it is not running")], ids=["none", "ended"]
 )
-def test_an_engine_that_is_not_there(
+def test_a_missing_engine_is_reported_with_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], None], expected: str
 ) -> None:
     make(tmp_path / "engine.sock")
@@ -43,7 +43,7 @@ def test_an_engine_that_is_not_there(
         engine.connect()
 
 
-def test_a_socket_that_is_not_ours_to_use(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forbidden_socket_is_reported_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     # The client's error; root may use any socket, so a test cannot cause it.
     message = (
         "Error while fetching server API version: ('Connection aborted.', PermissionError(13, 'Permission denied'))"
@@ -57,7 +57,7 @@ def test_a_socket_that_is_not_ours_to_use(monkeypatch: pytest.MonkeyPatch) -> No
         engine.connect()
 
 
-def test_an_engine_on_another_host_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_on_another_host_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "tcp://10.0.0.1:2375")
     with pytest.raises(UsageError, match=r"DOCKER_HOST is tcp://10\.0\.0\.1:2375: .* use a local engine"):
         engine.connect()
@@ -82,7 +82,7 @@ def own_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=["the plugin", "no plugin", "no command line"],
 )
-def test_either_compose_will_do(
+def test_either_version_of_compose_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, programs: dict[str, str], expected: tuple[str, ...]
 ) -> None:
     for name, text in programs.items():
@@ -91,7 +91,7 @@ def test_either_compose_will_do(
     assert engine.find_compose() == expected
 
 
-def test_no_compose_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_compose_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script(tmp_path / "docker", "exit 1")
     own_path(tmp_path, monkeypatch)
     with pytest.raises(UsageError, match="neither `docker compose` nor `docker-compose` works here"):
@@ -107,7 +107,7 @@ def test_no_compose_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     ],
     ids=["not there", "refused", "silent"],
 )
-def test_what_the_engine_says_becomes_one_sentence(error: Exception, kind: type[HarnessError], expected: str) -> None:
+def test_errors_of_the_engine_become_one_sentence(error: Exception, kind: type[HarnessError], expected: str) -> None:
     with pytest.raises(HarnessError) as raised, engine.errors_as("x is lost"):
         raise error
     assert type(raised.value) is kind
@@ -126,7 +126,7 @@ def furnish(monkeypatch: pytest.MonkeyPatch, refusal: Exception | None = None) -
     return removed
 
 
-def test_what_is_removed_is_the_runs_own_and_containers_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_resources_of_the_run_are_removed_and_containers_first(monkeypatch: pytest.MonkeyPatch) -> None:
     removed = furnish(monkeypatch)
     assert engine.remove(NOWHERE, RUN_ID) == 1
     assert removed == [f"{kind} of {RUN_ID}" for kind in ("container", "network", "volume")]
@@ -137,18 +137,20 @@ def test_what_is_removed_is_the_runs_own_and_containers_go_first(monkeypatch: py
     [NotFound("404"), APIError("409", explanation="removal of container x is already in progress")],
     ids=["gone", "going"],
 )
-def test_what_somebody_else_removes_is_left_to_them(monkeypatch: pytest.MonkeyPatch, refusal: Exception) -> None:
+def test_resources_that_another_process_removes_are_no_error(
+    monkeypatch: pytest.MonkeyPatch, refusal: Exception
+) -> None:
     removed = furnish(monkeypatch, refusal)
     engine.remove(NOWHERE, RUN_ID)
     assert removed == [f"{kind} of {RUN_ID}" for kind in ("network", "volume")]
 
 
-def test_what_cannot_be_removed_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_removal_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     furnish(monkeypatch, APIError("500", explanation="device or resource busy"))
     with pytest.raises(HarnessError, match=f"the containers of {RUN_ID} cannot be removed: device or resource busy"):
         engine.remove(NOWHERE, RUN_ID)
 
 
-def test_runs_are_known_by_anything_they_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_are_found_by_any_of_their_resources(monkeypatch: pytest.MonkeyPatch) -> None:
     furnish(monkeypatch)
     assert engine.runs_with_containers() == {RUN_ID, "other"}

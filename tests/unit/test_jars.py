@@ -88,7 +88,7 @@ def test_damage_of_the_same_size_is_found_by_verify(cache: Path) -> None:
 
 
 @pytest.mark.parametrize("marker", ["", "[]", '{"lock": 1}', "{"])
-def test_a_spoilt_marker_is_no_marker(cache: Path, marker: str) -> None:
+def test_a_damaged_marker_is_ignored(cache: Path, marker: str) -> None:
     repository = Repository(CONTENTS)
     (materialise(DIGESTS, cache, repository).directory / "complete.json").write_text(marker)
     assert_complete(materialise(DIGESTS, cache, repository))
@@ -113,12 +113,12 @@ def test_checksum_mismatch_names_the_jar_and_installs_nothing(cache: Path) -> No
     assert list(cache.parent.iterdir()) == [cache]
 
 
-def test_a_jar_that_did_not_come(cache: Path) -> None:
+def test_a_missing_jar_is_an_error(cache: Path) -> None:
     with pytest.raises(UsageError, match=r"org\.a:one:1\.0 was not delivered"):
         materialise(DIGESTS, cache, lambda _coordinates, _staging, _on_progress: None)
 
 
-def test_concurrent_fetches_both_end_well(cache: Path) -> None:
+def test_concurrent_fetches_both_succeed(cache: Path) -> None:
     both_staged, repository = Barrier(2, timeout=10), Repository(CONTENTS)
 
     def fetch(coordinates: Sequence[str], staging: Path, on_progress: OnProgress) -> None:
@@ -132,7 +132,7 @@ def test_concurrent_fetches_both_end_well(cache: Path) -> None:
     assert repository.fetches == 2
 
 
-def test_what_killed_fetches_left_is_removed_and_a_living_fetch_is_spared(cache: Path) -> None:
+def test_staging_folders_of_killed_fetches_are_removed(cache: Path) -> None:
     dead, living = cache.parent / ".fetching-dead", cache.parent / ".fetching-living"
     for folder in (dead, living):
         folder.mkdir(parents=True)

@@ -49,7 +49,7 @@ def test_processes_are_found_by_their_run_and_ended() -> None:
         other.wait(BOUND_S)
 
 
-def test_the_keeper_takes_a_run_apart_when_the_pipe_ends() -> None:
+def test_the_keeper_removes_a_run_when_the_pipe_ends() -> None:
     directory = leftovers.claim_work_dir("run-c", Path("results"))
     process = start_marked("run-c")
     Keeper("run-c", directory).close(keep=False)
@@ -70,13 +70,13 @@ def test_the_directory_stays_while_a_network_cannot_be_removed(monkeypatch: pyte
     assert directory.exists()
 
 
-def test_the_keeper_leaves_a_kept_run_alone() -> None:
+def test_the_keeper_does_not_remove_a_kept_run() -> None:
     directory = leftovers.claim_work_dir("run-d", Path("results"))
     Keeper("run-d", directory).close(keep=True)
     assert directory.exists()
 
 
-def test_a_run_is_abandoned_only_when_its_owner_is_gone() -> None:
+def test_a_run_is_abandoned_if_its_owner_has_ended() -> None:
     directory = leftovers.claim_work_dir("run-e", Path("results"))
     owner = leftovers.read_owner(directory)
     assert owner is not None
@@ -89,7 +89,7 @@ def test_a_run_is_abandoned_only_when_its_owner_is_gone() -> None:
     assert not leftovers.is_abandoned(Leftover(directory, kept_owner))
 
 
-def test_a_directory_without_an_owner_is_left_alone_while_it_is_young() -> None:
+def test_a_young_directory_without_an_owner_is_not_abandoned() -> None:
     directory = leftovers.work_root() / "run-f"
     directory.mkdir(parents=True)
     assert not leftovers.is_abandoned(Leftover(directory, None))
@@ -117,7 +117,7 @@ def test_a_run_that_can_be_resumed_is_not_abandoned() -> None:
     assert leftovers.is_abandoned(Leftover(directory, leftovers.read_owner(directory)))
 
 
-def test_what_is_reported_of_an_owner_leaves_the_rest() -> None:
+def test_a_change_of_an_owner_keeps_the_other_fields() -> None:
     directory = leftovers.claim_work_dir("run-i", Path("results"))
     before = leftovers.read_owner(directory)
     leftovers.change_owner(directory, resumable=True)
@@ -126,7 +126,7 @@ def test_what_is_reported_of_an_owner_leaves_the_rest() -> None:
     assert after == Owner(before.pid, before.started_s, "run-i", before.run_dir, resumable=True)
 
 
-def test_an_owner_that_cannot_be_read_stays_as_it_is() -> None:
+def test_an_unreadable_owner_is_not_changed() -> None:
     directory = leftovers.claim_work_dir("run-j", Path("results"))
     (directory / "owner.json").write_text('{"pid": ')
     leftovers.change_owner(directory, resumable=True)
@@ -164,7 +164,7 @@ def test_the_keeper_keeps_the_data_of_a_run_that_can_be_resumed() -> None:
     assert directory.exists()
 
 
-def test_clean_spares_a_run_that_can_be_resumed_and_says_how(capsys: pytest.CaptureFixture[str]) -> None:
+def test_clean_spares_a_resumable_run_and_explains_how_to_resume_it(capsys: pytest.CaptureFixture[str]) -> None:
     directory = cut_off("run-n", resumable=True)
     abandoned = cut_off("run-o")
     assert clean() == EXIT_CLEAN
@@ -178,7 +178,7 @@ def test_clean_spares_a_run_that_can_be_resumed_and_says_how(capsys: pytest.Capt
     assert not abandoned.exists()
 
 
-def test_clean_removes_a_run_that_can_be_resumed_when_it_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_clean_removes_a_resumable_run_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     directory, other = cut_off("run-p", resumable=True), cut_off("run-q", resumable=True)
     assert clean("run-p") == EXIT_CLEAN
     assert capsys.readouterr().out == f"removed run-p: 0 processes and {directory}\n"
@@ -186,7 +186,7 @@ def test_clean_removes_a_run_that_can_be_resumed_when_it_is_named(capsys: pytest
     assert other.exists()
 
 
-def test_clean_does_not_take_a_run_from_a_process_that_lives() -> None:
+def test_clean_rejects_a_run_of_a_live_process() -> None:
     directory = leftovers.claim_work_dir("run-r", Path("results"))
     leftovers.change_owner(directory, resumable=True)
     with pytest.raises(UsageError, match=f"run-r is still in progress \\(process {os.getpid()}\\)"):
@@ -194,7 +194,7 @@ def test_clean_does_not_take_a_run_from_a_process_that_lives() -> None:
     assert directory.exists()
 
 
-def test_a_run_that_is_resumed_belongs_to_the_process_that_goes_on() -> None:
+def test_a_resumed_run_belongs_to_this_process() -> None:
     directory = cut_off("run-s", resumable=True)
     (directory / "data").mkdir()
     with Workspace("run-s", Path("results"), again=True) as workspace:
@@ -207,7 +207,7 @@ def test_a_run_that_is_resumed_belongs_to_the_process_that_goes_on() -> None:
     assert (directory / "data").is_dir()
 
 
-def test_a_run_that_has_ended_leaves_nothing() -> None:
+def test_a_complete_run_leaves_no_directory() -> None:
     with Workspace("run-t", Path("results")) as workspace:
         workspace.let_resume(resumable=True)
         workspace.let_resume(resumable=False)
@@ -216,14 +216,14 @@ def test_a_run_that_has_ended_leaves_nothing() -> None:
 
 
 @pytest.mark.parametrize("resumable", [True, False], ids=["in its window", "before"])
-def test_a_run_that_is_interrupted_leaves_its_data_where_it_can_be_resumed(*, resumable: bool) -> None:
+def test_an_interrupted_run_keeps_its_data_if_it_is_resumable(*, resumable: bool) -> None:
     with suppress(KeyboardInterrupt), Workspace("run-u", Path("results")) as workspace:
         workspace.let_resume(resumable=resumable)
         raise KeyboardInterrupt
     assert workspace.path.is_dir() == resumable
 
 
-def test_data_that_are_gone_cannot_be_claimed_again() -> None:
+def test_missing_data_cannot_be_claimed_again() -> None:
     with pytest.raises(UsageError, match=r"the run's data are gone from .*there is no .*run-w; start a new run"):
         Workspace("run-w", Path("results"), again=True)
     assert not (leftovers.work_root() / "run-w").exists()

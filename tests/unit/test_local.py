@@ -36,7 +36,7 @@ def runtime(tmp_path: Path) -> Callable[[str], LocalRuntime]:
     return make
 
 
-def test_brokers_get_the_environment_of_the_beginning(
+def test_brokers_get_the_environment_at_the_start_of_the_harness(
     runtime: Callable[[str], LocalRuntime], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # One that inherits it while pyspark's thread changes it fails to start: execve answers EFAULT.
@@ -90,7 +90,7 @@ def networked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalRuntime:
     return LocalRuntime(spec, java, "jars", its_network)
 
 
-def test_brokers_listen_on_addresses_of_their_own(networked: LocalRuntime, tmp_path: Path) -> None:
+def test_brokers_listen_on_separate_addresses(networked: LocalRuntime, tmp_path: Path) -> None:
     with closing(networked):
         networked.start_cluster()
     assert [networked.address(broker).host for broker in (1, 2, 3)] == ["10.1.2.1", "10.1.2.2", "10.1.2.3"]
@@ -101,7 +101,7 @@ def test_brokers_listen_on_addresses_of_their_own(networked: LocalRuntime, tmp_p
     assert ",CONTROLLER://10.1.2.3:" in texts[3]
 
 
-def test_brokers_run_in_their_namespaces_under_their_own_process_id(networked: LocalRuntime, tmp_path: Path) -> None:
+def test_a_broker_in_a_namespace_keeps_the_process_id(networked: LocalRuntime, tmp_path: Path) -> None:
     with closing(networked):
         networked.start_cluster()
         logs = {b: tmp_path / "logs" / str(b) / "server.log" for b in networked.brokers}
@@ -114,7 +114,7 @@ def test_brokers_run_in_their_namespaces_under_their_own_process_id(networked: L
     assert sorted(" ".join(line.split()[:3]) for line in result) == [f"netns exec ch-a-run-{b}" for b in (1, 2, 3)]
 
 
-def test_a_broker_that_is_cut_off_is_not_up_and_has_not_died(networked: LocalRuntime, tmp_path: Path) -> None:
+def test_a_disconnected_broker_is_not_up_and_has_not_died(networked: LocalRuntime, tmp_path: Path) -> None:
     with closing(networked):
         networked.start_cluster()
         networked.cut(2)

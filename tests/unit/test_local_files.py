@@ -53,27 +53,27 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "data"
 
 
-def test_a_broker_is_killed_while_such_a_file_lies_there(data: Path) -> None:
+def test_a_broker_with_such_a_file_is_killed(data: Path) -> None:
     processes = Processes()
     (data / CLEANED).write_bytes(bytes(12))
     sizes = LocalFiles(processes, lambda _: data).kill_with_files(2, SUFFIXES)
     assert (sizes, processes.actions) == ({CLEANED: 12}, ["pause 2", "kill 2"])
 
 
-def test_a_broker_lives_on_where_there_is_none(data: Path) -> None:
+def test_a_broker_without_such_a_file_is_not_killed(data: Path) -> None:
     processes = Processes()
     assert LocalFiles(processes, lambda _: data).kill_with_files(2, SUFFIXES) == {}
     assert processes.actions == []
 
 
-def test_a_broker_whose_file_vanishes_before_it_is_frozen_lives_on(data: Path) -> None:
+def test_a_broker_is_resumed_if_the_file_vanished(data: Path) -> None:
     processes = Processes(on_pause=(data / CLEANED).unlink)
     (data / CLEANED).write_bytes(bytes(12))
     assert LocalFiles(processes, lambda _: data).kill_with_files(2, SUFFIXES) == {}
     assert processes.actions == ["pause 2", "resume 2"]
 
 
-def test_what_was_not_synced_is_gone_and_what_is_left_is_on_disk(data: Path) -> None:
+def test_unsynced_data_are_removed(data: Path) -> None:
     processes = Processes(on_kill=partial(_write, data / "t-0" / "late", 4))
     subject = LocalFiles(processes, lambda _: data, AGENT)
     subject.begin_notes([2])
@@ -91,7 +91,7 @@ def test_what_was_not_synced_is_gone_and_what_is_left_is_on_disk(data: Path) -> 
     assert subject.unsynced(2) == []
 
 
-def test_only_brokers_with_the_agent_note_what_they_sync(data: Path) -> None:
+def test_only_brokers_with_the_agent_have_notes(data: Path) -> None:
     subject = LocalFiles(Processes(), lambda _: data)
     subject.begin_notes([2])
     assert subject.flags(2) == []

@@ -46,7 +46,7 @@ def test_every_broker_has_a_namespace_an_address_and_a_link(host: FakeHost) -> N
         assert f"ip -n ch-{RUN}-{broker} address add {subject.address(broker)}/24 dev eth0" in host.commands
 
 
-def test_a_cut_is_of_that_brokers_link(host: FakeHost) -> None:
+def test_a_cut_concerns_the_link_of_the_broker(host: FakeHost) -> None:
     subject = create_network(RUN, (1, 2, 3))
     subject.cut(2)
     down = host.commands[-1].split()
@@ -58,7 +58,7 @@ def test_a_cut_is_of_that_brokers_link(host: FakeHost) -> None:
     assert down[4] == "down"
 
 
-def test_removal_needs_the_run_id_alone_and_is_the_same_twice(host: FakeHost) -> None:
+def test_a_network_is_removed_by_its_run_id(host: FakeHost) -> None:
     create_network(RUN, (1, 2, 3, 4, 5))
     create_network("other", (1,))
     assert remove_network(RUN) == 5
@@ -69,7 +69,7 @@ def test_removal_needs_the_run_id_alone_and_is_the_same_twice(host: FakeHost) ->
     assert len(host.commands) == done, "no command where there is nothing"
 
 
-def test_a_run_whose_id_another_one_begins_with_is_not_its(host: FakeHost) -> None:
+def test_a_run_id_that_is_a_prefix_of_another_is_distinguished(host: FakeHost) -> None:
     create_network("a", (1,))
     create_network("a-1", (1,))
     assert remove_network("a") == 1
@@ -79,14 +79,16 @@ def test_a_run_whose_id_another_one_begins_with_is_not_its(host: FakeHost) -> No
 
 
 @pytest.mark.parametrize("refused", ["type bridge", "address add", "netns add ch-run-2", "type veth", "lo up"])
-def test_what_was_made_before_a_failure_is_removed(host: FakeHost, refused: str) -> None:
+def test_an_incomplete_network_is_removed_after_a_failure(host: FakeHost, refused: str) -> None:
     host.refused = refused
     with pytest.raises(UsageError, match=r"no network of namespaces can be made: `ip .*`: Operation not permitted"):
         create_network("run", (1, 2, 3))
     assert host.state == (set(), set())
 
 
-def test_what_is_interrupted_is_removed(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_incomplete_network_is_removed_after_an_interruption(
+    host: FakeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def run(*command: str) -> str:
         if "ch-run-2" in command:
             raise KeyboardInterrupt
@@ -98,7 +100,7 @@ def test_what_is_interrupted_is_removed(host: FakeHost, monkeypatch: pytest.Monk
     assert host.state == (set(), set())
 
 
-def test_a_network_that_is_there_is_not_touched_by_a_second_one(host: FakeHost) -> None:
+def test_an_existing_network_is_not_changed(host: FakeHost) -> None:
     create_network(RUN, (1, 2, 3))
     before = host.state
     with pytest.raises(UsageError, match=f"run {RUN} has a network already; .*harness clean {RUN}"):
@@ -106,7 +108,7 @@ def test_a_network_that_is_there_is_not_touched_by_a_second_one(host: FakeHost) 
     assert host.state == before
 
 
-def test_a_half_of_a_network_is_removed(host: FakeHost) -> None:
+def test_an_incomplete_network_is_removed(host: FakeHost) -> None:
     create_network("run", (1, 2, 3))
     host.links = {"lo", "eth0"}
     (host.namespaces / "ch-run-2").unlink()
@@ -114,7 +116,7 @@ def test_a_half_of_a_network_is_removed(host: FakeHost) -> None:
     assert host.state == (set(), set())
 
 
-def test_what_somebody_else_removes_meanwhile_is_no_error(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_concurrent_removal_is_no_error(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
     create_network("run", (1, 2, 3))
 
     def run(*command: str) -> str:
@@ -127,7 +129,7 @@ def test_what_somebody_else_removes_meanwhile_is_no_error(host: FakeHost, monkey
     assert remove_network("run") == 3
 
 
-def test_what_stays_is_an_error_and_the_rest_is_removed(host: FakeHost) -> None:
+def test_a_failed_removal_is_an_error_and_the_rest_is_removed(host: FakeHost) -> None:
     create_network("run", (1, 2, 3))
     host.refused = "netns delete ch-run-2"
     with pytest.raises(HarnessError, match="netns delete ch-run-2`: Operation not permitted"):
@@ -135,7 +137,7 @@ def test_what_stays_is_an_error_and_the_rest_is_removed(host: FakeHost) -> None:
     assert host.state == (set(), {"ch-run-2"})
 
 
-def test_iptables_has_one_rule_meanwhile_where_it_is_there(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_iptables_has_a_rule_for_the_bridge(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commands, "find", {"ip": "ip", "iptables": "iptables"}.get)
     create_network("run", (1,))
     (bridge,) = (link for link in host.links - {"lo", "eth0"} if not link.endswith("-1"))
@@ -146,7 +148,7 @@ def test_iptables_has_one_rule_meanwhile_where_it_is_there(host: FakeHost, monke
     assert rules == [f"iptables -w -I {rule}", f"iptables -w -D {rule}"]
 
 
-def test_a_rule_that_outlived_its_bridge_is_taken_back(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rule_without_a_bridge_is_removed(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
     rules = [f"-A FORWARD -i {bridge} -o {bridge} -j ACCEPT" for bridge in ("chdeadbeef", "chcafecafe", "docker0")]
     messages: list[tuple[str, ...]] = []
 
@@ -164,7 +166,7 @@ def test_a_rule_that_outlived_its_bridge_is_taken_back(host: FakeHost, monkeypat
     ]
 
 
-def test_an_iptables_that_does_not_work_is_no_obstacle(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_iptables_is_ignored(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commands, "find", {"ip": "ip", "iptables": "iptables"}.get)
     host.refused = "iptables"
     create_network("run", (1,))
@@ -174,7 +176,7 @@ def test_an_iptables_that_does_not_work_is_no_obstacle(host: FakeHost, monkeypat
 # Subnets
 
 
-def test_a_subnet_is_the_run_ids_own() -> None:
+def test_a_subnet_depends_on_the_run_id() -> None:
     assert free_subnet(RUN, []) == free_subnet(RUN, [])
     assert free_subnet(RUN, []) != free_subnet("other", [])
     assert free_subnet(RUN, []).prefixlen == 24
@@ -182,7 +184,7 @@ def test_a_subnet_is_the_run_ids_own() -> None:
 
 
 @pytest.mark.parametrize("change", [0, 8, -4], ids=["same", "within", "around"])
-def test_a_subnet_overlaps_with_nothing_that_the_host_has(change: int) -> None:
+def test_a_subnet_does_not_overlap_with_networks_of_the_host(change: int) -> None:
     wished = free_subnet(RUN, [])
     taken = next(wished.subnets(change)) if change >= 0 else wished.supernet(-change)
     subnet = free_subnet(RUN, [taken, IPv4Network("192.0.2.0/24")])
@@ -190,18 +192,18 @@ def test_a_subnet_overlaps_with_nothing_that_the_host_has(change: int) -> None:
     assert subnet.subnet_of(IPv4Network("10.0.0.0/8"))
 
 
-def test_a_block_that_is_routed_as_a_whole_is_left_to_its_owner() -> None:
+def test_a_completely_routed_block_is_not_used() -> None:
     assert free_subnet(RUN, [IPv4Network("10.0.0.0/8")]).subnet_of(IPv4Network("172.16.0.0/12"))
     with pytest.raises(UsageError, match=r"10.0.0.0/8 and 172.16.0.0/12: no subnet is free"):
         free_subnet(RUN, [IPv4Network("10.0.0.0/8"), IPv4Network("172.16.0.0/12")])
 
 
-def test_halves_of_a_default_route_take_nothing() -> None:
+def test_halves_of_a_default_route_are_ignored() -> None:
     halves = [IPv4Network("0.0.0.0/1"), IPv4Network("128.0.0.0/1")]
     assert free_subnet(RUN, halves) == free_subnet(RUN, [])
 
 
-def test_the_hosts_routes_are_heeded(host: FakeHost) -> None:
+def test_subnets_of_routes_are_not_used(host: FakeHost) -> None:
     wished = free_subnet(RUN, [])
     one_in_the_next = wished[0] + 256 + 7
     host.routes += [{"dst": str(wished)}, {"type": "blackhole", "dst": str(one_in_the_next)}]
@@ -214,18 +216,18 @@ def test_the_hosts_routes_are_heeded(host: FakeHost) -> None:
 
 
 @pytest.mark.usefixtures("host")
-def test_where_everything_works_there_is_no_reason() -> None:
+def test_a_possible_network_has_no_reason() -> None:
     assert why_impossible() is None
 
 
-def test_the_probe_leaves_nothing(host: FakeHost) -> None:
+def test_the_probe_is_removed(host: FakeHost) -> None:
     why_impossible()
     assert host.state == (set(), set())
     assert any(command.endswith(" true") for command in host.commands)
 
 
 @pytest.mark.parametrize("refused", ["type bridge", "netns add", "netns exec"])
-def test_the_reason_has_the_kernels_words(host: FakeHost, refused: str) -> None:
+def test_the_reason_has_the_message_of_the_kernel(host: FakeHost, refused: str) -> None:
     host.refused = refused
     reason = why_impossible()
     assert reason is not None
@@ -234,14 +236,14 @@ def test_the_reason_has_the_kernels_words(host: FakeHost, refused: str) -> None:
     assert host.state == (set(), set())
 
 
-def test_without_root_there_is_nothing_to_make_or_remove(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_root_no_network_is_created_or_removed(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert "root" in str(why_impossible())
     assert remove_network(RUN) == 0
     assert host.commands == []
 
 
-def test_without_ip_the_package_is_named(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_ip_command_is_reported_with_the_package(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commands, "find", {}.get)
     assert "apt-get install iproute2" in str(why_impossible())
     assert remove_network(RUN) == 0

@@ -30,27 +30,27 @@ NODE = Node("n1", 22, "root")
         (" root@n1:22 ", Node("n1", 22, "root")),
     ],
 )
-def test_a_host_may_name_its_login_and_its_port(text: str, node: Node) -> None:
+def test_a_host_may_have_a_user_and_a_port(text: str, node: Node) -> None:
     assert parse_nodes([text], user="me", port=2022) == (node,)
 
 
 @pytest.mark.parametrize("text", ["", "root@", "@n1", "n1:", "n1:ssh"])
-def test_what_is_no_host_is_refused(text: str) -> None:
+def test_malformed_hosts_are_rejected(text: str) -> None:
     with pytest.raises(UsageError, match=r"give hosts as \[user@\]host\[:port\]"):
         parse_nodes(["n0", text])
 
 
-def test_two_brokers_on_one_host_are_refused() -> None:
+def test_two_brokers_on_one_host_are_rejected() -> None:
     with pytest.raises(UsageError, match="root@n1:22 is named twice"):
         parse_nodes(["root@n1", "n2", "root@n1:22"])
 
 
-def test_a_hosts_file_has_one_a_line_and_comments(tmp_path: Path) -> None:
+def test_a_hosts_file_has_lines_and_comments(tmp_path: Path) -> None:
     (tmp_path / "hosts").write_text("# the rig\nn1\n\nroot@n2:2022  # in the other rack\n")
     assert read_hosts_file(tmp_path / "hosts") == ["n1", "root@n2:2022"]
 
 
-def test_a_hosts_file_that_is_missing_or_names_none(tmp_path: Path) -> None:
+def test_a_missing_or_empty_hosts_file_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="hosts cannot be read: No such file"):
         read_hosts_file(tmp_path / "hosts")
     (tmp_path / "hosts").write_text("# none\n")
@@ -83,7 +83,9 @@ KEY = paramiko.RSAKey.generate(1024)
     ],
     ids=["silent", "the key", "another host", "no ssh"],
 )
-def test_a_login_that_is_refused_says_why(monkeypatch: pytest.MonkeyPatch, error: Exception, expected: str) -> None:
+def test_a_failed_login_is_reported_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, expected: str
+) -> None:
     monkeypatch.setattr(paramiko.SSHClient, "connect", refuse(error))
     with pytest.raises(UsageError) as refused:
         NodeConnection(NODE, Access((NODE,)))
@@ -91,7 +93,7 @@ def test_a_login_that_is_refused_says_why(monkeypatch: pytest.MonkeyPatch, error
     assert expected in str(refused.value)
 
 
-def test_an_unknown_host_key_is_refused_unless_it_is_pinned() -> None:
+def test_an_unknown_host_key_is_rejected_unless_it_is_pinned() -> None:
     pattern = re.escape(f"give --ssh-host-key {fingerprint(KEY)}")
     with pytest.raises(SSHException, match=pattern):
         nodes._Pinned(["SHA256:another"]).missing_host_key(None, "n1", KEY)

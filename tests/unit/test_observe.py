@@ -56,7 +56,7 @@ def lines(tmp_path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (tmp_path / "observations.jsonl").read_text().splitlines()]
 
 
-def test_every_replica_is_known_as_it_was_seen_last(observe: Callable[..., ReplicaObserver]) -> None:
+def test_every_replica_has_its_last_view(observe: Callable[..., ReplicaObserver]) -> None:
     first = observe(resumed=False)
     first._take(1, TP, view(WHOLE))
     first._take(1, TP, view({**REMOVED, 4: FILLER}, log_end=5))
@@ -69,7 +69,7 @@ def test_every_replica_is_known_as_it_was_seen_last(observe: Callable[..., Repli
     assert subject.view(3, TP) is None
 
 
-def test_what_was_removed_before_is_still_removed(observe: Callable[..., ReplicaObserver]) -> None:
+def test_earlier_removals_are_remembered(observe: Callable[..., ReplicaObserver]) -> None:
     first = observe(resumed=False)
     for present in (WHOLE, REMOVED):
         first._take(1, TP, view(present))
@@ -82,7 +82,7 @@ def test_what_was_removed_before_is_still_removed(observe: Callable[..., Replica
 
 
 @pytest.mark.parametrize("last", [WHOLE, EMPTIED, REMOVED], ids=["whole", "emptied", "removed"])
-def test_a_marker_is_remembered_as_what_it_was(
+def test_a_removed_marker_is_remembered(
     observe: Callable[..., ReplicaObserver], last: dict[int, tuple[str, int]]
 ) -> None:
     first = observe(resumed=False)
@@ -93,7 +93,7 @@ def test_a_marker_is_remembered_as_what_it_was(
     assert subject.marker_after(TP, 0) == 2
 
 
-def test_a_marker_that_is_emptied_later_is_remembered_as_what_it_was(observe: Callable[..., ReplicaObserver]) -> None:
+def test_an_emptied_marker_keeps_its_kind(observe: Callable[..., ReplicaObserver]) -> None:
     observe(resumed=False)._take(1, TP, view(WHOLE))
     subject = observe()
     subject._take(1, TP, view(EMPTIED))
@@ -101,14 +101,14 @@ def test_a_marker_that_is_emptied_later_is_remembered_as_what_it_was(observe: Ca
     assert observe().seen(TP)[2] == COMMIT, "and when the run is resumed once more"
 
 
-def test_an_empty_batch_alone_tells_no_marker(observe: Callable[..., ReplicaObserver]) -> None:
+def test_an_empty_batch_is_no_marker(observe: Callable[..., ReplicaObserver]) -> None:
     observe(resumed=False)._take(1, TP, view(EMPTIED))
     subject = observe()
     assert 2 not in subject.seen(TP)
     assert subject.marker_after(TP, 0) is None
 
 
-def test_what_vanished_while_nobody_looked_is_written_at_the_first_look(
+def test_removals_during_an_interruption_are_written_at_the_first_poll(
     observe: Callable[..., ReplicaObserver], tmp_path: Path
 ) -> None:
     observe(resumed=False)._take(1, TP, view(WHOLE))
@@ -121,27 +121,25 @@ def test_what_vanished_while_nobody_looked_is_written_at_the_first_look(
     assert line["appeared"] == [{"offset": 4, "kind": "value", "producer_id": -1}], "the rest had appeared before"
 
 
-def test_a_replica_that_nobody_saw_before_appears_whole(
-    observe: Callable[..., ReplicaObserver], tmp_path: Path
-) -> None:
+def test_a_new_replica_appears_completely(observe: Callable[..., ReplicaObserver], tmp_path: Path) -> None:
     observe(resumed=False)._take(1, TP, view(WHOLE))
     observe()._take(3, TP, view(WHOLE))
     assert [entry["offset"] for entry in lines(tmp_path)[-1]["appeared"]] == [0, 1, 2, 3]
 
 
-def test_a_view_that_has_not_changed_is_written_once(observe: Callable[..., ReplicaObserver], tmp_path: Path) -> None:
+def test_an_unchanged_view_is_written_once(observe: Callable[..., ReplicaObserver], tmp_path: Path) -> None:
     subject = observe(resumed=False)
     for _ in range(3):
         subject._take(1, TP, view(WHOLE))
     assert len(lines(tmp_path)) == 1
 
 
-def test_a_look_before_the_cut_is_none_of_this_process(observe: Callable[..., ReplicaObserver]) -> None:
+def test_polls_of_an_earlier_process_do_not_count(observe: Callable[..., ReplicaObserver]) -> None:
     observe(resumed=False)._take(1, TP, view(WHOLE))
     assert not observe().looked_since(1, 0.0)
 
 
-def test_a_line_that_was_being_written_is_cut_off(observe: Callable[..., ReplicaObserver], tmp_path: Path) -> None:
+def test_an_incomplete_line_is_cut_off(observe: Callable[..., ReplicaObserver], tmp_path: Path) -> None:
     observe(resumed=False)._take(1, TP, view(WHOLE))
     append_half_a_line(tmp_path / "observations.jsonl")
     subject = observe()
@@ -150,7 +148,7 @@ def test_a_line_that_was_being_written_is_cut_off(observe: Callable[..., Replica
     assert len(lines(tmp_path)) == 2
 
 
-def test_observations_that_are_there_are_only_written_on_for_a_run_that_is_resumed(
+def test_existing_observations_are_only_continued_by_a_resumed_run(
     observe: Callable[..., ReplicaObserver],
 ) -> None:
     observe(resumed=False)

@@ -42,14 +42,14 @@ LOG = "t-0/00000000000000000007.log"
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_notes_give_what_is_on_disk(notes: str, expected: dict[str, int]) -> None:
+def test_notes_give_the_synced_lengths(notes: str, expected: dict[str, int]) -> None:
     text = "".join("\t".join(note.split(" ")) + "\n" for note in notes.split("|") if note)
     assert power.read_synced(text) == expected
     assert power.read_synced(f"{text}sync\t99\tt-0") == expected, "a line that was not written whole"
 
 
 @pytest.mark.parametrize("line", ["written\t3\ta", "sync\tmuch\ta", "sync\t3", "rename\ta", ""])
-def test_what_is_no_note_is_refused(line: str) -> None:
+def test_malformed_notes_are_rejected(line: str) -> None:
     with pytest.raises(HarnessError, match="have a wrong line 2"):
         power.read_synced(f"sync\t3\ta\n{line}\n")
 
@@ -69,7 +69,7 @@ def sizes(data: Path) -> dict[str, int]:
     return {path.relative_to(data).as_posix(): path.stat().st_size for path in data.rglob("*") if path.is_file()}
 
 
-def test_files_are_cut_to_what_was_synced(tmp_path: Path) -> None:
+def test_files_are_cut_to_their_synced_lengths(tmp_path: Path) -> None:
     first, second, third = batch(7), batch(8, 3), batch(11, 2)
     write(
         tmp_path,
@@ -126,13 +126,13 @@ def test_a_segment_that_was_never_synced_is_lost_before_the_next_one(tmp_path: P
     assert file_cut.as_json()["next_segment"] == 10
 
 
-def test_an_append_that_is_under_way_has_no_record_yet(tmp_path: Path) -> None:
+def test_an_incomplete_append_has_no_records(tmp_path: Path) -> None:
     write(tmp_path, {LOG: batch(7) + batch(8)[:-1]})
     (file_cut,) = find_unsynced(tmp_path, {LOG: len(batch(7))})
     assert (file_cut.lost, file_cut.from_bytes) == (None, len(batch(7) + batch(8)) - 1)
 
 
-def test_what_stays(tmp_path: Path) -> None:
+def test_files_that_are_not_cut(tmp_path: Path) -> None:
     stays = {
         "__cluster_metadata-0/00000000000000000000.log": batch(0),
         "t-0/00000000000000000007.index": bytes(10),
@@ -155,13 +155,15 @@ def test_what_stays(tmp_path: Path) -> None:
         ("a-topic-12/00000000000000000007.log", ("a-topic", 12)),
     ],
 )
-def test_only_what_a_broker_loads_has_records(file: str, partition: tuple[str, int] | None, tmp_path: Path) -> None:
+def test_only_files_that_a_broker_loads_have_records(
+    file: str, partition: tuple[str, int] | None, tmp_path: Path
+) -> None:
     write(tmp_path, {file: batch(7)})
     (file_cut,) = cut_unsynced(tmp_path, {})
     assert (file_cut.lost and file_cut.lost.topic_partition) == partition
 
 
-def test_notes_begin_with_what_is_there(tmp_path: Path) -> None:
+def test_notes_begin_with_the_existing_files(tmp_path: Path) -> None:
     data, log = tmp_path / "data", tmp_path / "synced"
     write(data, {LOG: batch(7), "meta.properties": b"version=1\n"})
     log.write_text("sync\t99\tgone\n")

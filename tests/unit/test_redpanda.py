@@ -62,14 +62,14 @@ def subject() -> Iterator[Subject]:
         yield Subject(admins)
 
 
-def test_in_sync_is_who_is_alive_whatever_the_metadata_says(subject: Subject) -> None:
+def test_the_isr_has_the_live_replicas(subject: Subject) -> None:
     alive = [{"node_id": broker, "is_alive": broker != 2} for broker in (1, 2, 3)]
     subject.answer("/v1/brokers", alive)
     assert subject.control.registered() == {1, 3}
     assert subject.control.states(["stuck-lso"]) == {TOPIC: PartitionState(1, (1, 3, 2), (1, 3))}
 
 
-def test_leadership_is_asked_for_until_every_broker_knows(subject: Subject) -> None:
+def test_leadership_is_transferred_until_every_broker_has_the_new_metadata(subject: Subject) -> None:
     path = "/v1/partitions/kafka/stuck-lso/0"
     subject.answer(path, {"leader_id": 1})
     subject.answer(f"{path}/transfer_leadership?target=2", None)
@@ -83,25 +83,25 @@ def test_leadership_is_asked_for_until_every_broker_knows(subject: Subject) -> N
     assert len(subject.asked("POST")) == 1
 
 
-def test_a_follower_that_has_not_caught_up_is_asked_again(subject: Subject) -> None:
+def test_a_refused_transfer_is_repeated(subject: Subject) -> None:
     path = "/v1/partitions/kafka/stuck-lso/0"
     subject.answer(path, {"leader_id": 1})
     subject.answer(f"{path}/transfer_leadership?target=2", {"message": "exponential backoff"}, 504)
     assert not subject.control.leads({TOPIC: (2, 1, 3)})
 
 
-def test_the_coordinator_is_an_internal_partition_that_clients_do_not_see(subject: Subject) -> None:
+def test_the_coordinator_is_an_internal_partition(subject: Subject) -> None:
     subject.answer("/v1/partitions/kafka_internal/tx/0", {"leader_id": 3})
     assert subject.control.coordinator == TX
     assert subject.control.leads({TX: (3, 1)})
 
 
-def test_the_controller_is_who_leads_their_partition(subject: Subject) -> None:
+def test_the_active_controller_leads_the_partition_of_controllers(subject: Subject) -> None:
     subject.answer("/v1/partitions/redpanda/controller/0", {"leader_id": 3})
     assert subject.control.active_controller() == 3
 
 
-def test_a_freeze_is_known_once_every_live_broker_has_it_and_is_taken_back(subject: Subject) -> None:
+def test_topics_are_frozen_when_every_live_broker_has_the_configuration(subject: Subject) -> None:
     subject.answer("/v1/cluster_config", {INTERVAL: 60, "config_version": 7})
     subject.answer(
         "/v1/cluster_config/status", [{"node_id": b, "config_version": v} for b, v in ((1, 7), (2, 6), (3, 7))]
@@ -114,7 +114,7 @@ def test_a_freeze_is_known_once_every_live_broker_has_it_and_is_taken_back(subje
     assert [body["upsert"] for _, _, body in subject.asked("PUT")] == [{INTERVAL: 86_400_000}, {INTERVAL: 60}]
 
 
-def test_how_far_compaction_came_is_reported_in_kafkas_offsets(subject: Subject) -> None:
+def test_the_progress_of_compaction_has_kafka_offsets(subject: Subject) -> None:
     replicas = [
         {
             "raft_state": {"node_id": broker}, "high_watermark": 20, "last_stable_offset": 20, "committed_offset": 24,
@@ -135,7 +135,7 @@ def test_how_far_compaction_came_is_reported_in_kafkas_offsets(subject: Subject)
     ("state", "removal", "expected"),
     [("active", True, (True, True)), ("unavailable", True, (False, True)), ("active", None, (True, False))],
 )
-def test_what_it_takes_to_compact_together_is_reported(
+def test_requirements_of_coordinated_compaction_are_reported(
     subject: Subject, state: str, removal: object, expected: tuple[bool, bool]
 ) -> None:
     subject.answer("/v1/features", {"features": [{"name": "coordinated_compaction", "state": state}]})
@@ -145,7 +145,7 @@ def test_what_it_takes_to_compact_together_is_reported(
     assert tuple(subject.control.coordination().values()) == expected
 
 
-def test_where_nobody_answers_nothing_is_proven(subject: Subject) -> None:
+def test_no_requirement_is_met_if_no_broker_answers(subject: Subject) -> None:
     assert subject.control.coordination() == {
         "coordinated_compaction": False, "log_compaction_tx_batch_removal_enabled": False,
     }  # fmt: skip
@@ -174,7 +174,7 @@ def _kafka_fields(batch: bytes) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("is_up", [True, False], ids=["up", "down"])
-def test_files_are_set_aside_and_rewritten_where_nobody_serves_them(
+def test_files_are_moved_and_those_of_a_broker_that_is_down_converted(
     subject: Subject, tmp_path: Path, *, is_up: bool
 ) -> None:
     (tmp_path / "0-1-v1.log").write_bytes(segment())
@@ -215,7 +215,7 @@ def test_settings_are_mapped_from_the_timers(target: str) -> None:
         ({"nemesis": "controller-kill"}, "--nemesis controller-kill: Redpanda cannot be put through it"),
     ],
 )
-def test_what_cannot_be_is_refused(options: dict[str, Any], expected: str) -> None:
+def test_impossible_placements_are_rejected(options: dict[str, Any], expected: str) -> None:
     with pytest.raises(UsageError, match=expected):
         plan_run(RunOptions("redpanda-25.3", "stuck-lso", **options))
 
@@ -225,9 +225,7 @@ def containers_of(target: str, path: Path, monkeypatch: pytest.MonkeyPatch, **sp
     return ContainerCluster(target, path, monkeypatch, settings, **spec)
 
 
-def test_brokers_get_their_properties_and_an_admin_port_of_this_host(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_brokers_get_properties_and_an_admin_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     containers = containers_of("redpanda-26.2", tmp_path, monkeypatch)
     containers.runtime.start_cluster()
     ((words, variables),) = containers.composed
@@ -239,7 +237,7 @@ def test_brokers_get_their_properties_and_an_admin_port_of_this_host(
     assert all(container.calls == ["start"] for container in containers.brokers.values())
 
 
-def test_cloud_topics_have_a_store_beside_the_brokers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cloud_topics_have_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     containers = containers_of("redpanda-26.2-cloud", tmp_path, monkeypatch)
     containers.runtime.start_cluster()
     ((words, variables),) = containers.composed
@@ -265,7 +263,7 @@ def test_a_partition_is_one_of_its_topics_folders(tmp_path: Path, monkeypatch: p
     assert {path.name: path.read_bytes() for path in (tmp_path / "copy").iterdir()} == {"0-1-v1.log": b"ours"}
 
 
-def test_logins_are_not_set_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logins_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     login: Any = SimpleNamespace(scram_user=None)
     with pytest.raises(UsageError, match="does not configure logins on Redpanda's brokers"):
         containers_of("redpanda-26.2", tmp_path, monkeypatch, security=login)

@@ -15,7 +15,7 @@ from nemesis import SCRIPTS
 
 
 @pytest.mark.parametrize("name", WITH_JARS)
-def test_every_line_has_a_list_and_the_harness_keeps_to_it(name: str) -> None:
+def test_every_line_has_a_list_with_all_settings_of_the_harness(name: str) -> None:
     target = find_target(name)
     settings_list = list_for(target)
     assert settings_list is not None
@@ -53,7 +53,7 @@ def test_every_line_has_a_list_and_the_harness_keeps_to_it(name: str) -> None:
         (BROKER, "listener.name.", "7", "no such setting of a broker"),
     ],
 )
-def test_what_brokers_would_refuse_or_ignore(scope: str, name: str, value: str, why: str) -> None:
+def test_invalid_settings_are_rejected(scope: str, name: str, value: str, why: str) -> None:
     with pytest.raises(UsageError) as refused:
         raise_if_unfit(find_target("kafka-4.4"), {scope: {name: value}})
     assert why in str(refused.value)
@@ -75,7 +75,7 @@ def test_what_brokers_would_refuse_or_ignore(scope: str, name: str, value: str, 
         (BROKER, "authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
     ],
 )
-def test_what_brokers_take(scope: str, name: str, value: str) -> None:
+def test_valid_settings_are_accepted(scope: str, name: str, value: str) -> None:
     raise_if_unfit(find_target("kafka-4.4"), {scope: {name: value}})
 
 
@@ -92,7 +92,7 @@ def test_what_brokers_take(scope: str, name: str, value: str) -> None:
         ("sim-redpanda", "4.4.0", False),
     ],
 )
-def test_a_version_without_a_list_has_that_of_the_nearest(name: str, version: str, *, is_noted: bool) -> None:
+def test_a_version_without_a_list_uses_the_nearest_list(name: str, version: str, *, is_noted: bool) -> None:
     target = find_target(name)
     settings_list, note = list_for(target), note_on(target)
     assert settings_list is not None
@@ -114,7 +114,7 @@ def test_lists_are_of_versions_that_are_locked() -> None:
         assert (settings_list.version, read_lock(target) is not None) == (target.version, True)
 
 
-def test_what_the_harness_sets_itself_is_what_it_would_override() -> None:
+def test_settings_of_the_harness_are_the_overridden_settings() -> None:
     at = Address("127.0.0.1", 1)
     settings = dict.fromkeys((*SET_BY_HARNESS, "num.io.threads"), "the user's")
     listeners, controllers = [Listener("CLIENT", at, at)], {1: Listener("CONTROLLER", at, at)}

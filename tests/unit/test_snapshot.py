@@ -30,7 +30,7 @@ def take(
     return network
 
 
-def test_what_stalls_is_fetched_over_another_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stalled_fetch_is_repeated_on_another_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     network = take(tmp_path, monkeypatch, stalls=snapshot.FETCH_ATTEMPTS - 1)
     assert network.opened == network.closed == snapshot.FETCH_ATTEMPTS
     (stored,) = tmp_path.rglob("batches.bin")
@@ -42,7 +42,7 @@ def test_what_stalls_is_fetched_over_another_connection(tmp_path: Path, monkeypa
     [(PartitionState(3, (1,), (1,), 7), {"leader": 3, "leader_epoch": 7}), (None, {})],
     ids=["known", "unknown"],
 )
-def test_it_has_the_leader(
+def test_a_snapshot_has_the_leader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: PartitionState | None, fields: dict[str, Any]
 ) -> None:
     take(tmp_path, monkeypatch, state=state)
@@ -51,6 +51,6 @@ def test_it_has_the_leader(
     assert {name: content[name] for name in content if name.startswith("leader")} == fields
 
 
-def test_half_a_snapshot_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_incomplete_snapshot_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TimeoutError):
         take(tmp_path, monkeypatch, stalls=snapshot.FETCH_ATTEMPTS)

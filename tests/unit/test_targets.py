@@ -50,17 +50,17 @@ def test_lock_pins_the_broker_and_one_slf4j_binding(target: Target) -> None:
         ("redpanda-26.2.1-cloud", "26.2.1", "redpanda-26.2-cloud"),
     ],
 )
-def test_an_exact_patch_is_its_line_in_another_version(name: str, version: str, like: str) -> None:
+def test_an_exact_patch_has_the_settings_of_its_line(name: str, version: str, like: str) -> None:
     assert find_target(name) == replace(TARGETS[like], name=name, version=version)
 
 
 @pytest.mark.parametrize("name", ["kafka-9.9.1", "kafka-4.1.", "kafka-4.1.1.1", "4.1.1", "redpanda-25.3.4-cloud"])
-def test_what_is_no_patch_of_a_known_line(name: str) -> None:
+def test_unknown_versions_are_rejected(name: str) -> None:
     with pytest.raises(UsageError, match=r"there is no target .*(an exact patch is|newer than the newest)"):
         find_target(name)
 
 
-def test_a_version_without_a_lock_has_one_after_its_first_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_use_of_a_version_writes_a_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMPACTION_HARNESS_CACHE", str(tmp_path))
     target = find_target("kafka-4.1.1")
     assert read_lock(target) is None

@@ -113,9 +113,9 @@ class DelayedAdmin(Admin):
 
 @dataclass
 class LeaderAdmin(Admin):
-    """Every broker has metadata of its own: ``leaders`` of `PARTITION` by the broker that is asked, else by broker 1.
+    """Every broker has separate metadata. ``leaders``: of `PARTITION`, by the asked broker (by default broker 1).
 
-    A reassignment makes its first replica the leader; ``reassignments`` has each of them.
+    A reassignment makes its first replica the leader. ``reassignments``: all reassignments.
     """
 
     leaders: dict[int, int] = field(default_factory=lambda: dict.fromkeys((1, 2, 3), 1))

@@ -29,10 +29,10 @@ class Sent:
 
 @dataclass
 class FakeLibrary:
-    """Makes producers. ``logs`` has what they sent; ``calls`` has every operation but `flush`, in order.
+    """Makes producers. ``logs``: their records. ``calls``: all operations except `flush`, in order.
 
-    ``starts``: offsets at which logs begin; ``refused``: keys whose records are not acknowledged. ``refusals``: how
-    many commits and aborts are still refused; ``ended`` counts those that were not, and ``made`` the producers.
+    ``starts``: offsets at which logs begin. ``refused``: keys whose records are not acknowledged. ``refusals``: the
+    number of commits and aborts that will fail. ``ended``: the number of ended transactions. ``made``: of producers.
     """
 
     starts: Mapping[TopicPartition, int] = field(default_factory=dict)

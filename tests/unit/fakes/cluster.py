@@ -52,7 +52,7 @@ class FakeCluster(Cluster):
 
 @dataclass
 class RecordedCluster(Cluster):
-    """A cluster with two topics and a control; ``actions`` has what was done and what was waited for, in order."""
+    """A cluster with two topics and a control; ``actions``: changes and waits, in order."""
 
     runtime: FakeRuntime
     observer: CopyingObserver

@@ -71,7 +71,7 @@ class FakeResource:
 class FakeContainer(FakeResource):
     """A container of the service of that name. ``calls`` has the requests it received, ``uploads`` its files.
 
-    ``archives``: what it gives by path, one after the other, the last again and again; None if it has no such path.
+    ``archives``: its successive answers by path, of which the last is repeated; None if the path does not exist.
     """
 
     archives: dict[str, list[bytes | None]] = field(default_factory=dict)
@@ -153,7 +153,7 @@ class FakeEngine:
 
 
 class ContainerCluster:
-    """A runtime whose three brokers, and a store where the target has one, are fake containers.
+    """A runtime whose three brokers and store (if the target has one) are fake containers.
 
     ``composed``: words and variables of each call of compose. The runtime's time is ``now_s``.
     """

@@ -50,7 +50,7 @@ class FakeHost:
 
 
 def write_java(folder: Path, version: str) -> Path:
-    """Write a ``java`` that tells its version as the real one does, on stderr, and does nothing else."""
+    """Write a ``java`` that only prints its version on stderr, like the real program."""
     folder.mkdir(parents=True, exist_ok=True)
     java = folder / "java"
     java.write_text(f"#!{sys.executable}\nimport sys\nprint('openjdk version \"{version}\"', file=sys.stderr)\n")

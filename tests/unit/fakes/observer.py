@@ -20,9 +20,9 @@ VALUE = ("value", -1)
 
 @dataclass
 class FakeObserver(ReplicaObserver):
-    """Sees replicas as ``views`` has them by broker; the last look began ``lag_s`` seconds ago.
+    """Has ``views`` of replicas by broker; the last poll began ``lag_s`` seconds ago.
 
-    ``removed``: (broker, partition, offset) of what is gone; everything is from ``all_removed_at_s`` on.
+    ``removed``: (broker, partition, offset) of removed records; from ``all_removed_at_s`` on every record is removed.
     ``marker_distance``: how far the marker of a transaction lies from its records; None while no marker was seen.
     """
 
@@ -53,7 +53,7 @@ class FakeObserver(ReplicaObserver):
 class CopyingObserver(ReplicaObserver):
     """Sees brokers that stay at the end, and the others as far as they have copied: a record each second.
 
-    ``actions``: what was done to the cluster; ``ends``: how far each broker has copied.
+    ``actions``: changes of the cluster. ``ends``: the log end of each broker.
     """
 
     clock: TickingClock

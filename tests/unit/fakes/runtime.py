@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 @dataclass
 class FakeRuntime:
-    """Implements `Runtime`. ``actions`` has what was done to which broker, ``down`` the brokers that are not up.
+    """Implements `Runtime`. ``actions``: changes of brokers. ``down``: the brokers that are not up.
 
-    ``admin_ports``: of the brokers that have an HTTP API. ``unsynced_files``: what a power failure takes from each
-    broker, each time that it is asked one less. ``files``: what a broker has, each time that it is watched.
+    ``admin_ports``: of the brokers that have an HTTP API. ``unsynced_files``: the files that a power failure cuts,
+    of which each call returns one less. ``files``: of a broker, for each time that it is watched.
     """
 
     brokers: tuple[int, ...] = (1, 2, 3)
