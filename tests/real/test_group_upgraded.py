@@ -14,8 +14,7 @@ from harness.console import ConsoleProgress
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
 from harness.kafka_api.connection import Connection
-from harness.model_checking.conform.brokers import running
-from harness.model_checking.conform.replicas import CLEANED, fetch_offsets
+from harness.model_checking.conform.brokers import CLEANED, fetch_offsets, running
 from harness.model_checking.conform.schedules import FILLER, PUT, STAYING, partition_schedule
 from harness.models.world.world import Rules
 from harness.run_folder.store import new_run_id

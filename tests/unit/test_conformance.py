@@ -22,7 +22,7 @@ from harness.judge.verdict import ANOMALY
 from harness.kafka_api.messages import message
 from harness.kafka_api.producing import ProducerIdentity
 from harness.model_checking.conform import partition as partitions
-from harness.model_checking.conform.brokers import Brokers
+from harness.model_checking.conform.brokers import CLEANED, Brokers, fetch_offsets, read_folder
 from harness.model_checking.conform.conform import Outcome, all_schedules, outcomes_json, run_schedules
 from harness.model_checking.conform.partition import BrokerPartition, offset_request
 from harness.model_checking.conform.picture import (
@@ -39,7 +39,6 @@ from harness.model_checking.conform.picture import (
     picture_of,
     shown,
 )
-from harness.model_checking.conform.replicas import CLEANED, fetch_offsets, read_folder
 from harness.model_checking.conform.schedules import (
     CLUSTER_WIDE,
     FILLER,

@@ -2,22 +2,41 @@
 
 Brokers must do only the operations of a schedule. Segments roll with every write (``segment.ms`` is a millisecond, and
 the clock advances between writes). Cleaners rest except for the pass of a step. Producers expire only by a step. A
-recovering broker reads its log from the beginning.
+recovering broker reads its log from the beginning. Pictures of replicas are made of the brokers' answers and files.
 """
 
 from __future__ import annotations
 
 import math
+import shutil
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import astuple, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
 
+from harness.broker_files.segments.batches import CorruptLogError, iter_batches
+from harness.broker_files.side_files.checkpoints import read_checkpoint, read_leader_epochs
+from harness.broker_files.side_files.producer_state import iter_txnindex, read_producer_snapshot
 from harness.cluster.boot import booted_cluster
 from harness.errors import HarnessError
+from harness.kafka_api import groups as groups_api
 from harness.kafka_api.connection import Connection
+from harness.kafka_api.error_names import UNSTABLE_OFFSET
+from harness.kafka_api.fetch import CONSUMER_REPLICA_ID
+from harness.kafka_api.groups import fetch_offsets_of_groups
+from harness.kafka_api.replica import WireReader
+from harness.kafka_api.transactions import describe_producers
 from harness.model_checking.conform.partition import BrokerPartition
-from harness.model_checking.conform.picture import ALL_KEYS, is_of_groups
-from harness.model_checking.conform.replicas import fetch_offsets, read_replicas
+from harness.model_checking.conform.picture import (
+    ALL_KEYS,
+    NO_OFFSET,
+    UNSTABLE,
+    FetchedOffset,
+    ReplicaPicture,
+    aborts_of,
+    is_of_groups,
+    log_fields,
+    states_of,
+)
 from harness.model_checking.conform.schedules import STAYING
 from harness.models.world.world import ABSENT, BROKERS, KILL, STOP
 from harness.runtimes.base import ClusterSpec, live_brokers
@@ -27,18 +46,20 @@ from harness.schedules.scenario import CONSUMER_OFFSETS, group_in
 from harness.schedules.timers import DAY_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from harness.cluster.boot import Equipment
     from harness.cluster.cluster import Cluster
     from harness.host.workspace import Workspace
-    from harness.kafka_api.messages import TopicPartition
+    from harness.kafka_api.messages import Caller, TopicPartition
     from harness.kafka_api.metadata import PartitionState
-    from harness.model_checking.conform.picture import ReplicaPicture
+    from harness.model_checking.conform.picture import Named, ProducerState
     from harness.models.world.world import Rules
+    from harness.runtimes.base import Runtime
     from harness.schedules.operations.operation import Operation
     from harness.schedules.schedule import Schedule
+
 
 SETTLE_S: Final = 60.0
 BETWEEN_WRITES_MS: Final = 5
@@ -216,3 +237,99 @@ def running(equipment: Equipment, workspace: Workspace, logs: Path, rules: Rules
     with booted_cluster(equipment, spec, settle_s=SETTLE_S) as cluster:
         cluster.coordinate_on(STAYING)
         yield Brokers(cluster, workspace.path / "copied", rules, groups)
+
+
+CLEANED, EPOCHS = "cleaner-offset-checkpoint", "leader-epoch-checkpoint"
+
+
+def read_replicas(
+    runtime: Runtime,
+    broker: int,
+    partitions: Iterable[TopicPartition],
+    named: Mapping[TopicPartition, Named],
+    scratch: Path,
+) -> dict[TopicPartition, ReplicaPicture]:
+    """Return the pictures of a broker's replicas, by partition, as for a consumer that reads from the log start on.
+
+    Replicas that the broker does not report, or whose folder is changing, are left out. Raises OSError.
+    """
+    with closing(Connection(runtime.address(broker))) as connection:
+        answers = WireReader(connection).read(partitions, replica_id=CONSUMER_REPLICA_ID)
+        states = {tp: answer for tp, answer in answers.items() if not isinstance(answer, str)}
+        producers = {
+            tp: states_of(map(astuple, answer), named[tp])
+            for tp, answer in connection.ask(describe_producers(states)).items()
+            if not isinstance(answer, str)
+        }
+    folder, pictures = scratch / str(broker), {}
+    runtime.copy_checkpoints(broker, folder)
+    try:
+        path = folder / CLEANED
+        cleaned = read_checkpoint(path.read_bytes(), source=path.name) if path.exists() else {}
+        for tp, producers_of_partition in producers.items():
+            copied = folder / f"{tp[0]}-{tp[1]}"
+            try:
+                runtime.copy_partition(broker, *tp, copied)
+                fields = read_folder(copied, named[tp], cleaned.get(tp))
+            except (HarnessError, CorruptLogError):
+                continue
+            state = states[tp]
+            pictures[tp] = ReplicaPicture(
+                log_start=state.log_start,
+                high_watermark=state.high_watermark,
+                last_stable_offset=state.last_stable_offset,
+                listed_aborts=aborts_of(state.aborted, named[tp]),
+                producers=producers_of_partition,
+                **fields,
+            )
+    finally:
+        shutil.rmtree(folder)
+    return pictures
+
+
+def read_folder(folder: Path, named: Named, cleaned_to: int | None) -> dict[str, Any]:
+    """Return the fields of a `ReplicaPicture` that a partition's folder gives. Raises `CorruptLogError`."""
+    logs = sorted(folder.glob("*.log"))
+    batches = [batch for path in logs for batch in iter_batches(path.read_bytes(), source=path.name)]
+    indexes = {path: iter_txnindex(path.read_bytes(), source=path.name) for path in sorted(folder.glob("*.txnindex"))}
+    epochs = folder / EPOCHS
+    return {
+        **log_fields(batches, ((int(path.stem), txn) for path, index in indexes.items() for txn in index), named),
+        "segments": tuple(int(path.stem) for path in logs),
+        "cleaned_to": cleaned_to,
+        "epochs": tuple(sorted(read_leader_epochs(epochs.read_bytes(), source=EPOCHS).items()))
+        if epochs.exists()
+        else (),
+        "snapshots": tuple(
+            (int(log.stem), _snapshot(snapshot, named))
+            for log in logs[1:]
+            if (snapshot := log.with_suffix(".snapshot")).exists()
+        ),
+    }
+
+
+def _snapshot(path: Path, named: Named) -> tuple[ProducerState, ...]:
+    entries = read_producer_snapshot(path.read_bytes(), source=path.name)
+    return states_of(
+        ((it.producer_id, it.producer_epoch, it.last_sequence, it.current_txn_first_offset) for it in entries), named
+    )
+
+
+def fetch_offsets(coordinator: Caller, groups: Sequence[str]) -> dict[str, tuple[FetchedOffset, ...]]:
+    """Return a coordinator's answers to OffsetFetch about groups, with ``require_stable`` and without.
+
+    Groups that the broker does not coordinate yet are left out. Raises OSError.
+    """
+    partitions = [(name, 0) for name in sorted(ALL_KEYS)]
+    stable, current = (
+        coordinator.ask(fetch_offsets_of_groups(dict.fromkeys(groups, partitions), require_stable=is_stable))
+        for is_stable in (True, False)
+    )
+    return {
+        group: tuple(FetchedOffset(tp[0], _text(stable[group][tp]), _text(current[group][tp])) for tp in partitions)
+        for group in stable.keys() & current.keys()
+    }
+
+
+def _text(answer: int | str) -> str:
+    return {groups_api.NO_OFFSET: NO_OFFSET, UNSTABLE_OFFSET: UNSTABLE}.get(answer, str(answer))
