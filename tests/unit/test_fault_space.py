@@ -246,7 +246,7 @@ def test_cases_under_faults() -> None:
     assert {case.bound.brokers for case in gated} == {3, 4}
     assert {fault for case in gated for fault in case.bound.faults} == set(by.FAULTS)
     assert len({case.title for case in gated}) == len(gated)
-    assert gated[1].title == "3 brokers, 2 plain writes, 1 election, lag"
+    assert gated[1].title == "3 brokers, 2 plain writes, 1 election, outage, reassigned"
     assert gated[-1].title == "3 brokers, 1 plain write, 1 transaction, 0 elections, outage, late-metadata"
     (rules,) = {case.bound.rules for case in chosen(ISR_GATE_MARKERS, without=(by.IMAGE_AGE,))}
     assert rules == GATE - {by.IMAGE_AGE}

@@ -149,10 +149,10 @@ def as_round(schedule: Schedule) -> Schedule:
 
     A round is returned as it is. Raises `UsageError` for operations that no round has.
     """
-    has_clients = bool(schedule.plan.clients)
-    if reason := unsupported(schedule, SOAK if has_clients else FROM_MODELS):
+    is_round = schedule.plan.clients or any(getattr(operation, "topic", "") for operation in schedule.operations)
+    if reason := unsupported(schedule, SOAK if is_round else FROM_MODELS):
         raise UsageError(reason)
-    if has_clients:
+    if is_round:
         return schedule
     if schedule.plan.topics:
         raise UsageError(f"its records belong to {schedule.plan.topics[0].name}: rounds write to other topics")
