@@ -27,7 +27,7 @@ def report(results: Path, out: Path) -> int:
         site = write_site(results, out, ConsoleProgress().stage)
     for line in site.left_out:
         stderr().line(f"left out: {line}")
-    stdout().line(f"{out / 'index.html'}: {site.runs} runs")
+    stdout().line(f"{out / 'index.html'}: {len(site.runs)} runs")
     return EXIT_CLEAN
 
 

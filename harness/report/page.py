@@ -25,11 +25,10 @@ from harness.report.pictures.topology import topology
 from harness.run_folder.store import REPORT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from harness.judge.finding import Finding, Place
-    from harness.judge.verdict import ScenarioVerdict, Verdict
-    from harness.report.logs import SideBySide
+    from harness.judge.verdict import Verdict
     from harness.report.pictures.story import Story
     from harness.run_folder.store import RunFolder
 
@@ -60,18 +59,6 @@ class Drawn:
     timelines: Mapping[Place, str]
 
 
-@dataclass(frozen=True)
-class PartitionSection:
-    """One partition on the page. ``result``: its verdict, None for a control. ``findings``: with their numbers."""
-
-    table: SideBySide
-    scenario: Mapping[str, Any]
-    result: ScenarioVerdict | None
-    findings: Sequence[tuple[int, Finding]]
-    timeline: str
-    graph: str
-
-
 def draw(folder: RunFolder) -> Drawn:
     """Draw the timelines of all partitions that were observed. Raises `UsageError` for a damaged folder."""
     story = read_story(folder)
@@ -90,9 +77,9 @@ def page(folder: RunFolder, manifest: Mapping[str, Any], verdict: Verdict, drawn
     worst = worst_number(verdict.findings)
     topics = _topics(folder, manifest, verdict, drawn or draw(folder))
     # The topic of the headline comes first, then others with findings.
-    topics.sort(key=lambda topic: (worst not in dict(topic.findings), not topic.findings))
+    topics.sort(key=lambda topic: (worst not in dict(topic["findings"]), not topic["findings"]))
     links, brokers, absent = manifest.get("topology"), manifest["brokers"], manifest["absent_brokers"]
-    shown = {number for topic in topics for number, _ in topic.findings}
+    shown = {number for topic in topics for number, _ in topic["findings"]}
     return environment().get_template("run.html").render(
         verdict=verdict,
         sentence=SENTENCES[verdict.verdict] if worst is None else headline(dict(findings)[worst]),
@@ -123,17 +110,20 @@ def commands(broker: int, topic: str, partition: int) -> str:
     return _COMMANDS.format(folder=shlex.quote(folder), topic=shlex.quote(topic), partition=partition)
 
 
-def _topics(folder: RunFolder, manifest: Mapping[str, Any], verdict: Verdict, drawn: Drawn) -> list[PartitionSection]:
+def _topics(folder: RunFolder, manifest: Mapping[str, Any], verdict: Verdict, drawn: Drawn) -> list[dict[str, Any]]:
+    """Return the sections of partitions. ``result``: the partition's verdict, None for a control."""
     scenarios = {place: scenario for scenario in manifest["scenarios"] for place in places_of(scenario)}
-    topics = []
-    for table in side_by_side(folder, manifest, verdict.findings, drawn.story):
-        place = table.place
-        findings = [(number, finding) for number, finding in enumerate(verdict.findings, 1) if finding.place == place]
-        picture = drawn.timelines.get(place) or timeline(drawn.story, *place)
-        graph = draw_graph(transactions(table, drawn.story.entries.get(place, {})))
-        result = next((scenario for scenario in verdict.scenarios if scenario.has(place)), None)
-        topics.append(PartitionSection(table, scenarios[place], result, findings, picture, graph))
-    return topics
+    return [
+        {
+            "table": table,
+            "scenario": scenarios[table.place],
+            "result": next((scenario for scenario in verdict.scenarios if scenario.has(table.place)), None),
+            "findings": [item for item in enumerate(verdict.findings, 1) if item[1].place == table.place],
+            "timeline": drawn.timelines.get(table.place) or timeline(drawn.story, *table.place),
+            "graph": draw_graph(transactions(table, drawn.story.entries.get(table.place, {}))),
+        }
+        for table in side_by_side(folder, manifest, verdict.findings, drawn.story)
+    ]
 
 
 def _without_sentences(finding: Finding) -> Mapping[str, Any]:

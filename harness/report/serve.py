@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from flask import Flask, Response, abort, request
@@ -67,7 +68,7 @@ def app_of(results: Path) -> Flask:
             running = running_runs(results)
             names = {run.name for run in running}
             left_out = [line for line in contents.left_out if line.partition(" ")[0] not in names]
-            return index_page(contents, pages, left_out, running, UPDATE_S)
+            return index_page(replace(contents, left_out=left_out), pages, running, UPDATE_S)
         pages |= overview_pages(contents, pages.keys())
         if address not in pages:
             abort(404)

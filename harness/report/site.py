@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -50,16 +50,8 @@ ANOMALIES: Final = tuple(dict.fromkeys(str(scenario.anomaly) for scenario in ALL
 
 
 @dataclass(frozen=True)
-class Site:
-    """The result: the number of runs, and ``left_out``: omitted folders and pages, with the reason."""
-
-    runs: int
-    left_out: list[str]
-
-
-@dataclass(frozen=True)
 class Contents:
-    """The stored results of a folder, runs oldest first. ``left_out``: unreadable folders, with the reason.
+    """The stored results of a folder, runs oldest first. ``left_out``: omitted folders and pages, with the reason.
 
     ``analyses``: titles and markup by name.
     """
@@ -71,8 +63,8 @@ class Contents:
     left_out: Sequence[str]
 
 
-def write_site(results: Path, out: Path, progress: Callable[[str], None]) -> Site:
-    """Write the site over all runs of a results folder.
+def write_site(results: Path, out: Path, progress: Callable[[str], None]) -> Contents:
+    """Write the site over all runs of a results folder; return its contents.
 
     Raises `UsageError` for a folder without any run or soak, or where ``out`` is another folder than a site.
     """
@@ -100,9 +92,9 @@ def write_site(results: Path, out: Path, progress: Callable[[str], None]) -> Sit
     drawn = write(evidence_pages(contents))
     progress("pages")
     write(overview_pages(contents, drawn))
-    left_out = [*contents.left_out, *problems]
-    write({INDEX: partial(index_page, contents, drawn, left_out)})
-    return Site(len(contents.runs), left_out)
+    complete = replace(contents, left_out=[*contents.left_out, *problems])
+    write({INDEX: partial(index_page, complete, drawn)})
+    return complete
 
 
 def read_contents(results: Path) -> Contents:
@@ -148,19 +140,13 @@ def overview_pages(contents: Contents, drawn: Collection[str]) -> Pages:
 
 
 def index_page(
-    contents: Contents,
-    drawn: Collection[str],
-    left_out: Sequence[str],
-    running: Sequence[RunningRun] = (),
-    update_s: int = 0,
+    contents: Contents, drawn: Collection[str], running: Sequence[RunningRun] = (), update_s: int = 0
 ) -> str:
     """Return the page of all runs. ``update_s``: how often a served page asks for changes."""
-    runs, previous = contents.runs, previous_runs(contents.runs)
+    runs = contents.runs
     return environment().get_template("index.html").render(
-        signs=SIGNS, table=_matrix(runs), trend=_trend(runs), runs=list(reversed(runs)), left_out=left_out,
-        running=running, update_s=update_s, linked=_linked_runs(contents, drawn), nights=contents.nights,
-        analyses={name: title for name, (title, _) in contents.analyses.items()}, previous=previous,
-        soaks=contents.soaks,
+        contents=contents, signs=SIGNS, table=_matrix(runs), trend=_trend(runs), running=running, update_s=update_s,
+        linked=_linked_runs(contents, drawn), previous=previous_runs(runs),
     )  # fmt: skip
 
 
@@ -218,16 +204,11 @@ def _make_room(out: Path) -> None:
     (out / MARK).touch()
 
 
-@dataclass(frozen=True)
-class Matrix:
-    """``columns``: versions. ``rows``: anomaly and payload, and verdicts counted a column."""
+def _matrix(runs: Sequence[StoredRun], anomaly: str | None = None) -> dict[str, Any]:
+    """Count the verdicts of scenarios with an absent broker, of one anomaly or of all.
 
-    columns: Sequence[str]
-    rows: Sequence[tuple[tuple[str, str], Sequence[Mapping[str, int]]]]
-
-
-def _matrix(runs: Sequence[StoredRun], anomaly: str | None = None) -> Matrix:
-    """Count the verdicts of scenarios with an absent broker, of one anomaly or of all."""
+    ``columns``: versions. ``rows``: anomaly and payload, and the counts of each column.
+    """
     counts: dict[tuple[str, str, str], Counter[str]] = defaultdict(Counter)
     for run in runs:
         if run.manifest.get("takes_away", True):
@@ -235,9 +216,8 @@ def _matrix(runs: Sequence[StoredRun], anomaly: str | None = None) -> Matrix:
                 counts[str(scenario.anomaly), str(scenario.payload), run.column][scenario.verdict] += 1
     rows = [(str(scenario.anomaly), scenario.payload) for scenario in ALL_SCENARIOS]
     columns = sorted({run.column for run in runs})
-    return Matrix(
-        columns, [(row, [counts[*row, column] for column in columns]) for row in rows if anomaly in {None, row[0]}]
-    )
+    counted = [(row, [counts[*row, column] for column in columns]) for row in rows if anomaly in {None, row[0]}]
+    return {"columns": columns, "rows": counted}
 
 
 def _picture(runs: Sequence[StoredRun], anomaly: str) -> dict[str, Any] | None:

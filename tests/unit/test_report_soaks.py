@@ -177,7 +177,7 @@ def test_the_site_has_soaks_and_names_those_that_cannot_be_read(tmp_path: Path) 
     damaged.mkdir()
     (damaged / SOAK_STATE).write_text("{}")
     site = write_site(tmp_path / "results", tmp_path / "out", lambda _: None)
-    assert site.runs == 0
+    assert site.runs == []
     assert len(site.left_out) == 1
     assert damaged.name in site.left_out[0]
     place = f"soaks/sim-kafka/soak/{soak.name}"

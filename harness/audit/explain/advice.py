@@ -13,21 +13,22 @@ from __future__ import annotations
 
 import json
 import shlex
+import tomllib
 from dataclasses import dataclass, replace
+from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
 from checkers.anomalies import MEANS
-from checkers.finding import HANGING_TRANSACTION, UNEXPLAINED_DIVERGENCE
+from checkers.finding import HANGING_TRANSACTION
 from harness.broker_files.internal_topics.decode import CONSUMER_OFFSETS, KAFKAS_OWN
 from harness.broker_files.internal_topics.phrases import CLASSIC_GROUP, OFFSET_COMMIT, TRANSACTION_LOG, offsets_text
 from harness.escape import escape
 from harness.judge.finding import by_place
-from harness.schedules.catalog import Anomaly
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from harness.judge.finding import Finding, InternalRecord, Place, ServedState
+    from harness.judge.finding import Finding, Place, ServedState
 
 
 BOOTSTRAP: Final = '--bootstrap-server "$BOOTSTRAP"'
@@ -37,29 +38,11 @@ ANY_BROKER: Final = "HOST:PORT"
 PAUSE_SETTINGS: Final = {"min.cleanable.dirty.ratio": "1", "max.compaction.lag.ms": "9223372036854775807"}
 """Settings that pause a topic's compaction; seen to do so on 4.4.0."""
 
-UNDECIDED_MEANS: Final = (
-    "replicas serve different states of the key, and the evidence does not show which state is right: a "
-    "replica without a value may have missed a record, or may have applied a record that the others missed"
-)
-UNDECIDED_DO: Final = (
-    "pause compaction of the topic, then save the folder of {partition} of every replica, then decide: by a client's "
-    "own record of its writes, a backup, or the coordinator's log (__transaction_state) of that time. Do not rebuild "
-    "a replica before that: its copy may be the last correct one"
-)
-RECOPY_DO: Final = (
-    "pause compaction, save the folder of {partition} on broker {broker}, make broker {leader} the leader, remove "
-    "broker {broker} from the replicas, wait until its folder is deleted, and add broker {broker} again: it copies the "
-    "whole log. At the end restore the topic's own values of the two settings. Until then keep broker {broker} from "
-    "becoming leader"
-)
-NO_LEADER_DO: Final = (
-    "pause compaction and save the folder of {partition} of every replica: {why}. Rebuilding broker {broker} from "
-    "another replica could destroy the last correct copy of a record"
-)
-HANGING_DO: Final = "abort the transaction with Kafka's own tool, on the leader"
 COMMIT_NOW: Final = '# now run the line after "commit" of each finding, and start the consumers'
 UNDECIDED_LEFT: Final = "another disagreement of this partition is not decided"
 NONE_RIGHT: Final = "no other replica is shown to be right"
+SENTENCES: Final = tomllib.loads((files(__package__) / "advice.toml").read_text())
+UNDECIDED: Final = "undecided"
 
 
 @dataclass(frozen=True)
@@ -105,20 +88,35 @@ def _advised(finding: Finding, partition: _Partition, bootstrap: str) -> Finding
         "why": NONE_RIGHT if partition.is_decided else UNDECIDED_LEFT,
     }
     is_of_group = is_about_offsets(finding)
+    remedies = SENTENCES["do-offsets" if is_of_group else "do"]
     commands = [_configure(partition.topic, f"--add-config {','.join(map('='.join, PAUSE_SETTINGS.items()))}")]
     if finding.anomaly == HANGING_TRANSACTION:
         at = f"--topic {partition.topic} --partition {partition.number} --start-offset {finding.offset}"
-        do, commands = HANGING_DO, [f"kafka-transactions.sh {BOOTSTRAP} abort {at}"]
+        do, commands = SENTENCES["do"]["hanging"], [f"kafka-transactions.sh {BOOTSTRAP} abort {at}"]
     elif not finding.decided:
-        do = UNDECIDED_OFFSETS_DO if is_of_group else UNDECIDED_DO
+        do = remedies[UNDECIDED]
     elif partition.is_decided and partition.leaders:
-        do = RECOMMIT_DO if is_of_group else RECOPY_DO
+        do = remedies["recopy"]
         commands += _recopy(partition, finding.broker, partition.leaders[0], is_of_group=is_of_group)
     else:
-        do = NO_RIGHT_OFFSETS_DO if is_of_group else NO_LEADER_DO
-    means = means_of_record(finding) or (MEANS[finding.anomaly] if finding.decided else UNDECIDED_MEANS)
+        do = remedies["no-leader"]
     commands = [f"BOOTSTRAP={bootstrap}", *commands]
-    return replace(finding, means=means.format(**fields), do=do.format(**fields), commands=tuple(commands))
+    means = _meaning(finding).format(**fields)
+    return replace(finding, means=means, do=do.format(**fields), commands=tuple(commands))
+
+
+def _meaning(finding: Finding) -> str:
+    record, name = finding.record, finding.anomaly if finding.decided else UNDECIDED
+    if record is None or (record.key is None and finding.topic in KAFKAS_OWN):
+        return MEANS[finding.anomaly] if finding.decided else SENTENCES["means"]["other"][UNDECIDED]
+    type_ = "coordinator state" if finding.topic in KAFKAS_OWN else "tool state"
+    if record.type in {OFFSET_COMMIT, TRANSACTION_LOG, CLASSIC_GROUP}:
+        type_ = record.type
+    elif finding.topic == CONSUMER_OFFSETS:
+        type_ = "group member"
+    means = SENTENCES["means"]
+    sentence: str = means[type_].get(name) or means[type_].get(UNDECIDED) or means["coordinator state"][UNDECIDED]
+    return sentence
 
 
 def _configure(topic: str, change: str) -> str:
@@ -154,105 +152,9 @@ def _assign(partition: _Partition, replicas: Sequence[int], name: str) -> list[s
     return [f"echo '{plan}' > {file}", f"{reassign} --execute", f"{reassign} --verify  # continue once it is complete"]
 
 
-_UNDECIDED = "undecided"
-_STATE, _TOOL, _MEMBER = "coordinator's state", "tool's state", "group with members"
-
-_MEANS: Final[Mapping[tuple[str, str], str]] = {
-    (OFFSET_COMMIT, Anomaly.STUCK_LSO): (
-        "while broker {broker} coordinates, offsets of a transaction that has ended stay pending. Consumers that ask "
-        "for stable offsets (Java clients; librdkafka under read_committed) get UNSTABLE_OFFSET_COMMIT, and no record "
-        "of these partitions. The cleaner of the replica is stuck, too. It does not heal by itself"
-    ),
-    (OFFSET_COMMIT, Anomaly.TOMBSTONE_DIVERGENCE): (
-        "while broker {broker} coordinates, committed offsets are back that were deleted (with their group, with "
-        "their topic, or as they expired): a group starts from them instead of by auto.offset.reset"
-    ),
-    (OFFSET_COMMIT, Anomaly.ABORTED_TO_COMMITTED): (
-        "while broker {broker} coordinates, offsets of an aborted transaction count as committed: a group starts "
-        "there, and skips records that no committed transaction has processed"
-    ),
-    (OFFSET_COMMIT, Anomaly.COMMITTED_TO_ABORTED): (
-        "while broker {broker} coordinates, offsets of a committed transaction are missing: a group starts from an "
-        "older offset, or from none"
-    ),
-    (OFFSET_COMMIT, _UNDECIDED): (
-        "replicas have different committed offsets, and the evidence does not show which are right: where a group "
-        "starts depends on who coordinates it"
-    ),
-    (OFFSET_COMMIT, UNEXPLAINED_DIVERGENCE): (
-        "replicas have different committed offsets: where a group starts depends on who coordinates it"
-    ),
-    (TRANSACTION_LOG, _UNDECIDED): (
-        "replicas have different states of transactional ids: a transaction coordinator continues from the "
-        "state that its own replica has. The consequences for producers were not tried"
-    ),
-    (CLASSIC_GROUP, Anomaly.TOMBSTONE_DIVERGENCE): (
-        "while broker {broker} leads this partition, a classic group is back that is gone: deleted, expired, or used "
-        "by the consumer or streams protocol since. In the last case brokers of 4.0 or later cannot load the partition "
-        '("Failed to load metadata" in the log of the broker): they answer NOT_COORDINATOR for every group in it, and '
-        "no consumer of these groups gets a record"
-    ),
-    (_MEMBER, Anomaly.TOMBSTONE_DIVERGENCE): (
-        "while broker {broker} coordinates, a member or a group of the consumer, share or streams protocol is back "
-        "that is gone. A member keeps its partitions until its session times out. Where a tombstone of the whole group "
-        'follows, the broker cannot load the partition ("Failed to load metadata" in its log), and no group in it has '
-        "a coordinator"
-    ),
-    (_STATE, _UNDECIDED): (
-        "replicas have different states of groups (members, assignments, epochs): a coordinator loads the state that "
-        "its own replica has, and changes it with the next rebalance. Committed offsets are other records"
-    ),
-    (_TOOL, _UNDECIDED): (
-        "replicas have different states of a tool or an application: a worker, a registry or an instance that reads "
-        "the topic from its start gets the state of the broker that leads the partition then"
-    ),
-}
-"""By the type of the record and the anomaly; `_UNDECIDED`: for every other anomaly, and for findings that are not
-decided."""
-
-RECOMMIT_DO: Final = (
-    "stop the consumers of these groups, pause compaction, save the folder of {partition} on broker {broker}, and make "
-    "broker {leader} the leader: it coordinates the groups then, by right offsets. Run the line of each finding after "
-    '"commit": a new commit is copied to every replica, and supersedes what they disagree about. Start the consumers. '
-    "Then remove broker {broker} from the replicas, wait until its folder is deleted, and add broker {broker} again: "
-    "it copies the whole log. At the end restore the topic's own values of the two settings. Until then keep broker "
-    "{broker} from becoming leader"
-)
-UNDECIDED_OFFSETS_DO: Final = (
-    "stop the consumers of these groups, pause compaction of the topic, then save the folder of {partition} of every "
-    "replica. Do not rebuild a replica: its copy may be the last correct one. Decide by what the application has "
-    "processed: the smallest offset of the replicas loses no record, and may have some consumed twice; the largest has "
-    "none consumed twice, and may skip some. Commit it explicitly: a new commit is copied to every replica, and "
-    "supersedes what they disagree about"
-)
-NO_RIGHT_OFFSETS_DO: Final = (
-    "stop the consumers of these groups, pause compaction, and save the folder of {partition} of every replica: {why}. "
-    "Rebuilding broker {broker} from another replica could destroy the last correct copy of a record. Commit the "
-    "offsets explicitly by what the application has processed: a new commit is copied to every replica"
-)
-
-
-def means_of_record(finding: Finding) -> str | None:
-    """Return what a finding means, with fields in braces; None where its topic or its coordinator's key is unknown."""
-    record = finding.record
-    if record is None or (record.key is None and finding.topic in KAFKAS_OWN):
-        return None
-    type_ = _advised_type(finding.topic, record)
-    name = finding.anomaly if finding.decided else _UNDECIDED
-    return _MEANS.get((type_, name)) or _MEANS.get((type_, _UNDECIDED)) or _MEANS[_STATE, _UNDECIDED]
-
-
 def is_about_offsets(finding: Finding) -> bool:
     """Return True for a finding about a group's committed offset."""
     return finding.record is not None and finding.record.type == OFFSET_COMMIT
-
-
-def _advised_type(topic: str, record: InternalRecord) -> str:
-    if record.type in {OFFSET_COMMIT, TRANSACTION_LOG, CLASSIC_GROUP}:
-        return str(record.type)
-    if topic == CONSUMER_OFFSETS:
-        return _MEMBER
-    return _STATE if topic in KAFKAS_OWN else _TOOL
 
 
 def with_consumers(finding: Finding, bootstrap: str) -> Finding:
