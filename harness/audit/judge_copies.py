@@ -188,27 +188,35 @@ def assemble(
     findings = with_advice(with_coordinators(findings, context.evidence), brokers, context.bootstrap)
     findings_by_place = by_place(findings)
 
-    def reasons_against_clean(place: Place) -> list[str]:
-        contradictions = (*doubts.get(place, []), *unsure.get(place, []))
-        return [
+    def scenario(place: Place) -> ScenarioVerdict:
+        # The facts of a log that was read in part would mislead.
+        rows_here = [] if place in damaged else facts.get(place, [])
+        facts_here = {row["broker"]: {name: row[name] for name in REPLICA_FACTS} for row in rows_here}
+        brokers_here = compared.get(place, [])
+        unknown = [
             *(row["problem"] for row in damaged.get(place, [])),
-            *(f"broker {row['broker']}: {row['reason']}" for row in contradictions),
+            *(f"broker {row['broker']}: {row['reason']}" for row in (*doubts.get(place, []), *unsure.get(place, []))),
             *context.unknown.get(place, ()),
             *map(_left_out_text, left_out.get(place, [])),
             *(f"checker {row['name']} raised {row['reason']}" for row in rows["raised"]),
+            *_why_incomparable(brokers_here, facts_here),
         ]
-
-    scenarios = [
-        _partition(
-            place,
-            compared.get(place, []),
-            findings_by_place.get(place, []),
-            reasons_against_clean(place),
-            # The facts of a log that was read in part would mislead.
-            [] if place in damaged else facts.get(place, []),
+        bound = rows_here[0]["bound"] if rows_here else None
+        earned = f"{len(brokers_here)} replicas were read to offset {bound} and agree, with themselves too"
+        explanations = [finding.explanation for finding in findings_by_place.get(place, [])]
+        verdict, reason = decide(explanations, unknown, earned)
+        return ScenarioVerdict(
+            scenario=name_of(place),
+            anomaly=None,
+            payload=None,
+            topic=place[0],
+            partition=place[1],
+            verdict=verdict,
+            reason=reason,
+            exposure={"replicas": [{"broker": broker, **facts_here[broker]} for broker in sorted(facts_here)]},
         )
-        for place in sorted(brokers)
-    ]
+
+    scenarios = tuple(map(scenario, sorted(brokers)))
     verdict, reason = overall(scenarios, findings, str)
     return Verdict(
         verdict=verdict,
@@ -216,7 +224,7 @@ def assemble(
         run_id=copies.run_id,
         target=context.target,
         timings_s=timings_s,
-        scenarios=tuple(scenarios),
+        scenarios=scenarios,
         findings=tuple(findings),
         doubts=tuple(
             Doubt(kind=CONTRADICTION, **{name: row[name] for name in ("broker", "topic", "partition", "reason")})
@@ -224,30 +232,6 @@ def assemble(
         ),
         checker_errors={row["name"]: row["reason"] for row in rows["raised"]},
         notes=(*copies.notes, *map(_left_out_text, rows_of_run["left_out"])),
-    )
-
-
-def _partition(
-    place: Place,
-    brokers: Sequence[int],
-    findings: Sequence[Finding],
-    doubts: Sequence[str],
-    facts: Sequence[CheckerRow],
-) -> ScenarioVerdict:
-    facts_by_broker = {row["broker"]: {name: row[name] for name in REPLICA_FACTS} for row in facts}
-    unknown = [*doubts, *_why_incomparable(brokers, facts_by_broker)]
-    bound = facts[0]["bound"] if facts else None
-    earned = f"{len(brokers)} replicas were read to offset {bound} and agree, with themselves too"
-    verdict, reason = decide([finding.explanation for finding in findings], unknown, earned)
-    return ScenarioVerdict(
-        scenario=name_of(place),
-        anomaly=None,
-        payload=None,
-        topic=place[0],
-        partition=place[1],
-        verdict=verdict,
-        reason=reason,
-        exposure={"replicas": [{"broker": broker, **facts_by_broker[broker]} for broker in sorted(facts_by_broker)]},
     )
 
 

@@ -19,7 +19,7 @@ from harness.broker_files.internal_topics.decode import TRANSACTION_STATE
 from harness.errors import UsageError
 from harness.escape import escape
 from harness.kafka_api.error_names import NO_TOPIC_ACCESS
-from harness.kafka_api.fetch import FETCH_VERSION, choose_fetch_version, fetch, list_log_ends
+from harness.kafka_api.fetch import choose_fetch_version, fetch, list_log_ends
 from harness.kafka_api.metadata import describe_cluster
 from harness.kafka_api.transactions import (
     describe_producers,
@@ -113,55 +113,36 @@ def replica_statuses(cluster: AuditedCluster) -> ReplicaStatuses:
     return ReplicaStatuses({**first.replicas, **second.replicas}, unseen, {**first.silent, **second.silent})
 
 
-def status_of_replicas(
-    broker: Caller,
-    partitions: Sequence[TopicPartition],
-    starts: Mapping[TopicPartition, int],
-    version: int = FETCH_VERSION,
-) -> dict[TopicPartition, ReplicaStatus | str]:
-    """Return the status of these replicas of one broker, or an error's name. Raises OSError.
-
-    ``starts``: offsets to Fetch at where the broker does not report the log end offset. Open transactions are asked for
-    last, so they are at least as new as the high watermark.
-    """
-    ends = broker.ask(list_log_ends(partitions))
-    fetch_offsets = {tp: end if isinstance(end, int) else starts.get(tp, end) for tp, end in ends.items()}
-    statuses: dict[TopicPartition, ReplicaStatus | str] = {}
-    statuses |= {tp: why for tp, why in fetch_offsets.items() if isinstance(why, str)}
-    offsets = {tp: offset for tp, offset in fetch_offsets.items() if isinstance(offset, int)}
-    if not offsets:
-        return statuses
-    states = broker.ask(fetch(offsets, max_bytes=NO_RECORDS_BYTES, version=version))
-    producers = broker.ask(describe_producers(offsets))
-    for tp, answer in states.items():
-        log_end = end if isinstance(end := ends[tp], int) else None
-        statuses[tp] = (
-            answer
-            if isinstance(answer, str)
-            else ReplicaStatus(
-                answer.log_start,
-                answer.high_watermark,
-                answer.last_stable_offset,
-                log_end,
-                open_transactions(producers[tp]),
-            )
-        )
-    return statuses
-
-
 def _request_statuses(
     cluster: AuditedCluster, replicas: Mapping[int, Sequence[TopicPartition]], starts: Mapping[TopicPartition, int]
 ) -> ReplicaStatuses:
+    """Request the status of replicas. ``starts``: where to Fetch if a broker does not report the log end offset."""
+
     def ask(broker: int, caller: Caller) -> dict[TopicPartition, ReplicaStatus | str]:
-        return status_of_replicas(caller, replicas[broker], starts, caller.ask(choose_fetch_version()))
+        version = caller.ask(choose_fetch_version())
+        ends = caller.ask(list_log_ends(replicas[broker]))
+        fetch_at = {tp: end if isinstance(end, int) else starts.get(tp, end) for tp, end in ends.items()}
+        statuses: dict[TopicPartition, ReplicaStatus | str] = {
+            tp: e for tp, e in fetch_at.items() if isinstance(e, str)
+        }
+        offsets = {tp: offset for tp, offset in fetch_at.items() if isinstance(offset, int)}
+        if not offsets:
+            return statuses
+        states = caller.ask(fetch(offsets, max_bytes=NO_RECORDS_BYTES, version=version))
+        # The last request: open transactions are at least as new as the high watermark.
+        producers = caller.ask(describe_producers(offsets))
+        for tp, state in states.items():
+            if isinstance(state, str):
+                statuses[tp] = state
+            else:
+                reported = state.log_start, state.high_watermark, state.last_stable_offset
+                log_end = end if isinstance(end := ends[tp], int) else None
+                statuses[tp] = ReplicaStatus(*reported, log_end, open_transactions(producers[tp]))
+        return statuses
 
     answers = cluster.client.ask_all(replicas, ask)
-    statuses = {
-        (b, tp): answer
-        for b, answered in answers.items()
-        if isinstance(answered, dict)
-        for tp, answer in answered.items()
-    }
+    answered = [(broker, answer) for broker, answer in answers.items() if isinstance(answer, dict)]
+    statuses = {(broker, tp): status for broker, answer in answered for tp, status in answer.items()}
     return ReplicaStatuses(
         {replica: status for replica, status in statuses.items() if isinstance(status, ReplicaStatus)},
         {replica: why for replica, why in statuses.items() if isinstance(why, str)},
@@ -196,30 +177,25 @@ def ask_coordinators(cluster: AuditedCluster, producer_ids: Collection[int]) -> 
         state = caller.ask(describe_cluster([TRANSACTION_STATE])).partitions
         leaderless = [number for (_, number), partition in state.items() if partition.leader < 0]
         gaps = [f"partition {number} of {TRANSACTION_STATE} has no leader" for number in leaderless]
-        by_producer = {}
         listed = caller.ask(list_transactions(producer_ids=sorted(producer_ids)))
+        ids = () if listed.error else listed.transactional_ids
         if listed.error:
             gaps.append(f"broker {broker} does not list transactions: {listed.error}")
-        elif listed.transactional_ids:
-            for name, answer in caller.ask(describe_transactions(listed.transactional_ids, broker)).items():
-                if isinstance(answer, str):
-                    gaps.append(f"broker {broker} does not describe transactional id {escape(name)}: {answer}")
-                else:
-                    by_producer[answer.producer_id] = answer
-        sees_any = bool(by_producer) or bool(caller.ask(list_transactions()).transactional_ids)
-        return TransactionDescriptions(by_producer, tuple(gaps)), sees_any
+        answers = caller.ask(describe_transactions(ids, broker)) if ids else {}
+        denied = {name: answer for name, answer in answers.items() if isinstance(answer, str)}
+        gaps += [
+            f"broker {broker} does not describe transactional id {escape(name)}: {denied[name]}" for name in denied
+        ]
+        described = {answer.producer_id: answer for answer in answers.values() if not isinstance(answer, str)}
+        sees_any = bool(described) or bool(caller.ask(list_transactions()).transactional_ids)
+        return TransactionDescriptions(described, tuple(gaps)), sees_any
 
-    by_producer: dict[int, TransactionDescription] = {}
-    gaps: dict[str, None] = {}
-    is_any_seen = False
-    for broker, answer in cluster.client.ask_all(cluster.state.brokers, ask).items():
-        if isinstance(answer, Exception):
-            gaps[f"broker {broker} does not list transactions: {answer}"] = None
-        else:
-            described, sees_any = answer
-            by_producer |= described.by_producer
-            gaps |= dict.fromkeys(described.gaps)
-            is_any_seen |= sees_any
-    if not is_any_seen:
-        gaps[NOTHING_SEEN] = None
-    return TransactionDescriptions(by_producer, tuple(gaps))
+    answers = cluster.client.ask_all(cluster.state.brokers, ask)
+    errors = [(broker, answer) for broker, answer in answers.items() if isinstance(answer, Exception)]
+    described = [answer for answer in answers.values() if not isinstance(answer, Exception)]
+    gaps = [f"broker {broker} does not list transactions: {error}" for broker, error in errors]
+    gaps += [gap for descriptions, _ in described for gap in descriptions.gaps]
+    if not any(sees_any for _, sees_any in described):
+        gaps.append(NOTHING_SEEN)
+    by_producer = {key: value for descriptions, _ in described for key, value in descriptions.by_producer.items()}
+    return TransactionDescriptions(by_producer, tuple(dict.fromkeys(gaps)))

@@ -50,10 +50,6 @@ GRACE_MS = 60_000
 """For a coordinator's next check (10 s), for its markers to be written, and for differences between clocks."""
 ONE_BATCH_BYTES = 1
 UNITS_S = {"days": 86_400, "h": 3_600, "min": 60}
-REMEDY = (
-    "until the ISR is full, no removal begins with min.cleanable.dirty.ratio=1 and max.compaction.lag.ms at its maximum"
-)
-"""Seen to prevent every anomaly on Kafka 4.4.0 (README)."""
 FROM_THE_FIRST_MINUTE = (
     "exposed from the first minute, whatever the retention: where leadership moves before it has copied all, to a"
     " replica that has already removed a tombstone or marker, it never gets that one; leave leadership where it is"
@@ -166,10 +162,18 @@ def exposure(cluster: AuditedCluster, prefiltered: Prefiltered | None = None) ->
         values = cluster.settings.get(topic)
         settings = read_settings(values)
         stuck = [replica for replica in frozen if replica.topic == topic]
-        behind = [judge_lag(lag, settings, now_ms) for lag in lags if lag.partition[0] == topic]
-        behind += [judge_copy(copy, settings) for copy in copies if copy.partition[0] == topic]
-        is_compacted = values is None or "compact" in values.get("cleanup.policy", "")
-        topics.append(_topic(topic, settings, stuck, behind if is_compacted else None))
+        facts = [f"{_count_text(stuck)} frozen"] if stuck else []
+        behind = []
+        if values is not None and "compact" not in values.get("cleanup.policy", ""):
+            # A topic that is not compacted loses nothing through replicas that are behind, but it can be frozen.
+            facts.append("not compacted")
+        else:
+            behind = [judge_lag(lag, settings, now_ms) for lag in lags if lag.partition[0] == topic]
+            behind += [judge_copy(copy, settings) for copy in copies if copy.partition[0] == topic]
+            facts += [f"{_count_text(behind)} away or being added" if behind else "every replica is in the ISR"]
+            facts += [_retention_text(settings.window_ms)]
+        level = max((replica.level for replica in (*stuck, *behind)), default=Level.OK)
+        topics.append(TopicExposure(topic, level, settings, (*stuck, *behind), f"{topic}: {'; '.join(facts)}"))
     return Exposure(tuple(topics), (*cluster.notes, *notes, *answers.coordinator_answers.gaps, *answers.behind))
 
 
@@ -288,32 +292,20 @@ def _beginning(
     return (written_ms if written_ms >= 0 else None), DEFAULT_MAX_TIMEOUT_MS, False
 
 
-def _topic(
-    topic: str, settings: RemovalSettings, stuck: Sequence[ReplicaExposure], behind: Sequence[ReplicaExposure] | None
-) -> TopicExposure:
-    """Sum up; ``behind``: None for a topic that is not compacted, which loses nothing through such replicas."""
-    replicas = (*stuck, *(behind or ()))
-    level = max((replica.level for replica in replicas), default=Level.OK)
-    facts = [f"{_count_text(stuck)} frozen"] if stuck else []
-    if behind is None:
-        facts.append("not compacted")
-    else:
-        facts += [f"{_count_text(behind)} away or being added" if behind else "every replica is in the ISR"]
-        facts += [_retention_text(settings.window_ms)]
-    return TopicExposure(topic, level, settings, replicas, f"{topic}: {'; '.join(facts)}")
-
-
 def _count_text(replicas: Sequence[ReplicaExposure]) -> str:
     return f"{len(replicas)} replicas are" if len(replicas) > 1 else "1 replica is"
 
 
 def _advice(level: Level, window_ms: int | None) -> str:
-    if level == Level.TOO_LATE:
-        return (
-            f"{_retention_text(window_ms)}, so some that it never fetched may be gone, and records that they deleted or"
-            " aborted may come back with the replica: audit it, or rebuild it (reassign it away and back)"
-        )
-    return f"{_retention_text(window_ms)}: {REMEDY}"
+    # The settings were seen to prevent every anomaly on Kafka 4.4.0 (README).
+    advice = (
+        ", so some that it never fetched may be gone, and records that they deleted or aborted may come back with the"
+        " replica: audit it, or rebuild it (reassign it away and back)"
+        if level == Level.TOO_LATE
+        else ": until the ISR is full, no removal begins with min.cleanable.dirty.ratio=1 and max.compaction.lag.ms at"
+        " its maximum"
+    )
+    return f"{_retention_text(window_ms)}{advice}"
 
 
 def _retention_text(window_ms: int | None) -> str:

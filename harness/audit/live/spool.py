@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import IO, TYPE_CHECKING, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 from harness.audit.live.cluster import PATIENT
 from harness.audit.live.reading import FETCH_BYTES, Span, SpanReader
@@ -120,15 +120,18 @@ def spool(
     unread = dict(statuses.unseen)
     for broker, why in statuses.silent.items():
         unread |= {(broker, tp): why for tp in cluster.state.replicas_by_broker[broker]}
-    failures = {replica: why for replica, why in unread.items() if replicas is None or replica in replicas}
-    spans = {
-        replica: _span(status, options.spans.get(replica[1]))
-        for replica, status in statuses.replicas.items()
-        if replicas is None or replica in replicas
-    }
+    replicas = {*unread, *statuses.replicas} if replicas is None else replicas
+    failures = {replica: why for replica, why in unread.items() if replica in replicas}
+    spans = {}
+    for replica, status in statuses.replicas.items():
+        if replica in replicas:
+            span = options.spans.get(replica[1], Span(status.log_start))
+            spans[replica] = replace(span, start=max(span.start, status.log_start))
     folder.path.mkdir(parents=True, exist_ok=True)
-    progress = _Progress(cluster, statuses, spans, options)
-    raise_if_full(folder.path, progress.reported_bytes)
+    lengths = {replica: _length(statuses.replicas[replica], span) for replica, span in spans.items()}
+    sizes = _sizes(cluster, statuses, lengths)
+    raise_if_full(folder.path, sum(sizes.values()))
+    progress = _Progress(sizes, lengths, options)
     fetch_bytes = FETCH_BYTES if options.limit is None else min(FETCH_BYTES, options.limit.bucket_bytes)
     readings: dict[Replica, SpanReading] = {}
 
@@ -240,18 +243,9 @@ class _Progress:
     Where a broker does not report sizes, the progress is counted in offsets, in which cleaning leaves gaps.
     """
 
-    def __init__(
-        self,
-        cluster: AuditedCluster,
-        statuses: ReplicaStatuses,
-        spans: Mapping[Replica, Span],
-        options: SpoolOptions,
-    ) -> None:
-        sizes = _sizes(cluster, statuses, spans)
-        self.options, self.reported_bytes = options, sum(sizes.values())
-        self._counts_bytes = sizes.keys() == spans.keys()
-        lengths = (_length(statuses.replicas[replica], span) for replica, span in spans.items())
-        self._total = self.reported_bytes if self._counts_bytes else sum(lengths)
+    def __init__(self, sizes: Mapping[Replica, int], lengths: Mapping[Replica, int], options: SpoolOptions) -> None:
+        self.options, self._counts_bytes = options, sizes.keys() == lengths.keys()
+        self._total = sum((sizes if self._counts_bytes else lengths).values())
         self._offsets_done = self._bytes_done = 0
         self._lock = threading.Lock()
         self._is_over = threading.Event()
@@ -289,8 +283,9 @@ def _store(read: Callable[[Write], SpanReading], span: Span, folder: Path, progr
     try:
         with closing(Pieces(folder, progress.options.piece_bytes)) as pieces:
             reading = read(write)
-        offsets = {"read_from": reading.read_from, "read_to": reading.read_to}
-        write_state(folder, reading.state, reading.open, {**offsets, "settled": reading.is_settled, "until": span.stop})
+        more: dict[str, Any] = {"read_from": reading.read_from, "read_to": reading.read_to}
+        more |= {"settled": reading.is_settled, "until": span.stop}
+        write_state(folder, reading.state, reading.open, more)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -302,24 +297,17 @@ def _replica_folder(folder: RunFolder, replica: Replica) -> Path:
     return folder.fetched_snapshot(broker, AFTER_REJOIN) / f"{topic}-{partition}"
 
 
-def _span(status: ReplicaStatus, requested: Span | None) -> Span:
-    requested = requested or Span(status.log_start)
-    return replace(requested, start=max(requested.start, status.log_start))
-
-
-def _sizes(cluster: AuditedCluster, statuses: ReplicaStatuses, spans: Mapping[Replica, Span]) -> dict[Replica, int]:
+def _sizes(cluster: AuditedCluster, statuses: ReplicaStatuses, lengths: Mapping[Replica, int]) -> dict[Replica, int]:
     """Return about how many bytes each replica's span has; nothing for a broker that does not report sizes."""
 
     def ask(broker: int, caller: Caller) -> dict[Replica, int]:
-        sizes = caller.ask(describe_log_dirs([tp for b, tp in spans if b == broker])).sizes_bytes
-        return {(broker, tp): int(size * share(broker, tp)) for tp, size in sizes.items()}
+        sizes = caller.ask(describe_log_dirs([tp for b, tp in lengths if b == broker])).sizes_bytes
+        return {(broker, tp): size for tp, size in sizes.items()}
 
-    def share(broker: int, tp: TopicPartition) -> float:
-        status = statuses.replicas[broker, tp]
-        return _length(status, spans[broker, tp]) / max(status.high_watermark - status.log_start, 1)
-
-    answers = cluster.client.ask_all({broker for broker, _ in spans}, ask).values()
-    return {replica: size for sizes in answers if isinstance(sizes, dict) for replica, size in sizes.items()}
+    answers = cluster.client.ask_all({broker for broker, _ in lengths}, ask).values()
+    sizes = {replica: size for answer in answers if isinstance(answer, dict) for replica, size in answer.items()}
+    offsets = {r: statuses.replicas[r].high_watermark - statuses.replicas[r].log_start for r in sizes}
+    return {replica: size * lengths[replica] // max(offsets[replica], 1) for replica, size in sizes.items()}
 
 
 def _length(status: ReplicaStatus, span: Span) -> int:
