@@ -69,6 +69,8 @@ NO_ROWS: Mapping[str, Rows] = dict.fromkeys((*CHECKERS, KEY_STATES, VALUES, "lef
 
 WORTH_REDUCING_BYTES = 4 << 20
 """Reduction takes some seconds. Without it, each MiB takes about one second to judge, as no expression is compiled."""
+_LEAST_REPLICAS = 2
+CANNOT_COMPARE = "removed records cannot be distinguished from records that the other has yet to remove"
 
 
 def judge_copies(spark: SparkSession, copies: Sequence[Copies]) -> dict[str, Rows]:
@@ -128,10 +130,6 @@ def key_state_rows(judged: Judged, rows: Mapping[str, Rows]) -> Rows:
     """Return the state of every disputed key on every replica; rows of `checkers.attribution.key_states`."""
     disputed = disputed_records(row for name in FINDERS for row in rows.get(name, []))
     return collected(key_states(judged, disputed)) if disputed else []
-
-
-_LEAST_REPLICAS = 2
-CANNOT_COMPARE = "removed records cannot be distinguished from records that the other has yet to remove"
 
 
 @dataclass(frozen=True)

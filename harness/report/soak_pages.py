@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from harness.escape import visible
@@ -39,6 +38,22 @@ SENTENCES: Final = {
     CLEAN: "every replica serves the records that clients wrote",
     UNKNOWN: "this round shows neither that the replicas are right nor that they are not",
 }
+Points: TypeAlias = "tuple[list[float], list[float]]"
+"""Times in seconds, and a value at each, up to the next time."""
+Curve: TypeAlias = "tuple[Points, str, str, str]"
+"""Points, the name in the legend ("" for none), colour, and style of the line."""
+DIGITS, RIGHT_IN = 8, 0.2
+"""Digits of the numbers on a vertical axis, and the space at the right."""
+BIN_S: Final = 1.0
+KINDS: Final = (("ok", "#009e73", "-"), ("fail", "#d55e00", "--"), ("info", "#e69f00", ":"))
+QUANTILES: Final = ((0.5, "median", "#1f5fa8", "-"), (0.99, "99 %", "#e69f00", "--"), (1.0, "longest", "#d55e00", ":"))
+SHORTEST_S: Final = 0.001
+"""Histories have milliseconds, and a logarithmic axis has no zero."""
+FAULT_COLOURS: Final = (
+    "#cc79a7", "#56b4e9", "#e69f00", "#009e73", "#d55e00", "#0072b2", "#999999", "#b8860b", "#7f3f98", "#2f4f4f",
+)  # fmt: skip
+BAR: Final = 0.8
+REPLICA: Final = ("", "#1f5fa8", "-")
 
 
 def soak_page(soak: StoredSoak, linked: Collection[str], address: str, up: str = "") -> str:
@@ -83,58 +98,22 @@ def write_pages(soak_path: Path, name: str) -> str | None:
     return None
 
 
-Points: TypeAlias = "tuple[list[float], list[float]]"
-"""Times in seconds, and a value at each, up to the next time."""
-Curve: TypeAlias = "tuple[Points, str, str, str]"
-"""Points, the name in the legend ("" for none), colour, and style of the line."""
-
-DIGITS, RIGHT_IN = 8, 0.2
-"""Digits of the numbers on a vertical axis, and the space at the right."""
-BIN_S: Final = 1.0
-KINDS: Final = (("ok", "#009e73", "-"), ("fail", "#d55e00", "--"), ("info", "#e69f00", ":"))
-QUANTILES: Final = ((0.5, "median", "#1f5fa8", "-"), (0.99, "99 %", "#e69f00", "--"), (1.0, "longest", "#d55e00", ":"))
-SHORTEST_S: Final = 0.001
-"""Histories have milliseconds, and a logarithmic axis has no zero."""
-FAULT_COLOURS: Final = (
-    "#cc79a7", "#56b4e9", "#e69f00", "#009e73", "#d55e00", "#0072b2", "#999999", "#b8860b", "#7f3f98", "#2f4f4f",
-)  # fmt: skip
-BAR: Final = 0.8
-REPLICA: Final = ("", "#1f5fa8", "-")
-
-
-@dataclass(frozen=True)
-class RoundPictures:
-    """SVG elements, "" where the round has no such data; the first row of each has the faults of every broker.
+def draw_round(stored: StoredRound) -> dict[str, str]:
+    """Draw a round, as SVG elements, "" without data. The first row of each has the faults of every broker.
 
     ``rates``, ``latencies``: a row an operation. ``lags``, ``unstable``: a row a broker, and a line a replica.
     """
-
-    rates: str
-    latencies: str
-    lags: str
-    unstable: str
-
-
-def draw_round(stored: StoredRound) -> RoundPictures:
-    """Draw a round."""
     by_name: dict[str, list[ClientOperation]] = defaultdict(list)
     for operation in stored.operations:
         by_name[operation.name].append(operation)
     operations = sorted(by_name.items())
     rates = {f"{name} (1/s)": _rates(done, stored.ends_s) for name, done in operations}
     latencies = {f"{name} (s)": _latencies(done) for name, done in operations}
-    by_replica = (
-        {
-            f"broker {broker} (offsets)": [(points, *REPLICA) for points in curves(stored, broker)]
-            for broker in stored.replicas
-        }
-        for curves in (lags, unstable)
-    )
-    return RoundPictures(
-        _draw(stored, rates),
-        _draw(stored, latencies, is_logarithmic=True),
-        *(_draw(stored, rows) for rows in by_replica),
-    )
+    pictures = {"rates": _draw(stored, rates), "latencies": _draw(stored, latencies, is_logarithmic=True)}
+    for name, curves in (("lags", lags), ("unstable", unstable)):
+        replicas = {broker: [(points, *REPLICA) for points in curves(stored, broker)] for broker in stored.replicas}
+        pictures[name] = _draw(stored, {f"broker {broker} (offsets)": lines for broker, lines in replicas.items()})
+    return pictures
 
 
 def lags(stored: StoredRound, broker: int) -> list[Points]:

@@ -111,10 +111,10 @@ def test_a_replica_lags_behind_the_longest_and_unstable_offsets_are_below_its_ow
 def test_pictures_name_operations_brokers_and_faults(tmp_path: Path) -> None:
     drawn = draw_round(read_round(written_round(tmp_path, EVENTS, SAMPLES)))
     for svg, words in {
-        drawn.rates: ("produce (1/s)", "commit (1/s)", "info", "slow", "kill"),
-        drawn.latencies: ("commit (s)", "median", "99 %"),
-        drawn.lags: ("broker 1 (offsets)", "broker 2 (offsets)"),
-        drawn.unstable: ("broker 1 (offsets)",),
+        drawn["rates"]: ("produce (1/s)", "commit (1/s)", "info", "slow", "kill"),
+        drawn["latencies"]: ("commit (s)", "median", "99 %"),
+        drawn["lags"]: ("broker 1 (offsets)", "broker 2 (offsets)"),
+        drawn["unstable"]: ("broker 1 (offsets)",),
     }.items():
         assert svg.startswith("<svg")
         assert all(word in svg for word in words)
@@ -124,8 +124,8 @@ def test_a_round_without_samples_has_no_picture_of_replicas(tmp_path: Path) -> N
     folder = written_round(tmp_path, EVENTS, [])
     (folder / OFFSETS).unlink()
     drawn = draw_round(read_round(folder))
-    assert drawn.rates
-    assert (drawn.lags, drawn.unstable) == ("", "")
+    assert drawn["rates"]
+    assert (drawn["lags"], drawn["unstable"]) == ("", "")
 
 
 def test_a_played_round_has_the_offsets_of_every_replica_until_it_settles(tmp_path: Path) -> None:

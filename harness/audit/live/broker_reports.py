@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 
 
 NO_RECORDS_BYTES = 1
+NOTHING_SEEN = "this user sees no transactional id: coordinators list them to users with Describe on them"
+ONGOING = "Ongoing"
+FINISHED = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
+"""``TransactionState`` without an open transaction. In the Prepare… states, markers are being written."""
 
 
 class UnreadableTopicError(UsageError):
@@ -148,12 +152,6 @@ def _request_statuses(
         {replica: why for replica, why in statuses.items() if isinstance(why, str)},
         {broker: str(error) for broker, error in answers.items() if isinstance(error, Exception)},
     )
-
-
-NOTHING_SEEN = "this user sees no transactional id: coordinators list them to users with Describe on them"
-ONGOING = "Ongoing"
-FINISHED = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
-"""``TransactionState`` without an open transaction. In the Prepare… states, markers are being written."""
 
 
 @dataclass(frozen=True)

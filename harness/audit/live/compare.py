@@ -55,6 +55,10 @@ if TYPE_CHECKING:
 NOT_READ = "data was not read (--quick): the verdict rests on the brokers' reports of transactions"
 LIMITED = "only the records between --since and --until were read"
 UNSETTLED = "it was written to while it was read: its brokers' reports cover more than was read"
+READINGS = 3
+DOUBTFUL_TABLES = (*FINDERS, "doubts", "unsure", "damaged")
+"""Tables whose rows must not rest on one reading."""
+CHANGING = "each reading found differences at other offsets: the partition changes faster than it can be read"
 
 
 @dataclass(frozen=True)
@@ -228,12 +232,6 @@ def _finding(suspicion: Suspicion) -> Finding:
 
 def _since(started_s: float) -> float:
     return round(time.monotonic() - started_s, 3)
-
-
-READINGS = 3
-DOUBTFUL_TABLES = (*FINDERS, "doubts", "unsure", "damaged")
-"""Tables whose rows must not rest on one reading."""
-CHANGING = "each reading found differences at other offsets: the partition changes faster than it can be read"
 
 
 @dataclass(frozen=True)

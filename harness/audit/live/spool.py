@@ -122,11 +122,9 @@ def spool(
         unread |= {(broker, tp): why for tp in cluster.state.replicas_by_broker[broker]}
     replicas = {*unread, *statuses.replicas} if replicas is None else replicas
     failures = {replica: why for replica, why in unread.items() if replica in replicas}
-    spans = {}
-    for replica, status in statuses.replicas.items():
-        if replica in replicas:
-            span = options.spans.get(replica[1], Span(status.log_start))
-            spans[replica] = replace(span, start=max(span.start, status.log_start))
+    read_from = {replica: status.log_start for replica, status in statuses.replicas.items() if replica in replicas}
+    requested = {replica: options.spans.get(replica[1], Span(start)) for replica, start in read_from.items()}
+    spans = {r: replace(span, start=max(span.start, read_from[r])) for r, span in requested.items()}
     folder.path.mkdir(parents=True, exist_ok=True)
     lengths = {replica: _length(statuses.replicas[replica], span) for replica, span in spans.items()}
     sizes = _sizes(cluster, statuses, lengths)

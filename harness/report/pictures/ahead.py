@@ -25,16 +25,16 @@ def drawing_ahead(folder: RunFolder) -> Iterator[Callable[[], Drawn | None]]:
 
     After a failure the page draws these parts again, and reports the error.
     """
+
+    def draw_parts() -> Drawn | None:
+        with suppress(Exception):
+            from harness.report.page import draw  # noqa: PLC0415  (slow imports, and only this thread waits for them)
+
+            return draw(folder)
+        return None
+
     with ThreadPoolExecutor(1, thread_name_prefix="draw") as pool:
-        yield pool.submit(_draw, folder).result
-
-
-def _draw(folder: RunFolder) -> Drawn | None:
-    with suppress(Exception):
-        from harness.report.page import draw  # noqa: PLC0415  (slow imports, and only this thread waits for them)
-
-        return draw(folder)
-    return None
+        yield pool.submit(draw_parts).result
 
 
 def write_if_possible(folder: RunFolder, verdict: Verdict, drawn: Drawn | None) -> None:

@@ -50,6 +50,13 @@ LINES: Final = (
 TAIL: Final = 0.06
 """Share of the time axis that is shown after the last change."""
 REMOVED_COLOUR: Final = "#e69f00"
+Edges: TypeAlias = "dict[tuple[str, str, str], list[int]]"
+"""By transaction, marker and kind (`TRUE` or `WRONG`): the brokers that take a wrong marker, none for the true one."""
+OPEN: Final = "no marker: open"
+ROW_IN, EXTRA_IN, BOX_IN = 0.55, 0.7, 0.15
+TRUE, WRONG = "true", "wrong"
+_MARKER_OF: Final = {"committed": "commit", "aborted": "abort"}
+_STYLES: Final = {TRUE: ("#009e73", "solid"), WRONG: ("#d55e00", "dashed")}
 
 
 def timeline(story: Story, topic: str, partition: int) -> str:
@@ -155,15 +162,6 @@ def _text(events: Sequence[StoryEvent]) -> str:
 
 def _last_offsets(replica: ReplicaTimeline) -> str:
     return ", ".join(f"{name} {getattr(replica, field)[-1]}" for field, name, *_ in LINES)
-
-
-Edges: TypeAlias = "dict[tuple[str, str, str], list[int]]"
-"""By transaction, marker and kind (`TRUE` or `WRONG`): the brokers that take a wrong marker, none for the true one."""
-OPEN: Final = "no marker: open"
-ROW_IN, EXTRA_IN, BOX_IN = 0.55, 0.7, 0.15
-TRUE, WRONG = "true", "wrong"
-_MARKER_OF: Final = {"committed": "commit", "aborted": "abort"}
-_STYLES: Final = {TRUE: ("#009e73", "solid"), WRONG: ("#d55e00", "dashed")}
 
 
 def transactions(table: SideBySide, entries: Mapping[int, ObservedEntry]) -> Edges:
