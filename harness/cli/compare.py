@@ -31,8 +31,7 @@ def compare(before: Path, after: Path, output: str) -> int:
         runs = [stored_run(path) for path in (before, after)]
     except ValueError as error:
         raise UsageError(str(error)) from error
-    differences = difference(*runs)
-    kinds = {"verdicts": differences.verdicts, "findings": differences.findings, "settings": differences.settings}
+    kinds = difference(*runs)
     if output == JSON:
         content = {
             kind: [

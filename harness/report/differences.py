@@ -33,17 +33,6 @@ class ComparedText:
         return self.before != self.after
 
 
-@dataclass(frozen=True)
-class RunDifference:
-    """A run compared with an earlier run. ``settings``: the different fields of the manifests."""
-
-    before: StoredRun
-    after: StoredRun
-    verdicts: Sequence[ComparedText]
-    findings: Sequence[ComparedText]
-    settings: Sequence[ComparedText]
-
-
 def previous_runs(runs: Sequence[StoredRun]) -> dict[str, StoredRun]:
     """Return the previous run of the same target, anomaly, nemesis and client, with the same protection, by its name.
 
@@ -60,19 +49,24 @@ def previous_runs(runs: Sequence[StoredRun]) -> dict[str, StoredRun]:
     return previous
 
 
-def difference(before: StoredRun, after: StoredRun) -> RunDifference:
-    """Compare two runs."""
+def difference(before: StoredRun, after: StoredRun) -> dict[str, list[ComparedText]]:
+    """Compare ``verdicts``, ``findings`` and ``settings`` of two runs; of settings only the different ones."""
 
     def compare(texts: Callable[[StoredRun], Mapping[str, str]]) -> list[ComparedText]:
         old, new = texts(before), texts(after)
         return [ComparedText(name, old.get(name, ""), new.get(name, "")) for name in dict.fromkeys([*new, *old])]
 
+    def settings(run: StoredRun) -> dict[str, str]:
+        return dict(_flat({name: value for name, value in run.manifest.items() if name not in _INCIDENTAL}))
+
     # Each version has different jars.
     is_same_version = before.manifest["target"]["version"] == after.manifest["target"]["version"]
-    changes = [text for text in compare(_settings) if text.is_change]
-    settings = [change for change in changes if is_same_version or not change.name.startswith("jars.")]
-    verdicts = compare(lambda run: {scenario.scenario: scenario.verdict for scenario in run.verdict.scenarios})
-    return RunDifference(before, after, verdicts, compare(_findings), settings)
+    changes = [text for text in compare(settings) if text.is_change]
+    return {
+        "verdicts": compare(lambda run: {scenario.scenario: scenario.verdict for scenario in run.verdict.scenarios}),
+        "findings": compare(_findings),
+        "settings": [change for change in changes if is_same_version or not change.name.startswith("jars.")],
+    }
 
 
 def _findings(run: StoredRun) -> dict[str, str]:
@@ -81,10 +75,6 @@ def _findings(run: StoredRun) -> dict[str, str]:
         name = f"{finding.anomaly} on broker {finding.broker}, {finding.topic}-{finding.partition}"
         sentences[name].append(headline(finding))
     return {name: "; ".join(of_name) for name, of_name in sentences.items()}
-
-
-def _settings(run: StoredRun) -> dict[str, str]:
-    return dict(_flat({name: value for name, value in run.manifest.items() if name not in _INCIDENTAL}))
 
 
 def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:

@@ -162,8 +162,17 @@ def _stored_round_page(soak: StoredSoak, name: str) -> str:
 
 
 def _difference_page(before: StoredRun, after: StoredRun, linked: Collection[str]) -> str:
-    template = environment().get_template("difference.html")
-    return template.render(compared=difference(before, after), linked=linked, up=_up(f"differences/{after.name}"))
+    return (
+        environment()
+        .get_template("difference.html")
+        .render(
+            compared=difference(before, after),
+            before=before,
+            after=after,
+            linked=linked,
+            up=_up(f"differences/{after.name}"),
+        )
+    )
 
 
 def _anomaly_page(runs: Sequence[StoredRun], anomaly: str) -> str:
