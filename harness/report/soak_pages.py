@@ -9,15 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from harness.escape import visible
 from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, UNKNOWN
 from harness.report.page import DRAWING_ERRORS, SIGNS, environment
-from harness.report.pictures.picture import (
-    AXIS_IN,
-    LABEL_IN,
-    TITLE_IN,
-    Margins,
-    draw_steps,
-    rows_over_time,
-    shade,
-)
+from harness.report.pictures.picture import LABEL_IN, draw_steps, rows_over_time, shade
 from harness.report.stored import read_round, read_soak
 from harness.run_folder.store import REPORT, ROUND
 
@@ -134,14 +126,8 @@ def lags(stored: StoredRound, broker: int) -> list[Points]:
 def unstable(stored: StoredRound, broker: int) -> list[Points]:
     """Return for each replica of a broker how many offsets its last stable offset is behind its high watermark."""
     return [
-        (
-            replica.at_s,
-            [
-                float(high - stable)
-                for high, stable in zip(replica.high_watermark, replica.last_stable_offset, strict=True)
-            ],
-        )
-        for replica in stored.replicas[broker].values()
+        (r.at_s, [float(h - s) for h, s in zip(r.high_watermark, r.last_stable_offset, strict=True)])
+        for r in stored.replicas[broker].values()
     ]
 
 
@@ -176,8 +162,8 @@ def _draw(stored: StoredRound, curves: Mapping[str, Sequence[Curve]], *, is_loga
         return ""
     faults = dict.fromkeys(span.fault for span in stored.faults)
     colours = {fault: FAULT_COLOURS[index % len(FAULT_COLOURS)] for index, fault in enumerate(faults)}
-    margins = Margins(LABEL_IN * DIGITS + RIGHT_IN, RIGHT_IN, TITLE_IN, AXIS_IN)
-    with rows_over_time(["faults", *curves], stored.ends_s, margins) as (drawing, (fault_row, *rows)):
+    sides_in = LABEL_IN * DIGITS + RIGHT_IN, RIGHT_IN
+    with rows_over_time(["faults", *curves], stored.ends_s, sides_in) as (drawing, (fault_row, *rows)):
         _draw_faults(fault_row, stored, colours)
         for row, curves_of_row in zip(rows, curves.values(), strict=True):
             _draw_curves(row, curves_of_row, stored.ends_s)

@@ -78,11 +78,18 @@ def picture(height_in: float, margins: Margins | None = None, between_rows: floa
 
 @contextmanager
 def rows_over_time(
-    titles: Sequence[str], ends_s: float, margins: Margins, *, time_label: str = "seconds"
+    titles: Sequence[str],
+    ends_s: float,
+    sides_in: tuple[float, float],
+    top_in: float = TITLE_IN,
+    time_label: str = "seconds",
 ) -> Iterator[tuple[Picture, Sequence[Axes]]]:
-    """Yield a picture and its axes, a row for each title, all from 0 to ``ends_s``, with one legend below."""
-    height_in = margins.top_in + margins.bottom_in + (ROW_IN + BETWEEN_ROWS_IN) * len(titles) - BETWEEN_ROWS_IN
-    with picture(height_in, margins, BETWEEN_ROWS_IN / ROW_IN) as drawing:
+    """Yield a picture and its axes, a row for each title, all from 0 to ``ends_s``, with one legend below.
+
+    ``sides_in``: the space at the left and the right of the rows.
+    """
+    height_in = top_in + AXIS_IN + (ROW_IN + BETWEEN_ROWS_IN) * len(titles) - BETWEEN_ROWS_IN
+    with picture(height_in, Margins(*sides_in, top_in, AXIS_IN), BETWEEN_ROWS_IN / ROW_IN) as drawing:
         rows: list[Axes] = drawing.figure.subplots(len(titles), 1, sharex=True, squeeze=False)[:, 0].tolist()
         for row, title in zip(rows, titles, strict=True):
             # matplotlib would draw the ticks of all axes again to find a place for its own titles.

@@ -15,7 +15,6 @@ from matplotlib.ticker import MaxNLocator
 from harness.broker_files.segments.records import first_marker
 from harness.escape import visible
 from harness.report.pictures.picture import (
-    AXIS_IN,
     LABEL_IN,
     TITLE_IN,
     WIDTH_IN,
@@ -69,7 +68,8 @@ def timeline(story: Story, topic: str, partition: int) -> str:
     ends_s = min(changed_s * (1 + TAIL), story.ends_s) or 1.0
     titles = ["clients", *(f"broker {broker}: {_last_offsets(replica)}" for broker, replica in replicas.items())]
     unshown = f"; nothing changes from {changed_s:.1f} to {story.ends_s:.1f}" if story.ends_s > ends_s else ""
-    with rows_over_time(titles, ends_s, _margins(events, ends_s), time_label=f"seconds{unshown}") as (drawing, rows):
+    left_in, right_in, top_in = _margins(events, ends_s)
+    with rows_over_time(titles, ends_s, (left_in, right_in), top_in, f"seconds{unshown}") as (drawing, rows):
         _draw_events(rows[0], events, ends_s)
         for row, replica in zip(rows[1:], replicas.values(), strict=True):
             _draw_replica(row, replica, story.ends_s, background)
@@ -95,8 +95,8 @@ def _last_change_s(
     return max(changes, default=0.0)
 
 
-def _margins(events: Sequence[StoryEvent], ends_s: float) -> Margins:
-    """Return the space for the names of clients, offsets, titles and slanted labels, which may exceed the axes."""
+def _margins(events: Sequence[StoryEvent], ends_s: float) -> tuple[float, float, float]:
+    """Return the space left, right and above for names, offsets and slanted labels, which may exceed the axes."""
     names_in = min(LABEL_IN * max([OFFSET_DIGITS, *(len(_client(event.process)) for event in events)]), WIDTH_IN / 3)
     across_in = WIDTH_IN - names_in - TICK_IN
     top_in, right_in = TITLE_IN, TICK_IN
@@ -106,7 +106,7 @@ def _margins(events: Sequence[StoryEvent], ends_s: float) -> Margins:
         if share := first.at_s / (ends_s or 1.0):
             # The wider the margin, the further left the text begins, too.
             right_in = max(right_in, across_in - (across_in - text_in) / share)
-    return Margins(names_in + TICK_IN, min(right_in, WIDTH_IN / 3), top_in, AXIS_IN)
+    return names_in + TICK_IN, min(right_in, WIDTH_IN / 3), top_in
 
 
 def _draw_events(row: Axes, events: Sequence[StoryEvent], ends_s: float) -> None:
