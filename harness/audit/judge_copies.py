@@ -21,7 +21,7 @@ from checkers.replay.judged import judge
 from checkers.replay.unreplicated_tails import without_unreplicated_tails
 from harness.audit.explain.advice import ANY_BROKER, with_advice
 from harness.audit.explain.attribution import Disputes, attribute, attribute_spans
-from harness.audit.explain.internal_records import read_values, values_of, with_coordinators, with_states
+from harness.audit.explain.internal_records import read_values, values_of, with_coordinator, with_states
 from harness.audit.explain.metadata_evidence import MetadataEvidence, evidence_of_log
 from harness.broker_files.copies.copies import find_copies
 from harness.host.java import find_java
@@ -178,12 +178,14 @@ def assemble(
     contradicted = damaged.keys() | doubts.keys()
     disagreements = [row for name in FINDERS for row in rows_of_run[name]]
     disputes = Disputes.of(rows_of_run[KEY_STATES], rows_of_run["replicas"], context.evidence)
-    findings = with_states(attribute(disagreements, disputes), disputes, values_of(rows_of_run[VALUES]))
+    values = values_of(rows_of_run[VALUES])
+    findings = [with_states(finding, disputes, values) for finding in attribute(disagreements, disputes)]
     findings = [finding for finding in findings + span_findings if finding.place not in contradicted]
     identities = {_identity(finding) for finding in findings}
     findings += [finding for finding in context.broker_findings if _identity(finding) not in identities]
     findings.sort(key=lambda finding: (finding.place, finding.broker, finding.offset))
-    findings = with_advice(with_coordinators(findings, context.evidence), brokers, context.bootstrap)
+    findings = [with_coordinator(finding, context.evidence) for finding in findings]
+    findings = with_advice(findings, brokers, context.bootstrap)
     findings_by_place = by_place(findings)
 
     def scenario(place: Place) -> ScenarioVerdict:

@@ -67,9 +67,9 @@ def header(offset: int, **fields: Any) -> Batch:
 
 def lag(time_ms: int | None, *, is_append_time: bool = False) -> Lag:
     if time_ms is None:
-        return Lag(2, TP, 5, (), None)
+        return Lag(2, TP, (), None)
     batches = iter_batches(written(5, time_ms, is_append_time=is_append_time), source="literal", verify_crc=False)
-    return Lag(2, TP, 5, tuple(batches), None)
+    return Lag(2, TP, tuple(batches), None)
 
 
 def judged(time_ms: int | None, now_ms: int, settings: RemovalSettings = DAILY) -> ReplicaExposure:
@@ -107,8 +107,8 @@ class TestLags:
     @pytest.mark.parametrize(
         ("away", "words"),
         [
-            (Lag(2, TP, None, None, "refused"), "was not seen (refused): since when is unknown"),
-            (Lag(2, TP, 5, None, None), "its missing records could not be read from a leader"),
+            (Lag(2, TP, None, "refused"), "was not seen (refused): since when is unknown"),
+            (Lag(2, TP, None, None), "its missing records could not be read from a leader"),
             (lag(-1), "its missing records have no timestamp"),
         ],
     )
@@ -123,7 +123,7 @@ class TestLags:
         assert "the retention of tombstones and markers is unknown" in result.sentence
 
     def test_what_goes_first_of_what_it_lacks_is_reported(self) -> None:
-        away = Lag(2, TP, 5, (header(5, max_timestamp_ms=0), header(6, attributes=0x40, timestamp_base_ms=7_000)), None)
+        away = Lag(2, TP, (header(5, max_timestamp_ms=0), header(6, attributes=0x40, timestamp_base_ms=7_000)), None)
         result = judge_lag(away, DAILY, 0)
         assert result.at_stake == NextRemoval(6, TOMBSTONES, 7_000, is_stamped=True)
         assert "the tombstones at offset 6 may be removed from 1970-01-01 00:00:07 UTC on" in result.sentence

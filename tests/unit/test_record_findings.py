@@ -19,7 +19,7 @@ from checkers.attribution.coverage import EpochCoverage
 from harness.audit import judge_copies as disk
 from harness.audit.explain.advice import with_advice
 from harness.audit.explain.attribution import Disputes, attribute
-from harness.audit.explain.internal_records import on_brokers, read_values, with_coordinators, with_states
+from harness.audit.explain.internal_records import on_brokers, read_values, with_coordinator, with_states
 from harness.audit.explain.metadata_evidence import MetadataEvidence
 from harness.broker_files.copies.copies import Copies, ReplicaCopy
 from harness.broker_files.segments.batches import Record
@@ -88,8 +88,9 @@ def found(
     served = {(place, broker, offset): value for broker in ALL for offset, value in values.items()}
     leaders = {} if leader is None else {place: leader}
     evidence = MetadataEvidence(leaders=leaders, partition_counts={topic: partitions}, is_current=True)
-    findings = with_states(attribute(rows, disputes), disputes, served)
-    return [to_json(finding) for finding in with_advice(with_coordinators(findings, evidence), {place: ALL})]
+    findings = [with_states(finding, disputes, served) for finding in attribute(rows, disputes)]
+    findings = [with_coordinator(finding, evidence) for finding in findings]
+    return [to_json(finding) for finding in with_advice(findings, {place: ALL})]
 
 
 COMMITS = {3: offset_value(10), 5: offset_value(60), 8: offset_value(61)}

@@ -103,15 +103,11 @@ def values_of(rows: Iterable[CheckerRow]) -> Values:
     return {(place_of(row), row["broker"], row["offset"]): row["value"] for row in rows}
 
 
-def with_states(findings: Iterable[Finding], disputes: Disputes, values: Values) -> list[Finding]:
-    """Add ``states`` to the ``record`` of findings: what each replica serves, decoded; the explanation begins with it.
+def with_states(finding: Finding, disputes: Disputes, values: Values) -> Finding:
+    """Add ``states`` to the ``record`` of a finding: what each replica serves, decoded; the explanation begins with it.
 
     Replicas that serve the same are one state.
     """
-    return [_with_states(finding, disputes, values) for finding in findings]
-
-
-def _with_states(finding: Finding, disputes: Disputes, values: Values) -> Finding:
     about, record = subject(finding.topic, finding.key), finding.record
     if record is None or finding.key is None or about is None or about.key is None:
         return finding
@@ -174,12 +170,8 @@ def on_brokers(numbers: Sequence[int]) -> str:
     return f"brokers {', '.join(first)} and {last}" if first else f"broker {last}"
 
 
-def with_coordinators(findings: Iterable[Finding], evidence: MetadataEvidence) -> list[Finding]:
-    """Add to the ``record`` of findings its ``coordinator``, and whether that broker's replica is right."""
-    return [_with_coordinator(finding, evidence) for finding in findings]
-
-
-def _with_coordinator(finding: Finding, evidence: MetadataEvidence) -> Finding:
+def with_coordinator(finding: Finding, evidence: MetadataEvidence) -> Finding:
+    """Add to the ``record`` of a finding its ``coordinator``, and whether that broker's replica is right."""
     record, topic, broker = finding.record, finding.topic, evidence.leaders.get(finding.place)
     if record is None or record.key is None or broker is None:
         return finding

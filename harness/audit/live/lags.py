@@ -42,13 +42,12 @@ Sizes: TypeAlias = "dict[tuple[int, TopicPartition, str], int]"
 class Lag:
     """A replica that is out of the ISR, or whose broker does not answer.
 
-    ``log_end``: None where it is unknown. ``missing``: the leader's batches from there on, about `MISSING_BYTES` of
-    them; None where they could not be read. ``why_unseen``: why the replica was not seen.
+    ``missing``: the leader's batches from the replica's log end offset on, about `MISSING_BYTES` of them; None where
+    they could not be read. ``why_unseen``: why the replica was not seen.
     """
 
     broker: int
     partition: TopicPartition
-    log_end: int | None
     missing: tuple[Batch, ...] | None
     why_unseen: str | None
 
@@ -131,10 +130,10 @@ def find_lags(
                 continue
             if status is None:
                 why_unseen = statuses.silent.get(broker) or statuses.unseen.get((broker, tp), "it was not seen")
-                lags.append(Lag(broker, tp, None, None, why_unseen))
+                lags.append(Lag(broker, tp, None, why_unseen))
             else:
                 missing = None if status.log_end is None else missing_batches(tp, status.log_end)
-                lags.append(Lag(broker, tp, status.log_end, missing, None))
+                lags.append(Lag(broker, tp, missing, None))
     return tuple(lags)
 
 

@@ -45,29 +45,25 @@ class Picture:
     svg: str = ""
 
 
-@dataclass(frozen=True)
-class Margins:
-    """The space around a figure's axes, in inches."""
-
-    left_in: float = 0.0
-    right_in: float = 0.0
-    top_in: float = 0.0
-    bottom_in: float = 0.0
-
-
 @contextmanager
-def picture(height_in: float, margins: Margins | None = None, between_rows: float = 0.0) -> Iterator[Picture]:
+def picture(height_in: float, margins_in: Sequence[float] = (), between_rows: float = 0.0) -> Iterator[Picture]:
     """Yield a figure to draw on; it is rendered when the block ends.
 
-    ``margins`` define the layout, and ``between_rows`` the space between stacked axes, in heights of an axes. Without
-    margins, matplotlib computes the space for all labels by drawing them, which takes several times as long.
+    ``margins_in`` (left, right, top, bottom) define the layout, and ``between_rows`` the space between stacked axes, in
+    heights of an axes. Without margins, matplotlib computes the space for all labels by drawing them, which takes
+    several times as long.
     """
     with _DRAWING, mpl.rc_context(STYLE):
-        drawing = Picture(Figure(figsize=(WIDTH_IN, height_in), layout=None if margins else "constrained"))
-        if margins:
-            left, right = margins.left_in / WIDTH_IN, 1 - margins.right_in / WIDTH_IN
-            top, bottom = 1 - margins.top_in / height_in, margins.bottom_in / height_in
-            drawing.figure.subplots_adjust(left=left, right=right, top=top, bottom=bottom, hspace=between_rows)
+        drawing = Picture(Figure(figsize=(WIDTH_IN, height_in), layout=None if margins_in else "constrained"))
+        if margins_in:
+            left, right, top, bottom = margins_in
+            drawing.figure.subplots_adjust(
+                left=left / WIDTH_IN,
+                right=1 - right / WIDTH_IN,
+                top=1 - top / height_in,
+                bottom=bottom / height_in,
+                hspace=between_rows,
+            )
         FigureCanvasSVG(drawing.figure)
         yield drawing
         buffer = io.StringIO()
@@ -89,7 +85,7 @@ def rows_over_time(
     ``sides_in``: the space at the left and the right of the rows.
     """
     height_in = top_in + AXIS_IN + (ROW_IN + BETWEEN_ROWS_IN) * len(titles) - BETWEEN_ROWS_IN
-    with picture(height_in, Margins(*sides_in, top_in, AXIS_IN), BETWEEN_ROWS_IN / ROW_IN) as drawing:
+    with picture(height_in, (*sides_in, top_in, AXIS_IN), BETWEEN_ROWS_IN / ROW_IN) as drawing:
         rows: list[Axes] = drawing.figure.subplots(len(titles), 1, sharex=True, squeeze=False)[:, 0].tolist()
         for row, title in zip(rows, titles, strict=True):
             # matplotlib would draw the ticks of all axes again to find a place for its own titles.

@@ -18,7 +18,6 @@ from harness.report.pictures.picture import (
     LABEL_IN,
     TITLE_IN,
     WIDTH_IN,
-    Margins,
     draw_steps,
     picture,
     rows_over_time,
@@ -198,8 +197,8 @@ def draw_graph(edges: Edges) -> str:
         for x, nodes in enumerate(sides)
         for number, node in enumerate(nodes)
     }
-    margins = Margins(*(LABEL_IN * max(map(len, nodes)) + BOX_IN for nodes in sides))
-    with picture(EXTRA_IN + ROW_IN * rows, margins) as drawing:
+    sides_in = (LABEL_IN * max(map(len, nodes)) + BOX_IN for nodes in sides)
+    with picture(EXTRA_IN + ROW_IN * rows, (*sides_in, 0, 0)) as drawing:
         axes = drawing.figure.subplots()
         axes.set_axis_off()
         axes.set_xlim(0, 1)
