@@ -77,15 +77,15 @@ def test_what_brokers_say_is_a_finding_with_advice(asked: Prefiltered, capsys: p
     result, actual = live.audit_quickly(live.AuditRequest([], ["t"]), FakeProgress())
     assert actual is asked
     content = to_json(result)
-    (found,) = content["findings"]
-    assert {name: found[name] for name in ("anomaly", "broker", "offset", "producer_id")} == {
+    (printed,) = content["findings"]
+    assert {name: printed[name] for name in ("anomaly", "broker", "offset", "producer_id")} == {
         "anomaly": "stuck-lso",
         "broker": 2,
         "offset": 0,
         "producer_id": 7,
     }
-    assert "no other replica is shown to be right" in found["do"]
-    assert not any("reassign" in command for command in found["commands"])
+    assert "no other replica is shown to be right" in printed["do"]
+    assert not any("reassign" in command for command in printed["commands"])
     assert show(result, JSON) == EXIT_ANOMALY
     assert json.loads(capsys.readouterr().out) == content
     assert show(result, TEXT) == EXIT_ANOMALY

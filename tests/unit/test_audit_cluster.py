@@ -46,7 +46,7 @@ class Brokers:
 
     def _answer(self, request: Any) -> Any:
         if type(request).__name__ == "DescribeConfigsRequest":
-            results = [self._configs(one.resource_name) for one in request.resources]
+            results = [self._configs(topic_state.resource_name) for topic_state in request.resources]
             return message(DescribeConfigsResponse, 4, results=results)
         assert request.allow_auto_topic_creation is False
         names = TOPICS if request.topics is None else [topic.name for topic in request.topics]

@@ -113,8 +113,8 @@ def test_diverged_copies(command: Command, tmp_path: Path) -> None:
     (tmp_path / "1" / "t-1.AAAAAAAAAAAAAAAAAAAAAQ-stray").mkdir()
     code, text = command()
     assert code == EXIT_ANOMALY
-    found, means, do, *commands, note, counts = text.splitlines()
-    assert found.startswith("ANOMALY tombstone-divergence: broker 2, t-0, offset 0: deleted key K is alive")
+    printed, means, do, *commands, note, counts = text.splitlines()
+    assert printed.startswith("ANOMALY tombstone-divergence: broker 2, t-0, offset 0: deleted key K is alive")
     assert means.startswith("  what it means: a deleted key still has its value on broker 2")
     assert do.startswith("  what to do: pause compaction, save the folder of t-0 on broker 2, make broker 1 the leader")
     assert commands[0] == "    BOOTSTRAP=HOST:PORT"
@@ -167,7 +167,7 @@ def test_a_whole_audit_in_a_process_of_its_own(tmp_path: Path) -> None:
     write_copies(tmp_path, *DIFFER)
     done = audit(tmp_path, "--topic", "t", "--broker", "1=1", "--broker", "2=2", "--format", "json")
     assert done.returncode == EXIT_ANOMALY, done.stderr
-    assert [found["anomaly"] for found in json.loads(done.stdout)["findings"]] == ["tombstone-divergence"]
+    assert [printed["anomaly"] for printed in json.loads(done.stdout)["findings"]] == ["tombstone-divergence"]
     assert "start Spark" in done.stderr
     # Nothing is written where it runs.
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "2"]

@@ -26,16 +26,7 @@ from harness.audit.live.exposure import (
     judge_lag,
     read_settings,
 )
-from harness.audit.live.lags import (
-    BYTES,
-    MARKER,
-    OFFSETS,
-    TOMBSTONES,
-    CopyProgress,
-    Lag,
-    NextRemoval,
-    next_removal,
-)
+from harness.audit.live.lags import BYTES, MARKER, OFFSETS, TOMBSTONES, CopyProgress, Lag, NextRemoval, next_removal
 from harness.audit.live.prefilter import prefilter
 from harness.broker_files.segments.batches import Batch, Record, iter_batches
 from harness.broker_files.segments.encode import encode_batch
@@ -205,44 +196,44 @@ class TestClusters:
     def test_a_replica_out_of_the_isr_lacks_what_its_leader_shows_from_its_log_end_on(self) -> None:
         behind = Held(4, 4, log_end=5, batches=LEADER.batches[:5])
         verdict = exposed({1: FakeBroker({TP: [LEADER]}), 2: FakeBroker({TP: [behind]})}, isr=(1,))
-        ((one,),) = (topic.replicas for topic in verdict.topics)
-        assert (one.broker, one.level, one.since_ms) == (2, Level.TOO_LATE, NOW_MS - 125_000)
+        ((replica,),) = (topic.replicas for topic in verdict.topics)
+        assert (replica.broker, replica.level, replica.since_ms) == (2, Level.TOO_LATE, NOW_MS - 125_000)
 
     def test_a_broker_that_is_down_is_at_risk(self) -> None:
         verdict = exposed({1: FakeBroker({TP: [LEADER]})}, absent=(2,))
-        ((one,),) = (topic.replicas for topic in verdict.topics)
-        assert (one.broker, one.level) == (2, Level.AT_RISK)
-        assert "it is not registered with the cluster" in one.sentence
+        ((replica,),) = (topic.replicas for topic in verdict.topics)
+        assert (replica.broker, replica.level) == (2, Level.AT_RISK)
+        assert "it is not registered with the cluster" in replica.sentence
 
     def test_a_copy_is_measured_by_bytes(self) -> None:
         leader = FakeBroker({TP: [LEADER]}, adding={TP: [2]}, sizes={TP: 3000})
         added = FakeBroker({TP: [Held(3, 3)]}, sizes={TP: 300}, growth_bytes=30)
         verdict = exposed({1: leader, 2: added}, isr=(1,))
-        ((one,),) = (topic.replicas for topic in verdict.topics)
-        assert (one.broker, one.level) == (2, Level.AT_RISK)
-        assert one.left_s == pytest.approx((3000 - 360) / 10)
+        ((replica,),) = (topic.replicas for topic in verdict.topics)
+        assert (replica.broker, replica.level) == (2, Level.AT_RISK)
+        assert replica.left_s == pytest.approx((3000 - 360) / 10)
 
     def test_a_copy_that_grows_in_steps_is_looked_at_until_it_does(self) -> None:
         leader = FakeBroker({TP: [LEADER]}, adding={TP: [2]})
         added = FakeBroker({TP: [*[Held(1, 1)] * 5, Held(7, 7)]})
-        ((one,),) = (topic.replicas for topic in exposed({1: leader, 2: added}, isr=(1,)).topics)
-        assert one.left_s == pytest.approx(3 / (6 / 9))
+        ((replica,),) = (topic.replicas for topic in exposed({1: leader, 2: added}, isr=(1,)).topics)
+        assert replica.left_s == pytest.approx(3 / (6 / 9))
 
     def test_a_replica_that_is_assigned_again_to_a_broker_that_is_down_is_being_added(self) -> None:
         leader = FakeBroker({TP: [LEADER]}, adding={TP: [2]})
         verdict = exposed({1: leader}, absent=(2,))
-        ((one,),) = (topic.replicas for topic in verdict.topics)
-        assert (one.kind, one.broker, one.level) == (ExposureKind.ADDED, 2, Level.AT_RISK)
-        assert ON_ITS_OLD_LOG in one.sentence
+        ((replica,),) = (topic.replicas for topic in verdict.topics)
+        assert (replica.kind, replica.broker, replica.level) == (ExposureKind.ADDED, 2, Level.AT_RISK)
+        assert ON_ITS_OLD_LOG in replica.sentence
         assert verdict.notes == ()
 
     def test_or_by_offsets_where_no_sizes_are_reported(self) -> None:
         leader = FakeBroker({TP: [LEADER]}, adding={TP: [2]})
         added = FakeBroker({TP: [*[Held(1, 1)] * 3, Held(4, 4)]})
         verdict = exposed({1: leader, 2: added}, isr=(1,))
-        ((one,),) = (topic.replicas for topic in verdict.topics)
-        assert one.left_s == pytest.approx(6.0)
-        assert f"4 of 10 {OFFSETS}" in one.sentence
+        ((replica,),) = (topic.replicas for topic in verdict.topics)
+        assert replica.left_s == pytest.approx(6.0)
+        assert f"4 of 10 {OFFSETS}" in replica.sentence
 
     def test_what_may_not_be_asked_is_a_note(self) -> None:
         brokers = {1: FakeBroker({TP: [LEADER]})}
@@ -265,9 +256,9 @@ WORD = TransactionDescription(1, "tx\x1b[31m", "Ongoing", 7, 3, NOW_MS - 100_000
 
 
 def frozen(
-    *held: Held, words: tuple[TransactionDescription, ...] = (WORD,), settings: dict[str, str] | None = None
+    *status: Held, words: tuple[TransactionDescription, ...] = (WORD,), settings: dict[str, str] | None = None
 ) -> Exposure:
-    brokers = {number: FakeBroker({TP: [one]}) for number, one in enumerate(held, 1)}
+    brokers = {number: FakeBroker({TP: [replica]}) for number, replica in enumerate(status, 1)}
     brokers[1].words = list(words)
     cluster = audited(brokers, settings=COMPACTED if settings is None else settings)
     return exposure(cluster)
@@ -276,9 +267,9 @@ def frozen(
 class TestFrozen:
     def test_a_replica_that_holds_open_what_was_decided_elsewhere_is_not_ok(self) -> None:
         verdict = frozen(LEADER, HELD, LEADER, words=(replace(WORD, state="CompleteCommit"),))
-        ((one,),) = (topic.replicas for topic in verdict.topics)
-        assert (verdict.level, one.kind, one.broker) == (Level.TOO_LATE, ExposureKind.FROZEN, 2)
-        assert one.sentence == (
+        ((replica,),) = (topic.replicas for topic in verdict.topics)
+        assert (verdict.level, replica.kind, replica.broker) == (Level.TOO_LATE, ExposureKind.FROZEN, 2)
+        assert replica.sentence == (
             "broker 2 holds the transaction of producer 7 open from offset 4 of t-0, and brokers 1, 3 decided it; the"
             " coordinator of tx\\x1b[31m says CompleteCommit; read_committed consumers of broker 2 get nothing from"
             " offset 4 on (high watermark 10): `harness audit live` reads the records behind it"
@@ -287,7 +278,7 @@ class TestFrozen:
 
     def test_so_is_a_transaction_that_hangs_everywhere(self) -> None:
         verdict = frozen(HELD, HELD, words=(replace(WORD, state="CompleteAbort"),))
-        assert [(one.kind, one.level) for one in verdict.topics[0].replicas] == [
+        assert [(replica.kind, replica.level) for replica in verdict.topics[0].replicas] == [
             (ExposureKind.FROZEN, Level.TOO_LATE)
         ] * 2
         assert verdict.topics[0].sentence.startswith("t: 2 replicas are frozen")
@@ -303,9 +294,12 @@ class TestFrozen:
     def test_unless_it_goes_on_for_longer_than_it_may(self) -> None:
         began_ms = NOW_MS - 960_100
         verdict = frozen(HELD, words=(replace(WORD, start_time_ms=began_ms),))
-        (one,) = verdict.topics[0].replicas
-        assert (one.kind, one.level, one.since_ms) == (ExposureKind.FROZEN, Level.AT_RISK, began_ms)
-        assert "(16.0 min ago, by its coordinator's clock), and a transaction is aborted after 15.0 min" in one.sentence
+        (replica,) = verdict.topics[0].replicas
+        assert (replica.kind, replica.level, replica.since_ms) == (ExposureKind.FROZEN, Level.AT_RISK, began_ms)
+        assert (
+            "(16.0 min ago, by its coordinator's clock), and a transaction is aborted after 15.0 min"
+            in replica.sentence
+        )
 
     def test_its_own_timeout_counts(self) -> None:
         began_ms = NOW_MS - 70_100
@@ -343,10 +337,10 @@ def test_it_can_be_printed_and_is_json(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_so_can_what_the_prefilter_says(capsys: pytest.CaptureFixture[str]) -> None:
-    held = Held(20, 10, open=(OpenTransaction(7, 3, 10),))
-    cluster = audited({1: FakeBroker({TP: [Held(20, 20)]}), 2: FakeBroker({TP: [held]})})
+    status = Held(20, 10, open=(OpenTransaction(7, 3, 10),))
+    cluster = audited({1: FakeBroker({TP: [Held(20, 20)]}), 2: FakeBroker({TP: [status]})})
     filtered = prefilter(cluster)
     assert "producer 7 from 10" in printed(replica_table(filtered.statuses), capsys)
     parsed = json.loads(json.dumps(prefiltered_json(filtered)))
-    assert [one["broker"] for one in parsed["suspicions"]] == [2]
+    assert [replica["broker"] for replica in parsed["suspicions"]] == [2]
     assert parsed["replicas"][1]["open"] == [{"producer_id": 7, "producer_epoch": 3, "first_offset": 10}]

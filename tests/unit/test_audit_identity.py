@@ -72,10 +72,10 @@ def test_a_folder_inside_the_folder_of_another_broker(two: dict[int, list[Path]]
 
 
 def test_a_replica_that_is_a_link_to_that_of_another_broker(two: dict[int, list[Path]]) -> None:
-    one, other = two[1][0] / "t-0", two[2][0] / "t-0"
+    first, other = two[1][0] / "t-0", two[2][0] / "t-0"
     other.rename(other.with_name("aside"))
-    other.symlink_to(one)
-    assert refusal(two).startswith(f"brokers 1 and 2 have one folder: {one} and {other} are the same; ")
+    other.symlink_to(first)
+    assert refusal(two).startswith(f"brokers 1 and 2 have one folder: {first} and {other} are the same; ")
 
 
 @pytest.mark.parametrize(

@@ -48,17 +48,22 @@ def test_a_quiet_cluster_is_looked_at_and_nothing_is_reported() -> None:
 
 def test_a_transaction_that_others_decided_is_stuck() -> None:
     result = filtered({1: [PAST], 2: [HOLDS], 3: [PAST]}, (replace(WORD, state="CompleteCommit"),))
-    (found,) = result.suspicions
-    assert (found.anomaly, found.broker, found.offset, found.decided_on) == (STUCK_LSO, 2, FIRST, (1, 3))
-    assert found.transaction == OPEN[0]
-    assert "broker 2 holds the transaction of producer 7 open from offset 10 of t-0" in found.explanation
-    assert "brokers 1, 3 decided it; the coordinator of tx says CompleteCommit" in found.explanation
+    (suspicion,) = result.suspicions
+    assert (suspicion.anomaly, suspicion.broker, suspicion.offset, suspicion.decided_on) == (
+        STUCK_LSO,
+        2,
+        FIRST,
+        (1, 3),
+    )
+    assert suspicion.transaction == OPEN[0]
+    assert "broker 2 holds the transaction of producer 7 open from offset 10 of t-0" in suspicion.explanation
+    assert "brokers 1, 3 decided it; the coordinator of tx says CompleteCommit" in suspicion.explanation
 
 
 def test_a_later_transaction_of_the_producer_elsewhere_is_another_one() -> None:
     later = Held(20, 15, open=(OpenTransaction(PRODUCER, EPOCH + 2, 15),))
-    (found,) = filtered({1: [later], 2: [HOLDS]}, (replace(WORD, producer_epoch=EPOCH + 2),)).suspicions
-    assert (found.anomaly, found.broker, found.decided_on) == (STUCK_LSO, 2, (1,))
+    (suspicion,) = filtered({1: [later], 2: [HOLDS]}, (replace(WORD, producer_epoch=EPOCH + 2),)).suspicions
+    assert (suspicion.anomaly, suspicion.broker, suspicion.decided_on) == (STUCK_LSO, 2, (1,))
 
 
 def test_a_follower_that_has_the_marker_a_moment_later_is_not_stuck() -> None:
@@ -68,8 +73,8 @@ def test_a_follower_that_has_the_marker_a_moment_later_is_not_stuck() -> None:
 
 def test_a_follower_that_stays_stuck_once_it_has_caught_up_is() -> None:
     lags = replace(HOLDS, high_watermark=12)
-    (found,) = filtered({1: [PAST], 2: [lags, lags, lags, HOLDS]}).suspicions
-    assert found.broker == 2
+    (suspicion,) = filtered({1: [PAST], 2: [lags, lags, lags, HOLDS]}).suspicions
+    assert suspicion.broker == 2
 
 
 def test_a_follower_that_never_catches_up_is_named_and_not_suspected() -> None:
@@ -108,7 +113,7 @@ def test_a_transaction_that_is_open_everywhere_and_over_for_its_coordinator_hang
     word: TransactionDescription, words: str
 ) -> None:
     result = filtered({1: [HOLDS], 2: [HOLDS]}, (word,))
-    assert [(one.anomaly, one.broker) for one in result.suspicions] == [
+    assert [(other.anomaly, other.broker) for other in result.suspicions] == [
         (HANGING_TRANSACTION, 1),
         (HANGING_TRANSACTION, 2),
     ]
@@ -148,8 +153,8 @@ def test_a_user_who_sees_no_transactional_ids_suspects_nobody_for_it() -> None:
 def test_what_is_open_on_a_follower_alone_is_reported_by_the_coordinator() -> None:
     """Once retention has removed the offset from the leader, no other replica can be compared."""
     leader = Held(20, 20, log_start=15)
-    (found,) = filtered({1: [leader], 2: [HOLDS]}, (replace(WORD, state="CompleteCommit"),)).suspicions
-    assert (found.anomaly, found.broker, found.decided_on) == (STUCK_LSO, 2, ())
+    (suspicion,) = filtered({1: [leader], 2: [HOLDS]}, (replace(WORD, state="CompleteCommit"),)).suspicions
+    assert (suspicion.anomaly, suspicion.broker, suspicion.decided_on) == (STUCK_LSO, 2, ())
 
 
 def test_brokers_that_are_down_are_named() -> None:
@@ -177,9 +182,14 @@ class TestRedpanda:
         assert note.startswith("broker 2 did not list the open transactions")
 
     def test_a_last_stable_offset_that_stays_behind_is_suspicious(self) -> None:
-        (found,) = filtered_of(self.brokers(replace(HOLDS, open=()))).suspicions
-        assert (found.broker, found.offset, found.transaction, found.decided_on) == (2, FIRST, None, (1,))
-        assert "stays at 10, which broker 1 passed" in found.explanation
+        (suspicion,) = filtered_of(self.brokers(replace(HOLDS, open=()))).suspicions
+        assert (suspicion.broker, suspicion.offset, suspicion.transaction, suspicion.decided_on) == (
+            2,
+            FIRST,
+            None,
+            (1,),
+        )
+        assert "stays at 10, which broker 1 passed" in suspicion.explanation
 
     def test_one_that_lags_for_a_moment_is_not(self) -> None:
         lags = replace(HOLDS, open=())

@@ -19,9 +19,9 @@ def row(place: Place, offset: int, **more: Any) -> dict[str, Any]:
     return {"topic": place[0], "partition": place[1], "broker": 2, "offset": offset, "anomaly": "stuck-lso", **more}
 
 
-def reading(*found: dict[str, Any], **more: Any) -> CheckedReading:
+def reading(*differences: dict[str, Any], **more: Any) -> CheckedReading:
     unknown = more.pop("unknown", {})
-    return CheckedReading((), {**NO_ROWS, "stuck_lso": list(found), **more}, unknown)
+    return CheckedReading((), {**NO_ROWS, "stuck_lso": list(differences), **more}, unknown)
 
 
 class Script:

@@ -74,8 +74,8 @@ def test_a_replica_is_read_in_pieces_of_bounded_size(tmp_path: Path) -> None:
 
 
 def test_what_is_undecided_is_read_too_and_aborted_transactions_are_those_below_it(tmp_path: Path) -> None:
-    held = replace(WHOLE, last_stable_offset=6, open=(OpenTransaction(7, 0, 6),), aborted=((5, 2),))
-    read(tmp_path, {1: FakeBroker({TP: [held]})})
+    status = replace(WHOLE, last_stable_offset=6, open=(OpenTransaction(7, 0, 6),), aborted=((5, 2),))
+    read(tmp_path, {1: FakeBroker({TP: [status]})})
     assert b"".join(stored(tmp_path).values()) == b"".join(BATCHES)
     assert state(tmp_path)["aborted"] == [[5, 2]]
     assert state(tmp_path)["open"] == [[7, 0, 6]]
@@ -106,8 +106,8 @@ def test_a_producer_that_never_pauses_does_not_keep_the_reader_for_ever(tmp_path
 
 
 def test_gaps_are_passed(tmp_path: Path) -> None:
-    held = Held(10, 10, log_start=2, batches=(batch(3), batch(6, 7)))
-    result = read(tmp_path, {1: FakeBroker({TP: [held]})})
+    status = Held(10, 10, log_start=2, batches=(batch(3), batch(6, 7)))
+    result = read(tmp_path, {1: FakeBroker({TP: [status]})})
     assert b"".join(stored(tmp_path).values()) == batch(3) + batch(6, 7)
     reading = result.readings[1, TP]
     assert (reading.read_from, reading.read_to, reading.is_settled) == (2, 10, True)
@@ -137,8 +137,8 @@ def test_a_replica_that_was_cut_back_is_a_failure_and_leaves_nothing(tmp_path: P
 
 
 def test_a_span_is_read_in_whole_batches(tmp_path: Path) -> None:
-    held = Held(10, 10, batches=(batch(0, 1), batch(2, 3, 4), batch(5, 6), batch(7, 8, 9)))
-    result = read(tmp_path, {1: FakeBroker({TP: [held]})}, spans={TP: Span(3, 6)})
+    status = Held(10, 10, batches=(batch(0, 1), batch(2, 3, 4), batch(5, 6), batch(7, 8, 9)))
+    result = read(tmp_path, {1: FakeBroker({TP: [status]})}, spans={TP: Span(3, 6)})
     assert b"".join(stored(tmp_path).values()) == batch(2, 3, 4) + batch(5, 6)
     assert (result.readings[1, TP].read_from, result.readings[1, TP].read_to) == (3, 7)
 
@@ -234,8 +234,10 @@ class TestEntries:
 
     def test_headers_alone_give_the_entries_that_the_parser_finds(self) -> None:
         records = b"".join((batch(0, 1, 2), batch(5), batch(9, 12)))
-        parsed = [(one.position, one.size_bytes, one.last_offset) for one in iter_entries(records, source="s")]
-        assert [(one.position, one.size_bytes, one.last_offset) for one in complete_entries(records, "s")] == parsed
+        parsed = [(entry.position, entry.size_bytes, entry.last_offset) for entry in iter_entries(records, source="s")]
+        assert [
+            (entry.position, entry.size_bytes, entry.last_offset) for entry in complete_entries(records, "s")
+        ] == parsed
 
     def test_old_magics_pass_as_they_are(self) -> None:
         message = struct.pack(">qiibb", 12, 14, 0, 1, 0) + struct.pack(">ii", -1, -1)

@@ -44,7 +44,7 @@ def end(offset: int, *, commit: bool) -> bytes:
     return encode_marker(base_offset=offset, commit=commit, producer_id=P, producer_epoch=0, timestamp_ms=1000 + offset)
 
 
-def held(end: int, *batches: bytes, **more: Any) -> Held:
+def has(end: int, *batches: bytes, **more: Any) -> Held:
     return Held(end, **{"last_stable_offset": end, **more}, batches=batches)
 
 
@@ -76,74 +76,74 @@ def growing(first: Held) -> list[Held]:
 
 
 CASES = {
-    "same": Case(held(3, *WHOLE), held(3, *WHOLE), "clean", "agree"),
-    "stuck": Case(held(3, *WHOLE), held(3, *STUCK, **OPEN), "anomaly", "frozen at 0", ("stuck-lso", 2, 0)),
+    "same": Case(has(3, *WHOLE), has(3, *WHOLE), "clean", "agree"),
+    "stuck": Case(has(3, *WHOLE), has(3, *STUCK, **OPEN), "anomaly", "frozen at 0", ("stuck-lso", 2, 0)),
     "open-is-not-open": Case(
-        held(3, *WHOLE), held(3, *WHOLE, **OPEN), "unknown", "broker 2: the broker says that producer 5 has an open"
+        has(3, *WHOLE), has(3, *WHOLE, **OPEN), "unknown", "broker 2: the broker says that producer 5 has an open"
     ),
     "stable-past-open": Case(
-        held(3, *STUCK), held(3, *STUCK, **OPEN), "unknown", "broker 1: the broker says that producer 5 has no open"
+        has(3, *STUCK), has(3, *STUCK, **OPEN), "unknown", "broker 1: the broker says that producer 5 has no open"
     ),
-    "words-about-more": Case(held(3, *WHOLE), growing(held(3, *WHOLE, **OPEN)), "clean", "agree"),
+    "words-about-more": Case(has(3, *WHOLE), growing(has(3, *WHOLE, **OPEN)), "clean", "agree"),
     "hidden-by-the-aborted-list": Case(
-        held(5, *TWO_ENDS, aborted=((P, 2),)),
-        held(5, *TWO_ENDS[2:], aborted=((P, 0),)),
+        has(5, *TWO_ENDS, aborted=((P, 2),)),
+        has(5, *TWO_ENDS[2:], aborted=((P, 0),)),
         "anomaly",
         "hidden as aborted",
         ("committed-to-aborted", 2, 0),
         effect="latent",
     ),
     "other-beliefs-in-the-same-log": Case(
-        held(5, *TWO_ENDS[2:], aborted=((P, 2),)),
-        held(5, *TWO_ENDS[2:], aborted=((P, 0),)),
+        has(5, *TWO_ENDS[2:], aborted=((P, 2),)),
+        has(5, *TWO_ENDS[2:], aborted=((P, 0),)),
         "unknown",
         "broker 2: it counts the records of producer 5 from offset 0 to 3 as aborted, broker 1 only from 2 on",
     ),
     "aborted-and-not-listed": Case(
-        held(5, *TWO_ENDS, aborted=((P, 2),)),
-        held(5, *TWO_ENDS),
+        has(5, *TWO_ENDS, aborted=((P, 2),)),
+        has(5, *TWO_ENDS),
         "unknown",
         "the broker does not have the batch at offset 2 among aborted transactions",
     ),
     "aborted-and-not-yet-to-be-listed": Case(
-        held(5, *TWO_ENDS, aborted=((P, 2),)), held(5, *TWO_ENDS, last_stable_offset=2), "clean", "agree"
+        has(5, *TWO_ENDS, aborted=((P, 2),)), has(5, *TWO_ENDS, last_stable_offset=2), "clean", "agree"
     ),
     "aborted-twice": Case(
-        held(5, *TWO_ABORTED, aborted=((P, 0), (P, 2))), held(5, *TWO_ABORTED, aborted=((P, 0), (P, 2))),
+        has(5, *TWO_ABORTED, aborted=((P, 0), (P, 2))), has(5, *TWO_ABORTED, aborted=((P, 0), (P, 2))),
         "clean", "agree",
     ),
     "hanging": Case(
-        held(3, *STUCK, **OPEN), held(3, *STUCK, **OPEN), "anomaly", "CompleteCommit", ("hanging-transaction", 1, 0),
+        has(3, *STUCK, **OPEN), has(3, *STUCK, **OPEN), "anomaly", "CompleteCommit", ("hanging-transaction", 1, 0),
         words=(FINISHED,),
     ),
     "going-on": Case(
-        held(3, *STUCK, **OPEN), held(3, *STUCK, **OPEN), "clean", "agree", words=(replace(FINISHED, state="Ongoing"),)
+        has(3, *STUCK, **OPEN), has(3, *STUCK, **OPEN), "clean", "agree", words=(replace(FINISHED, state="Ongoing"),)
     ),
     "alive": Case(
-        held(3, put(0, "K"), put(2, "L")), held(3, put(2, "L")), "anomaly", "is alive", ("tombstone-divergence", 1, 0)
+        has(3, put(0, "K"), put(2, "L")), has(3, put(2, "L")), "anomaly", "is alive", ("tombstone-divergence", 1, 0)
     ),
     "alive-as-far-as-was-read": Case(
-        held(3, put(0, "K"), put(1, "N"), put(2, "L")), held(3, put(1, "N"), put(2, "L")), "unknown", "cleaned beyond",
+        has(3, put(0, "K"), put(1, "N"), put(2, "L")), has(3, put(1, "N"), put(2, "L")), "unknown", "cleaned beyond",
         spans={TP: Span(0, 2)},
     ),
     "before-what-was-read": Case(
-        held(3, put(0, "K"), put(1, "N"), put(2, "L")), held(3, put(1, "N"), put(2, "L")), "clean", "agree",
+        has(3, put(0, "K"), put(1, "N"), put(2, "L")), has(3, put(1, "N"), put(2, "L")), "clean", "agree",
         spans={TP: Span(1)},
     ),
     "alive-and-not-yet-served": Case(
-        held(3, put(0, "K"), put(2, "L"), last_stable_offset=0), held(3, put(2, "L")), "anomaly", "is alive",
+        has(3, put(0, "K"), put(2, "L"), last_stable_offset=0), has(3, put(2, "L")), "anomaly", "is alive",
         ("tombstone-divergence", 1, 0), effect="latent",
     ),
     "poison-and-not-yet-served": Case(
-        held(4, put(0, "K"), put(1, "K", P), end(3, commit=True), last_stable_offset=1),
-        held(4, put(0, "K"), end(3, commit=True)),
+        has(4, put(0, "K"), put(1, "K", P), end(3, commit=True), last_stable_offset=1),
+        has(4, put(0, "K"), end(3, commit=True)),
         "anomaly", "as after an abort", ("aborted-to-committed", 1, 1), effect="latent",
     ),
-    "nothing-there": Case(held(0), held(0), "clean", "offset 0"),
+    "nothing-there": Case(has(0), has(0), "clean", "offset 0"),
 }  # fmt: skip
 
 
-def whole(spark: SparkSession, copies: Sequence[Copies]) -> dict[str, Any]:
+def judged_whole(spark: SparkSession, copies: Sequence[Copies]) -> dict[str, Any]:
     return judge_whole(load_copies(spark, copies))
 
 
@@ -151,7 +151,7 @@ def reduced(spark: SparkSession, copies: Sequence[Copies]) -> dict[str, Any]:
     return judge_reduced(reduce_copies(spark, copies, 2))
 
 
-@pytest.fixture(scope="module", params=[whole, reduced])
+@pytest.fixture(scope="module", params=[judged_whole, reduced])
 def verdicts(
     request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, dict[str, Any]]:
@@ -177,5 +177,5 @@ def test_what_was_read_is_judged(verdicts: dict[str, dict[str, Any]], name: str)
     case, actual = CASES[name], verdicts[name]
     assert actual["checker_errors"] == {}
     assert (actual["verdict"], case.reason in actual["reason"]) == (case.verdict, True), actual["reason"]
-    found = [(one["anomaly"], one["broker"], one["offset"], one["effect"]) for one in actual["findings"]]
-    assert found[:1] == ([] if case.finding is None else [(*case.finding, case.effect)])
+    accused = [(one["anomaly"], one["broker"], one["offset"], one["effect"]) for one in actual["findings"]]
+    assert accused[:1] == ([] if case.finding is None else [(*case.finding, case.effect)])

@@ -22,7 +22,7 @@ def finding(anomaly: str, effect: str = VISIBLE, **more: Any) -> Finding:
 
 
 @pytest.mark.parametrize(
-    ("one", "sentence"),
+    ("described", "sentence"),
     [
         (
             finding("stuck-lso", witness={"high_watermark_here": 56}),
@@ -89,8 +89,8 @@ def finding(anomaly: str, effect: str = VISIBLE, **more: Any) -> Finding:
         (finding("of-a-later-release"), "broker 2 has of-a-later-release in t-0, at offset 5"),
     ],
 )
-def test_the_sentence_names_broker_partition_and_consequence(one: Finding, sentence: str) -> None:
-    assert headline(one) == sentence
+def test_the_sentence_names_broker_partition_and_consequence(described: Finding, sentence: str) -> None:
+    assert headline(described) == sentence
 
 
 def test_every_anomaly_has_a_sentence() -> None:
@@ -98,20 +98,19 @@ def test_every_anomaly_has_a_sentence() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "text"),
-    [({"text": "a\x1b\u202e\\b"}, r"key a\x1b\u202e\\b "), ({"base64": "/w=="}, r"key \xff ")],
+    ("key", "text"), [({"text": "a\x1b\u202e\\b"}, r"key a\x1b\u202e\\b "), ({"base64": "/w=="}, r"key \xff ")]
 )
 def test_a_key_is_escaped(key: dict[str, str], text: str) -> None:
     assert text in headline(finding("tombstone-divergence", key=key))
 
 
 def test_a_decoded_record_is_shown_as_such() -> None:
-    one = finding(
+    described = finding(
         "tombstone-divergence",
         key={"text": "\0\1"},
         record={"topic_kind": "k", "text": "group g, data-0", "key": {"group": "g"}},
     )
-    assert "still serves deleted group g, data-0 of t-0" in headline(one)
+    assert "still serves deleted group g, data-0 of t-0" in headline(described)
     undecoded = finding("tombstone-divergence", record={"topic_kind": "k", "text": "key K", "note": "unknown"})
     assert "deleted key K of t-0" in headline(undecoded)
 

@@ -78,7 +78,7 @@ def found(
     partitions: int = 1,
 ) -> list[dict[str, Any]]:
     """Return the findings; ``values`` by log offset, the same on every replica; ``right``: shown by coverage."""
-    (topic,) = {one["topic"] for one in rows}
+    (topic,) = {explained["topic"] for explained in rows}
     replicas = [
         {"topic": topic, "partition": 0, "broker": broker, "log_start": 0, "has_transactions": True} for broker in ALL
     ]
@@ -99,13 +99,13 @@ ABORTED_COUNTS = [serves(1, 3), serves(2, 5), serves(3, 3)]
 
 
 def test_an_aborted_offset_that_counts() -> None:
-    (one,) = found([row(POISON, believed_here="committed")], ABORTED_COUNTS, COMMITS, right=(1, 3), leader=1)
-    assert one["explanation"].startswith(
+    (explained,) = found([row(POISON, believed_here="committed")], ABORTED_COUNTS, COMMITS, right=(1, 3), leader=1)
+    assert explained["explanation"].startswith(
         "group g, data-0: committed offset 60 on broker 2, 10 on brokers 1 and 3; in the log: record "
         '"group g, data-0" is wrong'
     )
-    assert "\\x00" not in one["explanation"]
-    record = one["record"]
+    assert "\\x00" not in explained["explanation"]
+    record = explained["record"]
     assert (record["type"], record["key"]) == ("OffsetCommit", {"group": "g", "topic": "data", "partition": 0})
     assert record["states"] == [
         {"brokers": [2], "state": "committed offset 60", "committed_offset": 60, "pending": False},
@@ -122,12 +122,14 @@ def test_an_aborted_offset_that_counts() -> None:
         'kafka-consumer-groups.sh --bootstrap-server "$BOOTSTRAP" --group g --topic data:0 --reset-offsets --to-offset '
         "10 --execute"
     )
-    assert one["means"].startswith("while broker 2 coordinates, offsets of an aborted transaction count as committed")
+    assert explained["means"].startswith(
+        "while broker 2 coordinates, offsets of an aborted transaction count as committed"
+    )
 
 
 def test_the_order_of_commands_coordinator_then_commit_then_replica() -> None:
-    (one,) = found([row(POISON, believed_here="committed")], ABORTED_COUNTS, COMMITS, right=(1, 3))
-    commands = one["commands"]
+    (explained,) = found([row(POISON, believed_here="committed")], ABORTED_COUNTS, COMMITS, right=(1, 3))
+    commands = explained["commands"]
     pause, elect, commit, describe = (
         next(index for index, command in enumerate(commands) if text in command)
         for text in ("min.cleanable.dirty.ratio=1", "leader-election", 'after "commit"', "kafka-log-dirs.sh")
@@ -135,35 +137,43 @@ def test_the_order_of_commands_coordinator_then_commit_then_replica() -> None:
     plans = [json.loads(shlex.split(command)[1]) for command in commands if command.startswith("echo")]
     assert [plan["partitions"][0]["replicas"] for plan in plans] == [[1, 3, 2], [1, 3], [1, 3, 2], [1, 2, 3]]
     assert pause < elect < commit < describe
-    assert one["do"].index("make broker 1 the leader") < one["do"].index("commit") < one["do"].index("remove broker 2")
+    assert (
+        explained["do"].index("make broker 1 the leader")
+        < explained["do"].index("commit")
+        < explained["do"].index("remove broker 2")
+    )
 
 
 def test_an_undecided_finding_removes_no_copy_and_commits_nothing() -> None:
-    (one,) = found([row(POISON, believed_here="committed")], ABORTED_COUNTS, COMMITS, leader=2)
-    assert not one["decided"]
-    assert one["explanation"].startswith("group g, data-0: committed offset 10 on brokers 1 and 3, 60 on broker 2; in")
-    assert one["record"]["coordinator"]["text"] == "who coordinates group g now: broker 2, undecided"
-    assert "commit" not in one["record"]
-    assert one["do"].index("save the folder of __consumer_offsets-0 of every replica") < one["do"].index("smallest")
-    assert "Do not rebuild a replica" in one["do"]
-    assert [command.split()[0] for command in one["commands"]] == ["BOOTSTRAP=HOST:PORT", "kafka-configs.sh"]
+    (explained,) = found([row(POISON, believed_here="committed")], ABORTED_COUNTS, COMMITS, leader=2)
+    assert not explained["decided"]
+    assert explained["explanation"].startswith(
+        "group g, data-0: committed offset 10 on brokers 1 and 3, 60 on broker 2; in"
+    )
+    assert explained["record"]["coordinator"]["text"] == "who coordinates group g now: broker 2, undecided"
+    assert "commit" not in explained["record"]
+    assert explained["do"].index("save the folder of __consumer_offsets-0 of every replica") < explained["do"].index(
+        "smallest"
+    )
+    assert "Do not rebuild a replica" in explained["do"]
+    assert [command.split()[0] for command in explained["commands"]] == ["BOOTSTRAP=HOST:PORT", "kafka-configs.sh"]
 
 
 def test_a_deleted_group_that_is_back() -> None:
     states = [serves(2, 5)]
-    (one,) = found([row(DIVERGED, proven=True, deleted_at=6)], states, {5: offset_value(10)}, leader=2)
-    assert one["explanation"].startswith(
+    (explained,) = found([row(DIVERGED, proven=True, deleted_at=6)], states, {5: offset_value(10)}, leader=2)
+    assert explained["explanation"].startswith(
         "group g, data-0: committed offset 10 on broker 2, no committed offset on brokers 1 and 3; in the log: "
     )
-    assert one["record"]["coordinator"] == {
+    assert explained["record"]["coordinator"] == {
         "broker": 2, "is": "wrong", "text": "who coordinates group g now: broker 2, wrong"
     }  # fmt: skip
-    assert one["record"]["consumers"] == (
+    assert explained["record"]["consumers"] == (
         "group g: with broker 2 as coordinator it starts data-0 at 10; with broker 1 or 3 as coordinator it starts "
         "data-0 by auto.offset.reset"
     )
-    assert "commit" not in one["record"]
-    assert "committed offsets are back that were deleted" in one["means"]
+    assert "commit" not in explained["record"]
+    assert "committed offsets are back that were deleted" in explained["means"]
 
 
 @pytest.mark.parametrize(
@@ -177,43 +187,46 @@ def test_a_deleted_group_that_is_back() -> None:
 )
 def test_a_group_or_a_member_that_is_back(message: str, is_proven: bool, means: str) -> None:  # noqa: FBT001
     key = KEY_BYTES[message]
-    value = next(value for one, value, *_ in VALUES if one == message)
+    value = next(value for explained, value, *_ in VALUES if explained == message)
     facts = row(DIVERGED, key=key, proven=is_proven, deleted_at=6)
-    (one,) = found([facts], [serves(2, 5, key=key)], {5: value}, leader=2)
-    assert one["decided"] is is_proven
-    assert means in one["means"]
-    assert "{" not in one["means"]
+    (explained,) = found([facts], [serves(2, 5, key=key)], {5: value}, leader=2)
+    assert explained["decided"] is is_proven
+    assert means in explained["means"]
+    assert "{" not in explained["means"]
 
 
 def test_an_offset_that_stays_pending() -> None:
     states = [serves(1, 8), serves(2, 8, open_from=5), serves(3, 8)]
-    (one,) = found([row(STUCK, proven=True)], states, COMMITS, leader=3)
-    assert one["explanation"].startswith(
+    (explained,) = found([row(STUCK, proven=True)], states, COMMITS, leader=3)
+    assert explained["explanation"].startswith(
         "group g, data-0: committed offset 61, and committed offset 60 pending in an open transaction on broker 2, "
         "61 on brokers 1 and 3; "
     )
-    assert "it gets no record of data-0" in one["record"]["consumers"]
-    assert one["record"]["coordinator"]["is"] == "not accused"
-    assert "UNSTABLE_OFFSET_COMMIT" in one["means"]
+    assert "it gets no record of data-0" in explained["record"]["consumers"]
+    assert explained["record"]["coordinator"]["is"] == "not accused"
+    assert "UNSTABLE_OFFSET_COMMIT" in explained["means"]
 
 
 def test_one_consumed_again() -> None:
     states = [serves(1, 8), serves(2, 5), serves(3, 8)]
-    (one,) = found([row(POISON, believed_here="committed")], states, COMMITS, right=(1, 3))
-    assert "starts data-0 at 60, and consumes offset 60 again" in one["record"]["consumers"]
+    (explained,) = found([row(POISON, believed_here="committed")], states, COMMITS, right=(1, 3))
+    assert "starts data-0 at 60, and consumes offset 60 again" in explained["record"]["consumers"]
 
 
 def test_records_with_the_same_text_are_told_apart_by_their_place_in_the_log() -> None:
     values = {3: offset_value(10), 5: offset_value(10)}
-    (one,) = found([row(POISON, believed_here="committed")], ABORTED_COUNTS, values)
-    assert [state["state"] for state in one["record"]["states"]] == [
+    (explained,) = found([row(POISON, believed_here="committed")], ABORTED_COUNTS, values)
+    assert [state["state"] for state in explained["record"]["states"]] == [
         "committed offset 10 (log offset 3)", "committed offset 10 (log offset 5)",
     ]  # fmt: skip
 
 
 def test_a_value_that_could_not_be_read_is_shown_by_its_place_in_the_log() -> None:
-    (one,) = found([row(POISON, believed_here="committed")], ABORTED_COUNTS, {})
-    assert "the record of log offset 3 on brokers 1 and 3, the record of log offset 5 on broker 2" in one["explanation"]
+    (explained,) = found([row(POISON, believed_here="committed")], ABORTED_COUNTS, {})
+    assert (
+        "the record of log offset 3 on brokers 1 and 3, the record of log offset 5 on broker 2"
+        in explained["explanation"]
+    )
 
 
 def test_a_replica_without_segments_serves_nothing(tmp_path: Path) -> None:
@@ -223,8 +236,8 @@ def test_a_replica_without_segments_serves_nothing(tmp_path: Path) -> None:
 
 def test_a_group_of_another_partition_has_no_coordinator_here() -> None:
     """The topic got more partitions: a group's records stay where they were, and nobody reads them."""
-    (one,) = found([row(POISON)], ABORTED_COUNTS, COMMITS, leader=2, partitions=50)
-    assert one["record"]["coordinator"] == {
+    (explained,) = found([row(POISON)], ABORTED_COUNTS, COMMITS, leader=2, partitions=50)
+    assert explained["record"]["coordinator"] == {
         "broker": None,
         "is": "not accused",
         "text": "group g belongs to partition 3 of __consumer_offsets, which has 50 partitions: no coordinator reads "
@@ -233,52 +246,57 @@ def test_a_group_of_another_partition_has_no_coordinator_here() -> None:
 
 
 def test_a_partition_without_a_leader() -> None:
-    (one,) = found([row(POISON)], ABORTED_COUNTS, COMMITS, leader=-1)
-    assert one["record"]["coordinator"]["text"] == "who coordinates group g now: nobody, the partition has no leader"
+    (explained,) = found([row(POISON)], ABORTED_COUNTS, COMMITS, leader=-1)
+    assert (
+        explained["record"]["coordinator"]["text"] == "who coordinates group g now: nobody, the partition has no leader"
+    )
 
 
 def test_a_transactional_id() -> None:
     key = KEY_BYTES["TransactionLog"]
     value = next(value for message, value, *_ in VALUES if message == "TransactionLog")
     states = [serves(broker, 5, key=key, topic=TRANSACTIONS) for broker in (1, 3)]
-    (one,) = found([row(DIVERGED, 1, key=key, topic=TRANSACTIONS)], states, {5: value}, leader=3)
-    assert one["explanation"].startswith(
+    (explained,) = found([row(DIVERGED, 1, key=key, topic=TRANSACTIONS)], states, {5: value}, leader=3)
+    assert explained["explanation"].startswith(
         "transactional id payments: Ongoing of producer 5000000000, epoch 7 on brokers 1 and 3, no transactional id on "
         "broker 2; "
     )
-    assert one["record"]["coordinator"]["text"] == "who coordinates transactional id payments now: broker 3, undecided"
-    assert one["means"].startswith("replicas have different states of transactional ids")
+    assert (
+        explained["record"]["coordinator"]["text"]
+        == "who coordinates transactional id payments now: broker 3, undecided"
+    )
+    assert explained["means"].startswith("replicas have different states of transactional ids")
 
 
 def test_a_topic_of_a_tool_is_led() -> None:
     key = b'{"keytype":"SCHEMA","subject":"o-value","version":3,"magic":1}'
     states = [serves(1, 5, key=key, topic="_schemas")]
-    (one,) = found([row(DIVERGED, 1, key=key, topic="_schemas")], states, {5: b'{"id":7}'}, leader=1)
-    assert one["explanation"].startswith(
+    (explained,) = found([row(DIVERGED, 1, key=key, topic="_schemas")], states, {5: b'{"id":7}'}, leader=1)
+    assert explained["explanation"].startswith(
         "subject o-value, version 3: schema id 7 on broker 1, no schema on brokers 2 and 3"
     )
-    assert one["record"]["coordinator"]["text"] == "who leads the partition now: broker 1, undecided"
-    assert one["key"] == {"text": key.decode()}
+    assert explained["record"]["coordinator"]["text"] == "who leads the partition now: broker 1, undecided"
+    assert explained["key"] == {"text": key.decode()}
 
 
 def test_an_unknown_key_is_as_before_with_a_note() -> None:
     key = b"\0\x63\0\1g"
-    (one,) = found([row(DIVERGED, 1, key=key)], [serves(1, 5, key=key)], {})
-    assert one["record"] == {
+    (explained,) = found([row(DIVERGED, 1, key=key)], [serves(1, 5, key=key)], {})
+    assert explained["record"] == {
         "topic_kind": "group coordinator's topic",
         "text": "key \\x00c\\x00\\x01g",
         "note": "the key is shown escaped: unknown key type 99 of a group coordinator's topic",
     }
-    assert "key \\x00" in one["explanation"] or "key \0" in one["explanation"]
+    assert "key \\x00" in explained["explanation"] or "key \0" in explained["explanation"]
 
 
 def test_hostile_names(capsys: pytest.CaptureFixture[str]) -> None:
     key = offset_key(HOSTILE, "data", 0)
     states = [serves(broker, offset, key=key) for broker, offset in ((1, 3), (2, 5), (3, 3))]
     findings = found([row(POISON, key=key, believed_here="committed")], states, COMMITS, right=(1, 3), leader=1)
-    (one,) = findings
+    (explained,) = findings
     # A line for a shell would not have the group's name.
-    assert "commit" not in one["record"]
+    assert "commit" not in explained["record"]
     show_findings(stdout(), verdict(findings=findings))
     text = capsys.readouterr().out
     raise_if_raw(text)
@@ -289,8 +307,8 @@ def test_hostile_names(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_name_with_a_quote_stays_one_word() -> None:
     key = offset_key("g'; rm -rf ~ #", "data", 0)
     states = [serves(broker, offset, key=key) for broker, offset in ((1, 3), (2, 5), (3, 3))]
-    (one,) = found([row(POISON, key=key, believed_here="committed")], states, COMMITS, right=(1, 3))
-    words = shlex.split(one["record"]["commit"])
+    (explained,) = found([row(POISON, key=key, believed_here="committed")], states, COMMITS, right=(1, 3))
+    words = shlex.split(explained["record"]["commit"])
     assert words[words.index("--group") + 1] == "g'; rm -rf ~ #"
 
 
@@ -298,11 +316,11 @@ def test_records_keep_to_the_schema() -> None:
     findings = found([row(POISON, believed_here="committed")], ABORTED_COUNTS, COMMITS, right=(1, 3), leader=1)
     content: dict[str, Any] = dict.fromkeys(schema()["required"], "")
     content |= {"findings": findings}
-    assert [one for one in violations(content) if one.startswith("$.findings")] == []
+    assert [explained for explained in violations(content) if explained.startswith("$.findings")] == []
 
 
 def test_brokers_in_a_sentence() -> None:
-    assert [on_brokers(one) for one in ([1], [1, 3], [1, 2, 3])] == [
+    assert [on_brokers(explained) for explained in ([1], [1, 3], [1, 2, 3])] == [
         "broker 1",
         "brokers 1 and 3",
         "brokers 1, 2 and 3",

@@ -40,7 +40,7 @@ STUCK = History(
 )
 
 
-def seen(at_ms: int, broker: int, appeared: dict[int, str], removed: dict[int, str]) -> dict[str, Any]:
+def observation(at_ms: int, broker: int, appeared: dict[int, str], removed: dict[int, str]) -> dict[str, Any]:
     """Return a line of the observer."""
     ends = dict.fromkeys(("log_start", "high_watermark", "last_stable_offset", "log_end"), 4)
     noted = [{"offset": at, "kind": kind, "producer_id": 5 if at < 2 else -1} for at, kind in appeared.items()]
@@ -60,7 +60,11 @@ def written(tmp_path: Path, history: History, *observed: dict[str, Any]) -> RunF
 def folder(tmp_path: Path) -> RunFolder:
     everything = {0: "value", 1: "commit", 2: "value", 3: "value"}
     made = written(
-        tmp_path, STUCK, seen(500, 1, everything, {}), seen(600, 3, everything, {}), seen(2500, 3, {}, {2: "value"})
+        tmp_path,
+        STUCK,
+        observation(500, 1, everything, {}),
+        observation(600, 3, everything, {}),
+        observation(2500, 3, {}, {2: "value"}),
     )
     outcomes = [
         {"broker": broker, "topic": "t", "partition": 0, "base_offset": 0, "outcome": outcome, "decided_by": by}
@@ -71,14 +75,16 @@ def folder(tmp_path: Path) -> RunFolder:
 
 
 def table(folder: RunFolder, *findings: dict[str, Any]) -> SideBySide:
-    (found,) = side_by_side(folder, MANIFEST, [from_json(Finding, one) for one in findings], read_story(folder))
-    return found
+    (shown_table,) = side_by_side(
+        folder, MANIFEST, [from_json(Finding, entry) for entry in findings], read_story(folder)
+    )
+    return shown_table
 
 
 def test_a_row_is_an_offset_and_a_column_a_broker(folder: RunFolder) -> None:
-    found = table(folder, FINDING)
-    rows = {row.offset: row for row in found.rows}
-    assert found.brokers == (1, 2, 3)
+    shown_table = table(folder, FINDING)
+    rows = {row.offset: row for row in shown_table.rows}
+    assert shown_table.brokers == (1, 2, 3)
     assert list(rows) == [0, 1, 2, 3]
     assert {broker: (cell.outcome, cell.decided_by) for broker, cell in rows[0].cells.items()} == {
         1: ("committed", 1), 2: ("open", None), 3: ("committed", 1),
@@ -98,15 +104,15 @@ def test_background_traffic_is_distinguished(folder: RunFolder) -> None:
 
 
 def test_what_is_found_is_never_background(folder: RunFolder) -> None:
-    found = table(folder, {**FINDING, "offset": 3})
-    assert not any(row.background for row in found.rows)
+    shown_table = table(folder, {**FINDING, "offset": 3})
+    assert not any(row.background for row in shown_table.rows)
 
 
 def test_every_finding_has_its_row(folder: RunFolder) -> None:
     """Also two at one offset, and one at an offset that was never seen."""
-    found = table(folder, FINDING, {**FINDING, "anomaly": "aborted-to-committed"}, {**FINDING, "offset": 77})
-    assert {row.offset: row.findings for row in found.rows if row.findings} == {0: {2: [1, 2]}, 77: {2: [3]}}
-    (row,) = (row for row in found.rows if row.offset == 77)
+    shown_table = table(folder, FINDING, {**FINDING, "anomaly": "aborted-to-committed"}, {**FINDING, "offset": 77})
+    assert {row.offset: row.findings for row in shown_table.rows if row.findings} == {0: {2: [1, 2]}, 77: {2: [3]}}
+    (row,) = (row for row in shown_table.rows if row.offset == 77)
     assert (row.cells, row.differs, set(row.missing)) == ({}, True, {1, 2, 3})
 
 
@@ -115,9 +121,9 @@ def test_a_log_that_cannot_be_read_is_reported_of_and_the_others_are_shown(folde
     damaged = bytearray(segment.read_bytes())
     damaged[70] ^= 0xFF
     segment.write_bytes(damaged)
-    found = table(folder)
-    assert found.problem.startswith("broker 2: brokers/2/after-rejoin/t-0/")
-    assert 1 in found.rows[0].cells
+    shown_table = table(folder)
+    assert shown_table.problem.startswith("broker 2: brokers/2/after-rejoin/t-0/")
+    assert 1 in shown_table.rows[0].cells
 
 
 def test_the_page_says_what_was_not_judged(folder: RunFolder) -> None:
@@ -141,14 +147,14 @@ def test_a_page_needs_nothing_but_itself(folder: RunFolder) -> None:
     text = page(folder, MANIFEST, verdict(FINDING))
     # Names of XML's vocabularies are no addresses.
     addresses = set(re.findall(r"(?:src|href|url)\s*[=(]\s*[\"']?([^\"')\s>]+)", text))
-    assert not [one for one in addresses if not one.startswith(("#", "data:"))]
+    assert not [entry for entry in addresses if not entry.startswith(("#", "data:"))]
 
 
 def test_the_headline_and_the_explanation_stand_once_on_the_page(folder: RunFolder) -> None:
     """Also where the verdict's reason and its scenario's repeat the explanation; the page's title is not on it."""
-    found = {**FINDING, "explanation": "frozen at 0", "witness": {"high_watermark_here": 4}}
-    verdict_json = verdict(found)
-    verdict_json["reason"] = verdict_json["scenarios"][0]["reason"] = found["explanation"]
+    shown_table = {**FINDING, "explanation": "frozen at 0", "witness": {"high_watermark_here": 4}}
+    verdict_json = verdict(shown_table)
+    verdict_json["reason"] = verdict_json["scenarios"][0]["reason"] = shown_table["explanation"]
     head, _, body = page(folder, MANIFEST, verdict_json).partition("</head>")
     sentence = (
         "broker 2 will never deliver t-0 past offset 0 to read_committed consumers; up to 4 records are invisible"
@@ -200,8 +206,8 @@ def test_commands_to_copy_quote_the_names_of_topics() -> None:
 
 
 def test_the_timeline_ends_soon_after_the_last_change(tmp_path: Path) -> None:
-    changed = seen(30_000, 1, {}, {}) | {"last_stable_offset": 7}
-    made = written(tmp_path, STUCK, seen(500, 1, {}, {}), changed, changed | {"time_ms": 60_000})
+    changed = observation(30_000, 1, {}, {}) | {"last_stable_offset": 7}
+    made = written(tmp_path, STUCK, observation(500, 1, {}, {}), changed, changed | {"time_ms": 60_000})
     story = read_story(made)
     (replica,) = story.replicas["t", 0].values()
     changed_s = replica.at_s[1]
@@ -213,9 +219,9 @@ def test_the_timeline_ends_soon_after_the_last_change(tmp_path: Path) -> None:
 
 def test_a_partition_of_groups_shows_what_was_done_to_it_alone(tmp_path: Path) -> None:
     def act(process: str, f: str, partition: int | None = None, **more: Any) -> dict[str, Any]:
-        what = {"time_ms": 1000, "part": "payload", "type": "ok", "process": process, "f": f, **more}
+        fields = {"time_ms": 1000, "part": "payload", "type": "ok", "process": process, "f": f, **more}
         place = {"topic": "__consumer_offsets", "partition": partition, **key_fields(offset_key("g", "in", 3))}
-        return what if partition is None else what | place
+        return fields if partition is None else fields | place
 
     made = written(tmp_path, STUCK)
     made.write_lines(made.history_path, [
@@ -295,15 +301,15 @@ def test_who_was_away_and_when(folder: RunFolder) -> None:
 
 
 def test_a_delete_is_a_delete(tmp_path: Path) -> None:
-    one = History("one", wrote=(delete(0, "K"),), after=(replica(1, delete(0, "K")),))
+    entry = History("one", wrote=(delete(0, "K"),), after=(replica(1, delete(0, "K")),))
     manifest = {**MANIFEST, "scenarios": [{"topic": "t", "summary": "", "replicas": {"0": [1]}}]}
-    assert 'delete <span class="key">K</span>' in page(written(tmp_path, one), manifest, verdict())
+    assert 'delete <span class="key">K</span>' in page(written(tmp_path, entry), manifest, verdict())
 
 
 def edges(folder: RunFolder) -> set[tuple[str, str, str, tuple[int, ...]]]:
     story = read_story(folder)
-    (found,) = side_by_side(folder, MANIFEST, [], story)
-    graph = transactions(found, story.entries["t", 0])
+    (shown_table,) = side_by_side(folder, MANIFEST, [], story)
+    graph = transactions(shown_table, story.entries["t", 0])
     return {(*edge, tuple(brokers)) for edge, brokers in graph.items()}
 
 
@@ -313,7 +319,7 @@ def test_the_transaction_graph_shows_who_takes_what_for_the_end(folder: RunFolde
 
 def test_a_transaction_that_is_open_everywhere_is_taken_for_open_by_nobody_else(tmp_path: Path) -> None:
     everywhere = History("open", wrote=(put(0, "K", T1),), after=tuple(replica(b, put(0, "K", T1)) for b in (1, 2, 3)))
-    made = written(tmp_path, everywhere, seen(500, 1, {0: "value"}, {}))
+    made = written(tmp_path, everywhere, observation(500, 1, {0: "value"}, {}))
     place = {"topic": "t", "partition": 0, "base_offset": 0}
     rows = [{"broker": broker, **place, "outcome": "open", "decided_by": None} for broker in (1, 2, 3)]
     made.write_lines(made.outcomes_path, rows)

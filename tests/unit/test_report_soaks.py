@@ -59,8 +59,8 @@ def written_round(
     folder: Path, events: list[dict[str, Any]], samples: list[dict[str, Any]], name: str = HISTORY
 ) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / name).write_text("".join(f"{json.dumps(one)}\n" for one in events))
-    (folder / OFFSETS).write_text("".join(f"{json.dumps(one)}\n" for one in samples))
+    (folder / name).write_text("".join(f"{json.dumps(line)}\n" for line in events))
+    (folder / OFFSETS).write_text("".join(f"{json.dumps(line)}\n" for line in samples))
     (folder / ROUND).write_text("{}")
     (folder / VERDICT).write_text(json.dumps(VERDICT_OF_ROUND))
     return folder
@@ -87,10 +87,13 @@ SAMPLES = [
 
 
 def test_operations_have_their_latency_and_faults_last_until_their_end_is_done(tmp_path: Path) -> None:
-    one = read_round(written_round(tmp_path, EVENTS, SAMPLES))
-    assert one.operations == [ClientOperation("produce", "ok", 0.25, 0.25), ClientOperation("commit", "info", 4.2, 3.0)]
-    assert one.faults == [FaultSpan("kill", 2, 1.0, 5.4), FaultSpan("slow", 1, 1.5, None)]
-    assert one.ends_s == pytest.approx(5.4)
+    played = read_round(written_round(tmp_path, EVENTS, SAMPLES))
+    assert played.operations == [
+        ClientOperation("produce", "ok", 0.25, 0.25),
+        ClientOperation("commit", "info", 4.2, 3.0),
+    ]
+    assert played.faults == [FaultSpan("kill", 2, 1.0, 5.4), FaultSpan("slow", 1, 1.5, None)]
+    assert played.ends_s == pytest.approx(5.4)
 
 
 def test_the_whole_history_is_read_where_there_is_one(tmp_path: Path) -> None:
@@ -101,11 +104,11 @@ def test_the_whole_history_is_read_where_there_is_one(tmp_path: Path) -> None:
 def test_a_replica_lags_behind_the_longest_and_unstable_offsets_are_below_its_own_high_watermark(
     tmp_path: Path,
 ) -> None:
-    one = read_round(written_round(tmp_path, EVENTS, SAMPLES))
-    assert lags(one, 1) == [([0.0, 0.5, 2.0], [0.0, 0.0, 0.0])]
-    assert lags(one, 2) == [([0.0, 0.5, 2.0], [4.0, 1.0, 6.0])]
-    assert unstable(one, 1) == [([0.0, 2.0], [2.0, 0.0])]
-    assert unstable(one, 2) == [([0.5], [0.0])]
+    played = read_round(written_round(tmp_path, EVENTS, SAMPLES))
+    assert lags(played, 1) == [([0.0, 0.5, 2.0], [0.0, 0.0, 0.0])]
+    assert lags(played, 2) == [([0.0, 0.5, 2.0], [4.0, 1.0, 6.0])]
+    assert unstable(played, 1) == [([0.0, 2.0], [2.0, 0.0])]
+    assert unstable(played, 2) == [([0.5], [0.0])]
 
 
 def test_pictures_name_operations_brokers_and_faults(tmp_path: Path) -> None:
@@ -130,13 +133,13 @@ def test_a_round_without_samples_has_no_picture_of_replicas(tmp_path: Path) -> N
 
 def test_a_played_round_has_the_offsets_of_every_replica_until_it_settles(tmp_path: Path) -> None:
     soak = written_soak(tmp_path)
-    one = read_round(soak / "soak-1")
-    assert list(one.replicas) == [1, 2, 3]
-    ends = {offsets.log_end[-1] for places in one.replicas.values() for offsets in places.values()}
+    played = read_round(soak / "soak-1")
+    assert list(played.replicas) == [1, 2, 3]
+    ends = {offsets.log_end[-1] for places in played.replicas.values() for offsets in places.values()}
     assert len(ends) == 1
     assert ends.pop() > 2
-    assert [(span.fault, span.broker) for span in one.faults] == [("kill", 2)]
-    (killed,) = lags(one, 2)
+    assert [(span.fault, span.broker) for span in played.faults] == [("kill", 2)]
+    (killed,) = lags(played, 2)
     assert max(killed[1]) > 0
     assert killed[1][-1] == 0
 

@@ -176,10 +176,10 @@ def test_nights_have_pages(tmp_path: Path) -> None:
     assert "nightly/damaged cannot be read: TypeError" in text
     for name in ("one", "two", "night"):
         assert f'<a href="nights/{name}.html">2026-11-22T19:53:15+00:00</a>: 1 of 1 cells as expected' in text
-    one, two = ((site / "nights" / f"{name}.html").read_text() for name in ("one", "two"))
-    assert "✗ anomaly</span>" in one
-    assert f'href="../runs/{RUN}.html"' in one
-    assert "Not as expected" not in one
+    page_text, two = ((site / "nights" / f"{name}.html").read_text() for name in ("one", "two"))
+    assert "✗ anomaly</span>" in page_text
+    assert f'href="../runs/{RUN}.html"' in page_text
+    assert "Not as expected" not in page_text
     assert "<strong>regressed</strong>: kafka-4.4, java, kill, local, stuck-lso: expected anomaly: so it is" in two
     assert "flaky: it failed once" in two
 

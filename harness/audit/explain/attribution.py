@@ -235,7 +235,6 @@ def _decided(finding: Finding, broker: int, states: Sequence[KeyState], decision
 
 
 def _attributed(finding: Finding, decision: DisputeDecision, disagree: tuple[ReplicaGroup, ...]) -> Finding:
-    """Return a finding with the fields of a decision."""
     return replace(
         finding,
         decided=bool(decision.wrong),

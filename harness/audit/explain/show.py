@@ -66,7 +66,6 @@ def _styled_level(level: Level) -> Text:
 
 
 def _json_fields(fields: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a dataclass's fields for JSON: levels by name, sets as sorted lists."""
     return {
         name: value.label if isinstance(value, Level) else sorted(value) if isinstance(value, frozenset) else value
         for name, value in fields

@@ -47,7 +47,6 @@ class UnreadableTopicError(UsageError):
     """This user may not read ``topic``."""
 
     def __init__(self, topic: str) -> None:
-        """Say what an audit needs."""
         super().__init__(f"this user may not read topic {topic}: an audit needs Describe and Read on it")
         self.topic = topic
 

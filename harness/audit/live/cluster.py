@@ -119,7 +119,6 @@ def _describe(client: ClusterClient, patterns: Sequence[str]) -> AuditedCluster:
 
 
 def _settings(client: ClusterClient, names: Sequence[str]) -> tuple[dict[str, dict[str, str]], list[str]]:
-    """Return settings by topic, and notes about the settings that could not be read."""
     settings: dict[str, dict[str, str]] = {}
     denied: dict[str, list[str]] = {}
     for name, answer in client.ask_any(describe_configs(TOPIC_RESOURCE, names), METADATA).items():

@@ -204,7 +204,6 @@ def _wait(clock: Clock, due_s: float) -> None:
 
 
 def _copy(replica: tuple[int, TopicPartition], leader: int, first: Sizes, latest: Sizes, took_s: float) -> CopyProgress:
-    """Return the growth of a replica between two samples."""
     broker, partition = replica
     for unit in (BYTES, OFFSETS):
         total, done = latest.get((leader, partition, unit)), latest.get((broker, partition, unit))

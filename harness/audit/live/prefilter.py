@@ -238,7 +238,6 @@ def _all_open(statuses: ReplicaStatuses) -> Iterator[tuple[int, TopicPartition, 
 
 
 def _unseen_notes(statuses: ReplicaStatuses) -> Iterator[str]:
-    """Describe the answers that are missing."""
     yield from (f"broker {broker} does not answer: {why}" for broker, why in sorted(statuses.silent.items()))
     unseen: dict[tuple[int, str], list[str]] = {}
     for (broker, tp), why in sorted(statuses.unseen.items()):
