@@ -85,7 +85,7 @@ def _describe(client: ClusterClient, patterns: Sequence[str]) -> AuditedCluster:
     for pattern in globs:
         matching = {name: topic for name, topic in every.items() if is_named(name, [pattern])}
         if not matching:
-            raise UsageError(f"no topic that this user may describe matches {pattern}")
+            raise UsageError(f"no topic matches {pattern} among those that this user may describe")
         topics |= matching
     topics = topics if patterns else dict(every)
     for name, topic in topics.items():
