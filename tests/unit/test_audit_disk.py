@@ -12,7 +12,7 @@ import pytest
 from copied import copy, write_copies
 from literal import Txn, delete, put
 
-from harness.audit import judge_copies as disk
+from harness.audit import judge_copies
 from harness.cli.audit import parse_brokers
 from harness.cli.main import cli
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE, UsageError
@@ -87,7 +87,7 @@ def command(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Command:
     """Run ``harness audit disk`` on the log directories 1 and 2 here, in the tests' own session."""
-    monkeypatch.setattr(disk, "session_of", lambda *_: nullcontext(spark))
+    monkeypatch.setattr(judge_copies, "session_of", lambda *_: nullcontext(spark))
     monkeypatch.chdir(tmp_path)
 
     def run(*more: str) -> tuple[int, str]:

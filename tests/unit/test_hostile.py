@@ -24,7 +24,7 @@ from test_nightly_night import ended, failed, plan_of
 from test_site import stored
 
 from harness import console
-from harness.audit import judge_copies as disk
+from harness.audit import judge_copies
 from harness.audit.live import cluster as clusters
 from harness.audit.live import compare as live
 from harness.audit.live import exposure
@@ -86,7 +86,7 @@ def test_audit_disk(
     def the_same(*_: object) -> Iterator[SparkSession]:
         yield spark
 
-    monkeypatch.setattr(disk, "session_of", the_same)
+    monkeypatch.setattr(judge_copies, "session_of", the_same)
     monkeypatch.chdir(tmp_path)
     arguments = ["audit", "disk", "--topic", "t", "--broker", "1=1", "--broker", "2=2", "--format", output]
     assert commands.main(arguments, prog_name="harness", standalone_mode=False) == EXIT_ANOMALY

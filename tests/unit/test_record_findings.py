@@ -16,7 +16,7 @@ from test_attribution import received_by
 from verdict_schema import schema, violations
 
 from checkers.attribution.coverage import EpochCoverage
-from harness.audit import judge_copies as disk
+from harness.audit import judge_copies
 from harness.audit.explain.advice import with_advice
 from harness.audit.explain.attribution import Disputes, attribute
 from harness.audit.explain.internal_records import on_brokers, read_values, with_coordinator, with_states
@@ -342,7 +342,7 @@ def write_group_log(log_dir: Path, node: int, *records: Record) -> None:
 def test_an_audit_without_a_topic_finds_a_deleted_group_that_is_back(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(disk, "session_of", lambda *_: nullcontext(spark))
+    monkeypatch.setattr(judge_copies, "session_of", lambda *_: nullcontext(spark))
     monkeypatch.chdir(tmp_path)
     end = Record(9, 9, offset_key("filler", "data", 0), offset_value(9))
     write_group_log(tmp_path / "1", 1, Record(1, 1, KEY, None), end)
