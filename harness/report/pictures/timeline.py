@@ -111,7 +111,7 @@ def _margins(events: Sequence[StoryEvent], ends_s: float) -> tuple[float, float,
 def _draw_events(row: Axes, events: Sequence[StoryEvent], ends_s: float) -> None:
     places = {process: index for index, process in enumerate(dict.fromkeys(event.process for event in events))}
     row.set_yticks(range(len(places)), list(map(_client, places)), parse_math=False)
-    row.set_ylim(len(places) - 0.5, -0.7)
+    row.set_ylim(len(places) - 0.5, -0.9)
     row.plot([event.at_s for event in events], [places[event.process] for event in events], "k|", markersize=10)
     for first, text in _merged_events(events, ends_s * TOGETHER):
         row.annotate(
