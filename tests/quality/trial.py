@@ -159,7 +159,7 @@ def build(spark: SparkSession, top: Path, cases: Sequence[Case]) -> Stand:
     for case in cases:
         brokers = {broker: [folder] for broker, folder in case.write(top / COPIES).items()}
         copies.append(find_copies(brokers, ["*"], case.name))
-    given = test_audit_reduced.stored(top / "reduced")
+    given = test_audit_reduced.given(top / "reduced")
     evidence = {RUNS: load(spark, folders), COPIES: load_copies(spark, copies)}
     with in_place(unchanged(checkers.replay.truth)) as code:
         stand = Stand(top, tuple(cases), tuple(copies), given, evidence, Remembered(), {}, {}, _users(code))
