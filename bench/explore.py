@@ -30,8 +30,8 @@ from harness.model_checking.explore.random_schedules import Odds, draw
 from harness.models.world.steps import play
 from harness.models.world.world import BEGIN_MS, DAY_MS
 from harness.run_folder.store import new_run_id
+from harness.spark.launch import MANY_RUNS
 from harness.spark.options import SparkOptions
-from harness.spark.spec import MANY_RUNS
 from harness.spark.workspace_session import session_of
 
 ALONE = 300

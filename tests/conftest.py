@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.spark import background
+from harness.spark.launch import SparkSpec
 from harness.spark.session import start_session
-from harness.spark.spec import SparkSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

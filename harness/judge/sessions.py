@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from harness.spark.background import existing_archive
-from harness.spark.spec import SparkJobs
+from harness.spark.launch import SparkJobs
 from harness.spark.workspace_session import spec_for, start
 
 if TYPE_CHECKING:

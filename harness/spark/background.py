@@ -28,7 +28,7 @@ from harness.errors import HarnessError
 from harness.host.cache import cache_root, compiled_folder
 from harness.host.java import find_java
 from harness.spark.class_archive import archive_path, failure_path, is_being_made, make_archive
-from harness.spark.spec import SparkJobs
+from harness.spark.launch import SparkJobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,14 +19,13 @@ from harness.errors import HarnessError
 from harness.host.cache import alone_in, cache_root
 from harness.host.workspace import Workspace
 from harness.run_folder.store import new_run_id
-from harness.spark.jvm import HEAP_FLAGS, JVM_FLAGS, MODULE_FLAGS, spark_home
-from harness.spark.spec import SparkSpec
+from harness.spark.launch import HEAP_FLAGS, JVM_FLAGS, MODULE_FLAGS, SparkSpec, spark_home
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.host.java import Java
-    from harness.spark.spec import SparkJobs
+    from harness.spark.launch import SparkJobs
 
 DUMP_TIMEOUT_S = 300.0
 """For a JVM with the lowest priority to write some 150 MB."""

@@ -13,8 +13,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
-from harness.spark.jvm import connect
-from harness.spark.spec import SparkSpec, launch, options_of, public, set_environment
+from harness.spark.launch import SparkSpec, connect, launch, options_of, public, set_environment
 from harness.spark.threads import name_call_sites
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from harness.errors import HarnessError, UsageError
 from harness.host import leftovers
 from harness.spark.background import find_archive
-from harness.spark.spec import SMALL_DATA, SparkSpec, launch
+from harness.spark.launch import SMALL_DATA, SparkSpec, launch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from harness.host.java import Java
     from harness.host.workspace import Workspace
+    from harness.spark.launch import SparkJobs
     from harness.spark.options import SparkOptions
-    from harness.spark.spec import SparkJobs
 
 START_LIMIT_S = 300.0
 """For a session to start, and for a first task on each executor: a busy cluster may delay both."""

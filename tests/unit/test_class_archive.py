@@ -15,7 +15,7 @@ from harness.errors import HarnessError
 from harness.host.cache import alone_in
 from harness.host.java import Java
 from harness.spark import background, class_archive
-from harness.spark.spec import SparkJobs
+from harness.spark.launch import SparkJobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

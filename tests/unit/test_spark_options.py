@@ -13,9 +13,8 @@ from harness.errors import UsageError
 from harness.host import leftovers
 from harness.host.leftovers import SPARK_MARKER
 from harness.spark import workspace_session
-from harness.spark.jvm import DRIVER_MEMORY, HEAP_FLAGS
+from harness.spark.launch import DRIVER_MEMORY, HEAP_FLAGS, SparkJobs, SparkSpec, options_of, public, set_environment
 from harness.spark.options import LOCAL, SparkOptions, parse_spark
-from harness.spark.spec import SparkJobs, SparkSpec, options_of, public, set_environment
 from harness.spark.workspace_session import unseen
 
 CLUSTER = "spark://master:7077"
@@ -121,7 +120,7 @@ def test_secrets_are_kept_off_the_command_line() -> None:
 )
 def test_the_python_of_workers(asked: SparkOptions, python: str, monkeypatch: pytest.MonkeyPatch) -> None:
     environment = {"PYSPARK_PYTHON": "theirs"}
-    monkeypatch.setattr("harness.spark.spec.os.environ", environment)
+    monkeypatch.setattr("harness.spark.launch.os.environ", environment)
     set_environment(asked)
     assert environment["PYSPARK_PYTHON"] == python
     assert ("SPARK_LOCAL_IP" in environment) == asked.is_on_this_host

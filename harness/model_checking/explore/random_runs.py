@@ -50,7 +50,7 @@ from harness.models.log.invariants import LOST_VALUE
 from harness.models.world.groups import AT_RELOAD
 from harness.models.world.world import ABSENT, ADDED
 from harness.run_folder.store import new_run_id
-from harness.spark.spec import MANY_RUNS
+from harness.spark.launch import MANY_RUNS
 from harness.spark.workspace_session import session_of
 
 if TYPE_CHECKING:

@@ -1,22 +1,68 @@
-"""The settings of a Spark session, and the start of its JVM, which starts while pyspark is imported."""
+"""The settings of a Spark session, and its JVM, which starts while pyspark is imported.
+
+A Spark that is one JVM is started without ``spark-submit``, which starts two scripts and a second JVM to print the
+command line. ``spark-submit`` adds only the classes of clusters, jars that a user names, and ``spark-defaults.conf``,
+which the harness's settings replace anyway.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import subprocess
 import sys
+import tempfile
+import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
+from harness.errors import HarnessError
 from harness.host.java import find_java
 from harness.host.leftovers import SPARK_MARKER, process_marker
-from harness.spark.jvm import DRIVER_MEMORY, HEAP_FLAGS, JVM_FLAGS, start_jvm
 from harness.spark.options import SparkOptions
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Mapping
-    from pathlib import Path
+
+MAIN_CLASS = "org.apache.spark.api.python.PythonGatewayServer"
+"""The class that ``spark-submit pyspark-shell`` runs, too. The JVM ends with its input."""
+DRIVER_MEMORY = "1g"
+_POLL_S = 0.02
+
+# A class archive is valid for these flags only, which are the same in every session.
+
+JVM_FLAGS = (
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:C1MaxInlineLevel=1",
+    "-XX:-UsePerfData",
+    # Plans of checkers are deep: with 512 KB they end in a StackOverflowError, and Java's default is 1 MB.
+    "-Xss4m",
+    # Large from the start: a heap and a metaspace that have to grow collect garbage again and again.
+    "-XX:MetaspaceSize=300m",
+    "-XX:+AlwaysPreTouch",
+)
+HEAP_FLAGS = ("-Xms512m", "-Xmn320m")
+"""The flags of the heap, unless a user sets its size."""
+
+OPENED = (
+    "java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util",
+    "java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref", "sun.nio.ch", "sun.nio.cs",
+    "sun.security.action", "sun.util.calendar",
+)  # fmt: skip
+"""Packages of ``java.base`` that Spark accesses by reflection (``org.apache.spark.launcher.JavaModuleOptions``)."""
+
+MODULE_FLAGS = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENED),
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "-Dio.netty.allocator.type=pooled",
+    "--sun-misc-unsafe-memory-access=allow",
+    "--enable-native-access=ALL-UNNAMED",
+)
+"""The flags of that class, without its incubator module, which only MLlib uses."""
 
 _EXCLUDED_RULES: Final = """
     BooleanSimplification CheckCartesianProducts CleanUpTempCTEInfo CollapseGroupedSumOfCount CollapseProject
@@ -117,17 +163,61 @@ class SparkJobs:
 
 
 def launch(spec: SparkSpec) -> tuple[subprocess.Popen[bytes], Path] | None:
-    """Start the JVM of a Spark that is one plain JVM; None of any other. See `start_jvm`.
+    """Start the JVM of a Spark that is one plain JVM; None for any other Spark. All output goes to ``log_path``.
 
-    All output goes to ``log_path``.
+    Returns the process, and the file to which the JVM will write its address. The process has a separate process group:
+    Ctrl-C in a terminal does not end it.
     """
     if not spec.options.is_one_plain_jvm:
         return None
     set_environment(spec.options)
     spec.scratch_dir.mkdir(parents=True, exist_ok=True)
-    java, memory = spec.java or find_java().path, options_of(spec)["spark.driver.memory"]
+    handshake_path = Path(tempfile.mkdtemp(dir=spec.scratch_dir, prefix="gateway-")) / "address"
+    java, class_path = spec.java or find_java().path, os.fspath(spark_home() / "jars" / "*")
+    flags = (f"-Xmx{options_of(spec)['spark.driver.memory']}", *driver_flags(spec), *MODULE_FLAGS)
     with spec.log_path.open("ab") as log:
-        return start_jvm(java, memory, driver_flags(spec), directory=spec.scratch_dir, log=log)
+        process = subprocess.Popen(
+            [os.fspath(java), "-cp", class_path, *flags, MAIN_CLASS],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            cwd=spec.scratch_dir,
+            env={**os.environ, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(handshake_path)},
+            process_group=0,
+        )
+    return process, handshake_path
+
+
+def connect(process: subprocess.Popen[bytes], handshake_path: Path) -> Any:
+    """Return pyspark's gateway to the JVM, as ``launch_gateway`` does. Raises ConnectionError if the JVM has ended."""
+    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415  (the JVM starts while this is imported)
+    from pyspark.serializers import UTF8Deserializer, read_int  # noqa: PLC0415
+
+    while not handshake_path.exists():
+        if process.poll() is not None:
+            raise ConnectionError(f"its JVM ended by itself (exit code {process.returncode})")
+        time.sleep(_POLL_S)
+    with handshake_path.open("rb") as handshake:
+        address = {
+            "PYSPARK_GATEWAY_PORT": str(read_int(handshake)),
+            "PYSPARK_GATEWAY_SECRET": UTF8Deserializer().loads(handshake),
+        }
+    os.environ.update(address)
+    try:
+        gateway = launch_gateway()
+    finally:
+        for name in address:
+            del os.environ[name]
+    gateway.proc = process
+    return gateway
+
+
+def spark_home() -> Path:
+    """Return the folder of pyspark, without importing it. Raises `HarnessError` if it is not installed."""
+    pyspark = find_spec("pyspark")
+    if pyspark is None or pyspark.origin is None:
+        raise HarnessError("pyspark is not installed: `harness doctor` says what to install")
+    return Path(pyspark.origin).parent
 
 
 def set_environment(options: SparkOptions) -> None:
