@@ -79,11 +79,6 @@ class Beliefs:
         return cls(side, sound, damaged, data_spans, overtaken, index_spans, summary, replicas, opened)
 
     @property
-    def tails(self) -> DataFrame:
-        """Unreplicated tails by the leader epochs of producer spans; a span may end inside such a tail."""
-        return unreplicated_tails(self.producer_spans.withColumn("last_offset", f.col("end_offset")), self.side.epochs)
-
-    @property
     def ended_elsewhere(self) -> DataFrame:
         """REPLICA, ``from``, ``to``: the first batches of transactions that are open on some replicas only."""
         replicas = self.replicas.select(
@@ -107,10 +102,12 @@ class Beliefs:
 
     def small_tables(self) -> dict[str, DataFrame]:
         """Return the tables that decide which records are read."""
+        # A span may end inside an unreplicated tail.
+        spans = self.producer_spans.withColumn("last_offset", f.col("end_offset"))
         return {
             "summary": self.summary,
             "index_spans": self.index_spans,
-            "tails": self.tails,
+            "tails": unreplicated_tails(spans, self.side.epochs),
             "replicas": self.replicas,
             "doubts": side_files.compare(self.side, self.replicas, self.opened, self.data_spans),
             "unsure": txnindex_disagreement.compare(self.side.aborts, self.side.epochs, self.replicas),

@@ -12,7 +12,7 @@ from checkers.consistency import doubts, exposure
 from checkers.evidence.tables import PLANNERS, checkpointed, load, raise_if_damaged
 from checkers.finding import completed
 from checkers.replay.judged import judge, transaction_outcomes
-from harness.json_codec import to_json
+from harness.json_codec import from_json, to_json
 from harness.judge.consequences import application_views, group_consequences, read_group_events, with_consequences
 from harness.judge.finding import finding_of
 from harness.judge.guarantees import CHECKER
@@ -116,17 +116,12 @@ def results_of(rows_by_table: Mapping[str, Sequence[CheckerRow]], raised: Mappin
     """Return the results for one run of the rows of each table."""
     return Results(
         findings=[finding_of(row) for name in FINDERS for row in rows_by_table.get(name, ())],
-        doubts=[doubt_of(row) for row in rows_by_table.get("doubts", ())],
+        doubts=[from_json(Doubt, row) for row in rows_by_table.get("doubts", ())],
         exposure=rows_by_table.get("exposure", ()),
         guarantees=rows_by_table.get(CHECKER),
         outcomes=rows_by_table.get(OUTCOMES, ()),
         raised=raised,
     )
-
-
-def doubt_of(row: CheckerRow) -> Doubt:
-    """Return the doubt of a checker's row."""
-    return Doubt(**{name: row[name] for name in ("broker", "topic", "partition", "kind", "reason")})
 
 
 def each(names: Iterable[str], action: Callable[[str], T], using: Any = map) -> tuple[dict[str, T], dict[str, str]]:

@@ -18,9 +18,11 @@ from harness.audit.judge_copies import assemble, judge_copies
 from harness.broker_files.copies.copies import find_copies
 from harness.broker_files.internal_topics.decode import CONSUMER_OFFSETS
 from harness.broker_files.metadata_log.join import read_metadata_logs
-from harness.judge.check import THREADS, collected, doubt_of, each
+from harness.json_codec import from_json
+from harness.judge.check import THREADS, collected, each
 from harness.judge.finding import finding_of
 from harness.judge.guarantees import CHECKER, guarantee_results
+from harness.judge.verdict import Doubt
 from harness.run_folder.history import read_lines
 from harness.run_folder.store import AFTER_REJOIN, GATE, SKIPPED_MARKERS, WHOLE_HISTORY
 from harness.schedules.scenario import CONSUMER
@@ -134,7 +136,9 @@ def _check(session: SparkSession, folders: Sequence[RunFolder]) -> dict[str, Che
 
 def _checked(run_id: str, rows: Mapping[str, Sequence[CheckerRow]], raised: Mapping[str, str]) -> CheckedRound:
     of_round = {name: [row for row in table if row["run"] == run_id] for name, table in rows.items()}
-    contradictions = [doubt_of(row) for row in of_round.get("doubts", []) if row["kind"] == doubts.CONTRADICTION]
+    contradictions = [
+        from_json(Doubt, row) for row in of_round.get("doubts", []) if row["kind"] == doubts.CONTRADICTION
+    ]
     distrusted = [(*doubt.place, doubt.broker) for doubt in contradictions]
     guarantees = guarantee_results(of_round.get(CHECKER), distrusted, raised.get(CHECKER, ""))
     findings = [finding_of(row) for name in FINDERS for row in of_round.get(name, [])]
