@@ -35,7 +35,7 @@ AWAY = (state(1, 1, 0), state(2, 1, 0, (1, 3)), state(3, 1, 0))
         pytest.param(coverage(state(1, 1, 0)), {1, 2, 3}, id="nobody left the ISR"),
         pytest.param(coverage(*AWAY), {1, 3}, id="a shrink without a new epoch"),
         pytest.param(coverage(*AWAY, since_creation=False), {1}, id="the ISR before a snapshot is not known"),
-        pytest.param(coverage(*AWAY, state(4, 2, 1)), {1, 3}, id="a leader that goes on in the ISR"),
+        pytest.param(coverage(*AWAY, state(4, 2, 1)), {1, 3}, id="a leader that stays in the ISR"),
         pytest.param(
             coverage(*AWAY, state(4, 2, 1, (2, 3)), state(5, 2, 1)), {3}, id="a leader that leaves the ISR later"
         ),

@@ -124,7 +124,7 @@ LAST_VALUE_CASES = [
     ),
     case(
         LAST,
-        "what was aborted is no last value",
+        "an aborted value is not the last value",
         {1: 2, 2: 2},
         wrote=(put(0, "K"), put(1, "K", T1), abort(2, T1), END),
         after=everywhere(put(0, "K"), END),
@@ -325,7 +325,7 @@ TOMBSTONE_CASES = [
     ),
     case(
         TOMBSTONES,
-        "what was written again was aborted",
+        "the second value was aborted",
         {1: 1},
         Broken(1, 1, "at most 150 ms after it was written, and delete.retention.ms is 500"),
         settings=RETAINED,
@@ -344,7 +344,7 @@ TOMBSTONE_CASES = [
     ),
     case(
         TOMBSTONES,
-        "what nobody knows was written when it was gone",
+        "an unknown record was written when it was gone",
         {1: 1},
         Broken(1, 1, "at most 150 ms"),
         settings=RETAINED,
@@ -476,7 +476,7 @@ CONTROL_CASES = [
     ),
     case(
         CONTROL,
-        "what is left is in no transaction any more",
+        "the remaining batch is not in a transaction any more",
         {1: 2},
         settings=RETAINED,
         wrote=(BEGUN, C, END),
@@ -541,7 +541,7 @@ CONTROL_CASES = [
     ),
     case(
         CONTROL,
-        "a marker never came, and the record of its transaction is there",
+        "a marker never arrived, and the record of its transaction is present",
         {1: 2},
         settings=RETAINED,
         wrote=(BEGUN, C, END),
@@ -551,7 +551,7 @@ CONTROL_CASES = [
     ),
     case(
         CONTROL,
-        "a marker went, and its producer's next transaction is there",
+        "a marker was removed, and its producer's next transaction is present",
         {1: 2},
         settings=RETAINED,
         wrote=(BEGUN, C, put(2, "L", T2), commit(3, T2), END),
@@ -560,7 +560,7 @@ CONTROL_CASES = [
     ),
     case(
         CONTROL,
-        "a marker went, and an older transaction has a marker of its own",
+        "a marker was removed, and an older transaction has another marker",
         {1: 2},
         settings=RETAINED,
         wrote=(BEGUN, C, put(2, "L", T2), commit(3, T2), END),

@@ -109,7 +109,7 @@ def test_what_was_removed_all_the_same_is_judged_as_ever() -> None:
 
 
 def copied(**changes: Any) -> list[dict[str, Any]]:
-    """A replica that was copied anew from broker 3, which had removed the whole transaction."""
+    """A replica that was copied again from broker 3, which had removed the complete transaction."""
     return [fact(1), fact(3), returned(**{"has_payload": False, "served_digest": 3, **changes})]
 
 

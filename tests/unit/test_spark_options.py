@@ -1,4 +1,4 @@
-"""Which Spark: the two options, what becomes of them, and the message where there is no session."""
+"""The options of Spark, its settings, and the message if no session can be started."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ def earn_handover(facts: list[dict[str, Any]], kind: str = "marker") -> tuple[st
         (handed_over(has_payload=False, served_digest=1), "marker"),
         (handed_over(first={"seen_there": False}), "marker"),
     ],
-    ids=["transaction", "delete", "the copy learnt the delete", "the copy began anew", "never seen"],
+    ids=["transaction", "delete", "the copy learnt the delete", "the copy began again", "never seen"],
 )
 def test_clean_is_earned_where_leadership_moved_in_mid_copy(facts: list[dict[str, Any]], kind: str) -> None:
     earned, lacking = earn_handover(facts, kind)
@@ -319,7 +319,7 @@ def test_a_finding_is_an_anomaly() -> None:
     assert result["verdict"] == "anomaly"
     assert result["scenarios"][0]["verdict"] == "anomaly"
     assert result["findings"][0]["key"] == {"text": "K"}
-    assert [s["scenario"] for s in result["scenarios"]] == ["stuck-lso"], "the control is no scenario of its own"
+    assert [s["scenario"] for s in result["scenarios"]] == ["stuck-lso"], "the control partition is not a scenario"
 
 
 def test_a_key_that_is_no_text_is_given_in_base64() -> None:

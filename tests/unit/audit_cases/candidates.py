@@ -15,12 +15,12 @@ CANDIDATE_CASES = [
         undecided(DIVERGED, 2, 0, "K", 5, VISIBLE, candidates=(DIVERGED, POISON, HIDDEN)),
     ),
     anomaly(
-        "a transactional tombstone is missing, and its marker is there",
+        "a transactional tombstone is missing, and its marker is present",
         (copy(1, delete(1, "K", T1), commit(2, T1), END), copy(2, put(0, "K"), commit(2, T1), END)),
         undecided(DIVERGED, 2, 0, "K", 5, VISIBLE, candidates=(DIVERGED, POISON)),
     ),
     anomaly(
-        "a tombstone is missing whose own marker (v2) is there",
+        "a tombstone is missing whose own marker (v2) is present",
         (copy(1, delete(1, "K", V1), commit(2, V2), END), copy(2, put(0, "K"), commit(2, V2), END)),
         undecided(DIVERGED, 2, 0, "K", 6, VISIBLE, candidates=(DIVERGED, POISON)),
     ),

@@ -25,7 +25,7 @@ CONTRADICTION_CASES = [
     ),
     clean("a producer snapshot agrees", copy(1, *OPEN, snapshots={10: {T1: 0}}), copy(2, *OPEN)),
     clean(
-        "a producer snapshot from before the last segment tells nothing",
+        "a producer snapshot from before the last segment proves nothing",
         copy(1, *DECIDED, rolled_at=(0, 9), snapshots={1: {T1: None}}),
         copy(2, *DECIDED),
     ),
@@ -40,7 +40,7 @@ CONTRADICTION_CASES = [
         "committed",
     ),
     unknown(
-        "a .txnindex lacks what the log has aborted",
+        "a .txnindex does not have a transaction that the log has aborted",
         copy(1, *HIDDEN_ALIKE),
         copy(2, *HIDDEN_ALIKE, index=()),
         says="broker 2: its .txnindex does not have the batch at offset 0 among aborted transactions",

@@ -79,7 +79,7 @@ EDGE_CASES = [
         says="the log of broker 3 ends at 4, and broker 1 has cleaned beyond that",
     ),
     anomaly(
-        "a transactional tombstone is missing, and of its marker a remnant is there, as another log's copy",
+        "a transactional tombstone is missing, and its emptied marker is present, as a copy of another log",
         (
             copy(1, delete(1, "K", T1), commit(2, T1), END),
             copy(2, put(0, "K"), emptied_marker(2, T1), END),
@@ -166,7 +166,7 @@ EDGE_CASES = [
         Finding(STUCK, 2, 0, "K", 5, VISIBLE, witness={"not_open_on_broker": 1}),
     ),
     unknown(
-        "open here, and who has nothing of it has cleaned beyond",
+        "open here, and a replica without its records has cleaned beyond",
         copy(1, put(2, "K"), END, put(12, "L")),
         HELD_BY_ONE,
         says="broker 1 has cleaned beyond that",
@@ -225,7 +225,7 @@ EDGE_CASES = [
         says="broker 1: its producer snapshot holds a transaction of producer 5 open from 0 on, its log from no offset",
     ),
     unknown(
-        "a producer snapshot does not have what the log holds open and goes on with",
+        "a producer snapshot does not have a transaction that the log holds open and continues",
         copy(1, put(0, "K", T1), put(5, "L", T1), END),
         copy(2, put(0, "K", T1), put(5, "L", T1), END, snapshots={3: {T1: None}}),
         says="broker 2: its producer snapshot holds a transaction of producer 5 open from no offset on, its log from 0",
@@ -242,7 +242,7 @@ EDGE_CASES = [
         says="broker 1: its .txnindex has the batch at offset 0 among aborted transactions, but in its log it is",
     ),
     unknown(
-        "a .txnindex has what the log has committed, and lacks what it has aborted",
+        "a .txnindex has a committed transaction, and does not have an aborted transaction of the log",
         copy(1, *DECIDED[:2], put(2, "K", T2), abort(3, T2), END, index=(aborted(T1, 0, 1),)),
         copy(2, *DECIDED[:2], put(2, "K", T2), abort(3, T2), END),
         says="broker 1: its .txnindex has the batch at offset 0 among aborted transactions, but in its log it is "
@@ -313,7 +313,7 @@ EDGE_CASES = [
         undecided(DIVERGED, 2, 0, "K", -1, VISIBLE, candidates=(DIVERGED, POISON, HIDDEN)),
     ),
     clean(
-        "a delete that is committed beyond the bound is there, and gone elsewhere",
+        "a delete that is committed beyond the bound is present, and gone elsewhere",
         copy(1, commit(5, T1), END, high_watermark=3),
         copy(2, delete(1, "K", T1), commit(5, T1), END, high_watermark=3),
     ),
@@ -431,7 +431,7 @@ EDGE_CASES = [
         says="3 replicas were read to offset 0 and agree",
     ),
     clean(
-        "a log that starts where another one ends, and was cleaned",
+        "a cleaned log that starts where another log ends",
         copy(1, put(0, "K"), put(1, "L")),
         copy(2, put(7, "L"), END, log_start=2, rolled_at=(2,)),
         says="2 replicas were read to offset 2 and agree",
@@ -443,7 +443,7 @@ EDGE_CASES = [
         says="2 replicas were read to offset 5 and agree",
     ),
     clean(
-        "a transaction goes on in the next segment",
+        "a transaction continues in the next segment",
         copy(1, put(0, "K", T1), put(1, "L", T1), commit(2, T1), END, rolled_at=(0, 1)),
         copy(2, put(0, "K", T1), put(1, "L", T1), commit(2, T1), END),
     ),
@@ -468,12 +468,12 @@ EDGE_CASES = [
         copy(2, log_start=10, rolled_at=(10,)),
     ),
     clean(
-        "a producer without transactions goes on in a higher epoch",
+        "a producer without transactions continues in a higher epoch",
         copy(1, untied(put(0, "K", V1)), untied(put(4, "L", V2)), END),
         copy(2, untied(put(0, "K", V1)), untied(put(4, "L", V2)), END),
     ),
     anomaly(
-        "alive, and what was written of the key beyond this log's end was aborted",
+        "alive, and the key's record beyond this log's end was aborted",
         (copy(1, END, put(10, "K", T1), abort(11, T1)), copy(2, put(0, "K"), END)),
         undecided(DIVERGED, 2, 0, "K", -1, VISIBLE, candidates=(DIVERGED, POISON, HIDDEN)),
     ),

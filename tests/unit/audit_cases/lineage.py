@@ -29,7 +29,7 @@ LINEAGE_CASES = [
         says="the log of broker 2 ends at 2, and broker 1 has cleaned beyond that",
     ),
     clean(
-        "what was noted of a stale tail is left out, too",
+        "the side files' entries of a stale tail are left out, too",
         copy(1, *BEFORE, *led(1, put(2, "K"), put(3, "N"))),
         copy(2, *BEFORE, *led(0, put(2, "M", T1), abort(3, T1)), snapshots={4: {T1: None}}),
         says="2 replicas were read to offset 2 and agree",

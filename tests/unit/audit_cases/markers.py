@@ -59,7 +59,7 @@ MARKER_CASES = [
         ),
     ),
     anomaly(
-        "alive on two of three, which is no vote",
+        "alive on two of three replicas, and the majority does not count",
         (copy(1, put(0, "K"), END), copy(2, delete(1, "K"), END), copy(3, put(0, "K"), END)),
         Finding(DIVERGED, 1, 0, "K", -1, VISIBLE),
         Finding(DIVERGED, 3, 0, "K", -1, VISIBLE),

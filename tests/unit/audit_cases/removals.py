@@ -35,7 +35,7 @@ REMOVAL_CASES = [
         ),
     ),
     anomaly(
-        "its own marker (v2) says that it was committed, so it is no abort",
+        "its own marker (v2) says that it was committed, so it was not aborted",
         (
             copy(1, put(0, "K"), put(4, "g", V2), commit(5, V3), END),
             copy(2, put(0, "K"), put(2, "K", V1), commit(3, V2), put(4, "g", V2), commit(5, V3), END),

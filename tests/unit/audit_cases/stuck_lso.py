@@ -12,7 +12,7 @@ HELD_BY_ONE = copy(2, put(0, "K", T1), put(2, "K"), END)
 
 STUCK_CASES = [
     anomaly(
-        "open here, and not open on a broker whose log has nothing of it",
+        "open here, and not open on a broker without its records",
         (copy(1, put(2, "K"), END), HELD_BY_ONE),
         Finding(
             STUCK, 2, 0, "K", 5, VISIBLE,
@@ -33,7 +33,7 @@ STUCK_CASES = [
         HELD_BY_ONE,
     ),
     unknown(
-        "open here, and what is left of a marker beyond this log's end may have ended it",
+        "open here, and an emptied marker beyond this log's end may have ended it",
         copy(1, put(2, "K"), END, emptied_marker(10, T1)),
         HELD_BY_ONE,
         says="broker 1 has cleaned beyond that",
@@ -52,7 +52,7 @@ STUCK_CASES = [
         Finding(STUCK, 2, 0, None, 5, VISIBLE, says="(producer 5, key (no key)) was decided"),
     ),
     clean(
-        "open here, and a log that starts later tells nothing",
+        "open here, and a log that starts later proves nothing",
         copy(1, put(2, "K"), END, log_start=1),
         HELD_BY_ONE,
     ),

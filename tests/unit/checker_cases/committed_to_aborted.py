@@ -70,7 +70,7 @@ HIDDEN_CASES = [
         ),
     ),
     case(
-        "hidden value, byte-identical logs and only the txnindex tells",
+        "hidden value, byte-identical logs, and only the txnindex shows it",
         Finding(HIDDEN, 2, 0, "K", 5, LATENT, witness={"evidence": ["txnindex"], "marker_taken_here_at": 4}),
         wrote=(put(0, "K", T1),),
         outage=(commit(1, T1), put(2, "K")),
@@ -83,7 +83,7 @@ HIDDEN_CASES = [
     ),
     *(
         case(
-            f"hidden {kind}, seen by the observer alone, and the txnindex tells",
+            f"hidden {kind}, seen by the observer alone, and the txnindex shows it",
             Finding(HIDDEN, 2, 1, "K", 5, LATENT, witness={"evidence": ["txnindex"]}),
             wrote=(put(0, "K"), entry),
             outage=(commit(2, T1), put(3, "K")),
@@ -116,7 +116,7 @@ HIDDEN_CASES = [
         )
     ),
     case(
-        "hidden delete, cleaned away, and the txnindex tells",
+        "hidden delete, cleaned away, and the txnindex shows it",
         Finding(
             HIDDEN,
             2,

@@ -47,14 +47,14 @@ DOUBT_CASES = [
         after=(replica(1, *HANGING), replica(2, *HANGING, last_stable_offset=5)),
     ),
     case(
-        "delivered what was aborted",
+        "delivered an aborted record",
         Doubt(CONTRADICTION, 2, "was delivered offset 0, which the stored log does not give"),
         wrote=(put(0, "K", T1), abort(1, T1), END),
         after=(replica(1, END), replica(2, put(0, "K", T1), abort(1, T1), END)),
         delivered=(0, 9),
     ),
     case(
-        "not delivered what was committed",
+        "not delivered a committed record",
         Doubt(CONTRADICTION, 2, "was not delivered offset 0, which the stored log gives"),
         wrote=SAME,
         after=(replica(1, *SAME), replica(2, *SAME)),
@@ -68,13 +68,13 @@ DOUBT_CASES = [
         delivered=(),
     ),
     case(
-        "a committed value is missing and nothing tells why",
+        "a committed value is missing and nothing explains why",
         Doubt(UNEXPLAINED, 2, "key K: the last committed record is at offset 0, this broker's is at none"),
         wrote=(put(0, "K"), END),
         after=(replica(1, put(0, "K"), END), replica(2, END)),
     ),
     case(
-        "an older value is alive and nothing tells why",
+        "an older value is alive and nothing explains why",
         Doubt(UNEXPLAINED, 2, "key K: the last committed record is at offset 1, this broker's is at 0"),
         wrote=(put(0, "K"), put(1, "K"), END),
         after=(replica(1, put(1, "K"), END), replica(2, put(0, "K"), END)),

@@ -173,7 +173,7 @@ EDGE_CASES = [
     ),
     Case(
         History(
-            "a .txnindex hid it before the return, and that replica was copied anew",
+            "a .txnindex hid it before the return, and that replica was copied again",
             wrote=(put(0, "K", T1), commit(1, T1)),
             outage=(END,),
             before=(
@@ -188,7 +188,7 @@ EDGE_CASES = [
     ),
     Case(
         History(
-            "poison on a key whose delete was there before the return, and went as it should",
+            "poison on a key whose delete was present before the return, and was removed correctly",
             wrote=(put(0, "K"), delete(1, "K", T1), commit(2, T1), put(3, "K", T2)),
             outage=(abort(4, T2),),
             late=(put(5, "good", T3), commit(6, T3)),
@@ -205,7 +205,7 @@ EDGE_CASES = [
     ),
     Case(
         History(
-            "a value was there before the return, and an older one is alive",
+            "a value was present before the return, and an older value is alive",
             wrote=(put(0, "K"), put(1, "K", T1)),
             outage=(commit(2, T1), END),
             before=(
@@ -218,7 +218,7 @@ EDGE_CASES = [
     ),
     Case(
         History(
-            "nothing on disk of what was served and seen",
+            "no served and observed batch is on disk",
             wrote=(put(0, "K"), END),
             after=(
                 replica(1, served=(put(0, "K"), END), last_seen=(put(0, "K"), END)),
@@ -252,7 +252,7 @@ EDGE_CASES = [
     ),
     Case(
         History(
-            "deleted value alive, and what was written of the key beyond the log's end was aborted",
+            "deleted value alive, and the key's record beyond the log's end was aborted",
             wrote=(put(0, "K"),),
             outage=(delete(1, "K"), put(2, "L")),
             late=(put(3, "K", T1), abort(4, T1), END),
@@ -265,7 +265,7 @@ EDGE_CASES = [
     ),
     Case(
         History(
-            "deleted value alive, and what was written of the key since was aborted",
+            "deleted value alive, and the key's later record was aborted",
             wrote=(put(0, "K"),),
             outage=(delete(1, "K"), put(2, "K", T1), abort(3, T1), END),
             after=(replica(1, END), replica(2, put(0, "K"), END)),
@@ -274,7 +274,7 @@ EDGE_CASES = [
     ),
     Case(
         History(
-            "nobody knows the outcome of what was written last, and nothing of it is left",
+            "the outcome of the last record is unknown, and the record is gone",
             wrote=(put(0, "K"), put(1, "K", T1), abort(2, T1), END),
             in_doubt=(T1,),
             after=(replica(1, put(0, "K"), END), replica(2, put(0, "K"), END)),

@@ -154,7 +154,7 @@ LEGAL_CASES = [
         after=(replica(1, put(0, "K"), END), replica(2, put(0, "K"), delete(1, "K", T1), abort(2, T1), END)),
     ),
     case(
-        "what was aborted is gone on one replica",
+        "an aborted record is gone on one replica",
         wrote=(put(0, "K", T1), abort(1, T1), END),
         after=(replica(1, END), replica(2, put(0, "K", T1), abort(1, T1), END)),
     ),

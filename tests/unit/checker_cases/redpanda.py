@@ -9,7 +9,7 @@ from checker_cases.case import END, POISON, STUCK, T1, VISIBLE, Case, Finding
 REDPANDA_CASES = [
     Case(
         History(
-            "stuck on a replica that is judged by what it serves",
+            "stuck on a replica that is judged by its served batches",
             wrote=(put(0, "K", T1),),
             outage=(commit(1, T1), put(2, "K"), END),
             after=(

@@ -24,7 +24,7 @@ DIVERGED_CASES = [
         after=(replica(1, END), replica(2, put(0, "K"), END), replica(3, delete(1, "K"), END)),
     ),
     case(
-        "deleted value alive, beside a high watermark on disk that lags",
+        "deleted value alive, and the high watermark on disk lags",
         Finding(DIVERGED, 2, 0, "K", -1, VISIBLE),
         wrote=(put(0, "K"),),
         outage=(delete(1, "K"), END),
@@ -45,7 +45,7 @@ DIVERGED_CASES = [
         after=(replica(1, END), replica(2, put(0, "K"), END)),
     ),
     case(
-        "deleted value alive, and nothing tells whether the transactional tombstone came",
+        "deleted value alive, and nothing shows whether the transactional tombstone arrived",
         Finding(DIVERGED, 2, 0, "K", 5, VISIBLE, candidates=(DIVERGED, HIDDEN)),
         wrote=(put(0, "K"),),
         outage=(delete(1, "K", T1), commit(2, T1), END),
