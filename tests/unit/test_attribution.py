@@ -52,7 +52,7 @@ def received_by(*brokers: int) -> EpochCoverage:
     return EpochCoverage(PartitionHistory("t", "id", 0, since_creation=True, states=(state,)), {})
 
 
-def found(
+def attributed(
     rows: list[dict[str, Any]],
     *states: dict[str, Any],
     coverage: EpochCoverage | None = None,
@@ -78,7 +78,7 @@ VALUE_ON_1_AND_3 = (serves(1, 5), serves(3, 5))
 
 
 def test_who_carried_out_an_aborted_delete_is_accused_and_not_who_kept_the_value() -> None:
-    findings = found(ABORTED_DELETE, *VALUE_ON_1_AND_3, coverage=received_by(1, 3))
+    findings = attributed(ABORTED_DELETE, *VALUE_ON_1_AND_3, coverage=received_by(1, 3))
     assert accused(findings) == [(POISON, 2, [])]
     (result,) = findings
     assert result["right"] == [1, 3]
@@ -89,7 +89,7 @@ def test_who_carried_out_an_aborted_delete_is_accused_and_not_who_kept_the_value
 
 
 def test_without_a_witness_one_finding_says_what_each_serves_and_no_command_removes_a_copy() -> None:
-    (result,) = found(ABORTED_DELETE, *VALUE_ON_1_AND_3)
+    (result,) = attributed(ABORTED_DELETE, *VALUE_ON_1_AND_3)
     assert not result["decided"]
     assert result["disagree"] == [
         {"brokers": [1, 3], "serves": "the value of offset 5"},
@@ -105,25 +105,25 @@ def test_who_serves_an_aborted_value_is_named_so_where_the_right_replicas_have_a
     """The witnesses have removed the aborted record: nothing but the older value shows its outcome."""
     rows = [disagreement(POISON, 2, believed_here="committed", older_value_there_at=3)]
     states = (serves(1, 3), serves(2, 5, belief="committed"), serves(3, 3))
-    findings = found(rows, *states, coverage=received_by(1, 3))
+    findings = attributed(rows, *states, coverage=received_by(1, 3))
     assert accused(findings) == [(POISON, 2, [])]
     assert findings[0]["right"] == [1, 3]
 
 
 def test_a_witness_that_removed_the_value_accuses_who_kept_it() -> None:
-    findings = found(ABORTED_DELETE, *VALUE_ON_1_AND_3, coverage=received_by(2))
+    findings = attributed(ABORTED_DELETE, *VALUE_ON_1_AND_3, coverage=received_by(2))
     assert [(name, broker) for name, broker, _ in accused(findings)] == [(DIVERGED, 1), (DIVERGED, 3)]
 
 
 def test_a_cluster_that_never_had_a_transaction_has_only_deletes() -> None:
-    findings = found(ABORTED_DELETE, *VALUE_ON_1_AND_3, has_transactions=False, never=True)
+    findings = attributed(ABORTED_DELETE, *VALUE_ON_1_AND_3, has_transactions=False, never=True)
     assert accused(findings) == [(DIVERGED, 1, []), (DIVERGED, 3, [])]
     assert findings[0]["assumptions"] == ["no replica lost records in another way"]
 
 
 def test_a_lost_value_without_any_transaction_is_unexplained() -> None:
     rows = [disagreement(DIVERGED, 1, removed_by_broker=2)]
-    findings = found(rows, serves(1, 5), serves(3, 5), coverage=received_by(1), has_transactions=False)
+    findings = attributed(rows, serves(1, 5), serves(3, 5), coverage=received_by(1), has_transactions=False)
     assert accused(findings) == [(UNEXPLAINED, 2, [])]
 
 
@@ -132,13 +132,13 @@ def test_the_outcome_of_a_transaction_is_that_of_who_received_it(witness: int, e
     rows = [disagreement(POISON, 1, believed_here="committed")]
     third = serves(3, None, belief="aborted") if witness != 1 else serves(3, 5, belief="committed")
     states = (serves(1, 5, belief="committed"), serves(2, None, belief="aborted"), third)
-    findings = found(rows, *states, coverage=received_by(witness))
+    findings = attributed(rows, *states, coverage=received_by(witness))
     assert [(name, broker) for name, broker, _ in accused(findings)] == [expected]
 
 
 def test_a_transaction_that_nobody_received_is_undecided() -> None:
     rows = [disagreement(POISON, 1, believed_here="committed")]
-    (result,) = found(rows, serves(1, 5, belief="committed"), serves(2, None, belief="aborted"))
+    (result,) = attributed(rows, serves(1, 5, belief="committed"), serves(2, None, belief="aborted"))
     assert (result["decided"], result["anomaly"]) == (False, POISON)
 
 
@@ -149,13 +149,13 @@ def test_a_delete_in_a_transaction_that_was_aborted_accuses_who_has_it_committed
         serves(2, 9, disputed=9, tombstone=True, belief="committed"),
         serves(3, 5, disputed=9, belief="aborted"),
     ]
-    findings = found(rows, serves(1, 5), serves(3, 5), *at_delete, coverage=received_by(3))
+    findings = attributed(rows, serves(1, 5), serves(3, 5), *at_delete, coverage=received_by(3))
     assert accused(findings) == [(POISON, 2, [])]
 
 
 def test_what_the_logs_prove_needs_no_witness_but_advice_names_only_leaders_that_are_right() -> None:
     rows = [disagreement(DIVERGED, 1, proven=True, deleted_at=9)]
-    (result,) = found(rows, serves(1, 5), serves(2, 9, tombstone=True))
+    (result,) = attributed(rows, serves(1, 5), serves(2, 9, tombstone=True))
     assert accused([result]) == [(DIVERGED, 1, [])]
     assert result["right"] == [2, 3]
     assert '"replicas": [2, 3]' in " ".join(result["commands"])
@@ -170,7 +170,7 @@ THREE_STATES = (serves(1, 7, disputed=55), serves(2, 55, disputed=55))
 
 
 def test_a_value_that_was_overwritten_is_wrong_and_who_serves_the_later_one_is_not_right_by_that() -> None:
-    (result,) = found([*LOST_VALUE], *THREE_STATES)
+    (result,) = attributed([*LOST_VALUE], *THREE_STATES)
     assert accused([result]) == [(UNEXPLAINED, 1, [])]
     assert result["right"] == []
     assert "reassign" not in " ".join((result["do"], *result["commands"]))
@@ -178,38 +178,38 @@ def test_a_value_that_was_overwritten_is_wrong_and_who_serves_the_later_one_is_n
 
 @pytest.mark.parametrize(("complete", "right"), [(2, [2]), (3, [3])])
 def test_of_different_later_states_a_complete_replica_has_the_right_one(complete: int, right: list[int]) -> None:
-    (result,) = found([*LOST_VALUE], *THREE_STATES, coverage=received_by(complete))
+    (result,) = attributed([*LOST_VALUE], *THREE_STATES, coverage=received_by(complete))
     assert (result["broker"], result["right"]) == (1, right)
 
 
 def test_who_serves_the_later_value_is_right_where_nobody_serves_another_one() -> None:
-    (result,) = found([*LOST_VALUE], *THREE_STATES, serves(3, 55, disputed=55))
+    (result,) = attributed([*LOST_VALUE], *THREE_STATES, serves(3, 55, disputed=55))
     assert result["right"] == [2, 3]
 
 
 def test_a_value_after_the_delete_keeps_who_serves_nothing_from_being_right() -> None:
     rows = [disagreement(DIVERGED, 1, proven=True, deleted_at=9)]
-    (result,) = found(rows, serves(1, 5), serves(2, 9, tombstone=True), serves(3, 12))
+    (result,) = attributed(rows, serves(1, 5), serves(2, 9, tombstone=True), serves(3, 12))
     assert (result["broker"], result["right"]) == (1, [])
 
 
 def test_a_stuck_replica_is_not_copied_anew_while_nobody_is_shown_to_be_right() -> None:
     rows = [disagreement(STUCK, 2, proven=True)]
-    (result,) = found(rows, serves(1, 9), serves(2, None, belief="open"), serves(3, 9))
+    (result,) = attributed(rows, serves(1, 9), serves(2, None, belief="open"), serves(3, 9))
     assert accused([result]) == [(STUCK, 2, [])]
     assert "reassign" not in " ".join((result["do"], *result["commands"]))
-    (result,) = found(rows, serves(1, 9), serves(2, None, belief="open"), serves(3, 9), coverage=received_by(1))
+    (result,) = attributed(rows, serves(1, 9), serves(2, None, belief="open"), serves(3, 9), coverage=received_by(1))
     assert '"replicas": [1, 3]' in " ".join(result["commands"])
 
 
 def test_one_undecided_disagreement_keeps_every_copy_of_the_partition() -> None:
     decided = disagreement(DIVERGED, 1, offset=2, proven=True, deleted_at=3)
-    findings = found([decided, *ABORTED_DELETE], *VALUE_ON_1_AND_3, serves(1, 2, disputed=2))
+    findings = attributed([decided, *ABORTED_DELETE], *VALUE_ON_1_AND_3, serves(1, 2, disputed=2))
     assert [result["decided"] for result in findings] == [True, False]
     assert all("reassign" not in " ".join((result["do"], *result["commands"])) for result in findings)
     assert "another disagreement of this partition is not decided" in findings[0]["do"]
 
 
 def test_replicas_that_received_everything_and_differ_decide_nothing() -> None:
-    (result,) = found(ABORTED_DELETE, *VALUE_ON_1_AND_3, coverage=received_by(1, 2))
+    (result,) = attributed(ABORTED_DELETE, *VALUE_ON_1_AND_3, coverage=received_by(1, 2))
     assert "replicas that received every record differ" in result["explanation"]

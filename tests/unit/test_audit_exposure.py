@@ -238,9 +238,9 @@ class TestClusters:
     def test_what_may_not_be_asked_is_a_note(self) -> None:
         brokers = {1: FakeBroker({TP: [LEADER]})}
         cluster = audited(brokers, settings=COMPACTED)
-        seen = prefilter(cluster)
+        answers = prefilter(cluster)
         brokers[1].error = kafka.errors.ClusterAuthorizationFailedError.errno
-        result = exposure(cluster, prefiltered=seen)
+        result = exposure(cluster, prefiltered=answers)
         assert result.notes == ("reassignments are unknown: ClusterAuthorizationFailedError",)
 
     def test_a_topic_that_is_not_compacted_loses_no_tombstones(self) -> None:

@@ -64,9 +64,9 @@ def test_a_folder_inside_the_folder_of_another_broker(two: dict[int, list[Path]]
     (folder,) = two[1]
     link = tmp_path / "link"
     link.symlink_to(folder)
-    wanted = f"the folder of broker 2, {link / 't-0'}, lies inside the folder of broker 1, {folder}; "
-    assert refusal({1: [folder], 2: [link / "t-0"]}).startswith(wanted)
-    assert refusal({2: [link / "t-0"], 1: [folder]}).startswith(wanted)
+    expected_text = f"the folder of broker 2, {link / 't-0'}, lies inside the folder of broker 1, {folder}; "
+    assert refusal({1: [folder], 2: [link / "t-0"]}).startswith(expected_text)
+    assert refusal({2: [link / "t-0"], 1: [folder]}).startswith(expected_text)
     (tmp_path / "2").rename(folder / "2")
     assert "lies inside" in refusal({1: [folder], 2: [folder / "2"]})
 

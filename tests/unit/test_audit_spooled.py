@@ -60,8 +60,8 @@ TWO_ENDS = (put(0, "K", P), end(1, commit=True), put(2, "L", P), end(3, commit=F
 class Case:
     """Two brokers' replicas: what each holds, or one state after the other while it is read."""
 
-    one: Held | list[Held]
-    two: Held | list[Held]
+    replica_1: Held | list[Held]
+    replica_2: Held | list[Held]
     verdict: str
     reason: str
     finding: tuple[str, int, int] | None = None
@@ -158,13 +158,13 @@ def verdicts(
     top = tmp_path_factory.mktemp("spooled")
     copies = [spooled(name, case, RunFolder(top / name)) for name, case in CASES.items()]
     rows = request.param(spark, copies)
-    return {one.run_id: to_json(assemble(one, rows, timings_s={})) for one in copies}
+    return {replica_1.run_id: to_json(assemble(replica_1, rows, timings_s={})) for replica_1 in copies}
 
 
 def spooled(name: str, case: Case, folder: RunFolder) -> Copies:
     brokers = {
         number: FakeBroker({TP: list(states) if isinstance(states, list) else [states]})
-        for number, states in ((1, case.one), (2, case.two))
+        for number, states in ((1, case.replica_1), (2, case.replica_2))
     }
     cluster = audited(brokers)
     read = spool(cluster, replica_statuses(cluster), folder, SpoolOptions(spans=case.spans))
@@ -177,5 +177,8 @@ def test_what_was_read_is_judged(verdicts: dict[str, dict[str, Any]], name: str)
     case, actual = CASES[name], verdicts[name]
     assert actual["checker_errors"] == {}
     assert (actual["verdict"], case.reason in actual["reason"]) == (case.verdict, True), actual["reason"]
-    accused = [(one["anomaly"], one["broker"], one["offset"], one["effect"]) for one in actual["findings"]]
+    accused = [
+        (replica_1["anomaly"], replica_1["broker"], replica_1["offset"], replica_1["effect"])
+        for replica_1 in actual["findings"]
+    ]
     assert accused[:1] == ([] if case.finding is None else [(*case.finding, case.effect)])

@@ -68,7 +68,7 @@ def serves(
     }  # fmt: skip
 
 
-def found(
+def explain_rows(
     rows: list[dict[str, Any]],
     states: list[dict[str, Any]],
     values: Mapping[int, bytes],
@@ -99,7 +99,9 @@ ABORTED_COUNTS = [serves(1, 3), serves(2, 5), serves(3, 3)]
 
 
 def test_an_aborted_offset_that_counts() -> None:
-    (explained,) = found([row(POISON, believed_here="committed")], ABORTED_COUNTS, COMMITS, right=(1, 3), leader=1)
+    (explained,) = explain_rows(
+        [row(POISON, believed_here="committed")], ABORTED_COUNTS, COMMITS, right=(1, 3), leader=1
+    )
     assert explained["explanation"].startswith(
         "group g, data-0: committed offset 60 on broker 2, 10 on brokers 1 and 3; in the log: record "
         '"group g, data-0" is wrong'
@@ -128,7 +130,7 @@ def test_an_aborted_offset_that_counts() -> None:
 
 
 def test_the_order_of_commands_coordinator_then_commit_then_replica() -> None:
-    (explained,) = found([row(POISON, believed_here="committed")], ABORTED_COUNTS, COMMITS, right=(1, 3))
+    (explained,) = explain_rows([row(POISON, believed_here="committed")], ABORTED_COUNTS, COMMITS, right=(1, 3))
     commands = explained["commands"]
     pause, elect, commit, describe = (
         next(index for index, command in enumerate(commands) if text in command)
@@ -145,7 +147,7 @@ def test_the_order_of_commands_coordinator_then_commit_then_replica() -> None:
 
 
 def test_an_undecided_finding_removes_no_copy_and_commits_nothing() -> None:
-    (explained,) = found([row(POISON, believed_here="committed")], ABORTED_COUNTS, COMMITS, leader=2)
+    (explained,) = explain_rows([row(POISON, believed_here="committed")], ABORTED_COUNTS, COMMITS, leader=2)
     assert not explained["decided"]
     assert explained["explanation"].startswith(
         "group g, data-0: committed offset 10 on brokers 1 and 3, 60 on broker 2; in"
@@ -161,7 +163,7 @@ def test_an_undecided_finding_removes_no_copy_and_commits_nothing() -> None:
 
 def test_a_deleted_group_that_is_back() -> None:
     states = [serves(2, 5)]
-    (explained,) = found([row(DIVERGED, proven=True, deleted_at=6)], states, {5: offset_value(10)}, leader=2)
+    (explained,) = explain_rows([row(DIVERGED, proven=True, deleted_at=6)], states, {5: offset_value(10)}, leader=2)
     assert explained["explanation"].startswith(
         "group g, data-0: committed offset 10 on broker 2, no committed offset on brokers 1 and 3; in the log: "
     )
@@ -189,7 +191,7 @@ def test_a_group_or_a_member_that_is_back(message: str, is_proven: bool, means: 
     key = KEY_BYTES[message]
     value = next(value for explained, value, *_ in VALUES if explained == message)
     facts = row(DIVERGED, key=key, proven=is_proven, deleted_at=6)
-    (explained,) = found([facts], [serves(2, 5, key=key)], {5: value}, leader=2)
+    (explained,) = explain_rows([facts], [serves(2, 5, key=key)], {5: value}, leader=2)
     assert explained["decided"] is is_proven
     assert means in explained["means"]
     assert "{" not in explained["means"]
@@ -197,7 +199,7 @@ def test_a_group_or_a_member_that_is_back(message: str, is_proven: bool, means: 
 
 def test_an_offset_that_stays_pending() -> None:
     states = [serves(1, 8), serves(2, 8, open_from=5), serves(3, 8)]
-    (explained,) = found([row(STUCK, proven=True)], states, COMMITS, leader=3)
+    (explained,) = explain_rows([row(STUCK, proven=True)], states, COMMITS, leader=3)
     assert explained["explanation"].startswith(
         "group g, data-0: committed offset 61, and committed offset 60 pending in an open transaction on broker 2, "
         "61 on brokers 1 and 3; "
@@ -209,20 +211,20 @@ def test_an_offset_that_stays_pending() -> None:
 
 def test_one_consumed_again() -> None:
     states = [serves(1, 8), serves(2, 5), serves(3, 8)]
-    (explained,) = found([row(POISON, believed_here="committed")], states, COMMITS, right=(1, 3))
+    (explained,) = explain_rows([row(POISON, believed_here="committed")], states, COMMITS, right=(1, 3))
     assert "starts data-0 at 60, and consumes offset 60 again" in explained["record"]["consumers"]
 
 
 def test_records_with_the_same_text_are_told_apart_by_their_place_in_the_log() -> None:
     values = {3: offset_value(10), 5: offset_value(10)}
-    (explained,) = found([row(POISON, believed_here="committed")], ABORTED_COUNTS, values)
+    (explained,) = explain_rows([row(POISON, believed_here="committed")], ABORTED_COUNTS, values)
     assert [state["state"] for state in explained["record"]["states"]] == [
         "committed offset 10 (log offset 3)", "committed offset 10 (log offset 5)",
     ]  # fmt: skip
 
 
 def test_a_value_that_could_not_be_read_is_shown_by_its_place_in_the_log() -> None:
-    (explained,) = found([row(POISON, believed_here="committed")], ABORTED_COUNTS, {})
+    (explained,) = explain_rows([row(POISON, believed_here="committed")], ABORTED_COUNTS, {})
     assert (
         "the record of log offset 3 on brokers 1 and 3, the record of log offset 5 on broker 2"
         in explained["explanation"]
@@ -236,7 +238,7 @@ def test_a_replica_without_segments_serves_nothing(tmp_path: Path) -> None:
 
 def test_a_group_of_another_partition_has_no_coordinator_here() -> None:
     """The topic got more partitions: a group's records stay where they were, and nobody reads them."""
-    (explained,) = found([row(POISON)], ABORTED_COUNTS, COMMITS, leader=2, partitions=50)
+    (explained,) = explain_rows([row(POISON)], ABORTED_COUNTS, COMMITS, leader=2, partitions=50)
     assert explained["record"]["coordinator"] == {
         "broker": None,
         "is": "not accused",
@@ -246,7 +248,7 @@ def test_a_group_of_another_partition_has_no_coordinator_here() -> None:
 
 
 def test_a_partition_without_a_leader() -> None:
-    (explained,) = found([row(POISON)], ABORTED_COUNTS, COMMITS, leader=-1)
+    (explained,) = explain_rows([row(POISON)], ABORTED_COUNTS, COMMITS, leader=-1)
     assert (
         explained["record"]["coordinator"]["text"] == "who coordinates group g now: nobody, the partition has no leader"
     )
@@ -256,7 +258,7 @@ def test_a_transactional_id() -> None:
     key = KEY_BYTES["TransactionLog"]
     value = next(value for message, value, *_ in VALUES if message == "TransactionLog")
     states = [serves(broker, 5, key=key, topic=TRANSACTIONS) for broker in (1, 3)]
-    (explained,) = found([row(DIVERGED, 1, key=key, topic=TRANSACTIONS)], states, {5: value}, leader=3)
+    (explained,) = explain_rows([row(DIVERGED, 1, key=key, topic=TRANSACTIONS)], states, {5: value}, leader=3)
     assert explained["explanation"].startswith(
         "transactional id payments: Ongoing of producer 5000000000, epoch 7 on brokers 1 and 3, no transactional id on "
         "broker 2; "
@@ -271,7 +273,7 @@ def test_a_transactional_id() -> None:
 def test_a_topic_of_a_tool_is_led() -> None:
     key = b'{"keytype":"SCHEMA","subject":"o-value","version":3,"magic":1}'
     states = [serves(1, 5, key=key, topic="_schemas")]
-    (explained,) = found([row(DIVERGED, 1, key=key, topic="_schemas")], states, {5: b'{"id":7}'}, leader=1)
+    (explained,) = explain_rows([row(DIVERGED, 1, key=key, topic="_schemas")], states, {5: b'{"id":7}'}, leader=1)
     assert explained["explanation"].startswith(
         "subject o-value, version 3: schema id 7 on broker 1, no schema on brokers 2 and 3"
     )
@@ -281,7 +283,7 @@ def test_a_topic_of_a_tool_is_led() -> None:
 
 def test_an_unknown_key_is_as_before_with_a_note() -> None:
     key = b"\0\x63\0\1g"
-    (explained,) = found([row(DIVERGED, 1, key=key)], [serves(1, 5, key=key)], {})
+    (explained,) = explain_rows([row(DIVERGED, 1, key=key)], [serves(1, 5, key=key)], {})
     assert explained["record"] == {
         "topic_kind": "group coordinator's topic",
         "text": "key \\x00c\\x00\\x01g",
@@ -293,7 +295,7 @@ def test_an_unknown_key_is_as_before_with_a_note() -> None:
 def test_hostile_names(capsys: pytest.CaptureFixture[str]) -> None:
     key = offset_key(HOSTILE, "data", 0)
     states = [serves(broker, offset, key=key) for broker, offset in ((1, 3), (2, 5), (3, 3))]
-    findings = found([row(POISON, key=key, believed_here="committed")], states, COMMITS, right=(1, 3), leader=1)
+    findings = explain_rows([row(POISON, key=key, believed_here="committed")], states, COMMITS, right=(1, 3), leader=1)
     (explained,) = findings
     # A line for a shell would not have the group's name.
     assert "commit" not in explained["record"]
@@ -307,13 +309,13 @@ def test_hostile_names(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_name_with_a_quote_stays_one_word() -> None:
     key = offset_key("g'; rm -rf ~ #", "data", 0)
     states = [serves(broker, offset, key=key) for broker, offset in ((1, 3), (2, 5), (3, 3))]
-    (explained,) = found([row(POISON, key=key, believed_here="committed")], states, COMMITS, right=(1, 3))
+    (explained,) = explain_rows([row(POISON, key=key, believed_here="committed")], states, COMMITS, right=(1, 3))
     words = shlex.split(explained["record"]["commit"])
     assert words[words.index("--group") + 1] == "g'; rm -rf ~ #"
 
 
 def test_records_keep_to_the_schema() -> None:
-    findings = found([row(POISON, believed_here="committed")], ABORTED_COUNTS, COMMITS, right=(1, 3), leader=1)
+    findings = explain_rows([row(POISON, believed_here="committed")], ABORTED_COUNTS, COMMITS, right=(1, 3), leader=1)
     content: dict[str, Any] = dict.fromkeys(schema()["required"], "")
     content |= {"findings": findings}
     assert [explained for explained in violations(content) if explained.startswith("$.findings")] == []
