@@ -1,4 +1,4 @@
-"""The reduction keeps every doubtful record and no other; of too many keys, it keeps those that differ first."""
+"""The reduction keeps every doubtful record and no other; of too many keys, it keeps the first differing keys."""
 
 from __future__ import annotations
 

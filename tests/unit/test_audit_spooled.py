@@ -58,7 +58,7 @@ TWO_ENDS = (put(0, "K", P), end(1, commit=True), put(2, "L", P), end(3, commit=F
 
 @dataclass(frozen=True)
 class Case:
-    """Two brokers' replicas: what each holds, or one state after the other while it is read."""
+    """Two brokers' replicas: the state of each, or its states in turn while it is read."""
 
     replica_1: Held | list[Held]
     replica_2: Held | list[Held]

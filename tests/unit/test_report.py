@@ -145,7 +145,7 @@ def test_the_page_says_what_is_what(folder: RunFolder) -> None:
 
 def test_a_page_needs_nothing_but_itself(folder: RunFolder) -> None:
     text = page(folder, MANIFEST, verdict(FINDING))
-    # Names of XML's vocabularies are no addresses.
+    # Names of XML's vocabularies are not addresses.
     addresses = set(re.findall(r"(?:src|href|url)\s*[=(]\s*[\"']?([^\"')\s>]+)", text))
     assert not [entry for entry in addresses if not entry.startswith(("#", "data:"))]
 

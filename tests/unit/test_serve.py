@@ -1,4 +1,4 @@
-"""What `harness serve` answers: pages about runs, for this host only, and no files."""
+"""Answers of `harness serve`: pages about runs, for this host only, and no files."""
 
 from __future__ import annotations
 

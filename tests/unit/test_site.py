@@ -92,12 +92,12 @@ def test_folders_that_vanish_while_runs_are_looked_for(tmp_path: Path, monkeypat
 def test_each_run_has_its_page_and_each_anomaly_too(tmp_path: Path) -> None:
     results, site = tmp_path / "results", tmp_path / "site"
     path = stored(results, 1, ANOMALY)
-    (stored(results, 2, CLEAN) / "report.html").write_text("as it was stored")
+    (stored(results, 2, CLEAN) / "report.html").write_text("the stored page")
     text = written(results, site)
     for name in (path.name, ID.format(2)):
         assert f'href="runs/kafka-4.4/stuck-lso/{name}.html"' in text
     assert "<h1><span" in (site / "runs/kafka-4.4/stuck-lso" / f"{path.name}.html").read_text()
-    assert (site / "runs/kafka-4.4/stuck-lso" / f"{ID.format(2)}.html").read_text() == "as it was stored"
+    assert (site / "runs/kafka-4.4/stuck-lso" / f"{ID.format(2)}.html").read_text() == "the stored page"
     shown = (site / "anomalies" / "stuck-lso.html").read_text()
     assert f'href="../runs/kafka-4.4/stuck-lso/{path.name}.html#finding-1"' in shown
     assert "No run in this folder has this anomaly." in (site / "anomalies" / "aborted-to-committed.html").read_text()
@@ -130,14 +130,14 @@ def test_written_analyses_are_pages_and_markup_in_them_is_text(tmp_path: Path) -
     results, site = tmp_path / "results", tmp_path / "site"
     stored(results, 1, CLEAN)
     (results / "2026-11-22-kafka.md").write_text(
-        "# What was found\n\n| a | b |\n|---|---|\n| <script>x</script> | 2 |\n"
+        "# Findings of the week\n\n| a | b |\n|---|---|\n| <script>x</script> | 2 |\n"
     )
     (results / "README.md").write_text("# Not this one")
     text = written(results, site)
-    assert '<a href="analyses/2026-11-22-kafka.html">What was found</a>' in text
+    assert '<a href="analyses/2026-11-22-kafka.html">Findings of the week</a>' in text
     assert "Not this one" not in text
     page = (site / "analyses" / "2026-11-22-kafka.html").read_text()
-    assert "<h1>What was found</h1>" in page
+    assert "<h1>Findings of the week</h1>" in page
     assert "<td>&lt;script&gt;x&lt;/script&gt;</td>" in page
 
 
