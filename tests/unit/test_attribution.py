@@ -25,7 +25,7 @@ def disagreement(anomaly: str, broker: int, offset: int = 5, *, proven: bool = F
     """Return a row as checkers return it."""
     return {
         "run": "r", "topic": "t", "partition": 0, "broker": broker, "anomaly": anomaly, "candidates": [],
-        "offset": offset, "key": b"K", "producer_id": 7, "effect": "visible", "explanation": "the explanation of the checker",
+        "offset": offset, "key": b"K", "producer_id": 7, "effect": "visible", "explanation": "the checker says so",
         "proven": proven, "witness": json.dumps(witness),
     }  # fmt: skip
 

@@ -98,7 +98,7 @@ def test_a_node_under_two_ids(two: dict[int, list[Path]]) -> None:
 
 
 def test_a_node_id_of_the_other_version_does_not_count(two: dict[int, list[Path]]) -> None:
-    """Write `MetaProperties` reads it."""
+    """`MetaProperties` reads the identity in the same way."""
     path = write_ids(two[1][0], "version=1", "broker.id=5", "cluster.id=literal")
     assert notes(two) == (f"broker 1: its identity could not be checked in full: {path} has no node id",)
 
