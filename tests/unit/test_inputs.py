@@ -23,7 +23,7 @@ import pytest
 import requests.sessions  # noqa: F401  (urllib3 binds a socket when it is first imported)
 
 from harness.cli import main as cli
-from harness.cli.options.parameters import Count, FilePath, Names, Number, Text
+from harness.cli.options.parameters import Count, FilePath, Number, Text
 from harness.cli.options.request import OPTIONS, command_line
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE, UsageError
 from harness.host.ports import free_ports
@@ -161,7 +161,7 @@ def is_illegal(type_: click.ParamType[Any], value: str) -> bool:
     if isinstance(type_, FilePath):
         return value == LONG
     assert isinstance(type_, Text), f"no type of harness.cli.options.parameters: {type_}"
-    is_checked = isinstance(type_, Names) or type_.check is not Text().check
+    is_checked = type_.is_list or type_.check is not Text().check
     return value in UNSEEN or (is_checked and value in {UNKNOWN, LONG})
 
 

@@ -47,15 +47,21 @@ LONGEST_TOPIC = 249
 class Text(click.ParamType[Any]):
     """A text of at least one character, all of which are visible; ``check`` raises `UsageError` for an invalid text.
 
-    ``names``: the names that the shell completes. A subclass of Click's type, like all types here.
+    ``names``: the names that the shell completes. With ``is_list``, texts separated by commas, of which a command gets
+    a list. A subclass of Click's type, like all types here.
     """
 
     name = "text"
 
     def __init__(
-        self, check: Callable[[str], object] = lambda _: None, names: Iterable[str] = (), metavar: str = "TEXT"
+        self,
+        check: Callable[[str], object] = lambda _: None,
+        names: Iterable[str] = (),
+        metavar: str = "TEXT",
+        *,
+        is_list: bool = False,
     ) -> None:
-        self.check, self.names, self.metavar = check, tuple(names), metavar
+        self.check, self.names, self.metavar, self.is_list = check, tuple(names), metavar, is_list
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:  # noqa: ARG002
         """Return the value's name in the help."""
@@ -63,48 +69,30 @@ class Text(click.ParamType[Any]):
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
         """Return the names that begin with the typed text."""
-        return [CompletionItem(name) for name in self.names if name.startswith(incomplete)]
+        before, comma, last = incomplete.rpartition(",") if self.is_list else ("", "", incomplete)
+        return [CompletionItem(f"{before}{comma}{name}") for name in self.names if name.startswith(last)]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the text unchanged."""
-        text = self._visible(value, param, ctx)
-        self._checked(text, param, ctx)
-        return text
-
-    def _visible(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the text unchanged, or the list."""
+        if isinstance(value, list):  # converted already
+            return value
         text = str(value)
         if not text.strip():
             self.fail(f"{quoted(text)} is empty.", param, ctx)
         if visible(text) != text:
             self.fail(f"{quoted(text)} has characters that cannot be printed.", param, ctx)
-        return text
-
-    def _checked(self, text: str, param: click.Parameter | None, ctx: click.Context | None) -> None:
+        texts = [part.strip() for part in text.split(",")] if self.is_list else [text]
         try:
-            self.check(text)
+            for part in texts:
+                self.check(part)
         except UsageError as error:
             self.fail(str(error), param, ctx)
+        return texts if self.is_list else text
 
 
-class Names(Text):
-    """Names separated by commas, each of which is checked; a command gets a list."""
-
-    def __init__(self, name_type: Text, metavar: str) -> None:
-        super().__init__(name_type.check, name_type.names, metavar)
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Return the names for the text after the last comma."""
-        before, comma, last = incomplete.rpartition(",")
-        return [CompletionItem(f"{before}{comma}{item.value}") for item in super().shell_complete(ctx, param, last)]
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
-        """Return the names."""
-        if isinstance(value, list):  # converted already
-            return value
-        names = [name.strip() for name in self._visible(value, param, ctx).split(",")]
-        for name in names:
-            self._checked(name, param, ctx)
-        return names
+def list_of(kind: Text, metavar: str) -> Text:
+    """Return the type of a list of such texts."""
+    return Text(kind.check, kind.names, metavar, is_list=True)
 
 
 class Count(click.IntRange):
