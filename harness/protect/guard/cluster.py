@@ -72,7 +72,7 @@ class LiveCluster:
         self._note_answers(states.keys(), answers.keys())
         every = states.values() or [self._client.ask_any(describe_cluster(None), METADATA)]
         self._client.remember(every)
-        return united(state.partitions for state in every)
+        return united([state.partitions for state in every])
 
     def with_added(self, view: ClusterView) -> ClusterView:
         """Mark the missing replicas that are being added, or add a note where this user may not know.

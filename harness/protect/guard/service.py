@@ -23,9 +23,9 @@ from harness.broker_files.copies.selection import listed
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.protect.guard import decide
 from harness.protect.guard.journal import PausePhase, PauseState
-from harness.protect.guard.settings import PAUSE, changes_text, is_pause
+from harness.protect.guard.settings import PAUSE, changes_text, is_pause, window_ms
 from harness.protect.guard.status import ACT, DRY_RUN, GuardEvent, GuardStatus
-from harness.protect.guard.topics import RetentionWindows, TopicCoverage
+from harness.protect.guard.topics import TopicCoverage
 from harness.run_folder.guard_events import GuardEventKind
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Guard:
     status: GuardStatus = field(init=False)
     _verified: set[str] = field(default_factory=set)
     _reported: dict[str, str] = field(default_factory=dict)
-    _windows: RetentionWindows = field(default_factory=RetentionWindows)
+    _missing_since_ms: dict[Replica, int] = field(default_factory=dict)
     _begun: bool = False
     _led: bool | None = None
     _wrote: bool = False
@@ -256,7 +256,7 @@ class Guard:
         refused: Mapping[str, str],
     ) -> None:
         """Set the status, and report warnings."""
-        self._windows.update(view.missing, now_ms)
+        self._missing_since_ms = {replica: self._missing_since_ms.get(replica, now_ms) for replica in view.missing}
         complete = {topic: pause for topic, pause in state.pauses.items() if pause.phase is PausePhase.PAUSED}
         left_alone = {topic: tuple(sorted(PAUSE.keys() - pause.previous.keys())) for topic, pause in complete.items()}
         if refused:
@@ -273,7 +273,7 @@ class Guard:
             covered=topics,
             away=_count_by_topic(view.missing - view.adding, topics | to_pause),
             adding=_count_by_topic(view.adding, topics | to_pause),
-            retention_left_s=self._windows.left_s(covered.settings, now_ms),
+            retention_left_s=self._retention_left_s(covered, now_ms),
             state=state,
             unpaused=to_pause - complete.keys(),
             left_alone={topic: names for topic, names in left_alone.items() if names},
@@ -285,6 +285,15 @@ class Guard:
         if not self._begun and (leads or self.options.mode != ACT):
             self._begun = True
             self._report(GuardEventKind.READY, "", f"{len(topics)} topics, every {self.options.interval_s:g} s")
+
+    def _retention_left_s(self, covered: CoveredTopics, now_ms: int) -> dict[str, float]:
+        """Return the seconds left by exposed topic; negative once the retention is over."""
+        missing_since = sorted(((ms, topic) for ((topic, _), _), ms in self._missing_since_ms.items()), reverse=True)
+        return {
+            topic: (since_ms + window_ms(covered.settings[topic]) - now_ms) / MS
+            for topic, since_ms in {topic: ms for ms, topic in missing_since}.items()
+            if topic in covered.settings
+        }
 
     def _warn(self, covered: CoveredTopics, notes: Collection[str], now_ms: int) -> None:
         intervals = f"3 intervals of {self.options.interval_s:g} s and 4 s"

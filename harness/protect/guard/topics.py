@@ -19,7 +19,7 @@ from harness.broker_files.copies.selection import is_compacted, is_named
 from harness.protect.guard.settings import POLICY, window_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from harness.host.clock import Clock
     from harness.kafka_api.messages import TopicPartition
@@ -34,23 +34,21 @@ Replica: TypeAlias = "tuple[TopicPartition, int]"
 
 @dataclass(frozen=True)
 class ClusterView:
-    """The cluster at one time. ``partitions``: each as one of the asked brokers reports it.
+    """The cluster at one time: its topics, as far as this user may describe them.
 
     ``missing``: assigned replicas that are out of the ISR. ``adding``: the missing replicas that are being added.
     ``notes``: sentences on unanswered questions.
     """
 
-    partitions: Mapping[TopicPartition, PartitionState]
+    topics: frozenset[str]
     missing: frozenset[Replica]
     adding: frozenset[Replica] = frozenset()
     notes: tuple[str, ...] = ()
-    topics: frozenset[str] = field(init=False)
-    exposed: frozenset[str] = field(init=False)
 
-    def __post_init__(self) -> None:
-        """Sum up by topic."""
-        object.__setattr__(self, "topics", frozenset(topic for topic, _ in self.partitions))
-        object.__setattr__(self, "exposed", frozenset(topic for (topic, _), _ in self.missing))
+    @property
+    def exposed(self) -> frozenset[str]:
+        """The topics with a missing replica."""
+        return frozenset(topic for (topic, _), _ in self.missing)
 
 
 def missing_replicas(states: Mapping[TopicPartition, PartitionState]) -> set[Replica]:
@@ -58,31 +56,10 @@ def missing_replicas(states: Mapping[TopicPartition, PartitionState]) -> set[Rep
     return {(tp, broker) for tp, state in states.items() for broker in state.replicas if broker not in state.isr}
 
 
-def united(answers: Iterable[Mapping[TopicPartition, PartitionState]]) -> ClusterView:
-    """Return the reports of several brokers together; of each partition, the last report."""
-    partitions: dict[TopicPartition, PartitionState] = {}
-    missing: set[Replica] = set()
-    for answer in answers:
-        partitions |= answer
-        missing |= missing_replicas(answer)
-    return ClusterView(partitions, frozenset(missing))
-
-
-@dataclass
-class RetentionWindows:
-    """The missing replicas, and the time when this guard first saw each of them missing."""
-
-    _since_ms: dict[Replica, int] = field(default_factory=dict)
-
-    def update(self, missing: Collection[Replica], now_ms: int) -> None:
-        """Store the replicas that are missing now."""
-        self._since_ms = {replica: self._since_ms.get(replica, now_ms) for replica in missing}
-
-    def left_s(self, settings: Mapping[str, Settings], now_ms: int) -> dict[str, float]:
-        """Return the seconds left by exposed topic; negative once the retention is over."""
-        since_ms = [(ms, topic) for ((topic, _), _), ms in self._since_ms.items() if topic in settings]
-        oldest_ms = {topic: ms for ms, topic in sorted(since_ms, reverse=True)}
-        return {topic: (ms + window_ms(settings[topic]) - now_ms) / 1000 for topic, ms in oldest_ms.items()}
+def united(answers: Collection[Mapping[TopicPartition, PartitionState]]) -> ClusterView:
+    """Return the reports of several brokers together."""
+    topics = frozenset(topic for answer in answers for topic, _ in answer)
+    return ClusterView(topics, frozenset().union(*map(missing_replicas, answers)))
 
 
 @dataclass(frozen=True)
