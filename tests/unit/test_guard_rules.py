@@ -8,15 +8,7 @@ from harness.kafka_api.configs import ConfigEntry
 from harness.kafka_api.metadata import PartitionState
 from harness.protect.guard.decide import decide, release, topics_to_pause, topics_to_read
 from harness.protect.guard.journal import HOLD, UNHOLD, Entry, Pause, PausePhase, PauseState, entry_of, parse_entry
-from harness.protect.guard.settings import (
-    DIRTY_RATIO,
-    MAX_LAG_MS,
-    MIN_LAG_MS,
-    PAUSE,
-    RETENTION_MS,
-    is_same,
-    window_ms,
-)
+from harness.protect.guard.settings import DIRTY_RATIO, MAX_LAG_MS, MIN_LAG_MS, PAUSE, RETENTION_MS, is_same, window_ms
 from harness.protect.guard.topics import missing_replicas, united
 
 MAX_LAG = str(2**63 - 1)
