@@ -47,17 +47,17 @@ def pause(topic: str, phase: PausePhase = PausePhase.PAUSING) -> Pause:
 
 
 def test_what_one_machine_keeps_another_one_reads(bootstrap: list[Address]) -> None:
-    one, other = KafkaChannel(bootstrap, CLOCK), KafkaChannel(bootstrap, CLOCK)
-    assert one.read() == PauseState()
+    first, other = KafkaChannel(bootstrap, CLOCK), KafkaChannel(bootstrap, CLOCK)
+    assert first.read() == PauseState()
     create_channel(bootstrap)
-    one.append([entry_of(pause(f"t{number}"), 1, "w") for number in range(1500)])
-    assert len(other.read().pauses) == len(one.read().pauses) == 1500
+    first.append([entry_of(pause(f"t{number}"), 1, "w") for number in range(1500)])
+    assert len(other.read().pauses) == len(first.read().pauses) == 1500
     other.append([entry_of(pause("t7", PausePhase.RELEASED), 1, "w")])
-    assert "t7" not in one.read().pauses
-    assert one.read() == other.read()
+    assert "t7" not in first.read().pauses
+    assert first.read() == other.read()
     other.append([entry_of(pause("t8", PausePhase.PAUSED), 1, "w")])
-    assert one.read().pauses["t8"] == pause("t8", PausePhase.PAUSED)
-    for channel in (one, other):
+    assert first.read().pauses["t8"] == pause("t8", PausePhase.PAUSED)
+    for channel in (first, other):
         channel.close()
 
 

@@ -80,9 +80,9 @@ def test_a_signal_ends_it_with_everything_put_back(cluster: FakeCluster, tmp_pat
     cluster.before = go
     done = run(*RUNNING, "--events", str(tmp_path / "events"))
     assert done.return_value == EXIT_CLEAN, done.output
-    assert cluster.own == {"t": {DIRTY_RATIO: "0.2"}, "u": {}}
+    assert cluster.explicit == {"t": {DIRTY_RATIO: "0.2"}, "u": {}}
     events = [json.loads(line) for line in (tmp_path / "events").read_text().splitlines()]
-    assert [one["event"] for one in events] == [
+    assert [event["event"] for event in events] == [
         "listens", "leads", "exposed", "paused", "ready", "released", "ended"
     ]  # fmt: skip
     assert {name: type(value) for name, value in events[3].items()} == {
@@ -173,9 +173,9 @@ def test_another_machine_puts_back_what_is_no_longer_exposed(cluster: FakeCluste
     cluster.members.clear()
     cluster.away["u"].clear()
     assert run("release", *SERVER).return_value == EXIT_UNKNOWN
-    assert (cluster.is_paused("t"), cluster.own["u"]) == (True, {})
+    assert (cluster.is_paused("t"), cluster.explicit["u"]) == (True, {})
     done = run("release", *SERVER, "--exposed")
-    assert (done.return_value, cluster.own) == (EXIT_CLEAN, {"t": {DIRTY_RATIO: "0.2"}, "u": {}}), done.output
+    assert (done.return_value, cluster.explicit) == (EXIT_CLEAN, {"t": {DIRTY_RATIO: "0.2"}, "u": {}}), done.output
     assert "0 topics are paused" in done.stdout
     assert run("release", *SERVER).return_value == EXIT_CLEAN
 
@@ -186,7 +186,7 @@ def test_what_is_not_paused_is_not_paused_by_a_release(cluster: FakeCluster) -> 
     cluster.members.clear()
     cluster.away["u"] = {2}
     run("release", *SERVER)
-    assert cluster.own["u"] == {}
+    assert cluster.explicit["u"] == {}
 
 
 def test_nothing_is_released_beside_a_guard_that_runs(cluster: FakeCluster) -> None:

@@ -74,12 +74,12 @@ class Brokers:
     def configs(self, request: Any) -> Any:
         codes = {"secret": 29, "gone": 3}
         entries = [{"name": name, "value": "1", "config_source": 1 if name in PAUSE else 5} for name in READ]
-        names = [one.resource_name for one in request.resources]
+        names = [setting.resource_name for setting in request.resources]
         results = [{"resource_name": n, "error_code": codes.get(n, 0), "configs": entries} for n in names]
         return message(admin.DescribeConfigsResponse, 4, results=results)
 
     def altered(self, request: Any) -> Any:
-        names = [one.resource_name for one in request.resources]
+        names = [setting.resource_name for setting in request.resources]
         responses = [{"resource_name": name, "error_code": 29 * (name == "secret")} for name in names]
         return message(admin.IncrementalAlterConfigsResponse, 1, responses=responses)
 
@@ -173,7 +173,7 @@ def test_where_no_broker_answers_at_the_start_the_servers_are_wrong() -> None:
 
 def test_settings_are_a_topics_own_or_inherited_and_errors_are_by_topic() -> None:
     read = started(Brokers()).settings({"t", "secret", "gone"})
-    assert {name: one.is_explicit for name, one in read.settings["t"].items()} == {n: n in PAUSE for n in READ}
+    assert {name: setting.is_explicit for name, setting in read.settings["t"].items()} == {n: n in PAUSE for n in READ}
     assert read.gone == {"gone"}
     assert read.refused == {"secret": "TopicAuthorizationFailedError"}
 
@@ -184,8 +184,8 @@ def test_many_changes_are_one_request_and_a_refusal_concerns_its_topic() -> None
     changes: dict[str, dict[str, str | None]] = {"t": {"a": "1", "b": None}, "secret": {"a": "1"}}
     assert cluster.alter(changes) == {"secret": "TopicAuthorizationFailedError"}
     (request,) = [request for _, request in brokers.asked if type(request).__name__.startswith("Incremental")]
-    (one,) = [one for one in request.resources if one.resource_name == "t"]
-    assert [(c.name, c.config_operation, c.value) for c in one.configs] == [("a", 0, "1"), ("b", 1, None)]
+    (setting,) = [setting for setting in request.resources if setting.resource_name == "t"]
+    assert [(c.name, c.config_operation, c.value) for c in setting.configs] == [("a", 0, "1"), ("b", 1, None)]
     assert cluster.alter({}) == {}
 
 

@@ -22,7 +22,7 @@ METRICS = {family.name for family in families(GuardStatus(), Observation(), 1)}
 
 def test_the_metrics_of_the_alert_rules_exist() -> None:
     rules: Any = yaml.safe_load((FILES / "alerts.yaml").read_text())
-    names = {name for one in rules["groups"][0]["rules"] for name in re.findall(rf"{PREFIX}\w+", one["expr"])}
+    names = {name for rule in rules["groups"][0]["rules"] for name in re.findall(rf"{PREFIX}\w+", rule["expr"])}
     assert len(names) > 5
     assert names <= METRICS
 

@@ -76,8 +76,8 @@ class Looked:
         for topic in cluster.state.topics:
             if topic in self.unreadable:
                 raise UnreadableTopicError(topic)
-        kept = {key: one for key, one in STATUSES.replicas.items() if key[1][0] in cluster.state.topics}
-        return Prefiltered(replace(STATUSES, replicas=kept), None, (), ())  # type: ignore[arg-type]
+        readable = {key: observing for key, observing in STATUSES.replicas.items() if key[1][0] in cluster.state.topics}
+        return Prefiltered(replace(STATUSES, replicas=readable), None, (), ())  # type: ignore[arg-type]
 
 
 def observer(clock: Any = None) -> GuardObserver:
@@ -86,37 +86,37 @@ def observer(clock: Any = None) -> GuardObserver:
 
 def test_a_look_sums_up_by_topic(monkeypatch: pytest.MonkeyPatch) -> None:
     Looked(monkeypatch)
-    one = observer()
-    one.observe(replace(COVERED, state=PauseState({"t": Pause("t", PausePhase.PAUSED, "c", {}, 1)})))
-    assert (one.latest.open_transactions, one.latest.log_bytes) == ({"t": 1}, {"t": 150})
-    assert one.latest.failure is None
+    observing = observer()
+    observing.observe(replace(COVERED, state=PauseState({"t": Pause("t", PausePhase.PAUSED, "c", {}, 1)})))
+    assert (observing.latest.open_transactions, observing.latest.log_bytes) == ({"t": 1}, {"t": 150})
+    assert observing.latest.failure is None
 
 
 def test_a_topic_that_may_not_be_read_is_left_out_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     Looked(monkeypatch, ["t"])
-    one = observer()
-    one.observe(COVERED)
-    assert one.latest.lso_spread == {"u": 0}
-    assert one.latest.sentences == ("this user may not read topic t: an audit needs Describe and Read on it",)
+    observing = observer()
+    observing.observe(COVERED)
+    assert observing.latest.lso_spread == {"u": 0}
+    assert observing.latest.sentences == ("this user may not read topic t: an audit needs Describe and Read on it",)
     Looked(monkeypatch, ["t", "u"])
-    one.observe(COVERED)
-    assert (one.latest.lso_spread, len(one.latest.sentences)) == ({}, 2)
+    observing.observe(COVERED)
+    assert (observing.latest.lso_spread, len(observing.latest.sentences)) == ({}, 2)
 
 
 def test_a_look_that_fails_keeps_what_was_seen_before(monkeypatch: pytest.MonkeyPatch) -> None:
     looked = Looked(monkeypatch)
-    one = observer()
-    one.observe(COVERED)
+    observing = observer()
+    observing.observe(COVERED)
     looked.failure = HarnessError("no broker answers")
-    one.observe(COVERED)
-    assert (one.latest.lso_spread, one.latest.failure) == ({"t": 15, "u": 0}, "no broker answers")
+    observing.observe(COVERED)
+    assert (observing.latest.lso_spread, observing.latest.failure) == ({"t": 15, "u": 0}, "no broker answers")
 
 
 def test_sizes_that_a_broker_does_not_report_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     Looked(monkeypatch).sizes[2] = HarnessError("not allowed")
-    one = observer()
-    one.observe(replace(COVERED, state=PauseState({"t": Pause("t", PausePhase.PAUSED, "c", {}, 1)})))
-    assert (one.latest.log_bytes, one.latest.failure) == (
+    observing = observer()
+    observing.observe(replace(COVERED, state=PauseState({"t": Pause("t", PausePhase.PAUSED, "c", {}, 1)})))
+    assert (observing.latest.log_bytes, observing.latest.failure) == (
         {"t": 100}, "sizes of logs are unknown on broker 2: not allowed"
     )  # fmt: skip
 
@@ -124,8 +124,8 @@ def test_sizes_that_a_broker_does_not_report_are_said(monkeypatch: pytest.Monkey
 def test_an_observer_that_ends_by_a_bug_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     Looked(monkeypatch).failure = RuntimeError("a bug")
     monkeypatch.setattr("harness.protect.guard.observe.FIRST_S", 0.01)
-    one, clock = observer(), RealClock()
-    end = one.start(0.01, lambda: COVERED)
-    clock.wait_until(lambda: one.latest.failure, 10, "the failure")
+    observing, clock = observer(), RealClock()
+    end = observing.start(0.01, lambda: COVERED)
+    clock.wait_until(lambda: observing.latest.failure, 10, "the failure")
     end()
-    assert one.latest.failure == "observations ended: RuntimeError: a bug"
+    assert observing.latest.failure == "observations ended: RuntimeError: a bug"

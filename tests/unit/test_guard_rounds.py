@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 MAX_LAG = str(2**63 - 1)
 
 
-def failure(one: Started) -> str | None:
-    return one.guard.status.failure
+def failure(started: Started) -> str | None:
+    return started.guard.status.failure
 
 
 def one_topic(**own: str) -> FakeCluster:
@@ -32,21 +32,21 @@ def one_topic(**own: str) -> FakeCluster:
 
 def test_a_pause_keeps_what_was_found_and_puts_it_back() -> None:
     cluster = FakeCluster({"t": {DIRTY_RATIO: "0.2"}, "u": {}}, {"t": {2}})
-    one = start(cluster)
-    assert one.guard.attempt()
-    assert cluster.own == {"t": {DIRTY_RATIO: "1.0", MAX_LAG_MS: MAX_LAG}, "u": {}}
-    assert one.guard.status.state.pauses["t"].previous == {DIRTY_RATIO: "0.2", MAX_LAG_MS: None}
+    started = start(cluster)
+    assert started.guard.attempt()
+    assert cluster.explicit == {"t": {DIRTY_RATIO: "1.0", MAX_LAG_MS: MAX_LAG}, "u": {}}
+    assert started.guard.status.state.pauses["t"].previous == {DIRTY_RATIO: "0.2", MAX_LAG_MS: None}
     cluster.away.clear()
-    assert one.guard.attempt()
-    assert cluster.own == {"t": {DIRTY_RATIO: "0.2"}, "u": {}}
-    assert one.guard.end() == 0
-    assert one.kinds() == ["leads", "exposed", "paused", "ready", "released"]
+    assert started.guard.attempt()
+    assert cluster.explicit == {"t": {DIRTY_RATIO: "0.2"}, "u": {}}
+    assert started.guard.end() == 0
+    assert started.kinds() == ["leads", "exposed", "paused", "ready", "released"]
 
 
 def test_nothing_is_written_before_what_was_found_is_kept() -> None:
     cluster = one_topic()
-    one = start(cluster)
-    one.guard.attempt()
+    started = start(cluster)
+    started.guard.attempt()
     order = [name for name in cluster.asked if name in {"append", "alter"}]
     assert order == ["append", "alter", "append"]
     assert cluster.asked[cluster.asked.index("alter") - 1] == "settings", "read again just before the change"
@@ -54,46 +54,46 @@ def test_nothing_is_written_before_what_was_found_is_kept() -> None:
 
 def test_an_idle_round_asks_for_metadata_and_the_channel_only() -> None:
     cluster = FakeCluster({f"t{n}": {} for n in range(1000)})
-    one = start(cluster)
-    one.guard.attempt()
+    started = start(cluster)
+    started.guard.attempt()
     cluster.asked.clear()
-    one.guard.attempt()
+    started.guard.attempt()
     assert cluster.asked == ["view", "read"]
 
 
 def test_a_thousand_topics_take_one_request_each_way() -> None:
     cluster = FakeCluster({f"t{n}": {} for n in range(1000)})
-    one = start(cluster)
-    one.guard.attempt()
-    cluster.away = {topic: {3} for topic in cluster.own}
+    started = start(cluster)
+    started.guard.attempt()
+    cluster.away = {topic: {3} for topic in cluster.explicit}
     cluster.asked.clear()
-    one.guard.attempt()
+    started.guard.attempt()
     assert cluster.asked == ["view", "read", "append", "settings", "alter", "append", "read"]
-    assert all(map(cluster.is_paused, cluster.own))
+    assert all(map(cluster.is_paused, cluster.explicit))
 
 
 @pytest.mark.parametrize("own", [{DIRTY_RATIO: "0.6"}, {DIRTY_RATIO: "1.0", MAX_LAG_MS: MAX_LAG}])
 def test_a_value_that_was_changed_since_settings_were_read_is_what_is_put_back(own: dict[str, str]) -> None:
     cluster = FakeCluster({"t": {DIRTY_RATIO: "0.2"}})
-    one = start(cluster)
-    one.guard.attempt()
-    cluster.own["t"], cluster.away = dict(own), {"t": {2}}
-    assert not one.guard.attempt()
-    assert cluster.own["t"] == own
-    assert one.guard.attempt()
+    started = start(cluster)
+    started.guard.attempt()
+    cluster.explicit["t"], cluster.away = dict(own), {"t": {2}}
+    assert not started.guard.attempt()
+    assert cluster.explicit["t"] == own
+    assert started.guard.attempt()
     assert cluster.is_paused("t")
     cluster.away.clear()
-    one.guard.attempt()
-    assert cluster.own["t"] == own
+    started.guard.attempt()
+    assert cluster.explicit["t"] == own
 
 
 def test_entries_of_an_outage_are_deleted_when_it_is_over() -> None:
     cluster = one_topic()
-    one = start(cluster)
-    one.guard.attempt()
+    started = start(cluster)
+    started.guard.attempt()
     assert cluster.log_start == 0
     cluster.away.clear()
-    one.guard.attempt()
+    started.guard.attempt()
     assert cluster.log_start == len(cluster.log) == 4
 
 
@@ -123,22 +123,22 @@ def test_a_guard_without_brokers_waits_between_its_rounds() -> None:
 
 def test_a_value_that_was_changed_during_the_pause_is_left_alone() -> None:
     cluster = one_topic()
-    one = start(cluster)
-    one.guard.attempt()
-    cluster.own["t"][DIRTY_RATIO] = "0.7"
-    one.guard.attempt()
-    assert cluster.own["t"][DIRTY_RATIO] == "0.7"
+    started = start(cluster)
+    started.guard.attempt()
+    cluster.explicit["t"][DIRTY_RATIO] = "0.7"
+    started.guard.attempt()
+    assert cluster.explicit["t"][DIRTY_RATIO] == "0.7"
     cluster.away.clear()
-    one.guard.attempt()
-    assert cluster.own == {"t": {DIRTY_RATIO: "0.7"}}
-    assert "left-alone" in one.kinds()
+    started.guard.attempt()
+    assert cluster.explicit == {"t": {DIRTY_RATIO: "0.7"}}
+    assert "left-alone" in started.kinds()
 
 
 def test_a_restarted_guard_leaves_a_changed_value_alone_while_the_replica_is_away() -> None:
     cluster = one_topic()
     start(cluster).guard.attempt()
     cluster.members.clear()
-    del cluster.own["t"][DIRTY_RATIO]
+    del cluster.explicit["t"][DIRTY_RATIO]
     again = start(cluster)
     again.guard.attempt()
     assert not cluster.is_paused("t")
@@ -147,91 +147,91 @@ def test_a_restarted_guard_leaves_a_changed_value_alone_while_the_replica_is_awa
 
 def test_a_value_that_is_changed_between_the_readings_waits_for_the_next_round() -> None:
     cluster = one_topic()
-    one = start(cluster)
+    started = start(cluster)
 
     def interfere(name: str) -> None:
         if name == "append":
-            cluster.own["t"][DIRTY_RATIO] = "0.9"
+            cluster.explicit["t"][DIRTY_RATIO] = "0.9"
             cluster.before = lambda _: None
 
     cluster.before = interfere
-    assert not one.guard.attempt()
-    assert cluster.own["t"] == {DIRTY_RATIO: "0.9"}
-    assert one.guard.attempt()
+    assert not started.guard.attempt()
+    assert cluster.explicit["t"] == {DIRTY_RATIO: "0.9"}
+    assert started.guard.attempt()
     assert cluster.is_paused("t")
     cluster.away.clear()
-    one.guard.attempt()
-    assert cluster.own["t"] == {DIRTY_RATIO: "0.9"}
+    started.guard.attempt()
+    assert cluster.explicit["t"] == {DIRTY_RATIO: "0.9"}
 
 
 def test_values_of_a_pause_that_were_there_before_stay() -> None:
     cluster = one_topic(min_cleanable_dirty_ratio="1.0")
-    one = start(cluster)
-    one.guard.attempt()
+    started = start(cluster)
+    started.guard.attempt()
     cluster.away.clear()
-    one.guard.attempt()
-    assert cluster.own["t"] == {DIRTY_RATIO: "1.0"}
+    started.guard.attempt()
+    assert cluster.explicit["t"] == {DIRTY_RATIO: "1.0"}
 
 
 @pytest.mark.parametrize("request_name", ["view", "read", "settings", "append", "alter"])
 @pytest.mark.parametrize("side", ["before", "after"])
 def test_a_request_that_fails_is_repeated_in_the_next_round(request_name: str, side: str) -> None:
     cluster = one_topic()
-    one = start(cluster)
+    started = start(cluster)
     setattr(cluster, side, failing(request_name))
-    assert not one.guard.attempt()
-    assert failure(one) == f"{request_name} failed"
-    assert one.guard.attempt()
+    assert not started.guard.attempt()
+    assert failure(started) == f"{request_name} failed"
+    assert started.guard.attempt()
     assert cluster.is_paused("t")
-    assert failure(one) is None
+    assert failure(started) is None
     cluster.away.clear()
     setattr(cluster, side, failing(request_name))
-    one.guard.attempt()
-    one.guard.attempt()
-    assert cluster.own == {"t": {}}
-    assert one.kinds().count("failed") == one.kinds().count("recovered") == 2
+    started.guard.attempt()
+    started.guard.attempt()
+    assert cluster.explicit == {"t": {}}
+    assert started.kinds().count("failed") == started.kinds().count("recovered") == 2
 
 
 def test_a_refused_change_is_visible_and_tried_again() -> None:
     cluster = one_topic()
     cluster.refused["t"] = "TopicAuthorizationFailedError"
-    one = start(cluster)
+    started = start(cluster)
     for _ in range(3):
-        assert not one.guard.attempt()
-    assert one.guard.status.unpaused == {"t"}
-    assert "TopicAuthorizationFailedError" in str(one.guard.status.failure)
+        assert not started.guard.attempt()
+    assert started.guard.status.unpaused == {"t"}
+    assert "TopicAuthorizationFailedError" in str(started.guard.status.failure)
     assert len(cluster.log) == 1, "the same intention is not kept again"
     cluster.refused.clear()
-    assert one.guard.attempt()
+    assert started.guard.attempt()
     assert cluster.is_paused("t")
 
 
 def test_a_topic_whose_settings_may_not_be_read_is_skipped_and_reported() -> None:
     cluster = FakeCluster({"t": {}, "other": {}}, {"t": {2}, "other": {2}})
     cluster.unreadable["other"] = "TopicAuthorizationFailedError"
-    one = start(cluster)
-    assert one.guard.attempt()
+    started = start(cluster)
+    assert started.guard.attempt()
     assert cluster.is_paused("t")
-    assert one.guard.status.skipped == {"other": "TopicAuthorizationFailedError"}
-    assert [event.topic for event in one.events if event.event == "warning"] == ["other"]
+    assert started.guard.status.skipped == {"other": "TopicAuthorizationFailedError"}
+    assert [event.topic for event in started.events if event.event == "warning"] == ["other"]
 
 
 def test_a_paused_topic_that_may_no_longer_be_described_stays_paused() -> None:
     cluster = one_topic()
-    one = start(cluster)
-    one.guard.attempt()
+    started = start(cluster)
+    started.guard.attempt()
     cluster.hidden.add("t")
-    assert not one.guard.attempt()
+    assert not started.guard.attempt()
     assert cluster.is_paused("t")
 
 
 def test_a_deleted_topic_is_forgotten() -> None:
     cluster = one_topic()
-    one = start(cluster)
-    one.guard.attempt()
-    del cluster.own["t"]
-    assert one.guard.attempt()
-    assert one.guard.status.state.pauses == {}
+    started = start(cluster)
+    started.guard.attempt()
+    del cluster.explicit["t"]
+    assert started.guard.attempt()
+    assert started.guard.status.state.pauses == {}
 
 
 def test_only_named_and_compacted_topics_are_paused() -> None:
@@ -250,72 +250,72 @@ def test_what_another_guard_paused_stays_paused_although_this_one_covers_other_t
     assert cluster.is_paused("t")
     cluster.away.clear()
     again.attempt()
-    assert cluster.own == {"t": {}}
+    assert cluster.explicit == {"t": {}}
 
 
 @pytest.mark.parametrize("mode", [DRY_RUN, OBSERVE])
 def test_who_only_looks_changes_nothing(mode: str) -> None:
     cluster = one_topic()
-    one = start(cluster, mode=mode)
-    one.guard.leadership = None
+    started = start(cluster, mode=mode)
+    started.guard.leadership = None
     for _ in range(2):
-        assert one.guard.attempt()
+        assert started.guard.attempt()
     assert set(cluster.asked) == {"view", "read", "settings"}
-    assert one.guard.end() == 0
-    said = [event.what for event in one.events if event.event == "would"]
+    assert started.guard.end() == 0
+    said = [event.what for event in started.events if event.event == "would"]
     assert said == (["would pause it: min.cleanable.dirty.ratio=1, max.compaction.lag.ms=9223372036854775807"] if
                     mode == DRY_RUN else [])  # fmt: skip
-    assert one.guard.status.away == {"t": 1}
+    assert started.guard.status.away == {"t": 1}
 
 
 def test_who_only_looks_needs_no_channel() -> None:
     cluster = one_topic()
-    one = start(cluster, mode=OBSERVE)
-    one.guard.leadership = None
+    started = start(cluster, mode=OBSERVE)
+    started.guard.leadership = None
     cluster.before = failing("read", 100)
-    assert one.guard.attempt()
-    assert "read failed" in one.guard.status.notes[0]
+    assert started.guard.attempt()
+    assert "read failed" in started.guard.status.notes[0]
 
 
 def test_a_topic_that_another_command_holds_is_paused_and_not_released() -> None:
     cluster = one_topic()
-    one = start(cluster)
-    one.guard.attempt()
+    started = start(cluster)
+    started.guard.attempt()
     cluster.log += [Entry(HOLD, name, 1, "repair", {"by": "repair 7c1f"}).to_json().encode() for name in ("t",)]
     cluster.away.clear()
-    one.guard.attempt()
+    started.guard.attempt()
     assert cluster.is_paused("t")
-    assert one.guard.end() == 1
+    assert started.guard.end() == 1
     cluster.log.append(Entry(UNHOLD, "t", 1, "repair", {"by": "repair 7c1f"}).to_json().encode())
-    one.guard.attempt()
-    assert cluster.own == {"t": {}}
+    started.guard.attempt()
+    assert cluster.explicit == {"t": {}}
 
 
 def test_a_signal_right_after_a_release_ends_with_nothing_paused() -> None:
     cluster = one_topic()
-    one = start(cluster)
-    one.guard.attempt()
+    started = start(cluster)
+    started.guard.attempt()
     cluster.away.clear()
-    assert one.guard.end() == 0
-    assert one.guard.end() == 0
-    assert cluster.own == {"t": {}}
+    assert started.guard.end() == 0
+    assert started.guard.end() == 0
+    assert cluster.explicit == {"t": {}}
 
 
 def test_at_the_end_exposed_topics_stay_paused() -> None:
     cluster = FakeCluster({"t": {}, "u": {}}, {"t": {2}, "u": {2}})
-    one = start(cluster)
-    one.guard.attempt()
+    started = start(cluster)
+    started.guard.attempt()
     cluster.away["u"].clear()
-    assert one.guard.end() == 1
-    assert (cluster.is_paused("t"), cluster.own["u"]) == (True, {})
+    assert started.guard.end() == 1
+    assert (cluster.is_paused("t"), cluster.explicit["u"]) == (True, {})
 
 
 def test_an_end_while_brokers_are_away_is_bounded() -> None:
     cluster, clock = one_topic(), BoundedClock(now=1.0)
-    one = start(cluster, clock)
-    one.guard.attempt()
+    started = start(cluster, clock)
+    started.guard.attempt()
     cluster.before = failing("view", 10_000)
-    assert one.guard.end() == 1
+    assert started.guard.end() == 1
     assert clock.now < 30
 
 
@@ -323,14 +323,14 @@ def test_of_two_guards_one_acts_and_the_other_takes_over() -> None:
     cluster = one_topic()
     first, second = start(cluster), start(cluster)
     second.guard.attempt()
-    assert cluster.own == {"t": {}}
+    assert cluster.explicit == {"t": {}}
     first.guard.attempt()
     assert cluster.is_paused("t")
     cluster.away.clear()
     assert second.guard.end() == 0
     first.leadership.close()
     second.guard.attempt()
-    assert cluster.own == {"t": {}}
+    assert cluster.explicit == {"t": {}}
     assert second.kinds() == ["stands-by", "exposed", "leads", "released", "ready"]
 
 
@@ -345,7 +345,7 @@ def test_a_guard_that_loses_the_lead_before_its_change_changes_nothing() -> None
 
     cluster.before = lose
     assert not first.guard.attempt()
-    assert cluster.own == {"t": {}}
+    assert cluster.explicit == {"t": {}}
     second.guard.attempt()
     assert cluster.is_paused("t")
 
@@ -353,17 +353,17 @@ def test_a_guard_that_loses_the_lead_before_its_change_changes_nothing() -> None
 def test_short_retention_and_long_pauses_are_warned_of_once() -> None:
     clock = BoundedClock(now=1.0)
     cluster = FakeCluster({"t": {RETENTION_MS: "5000"}}, {"t": {2}})
-    one = start(cluster, clock, pause_warning_s=60.0)
-    one.guard.growth_bytes_s = lambda: {"t": 1234.0}
+    started = start(cluster, clock, pause_warning_s=60.0)
+    started.guard.growth_bytes_s = lambda: {"t": 1234.0}
     for _ in range(4):
-        one.guard.attempt()
+        started.guard.attempt()
         clock.now += 50
-    said = [event.what for event in one.events if event.event == "warning"]
+    said = [event.what for event in started.events if event.event == "warning"]
     assert said == [
         "its retention is shorter than 3 intervals of 2 s and 4 s: the guard may be late",
         "paused for longer than 60 s; its log grows by 1,234 bytes/s, all replicas together",
     ]
-    assert one.guard.status.retention_left_s == {"t": pytest.approx(5 - 150)}
+    assert started.guard.status.retention_left_s == {"t": pytest.approx(5 - 150)}
 
 
 PEOPLE_SET = ("0.1", "0.3", "0.7")
@@ -394,11 +394,11 @@ class Outages:
 
     def before(self, name: str) -> None:
         if self.trouble and name != "alter" and self.random.random() < 0.02:
-            topic = self.random.choice(sorted(self.cluster.own))
-            changed = self.someone_sets(self.cluster.own[topic])
+            topic = self.random.choice(sorted(self.cluster.explicit))
+            changed = self.someone_sets(self.cluster.explicit[topic])
             self.expected[topic].pop(changed, None)
-            if changed in self.cluster.own[topic]:
-                self.expected[topic][changed] = self.cluster.own[topic][changed]
+            if changed in self.cluster.explicit[topic]:
+                self.expected[topic][changed] = self.cluster.explicit[topic][changed]
             self.touched.add(topic)
         self.after(name)
 
@@ -412,22 +412,22 @@ class Outages:
     def round(self) -> None:
         if len(self.guards) < 2:
             self.guards.append(start(self.cluster, cycles=(f"{self.random.random()}" for _ in range(10**6))))
-        for one in list(self.guards):
+        for started in list(self.guards):
             try:
-                if one.guard.attempt() and one.guard.status.leads:
-                    self.assert_protected(one)
+                if started.guard.attempt() and started.guard.status.leads:
+                    self.assert_protected(started)
             except KilledError:
-                one.leadership.close()
-                self.guards.remove(one)
+                started.leadership.close()
+                self.guards.remove(started)
 
-    def assert_protected(self, one: Started) -> None:
+    def assert_protected(self, started: Started) -> None:
         """After a successful round, every exposed topic waits, except topics that somebody changed."""
         for topic in self.cluster.exposed() - self.touched:
-            assert self.cluster.is_paused(topic), (topic, one.events)
+            assert self.cluster.is_paused(topic), (topic, started.events)
 
     def outage(self) -> None:
         broker = self.random.choice((1, 2, 3))
-        for topic in self.random.sample(sorted(self.cluster.own), self.random.randint(1, 3)):
+        for topic in self.random.sample(sorted(self.cluster.explicit), self.random.randint(1, 3)):
             self.cluster.away.setdefault(topic, set()).add(broker)
         for _ in range(self.random.randint(0, 4)):
             self.round()
@@ -452,7 +452,7 @@ def test_500_outages_with_kills_failures_and_people_leave_the_settings_as_found(
         for _ in range(outages.random.randint(1, 3)):
             outages.outage()
         calm(outages)
-        assert outages.cluster.own == outages.expected, (seed, number)
+        assert outages.cluster.explicit == outages.expected, (seed, number)
         assert outages.guards[0].guard.status.state.pauses == {}
 
 
@@ -460,18 +460,18 @@ def test_500_outages_with_kills_failures_and_people_leave_the_settings_as_found(
 @pytest.mark.parametrize("number", range(20))
 def test_a_guard_that_is_killed_at_any_request_is_followed_by_one_that_goes_on(side: str, number: int) -> None:
     cluster = FakeCluster({"t": {DIRTY_RATIO: "0.2"}}, {"t": {2}})
-    left = [number]
+    remaining = [number]
 
     def kill(_name: str) -> None:
-        left[0] -= 1
-        if left[0] < 0:
+        remaining[0] -= 1
+        if remaining[0] < 0:
             raise KilledError
 
     setattr(cluster, side, kill)
-    one = start(cluster)
-    with_kill(one.guard.attempt)
+    started = start(cluster)
+    with_kill(started.guard.attempt)
     cluster.away.clear()
-    with_kill(one.guard.attempt)
+    with_kill(started.guard.attempt)
     setattr(cluster, side, lambda _: None)
     cluster.away["t"] = {2}
     cluster.members.clear()
@@ -480,7 +480,7 @@ def test_a_guard_that_is_killed_at_any_request_is_followed_by_one_that_goes_on(s
     assert cluster.is_paused("t")
     cluster.away.clear()
     assert again.attempt()
-    assert cluster.own == {"t": {DIRTY_RATIO: "0.2"}}
+    assert cluster.explicit == {"t": {DIRTY_RATIO: "0.2"}}
 
 
 def with_kill(attempt: Callable[[], bool]) -> None:

@@ -60,7 +60,7 @@ def test_a_hold_pauses_and_a_release_puts_back_what_was_found() -> None:
     assert cluster.is_paused("u")
     holds.hold(["t"])  # again, as where an answer was lost
     holds.release(["t", "u"])
-    assert (holds.held(), cluster.own) == (frozenset(), {"t": {DIRTY_RATIO: "0.2"}, "u": {}})
+    assert (holds.held(), cluster.explicit) == (frozenset(), {"t": {DIRTY_RATIO: "0.2"}, "u": {}})
 
 
 def test_what_was_found_is_kept_before_anything_changes() -> None:
@@ -82,18 +82,18 @@ def test_a_hold_that_is_killed_at_any_request_is_put_back_by_the_next_one() -> N
     for when in ("before", "after"):
         for at in range(len(counted.asked)):
             cluster = FakeCluster({"t": {DIRTY_RATIO: "0.2"}, "u": {MAX_LAG_MS: "7"}})
-            left = [at]
+            remaining = [at]
 
-            def kill(_name: str, left: list[int] = left) -> None:
-                left[0] -= 1
-                if left[0] == -1:
+            def kill(_name: str, remaining: list[int] = remaining) -> None:
+                remaining[0] -= 1
+                if remaining[0] == -1:
                     raise KilledError
 
             setattr(cluster, when, kill)
             with pytest.raises(KilledError):
                 work(cluster)
             work(cluster)
-            assert cluster.own == {"t": {DIRTY_RATIO: "0.2"}, "u": {MAX_LAG_MS: "7"}}, (when, at)
+            assert cluster.explicit == {"t": {DIRTY_RATIO: "0.2"}, "u": {MAX_LAG_MS: "7"}}, (when, at)
 
 
 def test_a_guard_that_runs_keeps_the_pause_until_the_hold_ends() -> None:
@@ -105,7 +105,7 @@ def test_a_guard_that_runs_keeps_the_pause_until_the_hold_ends() -> None:
     assert cluster.is_paused("t")
     holds.release(["t"])
     assert guard.attempt()
-    assert cluster.own == {"t": {}}
+    assert cluster.explicit == {"t": {}}
 
 
 def test_a_pause_of_a_guard_is_left_to_the_guard() -> None:
@@ -118,7 +118,7 @@ def test_a_pause_of_a_guard_is_left_to_the_guard() -> None:
     assert cluster.is_paused("t"), "a replica is away"
     cluster.away.clear()
     guard.attempt()
-    assert cluster.own == {"t": {}}
+    assert cluster.explicit == {"t": {}}
 
 
 def test_a_topic_that_cannot_be_paused_is_reported() -> None:
@@ -131,7 +131,7 @@ def test_a_topic_that_was_deleted_meanwhile_is_forgotten() -> None:
     cluster = FakeCluster({"t": {}})
     holds = holds_of(cluster)
     holds.hold(["t"])
-    del cluster.own["t"]
+    del cluster.explicit["t"]
     holds.release(["t"])
     assert (holds.held(), FakeChannel(cluster).read().pauses) == (frozenset(), {})
 

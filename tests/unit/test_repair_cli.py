@@ -176,5 +176,8 @@ def test_a_transaction_is_aborted_only_if_it_still_hangs() -> None:
     assert is_confirmed(abort, suspicion())
     for other in ({"anomaly": "stuck-lso"}, {"offset": 4}, {"partition": 1}, {"transaction": None}):
         assert not is_confirmed(abort, suspicion(**other))
-    left = RepairResult(looked(), (), (Aborted(abort, "no leader"),), None, 1.0)
-    assert exit_code(plan_of(verdict(finding(anomaly="hanging-transaction", producer_id=7))), left) == EXIT_ANOMALY
+    result_of_abort = RepairResult(looked(), (), (Aborted(abort, "no leader"),), None, 1.0)
+    assert (
+        exit_code(plan_of(verdict(finding(anomaly="hanging-transaction", producer_id=7))), result_of_abort)
+        == EXIT_ANOMALY
+    )

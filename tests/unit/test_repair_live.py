@@ -23,25 +23,30 @@ def cluster_of(brokers: RepairedBrokers) -> LiveRepairCluster:
 
 def test_an_observation_has_metadata_settings_folders_and_reassignments() -> None:
     cluster = cluster_of(RepairedBrokers(silent={9}))
-    seen = cluster.observe([ENTRY])[TP]
-    assert not isinstance(seen, str)
-    assert (seen.topic_id, seen.leader, seen.leader_epoch, seen.replicas) == (str(TOPIC_ID), 1, 7, (1, 2, 3))
-    assert [sorted(brokers) for brokers in (seen.isr, seen.adding, seen.online)] == [[1, 3], [2], [1, 2, 3]]
-    assert (seen.folders_bytes, sorted(seen.answered), seen.is_held) == ({1: 90, 3: 80}, [1, 2, 3], True)
+    observed = cluster.observe([ENTRY])[TP]
+    assert not isinstance(observed, str)
+    assert (observed.topic_id, observed.leader, observed.leader_epoch, observed.replicas) == (
+        str(TOPIC_ID),
+        1,
+        7,
+        (1, 2, 3),
+    )
+    assert [sorted(brokers) for brokers in (observed.isr, observed.adding, observed.online)] == [[1, 3], [2], [1, 2, 3]]
+    assert (observed.folders_bytes, sorted(observed.answered), observed.is_held) == ({1: 90, 3: 80}, [1, 2, 3], True)
     assert cluster.cluster_id == "c1"
     assert cluster.usable_bytes(2) == 300
 
 
 @pytest.mark.parametrize(
-    ("brokers", "what"),
+    ("brokers", "condition"),
     [
         (RepairedBrokers(epochs={3: 8}), "the brokers' metadata to be the same"),
         (RepairedBrokers(silent={3}), "an answer of broker 3"),
         (RepairedBrokers(folder_error=NOT_ALLOWED), "the folders of broker 2: ClusterAuthorizationFailedError"),
     ],
 )
-def test_nothing_is_concluded_where_brokers_differ_or_do_not_answer(brokers: RepairedBrokers, what: str) -> None:
-    assert cluster_of(brokers).observe([ENTRY])[TP] == what
+def test_nothing_is_concluded_where_brokers_differ_or_do_not_answer(brokers: RepairedBrokers, condition: str) -> None:
+    assert cluster_of(brokers).observe([ENTRY])[TP] == condition
 
 
 def test_a_cluster_that_does_not_answer_or_refuses_is_an_error() -> None:
@@ -63,7 +68,10 @@ def test_explicit_settings_are_those_that_a_topic_or_a_broker_has_itself() -> No
     cluster.alter(BROKER, "2", {"a": "5", "b": None})
     assert [port for port, _ in brokers.asked] == [9, 3, 2], "a broker's settings are asked of the broker itself"
     configs = brokers.asked[-1][1].resources[0].configs
-    assert [(one.name, one.config_operation, one.value) for one in configs] == [("a", 0, "5"), ("b", 1, None)]
+    assert [(config.name, config.config_operation, config.value) for config in configs] == [
+        ("a", 0, "5"),
+        ("b", 1, None),
+    ]
     brokers.setting_error = 29
     with pytest.raises(HarnessError, match="settings of topic t: no"):
         cluster.alter(TOPIC, "t", {"a": "1"})

@@ -102,15 +102,15 @@ def test_a_partition_is_left_unless_all_is_decided_and_a_replica_is_right(findin
 
 
 def test_an_undecided_partition_says_what_each_replica_serves() -> None:
-    (left,) = plan_of(verdict(undecided(([1, 3], "a delete"), ([2], "the value")))).undecided
-    assert left.serves == ("offset 5: brokers 1, 3: a delete", "offset 5: broker 2: the value")
+    (undecided_partition,) = plan_of(verdict(undecided(([1, 3], "a delete"), ([2], "the value")))).undecided
+    assert undecided_partition.serves == ("offset 5: brokers 1, 3: a delete", "offset 5: broker 2: the value")
 
 
 def test_replicas_that_were_not_read_are_those_that_brokers_named() -> None:
     quick = verdict(finding(anomaly="stuck-lso", witness={"decided_on": [1, 3]}))
     quick["scenarios"][0]["exposure"]["replicas"] = []
-    (left,) = plan_of(quick).undecided
-    assert left.replicas == (1, 2, 3)
+    (undecided_partition,) = plan_of(quick).undecided
+    assert undecided_partition.replicas == (1, 2, 3)
 
 
 def test_a_person_decides_and_those_that_disagree_are_wrong() -> None:

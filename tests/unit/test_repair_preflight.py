@@ -41,16 +41,18 @@ def answer(
 def answers(
     state: PartitionState = STATE, brokers: tuple[int, ...] = (1, 2, 3, 4), *, min_insync: int = 2, paused: bool = False
 ) -> ClusterAnswers:
-    of = {b: answer(state, 100 if b in state.replicas else None, min_insync=min_insync, paused=paused) for b in brokers}
-    return ClusterAnswers(frozenset(brokers), of)
+    by_broker = {
+        b: answer(state, 100 if b in state.replicas else None, min_insync=min_insync, paused=paused) for b in brokers
+    }
+    return ClusterAnswers(frozenset(brokers), by_broker)
 
 
 def plan_of(*tasks: Task, cluster_id: str | None = "c1") -> RepairPlan:
     return RepairPlan(tasks, (), (), (), cluster_id, datetime(2026, 1, 1, tzinfo=UTC))
 
 
-def prepared(found: ClusterAnswers, free: Any = None, task: Task = TASK, **limits: Any) -> PreparedRepair:
-    return prepare(plan_of(task), found, free or FREE, "audit-1", begun={}, **limits)
+def prepared(cluster_answers: ClusterAnswers, free: Any = None, task: Task = TASK, **limits: Any) -> PreparedRepair:
+    return prepare(plan_of(task), cluster_answers, free or FREE, "audit-1", begun={}, **limits)
 
 
 def test_what_can_be_done_is_prepared_with_what_is_there_now() -> None:
@@ -66,7 +68,7 @@ def test_what_another_assignment_leaves_of_a_task_is_done() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "why"),
+    ("cluster_answers", "why"),
     [
         (answers(replace(STATE, replicas=(1, 3))), "broker 2 has no replica any more: audit again"),
         (answers(replace(STATE, replicas=(2, 4))), "brokers 1, 3 has no replica any more"),
@@ -81,11 +83,11 @@ def test_what_another_assignment_leaves_of_a_task_is_done() -> None:
         ),
     ],
 )
-def test_what_cannot_be_done_is_refused_with_the_reason(found: ClusterAnswers, why: str) -> None:
-    result = prepared(found)
+def test_what_cannot_be_done_is_refused_with_the_reason(cluster_answers: ClusterAnswers, why: str) -> None:
+    result = prepared(cluster_answers)
     assert result.entries == ()
-    (left,) = result.refused
-    assert why in left.why
+    (refused,) = result.refused
+    assert why in refused.why
 
 
 def test_a_spare_broker_has_no_replica_and_no_folder() -> None:
@@ -100,8 +102,8 @@ def test_a_spare_broker_has_no_replica_and_no_folder() -> None:
 def test_disks_have_to_hold_the_copies() -> None:
     grown = replace(answers(), brokers={**answers().brokers, 1: answer(folder=5_000)})
     assert prepared(grown).refused == ()
-    (left,) = prepared(grown, {**FREE, 2: 5_400}).refused
-    assert left.why == "broker 2 has 5,400 bytes free, and the copies need 5,500"
+    (refused,) = prepared(grown, {**FREE, 2: 5_400}).refused
+    assert refused.why == "broker 2 has 5,400 bytes free, and the copies need 5,500"
     assert prepared(answers(), {**FREE, 2: None}).notes == ("the free disk space of broker 2 is unknown",)
 
 
@@ -126,20 +128,20 @@ def test_the_audit_has_to_be_of_this_cluster() -> None:
 
 def test_an_observation_is_what_every_broker_says() -> None:
     paused = replace(answers(paused=True), ongoing={TP: Reassignment(frozenset({2}))})
-    seen = paused.partition(PartitionRepair(TP, str(TOPIC_ID), (1, 2, 3), 1, (1,), (2,)))
-    assert not isinstance(seen, str)
-    assert (seen.is_held, seen.min_insync, seen.adding) == (True, 2, frozenset({2}))
-    assert seen.is_without_folder(4)
-    assert not seen.is_without_folder(2)
+    observed = paused.partition(PartitionRepair(TP, str(TOPIC_ID), (1, 2, 3), 1, (1,), (2,)))
+    assert not isinstance(observed, str)
+    assert (observed.is_held, observed.min_insync, observed.adding) == (True, 2, frozenset({2}))
+    assert observed.is_without_folder(4)
+    assert not observed.is_without_folder(2)
     half = replace(paused, brokers={**paused.brokers, 4: answer(folder=None)})
     assert not getattr(half.partition(PartitionRepair(TP, str(TOPIC_ID), (), 1, (1,), (2,))), "is_held", True)
 
 
 def test_a_broker_that_does_not_list_its_folders_is_not_taken_for_one_without_any() -> None:
     refusing = replace(answer(), folders="ClusterAuthorizationFailedError")
-    found = replace(answers(), brokers={**answers().brokers, 2: refusing})
-    (left,) = prepared(found).refused
-    assert "the folders of broker 2: ClusterAuthorizationFailedError" in left.why
+    cluster_answers = replace(answers(), brokers={**answers().brokers, 2: refusing})
+    (refused,) = prepared(cluster_answers).refused
+    assert "the folders of broker 2: ClusterAuthorizationFailedError" in refused.why
 
 
 def test_folders_have_to_be_saved_before_a_person_decides(tmp_path: Path) -> None:

@@ -59,22 +59,22 @@ def test_nothing_is_made_on_a_cluster_that_was_not_audited(monkeypatch: pytest.M
 
 
 def test_a_transaction_that_hangs_is_aborted_on_the_leader(monkeypatch: pytest.MonkeyPatch) -> None:
-    held = Held(20, 3, open=(OpenTransaction(7, 1, 3),))
+    replica = Held(20, 3, open=(OpenTransaction(7, 1, 3),))
     complete = TransactionDescription(1, "tx", "CompleteCommit", 7, 1, 0, frozenset())
-    brokers = {number: FakeBroker({TP: [held]}, words=[complete] if number == 2 else []) for number in (2, 1)}
+    brokers = {number: FakeBroker({TP: [replica]}, words=[complete] if number == 2 else []) for number in (2, 1)}
     cluster = audited(brokers)
     monkeypatch.setattr(run, "describe", lambda *_: cluster)
     clock = BoundedClock(now=1.0)
     still, ended = Abort(TP, 7, 3), Abort(TP, 8, 4)
-    assert [one.why for one in abort_all([still, ended], BOOTSTRAP, clock)] == [None, None]
+    assert [aborted.why for aborted in abort_all([still, ended], BOOTSTRAP, clock)] == [None, None]
     (request,) = brokers[2].named("WriteTxnMarkers")
     (marker,) = request.markers
     assert (marker.producer_id, marker.transaction_result) == (7, False)
     assert brokers[1].named("WriteTxnMarkers") == [], "a transaction that has ended is left alone"
     leaderless = replace(cluster.state, brokers={1: Address("127.0.0.1", 9001)})
-    seen = prefilter(cluster)
-    monkeypatch.setattr(run, "prefilter", lambda _: seen)
+    prefiltered = prefilter(cluster)
+    monkeypatch.setattr(run, "prefilter", lambda _: prefiltered)
     monkeypatch.setattr(run, "describe", lambda *_: replace(cluster, state=leaderless))
-    (left,) = abort_all([still], BOOTSTRAP, clock)
-    assert left.why == "t-0 has no leader"
+    (aborted,) = abort_all([still], BOOTSTRAP, clock)
+    assert aborted.why == "t-0 has no leader"
     assert abort_all([], BOOTSTRAP, clock) == []

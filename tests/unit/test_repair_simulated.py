@@ -52,14 +52,14 @@ class Shape:
             PartitionRepair(
                 partition,
                 "id",
-                one.replicas,
-                one.leader,
-                one.replicas[: -self.wrong],
-                one.replicas[-self.wrong :],
-                max(cluster.brokers) if needs_spare(one.replicas, one.min_insync) else None,
+                replicated.replicas,
+                replicated.leader,
+                replicated.replicas[: -self.wrong],
+                replicated.replicas[-self.wrong :],
+                max(cluster.brokers) if needs_spare(replicated.replicas, replicated.min_insync) else None,
                 audit="audit",
             )
-            for partition, one in cluster.partitions.items()
+            for partition, replicated in cluster.partitions.items()
         ]
 
 
@@ -87,22 +87,22 @@ def repair(
 
 
 def orders(cluster: DivergedCluster) -> dict[TopicPartition, tuple[int, ...]]:
-    return {partition: one.replicas for partition, one in cluster.partitions.items()}
+    return {partition: replicated.replicas for partition, replicated in cluster.partitions.items()}
 
 
 def failures(cluster: DivergedCluster, before: Mapping[TopicPartition, tuple[int, ...]]) -> list[str]:
     """Return the deviations from the required state after a repair."""
     cluster.settle()
-    found = [text for partition in cluster.partitions for text in cluster.wrongs(partition)]
-    found += cluster.violations
-    for partition, one in cluster.partitions.items():
-        if one.replicas != before[partition]:
-            found.append(f"{partition}: the replicas are {one.replicas}, and were {before[partition]}")
-        if set(one.replicas) != one.isr or set(one.logs) != one.isr:
-            found.append(f"{partition}: the ISR is {one.isr}, and folders are on {set(one.logs)}")
-    if cluster.settings != {topic: f"own-{topic}" for topic in cluster.settings} or cluster.found or cluster.limited:
-        found.append(f"settings are left: {cluster.settings}, {cluster.found}, throttle {cluster.limited}")
-    return found
+    deviations = [text for partition in cluster.partitions for text in cluster.wrongs(partition)]
+    deviations += cluster.violations
+    for partition, replicated in cluster.partitions.items():
+        if replicated.replicas != before[partition]:
+            deviations.append(f"{partition}: the replicas are {replicated.replicas}, and were {before[partition]}")
+        if set(replicated.replicas) != replicated.isr or set(replicated.logs) != replicated.isr:
+            deviations.append(f"{partition}: the ISR is {replicated.isr}, and folders are on {set(replicated.logs)}")
+    if cluster.settings != {topic: f"own-{topic}" for topic in cluster.settings} or cluster.previous or cluster.limited:
+        deviations.append(f"settings are left: {cluster.settings}, {cluster.previous}, throttle {cluster.limited}")
+    return deviations
 
 
 SHAPES = [
@@ -122,9 +122,9 @@ def test_every_replica_is_right_in_the_end_and_all_else_as_before(shape: Shape, 
         before = orders(cluster)
         assert any(cluster.wrongs(partition) for partition in before)
         outcomes = repair(cluster, shape.entries(cluster))
-        assert [one.why for one in outcomes] == [None] * 3, (seed, outcomes)
+        assert [replicated.why for replicated in outcomes] == [None] * 3, (seed, outcomes)
         assert failures(cluster, before) == [], seed
-        assert all(one.copied_bytes >= one.replica_bytes > 0 for one in outcomes), outcomes
+        assert all(replicated.copied_bytes >= replicated.replica_bytes > 0 for replicated in outcomes), outcomes
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -167,7 +167,7 @@ def test_no_partition_is_repaired_twice_by_one_audit() -> None:
     assert repair(cluster, entries, journal=journal) == []
     assert set(journal.entries()) == set(cluster.partitions)
     later = [replace(entry, audit="later") for entry in entries[:1]]
-    assert [one.why for one in repair(cluster, later, journal=journal)] == [None]
+    assert [replicated.why for replicated in repair(cluster, later, journal=journal)] == [None]
     assert list(journal.entries()) == [entries[0].partition]
 
 
@@ -176,9 +176,9 @@ def test_a_partition_that_cannot_go_on_is_given_up_and_its_topic_stays_paused() 
     entries = SHAPES[0].entries(cluster)
     stuck, other = entries
     cluster.down[stuck.wrong[0]] = 10**6
-    for one in cluster.partitions.values():
-        one.isr.discard(stuck.wrong[0])
-        one.leader = next(iter(one.isr - {stuck.wrong[0]}))
+    for replicated in cluster.partitions.values():
+        replicated.isr.discard(stuck.wrong[0])
+        replicated.leader = next(iter(replicated.isr - {stuck.wrong[0]}))
     clock = SimulatedTime(cluster)
     outcomes = Repairs(cluster, journal, cluster, cluster, clock, patience_s=50).run([stuck])
     assert outcomes[0].why == f"timed out after 50 s waiting for broker {stuck.wrong[0]} to be online"
@@ -187,7 +187,7 @@ def test_a_partition_that_cannot_go_on_is_given_up_and_its_topic_stays_paused() 
     assert not journal.entries()[stuck.partition].is_done
     cluster.down[stuck.wrong[0]] = 0
     resumed = Repairs(cluster, journal, cluster, cluster, clock, patience_s=50).run([stuck, other])
-    assert [one.why for one in resumed] == [None, None]
+    assert [replicated.why for replicated in resumed] == [None, None]
     assert (cluster.held(), cluster.limited) == (frozenset(), False)
 
 
@@ -217,7 +217,7 @@ def repair_by_channel(
         repairs = Repairs(cluster, ChannelJournal(notes), holds, cluster, clock, at_once=2, check_owner=owner.check)
         try:
             owner.claim()
-            assert all(one.why is None for one in repairs.run(entries))
+            assert all(replicated.why is None for replicated in repairs.run(entries))
         except KilledError:
             continue
         return
@@ -225,31 +225,31 @@ def repair_by_channel(
 
 
 def test_a_repair_by_the_channel_that_is_killed_at_any_request_is_resumed_with_settings_as_found() -> None:
-    shape, found = SHAPES[0], {"t0": {DIRTY_RATIO: "0.3"}, "t1": {}}
+    shape, settings = SHAPES[0], {"t0": {DIRTY_RATIO: "0.3"}, "t1": {}}
     counted, first = KillAt(), shape.cluster(2, partitions=2, faults=False)
-    guarded = FakeCluster({topic: dict(own) for topic, own in found.items()})
+    guarded = FakeCluster({topic: dict(own) for topic, own in settings.items()})
     repair_by_channel(first, guarded, counted, shape.entries(first))
     assert counted.passed > 100
     for at in range(1, counted.passed + 1, 3):
         cluster = shape.cluster(2, partitions=2, faults=False)
-        guarded = FakeCluster({topic: dict(own) for topic, own in found.items()})
+        guarded = FakeCluster({topic: dict(own) for topic, own in settings.items()})
         before = orders(cluster)
         repair_by_channel(cluster, guarded, KillAt(at), shape.entries(cluster))
         assert failures(cluster, before) == [], at
-        assert guarded.own == found, at
+        assert guarded.explicit == settings, at
 
 
 @pytest.mark.parametrize("rule", list(Rule))
 def test_each_rule_is_needed(rule: Rule) -> None:
     """Without any one of the rules, some repairs of the simulation end wrong."""
-    without = {one: check for one, check in RULES.items() if one != rule}
-    seen = []
+    without = {replicated: check for replicated, check in RULES.items() if replicated != rule}
+    deviations = []
     for seed in range(3 * SEEDS):
         shape = SHAPES[seed % 2]
         cluster = shape.cluster(seed)
         before = orders(cluster)
         repair(cluster, shape.entries(cluster), rules=without)
-        seen += failures(cluster, before)
-        if seen:
+        deviations += failures(cluster, before)
+        if deviations:
             return
     pytest.fail(f"no repair without the rule ended wrong: {rule}")

@@ -36,7 +36,7 @@ REBUILT = replace(ENTRY, rebuilt=(2,), copies=1)
 
 
 @pytest.mark.parametrize(
-    ("entry", "seen", "expected"),
+    ("entry", "observed", "expected"),
     [
         (ENTRY, replace(SEEN, is_held=False), Hold()),
         (ENTRY, replace(SEEN, leader=2), Elect()),
@@ -61,12 +61,12 @@ REBUILT = replace(ENTRY, rebuilt=(2,), copies=1)
         (REBUILT, SEEN, Done()),
     ],
 )
-def test_the_next_step(entry: PartitionRepair, seen: ObservedPartition, expected: Any) -> None:
-    assert next_step(entry, seen) == expected
+def test_the_next_step(entry: PartitionRepair, observed: ObservedPartition, expected: Any) -> None:
+    assert next_step(entry, observed) == expected
 
 
 @pytest.mark.parametrize(
-    ("entry", "seen", "what"),
+    ("entry", "observed", "condition"),
     [
         (ENTRY, replace(SEEN, leader=-1), "a leader"),
         (ENTRY, replace(SEEN, adding=frozenset({4})), "another reassignment, which has broker 4"),
@@ -83,14 +83,14 @@ def test_the_next_step(entry: PartitionRepair, seen: ObservedPartition, expected
         (REBUILT, replace(JOINED, removing=frozenset({2})), "the end of the reassignment"),
     ],
 )
-def test_what_is_waited_for(entry: PartitionRepair, seen: ObservedPartition, what: str) -> None:
-    step = next_step(entry, seen)
+def test_what_is_waited_for(entry: PartitionRepair, observed: ObservedPartition, condition: str) -> None:
+    step = next_step(entry, observed)
     assert isinstance(step, Wait)
-    assert what in step.condition
+    assert condition in step.condition
 
 
 @pytest.mark.parametrize(
-    ("entry", "seen", "why"),
+    ("entry", "observed", "why"),
     [
         (ENTRY, replace(SEEN, topic_id="another"), "deleted and created again"),
         (ENTRY, replace(SEEN, min_insync=3), "it takes a spare broker"),
@@ -98,22 +98,22 @@ def test_what_is_waited_for(entry: PartitionRepair, seen: ObservedPartition, wha
         (replace(ENTRY, copies=MOST_COPIES), SEEN, "leaders change too often"),
     ],
 )
-def test_what_ends_the_repair_of_a_partition(entry: PartitionRepair, seen: ObservedPartition, why: str) -> None:
-    step = next_step(entry, seen)
+def test_what_ends_the_repair_of_a_partition(entry: PartitionRepair, observed: ObservedPartition, why: str) -> None:
+    step = next_step(entry, observed)
     assert isinstance(step, Stop)
     assert why in step.why
 
 
 def test_two_replicas_take_a_spare_which_is_copied_first_and_goes_last() -> None:
     entry = PartitionRepair(("t", 0), "id", (2, 1), 2, (1,), (2,), spare=3)
-    seen = replace(SEEN, leader=1, replicas=(1, 2), isr=frozenset({1, 2}), min_insync=1, folders_bytes={1: 9, 2: 9})
-    assert next_step(replace(entry, copy=ReplicaCopying(3, 1, 7)), seen) == Reassign((1, 2, 3))
+    observed = replace(SEEN, leader=1, replicas=(1, 2), isr=frozenset({1, 2}), min_insync=1, folders_bytes={1: 9, 2: 9})
+    assert next_step(replace(entry, copy=ReplicaCopying(3, 1, 7)), observed) == Reassign((1, 2, 3))
     copied = replace(entry, rebuilt=(3,))
-    assert next_step(copied, replace(seen, replicas=(1, 2, 3), isr=frozenset({1, 2, 3}))) == Reassign((1, 3))
+    assert next_step(copied, replace(observed, replicas=(1, 2, 3), isr=frozenset({1, 2, 3}))) == Reassign((1, 3))
     both = replace(entry, rebuilt=(3, 2))
-    assert next_step(both, replace(seen, replicas=(1, 3, 2), isr=frozenset({1, 2, 3}))) == Reassign((2, 1))
-    assert next_step(both, replace(seen, replicas=(2, 1))) == Elect()
-    assert next_step(both, replace(seen, replicas=(2, 1), leader=2)) == Done()
+    assert next_step(both, replace(observed, replicas=(1, 3, 2), isr=frozenset({1, 2, 3}))) == Reassign((2, 1))
+    assert next_step(both, replace(observed, replicas=(2, 1))) == Elect()
+    assert next_step(both, replace(observed, replicas=(2, 1), leader=2)) == Done()
 
 
 @pytest.mark.parametrize(

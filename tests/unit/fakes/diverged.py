@@ -91,7 +91,7 @@ class DivergedCluster:
     point: Callable[[], None] = lambda: None
     down: dict[int, int] = field(default_factory=dict)
     starting: dict[int, int] = field(default_factory=dict)
-    found: dict[str, str] = field(default_factory=dict)
+    previous: dict[str, str] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
     held_for: dict[str, int] = field(default_factory=dict)
     limited: bool = False
@@ -109,62 +109,62 @@ class DivergedCluster:
     def _seen(self, partition: TopicPartition) -> ObservedPartition | str:
         if self.faults and self.random.random() < 0.05:
             return "brokers do not agree yet"
-        one, online = self.partitions[partition], self.online
-        reported = {b: len(log.records) for b, log in one.logs.items() if b in online}
+        replicated, online = self.partitions[partition], self.online
+        reported = {b: len(log.records) for b, log in replicated.logs.items() if b in online}
         return ObservedPartition(
             "id",
-            one.leader,
-            one.epoch,
-            one.replicas,
-            frozenset(one.isr),
-            one.min_insync,
+            replicated.leader,
+            replicated.epoch,
+            replicated.replicas,
+            frozenset(replicated.isr),
+            replicated.min_insync,
             online,
             self.is_effective(partition[0]),
-            adding=frozenset(one.copying),
+            adding=frozenset(replicated.copying),
             folders_bytes=reported,
             answered=online | frozenset(self.starting),
         )
 
     def reassign(self, partition: TopicPartition, replicas: Sequence[int]) -> None:
         self._refuse_at_random()
-        one = self.partitions[partition]
-        removed = set(one.replicas) - set(replicas)
-        enough_before = len(one.isr) >= one.min_insync
-        for broker in set(replicas) - set(one.replicas):
-            one.copying.add(broker)
+        replicated = self.partitions[partition]
+        removed = set(replicated.replicas) - set(replicas)
+        enough_before = len(replicated.isr) >= replicated.min_insync
+        for broker in set(replicas) - set(replicated.replicas):
+            replicated.copying.add(broker)
             # A broker that has not deleted its folder yet continues with it, and so does a broker that starts later.
-            one.deleting.pop(broker, None)
-            one.logs.setdefault(broker, Log())
-        one.replicas = tuple(replicas)
+            replicated.deleting.pop(broker, None)
+            replicated.logs.setdefault(broker, Log())
+        replicated.replicas = tuple(replicas)
         for broker in removed:
-            one.copying.discard(broker)
-            one.isr.discard(broker)
+            replicated.copying.discard(broker)
+            replicated.isr.discard(broker)
             if broker not in self.down and broker not in self.starting:
-                one.deleting[broker] = self.random.randint(0, DELETING_TICKS)
+                replicated.deleting[broker] = self.random.randint(0, DELETING_TICKS)
         if removed:
-            one.epoch += 1
-            if one.leader in removed:
-                one.leader = min(one.isr, default=-1)
-            if enough_before and len(one.isr) < one.min_insync:
+            replicated.epoch += 1
+            if replicated.leader in removed:
+                replicated.leader = min(replicated.isr, default=-1)
+            if enough_before and len(replicated.isr) < replicated.min_insync:
                 self.violations.append(f"{partition}: producers with acks=all are refused")
-            if len(one.isr) < 2:
+            if len(replicated.isr) < 2:
                 self.violations.append(f"{partition}: a single replica is left in sync")
         self.point()
 
     def elect_preferred(self, partition: TopicPartition) -> None:
         self._refuse_at_random()
-        one = self.partitions[partition]
-        if one.replicas[0] in one.isr and one.replicas[0] != one.leader:
-            self._lead(one, one.replicas[0])
+        replicated = self.partitions[partition]
+        if replicated.replicas[0] in replicated.isr and replicated.replicas[0] != replicated.leader:
+            self._lead(replicated, replicated.replicas[0])
         self.point()
 
     def held(self) -> frozenset[str]:
-        return frozenset(self.found)
+        return frozenset(self.previous)
 
     def hold(self, topics: Collection[str]) -> None:
         self._refuse_at_random()
         for topic in topics:
-            self.found.setdefault(topic, self.settings[topic])
+            self.previous.setdefault(topic, self.settings[topic])
         self.point()
         for topic in topics:
             self.settings[topic] = "paused"
@@ -174,11 +174,11 @@ class DivergedCluster:
     def release(self, topics: Collection[str]) -> None:
         self.point()
         for topic in topics:
-            self.settings[topic] = self.found[topic]
+            self.settings[topic] = self.previous[topic]
             self.held_for.pop(topic, None)
         self.point()
         for topic in topics:
-            del self.found[topic]
+            del self.previous[topic]
 
     def limit(self, entries: Collection[PartitionRepair]) -> None:  # noqa: ARG002
         self.point()
@@ -211,30 +211,30 @@ class DivergedCluster:
         if self.faults and self.ticks < FAULTS_TICKS:
             self._fault()
         self._start_brokers()
-        for partition, one in self.partitions.items():
-            self._delete_folders(one)
-            self._write(one)
-            self._fetch(one)
-            self._clean(partition, one)
+        for partition, replicated in self.partitions.items():
+            self._delete_folders(replicated)
+            self._write(replicated)
+            self._fetch(replicated)
+            self._clean(partition, replicated)
 
     def _fault(self) -> None:
         if self.random.random() < 0.03:
-            one = self.random.choice(list(self.partitions.values()))
-            others = sorted(one.isr - {one.leader})
+            replicated = self.random.choice(list(self.partitions.values()))
+            others = sorted(replicated.isr - {replicated.leader})
             if others:
-                self._lead(one, self.random.choice(others))
+                self._lead(replicated, self.random.choice(others))
         if not self.down and not self.starting and self.random.random() < 0.02:
             broker = self.random.choice(sorted(self.brokers))
-            if all(one.isr - {broker} for one in self.partitions.values()):
+            if all(replicated.isr - {broker} for replicated in self.partitions.values()):
                 self._die(broker)
 
     def _die(self, broker: int) -> None:
         self.down[broker] = self.random.randint(2, 12)
-        for one in self.partitions.values():
-            one.deleting.pop(broker, None)
-            one.isr.discard(broker)
-            if one.leader == broker:
-                self._lead(one, min(one.isr))
+        for replicated in self.partitions.values():
+            replicated.deleting.pop(broker, None)
+            replicated.isr.discard(broker)
+            if replicated.leader == broker:
+                self._lead(replicated, min(replicated.isr))
 
     def _start_brokers(self) -> None:
         for broker in [broker for broker, ticks in self.down.items() if ticks <= 0]:
@@ -242,60 +242,60 @@ class DivergedCluster:
             self.starting[broker] = RESTARTING_TICKS
         for broker in [broker for broker, ticks in self.starting.items() if ticks <= 0]:
             del self.starting[broker]
-            for one in self.partitions.values():
-                if broker not in one.replicas:
-                    one.logs.pop(broker, None)
+            for replicated in self.partitions.values():
+                if broker not in replicated.replicas:
+                    replicated.logs.pop(broker, None)
         for ticking in (self.down, self.starting):
             for broker in ticking:
                 ticking[broker] -= 1
 
-    def _lead(self, one: SimulatedPartition, leader: int) -> None:
-        one.leader = leader
-        one.epoch += 1
+    def _lead(self, replicated: SimulatedPartition, leader: int) -> None:
+        replicated.leader = leader
+        replicated.epoch += 1
 
-    def _delete_folders(self, one: SimulatedPartition) -> None:
-        for broker in list(one.deleting):
-            one.deleting[broker] -= 1
-            if one.deleting[broker] < 0:
-                del one.deleting[broker]
-                del one.logs[broker]
+    def _delete_folders(self, replicated: SimulatedPartition) -> None:
+        for broker in list(replicated.deleting):
+            replicated.deleting[broker] -= 1
+            if replicated.deleting[broker] < 0:
+                del replicated.deleting[broker]
+                del replicated.logs[broker]
 
-    def _write(self, one: SimulatedPartition) -> None:
-        if len(one.isr) < one.min_insync or one.leader < 0 or self.random.random() < 0.5:
+    def _write(self, replicated: SimulatedPartition) -> None:
+        if len(replicated.isr) < replicated.min_insync or replicated.leader < 0 or self.random.random() < 0.5:
             return
-        offset = one.logs[one.leader].end
-        deletes = bool(one.truth) and self.random.random() < 0.4
-        key = self.random.choice(sorted(one.truth)) if deletes else self.random.randrange(1, KEYS)
+        offset = replicated.logs[replicated.leader].end
+        deletes = bool(replicated.truth) and self.random.random() < 0.4
+        key = self.random.choice(sorted(replicated.truth)) if deletes else self.random.randrange(1, KEYS)
         value = None if deletes else offset
-        for broker in one.isr:
-            one.logs[broker].records[offset] = (key, value)
-            one.logs[broker].end = offset + 1
-        one.truth.pop(key, None)
+        for broker in replicated.isr:
+            replicated.logs[broker].records[offset] = (key, value)
+            replicated.logs[broker].end = offset + 1
+        replicated.truth.pop(key, None)
         if value is not None:
-            one.truth[key] = value
+            replicated.truth[key] = value
 
-    def _fetch(self, one: SimulatedPartition) -> None:
-        if one.leader < 0:
+    def _fetch(self, replicated: SimulatedPartition) -> None:
+        if replicated.leader < 0:
             return
-        source = one.logs[one.leader]
-        for broker in set(one.replicas) - one.isr:
+        source = replicated.logs[replicated.leader]
+        for broker in set(replicated.replicas) - replicated.isr:
             if broker not in self.online:
                 continue
-            log = one.logs.setdefault(broker, Log())
+            log = replicated.logs.setdefault(broker, Log())
             until = min(source.end, log.end + self.random.randint(1, COPIED_A_TICK))
             fetched = {offset: source.records[offset] for offset in range(log.end, until) if offset in source.records}
             log.records |= fetched
             log.end = until
             if log.end == source.end:
-                one.isr.add(broker)
-                one.copying.discard(broker)
+                replicated.isr.add(broker)
+                replicated.copying.discard(broker)
 
-    def _clean(self, partition: TopicPartition, one: SimulatedPartition) -> None:
-        if self.is_effective(partition[0]) or not set(one.replicas) <= one.isr | one.copying:
+    def _clean(self, partition: TopicPartition, replicated: SimulatedPartition) -> None:
+        if self.is_effective(partition[0]) or not set(replicated.replicas) <= replicated.isr | replicated.copying:
             return
-        for broker in sorted(one.isr):
+        for broker in sorted(replicated.isr):
             if self.random.random() < 0.3:
-                one.logs[broker].clean(self.random.randint(0, one.logs[broker].end))
+                replicated.logs[broker].clean(self.random.randint(0, replicated.logs[broker].end))
 
     # What is to be true in the end.
 
@@ -307,11 +307,11 @@ class DivergedCluster:
 
     def wrongs(self, partition: TopicPartition) -> list[str]:
         """Return what replicas serve that was not acknowledged so."""
-        one = self.partitions[partition]
+        replicated = self.partitions[partition]
         return [
-            f"{partition}: broker {broker} serves {one.logs[broker].state}, and {one.truth} was acknowledged"
-            for broker in one.replicas
-            if one.logs[broker].state != one.truth
+            f"{partition}: broker {broker} serves {replicated.logs[broker].state}, and not {replicated.truth}"
+            for broker in replicated.replicas
+            if replicated.logs[broker].state != replicated.truth
         ]
 
 
@@ -393,18 +393,18 @@ def diverged(
     made = {}
     for number in range(partitions):
         order = random.sample(range(1, replicas + 1), replicas)
-        one = SimulatedPartition(
+        replicated = SimulatedPartition(
             tuple(order), set(order), random.choice(order), 5, {b: Log() for b in order}, min_insync
         )
-        made[f"t{number % 2}", number] = one
+        made[f"t{number % 2}", number] = replicated
     cluster = DivergedCluster(random, made, brokers, faults, settings={topic: f"own-{topic}" for topic, _ in made})
-    for one in made.values():
-        for log in one.logs.values():
+    for replicated in made.values():
+        for log in replicated.logs.values():
             log.records, log.end = {0: (0, 0), 1: (0, None)}, 2
         for _ in range(60):
-            cluster._write(one)
-        for broker, log in one.logs.items():
-            if broker in one.replicas[-wrong:]:
+            cluster._write(replicated)
+        for broker, log in replicated.logs.items():
+            if broker in replicated.replicas[-wrong:]:
                 del log.records[1]
             log.clean(random.choice((0, 0, log.end // 2, log.end)))
     return cluster

@@ -54,7 +54,7 @@ class FakeCluster:
     ``before``, ``after``: called with the name of each request, before and after it takes effect; they may raise.
     """
 
-    own: dict[str, dict[str, str]]
+    explicit: dict[str, dict[str, str]]
     away: dict[str, set[int]] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     unreadable: dict[str, str] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class FakeCluster:
 
     def view(self) -> ClusterView:
         self._begin("view")
-        answer = united([{(topic, 0): self._state(topic) for topic in self.own if topic not in self.hidden}])
+        answer = united([{(topic, 0): self._state(topic) for topic in self.explicit if topic not in self.hidden}])
         self.after("view")
         return answer
 
@@ -82,8 +82,12 @@ class FakeCluster:
             return SettingsRead({})
         self._begin("settings")
         answer = SettingsRead(
-            {topic: self.effective(topic) for topic in topics if topic in self.own and topic not in self.unreadable},
-            frozenset(topic for topic in topics if topic not in self.own),
+            {
+                topic: self.effective(topic)
+                for topic in topics
+                if topic in self.explicit and topic not in self.unreadable
+            },
+            frozenset(topic for topic in topics if topic not in self.explicit),
             {topic: why for topic, why in self.unreadable.items() if topic in topics},
         )
         self.after("settings")
@@ -94,27 +98,27 @@ class FakeCluster:
             return {}
         self._begin("alter")
         for topic, values in changes.items():
-            if topic in self.refused or topic not in self.own:
+            if topic in self.refused or topic not in self.explicit:
                 continue
             for name, value in values.items():
                 assert name in PAUSE, "the guard changes two settings only"
                 if value is None:
-                    self.own[topic].pop(name, None)
+                    self.explicit[topic].pop(name, None)
                 else:
-                    self.own[topic][name] = answered(value)
+                    self.explicit[topic][name] = answered(value)
         self.after("alter")
         return {topic: why for topic, why in self.refused.items() if topic in changes}
 
     def effective(self, topic: str) -> dict[str, ConfigEntry]:
-        own = self.own[topic]
-        return {name: ConfigEntry(own.get(name, value), name in own) for name, value in DEFAULTS.items()}
+        explicit = self.explicit[topic]
+        return {name: ConfigEntry(explicit.get(name, value), name in explicit) for name, value in DEFAULTS.items()}
 
     def is_paused(self, topic: str) -> bool:
         values = {name: setting.value for name, setting in self.effective(topic).items()}
         return float(values[DIRTY_RATIO]) >= 1 and int(values[MAX_LAG_MS]) == 2**63 - 1
 
     def exposed(self) -> set[str]:
-        return {topic for topic, brokers in self.away.items() if brokers and topic in self.own}
+        return {topic for topic, brokers in self.away.items() if brokers and topic in self.explicit}
 
     def _state(self, topic: str) -> PartitionState:
         return PartitionState(1, BROKERS, tuple(b for b in BROKERS if b not in self.away.get(topic, ())))
@@ -198,11 +202,11 @@ def start(cluster: FakeCluster, clock: BoundedClock | None = None, cycles: Any =
 
 def failing(name: str, times: int = 1) -> Callable[[str], None]:
     """Return what makes requests of one name fail so many times."""
-    left = [times]
+    remaining = [times]
 
     def fail(asked: str) -> None:
-        if asked == name and left[0]:
-            left[0] -= 1
+        if asked == name and remaining[0]:
+            remaining[0] -= 1
             raise HarnessError(f"{name} failed")
 
     return fail
