@@ -43,6 +43,7 @@ Facts: TypeAlias = "dict[tuple[str, str, int, int], dict[str, int | None]]"
 """The offsets in checkpoints (`copies.replica_facts`), by `REPLICA_PLACE`."""
 
 NOWHERE: Final = -1
+_TEXTS = {"run", "topic", "problem"}
 _BROKER_AT = 3
 """The index of the broker in the columns that the path of a side file gives."""
 
@@ -120,7 +121,7 @@ def _bounds(ends: Mapping[Place, int], facts: Facts) -> dict[Place, int]:
 
 def _partition_rows(spans: pa.Table, copies: Copies) -> list[dict[str, Any]]:
     """Return the other columns of `PARTITION_ROWS` for a partition, no row if it is not consistent."""
-    columns: Columns = {name: spans.column(name).to_numpy() for name in spans.column_names if name != "problem"}
+    columns: Columns = {name: spans.column(name).to_numpy() for name in spans.column_names if name not in _TEXTS}
     brokers = {copy.broker for copy in copies.replicas}
     if spans.column("problem").null_count < len(spans) or set(columns["broker"].tolist()) != brokers:
         return []
