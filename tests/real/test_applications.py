@@ -16,7 +16,7 @@ TARGET = "kafka-4.4"
 BACK_IN_STORES = {
     "tombstone-divergence": "has K = value-before-delete while broker 2 leads",
     "aborted-to-committed": "has poison = SHOULD_NOT_SEE_THIS while broker 2 leads",
-    "aborted-to-committed-delete": "lacks K = never-deleted while broker 2 leads",
+    "aborted-to-committed-delete": "does not have K = never-deleted while broker 2 leads",
     "committed-to-aborted-delete": "has K = v0-deleted-later while broker 2 leads",
 }
 """The entries of a table of that topic while the broker that was down leads it; it keeps them in its local state."""
@@ -61,11 +61,11 @@ def test_workers_of_kafka_connect(sandbox: Sandbox) -> None:
     views = views_of(ran.verdict)
     expected = {
         ("connect-configs", "connectors"): "has the connector deleted (RUNNING, task 0 RUNNING) while broker 2 leads",
-        ("connect-configs-stuck", "connectors"): "lacks the connector newer",
+        ("connect-configs-stuck", "connectors"): "does not have the connector newer",
         (
             "connect-offsets-reset",
             "offsets",
-        ): 'goes on in {"filename":"lines.txt"} at {"position":71} and not at its b',
+        ): 'continues in {"filename":"lines.txt"} at {"position":71} and not at its b',
         ("connect-offsets-aborted", "offsets"): 'at {"position":71} and not at {"position":14} while broker 2 leads',
         ("connect-offsets-stuck", "offsets"): "cannot be queried (no answer within 10 s) while broker 2 leads",
     }

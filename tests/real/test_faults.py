@@ -40,8 +40,8 @@ AWAY = (
 )
 STARTS = 2
 EARNED_BY = {
-    "relay": "the copy began from a replica that still held it, and went on from a leader that had removed it",
-    "reassigned": "the others removed it while the replica was away",
+    "relay": "the copy began from a replica that still held it, and continued from a leader that had removed it",
+    "reassigned": "the others removed it while the replica was absent",
 }
 """The evidence with which a run of a nemesis would be clean if it found nothing."""
 

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     import click
 
-HELD = "the gate held it while the replica was away, cleaners passed others, and every replica removed it afterwards"
-REMOVED = "the others removed it while the replica was away"
-RELAYED = "the copy began from a replica that still held it, and went on from a leader that had removed it"
+HELD = "the gate held it while the replica was absent, cleaners passed others, and every replica removed it afterwards"
+REMOVED = "the others removed it while the replica was absent"
+RELAYED = "the copy began from a replica that still held it, and continued from a leader that had removed it"
 
 
 def events(folder: Path) -> set[tuple[str, int, str]]:

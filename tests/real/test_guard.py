@@ -14,7 +14,7 @@ from harness.run_folder.guard_events import GuardEventKind
 if TYPE_CHECKING:
     from pathlib import Path
 
-HELD = "the guard held it while the replica was away, cleaners passed others, and every replica removed it afterwards"
+HELD = "the guard held it while the replica was absent, cleaners passed others, and every replica removed it afterwards"
 
 
 def events(folder: Path) -> set[tuple[str, str]]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 TESTS_OF_THE_PATCH = 9
 DUCKTAPE = "ducktape==0.17.0"
 DIVERGED = "The returned replica serves the deleted value"
-KEPT = "the others kept it while the replica was away, and every replica removed it afterwards"
+KEPT = "the others kept it while the replica was absent, and every replica removed it afterwards"
 
 
 @pytest.fixture(scope="module")
