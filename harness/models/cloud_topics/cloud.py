@@ -115,10 +115,7 @@ class Cloud:
         stored.log = appended(stored.log, batches)
 
     def poll(self, broker: int, *, now_ms: int) -> str | None:
-        """Give an idle worker of a broker the next log; None if no eligible log is free.
-
-        Any broker may compact any log (the post).
-        """
+        """Give an idle worker of a broker, the next log of any (the post); None without a free log."""
         needs = (
             need(name, stored.log, stored.settings, now_ms=now_ms, without=self.without)
             for name, stored in self.partitions.items()
@@ -130,10 +127,7 @@ class Cloud:
         return name
 
     def begin(self, broker: int, name: str, *, now_ms: int) -> Job | None:
-        """Run a pass over a log as it is now and upload its objects; None where there is nothing to do.
-
-        The log need not come from ``poll``: only the scheduler decides which logs are eligible.
-        """
+        """Run a pass over a log, also without ``poll``, and upload its objects; None without any work."""
         stored = self.partitions[name]
         update = begin_pass(stored.log, stored.settings, now_ms=now_ms, without=self.without)
         if update is None:

@@ -45,10 +45,7 @@ class Reader:
     latest: tuple[Record, ...] = ()
 
     def next(self, log: Log) -> Reader:
-        """Return the reader after one more record, or at the log's end if no record follows.
-
-        Every broker serves the same records: each looks the objects up in the metastore (the post).
-        """
+        """Return the reader after one more record, or at the log's end. Brokers serve the same records (the post)."""
         record = next((record for record in log.records() if record.offset >= self.position), None)
         if record is None:
             return replace(self, position=log.end_offset)

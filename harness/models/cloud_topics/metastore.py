@@ -184,10 +184,7 @@ def refusal(log: Log, update: Update, without: frozenset[str] = ALL_ON) -> str |
 
 
 def applied(log: Log, update: Update, *, now_ms: int, without: frozenset[str] = ALL_ON) -> Log:
-    """Return the log after an update that ``refusal`` accepts.
-
-    The epoch rises with every accepted compaction (the post). ``now_ms`` is the time of the commit.
-    """
+    """Return the log after an accepted update, with a higher epoch (the post). ``now_ms``: the time of the commit."""
     replaced = union((piece.base_offset, piece.end_offset) for piece in update.objects)
     others = [piece for piece in log.objects if not overlap(replaced, piece.base_offset, piece.end_offset)]
     objects = tuple(sorted((*others, *update.objects), key=lambda piece: piece.base_offset))

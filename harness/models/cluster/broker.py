@@ -77,10 +77,7 @@ class Broker:
 
 @dataclass
 class Network:
-    """The links between brokers.
-
-    ``cut``: disconnected brokers. ``lost``, ``delays_s``: lost fraction and added delay of a broker's messages.
-    """
+    """The links between brokers: ``cut`` brokers; ``lost`` fraction and added ``delays_s`` of a broker's messages."""
 
     random: Random
     cut: set[int] = field(default_factory=set)

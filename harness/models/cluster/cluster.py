@@ -77,10 +77,7 @@ class SimCluster:
             self.partitions[topic, number] = self._partition(topic, number, brokers)
 
     def delete(self, topic: str) -> None:
-        """Delete a topic: every broker, running or not, deletes its partitions at once.
-
-        Fetches and markers in flight for these partitions still end, without an effect on others.
-        """
+        """Delete a topic from every broker, running or not; fetches and markers in flight end without an effect."""
         del self.topics[topic], self._topic_numbers[topic]
         for tp in [tp for tp in self.partitions if tp[0] == topic]:
             partition = self.partitions.pop(tp)
@@ -139,10 +136,7 @@ class SimCluster:
         self._compaction.wake()
 
     def start(self, broker: int) -> None:
-        """Start a broker; it is registered a little later, and then begins to copy.
-
-        A broker that was killed recovers its logs, and derives its producers from them.
-        """
+        """Start a broker, which is registered later; after a kill, it derives its producers from its logs."""
         state = self.brokers[broker]
         for partition in self.partitions_of(broker):
             (Replica.recover if state.was_killed else Replica.reopen)(partition.replica(broker))
@@ -243,10 +237,7 @@ class SimCluster:
         self._copying.schedule_fetches(partition)
 
     def reassign(self, partition: SimPartition, brokers: Sequence[int]) -> None:
-        """Assign these brokers to a partition: new replicas begin to copy, others are removed.
-
-        A broker that is down still has the log of a replica that is removed (`Broker.stray`).
-        """
+        """Assign these brokers to a partition; a broker that is down keeps a removed replica's log (`Broker.stray`)."""
         replication = partition.replication
         for added in [broker for broker in brokers if broker not in replication.replicas]:
             stray = self.brokers[added].stray

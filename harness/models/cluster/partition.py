@@ -90,10 +90,7 @@ class SimPartition:
 
 
 def begins_segment(segment_ms: float, segment_bytes: float, replica: Replica, batch: Batch) -> bool:
-    """Return whether a replica begins a segment before it appends a batch (``LogSegment.shouldRoll``).
-
-    Time is by batches' timestamps: from the segment's first batch to this batch.
-    """
+    """Return whether a replica begins a segment before a batch, by timestamps or size (``LogSegment.shouldRoll``)."""
     present = replica.segments[-1].batches
     if not present:
         return False
@@ -103,10 +100,7 @@ def begins_segment(segment_ms: float, segment_bytes: float, replica: Replica, ba
 
 @dataclass(frozen=True)
 class Copying:
-    """The fetches of every follower of a cluster.
-
-    Sources: ``ReplicaFetcherThread``, ``ReplicaManager`` and ``Partition`` (ISR, high watermark), KIP-73 (throttles).
-    """
+    """The fetches of followers (``ReplicaFetcherThread``, ``ReplicaManager``, ``Partition``; throttles: KIP-73)."""
 
     _cluster: SimCluster
 
@@ -191,10 +185,7 @@ class Copying:
             self._cluster.coordinated.joined(partition, broker)
 
     def advance(self, partition: SimPartition, previous: int | None = None) -> None:
-        """Advance the leader's high watermark; followers learn it with their next fetch.
-
-        ``previous``: the high watermark before an earlier change, if this call follows one.
-        """
+        """Advance the leader's high watermark; ``previous``: its value before an earlier change, if any."""
         before = partition.leader.high_watermark if previous is None else previous
         partition.replication.advance()
         if partition.leader.high_watermark != before:

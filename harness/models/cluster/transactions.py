@@ -25,10 +25,7 @@ CHECK_S: Final = 1.0
 
 @dataclass(eq=False)
 class Transactional:
-    """The state of a transactional id. ``ending``: partitions whose marker is not written yet.
-
-    ``written``: markers that are written, but may not be on all replicas in sync yet.
-    """
+    """A transactional id. ``ending``: partitions without a marker yet; ``written``: markers that may not be stored."""
 
     producer_id: int
     raises_epoch: bool

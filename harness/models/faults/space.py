@@ -44,10 +44,7 @@ class FaultSpace:
     """The transitions of a small cluster under faults; see `harness.models.walk.state_space.StateSpace`."""
 
     def __init__(self, bound: FaultBound, *, symmetric: bool = False) -> None:
-        """Begin without any state; ``symmetric``: as for `harness.models.walk.state_space.StateSpace`.
-
-        Raises ValueError where elections that lose records would meet transactions.
-        """
+        """``symmetric``: see `StateSpace`. Raises ValueError where elections that lose records meet transactions."""
         loses = by.UNCLEAN in bound.faults or (by.LAG in bound.faults and bound.elections > 0)
         if loses and bound.clients.transactions:
             raise ValueError("elections that lose records are modelled with plain writes only")

@@ -25,10 +25,7 @@ An aborted delete that is carried out leads to this: in 14 steps with two keys, 
 
 
 class Wrote(NamedTuple):
-    """A record that was written; ``txn`` is the number of its transaction, None for none.
-
-    ``producer_id``: of a transactional record, where there are several producers.
-    """
+    """A record that was written; ``txn``: the number of its transaction, None for a plain record."""
 
     offset: int
     key: str

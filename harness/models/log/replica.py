@@ -38,10 +38,7 @@ class Producer(NamedTuple):
 
 @dataclass(slots=True)
 class Segment:
-    """Batches from ``base_offset`` on, and the aborted transactions whose markers were appended here.
-
-    ``clean_since_ms``: when Redpanda first compacted it; None before that, and always for Kafka.
-    """
+    """Batches, and the aborted transactions whose markers are here. ``clean_since_ms``: of Redpanda's first pass."""
 
     base_offset: int
     batches: list[Batch] = field(default_factory=list)
@@ -133,10 +130,7 @@ class Replica:
             yield from segment.batches
 
     def append(self, batch: Batch, *, roll: bool = False) -> int | None:
-        """Append, to a new segment with ``roll``; the offset may be beyond the log end: compaction leaves gaps.
-
-        Returns the first offset of the transaction that the batch ends, if it does.
-        """
+        """Append, also beyond the log end; return the first offset of the transaction that the batch ends, if any."""
         if roll and self.segments[-1].batches:
             self.segments.append(Segment(batch.base_offset))
             if self.snapshots or batch.base_offset > self.log_start:

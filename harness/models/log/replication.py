@@ -110,10 +110,7 @@ class Replication:
         self.changed()
 
     def fail_over(self, successor: int) -> None:
-        """Make another replica the leader, without a fetch: others truncate their logs to its log end.
-
-        A leader that has failed leaves the ISR by itself.
-        """
+        """Make another replica the leader, without a fetch: others truncate their logs to its log end."""
         self._lead(successor)
         end = self.leader.log_end
         for replica in self.replicas.values():

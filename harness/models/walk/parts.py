@@ -138,10 +138,7 @@ class Parts:
         return self.replicas[number].log_end
 
     def tail(self, number: int, offset: int, most: int | None) -> int:
-        """Return the number of a leader's tail: up to ``most`` batches from an offset on.
-
-        Many leaders have the same tail; the effect of copying it is computed once.
-        """
+        """Return the number of a leader's tail of up to ``most`` batches, which many leaders have in common."""
         leader = self.replicas[number]
         batches = list(islice(leader.from_offset(offset), most))
         segments = [Segment(s.base_offset, [b for b in s.batches if b in batches]) for s in leader.segments]

@@ -133,10 +133,7 @@ def load(replica: Replica, *, drops_pending: bool) -> Offsets:
 
 
 def intended(truth: Truth) -> Offsets:
-    """Return the offsets of a coordinator that has written everything itself, and never had to load a log.
-
-    The number of a transaction stands for its producer.
-    """
+    """Return the offsets of a coordinator that never had to load a log; a transaction stands for its producer."""
     entries: dict[int, Commit | End] = {
         txn.marker_offset: End(number, txn.outcome)
         for number, txn in enumerate(truth.txns)
