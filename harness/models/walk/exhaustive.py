@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Sequence
 
     from harness.schedules.operations.operation import Operation
 
@@ -40,15 +39,15 @@ def explore(
     most_states: int,
     first_only: bool = False,
     key: Callable[[S], Hashable] = lambda state: state,
-    steps_of: Callable[[Sequence[S]], tuple[Operation, ...]] | None = None,
+    concrete: tuple[Any, Callable[[Any], Iterable[tuple[Operation, Any]]], Callable[[Any], Hashable]] | None = None,
 ) -> Explored:
     """Explore the state graph from a start, or ``most_states`` states of it.
 
     ``following`` gives the operations that are possible in a state, and the states that they lead to; a step that
     changes nothing is skipped. ``wrong`` gives the names of the violations in a state. A violation does not end the
     exploration, unless ``first_only``; the first path to each name is kept, which is a shortest one. States with the
-    same ``key`` have the same futures, and count as one state. ``steps_of`` names the steps of a path through these
-    states; by default, ``following`` names them.
+    same ``key`` have the same futures, and count as one state. ``concrete``: start, following states and key of
+    concrete states, where these states stand for others; they name the steps of a path.
     """
     explored = Explored(states=1)
     predecessors: dict[Hashable, S | None] = {key(start): None}
@@ -79,25 +78,25 @@ def explore(
             ahead.append((after, explored.depth + 1))
         explored.ends += is_end
     for name, state in first.items():
-        path = _path_to(state, predecessors, key)
-        explored.wrong[name] = steps_of(path) if steps_of else _steps_of(path, following, key)
+        path = [key(state)]
+        while (before := predecessors[path[-1]]) is not None:
+            path.append(key(before))
+        explored.wrong[name] = _steps_of(path[::-1], *(concrete or (start, following, key)))
     return explored
 
 
-def _path_to(state: S, predecessors: Mapping[Hashable, S | None], key: Callable[[S], Hashable]) -> list[S]:
-    path = [state]
-    while (before := predecessors[key(path[-1])]) is not None:
-        path.append(before)
-    return path[::-1]
-
-
 def _steps_of(
-    path: Sequence[S], following: Callable[[S], Iterable[tuple[Operation, S]]], key: Callable[[S], Hashable]
+    path: Sequence[Hashable],
+    state: S,
+    following: Callable[[S], Iterable[tuple[Operation, S]]],
+    key: Callable[[S], Hashable],
 ) -> tuple[Operation, ...]:
-    return tuple(
-        next(step for step, reached in following(before) if key(reached) == key(after))
-        for before, after in pairwise(path)
-    )
+    """Return the steps from a state along a path of keys."""
+    steps: list[Operation] = []
+    for reached in path[1:]:
+        step, state = next((step, after) for step, after in following(state) if key(after) == reached)
+        steps.append(step)
+    return tuple(steps)
 
 
 class Numbered(Generic[T]):

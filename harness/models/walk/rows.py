@@ -65,7 +65,12 @@ def walk(space: StateSpace | FaultSpace, *, most_states: int, first_only: bool =
     """Explore a space by its rows; see `harness.models.walk.exhaustive.explore`."""
     rows = Rows(space)
     return explore(
-        rows.start, rows.following, rows.wrong, most_states=most_states, first_only=first_only, steps_of=rows.steps_of
+        rows.start,
+        rows.following,
+        rows.wrong,
+        most_states=most_states,
+        first_only=first_only,
+        concrete=(space.start, space.following, rows.row),
     )
 
 
@@ -108,15 +113,6 @@ class Rows:
         control = self._controls[row[0]]
         for place in control.in_sync:
             yield from self._violations(row[place], control.clients)
-
-    def steps_of(self, path: Sequence[Row]) -> tuple[Operation, ...]:
-        """Return the steps of a path from the start, each broker under its own name all the way."""
-        state = self._space.start
-        steps: list[Operation] = []
-        for row in path[1:]:
-            step, state = next((step, after) for step, after in self._space.following(state) if self.row(after) == row)
-            steps.append(step)
-        return tuple(steps)
 
     def _normal(self, row: Row) -> Row:
         """Return the row with the control part of its normalized state."""
