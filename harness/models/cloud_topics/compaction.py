@@ -6,7 +6,7 @@ not part of the log until the metastore has accepted its update.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
@@ -22,11 +22,10 @@ from harness.models.cloud_topics.rules import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from harness.broker_files.segments.records import Record
     from harness.models.cloud_topics.metastore import Log, Range, Ranges
-    from harness.models.log.batch import Batch
 
 ENTRY_BYTES: Final = 32 + 8
 """A SHA-256 hash and a 64-bit offset (the post)."""
@@ -121,14 +120,11 @@ def begin_pass(log: Log, settings: Settings, *, now_ms: int, without: frozenset[
             return False
         return record.value is not None or not is_expired(record)
 
-    rewriting = _Rewriting(settings.object_records, stays)
     touched = union((*indexed, *expired))
     if touched and WHOLE_PREFIX not in without:
         touched = ((0, touched[-1][1]),)
-    for piece in log.objects:
-        if overlap(touched, piece.base_offset, piece.end_offset):
-            rewriting.take(piece)
-    objects = rewriting.done()
+    read = [piece for piece in log.objects if overlap(touched, piece.base_offset, piece.end_offset)]
+    objects = _rewritten(read, settings.object_records, stays)
     tombstones = [record.offset for piece in objects for record in piece.records() if record.value is None]
     with_tombstones = tuple(area for area in cleaned if any(holds((area,), offset) for offset in tombstones))
     return Update(log.compaction_epoch, objects, Bookkeeping(cleaned, with_tombstones, expired, now_ms, log.end_offset))
@@ -159,34 +155,18 @@ def _key(record: Record) -> bytes:
     return record.key
 
 
-@dataclass(slots=True)
-class _Rewriting:
-    """The forward part: copies the records that stay into new objects, which cover the offsets of the old ones."""
-
-    object_records: int
-    stays: Callable[[Record], bool]
-    finished: list[L1Object] = field(default_factory=list)
-    base: int | None = None
-    end: int = 0
-    batches: list[Batch] = field(default_factory=list)
-    records: int = 0
-
-    def take(self, piece: L1Object) -> None:
-        if piece.base_offset != self.end:
-            self.done()
-        if self.base is None:
-            self.base = piece.base_offset
-        self.end = piece.end_offset
-        for batch in piece.batches:
-            # A batch without records is left out: L0 has the producers' state (the post).
-            if records := tuple(record for record in batch.records if self.stays(record)):
-                self.batches.append(batch.keeping(records))
-                self.records += len(records)
-        if self.records >= self.object_records:
-            self.done()
-
-    def done(self) -> tuple[L1Object, ...]:
-        if self.base is not None:
-            self.finished.append(L1Object(self.base, self.end, tuple(self.batches)))
-        self.base, self.batches, self.records = None, [], 0
-        return tuple(self.finished)
+def _rewritten(
+    objects: Iterable[L1Object], object_records: int, stays: Callable[[Record], bool]
+) -> tuple[L1Object, ...]:
+    """Return new objects with the records that stay, which cover the offsets of the old objects."""
+    rewritten: list[L1Object] = []
+    for piece in objects:
+        # A batch without records is left out: L0 has the producers' state (the post).
+        retained = ((batch, tuple(filter(stays, batch.records))) for batch in piece.batches)
+        batches = tuple(batch.keeping(records) for batch, records in retained if records)
+        last = rewritten[-1] if rewritten else None
+        if last and last.end_offset == piece.base_offset and len(list(last.records())) < object_records:
+            rewritten[-1] = L1Object(last.base_offset, piece.end_offset, (*last.batches, *batches))
+        else:
+            rewritten.append(L1Object(piece.base_offset, piece.end_offset, batches))
+    return tuple(rewritten)
