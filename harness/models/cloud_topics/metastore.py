@@ -106,8 +106,7 @@ class Log:
             yield from piece.records()
 
 
-@dataclass(frozen=True, slots=True)
-class Bookkeeping:
+class Bookkeeping(NamedTuple):
     """The ranges of a pass: clean from now on, of them with tombstones, and without tombstones from now on.
 
     ``log_end``: the log end offset in the metadata that the pass read.

@@ -7,9 +7,9 @@ or several if it is not atomic. Time passes in units; delete.retention.ms is a f
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from harness.broker_files.segments.records import Record
 from harness.models.cloud_topics.compaction import ENTRY_BYTES, Settings, begin_pass, dirty, removable
@@ -67,25 +67,29 @@ class Case:
         )
 
 
+class Pass(NamedTuple):
+    """A compactor's pass: the uncommitted updates, empty without a pass, and when it began."""
+
+    updates: tuple[Update, ...] = ()
+    began_at: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class CompactionWorld:
-    """One state of a case. ``working``: the uncommitted updates of each compactor's pass; empty without a pass."""
+    """One state of a case. ``passes``: of each compactor."""
 
     case: Case
-    settings: Settings
-    log: Log
-    written: tuple[Record, ...]
-    working: tuple[tuple[Update, ...], ...]
+    passes: tuple[Pass, ...]
+    log: Log = field(default_factory=Log)
+    written: tuple[Record, ...] = ()
     writes: int = 0
     reader: Reader | None = None
-    began_at: tuple[int, ...] = ()
     now: int = 0
 
     @classmethod
     def of(cls, case: Case) -> CompactionWorld:
         """Return the initial state."""
-        idle = ((),) * case.compactors
-        return cls(case, case.settings, Log(), (), idle, began_at=(0,) * case.compactors)
+        return cls(case, (Pass(),) * case.compactors)
 
     def steps(self) -> Iterator[Operation]:
         """Return the possible steps; time passes only where this can change the result of a later step."""
@@ -100,7 +104,7 @@ class CompactionWorld:
             yield ReadOn()
         log, retention_ms, without = self.log, self.case.retention, self.case.without
         has_work = dirty(log) or removable(log, now_ms=self.now, delete_retention_ms=retention_ms, without=without)
-        for number, updates in enumerate(self.working, 1):
+        for number, (updates, _) in enumerate(self.passes, 1):
             if updates:
                 yield _commit(number, updates[0])
                 yield CompactorCrash(number)
@@ -125,9 +129,9 @@ class CompactionWorld:
     def key(self) -> Hashable:
         """Return what later steps depend on: ages instead of times, at most the retention; compactors without names."""
         dated_passes, dated_records = COMMIT_TIME in self.case.without, CLEAN_TOMBSTONES in self.case.without
-        compactors = sorted(
-            (tuple(map(self._update_key, updates)), self._age(began) if dated_passes and updates else 0)
-            for updates, began in zip(self.working, self.began_at, strict=True)
+        passes = sorted(
+            (tuple(map(self._update_key, updates)), self._age(began_at) if dated_passes and updates else 0)
+            for updates, began_at in self.passes
         )
         reader = self.reader and (
             self._age(self.reader.began_at_ms),
@@ -139,7 +143,7 @@ class CompactionWorld:
             tuple(map(_object_key, self.log.objects)),
             self.log.cleaned,
             tuple((entry.first, entry.end, self._age(entry.cleaned_at_ms)) for entry in self.log.tombstones),
-            tuple(compactors),
+            tuple(passes),
             reader,
             tuple(self._age(record.timestamp_ms) for record in self.written) if dated_records else None,
         )
@@ -152,24 +156,27 @@ class CompactionWorld:
                 self.reader, self.log, self.written, now_ms=self.now, delete_retention_ms=self.case.retention
             )
         is_done = self.writes == len(self.case.writes) and not dirty(self.log) and not self.log.tombstones
-        if is_done and not any(self.working) and list(self.log.records()) != deduplicated(self.written):
+        if (
+            is_done
+            and not any(updates for updates, _ in self.passes)
+            and list(self.log.records()) != deduplicated(self.written)
+        ):
             violations.add(UNCONVERGED)
         return violations
 
     def _compacted(self, index: int, step: Operation) -> CompactionWorld:
         """Return the state after a compactor's step; a compactor whose update is refused gives up its pass."""
-        log, updates, without, began_at = self.log, self.working[index], self.case.without, self.began_at
+        log, without = self.log, self.case.without
+        updates, began_at = self.passes[index]
         if isinstance(step, CompactorPass):
-            update = begin_pass(log, self.settings, now_ms=self.now, without=without)
-            updates = stages(update, without) if update else ()
-            began_at = (*began_at[:index], self.now, *began_at[index + 1 :])
+            update = begin_pass(log, self.case.settings, now_ms=self.now, without=without)
+            updates, began_at = stages(update, without) if update else (), self.now
         elif isinstance(step, CompactorCrash) or refusal(log, updates[0], without) is not None:
             updates = ()
         else:
-            log = applied(log, updates[0], now_ms=self.now, without=without)
-            updates = updates[1:]
-        working = (*self.working[:index], updates, *self.working[index + 1 :])
-        return replace(self, log=log, working=working, began_at=began_at)
+            log, updates = applied(log, updates[0], now_ms=self.now, without=without), updates[1:]
+        passes = (*self.passes[:index], Pass(updates, began_at), *self.passes[index + 1 :])
+        return replace(self, log=log, passes=passes)
 
     def _appended(self) -> CompactionWorld:
         base = self.log.end_offset
@@ -191,7 +198,7 @@ class CompactionWorld:
         if self.reader is not None:
             ages.append(self._age(self.reader.began_at_ms))
         if COMMIT_TIME in self.case.without:
-            ages += [self._age(began) for updates, began in zip(self.working, self.began_at, strict=True) if updates]
+            ages += [self._age(began_at) for updates, began_at in self.passes if updates]
         if CLEAN_TOMBSTONES in self.case.without:
             ages += [self._age(record.timestamp_ms) for record in self.written]
         return any(age < self.case.retention for age in ages)
@@ -200,14 +207,9 @@ class CompactionWorld:
         return min(self.now - at, self.case.retention)
 
     def _update_key(self, update: Update) -> tuple[Hashable, ...]:
-        bookkeeping = update.bookkeeping
-        return (
-            update.expected_epoch in {None, self.log.compaction_epoch},
-            tuple(map(_object_key, update.objects)),
-            (bookkeeping.cleaned, bookkeeping.with_tombstones, bookkeeping.rid_of_tombstones, bookkeeping.log_end)
-            if bookkeeping
-            else (),
-        )
+        is_expected = update.expected_epoch in {None, self.log.compaction_epoch}
+        undated = update.bookkeeping._replace(began_at_ms=0) if update.bookkeeping else ()
+        return is_expected, tuple(map(_object_key, update.objects)), undated
 
 
 @lru_cache(maxsize=1 << 16)
