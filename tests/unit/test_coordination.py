@@ -10,7 +10,7 @@ import pytest
 from harness.models.log.cleaner import Bounds
 from harness.models.world.coordination import (
     Coordination,
-    Message,
+    CoordinationMessage,
     ReplicaView,
     begin,
     deliver,
@@ -18,11 +18,11 @@ from harness.models.world.coordination import (
     without_ineffective_messages,
 )
 
-Report, Distribution = partial(Message, True), partial(Message, False)
+Report, Distribution = partial(CoordinationMessage, True), partial(CoordinationMessage, False)
 LOW, HIGH = Bounds(1, 1), Bounds(2, 2)
 
 
-def knowing(bounds: Bounds, *sent: Message, without: tuple[str, ...] = ()) -> Coordination:
+def knowing(bounds: Bounds, *sent: CoordinationMessage, without: tuple[str, ...] = ()) -> Coordination:
     """Return three replicas in term 1 that know these bounds and have reported as much."""
     state = begin((1, 2, 3), 1, frozenset(without))
     views = dict.fromkeys(state.views, ReplicaView(bounds, 1))
@@ -54,7 +54,9 @@ def test_a_report_is_no_distribution_of_the_same() -> None:
         (Report(2, 1, LOW), ("all-have-reported",), True),
     ],
 )
-def test_messages_that_change_nothing_are_forgotten(message: Message, without: tuple[str, ...], *, lives: bool) -> None:
+def test_messages_that_change_nothing_are_forgotten(
+    message: CoordinationMessage, without: tuple[str, ...], *, lives: bool
+) -> None:
     messages = without_ineffective_messages(knowing(LOW, message, without=without), may_elect=True).sent
     term = 0 if "late-rpc-ignored" in without else message.term
     assert messages == ({message._replace(term=term)} if lives else set())

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from harness.models.cluster.cluster import SimCluster
     from harness.models.cluster.partition import SimPartition
     from harness.models.log.cleaner import Bounds
-    from harness.models.world.coordination import Coordination, Message
+    from harness.models.world.coordination import Coordination, CoordinationMessage
 
 REPORTS_S: Final = 1.0
 """The time after which a replica repeats a report that its leader may not have received."""
@@ -71,7 +71,7 @@ class CoordinatedCompaction:
         for message in sorted(partition.protocol.sent - before.sent, key=lambda m: (m.term, m.broker, m)):
             self._send(partition, message, partition.protocol)
 
-    def _send(self, partition: SimPartition, message: Message, protocol: Coordination) -> None:
+    def _send(self, partition: SimPartition, message: CoordinationMessage, protocol: Coordination) -> None:
         ends = message.broker, protocol.leader
         takes_s = self._cluster.network.takes_s(*(ends if message.is_report else ends[::-1]))
         if takes_s is None:
@@ -81,7 +81,7 @@ class CoordinatedCompaction:
             return
         self._cluster.clock.after(takes_s, partial(self._deliver, partition, message))
 
-    def _deliver(self, partition: SimPartition, message: Message) -> None:
+    def _deliver(self, partition: SimPartition, message: CoordinationMessage) -> None:
         protocol = partition.protocol
         if protocol is None or message not in protocol.sent:
             return

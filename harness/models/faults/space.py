@@ -21,7 +21,7 @@ from harness.models.faults import rules as by
 from harness.models.faults.state import NO_BROKER, UNKNOWN_END, FaultState
 from harness.models.log.cleaner import UNBOUNDED
 from harness.models.log.invariants import violations
-from harness.models.walk.parts import Parts
+from harness.models.walk.parts import ClusterParts
 from harness.models.walk.state_space import LEAVES
 from harness.models.walk.systems import KAFKA, lowered
 from harness.models.world.coordination import NOTHING, least
@@ -51,7 +51,7 @@ class FaultSpace:
         self.bound = bound
         self.is_coordinated = bound.waits == by.COORDINATED
         self._is_symmetric = symmetric and not self.is_coordinated
-        self.parts = Parts(
+        self.parts = ClusterParts(
             bound.clients,
             KAFKA,
             progress=lambda replica, truth: lowered(KAFKA.progress(replica), truth),
@@ -146,7 +146,7 @@ class Events:
     """The events that are possible in a state."""
 
     bound: FaultBound
-    parts: Parts
+    parts: ClusterParts
     state: FaultState
 
     def following(self) -> Steps:

@@ -52,14 +52,14 @@ class Slot(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """A placeholder for the result of a method of `Parts`; ``replicas``: the arguments that are numbers."""
+    """A placeholder for the result of a method of `ClusterParts`; ``replicas``: the arguments that are numbers."""
 
     method: str
     replicas: tuple[int | Slot | Effect, ...]
     arguments: tuple[Hashable, ...]
 
 
-class Parts:
+class ClusterParts:
     """Clients and replicas by number. Effects take and return the number of a replica."""
 
     def __init__(
@@ -173,7 +173,7 @@ class Parts:
         self._system.age(replica)
         return self.replicas.number(replica)
 
-    def recorded(self, progresses: Sequence[Bounds]) -> Parts:
+    def recorded(self, progresses: Sequence[Bounds]) -> ClusterParts:
         """Return parts that accept a `Slot` or an `Effect` in place of a replica, and return an `Effect` for it.
 
         ``progresses``: the MCCO and MXFO of the replica of each `Slot`.

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from harness.models.log.cleaner import UNBOUNDED
 from harness.models.log.invariants import violations
 from harness.models.walk.exhaustive import Numbered
-from harness.models.walk.parts import Parts
+from harness.models.walk.parts import ClusterParts
 from harness.models.walk.systems import KAFKA, lowered, progress_of
 from harness.models.world import coordination
 from harness.models.world.groups import DROPS_PENDING, consequences
@@ -158,7 +158,9 @@ class StateSpace:
             offsets = progress_of(system, replica, without)
             return lowered(offsets, truth) if reduced else offsets
 
-        self.parts = Parts(bound, system, progress=progress, violations=_violations_of(bound), in_order=symmetric)
+        self.parts = ClusterParts(
+            bound, system, progress=progress, violations=_violations_of(bound), in_order=symmetric
+        )
         self.protocols = Numbered["Coordination"](_protocol_key)
         self._with_progress = cache(self._with_progress_reported)
         # The brokers that steps name. Without symmetry and outages, LEAVES stands for all followers.

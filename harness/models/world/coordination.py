@@ -46,7 +46,7 @@ def least(bounds: Iterable[Bounds]) -> Bounds:
     return Bounds(min(tombstones), min(markers))
 
 
-class Message(NamedTuple):
+class CoordinationMessage(NamedTuple):
     """A report of a replica to the leader of a term, or a distribution from that leader to a replica.
 
     ``bounds``: the replica's MCCO and MXFO, or MTRO and MXRO.
@@ -76,7 +76,7 @@ class Coordination:
     views: Mapping[int, ReplicaView]
     last: Mapping[int, Bounds | None]
     term: int = 0
-    sent: frozenset[Message] = frozenset()
+    sent: frozenset[CoordinationMessage] = frozenset()
     without: frozenset[str] = frozenset()
 
     def has(self, rule: str) -> bool:
@@ -90,13 +90,13 @@ class Coordination:
             tombstones if self.has("tombstones-wait") else MAX_INT64, markers if self.has("markers-wait") else MAX_INT64
         )
 
-    def receiver(self, message: Message) -> int:
+    def receiver(self, message: CoordinationMessage) -> int:
         """Return the broker that a message is for."""
         return self.leader if message.is_report else message.broker
 
-    def report_of(self, broker: int, progress: Bounds) -> Message:
+    def report_of(self, broker: int, progress: Bounds) -> CoordinationMessage:
         """Return a replica's report: distributed bounds raise its own."""
-        return Message(True, broker, self.term, progress.most(self.views[broker].bounds))
+        return CoordinationMessage(True, broker, self.term, progress.most(self.views[broker].bounds))
 
     def has_new_report(self, broker: int, progress: Bounds) -> bool:
         """Return whether a report would be new to the leader, and is not in flight yet."""
@@ -129,7 +129,7 @@ def without_stale_messages(state: Coordination) -> Coordination:
     return replace(state, sent=frozenset(m for m in state.sent if (m.is_report, m.term, m.bounds) == last))
 
 
-def lose(state: Coordination, message: Message) -> Coordination:
+def lose(state: Coordination, message: CoordinationMessage) -> Coordination:
     """Lose a message."""
     return replace(state, sent=state.sent - {message})
 
@@ -139,10 +139,12 @@ def resend_bounds(state: Coordination, broker: int) -> Coordination:
     bounds = state.views[state.leader].bounds
     if broker not in state.views or state.views[broker] == ReplicaView(bounds, state.term):
         return state
-    return replace(state, sent=state.sent | {Message(False, broker, state.term, bounds)})
+    return replace(state, sent=state.sent | {CoordinationMessage(False, broker, state.term, bounds)})
 
 
-def deliver(state: Coordination, message: Message, away: Collection[int], *, again: bool = False) -> Coordination:
+def deliver(
+    state: Coordination, message: CoordinationMessage, away: Collection[int], *, again: bool = False
+) -> Coordination:
     """Let a message arrive. ``away``: replicas that are unreachable now. ``again``: it may arrive once more."""
     state = state if again else lose(state, message)
     return _with_report(state, message, away) if message.is_report else _with_distribution(state, message)
@@ -169,7 +171,7 @@ def without_ineffective_messages(state: Coordination, *, may_elect: bool) -> Coo
     return replace(state, sent=frozenset(m for m in state.sent if _has_effect(state, m, may_elect=may_elect)))
 
 
-def _has_effect(state: Coordination, message: Message, *, may_elect: bool) -> bool:
+def _has_effect(state: Coordination, message: CoordinationMessage, *, may_elect: bool) -> bool:
     view = state.views.get(message.broker)
     if view is None:
         return False
@@ -187,7 +189,7 @@ def _has_effect(state: Coordination, message: Message, *, may_elect: bool) -> bo
     return last is None or forgets or recalculates or last.most(message.bounds) != last
 
 
-def _with_report(state: Coordination, message: Message, away: Collection[int]) -> Coordination:
+def _with_report(state: Coordination, message: CoordinationMessage, away: Collection[int]) -> Coordination:
     if message.broker not in state.last or (message.term < state.term and state.has("late-rpc-ignored")):
         return state
     before = state.last[message.broker] or NOTHING
@@ -213,12 +215,14 @@ def _recalculated(state: Coordination, away: Collection[int]) -> Coordination:
 
 
 def _distributed(state: Coordination, bounds: Bounds) -> Coordination:
-    others = {Message(False, broker, state.term, bounds) for broker in state.views if broker != state.leader}
+    others = {
+        CoordinationMessage(False, broker, state.term, bounds) for broker in state.views if broker != state.leader
+    }
     views = {**state.views, state.leader: ReplicaView(bounds, state.term)}
     return replace(state, views=views, sent=state.sent | others)
 
 
-def _with_distribution(state: Coordination, message: Message) -> Coordination:
+def _with_distribution(state: Coordination, message: CoordinationMessage) -> Coordination:
     view = state.views.get(message.broker)
     if view is None or (message.term < view.term and state.has("late-rpc-ignored")):
         return state

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from harness.models.log.cleaner import Cleaning
-    from harness.models.world.coordination import Message
+    from harness.models.world.coordination import CoordinationMessage
     from harness.models.world.world import Client, Rules
     from harness.schedules.operations.operation import Operation
 
@@ -355,7 +355,7 @@ def _lose(world: World, lost: environment.MessageIsLost) -> Done | None:
     return None if message is None else world.coordinate(coordination.lose, message)
 
 
-def _message(world: World, number: int) -> Message | None:
+def _message(world: World, number: int) -> CoordinationMessage | None:
     return dict(enumerate(world.in_flight(), 1)).get(number)
 
 

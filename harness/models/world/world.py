@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from harness.models.log.replica import Replica
     from harness.models.log.replication import Replication
     from harness.models.walk.systems import System
-    from harness.models.world.coordination import Coordination, Message
+    from harness.models.world.coordination import Coordination, CoordinationMessage
 
 DAY_MS: Final = 24 * 60 * 60 * 1000
 HOUR_MS: Final = 60 * 60 * 1000
@@ -199,10 +199,10 @@ class World:
         for entry in entries_of(batch) if self.rules.of_groups else ():
             self.coordinator.apply(entry, drops_pending=True)
 
-    def in_flight(self) -> list[Message]:
+    def in_flight(self) -> list[CoordinationMessage]:
         """Return the messages in flight in a deterministic order, which is not the order of sending."""
         return sorted(self.protocol.sent) if self.protocol else []
 
-    def can_arrive(self, message: Message) -> bool:
+    def can_arrive(self, message: CoordinationMessage) -> bool:
         """Return whether a message can arrive now."""
         return self.protocol is not None and self.protocol.receiver(message) not in self.down
