@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from harness.broker_files.segments.records import ABORT, COMMIT, Record
 from harness.clients import OPERATION_TIMEOUT_S, ClientError, Library
 from harness.errors import WaitTimeoutError
-from harness.models.log.batch import Batch
+from harness.models.log.batch import ModelBatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from harness.kafka_api.messages import TopicPartition
     from harness.models.cluster.cluster import SimCluster
     from harness.models.cluster.partition import SimPartition
-    from harness.models.cluster.transactions import Coordinator, Transactional
+    from harness.models.cluster.transactions import Transactional, TransactionCoordinator
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class SimulatedClient:
     """Opens a simulated library. ``raises_epoch``: whether it has transactions of version 2, like the Java client."""
 
     cluster: SimCluster
-    coordinator: Coordinator
+    coordinator: TransactionCoordinator
     raises_epoch: bool
 
     @contextmanager
@@ -41,8 +41,8 @@ class _Sent:
     """A record without an answer; ``remake`` makes its batch again for the current end of the log."""
 
     partition: SimPartition
-    batch: Batch
-    remake: Callable[[], Batch]
+    batch: ModelBatch
+    remake: Callable[[], ModelBatch]
     answered: Answered
 
 
@@ -132,10 +132,10 @@ class SimulatedProducer:
 
     def _batch(
         self, partition: SimPartition, key: bytes, value: str | None, headers: list[tuple[str, bytes]], sequence: int
-    ) -> Batch:
+    ) -> ModelBatch:
         base, now_ms, owner = partition.leader.log_end, self.client.cluster.clock.time_ms(), self.owner
         content = None if value is None else value.encode()
-        return Batch(
+        return ModelBatch(
             base_offset=base,
             last_offset=base,
             records=(Record(base, now_ms, key, content, tuple(headers)),),

@@ -13,7 +13,7 @@ from harness.models.clock import VirtualClock
 from harness.models.cluster.cleaners import REDPANDA
 from harness.models.cluster.cluster import ClusterRules, SimCluster
 from harness.models.cluster.files import write_checkpoint, write_replica
-from harness.models.cluster.transactions import Coordinator
+from harness.models.cluster.transactions import TransactionCoordinator
 from harness.models.log.version_rules import rules_of
 from harness.runtimes.base import PreparedRuntime
 from harness.targets import SIM_CLOUD_TOPICS, SIM_KAFKA, SIM_REDPANDA
@@ -60,7 +60,7 @@ class SimRuntime:
         self.brokers: Sequence[int] = spec.brokers
         self.abilities = (self,)
         self.cluster = SimCluster(spec.clock, Random(f"cluster {spec.seed}"), spec.brokers, spec.settings, rules)  # noqa: S311
-        self.coordinator = Coordinator(self.cluster)
+        self.coordinator = TransactionCoordinator(self.cluster)
         self._seed = spec.seed
         self.start, self.stop, self.kill = self.cluster.start, self.cluster.stop, self.cluster.kill
         self.cut, self.heal, self.is_up = self.cluster.cut, self.cluster.heal, self.cluster.is_reachable

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from harness.kafka_api.replica import ReplicaReader
     from harness.kafka_api.transactions import OpenTransactions
     from harness.models.cluster.cluster import SimCluster
-    from harness.models.cluster.transactions import Coordinator
+    from harness.models.cluster.transactions import TransactionCoordinator
     from harness.models.log.replica import Replica
     from harness.runtimes.base import Runtime
     from harness.runtimes.sim import SimRuntime
@@ -65,7 +65,7 @@ SETTLING_ROUNDS = 10
 class SimulatedAdmin:
     """Implements the methods of `harness.kafka_api.admin.Admin` that a run needs; changes take effect immediately."""
 
-    def __init__(self, cluster: SimCluster, coordinator: Coordinator) -> None:
+    def __init__(self, cluster: SimCluster, coordinator: TransactionCoordinator) -> None:
         """Use methods of the cluster."""
         self._cluster = cluster
         self.create_topics, self.alter_topics = cluster.create, cluster.alter

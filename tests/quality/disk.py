@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harness.models.cluster.files import write_checkpoint, write_replica, write_segment
-from harness.models.log.batch import Batch, encode
+from harness.models.log.batch import ModelBatch, encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,7 +32,7 @@ class Copy:
     partition: Partition
     replica: Replica
     high_watermark: int
-    torn: Batch | None = None
+    torn: ModelBatch | None = None
     torn_share: float = 0.0
     zeros: int = 0
     leftovers: frozenset[str] = frozenset()
@@ -91,6 +91,6 @@ def _write_partition(folder: Path, copy: Copy) -> None:
             write_segment(folder, segment, suffix)
 
 
-def _torn(batch: Batch, share: float) -> bytes:
+def _torn(batch: ModelBatch, share: float) -> bytes:
     whole = encode(batch)
     return whole[: max(1, int(share * len(whole)))]

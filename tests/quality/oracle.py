@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from view import Run, View
 
     from harness.broker_files.side_files.producer_state import AbortedTxn
-    from harness.models.log.batch import Batch
+    from harness.models.log.batch import ModelBatch
 
 
 def expected(partition: Partition, high_watermarks: Iterable[int]) -> list[Expected]:
@@ -154,7 +154,7 @@ def _stuck_evidence(judged: Judged, here: View, run: Run) -> str:
 
 
 def _misjudged(judged: Judged, here: View, run: Run) -> Iterator[Expected]:
-    by_txn: dict[int, list[Batch]] = defaultdict(list)
+    by_txn: dict[int, list[ModelBatch]] = defaultdict(list)
     for batch in run.batches:
         by_txn[judged.txn_of(batch).number].append(batch)
     believed = run.marker.marker if run.marker else None
@@ -166,7 +166,7 @@ def _misjudged(judged: Judged, here: View, run: Run) -> Iterator[Expected]:
             yield from _hidden(judged, here, txn, batches)
 
 
-def _served(judged: Judged, here: View, txn: Txn, batches: list[Batch]) -> Iterator[Expected]:
+def _served(judged: Judged, here: View, txn: Txn, batches: list[ModelBatch]) -> Iterator[Expected]:
     records = [r for batch in batches for r in batch.records if r.offset >= here.replica.log_start]
     if not records:
         return
@@ -225,7 +225,7 @@ def _alive_elsewhere(judged: Judged, here: View, key: bytes) -> Iterator[tuple[i
             yield other.replica.broker, at
 
 
-def _hidden(judged: Judged, here: View, txn: Txn, batches: list[Batch]) -> Iterator[Expected]:
+def _hidden(judged: Judged, here: View, txn: Txn, batches: list[ModelBatch]) -> Iterator[Expected]:
     """Return what R still has of a committed transaction, or its index, and believes aborted."""
     records = [r for batch in batches for r in batch.records if r.offset >= here.replica.log_start]
     spanning = [entry for entry in here.aborted if _spans(entry, txn)]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from harness.broker_files.segments.records import ABORT, COMMIT, Record, marker_record
-from harness.models.log.batch import Batch
+from harness.models.log.batch import ModelBatch
 from harness.models.log.cleaner import clean
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Partition:
 
     def write(
         self, records: Sequence[tuple[bytes | None, bytes | None]], client: Client | None = None, *, roll: bool = False
-    ) -> Batch:
+    ) -> ModelBatch:
         """Append one batch of keys and values, to a new segment with ``roll``. Without a client: no producer id."""
         base = self.leader.log_end
         if client and client.transactional and client.txn is None:
@@ -132,9 +132,9 @@ class Partition:
 
     def batch(
         self, base: int, records: Sequence[tuple[bytes | None, bytes | None]], client: Client | None, txn: int | None
-    ) -> Batch:
+    ) -> ModelBatch:
         """Return the batch that ``write`` would append, without doing so."""
-        return Batch(
+        return ModelBatch(
             base_offset=base,
             last_offset=base + len(records) - 1,
             records=tuple(
@@ -157,7 +157,7 @@ class Partition:
             return ()
         return (("h", self.random.randbytes(3)), ("", None))
 
-    def end(self, client: Client, outcome: str, *, timed_out: bool = False) -> Batch:
+    def end(self, client: Client, outcome: str, *, timed_out: bool = False) -> ModelBatch:
         """Append the marker of the client's open transaction.
 
         The epoch rises with transactions of version 2, and when the coordinator itself aborts.
@@ -173,11 +173,11 @@ class Partition:
         self._append(batch)
         return batch
 
-    def marker(self, client: Client, outcome: str, txn: int | None) -> Batch:
+    def marker(self, client: Client, outcome: str, txn: int | None) -> ModelBatch:
         """Return the marker that ``end`` would append, without doing so."""
         base = self.leader.log_end
         record = marker_record(base, self.now_ms, outcome, self.coordinator_epoch)
-        return Batch(
+        return ModelBatch(
             base_offset=base,
             last_offset=base,
             records=(record,),
@@ -203,7 +203,7 @@ class Partition:
         client.epoch += by
         client.sequence = 0
 
-    def _append(self, batch: Batch, *, roll: bool = False) -> None:
+    def _append(self, batch: ModelBatch, *, roll: bool = False) -> None:
         self.replication.append(batch, roll=roll)
         self._record_caught_up()
 
@@ -241,7 +241,7 @@ class Partition:
         self.replication.elect(broker)
         self._record_caught_up()
 
-    def lose_leader(self, successor: int, lost: Sequence[Batch]) -> None:
+    def lose_leader(self, successor: int, lost: Sequence[ModelBatch]) -> None:
         """Let the leader fail with batches that no follower copied; they count as never written.
 
         The batches must begin at the log end offset of every in-sync replica.

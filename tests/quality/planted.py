@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from partition import Client, Partition
     from traffic import Traffic
 
-    from harness.models.log.batch import Batch
+    from harness.models.log.batch import ModelBatch
 
     Gone = Callable[[], bool]
     Plot = Iterator[Gone]
@@ -59,7 +59,7 @@ class Stage:
             if self.maybe():
                 write([(self.key("between"), b"other")], roll=self.random.random() < 0.3)
 
-    def is_gone(self, batch: Batch) -> bool:
+    def is_gone(self, batch: ModelBatch) -> bool:
         """Tell whether the leader has cleaned away what a batch held."""
         return not any(
             held.base_offset == batch.base_offset and held.records

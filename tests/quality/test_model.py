@@ -11,7 +11,7 @@ import pytest
 
 from harness.broker_files.segments.records import ABORT, COMMIT, Record, marker_record
 from harness.broker_files.side_files.producer_state import AbortedTxn
-from harness.models.log.batch import Batch
+from harness.models.log.batch import ModelBatch
 from harness.models.log.cleaner import Bounds, Cleaning, clean
 from harness.models.log.replica import Replica
 from harness.models.log.replication import Replication
@@ -26,11 +26,11 @@ CLEANING = Cleaning(delete_retention_ms=RETENTION_MS, producer_expiration_ms=EXP
 
 def data(
     base: int, *pairs: str, txn: int | None = None, epoch: int = 0, idempotent: int | None = None, at_ms: int = 0
-) -> Batch:
+) -> ModelBatch:
     """Return a batch of ``K=v`` values and ``K`` tombstones; ``txn`` and ``idempotent`` are producer ids."""
     parts = [pair.partition("=") for pair in pairs]
     producer_id = txn if txn is not None else -1 if idempotent is None else idempotent
-    return Batch(
+    return ModelBatch(
         base_offset=base,
         last_offset=base + len(pairs) - 1,
         records=tuple(
@@ -45,8 +45,8 @@ def data(
     )
 
 
-def marker(base: int, outcome: str, txn: int, epoch: int = 0) -> Batch:
-    return Batch(
+def marker(base: int, outcome: str, txn: int, epoch: int = 0) -> ModelBatch:
+    return ModelBatch(
         base_offset=base,
         last_offset=base,
         records=(marker_record(base, 0, outcome),),
@@ -58,11 +58,11 @@ def marker(base: int, outcome: str, txn: int, epoch: int = 0) -> Batch:
     )
 
 
-def emptied(base: int, txn: int, epoch: int = 0) -> Batch:
-    return Batch(base, base, (), 0, producer_id=txn, producer_epoch=epoch, transactional=True, control=True)
+def emptied(base: int, txn: int, epoch: int = 0) -> ModelBatch:
+    return ModelBatch(base, base, (), 0, producer_id=txn, producer_epoch=epoch, transactional=True, control=True)
 
 
-def replica(*batches: Batch, high_watermark: int | None = None) -> Replica:
+def replica(*batches: ModelBatch, high_watermark: int | None = None) -> Replica:
     log = Replica(1)
     for batch in batches:
         log.append(batch, roll=True)
@@ -85,7 +85,7 @@ def shown(log: Replica) -> list[str]:
     return [_shown(batch) for batch in log.batches()]
 
 
-def _shown(batch: Batch) -> str:
+def _shown(batch: ModelBatch) -> str:
     what = batch.marker or " ".join(
         (record.key or b"").decode() + ("" if record.value is None else f"={record.value.decode()}")
         for record in batch.records
@@ -379,7 +379,7 @@ def test_a_restart_with_nothing_left_forgets_an_open_transaction() -> None:
     ],
 )
 def test_what_a_leader_takes_for_a_producers_next_batch(
-    batches: tuple[Batch, ...], epoch: int, sequence: int, *, is_next: bool
+    batches: tuple[ModelBatch, ...], epoch: int, sequence: int, *, is_next: bool
 ) -> None:
     assert replica(*batches).accepts(7, epoch, sequence) == is_next
 

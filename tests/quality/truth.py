@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from partition import Partition, Txn, Written
 
-    from harness.models.log.batch import Batch
+    from harness.models.log.batch import ModelBatch
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class Judged:
     bound: int
     by_key: dict[bytes, list[Written]]
 
-    def txn_of(self, batch: Batch) -> Txn:
+    def txn_of(self, batch: ModelBatch) -> Txn:
         """Return the transaction that a transactional batch truly is part of."""
         if batch.txn is None:
             raise ValueError(f"the batch at {batch.base_offset} is of no transaction")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from harness.broker_files.side_files.producer_state import AbortedTxn
-    from harness.models.log.batch import Batch
+    from harness.models.log.batch import ModelBatch
     from harness.models.log.replica import Replica
 
 
@@ -21,8 +21,8 @@ class Run:
     """A producer's batches up to one marker, on one replica: one transaction, as that broker sees it."""
 
     producer_id: int
-    batches: list[Batch]
-    marker: Batch | None = None
+    batches: list[ModelBatch]
+    marker: ModelBatch | None = None
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class View:
     replica: Replica
     log_end: int
     runs: list[Run] = field(default_factory=list)
-    control: dict[int, list[Batch]] = field(default_factory=lambda: defaultdict(list))
+    control: dict[int, list[ModelBatch]] = field(default_factory=lambda: defaultdict(list))
     aborted: list[AbortedTxn] = field(default_factory=list)
     bases: set[int] = field(default_factory=set)
     """The first offsets of its batches, including empty ones."""
@@ -80,7 +80,7 @@ def view(replica: Replica) -> View:
     return seen
 
 
-def _settle(seen: View, batches: Iterable[Batch]) -> None:
+def _settle(seen: View, batches: Iterable[ModelBatch]) -> None:
     for batch in batches:
         for record in batch.records:
             if record.key is not None and record.offset >= seen.replica.log_start:

@@ -12,7 +12,7 @@ from harness.models.cloud_topics.compaction import ENTRY_BYTES, Settings, dirty
 from harness.models.cloud_topics.judge import wrong_in_log
 from harness.models.cloud_topics.metastore import holds
 from harness.models.cloud_topics.rules import ALL_ON, RULES
-from harness.models.log.batch import Batch
+from harness.models.log.batch import ModelBatch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,7 @@ class RecordedCloud(Cloud):
     written: dict[str, list[Record]] = field(default_factory=lambda: defaultdict(list))
     uploaded: list[L1Object] = field(default_factory=list)
 
-    def append(self, name: str, batches: Sequence[Batch]) -> None:
+    def append(self, name: str, batches: Sequence[ModelBatch]) -> None:
         before = self.partitions[name].log
         super().append(name, batches)
         if self.partitions[name].log is not before:
@@ -46,7 +46,7 @@ class RecordedCloud(Cloud):
         """Append one batch of keys and values without a producer id."""
         base = self.partitions[name].log.end_offset
         made = tuple(Record(base + index, now_ms, key, value) for index, (key, value) in enumerate(records))
-        self.append(name, [Batch(base, base + len(made) - 1, made, now_ms)])
+        self.append(name, [ModelBatch(base, base + len(made) - 1, made, now_ms)])
 
     def orphans(self) -> list[L1Object]:
         """Return the objects that no log has and no pass is about to commit: replaced, refused, or lost in a crash."""

@@ -30,7 +30,7 @@ from harness.models.cloud_topics.metastore import (
     refusal,
     union,
 )
-from harness.models.log.batch import Batch
+from harness.models.log.batch import ModelBatch
 
 
 def test_ranges() -> None:
@@ -116,7 +116,7 @@ def test_dirty_ranges_on_both_sides_of_a_clean_one() -> None:
 def test_a_dirty_range_without_a_record_takes_one_pass() -> None:
     """L0 may hand over offsets of which nothing is left."""
     cloud = cloud_of()
-    cloud.append(NAME, [Batch(0, 3, (), 0)])
+    cloud.append(NAME, [ModelBatch(0, 3, (), 0)])
     settings = cloud.partitions[NAME].settings
     assert (shown(cloud), log_of(cloud).objects[0].batches) == (["0-4:"], ())
     assert need(NAME, log_of(cloud), settings, now_ms=9) is None
@@ -199,29 +199,29 @@ def test_small_objects_become_one_and_batches_stay_what_they_are() -> None:
 def test_the_last_timestamp_of_a_batch_is_that_of_what_is_left() -> None:
     records = (Record(0, 5, b"A", b"1"), Record(1, 9, b"B", b"1"))
     for append_time, left_ms in ((False, 5), (True, 9)):
-        log = appended(Log(), [Batch(0, 1, records, 9, append_time=append_time)])
-        log = appended(log, [Batch(2, 2, (Record(2, 10, b"B", b"2"),), 10)])
+        log = appended(Log(), [ModelBatch(0, 1, records, 9, append_time=append_time)])
+        log = appended(log, [ModelBatch(2, 2, (Record(2, 10, b"B", b"2"),), 10)])
         made = begin_pass(log, Settings(), now_ms=20)
         assert made is not None
         assert made.objects[0].batches[0].max_timestamp_ms == left_ms
 
 
 def test_l0_leaves_out_control_batches_and_their_offsets() -> None:
-    marker = Batch(0, 0, (marker_record(0, 0, COMMIT),), 0, transactional=True, control=True)
+    marker = ModelBatch(0, 0, (marker_record(0, 0, COMMIT),), 0, transactional=True, control=True)
     with pytest.raises(ValueError, match="no control batches"):
         appended(Log(), [marker])
     with pytest.raises(ValueError, match="no open transactions"):
         appended(Log(), [replace(marker, control=False)])
-    log = appended(Log(), [Batch(3, 3, (Record(3, 0, b"A", b"1"),), 0)])
+    log = appended(Log(), [ModelBatch(3, 3, (Record(3, 0, b"A", b"1"),), 0)])
     assert [(piece.base_offset, piece.end_offset) for piece in log.objects] == [(0, 4)]
 
 
 def test_what_cannot_be_appended() -> None:
-    log = appended(Log(), [Batch(0, 0, (Record(0, 0, b"A", b"1"),), 0)])
+    log = appended(Log(), [ModelBatch(0, 0, (Record(0, 0, b"A", b"1"),), 0)])
     with pytest.raises(ValueError, match="the log ends at 1"):
-        appended(log, [Batch(0, 0, (Record(0, 0, b"A", b"1"),), 0)])
+        appended(log, [ModelBatch(0, 0, (Record(0, 0, b"A", b"1"),), 0)])
     with pytest.raises(ValueError, match="without a key"):
-        appended(log, [Batch(1, 1, (Record(1, 0, None, b"1"),), 0)])
+        appended(log, [ModelBatch(1, 1, (Record(1, 0, None, b"1"),), 0)])
     assert appended(log, []) is log
 
 

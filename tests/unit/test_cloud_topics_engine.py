@@ -8,7 +8,7 @@ import pytest
 from cloud_logs import NAME, RecordedCloud, cloud_of, compact, log_of, shown, spoken, without
 
 from harness.broker_files.segments.batches import iter_batches, iter_records
-from harness.models.cloud_topics.cloud import Need, need, queue
+from harness.models.cloud_topics.cloud import CompactionNeed, need, queue
 from harness.models.cloud_topics.compaction import Settings
 from harness.models.log.batch import encode
 
@@ -97,7 +97,7 @@ def test_a_log_is_eligible_by_its_dirty_ratio() -> None:
     """Three batches of one size; the ratio must be exceeded."""
     cloud = cloud_of("A=1", "B=1")
     log, half = log_of(cloud), Settings(min_cleanable_dirty_ratio=0.5)
-    assert need(NAME, log, half, now_ms=30) == Need(NAME, 1.0, 30, is_overdue=False)
+    assert need(NAME, log, half, now_ms=30) == CompactionNeed(NAME, 1.0, 30, is_overdue=False)
     compact(cloud)
     assert need(NAME, log_of(cloud), half, now_ms=30) is None
     cloud.produce(NAME, spoken("C=1 D=1"), now_ms=0)
@@ -113,7 +113,7 @@ def test_a_log_is_eligible_by_the_age_of_what_is_dirty() -> None:
     settings = Settings(min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=40)
     cloud = cloud_of("A=1")
     assert need(NAME, log_of(cloud), settings, now_ms=39) is None
-    assert need(NAME, log_of(cloud), settings, now_ms=40) == Need(NAME, 1.0, 40, is_overdue=True)
+    assert need(NAME, log_of(cloud), settings, now_ms=40) == CompactionNeed(NAME, 1.0, 40, is_overdue=True)
     compact(cloud)
     assert need(NAME, log_of(cloud), settings, now_ms=1000) is None
 
@@ -123,13 +123,13 @@ def test_a_log_is_eligible_for_tombstones_that_may_go() -> None:
     compact(cloud, now_ms=5)
     settings = cloud.partitions[NAME].settings
     assert need(NAME, log_of(cloud), settings, now_ms=104) is None
-    assert need(NAME, log_of(cloud), settings, now_ms=105) == Need(NAME, 0.0, 0, is_overdue=False)
+    assert need(NAME, log_of(cloud), settings, now_ms=105) == CompactionNeed(NAME, 0.0, 0, is_overdue=False)
     assert need("empty", log_of(cloud_of()), settings, now_ms=105) is None
 
 
 def test_turns() -> None:
-    late, later = Need("late", 0.1, 50, is_overdue=True), Need("later", 0.1, 60, is_overdue=True)
-    dirty, clean = Need("dirty", 0.9, 1, is_overdue=False), Need("clean", 0.0, 0, is_overdue=False)
+    late, later = CompactionNeed("late", 0.1, 50, is_overdue=True), CompactionNeed("later", 0.1, 60, is_overdue=True)
+    dirty, clean = CompactionNeed("dirty", 0.9, 1, is_overdue=False), CompactionNeed("clean", 0.0, 0, is_overdue=False)
     assert queue([clean, late, dirty, later]) == [later, late, dirty, clean]
 
 

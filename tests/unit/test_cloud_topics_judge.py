@@ -9,14 +9,14 @@ from cloud_logs import cloud_of, compact, log_of
 from harness.broker_files.segments.records import Record
 from harness.models.cloud_topics.judge import Reader, deduplicated, wrong_for_reader, wrong_in_log
 from harness.models.cloud_topics.metastore import L1Object, Log
-from harness.models.log.batch import Batch
+from harness.models.log.batch import ModelBatch
 
 A1, NO_A, B1 = Record(0, 0, b"A", b"1"), Record(1, 0, b"A", None), Record(2, 0, b"B", b"1")
 WRITTEN = [A1, NO_A, B1]
 
 
 def an_object(base: int, end: int, *records: Record) -> L1Object:
-    return L1Object(base, end, (Batch(base, end - 1, records, 0),))
+    return L1Object(base, end, (ModelBatch(base, end - 1, records, 0),))
 
 
 def a_log(*records: Record, cleaned: tuple[tuple[int, int], ...] = ()) -> Log:

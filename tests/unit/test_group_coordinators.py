@@ -6,7 +6,7 @@ import pytest
 from described import described
 
 from harness.broker_files.segments.records import ABORT, COMMIT
-from harness.models.log.invariants import Truth, Txn, Wrote
+from harness.models.log.invariants import ModelTruth, Txn, Wrote
 from harness.models.log.replica import Replica
 from harness.models.log.version_rules import VersionRules, rules_of
 from harness.models.world.groups import (
@@ -23,8 +23,8 @@ from harness.models.world.groups import (
     SKIPS,
     Answer,
     Commit,
-    End,
     Offsets,
+    TransactionEnd,
     consequences,
     load,
 )
@@ -41,7 +41,7 @@ def cluster(steps: str, coordinator: str = NEW) -> World:
     return play(Rules(of_groups=True, version=version), described(steps))
 
 
-def offsets_after(entries: list[Commit | End], coordinator: str = NEW) -> Offsets:
+def offsets_after(entries: list[Commit | TransactionEnd], coordinator: str = NEW) -> Offsets:
     offsets = Offsets()
     for entry in entries:
         offsets.apply(entry, drops_pending=DROPS_PENDING[coordinator])
@@ -56,8 +56,8 @@ def pending(at: int, producer: int = 7, key: str = "K") -> Commit:
     return Commit(at, key, deletes=False, producer=producer)
 
 
-COMMITTED, ABORTED = End(7, COMMIT), End(7, ABORT)
-LOGS: dict[str, tuple[list[Commit | End], Answer]] = {
+COMMITTED, ABORTED = TransactionEnd(7, COMMIT), TransactionEnd(7, ABORT)
+LOGS: dict[str, tuple[list[Commit | TransactionEnd], Answer]] = {
     "nothing": ([], Answer(None)),
     "a plain commit": ([plain(0)], Answer(0)),
     "a later plain commit": ([plain(0), plain(1)], Answer(1)),
@@ -69,12 +69,12 @@ LOGS: dict[str, tuple[list[Commit | End], Answer]] = {
     "superseded while pending": ([pending(0), plain(1), COMMITTED], Answer(1)),
     "plain beside pending": ([pending(0), plain(1)], Answer(1, is_pending=True)),
     "of another key": ([pending(0, key="L"), COMMITTED, plain(2)], Answer(2)),
-    "another producer's marker": ([pending(0), End(8, COMMIT)], Answer(None, is_pending=True)),
+    "another producer's marker": ([pending(0), TransactionEnd(8, COMMIT)], Answer(None, is_pending=True)),
     "two producers, the first ends last": (
-        [pending(0), pending(1, 8), End(8, COMMIT), End(7, COMMIT)],
+        [pending(0), pending(1, 8), TransactionEnd(8, COMMIT), TransactionEnd(7, COMMIT)],
         Answer(1),
     ),
-    "two producers, one is left": ([pending(0), pending(1, 8), End(8, COMMIT)], Answer(1, is_pending=True)),
+    "two producers, one is left": ([pending(0), pending(1, 8), TransactionEnd(8, COMMIT)], Answer(1, is_pending=True)),
     "the last of a transaction": ([pending(0), pending(1), COMMITTED], Answer(1)),
     "the next marker ends all": ([pending(0), pending(3), COMMITTED], Answer(3)),
 }
@@ -97,7 +97,7 @@ def test_both_coordinators_answer_by_these_rules(name: str, coordinator: str) ->
     ],
 )
 def test_a_tombstone_drops_pending_offsets_where_the_new_coordinator_loads(
-    entries: list[Commit | End], of_old: Answer, of_new: Answer
+    entries: list[Commit | TransactionEnd], of_old: Answer, of_new: Answer
 ) -> None:
     assert (offsets_after(entries, OLD).answer("K"), offsets_after(entries, NEW).answer("K")) == (of_old, of_new)
 
@@ -200,13 +200,13 @@ def test_an_offset_that_an_open_transaction_commits_is_not_judged_yet() -> None:
 @pytest.mark.parametrize(
     ("truth", "names"),
     [
-        (Truth((Wrote(0, "K", deletes=False),)), [LOST]),
-        (Truth((Wrote(0, "K", deletes=False, txn=0),), (Txn(),)), [PENDING_UNSEEN]),
-        (Truth((Wrote(0, "K", deletes=False, txn=0),), (Txn(COMMIT, 1),)), [LOST]),
-        (Truth((Wrote(0, "K", deletes=False, txn=0),), (Txn(ABORT, 1),)), []),
+        (ModelTruth((Wrote(0, "K", deletes=False),)), [LOST]),
+        (ModelTruth((Wrote(0, "K", deletes=False, txn=0),), (Txn(),)), [PENDING_UNSEEN]),
+        (ModelTruth((Wrote(0, "K", deletes=False, txn=0),), (Txn(COMMIT, 1),)), [LOST]),
+        (ModelTruth((Wrote(0, "K", deletes=False, txn=0),), (Txn(ABORT, 1),)), []),
     ],
 )
-def test_what_an_empty_replica_lacks(truth: Truth, names: list[str]) -> None:
+def test_what_an_empty_replica_lacks(truth: ModelTruth, names: list[str]) -> None:
     assert list(consequences(Replica(1), truth, drops_pending=True)) == names
 
 

@@ -12,7 +12,7 @@ from harness.models.log.kip87 import (
     OLD,
     Difference,
     Format,
-    RefusedError,
+    RejectedError,
     constructed,
     deletes,
     differences,
@@ -78,7 +78,7 @@ def test_what_brokers_store(record: Record, sent_in: Format, kept_in: Format, st
 
 @pytest.mark.parametrize("kept_in", [OLD, NEW])
 def test_a_null_without_the_flag_is_refused_of_producers_that_know_it(kept_in: Format) -> None:
-    with pytest.raises(RefusedError, match="consumers of the old format"):
+    with pytest.raises(RejectedError, match="consumers of the old format"):
         stored(NULL, sent_in=NEW, kept_in=kept_in)
 
 

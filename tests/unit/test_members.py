@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from harness.broker_files.segments.records import Record
-from harness.models.log.batch import Batch
-from harness.models.log.invariants import Truth, Wrote
+from harness.models.log.batch import ModelBatch
+from harness.models.log.invariants import ModelTruth, Wrote
 from harness.models.log.replica import Replica
 from harness.models.world.members import (
     ASSIGNMENT,
@@ -72,14 +72,14 @@ def test_what_is_loaded(keys: tuple[str, ...], result: Loaded) -> None:
     ],
 )
 def test_what_goes_wrong_on_a_replica(written: tuple[str, ...], present: tuple[str, ...], names: list[str]) -> None:
-    truth = Truth(tuple(Wrote(n, key.removeprefix("-"), key.startswith("-")) for n, key in enumerate(written)))
+    truth = ModelTruth(tuple(Wrote(n, key.removeprefix("-"), key.startswith("-")) for n, key in enumerate(written)))
     replica = Replica(1)
     records = tuple(
         Record(n, 0, key.removeprefix("-").encode(), None if key.startswith("-") else b"v")
         for n, key in enumerate(present)
     )
     if records:
-        replica.append(Batch(0, len(records) - 1, records, 0))
+        replica.append(ModelBatch(0, len(records) - 1, records, 0))
     assert list(group_consequences(replica, truth)) == names
 
 

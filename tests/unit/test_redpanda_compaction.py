@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from harness.broker_files.segments.records import ABORT, COMMIT, Record, marker_record
-from harness.models.log.batch import Batch
+from harness.models.log.batch import ModelBatch
 from harness.models.log.cleaner import Bounds, Cleaning
 from harness.models.log.redpanda import clean, progress
 from harness.models.log.replica import Replica
@@ -14,8 +14,8 @@ CLEANING = Cleaning(delete_retention_ms=10, producer_expiration_ms=10)
 KEPT = Bounds(tombstones=0, markers=0)
 
 
-def data(offset: int, key: str, value: bytes | None = b"v", *, in_txn: bool = False) -> Batch:
-    return Batch(
+def data(offset: int, key: str, value: bytes | None = b"v", *, in_txn: bool = False) -> ModelBatch:
+    return ModelBatch(
         base_offset=offset,
         last_offset=offset,
         records=(Record(offset, 0, key.encode(), value),),
@@ -25,11 +25,11 @@ def data(offset: int, key: str, value: bytes | None = b"v", *, in_txn: bool = Fa
     )
 
 
-def marker(offset: int, outcome: str) -> Batch:
+def marker(offset: int, outcome: str) -> ModelBatch:
     return replace(data(offset, "", in_txn=True), records=(marker_record(offset, 0, outcome),), control=True)
 
 
-def replica_of(*batches: Batch) -> Replica:
+def replica_of(*batches: ModelBatch) -> Replica:
     """Return a replica with a segment for each batch, the last of which is active, and all replicated."""
     replica = Replica(1)
     for batch in batches:

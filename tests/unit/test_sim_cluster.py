@@ -17,8 +17,8 @@ from harness.models.cluster.cleaners import due_later_ms, is_due
 from harness.models.cluster.cluster import ClusterRules, SimCluster
 from harness.models.cluster.partition import begins_segment
 from harness.models.cluster.settings import BROKER, TOPIC, numbers
-from harness.models.cluster.transactions import Coordinator
-from harness.models.log.batch import Batch
+from harness.models.cluster.transactions import TransactionCoordinator
+from harness.models.log.batch import ModelBatch
 from harness.models.log.cleaner import Cleaning
 from harness.models.log.delivery import batches_up_to, delivered, listed_aborts
 from harness.models.log.replica import Replica
@@ -38,7 +38,7 @@ COMPACTED = {"segment.ms": "100", "delete.retention.ms": "300", "min.cleanable.d
 BOUND_S = 30.0
 
 
-def kind(batch: Batch) -> str:
+def kind(batch: ModelBatch) -> str:
     return batch.marker or ((batch.records[0].key or b"").decode() if batch.records else "empty")
 
 
@@ -57,7 +57,7 @@ class Subject:
             self.cluster.start(broker)
         self.wait(lambda: all(broker.is_registered for broker in self.cluster.brokers.values()))
         self.cluster.create({TP: (1, 2, 3)}, COMPACTED)
-        self.client = SimulatedClient(self.cluster, Coordinator(self.cluster), raises_epoch=False)
+        self.client = SimulatedClient(self.cluster, TransactionCoordinator(self.cluster), raises_epoch=False)
 
     @property
     def partition(self) -> SimPartition:
@@ -240,7 +240,7 @@ def test_a_new_replica_copies_no_faster_than_it_may(subject: Subject) -> None:
     assert 6 < subject.clock.now_s() - began_s < 9
 
 
-def replica_of(*batches: Batch) -> Replica:
+def replica_of(*batches: ModelBatch) -> Replica:
     replica = Replica(1)
     for batch in batches:
         replica.append(batch, roll=True)
@@ -248,8 +248,8 @@ def replica_of(*batches: Batch) -> Replica:
     return replica
 
 
-def batch(offset: int, at_ms: int, size: int = 10) -> Batch:
-    return Batch(offset, offset, (Record(offset, at_ms, b"k%d" % offset, b"v" * size),), at_ms)
+def batch(offset: int, at_ms: int, size: int = 10) -> ModelBatch:
+    return ModelBatch(offset, offset, (Record(offset, at_ms, b"k%d" % offset, b"v" * size),), at_ms)
 
 
 CLEANING = Cleaning(delete_retention_ms=1000, producer_expiration_ms=1000)
@@ -305,14 +305,14 @@ def test_settings_without_a_rule_are_refused(settings: dict[str, str]) -> None:
 
 
 def test_a_consumer_is_given_what_its_broker_does_not_call_aborted() -> None:
-    def data(offset: int, key: bytes, producer_id: int = -1) -> Batch:
-        return Batch(
+    def data(offset: int, key: bytes, producer_id: int = -1) -> ModelBatch:
+        return ModelBatch(
             offset, offset, (Record(offset, 0, key, b"v"),), 0, producer_id=producer_id, transactional=producer_id >= 0
         )
 
-    def end(offset: int, producer_id: int, outcome: str) -> Batch:
+    def end(offset: int, producer_id: int, outcome: str) -> ModelBatch:
         records = (marker_record(offset, 0, outcome),)
-        return Batch(offset, offset, records, 0, producer_id=producer_id, transactional=True, control=True)
+        return ModelBatch(offset, offset, records, 0, producer_id=producer_id, transactional=True, control=True)
 
     replica = Replica(1)
     for entry in (
@@ -388,7 +388,9 @@ def test_a_dead_broker_may_be_elected_where_nobody_knows_yet(subject: Subject) -
 
 @pytest.mark.parametrize("raises_epoch", [False, True])
 def test_a_producer_is_fenced_by_a_later_one_of_its_id(subject: Subject, *, raises_epoch: bool) -> None:
-    subject.client = SimulatedClient(subject.cluster, Coordinator(subject.cluster), raises_epoch=raises_epoch)
+    subject.client = SimulatedClient(
+        subject.cluster, TransactionCoordinator(subject.cluster), raises_epoch=raises_epoch
+    )
     first = subject.producer("tx")
     subject.put(first, "a")
     first.transact("commit")

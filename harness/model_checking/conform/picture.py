@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from harness.broker_files.side_files.producer_state import AbortedTxn
-    from harness.models.log.batch import Batch
-    from harness.models.log.replica import Producer, Replica, Segment
+    from harness.models.log.batch import ModelBatch
+    from harness.models.log.replica import ModelSegment, Producer, Replica
     from harness.models.world.groups import Offsets
     from harness.models.world.world import Rules
     from harness.schedules.operations.operation import Operation
@@ -236,7 +236,7 @@ class Simulated:
 
     def __init__(self, schedule: Schedule, rules: Rules) -> None:
         """Begin with empty replicas. ``rules``: the version of Kafka, and of transactions."""
-        self._copied_from: dict[int, Segment] = {}
+        self._copied_from: dict[int, ModelSegment] = {}
         cleaning = Cleaning(
             delete_retention_ms=AT_ONCE_MS,
             producer_expiration_ms=NEVER_MS,
@@ -246,7 +246,7 @@ class Simulated:
         self.world = steps.begin(rules, schedule.plan.brokers, cleaning=cleaning, rolls=self._rolls)
         self.world.replication.leader.begin_epoch(0, 0)
 
-    def _rolls(self, replica: Replica, batch: Batch) -> bool:
+    def _rolls(self, replica: Replica, batch: ModelBatch) -> bool:
         """Return whether a replica begins a segment: ``segment.ms`` passes between writes (``LogSegment.shouldRoll``).
 
         A follower appends an answer whole, and no answer crosses the end of a leader's segment: records that are copied
@@ -311,7 +311,7 @@ def picture_of(replica: Replica, named: Named) -> ReplicaPicture:
 
 
 @lru_cache(maxsize=1 << 16)
-def _parsed(batch: Batch) -> segments.Batch:
+def _parsed(batch: ModelBatch) -> segments.Batch:
     """Return a model's batch as the parser of real logs reads it."""
     return next(segments.iter_batches(encode(batch), source="the model"))
 

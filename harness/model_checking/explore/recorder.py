@@ -27,7 +27,7 @@ from harness.schedules.scenario import Phase
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from harness.models.log.batch import Batch
+    from harness.models.log.batch import ModelBatch
     from harness.models.log.replica import Replica
     from harness.models.world.world import Open, Rules, World
     from harness.schedules.operations.operation import Operation
@@ -59,7 +59,7 @@ class ParsedBatch(NamedTuple):
 class _Visit(NamedTuple):
     """A replica at the observer's last visit."""
 
-    log: list[Batch]
+    log: list[ModelBatch]
     offsets: Row
     content: dict[int, tuple[str, int]]
 
@@ -77,7 +77,7 @@ class RunRecorder:
     states: list[Row] = field(default_factory=list)
     history: list[Row] = field(default_factory=list)
     observations: list[Row] = field(default_factory=list)
-    _parsed: dict[Batch, ParsedBatch] = field(default_factory=dict)
+    _parsed: dict[ModelBatch, ParsedBatch] = field(default_factory=dict)
     _visits: dict[int, _Visit] = field(default_factory=dict)
     _begun: dict[str, int] = field(default_factory=dict)
     _key_at: dict[str, int] = field(default_factory=dict)
@@ -125,7 +125,7 @@ class RunRecorder:
             result = (*_PLACE, None, None, None, broker, replica.last_stable_offset, records)
             self._event(self.world.now_ms, "poll", "reader", "reader", Phase.AFTER, _NO_TXN, result)
 
-    def _record_client_op(self, step: Operation, batch: Batch, open_txn: Open | None, at_ms: int) -> None:
+    def _record_client_op(self, step: Operation, batch: ModelBatch, open_txn: Open | None, at_ms: int) -> None:
         client = step.process
         nth = open_txn.nth if open_txn else None
         txn = _NO_TXN if nth is None else (client, nth)
@@ -195,7 +195,7 @@ class RunRecorder:
         self.observations.append(row)
         self._visits[broker] = _Visit(log, offsets, content)
 
-    def _parse(self, batch: Batch) -> ParsedBatch:
+    def _parse(self, batch: ModelBatch) -> ParsedBatch:
         """Return a batch as the parser of real files reads it."""
         parsed = self._parsed.get(batch)
         if parsed is None:

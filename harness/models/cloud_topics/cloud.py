@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
     from harness.models.cloud_topics.compaction import Settings
     from harness.models.cloud_topics.metastore import Update
-    from harness.models.log.batch import Batch
+    from harness.models.log.batch import ModelBatch
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class CompactionNeed:
     """The reason why a log is eligible. ``lag_ms``: the age of its oldest dirty record."""
 
     name: str
@@ -40,7 +40,9 @@ class Need:
     is_overdue: bool
 
 
-def need(name: str, log: Log, settings: Settings, *, now_ms: int, without: frozenset[str] = ALL_ON) -> Need | None:
+def need(
+    name: str, log: Log, settings: Settings, *, now_ms: int, without: frozenset[str] = ALL_ON
+) -> CompactionNeed | None:
     """Return why a log is eligible now; None if it is not.
 
     The post names the dirty ratio (dirty bytes of all bytes, against min.cleanable.dirty.ratio) and the time since data
@@ -58,11 +60,11 @@ def need(name: str, log: Log, settings: Settings, *, now_ms: int, without: froze
     retention_ms = settings.delete_retention_ms
     has_expired = removable(log, now_ms=now_ms, delete_retention_ms=retention_ms, without=without)
     if ratio > settings.min_cleanable_dirty_ratio or is_overdue or has_expired:
-        return Need(name, ratio, lag_ms, is_overdue)
+        return CompactionNeed(name, ratio, lag_ms, is_overdue)
     return None
 
 
-def queue(needs: Iterable[Need]) -> list[Need]:
+def queue(needs: Iterable[CompactionNeed]) -> list[CompactionNeed]:
     """Return logs in the order of their turns.
 
     The post names both criteria, not how they are weighed. Decided here: logs that have reached
@@ -109,7 +111,7 @@ class Cloud:
             raise ValueError(f"{name} already exists")
         self.partitions[name] = Stored(settings)
 
-    def append(self, name: str, batches: Sequence[Batch]) -> None:
+    def append(self, name: str, batches: Sequence[ModelBatch]) -> None:
         """Append decided batches of L0 as one object; raises ``ValueError`` for others."""
         stored = self.partitions[name]
         stored.log = appended(stored.log, batches)

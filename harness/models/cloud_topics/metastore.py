@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from harness.broker_files.segments.records import Record
-    from harness.models.log.batch import Batch
+    from harness.models.log.batch import ModelBatch
 
 Range: TypeAlias = tuple[int, int]
 """Offsets, from the first up to an end."""
@@ -64,7 +64,7 @@ class L1Object:
 
     base_offset: int
     end_offset: int
-    batches: tuple[Batch, ...]
+    batches: tuple[ModelBatch, ...]
 
     def records(self) -> Iterator[Record]:
         """Return its records, in order."""
@@ -128,7 +128,7 @@ class Update:
     bookkeeping: Bookkeeping | None
 
 
-def appended(log: Log, batches: Sequence[Batch]) -> Log:
+def appended(log: Log, batches: Sequence[ModelBatch]) -> Log:
     """Return the log with one more object, from decided batches of L0.
 
     L1 has neither control batches nor aborted data (the post). L0 leaves their offsets out, so that an object begins

@@ -16,7 +16,7 @@ from harness.models.cloud_topics.compaction import ENTRY_BYTES, Settings, begin_
 from harness.models.cloud_topics.judge import Reader, deduplicated, wrong_for_reader, wrong_in_log
 from harness.models.cloud_topics.metastore import L1Object, Log, Update, appended, applied, refusal, stages
 from harness.models.cloud_topics.rules import ALL_ON, CLEAN_TOMBSTONES, COMMIT_TIME
-from harness.models.log.batch import Batch
+from harness.models.log.batch import ModelBatch
 from harness.models.walk.exhaustive import explore
 from harness.schedules.operations.clients import BeginReading, ReadOn, WriteBatch
 from harness.schedules.operations.environment import CompactorCommit, CompactorCrash, CompactorPass, TimePasses
@@ -184,7 +184,7 @@ class CompactionWorld:
             Record(offset, self.now, key.encode(), None if value is None else value.encode())
             for offset, (key, value) in enumerate(self.case.writes[self.writes], base)
         )
-        log = appended(self.log, [Batch(base, base + len(records) - 1, records, self.now)])
+        log = appended(self.log, [ModelBatch(base, base + len(records) - 1, records, self.now)])
         return replace(self, log=log, written=(*self.written, *records), writes=self.writes + 1)
 
     def _later(self) -> CompactionWorld:

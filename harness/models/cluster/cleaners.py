@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from harness.models.cluster.broker import Broker
     from harness.models.cluster.cluster import SimCluster
     from harness.models.cluster.partition import SimPartition
-    from harness.models.log.replica import Replica, Segment
-    from harness.models.walk.systems import System
+    from harness.models.log.replica import ModelSegment, Replica
+    from harness.models.walk.systems import BrokerSystem
 
 AT_REST: Final = 1.0
 """A ``min.cleanable.dirty.ratio`` that no log exceeds: it also stops compaction that needs no dirty records."""
@@ -33,7 +33,7 @@ class Compactor:
     ``due_later_ms``: when time alone may make a pass due (replica, topic, time).
     """
 
-    system: System
+    system: BrokerSystem
     is_due: Callable[[Replica, Cleaning, Mapping[str, float], int], bool]
     due_later_ms: Callable[[Replica, Mapping[str, float], int], float | None]
 
@@ -66,13 +66,13 @@ def due_later_ms(replica: Replica, topic: Mapping[str, float], now_ms: int) -> f
     return min((moment for moment in moments if now_ms < moment < NEVER_MS), default=None)
 
 
-def _dirty_segments(replica: Replica, segments: Iterable[Segment]) -> list[Segment]:
+def _dirty_segments(replica: Replica, segments: Iterable[ModelSegment]) -> list[ModelSegment]:
     """Return the segments with batches that were written since the last pass."""
     start = first_dirty(replica)
     return [segment for segment in segments if segment.base_offset >= start and segment.batches]
 
 
-def _dirty_since_ms(dirty: Iterable[Segment]) -> int:
+def _dirty_since_ms(dirty: Iterable[ModelSegment]) -> int:
     return min(segment.batches[0].max_timestamp_ms for segment in dirty)
 
 

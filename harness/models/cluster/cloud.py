@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 from harness.models.cloud_topics.cloud import Cloud, Job
 from harness.models.cloud_topics.compaction import Settings
 from harness.models.cluster.cleaners import AT_REST
-from harness.models.log.batch import Batch
-from harness.models.log.replica import Replica, Segment
+from harness.models.log.batch import ModelBatch
+from harness.models.log.replica import ModelSegment, Replica
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,10 +55,10 @@ class CloudStore:
         if covered < log.end_offset:
             # A batch without records shows the log end offset to a reader. Kafka's cleaner leaves such a batch; the
             # answer of Cloud Topics there is unknown.
-            batches.append(Batch(covered, log.end_offset - 1, (), 0))
+            batches.append(ModelBatch(covered, log.end_offset - 1, (), 0))
         later = [batch for batch in local.from_offset(log.end_offset) if batch.base_offset >= log.end_offset]
         aborted = [entry for entry in local.aborted if entry.last_offset >= log.end_offset]
-        return replace(local.fork(), segments=[Segment(0, [*batches, *later], aborted)], log_start=0)
+        return replace(local.fork(), segments=[ModelSegment(0, [*batches, *later], aborted)], log_start=0)
 
     def notice(self, partition: SimPartition, broker: int) -> None:
         """Let the leader hand over decided batches, a little later."""
@@ -156,13 +156,13 @@ class CloudStore:
             self._wake(broker, (min(later) - now_ms) / 1000)
 
 
-def _decided(replica: Replica, start: int, end: int) -> Iterator[Batch]:
+def _decided(replica: Replica, start: int, end: int) -> Iterator[ModelBatch]:
     """Yield the batches for L1: without markers and aborted batches, and without transactional bits."""
     for batch in replica.from_offset(start):
         if batch.base_offset >= end:
             return
         if batch.control or replica.is_aborted(batch):
             # An empty batch for its offsets; the last batch marks the end of L1.
-            yield Batch(batch.base_offset, batch.last_offset, (), batch.max_timestamp_ms)
+            yield ModelBatch(batch.base_offset, batch.last_offset, (), batch.max_timestamp_ms)
         else:
             yield replace(batch, transactional=False)

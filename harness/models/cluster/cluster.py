@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from harness.models.clock import VirtualClock
-    from harness.models.log.batch import Batch
+    from harness.models.log.batch import ModelBatch
 
 TopicPartition = tuple[str, int]
 
@@ -92,7 +92,7 @@ class SimCluster:
         self._copying.schedule_fetches(partition)
 
     def _partition(self, topic: str, number: int, brokers: Sequence[int]) -> SimPartition:
-        def rolls(replica: Replica, batch: Batch) -> bool:
+        def rolls(replica: Replica, batch: ModelBatch) -> bool:
             settings = self.topic(topic)
             # A compacted topic rolls its segments in time for ``max.compaction.lag.ms`` (``LogConfig.maxSegmentMs``).
             segment_ms = min(settings["segment.ms"], settings["max.compaction.lag.ms"])
@@ -260,7 +260,7 @@ class SimCluster:
             self.coordinated.change(partition, coordination.remove, removed, ())
         self._copying.schedule_fetches(partition)
 
-    def append(self, partition: SimPartition, batch: Batch) -> None:
+    def append(self, partition: SimPartition, batch: ModelBatch) -> None:
         """Append a batch of a client or the transaction coordinator to the leader."""
         leader = partition.replication.leader_id
         partition.replication.append(batch)

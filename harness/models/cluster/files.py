@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from harness.models.log.replica import Replica, Segment
+    from harness.models.log.replica import ModelSegment, Replica
 
 
 def write_replica(folder: Path, replica: Replica) -> None:
@@ -24,7 +24,7 @@ def write_replica(folder: Path, replica: Replica) -> None:
         (folder / f"{at:020d}.snapshot").write_bytes(encode_producer_snapshot(replica.producer_entries(at)))
 
 
-def write_segment(folder: Path, segment: Segment, suffix: str = "") -> None:
+def write_segment(folder: Path, segment: ModelSegment, suffix: str = "") -> None:
     """Write one segment's files; ``suffix``: the suffix that the cleaner gives them."""
     name = f"{folder}/{segment.base_offset:020d}"
     with open(f"{name}.log{suffix}", "wb") as log:  # noqa: PTH123  many small files: a Path each costs as much again

@@ -12,7 +12,7 @@ from harness.models.log.batch import size_bytes
 
 if TYPE_CHECKING:
     from harness.models.cluster.cluster import SimCluster
-    from harness.models.log.batch import Batch
+    from harness.models.log.batch import ModelBatch
     from harness.models.log.replica import Replica
     from harness.models.log.replication import Replication
     from harness.models.world.coordination import Coordination
@@ -78,7 +78,7 @@ class SimPartition:
         is_watermark_late = replica.high_watermark < min(leader.high_watermark, replica.log_end)
         return is_watermark_late or replica.log_start < min(leader.log_start, replica.high_watermark)
 
-    def is_stored(self, batch: Batch) -> bool | None:
+    def is_stored(self, batch: ModelBatch) -> bool | None:
         """Return whether all replicas in sync have a batch of a leader; None if it was lost with that leader.
 
         A later leader's log shows the end offsets of earlier leader epochs (KIP-101).
@@ -89,7 +89,7 @@ class SimPartition:
         return self.leader.high_watermark > batch.last_offset
 
 
-def begins_segment(segment_ms: float, segment_bytes: float, replica: Replica, batch: Batch) -> bool:
+def begins_segment(segment_ms: float, segment_bytes: float, replica: Replica, batch: ModelBatch) -> bool:
     """Return whether a replica begins a segment before a batch, by timestamps or size (``LogSegment.shouldRoll``)."""
     present = replica.segments[-1].batches
     if not present:

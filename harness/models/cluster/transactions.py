@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from harness.broker_files.segments.records import ABORT, marker_record
-from harness.models.log.batch import Batch
+from harness.models.log.batch import ModelBatch
 
 if TYPE_CHECKING:
     from harness.models.cluster.cluster import SimCluster
@@ -32,11 +32,11 @@ class Transactional:
     epoch: int = 0
     partitions: list[SimPartition] = field(default_factory=list)
     ending: list[SimPartition] = field(default_factory=list)
-    written: list[tuple[SimPartition, Batch]] = field(default_factory=list)
+    written: list[tuple[SimPartition, ModelBatch]] = field(default_factory=list)
 
 
 @dataclass
-class Coordinator:
+class TransactionCoordinator:
     """The transaction coordinator of a cluster; it never fails."""
 
     _cluster: SimCluster
@@ -92,7 +92,7 @@ class Coordinator:
             # No marker for a partition that was deleted (``TransactionMarkerChannelManager``).
             return
         base, now_ms = partition.leader.log_end, clock.time_ms()
-        batch = Batch(
+        batch = ModelBatch(
             base,
             base,
             (marker_record(base, now_ms, outcome),),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Batch:
+class ModelBatch:
     """One batch; no two are equal, so that the same batch on several replicas is encoded once.
 
     ``txn`` is the number of the transaction that the batch is truly part of, which no broker stores. All other fields
@@ -46,7 +46,7 @@ class Batch:
             return None
         return COMMIT if self.records[0].key == MARKER_KEYS[COMMIT] else ABORT
 
-    def keeping(self, records: tuple[Record, ...]) -> Batch:
+    def keeping(self, records: tuple[Record, ...]) -> ModelBatch:
         """Return the batch with only these of its records, one or more (``MemoryRecords.filterTo``); itself if all."""
         if len(records) == len(self.records):
             return self
@@ -59,7 +59,7 @@ class Batch:
         return -1 if self.base_sequence < 0 else self.base_sequence + self.last_offset - self.base_offset
 
 
-def encode(batch: Batch) -> bytes:
+def encode(batch: ModelBatch) -> bytes:
     """Return the bytes that a broker stores."""
     return encode_batch(
         base_offset=batch.base_offset,
@@ -79,11 +79,11 @@ def encode(batch: Batch) -> bytes:
 
 
 @lru_cache(maxsize=1 << 16)
-def encoded(batch: Batch) -> bytes:
+def encoded(batch: ModelBatch) -> bytes:
     """Return the bytes that a broker stores; a batch that several replicas share is encoded once."""
     return encode(batch)
 
 
-def size_bytes(batches: Iterable[Batch]) -> int:
+def size_bytes(batches: Iterable[ModelBatch]) -> int:
     """Return how many bytes batches take."""
     return sum(len(encoded(batch)) for batch in batches)

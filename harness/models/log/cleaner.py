@@ -18,14 +18,14 @@ from itertools import count, zip_longest
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from harness.broker_files.segments.records import ABORT, MAX_INT64
-from harness.models.log.replica import Segment
+from harness.models.log.replica import ModelSegment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from harness.broker_files.segments.records import Record
     from harness.broker_files.side_files.producer_state import AbortedTxn
-    from harness.models.log.batch import Batch
+    from harness.models.log.batch import ModelBatch
     from harness.models.log.replica import Replica
 
 
@@ -49,7 +49,7 @@ class _Transactions:
         for entry in entries:
             heapq.heappush(self.ahead, (entry.first_offset, next(self.numbers), entry))
 
-    def may_discard(self, batch: Batch) -> bool:
+    def may_discard(self, batch: ModelBatch) -> bool:
         """Return whether a data batch is aborted, or whether a marker has no batch of its transaction left."""
         while self.ahead and self.ahead[0][0] <= batch.last_offset:
             entry = heapq.heappop(self.ahead)[2]
@@ -62,7 +62,7 @@ class _Transactions:
             return is_aborted
         return False
 
-    def _may_discard_marker(self, batch: Batch) -> bool:
+    def _may_discard_marker(self, batch: ModelBatch) -> bool:
         is_needed = batch.producer_id in (self.with_data if batch.marker == ABORT else self.committed)
         if batch.marker == ABORT and (entry := self.aborted.pop(batch.producer_id, None)) and is_needed:
             self.retained.append(entry)
@@ -158,9 +158,9 @@ def clean(replica: Replica, cleaning: Cleaning, now_ms: int, bounds: Bounds = UN
     last_offset = (end if cleaning.last_of_pass_stays else replica.high_watermark) - 1
     last_of_keys = _last_offsets(replica, cleanable, end)
     transactions = _Transactions()
-    cleaned: list[Segment] = []
+    cleaned: list[ModelSegment] = []
     for group in _groups(cleanable, cleaning.group_batches):
-        target = Segment(group[0].base_offset)
+        target = ModelSegment(group[0].base_offset)
         transactions.retained = target.aborted
         for segment, later in zip_longest(group, group[1:]):
             upper = later.base_offset if later else segment.next_offset
@@ -187,9 +187,9 @@ def clean(replica: Replica, cleaning: Cleaning, now_ms: int, bounds: Bounds = UN
     return True
 
 
-def _groups(segments: list[Segment], group_batches: int) -> list[list[Segment]]:
+def _groups(segments: list[ModelSegment], group_batches: int) -> list[list[ModelSegment]]:
     """Return the neighbouring segments that are merged, by their number of batches."""
-    groups: list[list[Segment]] = []
+    groups: list[list[ModelSegment]] = []
     size = group_batches
     for segment in segments:
         size += len(segment.batches)
@@ -214,7 +214,7 @@ def _aborted_before(replica: Replica, start: int, upper: int) -> list[AbortedTxn
     return entries
 
 
-def _last_offsets(replica: Replica, cleanable: list[Segment], end: int) -> dict[bytes, int]:
+def _last_offsets(replica: Replica, cleanable: list[ModelSegment], end: int) -> dict[bytes, int]:
     """Return the last offset of each key in the dirty part, which may begin inside a segment."""
     start = first_dirty(replica)
     first = max((segment.base_offset for segment in replica.segments if segment.base_offset <= start), default=0)
@@ -228,7 +228,7 @@ def _last_offsets(replica: Replica, cleanable: list[Segment], end: int) -> dict[
 
 
 def _retained(
-    batch: Batch, last_of_keys: dict[bytes, int], cleaning: Cleaning, *, may_discard: bool, is_due: bool
+    batch: ModelBatch, last_of_keys: dict[bytes, int], cleaning: Cleaning, *, may_discard: bool, is_due: bool
 ) -> tuple[Record, ...]:
     """Return the records that stay; ``is_due``: the batch's delete horizon has come."""
     if batch.control:
@@ -244,7 +244,7 @@ def _retained(
     )
 
 
-def _is_last_of_producer(batch: Batch, replica: Replica) -> bool:
+def _is_last_of_producer(batch: ModelBatch, replica: Replica) -> bool:
     """Return whether a batch has its producer's last sequence number or, if a marker came last, its last epoch."""
     producer = replica.producers.get(batch.producer_id)
     if batch.producer_id < 0 or producer is None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from harness.broker_files.segments.records import Record
     from harness.broker_files.side_files.producer_state import AbortedTxn
-    from harness.models.log.batch import Batch
+    from harness.models.log.batch import ModelBatch
     from harness.models.log.replica import Replica
 
 
@@ -54,7 +54,7 @@ def _up_to(replica: Replica, number: int, upper: int) -> Iterator[AbortedTxn]:
                 return
 
 
-def batches_up_to(replica: Replica, end: int) -> Iterator[Batch]:
+def batches_up_to(replica: Replica, end: int) -> Iterator[ModelBatch]:
     """Yield the batches from the log start to an offset: to the last stable offset for a read_committed consumer."""
     return (batch for batch in replica.from_offset(replica.log_start) if batch.base_offset < end)
 

@@ -42,7 +42,7 @@ class Txn(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Truth:
+class ModelTruth:
     """All written records, in order, and how each transaction of the one transactional producer ended."""
 
     wrote: tuple[Wrote, ...] = ()
@@ -58,14 +58,14 @@ class Truth:
         """The next offset: each record and each marker has an offset."""
         return len(self.wrote) + sum(txn.outcome is not None for txn in self.txns)
 
-    def with_record(self, record: Wrote, *, in_txn: bool) -> Truth:
+    def with_record(self, record: Wrote, *, in_txn: bool) -> ModelTruth:
         """Return the truth with one more record, which begins a transaction if none is open."""
         if not in_txn:
             return replace(self, wrote=(*self.wrote, record))
         txns = self.txns if self.open_txn is not None else (*self.txns, Txn())
         return replace(self, wrote=(*self.wrote, record._replace(txn=len(txns) - 1)), txns=txns)
 
-    def ended(self, outcome: str, marker_offset: int) -> Truth:
+    def ended(self, outcome: str, marker_offset: int) -> ModelTruth:
         """Return the truth with the open transaction ended."""
         return replace(self, txns=(*self.txns[:-1], Txn(outcome, marker_offset)))
 
@@ -85,7 +85,7 @@ class Truth:
         return COMMIT if record.txn is None else self.txns[record.txn].outcome
 
 
-def violations(replica: Replica, truth: Truth) -> Iterator[str]:
+def violations(replica: Replica, truth: ModelTruth) -> Iterator[str]:
     """Yield the violations of a replica that has caught up.
 
     The replica's belief about a transaction is the outcome of its producer's next marker in this log. Keys that a
@@ -108,7 +108,7 @@ def violations(replica: Replica, truth: Truth) -> Iterator[str]:
             yield LOST_VALUE
 
 
-def wrong_final_states(replica: Replica, truth: Truth) -> Iterator[str]:
+def wrong_final_states(replica: Replica, truth: ModelTruth) -> Iterator[str]:
     """Yield the violations in the final states of keys of a replica that has caught up, also for misjudged keys.
 
     `violations` does not judge keys that a misjudged or open transaction wrote, too. This function reports such a key
@@ -127,7 +127,7 @@ def wrong_final_states(replica: Replica, truth: Truth) -> Iterator[str]:
             yield Anomaly.TOMBSTONE_DIVERGENCE
 
 
-def hidden_by_txnindex(replica: Replica, truth: Truth) -> Iterator[str]:
+def hidden_by_txnindex(replica: Replica, truth: ModelTruth) -> Iterator[str]:
     """Yield a violation for each committed record inside an aborted transaction of the replica's ``.txnindex``.
 
     Only records that the replica received count. It may have compacted them away as aborted: then no other evidence
@@ -140,7 +140,7 @@ def hidden_by_txnindex(replica: Replica, truth: Truth) -> Iterator[str]:
                 yield Anomaly.COMMITTED_TO_ABORTED
 
 
-def _misjudged(truth: Truth, record: Wrote, believed: str | None, log_end: int) -> str | None:
+def _misjudged(truth: ModelTruth, record: Wrote, believed: str | None, log_end: int) -> str | None:
     if record.txn is None or believed == truth.outcome(record):
         return None
     marker_offset = truth.txns[record.txn].marker_offset
@@ -149,7 +149,7 @@ def _misjudged(truth: Truth, record: Wrote, believed: str | None, log_end: int) 
     return Anomaly.ABORTED_TO_COMMITTED if believed == COMMIT else Anomaly.COMMITTED_TO_ABORTED
 
 
-def _beliefs(replica: Replica, truth: Truth) -> Iterator[tuple[Wrote, str | None, bool]]:
+def _beliefs(replica: Replica, truth: ModelTruth) -> Iterator[tuple[Wrote, str | None, bool]]:
     """Yield each record, its believed outcome, and whether it is present; also of emptied transactional batches."""
     by_offset = {record.offset: record for record in truth.wrote}
     running: dict[int, list[tuple[Wrote, bool]]] = {}

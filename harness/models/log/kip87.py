@@ -29,7 +29,7 @@ OLD: Final[Format] = "null"
 NEW: Final[Format] = "kip-87"
 
 
-class RefusedError(Exception):
+class RejectedError(Exception):
     """A broker rejects a record."""
 
 
@@ -72,7 +72,7 @@ def down_converted(record: Record) -> Record:
 def stored(record: Record, *, sent_in: Format, kept_in: Format, refuses_null: bool = True) -> Record:
     """Return the record that a broker stores. ``kept_in``: its ``message.format.version``.
 
-    "Migration plan": down-converted until all clients are upgraded, then as it is. Raises `RefusedError` for a null
+    "Migration plan": down-converted until all clients are upgraded, then as it is. Raises `RejectedError` for a null
     value without the flag from a producer that supports it ("NOTE": an old consumer would treat it as a delete). Once
     no consumer is old, that could be allowed (``refuses_null`` false): it is what the KIP begins with,
     ``put(key, null)``. Our reading: it is refused in topics that are not compacted, too, as the KIP makes no
@@ -82,7 +82,7 @@ def stored(record: Record, *, sent_in: Format, kept_in: Format, refuses_null: bo
     if sent_in == OLD:
         return record if kept_in == OLD else constructed(record)
     if refuses_null and record.value is None and not is_flagged(record):
-        raise RefusedError(
+        raise RejectedError(
             "a null value without the tombstone flag: consumers of the old format would take it for a delete"
         )
     return record if kept_in == NEW else down_converted(record)
@@ -120,7 +120,7 @@ def differences(value: Record) -> Iterator[Difference]:
         today = _meaning(record, OLD)
         try:
             kept_record = stored(record, sent_in=sent_in, kept_in=NEW, refuses_null=refuses_null)
-        except RefusedError:
+        except RejectedError:
             yield Difference(written, today, "refused", "nothing")
         else:
             fetched = served(kept_record, kept_in=NEW, asked_in=OLD)

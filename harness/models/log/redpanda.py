@@ -23,12 +23,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from harness.models.log.cleaner import UNBOUNDED, Bounds, stable_segments
-from harness.models.log.replica import Segment
+from harness.models.log.replica import ModelSegment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from harness.models.log.batch import Batch
+    from harness.models.log.batch import ModelBatch
     from harness.models.log.cleaner import Cleaning
     from harness.models.log.replica import Replica
 
@@ -68,7 +68,7 @@ def clean(
     last_of_keys = {record.key: record.offset for batch in data for record in batch.records}
     snapshot_end = replica.log_end if "snapshot-first" in without else _snapshot_end(replica, cleaning)
     limits = Bounds(bounds.tombstones, min(bounds.markers, snapshot_end))
-    cleaned: list[Segment] = []
+    cleaned: list[ModelSegment] = []
     for segment in segments:
         since_ms = segment.clean_since_ms
         is_old = since_ms is not None and now_ms - since_ms >= cleaning.delete_retention_ms
@@ -76,7 +76,7 @@ def clean(
             (is_old or "tombstones-age" in without) and segment.next_offset <= limits.tombstones,
             (is_old or "markers-age" in without) and segment.next_offset <= limits.markers,
         )
-        target = Segment(segment.base_offset, clean_since_ms=now_ms if since_ms is None else since_ms)
+        target = ModelSegment(segment.base_offset, clean_since_ms=now_ms if since_ms is None else since_ms)
         for batch in segment.batches:
             retained = None if replica.is_aborted(batch) else _retained(batch, last_of_keys, cleaning, removable)
             if retained is not None:
@@ -115,8 +115,8 @@ def _snapshot_end(replica: Replica, cleaning: Cleaning) -> int:
 
 
 def _retained(
-    batch: Batch, last_of_keys: Mapping[bytes | None, int], cleaning: Cleaning, removable: _Removable
-) -> Batch | None:
+    batch: ModelBatch, last_of_keys: Mapping[bytes | None, int], cleaning: Cleaning, removable: _Removable
+) -> ModelBatch | None:
     """Return a batch that is not aborted without its removed records; None if no record remains."""
     if batch.control:
         return batch if batch.records and not removable.markers else None
@@ -128,7 +128,7 @@ def _retained(
     return batch.keeping(records) if records else None
 
 
-def _placeholder(batch: Batch) -> Batch:
+def _placeholder(batch: ModelBatch) -> ModelBatch:
     """Return the placeholder for the offsets of a removed batch: without a producer, and empty (type 29)."""
     if batch.control and not batch.records:
         return batch

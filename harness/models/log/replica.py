@@ -17,7 +17,7 @@ from harness.broker_files.side_files.producer_state import AbortedTxn, ProducerE
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from harness.models.log.batch import Batch
+    from harness.models.log.batch import ModelBatch
 
 
 class Producer(NamedTuple):
@@ -37,11 +37,11 @@ class Producer(NamedTuple):
 
 
 @dataclass(slots=True)
-class Segment:
+class ModelSegment:
     """Batches, and the aborted transactions whose markers are here. ``clean_since_ms``: of Redpanda's first pass."""
 
     base_offset: int
-    batches: list[Batch] = field(default_factory=list)
+    batches: list[ModelBatch] = field(default_factory=list)
     aborted: list[AbortedTxn] = field(default_factory=list)
     clean_since_ms: int | None = None
 
@@ -50,9 +50,9 @@ class Segment:
         """The offset after the last batch (``LogSegment.readNextOffset``)."""
         return self.batches[-1].last_offset + 1 if self.batches else self.base_offset
 
-    def fork(self) -> Segment:
+    def fork(self) -> ModelSegment:
         """Return an independent copy."""
-        return Segment(self.base_offset, list(self.batches), list(self.aborted), self.clean_since_ms)
+        return ModelSegment(self.base_offset, list(self.batches), list(self.aborted), self.clean_since_ms)
 
 
 @dataclass(slots=True)
@@ -68,7 +68,7 @@ class Replica:
     """
 
     broker: int
-    segments: list[Segment] = field(default_factory=lambda: [Segment(0)])
+    segments: list[ModelSegment] = field(default_factory=lambda: [ModelSegment(0)])
     producers: dict[int, Producer] = field(default_factory=dict)
     snapshots: dict[int, dict[int, Producer]] = field(default_factory=dict)
     log_start: int = 0
@@ -77,7 +77,7 @@ class Replica:
     cleaned_to: int | None = None
     received: set[int] = field(default_factory=set)
     diverged_from: int | None = None
-    replaced: list[Segment] = field(default_factory=list)
+    replaced: list[ModelSegment] = field(default_factory=list)
     unreplicated: list[tuple[int, int]] = field(default_factory=list)
     epochs: dict[int, int] = field(default_factory=dict)
     stable_at_batch: bool = False
@@ -97,7 +97,7 @@ class Replica:
         """All entries of the ``.txnindex`` files, in the order of the log."""
         return [entry for segment in self.segments for entry in segment.aborted]
 
-    def is_aborted(self, batch: Batch) -> bool:
+    def is_aborted(self, batch: ModelBatch) -> bool:
         """Return whether a data batch lies in a transaction that is aborted by this replica's ``.txnindex``."""
         return (batch.transactional and not batch.control) and any(
             entry.producer_id == batch.producer_id and entry.first_offset <= batch.base_offset <= entry.last_offset
@@ -124,15 +124,15 @@ class Replica:
             self.stable_at_batch,
         )
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[ModelBatch]:
         """Iterate over the whole log, including batches before the log start offset in the first segment."""
         for segment in self.segments:
             yield from segment.batches
 
-    def append(self, batch: Batch, *, roll: bool = False) -> int | None:
+    def append(self, batch: ModelBatch, *, roll: bool = False) -> int | None:
         """Append, also beyond the log end; return the first offset of the transaction that the batch ends, if any."""
         if roll and self.segments[-1].batches:
-            self.segments.append(Segment(batch.base_offset))
+            self.segments.append(ModelSegment(batch.base_offset))
             if self.snapshots or batch.base_offset > self.log_start:
                 # Else no batch was appended since the log start moved here (``ProducerStateManager.takeSnapshot``).
                 self.snapshots[batch.base_offset] = dict(self.producers)
@@ -163,7 +163,7 @@ class Replica:
                 replace(entry, last_stable_offset=stable) if entry.last_offset == last else entry for entry in aborted
             ]
 
-    def _note_aborted(self, segment: Segment, batch: Batch) -> int | None:
+    def _note_aborted(self, segment: ModelSegment, batch: ModelBatch) -> int | None:
         """Update the producer; add the transaction to the segment's ``.txnindex`` if the batch aborts it."""
         ended = self._note(batch)
         if ended is not None and batch.marker == ABORT:
@@ -171,7 +171,7 @@ class Replica:
             segment.aborted.append(AbortedTxn(batch.producer_id, ended, batch.last_offset, stable))
         return ended
 
-    def _note(self, batch: Batch) -> int | None:
+    def _note(self, batch: ModelBatch) -> int | None:
         """Update the producer; return the first offset of the transaction that this batch ends, if it does."""
         if batch.producer_id < 0:
             return None
@@ -245,14 +245,14 @@ class Replica:
             if producer.open_from is not None or now_ms - producer.timestamp_ms < expiration_ms
         }
 
-    def from_offset(self, offset: int) -> Iterator[Batch]:
+    def from_offset(self, offset: int) -> Iterator[ModelBatch]:
         """Iterate over the batches that end at or after ``offset``, as a fetch does."""
         for segment in self.segments[max(0, bisect_right(self.segments, offset, key=_BASE) - 1) :]:
             yield from segment.batches[bisect_left(segment.batches, offset, key=_LAST) :]
 
     def truncate(self, offset: int) -> None:
         """Drop all batches from ``offset`` on, the base offset of a batch, and derive the producers again."""
-        self.segments = [segment for segment in self.segments if segment.base_offset < offset] or [Segment(offset)]
+        self.segments = [segment for segment in self.segments if segment.base_offset < offset] or [ModelSegment(offset)]
         last = self.segments[-1]
         last.batches = [batch for batch in last.batches if batch.base_offset < offset]
         last.aborted = [entry for entry in last.aborted if entry.last_offset < offset]
@@ -300,7 +300,7 @@ class Replica:
 
     def restart_at(self, offset: int) -> None:
         """Drop the whole log, as the leader's log starts beyond its end (``truncateFullyAndStartAt``)."""
-        self.segments = [Segment(offset)]
+        self.segments = [ModelSegment(offset)]
         for state in (self.producers, self.snapshots, self.unreplicated, self.received, self.epochs):
             state.clear()
         self.diverged_from = None

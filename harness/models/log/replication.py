@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from harness.models.log.batch import Batch
+    from harness.models.log.batch import ModelBatch
     from harness.models.log.replica import Replica
 
 
@@ -28,7 +28,7 @@ class Replication:
 
     replicas: dict[int, Replica]
     leader_id: int
-    rolls: Callable[[Replica, Batch], bool]
+    rolls: Callable[[Replica, ModelBatch], bool]
     away: set[int] = field(default_factory=set)
     leader_epoch: int = 0
     changed: Callable[[], None] = lambda: None
@@ -43,12 +43,12 @@ class Replication:
         """The ISR."""
         return [broker for broker in self.replicas if broker not in self.away]
 
-    def append(self, batch: Batch, *, roll: bool = False) -> None:
+    def append(self, batch: ModelBatch, *, roll: bool = False) -> None:
         """Append a batch of a client or the transaction coordinator to the leader."""
         self._put(self.leader, batch, roll=roll)
         self.advance()
 
-    def _put(self, replica: Replica, batch: Batch, *, roll: bool = False) -> int | None:
+    def _put(self, replica: Replica, batch: ModelBatch, *, roll: bool = False) -> int | None:
         return replica.append(batch, roll=roll or self.rolls(replica, batch))
 
     def advance(self) -> None:

@@ -12,11 +12,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from harness.broker_files.segments.records import ABORT, COMMIT, Record, marker_record
-from harness.models.log.batch import Batch
+from harness.models.log.batch import ModelBatch
 from harness.models.log.cleaner import Cleaning, has_null_value
-from harness.models.log.invariants import Truth, Wrote
+from harness.models.log.invariants import ModelTruth, Wrote
 from harness.models.log.kip87 import flagged, is_flagged
-from harness.models.log.replica import Replica, Segment
+from harness.models.log.replica import ModelSegment, Replica
 from harness.models.log.replication import Replication
 from harness.models.walk.exhaustive import Numbered
 from harness.models.walk.systems import NOW_MS, RETENTION_MS
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from harness.models.log.cleaner import Bounds
     from harness.models.walk.state_space import Bound
-    from harness.models.walk.systems import System
+    from harness.models.walk.systems import BrokerSystem
     from harness.schedules.operations.operation import Operation
 
 
@@ -39,7 +39,7 @@ PRODUCER_ID: Final = 7
 class Clients(NamedTuple):
     """The truth that clients have written, and how many writes and transactions are left."""
 
-    truth: Truth
+    truth: ModelTruth
     writes: int
     transactions: int
     epoch: int = 0
@@ -65,17 +65,17 @@ class ClusterParts:
     def __init__(
         self,
         bound: Bound,
-        system: System,
+        system: BrokerSystem,
         *,
-        progress: Callable[[Replica, Truth], Bounds],
-        violations: Callable[[Replica, Truth], Iterable[str]],
+        progress: Callable[[Replica, ModelTruth], Bounds],
+        violations: Callable[[Replica, ModelTruth], Iterable[str]],
         in_order: bool,
     ) -> None:
         """``progress``: a replica's MCCO and MXFO; ``violations``: of a replica in sync; ``in_order``: `may_write`."""
         self.replicas = Numbered[Replica](system.content)
         self.empty: Final = self.replicas.number(Replica(0))
         self.clients = Numbered[Clients](lambda clients: clients)
-        self.no_writes: Final = self.clients.number(Clients(Truth(), bound.writes, bound.transactions))
+        self.no_writes: Final = self.clients.number(Clients(ModelTruth(), bound.writes, bound.transactions))
         self._tails = Numbered[Replica](system.content)
         self._system = system
         self._cleaning = Cleaning(
@@ -96,13 +96,13 @@ class ClusterParts:
             return tuple(violations(self.replicas[replica], self.clients[clients].truth))
 
         @cache
-        def writes(clients: int) -> list[tuple[Operation, int, Batch]]:
+        def writes(clients: int) -> list[tuple[Operation, int, ModelBatch]]:
             choices = may_write(self.clients[clients], bound, in_order=in_order)
             return [(operation, self.clients.number(after), batch) for operation, after, batch in choices]
 
         self.progress, self.violations, self.writes = progress_of, violations_of, writes
 
-    def appended(self, number: int, batch: Batch, high_watermark: int) -> int:
+    def appended(self, number: int, batch: ModelBatch, high_watermark: int) -> int:
         """Return the leader's replica after it has appended a batch."""
         replica = self.replicas[number].fork()
         replica.append(batch, roll=True)
@@ -141,8 +141,8 @@ class ClusterParts:
         """Return the number of a leader's tail of up to ``most`` batches, which many leaders have in common."""
         leader = self.replicas[number]
         batches = list(islice(leader.from_offset(offset), most))
-        segments = [Segment(s.base_offset, [b for b in s.batches if b in batches]) for s in leader.segments]
-        tail = Replica(0, [segment for segment in segments if segment.batches] or [Segment(leader.log_end)])
+        segments = [ModelSegment(s.base_offset, [b for b in s.batches if b in batches]) for s in leader.segments]
+        tail = Replica(0, [segment for segment in segments if segment.batches] or [ModelSegment(leader.log_end)])
         tail.log_start, tail.log_end, tail.high_watermark = leader.log_start, leader.log_end, leader.high_watermark
         return self._tails.number(tail)
 
@@ -200,7 +200,9 @@ def _record(compute: Callable[..., int], method: str, count: int, *arguments: An
     return compute(*arguments) if is_known else Effect(method, replicas, arguments[count:])
 
 
-def may_write(clients: Clients, bound: Bound, *, in_order: bool = False) -> Iterator[tuple[Operation, Clients, Batch]]:
+def may_write(
+    clients: Clients, bound: Bound, *, in_order: bool = False
+) -> Iterator[tuple[Operation, Clients, ModelBatch]]:
     """Yield each possible write: its operation, the clients after it, and the batch. Transactions write single records.
 
     ``in_order``: a key is written for the first time after the keys before it. No step depends on the name of a key, so
@@ -223,7 +225,7 @@ def may_write(clients: Clients, bound: Bound, *, in_order: bool = False) -> Iter
                 yield _put(clients, key, bound, deletes=deletes, in_txn=True)
 
 
-def _next_of_script(clients: Clients, script: str) -> tuple[Operation, Clients, Batch]:
+def _next_of_script(clients: Clients, script: str) -> tuple[Operation, Clients, ModelBatch]:
     """Return the next operation on a group (`harness.models.world.members`): one batch of its coordinator."""
     operation, keys = SCRIPTS[script][-clients.writes]
     truth, records = clients.truth, []
@@ -234,14 +236,16 @@ def _next_of_script(clients: Clients, script: str) -> tuple[Operation, Clients, 
     return operation, clients._replace(truth=truth, writes=clients.writes - 1), _batch(*records)
 
 
-def _may_delete(truth: Truth, key: str, coordinator: str) -> bool:
+def _may_delete(truth: ModelTruth, key: str, coordinator: str) -> bool:
     """Return whether a client may delete a key: after a write; a coordinator only a key that has an offset."""
     if coordinator:
         return intended(truth).may_delete(key, drops_pending=DROPS_PENDING[coordinator])
     return any(record.key == key for record in truth.wrote)
 
 
-def _put(clients: Clients, key: str, bound: Bound, *, deletes: bool, in_txn: bool) -> tuple[Operation, Clients, Batch]:
+def _put(
+    clients: Clients, key: str, bound: Bound, *, deletes: bool, in_txn: bool
+) -> tuple[Operation, Clients, ModelBatch]:
     base = clients.truth.log_end
     after = clients._replace(
         truth=clients.truth.with_record(Wrote(base, key, deletes), in_txn=in_txn),
@@ -253,15 +257,15 @@ def _put(clients: Clients, key: str, bound: Bound, *, deletes: bool, in_txn: boo
     return Write("t" if in_txn else "p", key, deletes), after, batch
 
 
-def _ended(clients: Clients, outcome: str, bound: Bound) -> tuple[Operation, Clients, Batch]:
+def _ended(clients: Clients, outcome: str, bound: Bound) -> tuple[Operation, Clients, ModelBatch]:
     base = clients.truth.log_end
     after = clients._replace(truth=clients.truth.ended(outcome, base), epoch=clients.epoch + bound.epoch_bump)
     return End("t", outcome), after, _batch(marker_record(base, NOW_MS, outcome), epoch=after.epoch, control=True)
 
 
-def _batch(*records: Record, epoch: int | None = None, control: bool = False) -> Batch:
+def _batch(*records: Record, epoch: int | None = None, control: bool = False) -> ModelBatch:
     """Return a batch; of the transactional producer if an epoch is given."""
-    batch = Batch(records[0].offset, records[-1].offset, records, NOW_MS, control=control)
+    batch = ModelBatch(records[0].offset, records[-1].offset, records, NOW_MS, control=control)
     if epoch is None:
         return batch
     base_sequence = -1 if control else 0

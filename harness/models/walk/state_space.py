@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator
 
     from harness.models.log.cleaner import Bounds
-    from harness.models.log.invariants import Truth
+    from harness.models.log.invariants import ModelTruth
     from harness.models.log.replica import Replica
-    from harness.models.walk.systems import System
+    from harness.models.walk.systems import BrokerSystem
     from harness.models.world.coordination import Coordination
     from harness.schedules.operations.operation import Operation
 
@@ -132,7 +132,7 @@ class StateSpace:
         self,
         bound: Bound,
         *,
-        system: System = KAFKA,
+        system: BrokerSystem = KAFKA,
         coordinated: bool = False,
         without: frozenset[str] = frozenset(),
         delayed: bool = False,
@@ -154,7 +154,7 @@ class StateSpace:
         self.is_coordinated = coordinated
         self._is_symmetric, self._is_delayed, self._is_reduced, self._without = symmetric, delayed, reduced, without
 
-        def progress(replica: Replica, truth: Truth) -> Bounds:
+        def progress(replica: Replica, truth: ModelTruth) -> Bounds:
             offsets = progress_of(system, replica, without)
             return lowered(offsets, truth) if reduced else offsets
 
@@ -335,7 +335,7 @@ class StateSpace:
         return state._replace(protocol=self.protocols.number(change(self.protocols[state.protocol], *arguments)))
 
 
-def _violations_of(bound: Bound) -> Callable[[Replica, Truth], Iterable[str]]:
+def _violations_of(bound: Bound) -> Callable[[Replica, ModelTruth], Iterable[str]]:
     if bound.script:
         return group_consequences
     if bound.coordinator:

@@ -16,9 +16,9 @@ from harness.models.log.cleaner import Bounds
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
 
-    from harness.models.log.batch import Batch
+    from harness.models.log.batch import ModelBatch
     from harness.models.log.cleaner import Cleaning
-    from harness.models.log.invariants import Truth
+    from harness.models.log.invariants import ModelTruth
     from harness.models.log.replica import Replica
 
 RETENTION_MS: Final = 10
@@ -27,7 +27,7 @@ LONG_AGO_MS: Final = NOW_MS - RETENTION_MS
 
 
 @dataclass(frozen=True)
-class System:
+class BrokerSystem:
     """Rules of one kind of broker.
 
     ``clean``: one pass over a replica (replica, settings, time in ms, bounds); returns whether the pass had work.
@@ -40,13 +40,13 @@ class System:
     content: Callable[[Replica], Hashable]
 
 
-def progress_of(system: System, replica: Replica, without: frozenset[str]) -> Bounds:
+def progress_of(system: BrokerSystem, replica: Replica, without: frozenset[str]) -> Bounds:
     """Return a replica's MCCO and MXFO: the offsets up to which it is compacted, and its transactions have ended."""
     progress = system.progress(replica)
     return progress._replace(tombstones=replica.high_watermark) if "clean-not-copied" in without else progress
 
 
-def lowered(progress: Bounds, truth: Truth) -> Bounds:
+def lowered(progress: Bounds, truth: ModelTruth) -> Bounds:
     """Return MCCO and MXFO, each lowered to the end of the last tombstone or marker below it.
 
     Bounds are compared only with tombstones and markers, and later ones have higher offsets. This keeps the order of
@@ -74,7 +74,7 @@ def _kafkas_age(replica: Replica) -> None:
 
 
 @lru_cache(maxsize=1 << 16)
-def _of_long_ago(batch: Batch) -> Batch:
+def _of_long_ago(batch: ModelBatch) -> ModelBatch:
     horizon_ms = None if batch.delete_horizon_ms is None else NOW_MS
     records = tuple(replace(record, timestamp_ms=LONG_AGO_MS) for record in batch.records)
     return replace(batch, records=records, max_timestamp_ms=LONG_AGO_MS, delete_horizon_ms=horizon_ms)
@@ -93,13 +93,13 @@ def _kafkas_content(replica: Replica) -> Hashable:
 
 
 @lru_cache(maxsize=1 << 16)
-def _with_times(batch: Batch) -> Hashable:
+def _with_times(batch: ModelBatch) -> Hashable:
     is_due = None if batch.delete_horizon_ms is None else batch.delete_horizon_ms <= NOW_MS
     return *_without_times(batch), is_due, batch.max_timestamp_ms if batch.producer_id >= 0 else None
 
 
 @lru_cache(maxsize=1 << 16)
-def _without_times(batch: Batch) -> tuple[Hashable, ...]:
+def _without_times(batch: ModelBatch) -> tuple[Hashable, ...]:
     records = tuple((record.key, record.value, record.attributes) for record in batch.records)
     return batch.base_offset, records, batch.producer_id, batch.producer_epoch, batch.transactional, batch.control
 
@@ -121,13 +121,13 @@ def _redpandas_content(replica: Replica) -> Hashable:
     return replica.high_watermark, replica.cleaned_to, tuple(replica.unreplicated), is_open, segments
 
 
-KAFKA: Final = System(cleaner.clean, _kafkas_progress, _kafkas_age, _kafkas_content)
+KAFKA: Final = BrokerSystem(cleaner.clean, _kafkas_progress, _kafkas_age, _kafkas_content)
 
 
-def redpanda_without(without: frozenset[str]) -> System:
+def redpanda_without(without: frozenset[str]) -> BrokerSystem:
     """Return Redpanda with some of `harness.models.log.redpanda.RULES` left out."""
     clean, progress = partial(redpanda.clean, without=without), partial(redpanda.progress, without=without)
-    return System(clean, progress, _redpandas_age, _redpandas_content)
+    return BrokerSystem(clean, progress, _redpandas_age, _redpandas_content)
 
 
 REDPANDA: Final = redpanda_without(frozenset())

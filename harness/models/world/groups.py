@@ -30,8 +30,8 @@ from harness.broker_files.segments.records import COMMIT
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from harness.models.log.batch import Batch
-    from harness.models.log.invariants import Truth
+    from harness.models.log.batch import ModelBatch
+    from harness.models.log.invariants import ModelTruth
     from harness.models.log.replica import Replica
 
 OLD, NEW = "old", "new"
@@ -66,7 +66,7 @@ class Commit(NamedTuple):
     producer: int | None
 
 
-class End(NamedTuple):
+class TransactionEnd(NamedTuple):
     """A marker."""
 
     producer: int
@@ -100,9 +100,9 @@ class Offsets:
         answer = self.answer(key)
         return answer.offset is not None or (drops_pending and answer.is_pending)
 
-    def apply(self, entry: Commit | End, *, drops_pending: bool) -> None:
+    def apply(self, entry: Commit | TransactionEnd, *, drops_pending: bool) -> None:
         """Apply one entry of the log. ``drops_pending``: whether a tombstone drops pending offsets, too."""
-        if isinstance(entry, End):
+        if isinstance(entry, TransactionEnd):
             ended = self.pending.pop(entry.producer, {})
             if entry.outcome == COMMIT:
                 self.committed.update({key: at for key, at in ended.items() if at > self.committed.get(key, -1)})
@@ -116,10 +116,10 @@ class Offsets:
             self.pending[entry.producer][entry.key] = entry.offset
 
 
-def entries_of(batch: Batch) -> Iterator[Commit | End]:
+def entries_of(batch: ModelBatch) -> Iterator[Commit | TransactionEnd]:
     """Yield the entries that a coordinator reads from a batch: none from an empty batch of any kind."""
     if batch.marker is not None:
-        yield End(batch.producer_id, batch.marker)
+        yield TransactionEnd(batch.producer_id, batch.marker)
     elif not batch.control:
         producer = batch.producer_id if batch.transactional else None
         for record in batch.records:
@@ -132,10 +132,10 @@ def load(replica: Replica, *, drops_pending: bool) -> Offsets:
     return _replayed(entries, drops_pending=drops_pending)
 
 
-def intended(truth: Truth) -> Offsets:
+def intended(truth: ModelTruth) -> Offsets:
     """Return the offsets of a coordinator that never had to load a log; a transaction stands for its producer."""
-    entries: dict[int, Commit | End] = {
-        txn.marker_offset: End(number, txn.outcome)
+    entries: dict[int, Commit | TransactionEnd] = {
+        txn.marker_offset: TransactionEnd(number, txn.outcome)
         for number, txn in enumerate(truth.txns)
         if txn.outcome is not None and txn.marker_offset is not None
     }
@@ -143,14 +143,14 @@ def intended(truth: Truth) -> Offsets:
     return _replayed((entry for _, entry in sorted(entries.items())), drops_pending=True)
 
 
-def _replayed(entries: Iterable[Commit | End], *, drops_pending: bool) -> Offsets:
+def _replayed(entries: Iterable[Commit | TransactionEnd], *, drops_pending: bool) -> Offsets:
     offsets = Offsets()
     for entry in entries:
         offsets.apply(entry, drops_pending=drops_pending)
     return offsets
 
 
-def consequences(replica: Replica, truth: Truth, *, drops_pending: bool) -> Iterator[str]:
+def consequences(replica: Replica, truth: ModelTruth, *, drops_pending: bool) -> Iterator[str]:
     """Yield the consequences for groups if the broker of this replica, which has caught up, coordinates them.
 
     ``drops_pending``: see `Offsets.apply`. Offsets that an open transaction commits are not judged before it ends, as
@@ -163,7 +163,7 @@ def consequences(replica: Replica, truth: Truth, *, drops_pending: bool) -> Iter
             yield name + AT_RELOAD * (of_new.answer(key) == right.answer(key))
 
 
-def _consequences(key: str, here: Offsets, right: Offsets, truth: Truth) -> Iterator[str]:
+def _consequences(key: str, here: Offsets, right: Offsets, truth: ModelTruth) -> Iterator[str]:
     outcomes = {record.offset: truth.outcome(record) for record in truth.wrote if record.key == key}
     answer, expected = here.answer(key), right.answer(key)
     if None in outcomes.values():

@@ -21,7 +21,7 @@ from harness.schedules.operations.clients import DeleteGroup, JoinGroup, LeaveGr
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from harness.models.log.invariants import Truth
+    from harness.models.log.invariants import ModelTruth
     from harness.models.log.replica import Replica
     from harness.schedules.operations.operation import Operation
 
@@ -136,7 +136,7 @@ def load_replica(replica: Replica) -> Loaded:
     return load(((record.key or b"").decode(), record.value is None) for batch in batches for record in batch.records)
 
 
-def group_consequences(replica: Replica, truth: Truth) -> Iterator[str]:
+def group_consequences(replica: Replica, truth: ModelTruth) -> Iterator[str]:
     """Yield the consequences for the group if the broker of this replica, which has caught up, coordinates it."""
     right = load((record.key, record.deletes) for record in truth.wrote)
     try:

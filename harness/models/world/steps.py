@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from harness.broker_files.segments.records import ABORT, Record, marker_record
 from harness.errors import UsageError
-from harness.models.log.batch import Batch
+from harness.models.log.batch import ModelBatch
 from harness.models.log.cleaner import UNBOUNDED
 from harness.models.log.invariants import Txn, Wrote
 from harness.models.log.replica import Replica
@@ -37,8 +37,8 @@ from harness.models.world.world import (
     PLAIN,
     STEP_MS,
     STOP,
-    Done,
     Open,
+    StepResult,
     World,
 )
 from harness.run_folder.history import HEADER_TXN
@@ -64,7 +64,7 @@ def begin(
     brokers: Sequence[int] = BROKERS,
     *,
     cleaning: Cleaning = CLEANING,
-    rolls: Callable[[Replica, Batch], bool] = lambda *_: True,
+    rolls: Callable[[Replica, ModelBatch], bool] = lambda *_: True,
 ) -> World:
     """Return brokers of which the first leads, and nothing written. ``rolls``: see `Replication`."""
     replicas = {broker: _new_replica(rules, broker) for broker in brokers}
@@ -85,7 +85,7 @@ def play(rules: Rules, operations: Iterable[Operation]) -> World:
     return world
 
 
-def take(world: World, operation: Operation) -> Done | None:
+def take(world: World, operation: Operation) -> StepResult | None:
     """Perform an operation; None where it is impossible now. Raises `UsageError` for one that models do not perform."""
     action = ACTIONS.get(type(operation))
     if action is None:
@@ -115,14 +115,14 @@ def _producer(world: World, process: str) -> Client:
     return client
 
 
-def _write(world: World, write: Write) -> Done | None:
+def _write(world: World, write: Write) -> StepResult | None:
     """Write a record; a tombstone only of a key that was written."""
     if write.deletes and not any(record.key == write.key for record in world.wrote):
         return None
     return _write_batch(world, WriteBatch(write.process, (write.key,), (0,) if write.deletes else ()))
 
 
-def _write_batch(world: World, write: WriteBatch) -> Done | None:
+def _write_batch(world: World, write: WriteBatch) -> StepResult | None:
     if not all(world.may_delete(write.process, write.keys[at]) for at in write.tombstones):
         return None
     client, base = _client(world, write.process), world.replication.leader.log_end
@@ -143,7 +143,7 @@ def _write_batch(world: World, write: WriteBatch) -> Done | None:
         # Coordinators write each batch with sequence number 0 (``GroupMetadataManager``, ``CoordinatorRuntime``).
         client.sequence += len(records)
     world.append(batch)
-    return Done(batch, txn)
+    return StepResult(batch, txn)
 
 
 def keys_and_values(batch: WriteBatch) -> list[tuple[bytes, bytes | None]]:
@@ -151,7 +151,7 @@ def keys_and_values(batch: WriteBatch) -> list[tuple[bytes, bytes | None]]:
     return [(key.encode(), None if at in batch.tombstones else b"v") for at, key in enumerate(batch.keys)]
 
 
-def _end(world: World, end: End) -> Done | None:
+def _end(world: World, end: End) -> StepResult | None:
     client = _producer(world, end.process)
     if client.open is None:
         return None
@@ -160,7 +160,7 @@ def _end(world: World, end: End) -> Done | None:
     return _write_marker(world, client, end.outcome)
 
 
-def _fence(world: World, restart: Restart) -> Done | None:
+def _fence(world: World, restart: Restart) -> StepResult | None:
     client = _producer(world, restart.process)
     if client.open is None:
         return None
@@ -170,7 +170,7 @@ def _fence(world: World, restart: Restart) -> Done | None:
     return done
 
 
-def _end_elsewhere(world: World, end: EndElsewhere) -> Done | None:
+def _end_elsewhere(world: World, end: EndElsewhere) -> StepResult | None:
     """End a transaction that wrote nothing here; version 2 registers only the partitions that it writes to."""
     client = _producer(world, end.process)
     if client.open is not None or world.rules.epoch_bump:
@@ -178,18 +178,18 @@ def _end_elsewhere(world: World, end: EndElsewhere) -> Done | None:
     return _write_marker(world, client, end.outcome)
 
 
-def _write_marker(world: World, client: Client, outcome: str) -> Done:
+def _write_marker(world: World, client: Client, outcome: str) -> StepResult:
     txn, client.open = client.open, None
     record = marker_record(world.replication.leader.log_end, world.now_ms, outcome)
     batch = _batch(world, (record,), client, control=True)
     world.append(batch)
     if txn is not None:
         world.txns[txn.number] = Txn(outcome, batch.base_offset)
-    return Done(batch, txn)
+    return StepResult(batch, txn)
 
 
-def _batch(world: World, records: tuple[Record, ...], client: Client, *, control: bool = False) -> Batch:
-    return Batch(
+def _batch(world: World, records: tuple[Record, ...], client: Client, *, control: bool = False) -> ModelBatch:
+    return ModelBatch(
         records[0].offset,
         records[-1].offset,
         records,
@@ -203,7 +203,7 @@ def _batch(world: World, records: tuple[Record, ...], client: Client, *, control
     )
 
 
-def _inject(world: World, inject: Inject) -> Done | None:
+def _inject(world: World, inject: Inject) -> StepResult | None:
     broker, fault = inject.broker, inject.fault
     if fault not in OUTAGES or broker != ABSENT or world.outage or world.replication.leader_id == broker:
         return None
@@ -215,7 +215,7 @@ def _inject(world: World, inject: Inject) -> Done | None:
     return NOTHING_WRITTEN
 
 
-def _copy(world: World, copy: environment.CopyBatch) -> Done | None:
+def _copy(world: World, copy: environment.CopyBatch) -> StepResult | None:
     if copy.broker not in world.replication.away:
         return None
     world.down.discard(copy.broker)
@@ -237,7 +237,7 @@ def _before_fetch(world: World, broker: int) -> None:
         world.fed_by[broker] = leader
 
 
-def _return(world: World, broker: int) -> Done | None:
+def _return(world: World, broker: int) -> StepResult | None:
     if broker not in world.replication.away | world.down:
         return None
     world.down.discard(broker)
@@ -257,7 +257,7 @@ def _return(world: World, broker: int) -> Done | None:
     return world.coordinate(coordination.joined, broker)
 
 
-def _unassign(world: World, unassign: Unassign) -> Done | None:
+def _unassign(world: World, unassign: Unassign) -> StepResult | None:
     """Unassign the replica of a broker that is down: the broker still has the log (``LogManager.isStrayReplica``)."""
     broker = unassign.broker
     if broker not in world.down or broker not in world.replicas:
@@ -267,25 +267,25 @@ def _unassign(world: World, unassign: Unassign) -> Done | None:
     return world.coordinate(coordination.remove, broker, world.replication.away)
 
 
-def _assign_again(world: World, assign: AssignAgain) -> Done | None:
+def _assign_again(world: World, assign: AssignAgain) -> StepResult | None:
     return _assign(world, world.stray.pop(assign.broker)) if assign.broker in world.stray else None
 
 
-def _add(world: World, add: AddReplica) -> Done | None:
+def _add(world: World, add: AddReplica) -> StepResult | None:
     if world.outage or add.broker in world.replicas:
         return None
     world.outage = ADDING
     return _assign(world, _new_replica(world.rules, add.broker))
 
 
-def _assign(world: World, replica: Replica) -> Done:
+def _assign(world: World, replica: Replica) -> StepResult:
     world.replicas[replica.broker] = replica
     world.replication.leave(replica.broker)
     world.adding.add(replica.broker)
     return world.coordinate(coordination.add, replica.broker)
 
 
-def _join(world: World, join: environment.JoinIsr) -> Done | None:
+def _join(world: World, join: environment.JoinIsr) -> StepResult | None:
     """Let a replica join that is being added; a broker without a replica gets one, which joins at once."""
     broker = join.broker
     if broker in world.adding:
@@ -297,7 +297,7 @@ def _join(world: World, join: environment.JoinIsr) -> Done | None:
     return NOTHING_WRITTEN
 
 
-def _lead(world: World, elect: ElectLeader) -> Done | None:
+def _lead(world: World, elect: ElectLeader) -> StepResult | None:
     broker = elect.broker
     if broker not in world.replication.in_sync or broker == world.replication.leader_id:
         return None
@@ -309,13 +309,13 @@ def _lead(world: World, elect: ElectLeader) -> Done | None:
     return NOTHING_WRITTEN
 
 
-def _delete(world: World, delete: DeleteRecords) -> Done:
+def _delete(world: World, delete: DeleteRecords) -> StepResult:
     world.replication.delete_records(max(world.replication.leader.log_end - delete.keeps, 0))
     world.replication.fetch_all()
     return NOTHING_WRITTEN
 
 
-def _clean(world: World, cleaner_pass: environment.CleanerPass) -> Done | None:
+def _clean(world: World, cleaner_pass: environment.CleanerPass) -> StepResult | None:
     """Run a pass of each cleaner; None where no cleaner has work, or may begin."""
     retention_ms = DAY_MS if cleaner_pass.keeps else world.cleaning.delete_retention_ms
     cleaning = replace(world.cleaning, delete_retention_ms=retention_ms)
@@ -328,13 +328,13 @@ def _clean(world: World, cleaner_pass: environment.CleanerPass) -> Done | None:
     return NOTHING_WRITTEN if is_done else None
 
 
-def _expire(world: World, _: environment.ProducersExpire) -> Done:
+def _expire(world: World, _: environment.ProducersExpire) -> StepResult:
     for broker in world.up:
         world.replicas[broker].expire(world.now_ms, 0)
     return NOTHING_WRITTEN
 
 
-def _report(world: World, report: environment.SendReport) -> Done | None:
+def _report(world: World, report: environment.SendReport) -> StepResult | None:
     protocol, broker = world.protocol, report.broker
     if protocol is None or broker not in world.replicas or broker in world.down:
         return None
@@ -343,14 +343,14 @@ def _report(world: World, report: environment.SendReport) -> Done | None:
     return world.coordinate(coordination.report, broker, progress) if is_new else None
 
 
-def _arrive(world: World, arrives: environment.MessageArrives) -> Done | None:
+def _arrive(world: World, arrives: environment.MessageArrives) -> StepResult | None:
     message = _message(world, arrives.number)
     if message is None or not world.can_arrive(message):
         return None
     return world.coordinate(coordination.deliver, message, world.replication.away)
 
 
-def _lose(world: World, lost: environment.MessageIsLost) -> Done | None:
+def _lose(world: World, lost: environment.MessageIsLost) -> StepResult | None:
     message = _message(world, lost.number)
     return None if message is None else world.coordinate(coordination.lose, message)
 
@@ -359,7 +359,7 @@ def _message(world: World, number: int) -> CoordinationMessage | None:
     return dict(enumerate(world.in_flight(), 1)).get(number)
 
 
-def _all_arrive(world: World, _: environment.MessagesArrive) -> Done | None:
+def _all_arrive(world: World, _: environment.MessagesArrive) -> StepResult | None:
     """Let all messages arrive that can, and the messages that are sent in turn."""
     arrived = None
     while message := next(filter(world.can_arrive, world.in_flight()), None):
@@ -369,7 +369,7 @@ def _all_arrive(world: World, _: environment.MessagesArrive) -> Done | None:
 
 OUTAGES: Final = frozenset({OUTAGE, LAG, KILL, STOP, PAUSE})
 """The faults that broker 2 may have, once. After kill and stop it starts again; with a lag it is up."""
-ACTIONS: Final[Mapping[type, Callable[[World, Any], Done | None]]] = {
+ACTIONS: Final[Mapping[type, Callable[[World, Any], StepResult | None]]] = {
     Write: _write,
     WriteBatch: _write_batch,
     End: _end,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from harness.broker_files.segments.records import ABORT, COMMIT
 from harness.models.log.cleaner import Cleaning
-from harness.models.log.invariants import Truth, Txn, Wrote, hidden_by_txnindex, violations, wrong_final_states
+from harness.models.log.invariants import ModelTruth, Txn, Wrote, hidden_by_txnindex, violations, wrong_final_states
 from harness.models.log.version_rules import VersionRules
 from harness.models.walk.systems import KAFKA, progress_of, redpanda_without
 from harness.models.world.groups import Offsets, consequences, entries_of, load
@@ -16,11 +16,11 @@ from harness.models.world.groups import Offsets, consequences, entries_of, load
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from harness.models.log.batch import Batch
+    from harness.models.log.batch import ModelBatch
     from harness.models.log.cleaner import Bounds
     from harness.models.log.replica import Replica
     from harness.models.log.replication import Replication
-    from harness.models.walk.systems import System
+    from harness.models.walk.systems import BrokerSystem
     from harness.models.world.coordination import Coordination, CoordinationMessage
 
 DAY_MS: Final = 24 * 60 * 60 * 1000
@@ -65,7 +65,7 @@ class Rules:
     fresh_copies: bool = False
 
     @property
-    def system(self) -> System:
+    def system(self) -> BrokerSystem:
         """The compaction of the brokers."""
         return redpanda_without(self.without) if self.redpanda else KAFKA
 
@@ -101,14 +101,14 @@ def _clients() -> dict[str, Client]:
     return {PLAIN: plain, **transactional, IDEMPOTENT: Client(IDEMPOTENT, IDEMPOTENT_ID, transactional=False)}
 
 
-class Done(NamedTuple):
+class StepResult(NamedTuple):
     """The result of a step: the batch that a client or its coordinator wrote, and its transaction."""
 
-    batch: Batch | None = None
+    batch: ModelBatch | None = None
     txn: Open | None = None
 
 
-NOTHING_WRITTEN: Final = Done()
+NOTHING_WRITTEN: Final = StepResult()
 
 
 @dataclass(slots=True)
@@ -147,9 +147,9 @@ class World:
         return [broker for broker in self.replicas if broker not in self.down]
 
     @property
-    def truth(self) -> Truth:
+    def truth(self) -> ModelTruth:
         """All written records, and how each transaction ended."""
-        return Truth(tuple(self.wrote), tuple(self.txns))
+        return ModelTruth(tuple(self.wrote), tuple(self.txns))
 
     def violations(self) -> list[tuple[int, str]]:
         """Return the violations of each replica in sync, from its state: broker and name, each once."""
@@ -160,7 +160,7 @@ class World:
         drops_pending = self.rules.version.tombstone_drops_pending
         return self._names(partial(consequences, drops_pending=drops_pending)) if self.rules.of_groups else []
 
-    def _names(self, *checks: Callable[[Replica, Truth], Iterator[str]]) -> list[tuple[int, str]]:
+    def _names(self, *checks: Callable[[Replica, ModelTruth], Iterator[str]]) -> list[tuple[int, str]]:
         truth, in_sync = self.truth, self.replication.in_sync
         return sorted(
             {
@@ -186,13 +186,13 @@ class World:
         """Return a replica's MCCO and MXFO."""
         return progress_of(self.rules.system, self.replicas[broker], self.rules.without)
 
-    def coordinate(self, change: Callable[..., Coordination], *arguments: object) -> Done:
+    def coordinate(self, change: Callable[..., Coordination], *arguments: object) -> StepResult:
         """Apply a change to the protocol state, if replicas are coordinated."""
         if self.protocol is not None:
             self.protocol = change(self.protocol, *arguments)
         return NOTHING_WRITTEN
 
-    def append(self, batch: Batch) -> None:
+    def append(self, batch: ModelBatch) -> None:
         """Append a batch, which all replicas in sync copy at once."""
         self.replication.append(batch)
         self.replication.fetch_all()

@@ -22,7 +22,7 @@ from harness.broker_files.segments.records import MARKERS
 from harness.kafka_api.connection import Connection
 from harness.kafka_api.error_names import UNSTABLE_OFFSET
 from harness.kafka_api.groups import fetch_offsets
-from harness.models.world.groups import Commit, End, Offsets
+from harness.models.world.groups import Commit, Offsets, TransactionEnd
 from harness.soak.evidence.client_log import (
     ABORTED,
     COMMITTED,
@@ -176,13 +176,13 @@ def replayed(folder: Path, broker: int, *, drops_pending: bool) -> GroupView:
     return GroupView(broker, int(folder.name.rpartition("-")[2]), "its replica", committed, pending)
 
 
-def _entries(folder: Path) -> Iterator[tuple[int, GroupKey | None, int | None, Commit | End]]:
+def _entries(folder: Path) -> Iterator[tuple[int, GroupKey | None, int | None, Commit | TransactionEnd]]:
     decoders = internal_topic(CONSUMER_OFFSETS)
     assert decoders is not None  # noqa: S101  (one of Kafka's own topics)
     for batch in batches_in(folder):
         control = marker(batch, source=folder.name)
         if control is not None and control.type in MARKERS:
-            yield batch.last_offset, None, None, End(batch.producer_id, control.type)
+            yield batch.last_offset, None, None, TransactionEnd(batch.producer_id, control.type)
         producer = batch.producer_id if batch.is_transactional else None
         for record in () if batch.is_control else iter_records(batch, source=folder.name):
             decoded = decode_offset_key(record.key or b"")
