@@ -18,7 +18,7 @@ from harness.kafka_api.metadata import find_coordinator
 from harness.kafka_api.producing import ProducerIdentity
 from harness.kafka_api.topics import delete_records
 from harness.model_checking.conform.schedules import STAYING
-from harness.models.world.steps import keys_and_values
+from harness.models.world.client_steps import keys_and_values
 from harness.models.world.world import ABSENT, PLAIN, PRODUCERS
 from harness.schedules.operations.administrators import DeleteRecords, ElectLeader
 from harness.schedules.operations.clients import End, EndElsewhere, Restart, Write, WriteBatch

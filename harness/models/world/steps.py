@@ -17,14 +17,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.broker_files.segments.records import ABORT, Record, marker_record
 from harness.errors import UsageError
-from harness.models.log.batch import ModelBatch
 from harness.models.log.cleaner import UNBOUNDED
-from harness.models.log.invariants import Txn, Wrote
 from harness.models.log.replica import Replica
 from harness.models.log.replication import Replication
-from harness.models.world import coordination
+from harness.models.world import client_steps, coordination
 from harness.models.world.world import (
     ABSENT,
     BROKERS,
@@ -34,14 +31,11 @@ from harness.models.world.world import (
     KILL,
     NOTHING_WRITTEN,
     PAUSE,
-    PLAIN,
     STEP_MS,
     STOP,
-    Open,
     StepResult,
     World,
 )
-from harness.run_folder.history import HEADER_TXN
 from harness.schedules.operations import environment
 from harness.schedules.operations.administrators import AddReplica, AssignAgain, DeleteRecords, ElectLeader, Unassign
 from harness.schedules.operations.clients import End, EndElsewhere, Restart, Write, WriteBatch
@@ -50,9 +44,10 @@ from harness.schedules.operations.faults import LAG, OUTAGE, Heal, Inject
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from harness.models.log.batch import ModelBatch
     from harness.models.log.cleaner import Cleaning
     from harness.models.world.coordination import CoordinationMessage
-    from harness.models.world.world import Client, Rules
+    from harness.models.world.world import Rules
     from harness.schedules.operations.operation import Operation
 
 ADDING: Final = "added"
@@ -100,107 +95,6 @@ def take(world: World, operation: Operation) -> StepResult | None:
             leader = world.replication.leader_id
             world.coordinate(coordination.receive_report, leader, world.progress(leader), world.replication.away)
     return done
-
-
-def _client(world: World, process: str) -> Client:
-    if process not in world.clients:
-        raise UsageError(f"{process} is not a client of models: {', '.join(world.clients)}")
-    return world.clients[process]
-
-
-def _producer(world: World, process: str) -> Client:
-    client = _client(world, process)
-    if not client.transactional:
-        raise UsageError(f"{process} has no transactions in models")
-    return client
-
-
-def _write(world: World, write: Write) -> StepResult | None:
-    """Write a record; a tombstone only of a key that was written."""
-    if write.deletes and not any(record.key == write.key for record in world.wrote):
-        return None
-    return _write_batch(world, WriteBatch(write.process, (write.key,), (0,) if write.deletes else ()))
-
-
-def _write_batch(world: World, write: WriteBatch) -> StepResult | None:
-    if not all(world.may_delete(write.process, write.keys[at]) for at in write.tombstones):
-        return None
-    client, base = _client(world, write.process), world.replication.leader.log_end
-    if client.transactional and client.open is None:
-        client.begun += 1
-        client.open = Open(len(world.txns), client.begun)
-        world.txns.append(Txn())
-    txn = client.open
-    headers = ((HEADER_TXN, f"{write.process}/{txn.nth}".encode()),) if txn else ()
-    keys_values = enumerate(keys_and_values(write), base)
-    records = tuple(Record(offset, world.now_ms, key, value, headers) for offset, (key, value) in keys_values)
-    number = txn.number if txn else None
-    for record in records:
-        key = (record.key or b"").decode()
-        world.wrote.append(Wrote(record.offset, key, record.value is None, number, client.producer_id))
-    batch = _batch(world, records, client)
-    if client.name != PLAIN and not world.rules.of_groups:
-        # Coordinators write each batch with sequence number 0 (``GroupMetadataManager``, ``CoordinatorRuntime``).
-        client.sequence += len(records)
-    world.append(batch)
-    return StepResult(batch, txn)
-
-
-def keys_and_values(batch: WriteBatch) -> list[tuple[bytes, bytes | None]]:
-    """Return the records of a batch."""
-    return [(key.encode(), None if at in batch.tombstones else b"v") for at, key in enumerate(batch.keys)]
-
-
-def _end(world: World, end: End) -> StepResult | None:
-    client = _producer(world, end.process)
-    if client.open is None:
-        return None
-    if world.rules.epoch_bump:
-        client.raise_epoch()
-    return _write_marker(world, client, end.outcome)
-
-
-def _fence(world: World, restart: Restart) -> StepResult | None:
-    client = _producer(world, restart.process)
-    if client.open is None:
-        return None
-    client.raise_epoch()
-    done = _write_marker(world, client, ABORT)
-    client.raise_epoch()
-    return done
-
-
-def _end_elsewhere(world: World, end: EndElsewhere) -> StepResult | None:
-    """End a transaction that wrote nothing here; version 2 registers only the partitions that it writes to."""
-    client = _producer(world, end.process)
-    if client.open is not None or world.rules.epoch_bump:
-        return None
-    return _write_marker(world, client, end.outcome)
-
-
-def _write_marker(world: World, client: Client, outcome: str) -> StepResult:
-    txn, client.open = client.open, None
-    record = marker_record(world.replication.leader.log_end, world.now_ms, outcome)
-    batch = _batch(world, (record,), client, control=True)
-    world.append(batch)
-    if txn is not None:
-        world.txns[txn.number] = Txn(outcome, batch.base_offset)
-    return StepResult(batch, txn)
-
-
-def _batch(world: World, records: tuple[Record, ...], client: Client, *, control: bool = False) -> ModelBatch:
-    return ModelBatch(
-        records[0].offset,
-        records[-1].offset,
-        records,
-        world.now_ms,
-        leader_epoch=world.replication.leader_epoch,
-        producer_id=client.producer_id,
-        producer_epoch=client.epoch,
-        base_sequence=-1 if control else client.sequence,
-        transactional=client.transactional,
-        control=control,
-    )
 
 
 def _inject(world: World, inject: Inject) -> StepResult | None:
@@ -370,11 +264,11 @@ def _all_arrive(world: World, _: environment.MessagesArrive) -> StepResult | Non
 OUTAGES: Final = frozenset({OUTAGE, LAG, KILL, STOP, PAUSE})
 """The faults that broker 2 may have, once. After kill and stop it starts again; with a lag it is up."""
 ACTIONS: Final[Mapping[type, Callable[[World, Any], StepResult | None]]] = {
-    Write: _write,
-    WriteBatch: _write_batch,
-    End: _end,
-    EndElsewhere: _end_elsewhere,
-    Restart: _fence,
+    Write: client_steps.write,
+    WriteBatch: client_steps.write_batch,
+    End: client_steps.end,
+    EndElsewhere: client_steps.end_elsewhere,
+    Restart: client_steps.fence,
     DeleteRecords: _delete,
     ElectLeader: _lead,
     AddReplica: _add,
