@@ -154,18 +154,19 @@ class Cloud:
             stored.log = applied(stored.log, job.updates[0], now_ms=now_ms, without=self.without)
             job.updates = job.updates[1:]
         if why_not is not None or not job.updates:
-            self._end(job)
+            self.end(job)
         return why_not
 
     def crash(self, broker: int) -> list[Job]:
         """Let a broker lose its passes and its scheduler's state, and return the passes. The logs are shared."""
         lost = [job for job in self.jobs if job.broker == broker]
         for job in lost:
-            self._end(job)
+            self.end(job)
         self.running.pop(broker, None)
         return lost
 
-    def _end(self, job: Job) -> None:
+    def end(self, job: Job) -> None:
+        """End a pass; updates that are not committed yet never are."""
         job.updates = ()
         self.jobs.remove(job)
         self.running[job.broker].discard(job.name)

@@ -44,6 +44,7 @@ class CloudStore:
 
     def begin(self, partition: SimPartition) -> None:
         """Begin with a partition that was just created."""
+        self._drop_deleted()
         self._by_name[partition.name] = partition
         self._cloud.create(partition.name, self._settings(partition))
 
@@ -97,6 +98,12 @@ class CloudStore:
         self._touch(partition)
         self.wake()
 
+    def _drop_deleted(self) -> None:
+        for name in [name for name, partition in self._by_name.items() if partition.is_deleted]:
+            del self._by_name[name], self._cloud.partitions[name]
+            for job in [job for job in self._cloud.jobs if job.name == name]:
+                self._cloud.end(job)
+
     def _touch(self, partition: SimPartition) -> None:
         for broker in partition.assigned:
             partition.touch(broker)
@@ -120,12 +127,15 @@ class CloudStore:
         if self._cluster.brokers[broker].changes != changes:
             return
         self._woken.discard(broker)
+        self._drop_deleted()
         now_ms = self._cluster.clock.time_ms()
-        resting = {name for name in self._by_name if self._rests(name)}
         for name, stored in self._cloud.partitions.items():
             stored.settings = self._settings(self._by_name[name])
         polled = self._cloud.poll(broker, now_ms=now_ms)
-        if polled is None or polled in resting:
+        if polled is not None and self._rests(polled):
+            self._cloud.running[broker].discard(polled)
+            polled = None
+        if polled is None:
             self._wake_for_tombstones(broker, now_ms)
             return
         job = self._cloud.begin(broker, polled, now_ms=now_ms)
@@ -134,7 +144,8 @@ class CloudStore:
             self._cluster.clock.after(pass_s, partial(self._commit, broker, changes, job))
 
     def _commit(self, broker: int, changes: int, job: Job) -> None:
-        if self._cluster.brokers[broker].changes != changes or not job.updates:
+        self._drop_deleted()
+        if not job.updates or self._cluster.brokers[broker].changes != changes:
             return
         self._cloud.commit(job, now_ms=self._cluster.clock.time_ms())
         self._touch(self._by_name[job.name])
