@@ -12,7 +12,7 @@ from harness.errors import EXIT_ANOMALY, UsageError
 from harness.json_codec import to_json
 from harness.judge.verdict import EXIT_CODES
 from harness.runtimes import AUTO
-from harness.soak.causes import NAMES
+from harness.soak.causes import NAMES, read_expected
 from harness.terminal import Table, stdout, styled
 
 if TYPE_CHECKING:
@@ -122,7 +122,6 @@ def _shrink(parameters: Mapping[str, Any], name: str, progress: ConsoleProgress,
 def _options(parameters: Mapping[str, Any]) -> SoakOptions:
     from harness.soak.campaign import SoakOptions  # noqa: PLC0415
     from harness.soak.draw.plan import Shape  # noqa: PLC0415
-    from harness.soak.judge.expectations import read_expected  # noqa: PLC0415
     from harness.soak.play.round import read_round  # noqa: PLC0415
 
     if parameters["target"] is None:

@@ -16,8 +16,7 @@ from harness.nightly.expectations import expected, read_expectations
 from harness.nightly.latest import newest_of, newest_patches
 from harness.nightly.matrix import Cell, Matrix, SoakCell, options_of, read_matrix
 from harness.nightly.night import command_of
-from harness.soak.causes import NAMES
-from harness.soak.judge.expectations import read_expected
+from harness.soak.causes import NAMES, read_expected
 from harness.targets import TARGETS
 
 STANDARD = read_expectations(None)

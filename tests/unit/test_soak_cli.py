@@ -21,8 +21,8 @@ from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, EXIT_CODES, UNKNO
 from harness.run_folder.store import RunFolder
 from harness.soak import campaign
 from harness.soak.campaign import MOST_BOOTS, Soak, SoakOptions, resume, soak
+from harness.soak.causes import read_expected
 from harness.soak.draw.plan import Shape
-from harness.soak.judge.expectations import read_expected
 from harness.soak.judge.judge_rounds import truth_of
 from harness.soak.judge_queue import JudgeQueue
 from harness.soak.play.rig import booted, find_setup

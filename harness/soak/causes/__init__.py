@@ -1,4 +1,4 @@
-"""Causes that give a finding of a round its name: one file each, which declares ``CAUSE``."""
+"""Causes, which give findings of rounds their names: one file each, which declares ``CAUSE``; and tolerated names."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from graphlib import TopologicalSorter
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from harness.errors import UsageError
 from harness.soak.causes.cause import Diagnosis
+from harness.suggest import nearest
+from harness.toml_tables import expect_entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from harness.soak.causes.cause import Cause, RoundEvidence, Symptom
 
@@ -42,3 +46,20 @@ def diagnose(evidence: RoundEvidence, symptoms: Iterable[Symptom]) -> dict[Sympt
         diagnoses |= {symptom: Diagnosis(name, str(words)) for symptom, words in cause.explain(evidence, rest).items()}
         rest = [symptom for symptom in rest if symptom not in diagnoses]
     return diagnoses
+
+
+def read_expected(path: Path) -> dict[str, str]:
+    """Return why each finding is tolerated, by its name, from a file for ``--expect``, in TOML.
+
+    Entries ``[[expect]]``, each with ``findings``, a list of names, and ``why``. Raises `UsageError` for other content.
+    """
+    expected: dict[str, str] = {}
+    for entry, place in expect_entries(path, str(path)):
+        names, why = entry.get("findings"), entry.get("why")
+        if set(entry) != {"findings", "why"} or not isinstance(names, list) or not isinstance(why, str) or not why:
+            raise UsageError(f"{place}: give findings, a list of names, and why they are tolerated")
+        for name in names:
+            if name not in NAMES:
+                raise UsageError(f"{place}: {nearest('finding', str(name), list(NAMES))}")
+            expected[name] = why
+    return expected
