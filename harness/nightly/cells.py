@@ -126,6 +126,6 @@ def _status(cell: Cell, expected: str, last: Attempt | None, result: ScenarioRes
         return Status.UNKNOWN, result.reason
     if result.verdict not in {expected, CLEAN if expected == AS_EXPECTED else expected}:
         return Status.FIXED if expected == ANOMALY else Status.REGRESSED, result.reason
-    if expected == ANOMALY and cell.scenario != SOAK and result.found != (cell.anomaly,):
-        return Status.OTHER_NAME, f"{', '.join(result.found)}: {result.reason}"
+    if expected == ANOMALY and cell.scenario != SOAK and result.anomalies != (cell.anomaly,):
+        return Status.OTHER_NAME, f"{', '.join(result.anomalies)}: {result.reason}"
     return Status.AS_EXPECTED, result.reason

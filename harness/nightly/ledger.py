@@ -37,7 +37,7 @@ _END_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True)
 class ScenarioResult:
-    """The result of a scenario in a run: its verdict, and ``found``: the names of the anomalies in its topic.
+    """The result of a scenario in a run: its verdict, and the names of the ``anomalies`` in its topic.
 
     ``witness``: the first finding as one line, "" where there is none.
     """
@@ -45,7 +45,7 @@ class ScenarioResult:
     scenario: str
     verdict: str
     reason: str
-    found: tuple[str, ...] = ()
+    anomalies: tuple[str, ...] = ()
     witness: str = ""
 
 

@@ -32,7 +32,7 @@ MOST_IN_A_JOB: Final = 4
 
 @dataclass
 class JudgeQueue:
-    """Judges rounds in another thread, one job at a time, and raises the error of a job later.
+    """Judges rounds in another thread, one job at a time. `add` and `finish` raise the error of a job.
 
     ``expected``: names of tolerated findings. ``on_round`` is called with the line of each round.
     """

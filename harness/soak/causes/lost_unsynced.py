@@ -45,7 +45,7 @@ class Loss:
 
     @property
     def is_followed(self) -> bool:
-        """Whether every replica follows this broker, and loses the same."""
+        """True where every replica follows this broker, and loses the same offsets."""
         return self.was_alone or self.led_uncleanly
 
     def __str__(self) -> str:

@@ -27,7 +27,7 @@ NAME: Final = "reopened-transaction"
 def reopened(broker: int, tp: TopicPartition, producer_id: int, offset: int, marker: int | None) -> RoundFinding:
     """Return the finding of a transaction that a broker lists as open from ``offset`` on, and its log does not.
 
-    ``marker``: the offset of the marker, if the log has one.
+    ``marker``: the offset of its marker, None where the log has none.
     """
     end = "neither records nor a marker of it" if marker is None else f"its marker at offset {marker}"
     return RoundFinding(

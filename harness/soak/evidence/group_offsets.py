@@ -70,7 +70,7 @@ class OffsetChange:
 
     @property
     def is_certain(self) -> bool:
-        """Whether the change was made, and counts."""
+        """True for a change that was certainly made, and is committed."""
         return self.outcome == COMMITTED and self.answered < NEVER
 
     def replaces(self, other: OffsetChange) -> bool:
@@ -195,7 +195,7 @@ def _entries(folder: Path) -> Iterator[tuple[int, GroupKey | None, int | None, C
 
 
 def ask(coordinator: Address, groups: Mapping[str, Collection[TopicPartition]]) -> list[dict[str, Any]]:
-    """Return the coordinator's answers about the offsets of groups, as `ANSWERS` has them. Raises OSError."""
+    """Return the coordinator's answers about the offsets of groups, in the form of `ANSWERS`. Raises OSError."""
     answers = []
     with closing(Connection(coordinator)) as connection:
         for group, partitions in groups.items():
