@@ -40,15 +40,7 @@ from harness.judge.protected import GATES, THE_GUARD, UNPROTECTED
 from harness.play.options import RunOptions, find_protection
 from harness.play.run_plan import plan_run
 from harness.runtimes import LOCAL, SIM, find_runtime
-from harness.schedules.catalog import (
-    ALL,
-    ALL_SCENARIOS,
-    BY_NAME,
-    GROUP_SCENARIOS,
-    GROUPS,
-    SCENARIOS,
-    scenarios_for,
-)
+from harness.schedules.catalog import ALL, ALL_SCENARIOS, BY_NAME, GROUP_SCENARIOS, GROUPS, SCENARIOS, scenarios_for
 from harness.targets import KAFKA, SIM_KAFKA, SIMULATED, TARGETS, find_target
 from harness.targets.settings import parse_settings
 from harness.toml_tables import names_in, read_toml, with_known_keys

@@ -323,11 +323,7 @@ def test_a_soak_that_finds_something_new_is_a_regression_in_junit_and_summary(wi
 
 @pytest.mark.parametrize(
     ("verdict", "status", "code"),
-    [
-        (CLEAN, Status.AS_EXPECTED, 0),
-        (AS_EXPECTED, Status.AS_EXPECTED, 0),
-        (UNKNOWN, Status.UNKNOWN, 2),
-    ],
+    [(CLEAN, Status.AS_EXPECTED, 0), (AS_EXPECTED, Status.AS_EXPECTED, 0), (UNKNOWN, Status.UNKNOWN, 2)],
 )
 def test_a_soak_is_a_cell_as_any_other(verdict: str, status: Status, code: int, with_soak: Plan) -> None:
     results = results_of(with_soak, [ended(0, 1, anomalous()), soak_ended(with_soak, verdict=verdict)])

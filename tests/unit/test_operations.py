@@ -118,10 +118,7 @@ EVERY: dict[str, tuple[Operation, dict[str, Any]]] = {
     "2 leaves": (Inject("outage", 2), {"do": "inject", "fault": "outage", "broker": 2}),
     "2 returns": (Heal("outage", 2), {"do": "heal", "fault": "outage", "broker": 2}),
     "3's image is late": (Inject("late-metadata", 3), {"do": "inject", "fault": "late-metadata", "broker": 3}),
-    "relay: broker 2 is exposed to the removal": (
-        Expose("relay", 2),
-        {"do": "expose", "script": "relay", "broker": 2},
-    ),
+    "relay: broker 2 is exposed to the removal": (Expose("relay", 2), {"do": "expose", "script": "relay", "broker": 2}),
     "2 loses power, and its log from 5 on": (LosePower(2, 5), {"do": "lose-power", "broker": 2, "offset": 5}),
     "1 cleans": (CleanerPass((1,)), {"do": "cleaner-pass", "brokers": [1]}),
     "1 cleans and keeps": (CleanerPass((1,), True), {"do": "cleaner-pass", "brokers": [1], "keeps": True}),

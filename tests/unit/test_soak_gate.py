@@ -48,10 +48,7 @@ def held_by(broker: int, since: int = 12_000, until: int = 20_100) -> list[tuple
         (held_by(1), "the gate of broker 2 is not seen to have held t-0 while broker 3 was out of the ISR"),
         ([], "the gate of broker 1 is not seen to have held t-0 while broker 3 was out of the ISR"),
         ([*held_by(1, 1_000, 9_000), *held_by(2)], "the gate of broker 1 is not seen to have held"),
-        (
-            [*held_by(1), (2, HELD, 12_000)],
-            "the gate of broker 2 has held t-0 while",
-        ),
+        ([*held_by(1), (2, HELD, 12_000)], "the gate of broker 2 has held t-0 while"),
         ([*held_by(1), (2, HELD, 12_000), (2, GAVE_UP, 13_000)], "the gate of broker 2 gave up holding t-0"),
         # Its process ended, and so did its holds.
         ([*held_by(1), (2, HELD, 12_000), (2, INSTALLED, 0)], None),

@@ -145,10 +145,7 @@ def test_expected_findings_are_listed_and_tolerated() -> None:
 
 @pytest.mark.parametrize(
     "checked",
-    [
-        CheckedRound(raised={"doubts": "ValueError: no"}),
-        CheckedRound(doubts=[doubt(1, "it contradicts itself")]),
-    ],
+    [CheckedRound(raised={"doubts": "ValueError: no"}), CheckedRound(doubts=[doubt(1, "it contradicts itself")])],
 )
 def test_what_could_not_be_judged_forbids_clean(checked: CheckedRound) -> None:
     assert verdict(truth(), checked)["verdict"] == UNKNOWN
@@ -199,11 +196,7 @@ def test_rounds_are_judged_together_by_all_three(tmp_path: Path, spark: SparkSes
         name: [(entry["anomaly"], entry["broker"], entry["found_by"]) for entry in result["findings"]]
         for name, result in verdicts.items()
     }
-    assert entry == {
-        "clean": [],
-        "divergence": [("tombstone-divergence", 2, [CLIENTS, CHECKERS])],
-        "stuck": [],
-    }
+    assert entry == {"clean": [], "divergence": [("tombstone-divergence", 2, [CLIENTS, CHECKERS])], "stuck": []}
     assert {name: result["verdict"] for name, result in verdicts.items()} == {
         "clean": CLEAN, "divergence": ANOMALY, "stuck": CLEAN,
     }  # fmt: skip

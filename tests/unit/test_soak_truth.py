@@ -21,14 +21,7 @@ from harness.run_folder.history import HEADER_OP
 from harness.soak.causes import diagnose
 from harness.soak.causes.cause import RoundEvidence
 from harness.soak.causes.reopened_transaction import reopened, symptom_of
-from harness.soak.evidence.client_log import (
-    ABORTED,
-    COMMITTED,
-    UNKNOWN,
-    ClientLog,
-    Transaction,
-    WrittenRecord,
-)
+from harness.soak.evidence.client_log import ABORTED, COMMITTED, UNKNOWN, ClientLog, Transaction, WrittenRecord
 from harness.soak.evidence.replica_log import OPEN, ReplicaLog, read_replica
 from harness.soak.judge.audit_tally import BY_LUCK, EITHER, RIGHT, WRONG, judge, tally
 from harness.soak.judge.round_verdict import UNEXPLAINED

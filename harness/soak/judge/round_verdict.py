@@ -104,10 +104,7 @@ def verdict_of(played: PlayedRound, results: JudgeResults | None, expected: Coll
     tallied = tally(truth, results.audited)
     unexplained += [
         _unexplained(AUDIT, entry["finding"], f"the audit {fault}: {json_text(to_json(entry['finding']))}")
-        for fault, entries in (
-            ("accuses a right replica", tallied.wrong),
-            ("copies from a wrong one", tallied.harmful),
-        )
+        for fault, entries in (("accuses a right replica", tallied.wrong), ("copies from a wrong one", tallied.harmful))
         for entry in entries
     ]
     reasons = [
