@@ -242,7 +242,7 @@ def errors_with_path(path: RemotePath) -> Iterator[None]:
         raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path)) from error
     except OSError as error:
         cause: BaseException = error
-        while cause.__context__ is not None:
+        while error.errno is None and cause.__context__ is not None:
             cause = cause.__context__
         reason = " ".join((getattr(cause, "strerror", None) or str(cause)).split())
         raise OSError(error.errno or errno.EIO, f"{reason} ({path.storage.advice})", str(path)) from error
