@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.broker_files.segments import folder
 from harness.broker_files.segments.batches import CorruptLogError, Record
 from harness.broker_files.segments.encode import encode_batch
 from harness.broker_files.segments.folder import Live, Segment, choose_segments, live_segments, next_offset
@@ -85,9 +84,7 @@ def test_swap_files_of_an_interrupted_split_are_left_out() -> None:
     assert bases(choose(name(0), name(5, "log.swap"), name(10, "log.cleaned"), at_5=9)) == [0, 5]
 
 
-@pytest.mark.parametrize("worth_compiling", [0, 1 << 30])
-def test_of_files(worth_compiling: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folder, "WORTH_COMPILING_BYTES", worth_compiling)
+def test_of_files(tmp_path: Path) -> None:
     for base in (0, 10, 20):
         (tmp_path / name(base)).write_bytes(encode_batch(base_offset=base, records=[Record(base, 0, b"k", b"v")]))
     (tmp_path / name(30, "log.deleted")).mkdir()
