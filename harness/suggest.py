@@ -18,8 +18,8 @@ def quoted(value: str) -> str:
 
 
 def nearest(kind: str, name: str, names: Sequence[str]) -> str:
-    """Return one sentence: the unknown name, the nearest known ones, and all of them."""
-    return f"there is no {kind} {quoted(name)}{close_to(name, names)} (known: {', '.join(names)})"
+    """Return one sentence: the unknown name, the nearest known names, and all of these."""
+    return f"unknown {kind} {quoted(name)}{close_to(name, names)} (known: {', '.join(names)})"
 
 
 def close_to(name: str, names: Sequence[str]) -> str:

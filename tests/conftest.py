@@ -22,7 +22,7 @@ os.environ[background.SWITCH] = "0"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quality-seed", type=int, default=0, help="the first seed of each kind of generated case")
-    parser.addoption("--quality-runs", type=int, default=None, help="how many seeds of each kind")
+    parser.addoption("--quality-runs", type=int, default=None, help="number of seeds of each kind")
     parser.addoption("--quality-kind", action="append", help="of this kind of generated case alone; repeatable")
     parser.addoption("--mutants", action="append", help="all, or texts in their names; else a few of each module")
 

@@ -61,7 +61,7 @@ def _commands(page: Path, first_line: int, lines: Sequence[str], not_run: str) -
 
 
 def matches(expected: str, actual: str) -> bool:
-    """Whether an output is the one that a page shows: numbers, ids and line breaks may be others."""
+    """Return whether an output is the one that a page shows; numbers, ids and line breaks may differ."""
     pieces = [re.escape(_comparable(piece)) for piece in expected.split("…")]
     return re.fullmatch(r"\s*" + r".*?".join(pieces) + r"\s*", _comparable(actual), re.DOTALL) is not None
 

@@ -1,4 +1,4 @@
-"""What tests need of a machine beyond Python and Java: ``@pytest.mark.needs("sshd", "iptables")``.
+"""The needs of tests beyond Python and Java: ``@pytest.mark.needs("sshd", "iptables")``.
 
 A test with an unmet need is skipped before any of its fixtures is set up. The end of the test run lists these tests by
 need, with the package that provides it. With ``--require-all`` such a test fails instead.

@@ -68,7 +68,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def is_marked(item: pytest.Item) -> bool:
-    """Whether a test is marked ``commit``, as a whole or by a text in the id of its parameters."""
+    """Return whether a test is marked ``commit``, as a whole or by a text in the id of its parameters."""
     case = getattr(item, "callspec", None)
     return any(
         not marker.args or (case is not None and any(text in case.id for text in marker.args))

@@ -16,6 +16,6 @@ def schema() -> dict[str, Any]:
 
 
 def violations(verdict: object) -> list[str]:
-    """Return what is not as the schema has it: where, and why."""
+    """Return the violations of the schema: place and reason."""
     errors = Draft202012Validator(schema()).iter_errors(verdict)
     return [f"{error.json_path}: {error.message}" for error in errors]

@@ -186,7 +186,7 @@ def _other_versions(name: str) -> str | None:
     why = "older than the oldest" if line < _line(oldest.version) else "newer than the newest"
     lines = ", ".join(row.name for row in rows)
     return (
-        f"there is no target {quoted(name)}: it is {why}; there are {lines}, and exact patches of these;"
+        f"unknown target {quoted(name)}: it is {why}; there are {lines}, and exact patches of these;"
         f" the newest is {newest.name}"
     )
 

@@ -68,7 +68,7 @@ def verdict(source: Path, arguments: list[str]) -> dict[str, Any]:
 
 def test_a_fault_is_one_file(source: Path) -> None:
     of_run, of_soak = commands("fault.md")
-    assert "there is no nemesis 'crash-loop'" in run(source, *of_run).stderr
+    assert "unknown nemesis 'crash-loop'" in run(source, *of_run).stderr
     add(source, "crash_loop.py", "nemesis/crash_loop.py")
     assert verdict(source, of_run)["verdict"] == "anomaly"
     assert "again while the broker starts" in run(source, "nemeses").stdout
@@ -77,7 +77,7 @@ def test_a_fault_is_one_file(source: Path) -> None:
 
 def test_an_anomaly_is_one_file_and_its_entries_in_the_catalog(source: Path) -> None:
     (command,) = commands("anomaly.md")
-    assert "there is no anomaly 'lagging-lso'" in run(source, *command).stderr
+    assert "unknown anomaly 'lagging-lso'" in run(source, *command).stderr
     add(source, "lagging_lso.py", "checkers/anomalies/lagging_lso.py")
     (name,) = re.findall(r"^ +(LAGGING_LSO = .*)$", page("anomaly.md"), re.MULTILINE)
     (scenario,) = re.findall(r"^ +(Scenario\(\n.*?^ +\),)$", page("anomaly.md"), re.MULTILINE | re.DOTALL)
@@ -90,7 +90,7 @@ def test_an_anomaly_is_one_file_and_its_entries_in_the_catalog(source: Path) -> 
 
 def test_a_runtime_is_one_file_and_a_row(source: Path) -> None:
     (command,) = commands("runtime.md")
-    assert "there is no runtime 'sim-slow'" in run(source, *command).stderr
+    assert "unknown runtime 'sim-slow'" in run(source, *command).stderr
     add(source, "sim_slow.py", "harness/runtimes/sim_slow.py")
     (row,) = re.findall(r'^ +("sim-slow": Row\(.*\),)$', page("runtime.md"), re.MULTILINE)
     insert(source, RUNTIMES, '}\n"""Every runtime by its name.', f"    {row}")
@@ -104,7 +104,7 @@ def test_a_line_is_a_row_and_a_lock(source: Path) -> None:
     lock.unlink()
     rows = (source / TARGETS).read_text()
     (source / TARGETS).write_text(re.sub(r'^    Target\("kafka-4\.4".*\n', "", rows, flags=re.MULTILINE))
-    assert "there is no target 'kafka-4.4'" in run(source, *command).stderr
+    assert "unknown target 'kafka-4.4'" in run(source, *command).stderr
     (row,) = re.findall(r'^ +(Target\("kafka-4\.4".*\),)$', page("kafka-line.md"), re.MULTILINE)
     insert(source, TARGETS, ")\n\n# Without this setting markers are never removed", f"    {row}")
     lock.write_text(kept)

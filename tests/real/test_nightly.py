@@ -96,7 +96,7 @@ def test_a_finished_night_runs_nothing_again(night: tuple[Ran, Path, Sandbox]) -
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--targets", "kafka-3.8"], "there is no target 'kafka-3.8'"),
+        (["--targets", "kafka-3.8"], "unknown target 'kafka-3.8'"),
         (["--targets", "redpanda-25.2"], "--runtime local: redpanda-25.2 is an image that is pulled; choose docker"),
         (["--targets", "redpanda-25.2", "--runtimes", "docker"], "no expectation fits redpanda-25.2"),
         (["none.toml"], "'none.toml' is no file"),

@@ -175,7 +175,7 @@ def commit(offset: int, txn: Txn, *, horizon_ms: int | None = None) -> Entry:
 
 
 def untied(entry: Entry) -> Entry:
-    """Return the batch without its transactional bit, as Redpanda's compaction leaves what it takes for committed."""
+    """Return the batch without its transactional bit, as Redpanda's compaction leaves committed batches."""
     return replace(entry, plain=True)
 
 
@@ -200,7 +200,7 @@ def emptied_marker(offset: int, txn: Txn) -> Entry:
 
 
 def replica(broker: int, *log: Entry, **fields: Any) -> Replica:
-    """Return a replica that is up; ``fields`` are those of `Replica`."""
+    """Return a replica that is up; ``fields``: of `Replica`."""
     return Replica(broker, log, **fields)
 
 

@@ -35,7 +35,7 @@ class Simulated:
     took_s: float
 
     def digest(self) -> str:
-        """Return what tells its files from those of another run."""
+        """Return the text that tells its files from the files of another run."""
         digest = hashlib.sha256()
         files = [path for path in self.folder.path.rglob("*") if path.is_file()]
         for path in sorted(files):

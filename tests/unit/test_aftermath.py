@@ -48,7 +48,7 @@ def test_where_nothing_can_be_stuck_there_is_nothing_to_follow(test: RunPlan) ->
 @pytest.mark.parametrize("partitions", [1, 2])
 def test_each_remedy_needs_a_partition(partitions: int) -> None:
     assert len(REMEDIES) == 3
-    with pytest.raises(UsageError, match=r"3 remedies, each on a partition of its own: give --partitions 3 or more"):
+    with pytest.raises(UsageError, match=r"3 remedies, each on a separate partition: give --partitions 3 or more"):
         raise_if_pointless(asked(partitions=partitions))
 
 

@@ -70,7 +70,7 @@ def test_names_are_completed() -> None:
 
 
 class FakeControl:
-    """One leader for everything; what it was asked for is written down."""
+    """One leader for everything; its requests are recorded."""
 
     def __init__(self) -> None:
         self.leader, self.led = 0, list[tuple[int, ...]]()

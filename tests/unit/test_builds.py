@@ -358,7 +358,7 @@ def test_a_patch_goes_in_front_of_a_known_version_of_kafka(tmp_path: Path) -> No
             find_target(patched(name, folder))
     with pytest.raises(UsageError, match=r"--patch .* needs a known version"):
         patched("./kafka.tgz", folder)
-    with pytest.raises(UsageError, match=r"there is no target 'kafka-9\.9'"):
+    with pytest.raises(UsageError, match=r"unknown target 'kafka-9\.9'"):
         find_target(patched("kafka-9.9", folder))
 
 

@@ -75,12 +75,12 @@ def test_the_variable_names_another_file(folder: Path, monkeypatch: pytest.Monke
     ("text", "message"),
     [
         ("results = 3", "results has to be a path"),
-        ("result = 'runs'", "there is no setting 'result'; did you mean results?"),
+        ("result = 'runs'", "unknown setting 'result'; did you mean results?"),
         ("[cluster]\ntopics = 'orders'", "cluster.topics has to be a list of texts"),
         ("[cluster]\ntopics = [3]", "cluster.topics has to be a list of texts"),
         ("[spark]\nconf = ['a=b']", "spark.conf has to be a table of texts"),
-        ("[spark]\nmasters = 'local'", "there is no setting 'spark.masters'; did you mean spark.master"),
-        ("spark = 'local'", "there is no setting 'spark'"),
+        ("[spark]\nmasters = 'local'", "unknown setting 'spark.masters'; did you mean spark.master"),
+        ("spark = 'local'", "unknown setting 'spark'"),
         ("results = ", "Invalid value"),
     ],
 )

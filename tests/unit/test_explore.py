@@ -265,7 +265,7 @@ def test_one_shared_copy_is_walked_by_rules_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--without", "never-backward"], "there is no rule 'never-backward'"),
+        (["--without", "never-backward"], "unknown rule 'never-backward'"),
         (["--with", "coordinated"], "there is no proposal for sim-cloud-topics 'coordinated'"),
         (["--runs", "3"], "sim-cloud-topics has no random runs"),
     ],

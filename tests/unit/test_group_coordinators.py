@@ -173,7 +173,7 @@ def test_deleting_the_offset_ends_the_freeze_of_the_new_coordinator_only() -> No
 
 
 def test_the_old_coordinator_brings_back_what_was_deleted_while_pending_at_each_reload() -> None:
-    """Nobody is away. The broker that deletes the offset drops the pending one; no broker that loads the log does."""
+    """No broker is down. The broker that deletes the offset drops the pending one; one that loads the log does not."""
     world = cluster("p puts K; t puts K; p deletes K; t commits", OLD)
     assert world.coordinator.answer("K") == Answer(None)
     assert world.consequences() == [(broker, DELETED_BACK + AT_RELOAD) for broker in (1, 2, 3)]

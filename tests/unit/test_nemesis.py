@@ -291,7 +291,7 @@ def test_a_clock_that_is_ahead_is_put_right() -> None:
     assert cluster.actions == ["skew 2 by 3600 s", "skew 2 by 0 s"]
     cluster.actions.clear()
     FAULTS["clock-skew"].heal(subject.absent)
-    assert cluster.actions == ["kill 2", "skew 2 by 0 s", "start 2"], "a soak goes on with that broker"
+    assert cluster.actions == ["kill 2", "skew 2 by 0 s", "start 2"], "a soak continues with that broker"
 
 
 def test_poor_links_take_nobody_away() -> None:

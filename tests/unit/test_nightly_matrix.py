@@ -85,7 +85,7 @@ def test_protections_are_an_axis() -> None:
         ("relay", "none"): "anomaly", ("relay", "gate"): "clean", ("relay", "guard"): "anomaly",
     }  # fmt: skip
     assert after_json(night) == night
-    with pytest.raises(UsageError, match=r"there is no protection 'gates'; did you mean gate"):
+    with pytest.raises(UsageError, match=r"unknown protection 'gates'; did you mean gate"):
         matrix(targets=["kafka-4.4"], protections=["gates"])
     with pytest.raises(UsageError, match=r"--gate is for --runtime local"):
         matrix(targets=["kafka-4.4"], runtimes=["docker"], protections=["gate"])
@@ -365,7 +365,7 @@ def test_a_cell_of_which_nothing_is_reported_is_named() -> None:
         ("[[expect]]\nverdict = 'unknown'", "entry 1: verdict is 'unknown'"),
         (
             "[[expect]]\nverdict = 'clean'\n[[expect]]\nverdict = 'clean'\ntarget = ['x']",
-            "entry 2: there is no key 'target'; did you mean targets",
+            "entry 2: unknown key 'target'; did you mean targets",
         ),
         ("[[expect]]\nverdict = 'clean'\ntargets = 'x'", "targets is 'x'"),
         ("expect = 1", "must consist of [[expect]] entries"),

@@ -33,7 +33,7 @@ def test_several_anomalies_are_looked_for_in_one_outage() -> None:
 
 @pytest.mark.parametrize("names", ["stuck-lso,", "stuck", "stuck-lso,none", ""])
 def test_an_anomaly_that_nobody_knows_is_named(names: str) -> None:
-    with pytest.raises(UsageError, match=f"there is no anomaly '{names.rpartition(',')[2]}'"):
+    with pytest.raises(UsageError, match=f"unknown anomaly '{names.rpartition(',')[2]}'"):
         plan_run(options(names))
 
 

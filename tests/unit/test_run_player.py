@@ -22,7 +22,7 @@ EVERYWHERE = {(broker, partition, offset) for broker in (1, 3) for partition in 
 def cluster_of(
     removed: set[tuple[int, int, int]], all_removed_at_s: float = 1000, replicas: tuple[int, ...] = (1, 3, 2)
 ) -> FakeCluster:
-    """Return a cluster that broker 2 is away from; `FakeObserver` says what is removed when."""
+    """Return a cluster without broker 2; `FakeObserver` says what is removed when."""
     cluster = FakeCluster({(CONTROL.name, number): replicas for number in (0, 1)}, away=frozenset({2}))
     cluster.observer.removed, cluster.observer.all_removed_at_s = removed, all_removed_at_s
     return cluster

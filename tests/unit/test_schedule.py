@@ -24,7 +24,7 @@ def schedule(*steps: str, anomaly: str = "stuck-lso") -> Schedule:
 
 
 def shape(scenario: Scenario) -> tuple[list[str], ...]:
-    """Return the operations of each phase, without values; each first write begins a transaction, said or not."""
+    """Return the operations of each phase, without values and without the begin of transactions."""
     phases = (scenario.before, scenario.outage, scenario.late)
     return tuple([str(operation) for operation in phase if not isinstance(operation, Begin)] for phase in phases)
 

@@ -119,7 +119,7 @@ def test_transactions_of_the_java_client_raise_the_epoch(tmp_path: Path) -> None
         ({"runtime": "docker"}, "--runtime docker: sim-kafka is simulated"),
         ({"keep": True}, "--keep is for --runtime local or docker or ssh, and contradicts --target sim-kafka"),
         ({"image": "some"}, "--image is for --runtime docker, and contradicts --target sim-kafka"),
-        ({"client": "nobody"}, "there is no client 'nobody'"),
+        ({"client": "nobody"}, "unknown client 'nobody'"),
         ({"topic_settings": {"segment.ms": "soon"}}, "segment.ms takes a whole number of 64 bits"),
         ({"topic_settings": {"segment.colour": "1"}}, "topic.segment.colour=1.*no such setting of a topic"),
         (

@@ -38,7 +38,7 @@ PLAN = RoundPlan(1, (RoundTopic("a", 1, {}), RoundTopic("b", 1, {})), ())
 
 @dataclass
 class TopicAdmin(DelayedAdmin):
-    """Topics are there from when they are created to when they are deleted; ``lost`` answers to creations are lost.
+    """Topics exist from their creation to their deletion; ``lost`` answers to creations are lost.
 
     ``kept``: the deletions that were asked for, as a broker keeps them that does one again.
     """

@@ -64,7 +64,7 @@ class Log:
 
 @dataclass
 class SimulatedPartition:
-    """``logs``: folders by broker, also of replicas that are no longer assigned. ``truth``: what was acknowledged."""
+    """``logs``: folders by broker, including removed replicas. ``truth``: the acknowledged records."""
 
     replicas: tuple[int, ...]
     isr: set[int]
@@ -99,7 +99,7 @@ class DivergedCluster:
     ticks: int = 0
     violations: list[str] = field(default_factory=list)
 
-    # What a repair sees and does.
+    # The operations of a repair.
 
     def observe(self, entries: Collection[PartitionRepair]) -> dict[TopicPartition, ObservedPartition | str]:
         if self.faults and self.random.random() < 0.05:
@@ -297,7 +297,7 @@ class DivergedCluster:
             if self.random.random() < 0.3:
                 replicated.logs[broker].clean(self.random.randint(0, replicated.logs[broker].end))
 
-    # What is to be true in the end.
+    # The expected end.
 
     def settle(self) -> None:
         """Let everything come back, without further faults."""
