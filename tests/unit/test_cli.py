@@ -144,7 +144,7 @@ def machine(tmp_path: Path) -> Machine:
         ("run --target kafka-3.9 --schedule nowhere.json", ["'--schedule'", "'nowhere.json' is not a file"]),
         ("run --target kafka-3.9 --anomaly all --schedule s.json", ["'--schedule'", "'s.json' is not a file"]),
         ("run --schedule s.json", ["'--schedule'", "'s.json' is not a file"]),
-        ("explore --target sim-redpand", ["no simulated target 'sim-redpand'"]),
+        ("explore --target sim-redpand", ["unknown simulated target 'sim-redpand'"]),
         ("run --seed 5", ["give --target and --anomaly: see"]),
         ("run --target kafka-3.9 --anomaly all --timers fats", ["'fats'", "did you mean fast"]),
         ("run --target kafka-3.9 --anomaly all --brokers 2", ["'--brokers'", "'2' is not in the range 3<=x<=7"]),

@@ -113,19 +113,19 @@ def test_cases_of_a_target() -> None:
 @pytest.mark.parametrize(
     ("target", "with_", "without", "says"),
     [
-        ("sim-kafak", (), (), "no simulated target 'sim-kafak'; did you mean sim-kafka"),
-        (SIM_KAFKA, ("coordinate",), (), "no proposal for sim-kafka 'coordinate'; did you mean coordinated"),
-        (SIM_KAFKA, (KIP_87, "kip-88"), (), "no proposal for sim-kafka 'kip-88'; did you mean kip-87"),
-        (SIM_KAFKA, (COORDINATED,), ("never-backwards",), "no rule 'never-backwards'; did you mean never-backward"),
-        (SIM_KAFKA, (COORDINATED,), ("snapshot-first",), "no rule 'snapshot-first'"),
+        ("sim-kafak", (), (), "unknown simulated target 'sim-kafak'; did you mean sim-kafka"),
+        (SIM_KAFKA, ("coordinate",), (), "unknown proposal for sim-kafka 'coordinate'; did you mean coordinated"),
+        (SIM_KAFKA, (KIP_87, "kip-88"), (), "unknown proposal for sim-kafka 'kip-88'; did you mean kip-87"),
+        (SIM_KAFKA, (COORDINATED,), ("never-backwards",), "unknown rule 'never-backwards'; did you mean never-backward"),
+        (SIM_KAFKA, (COORDINATED,), ("snapshot-first",), "unknown rule 'snapshot-first'"),
         (
             SIM_KAFKA,
             (KIP_87,),
             ("never-backward",),
             "--without never-backward: sim-kafka has no such rule: it is one of --with coordinat",
         ),
-        (SIM_REDPANDA, (COORDINATED,), (), "no proposal for sim-redpanda 'coordinated' .*known: kip-87"),
-        (SIM_REDPANDA, (), ("markers-ages",), "no rule 'markers-ages'; did you mean markers-age"),
+        (SIM_REDPANDA, (COORDINATED,), (), "unknown proposal for sim-redpanda 'coordinated' .*known: kip-87"),
+        (SIM_REDPANDA, (), ("markers-ages",), "unknown rule 'markers-ages'; did you mean markers-age"),
     ],
 )
 def test_names_that_are_not_known(target: str, with_: tuple[str, ...], without: tuple[str, ...], says: str) -> None:
@@ -266,7 +266,7 @@ def test_one_shared_copy_is_walked_by_rules_of_its_own() -> None:
     ("options", "says"),
     [
         (["--without", "never-backward"], "unknown rule 'never-backward'"),
-        (["--with", "coordinated"], "there is no proposal for sim-cloud-topics 'coordinated'"),
+        (["--with", "coordinated"], "unknown proposal for sim-cloud-topics 'coordinated'"),
         (["--runs", "3"], "sim-cloud-topics has no random runs"),
     ],
 )

@@ -266,7 +266,7 @@ def test_cases_under_faults() -> None:
         (["--with", ISR_GATE, "--with", "coordinated"], "give only one of them under faults"),
         (["--with", ISR_GATE, "--with", by.ANEW_AFTER_LOSS], "isr-gate has this rule"),
         (["--with", ISR_GATE, "--without", "image-aged"], "did you mean image-age"),
-        (["--faults", "--without", "image-age"], "no rule 'image-age'"),
+        (["--faults", "--without", "image-age"], "unknown rule 'image-age'"),
         (["--faults", "--groups"], "--faults: leave out --groups"),
         (["--with", ISR_GATE, "--groups"], "leave out --with isr-gate"),
         (["--faults", "--runs", "3"], "--faults is for walks: leave out --runs"),

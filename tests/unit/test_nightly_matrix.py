@@ -197,11 +197,11 @@ def test_places_that_do_not_tell(
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("target = ['kafka-3.9']", "no key 'target'; did you mean targets"),
+        ("target = ['kafka-3.9']", "unknown key 'target'; did you mean targets"),
         ("targets = []", "names no targets"),
         ("targets = 'kafka-3.9'", "targets is 'kafka-3.9'; give a list of names"),
-        ("targets = ['kafka-3.8']", "no target 'kafka-3.8'"),
-        ("targets = ['kafka-3.9']\nanomalies = ['stuck']", "no anomaly 'stuck'"),
+        ("targets = ['kafka-3.8']", "unknown target 'kafka-3.8'"),
+        ("targets = ['kafka-3.9']\nanomalies = ['stuck']", "unknown anomaly 'stuck'"),
         ("targets = ['kafka-3.9']\nnemeses = ['bridge']", "kafka-3.9 librdkafka bridge local: --nemesis bridge"),
         ("targets = ['kafka-3.9']\nclients = ['go']", "'go'"),
         ("targets = ['kafka-3.9']\nruntimes = ['moon']", "moon"),
@@ -210,7 +210,7 @@ def test_places_that_do_not_tell(
         ("targets = ['kafka-3.9']\n[[matrix]]\nrepeats = 3", "[[matrix]] of"),
         ("targets = [", "is not TOML"),
         ("[[soak]]\nminutes = 3", "[[soak]] of"),
-        ("targets = ['kafka-4.4']\n[[soak]]\nminute = 3", "no key 'minute'; did you mean minutes"),
+        ("targets = ['kafka-4.4']\n[[soak]]\nminute = 3", "unknown key 'minute'; did you mean minutes"),
         ("targets = ['kafka-4.4']\n[[soak]]\nminutes = 0", "minutes is 0; give a number above 0"),
         ("targets = ['kafka-4.4']\n[[soak]]\nseed = true", "seed is True"),
         (

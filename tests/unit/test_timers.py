@@ -66,7 +66,7 @@ def test_days_are_those_of_kafka() -> None:
 
 @pytest.mark.parametrize(("name", "near"), [("fats", FAST.name), ("10", "10m"), ("defaults", DEFAULT.name)])
 def test_an_unknown_name_is_reported_with_the_nearest(name: str, near: str) -> None:
-    message = rf"no set of timers '{name}'; did you mean {near}.*\? \(known: fast, 10m, default\)"
+    message = rf"unknown set of timers '{name}'; did you mean {near}.*\? \(known: fast, 10m, default\)"
     with pytest.raises(UsageError, match=message) as refused:
         find_timers(name)
     assert refused.value.exit_code == 254
