@@ -180,7 +180,7 @@ def test_arguments(
 def test_debug_shows_the_traceback(machine: Machine) -> None:
     done = machine.call("--debug", "run", "--target", "kafka-39", "--anomaly", "all")
     assert done.returncode == EXIT_USAGE
-    assert done.stderr.splitlines()[-1].startswith("harness: Invalid value for '--target': there is no target")
+    assert done.stderr.splitlines()[-1].startswith("harness: Invalid value for '--target': unknown target")
 
 
 def test_without_a_command_the_help_is_printed(machine: Machine) -> None:

@@ -116,7 +116,7 @@ def test_cases_of_a_target() -> None:
         ("sim-kafak", (), (), "unknown simulated target 'sim-kafak'; did you mean sim-kafka"),
         (SIM_KAFKA, ("coordinate",), (), "unknown proposal for sim-kafka 'coordinate'; did you mean coordinated"),
         (SIM_KAFKA, (KIP_87, "kip-88"), (), "unknown proposal for sim-kafka 'kip-88'; did you mean kip-87"),
-        (SIM_KAFKA, (COORDINATED,), ("never-backwards",), "unknown rule 'never-backwards'; did you mean never-backward"),
+        (SIM_KAFKA, (COORDINATED,), ("never-backwards",), "unknown rule 'never-backwards'; did you mean never"),
         (SIM_KAFKA, (COORDINATED,), ("snapshot-first",), "unknown rule 'snapshot-first'"),
         (
             SIM_KAFKA,

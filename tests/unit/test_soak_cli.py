@@ -248,7 +248,7 @@ def test_the_worst_round_decides(tmp_path: Path, verdicts: list[str], code: int)
     ("arguments", "message"),
     [
         ([], "give --target"),
-        (["--target", "kafka-9.9"], "there is no target"),
+        (["--target", "kafka-9.9"], "unknown target"),
         (["--target", "redpanda-26.2"], "soak is for Kafka and sim-kafka"),
         (["--target", "sim-kafka", "--gate", "--expect", "{known}"], "leave out --expect"),
         (["--target", "sim-kafka", "--gate"], "--gate is for brokers of this host"),
