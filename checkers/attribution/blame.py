@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from checkers.attribution.coverage import EpochCoverage, Proof
 
-Truth: TypeAlias = "int | str"
+ProvenTruth: TypeAlias = "int | str"
 """For a transaction: its outcome. For a key: the offset of its value, `DELETED`, or `SUPERSEDED`."""
 DELETED = "deleted"
 """The last committed record of the key is a delete."""
@@ -80,7 +80,7 @@ class Blame:
     ``reasons``: the evidence, in sentences; ``contradiction``: why complete replicas decide nothing.
     """
 
-    truth: Truth | None = None
+    truth: ProvenTruth | None = None
     wrong: frozenset[int] = frozenset()
     right: frozenset[int] = frozenset()
     reasons: tuple[str, ...] = ()
@@ -90,7 +90,7 @@ class Blame:
 
 @dataclass(frozen=True)
 class _Claim:
-    truth: Truth
+    truth: ProvenTruth
     broker: int
     proof: Proof
 
@@ -105,7 +105,7 @@ def blame_transaction(states: Sequence[KeyState], coverage: EpochCoverage) -> Bl
         if proof := coverage.received(state.broker, at.leader_epoch, at.decided_in_leader_epoch):
             claims.append(_Claim(at.belief, state.broker, proof))
     beliefs = {state.broker: state.at.belief for state in states if state.at is not None and state.at.belief != OPEN}
-    truths: set[Truth] = {claim.truth for claim in claims}
+    truths: set[ProvenTruth] = {claim.truth for claim in claims}
     return _blame(claims, {broker: {belief == truth for truth in truths} for broker, belief in beliefs.items()}, truths)
 
 
@@ -129,7 +129,7 @@ def blame_state(offset: int, states: Sequence[KeyState], coverage: EpochCoverage
     return _blame(claims, verdicts, shown)
 
 
-def _is_right(state: KeyState, truth: Truth, offset: int) -> bool | None:
+def _is_right(state: KeyState, truth: ProvenTruth, offset: int) -> bool | None:
     """Return whether a replica's final state of the key is right; None where evidence does not decide."""
     if truth == SUPERSEDED:
         return False if state.alive_at is not None and state.alive_at >= offset else None
@@ -138,7 +138,7 @@ def _is_right(state: KeyState, truth: Truth, offset: int) -> bool | None:
     return state.alive_at is None if truth == DELETED else state.alive_at == truth
 
 
-def _blame(claims: Sequence[_Claim], verdicts: Mapping[int, set[bool | None]], truths: set[Truth]) -> Blame:
+def _blame(claims: Sequence[_Claim], verdicts: Mapping[int, set[bool | None]], truths: set[ProvenTruth]) -> Blame:
     """Combine the claims of complete replicas; ``verdicts``: whether each broker is right by each of the truths."""
     if not claims:
         return Blame()

@@ -35,7 +35,7 @@ offset, a key or a producer: rows that differ there are not compared further.
 """
 REPLICA = ["broker", *PARTITION]
 """Columns that identify a replica of a partition."""
-Place: TypeAlias = tuple[str, str, int]
+RunPartition: TypeAlias = tuple[str, str, int]
 """The values of `PLACE`."""
 PLACE = ("run", "topic", "partition")
 """The columns of `PARTITION` in the order in which they are written."""
@@ -48,7 +48,7 @@ TASKS = {"entries": 2}
 """The number of tasks that read a table; one for other tables."""
 
 
-def place_of(row: Mapping[str, Any] | Row) -> Place:
+def place_of(row: Mapping[str, Any] | Row) -> RunPartition:
     """Return the partition of a row."""
     return row["run"], row["topic"], row["partition"]
 

@@ -33,7 +33,7 @@ from harness.run_folder.store import AFTER_REJOIN
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from checkers.evidence.tables import Evidence, Place
+    from checkers.evidence.tables import Evidence, RunPartition
 
 _DIGESTS = (COMMITTED, ABORTED, OPEN, "marker")
 
@@ -115,9 +115,9 @@ class Beliefs:
         }
 
 
-def differing_places(summary: Sequence[dict[str, Any]]) -> set[Place]:
+def differing_places(summary: Sequence[dict[str, Any]]) -> set[RunPartition]:
     """Return the partitions whose replicas differ in batches or beliefs, or have misjudged spans."""
-    digests_of: dict[Place, set[tuple[Any, ...]]] = {}
+    digests_of: dict[RunPartition, set[tuple[Any, ...]]] = {}
     for row in summary:
         digests_of.setdefault(place_of(row), set()).add(tuple(row[belief] for belief in _DIGESTS))
     return {place for place, digests in digests_of.items() if len(digests) > 1} | {

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from pyspark.sql import DataFrame
 
-    from checkers.evidence.tables import Place
+    from checkers.evidence.tables import RunPartition
     from checkers.reduction.segments import ReplicaSegment
     from harness.broker_files.segments.blocks import Block, Unpacked
 
@@ -62,7 +62,7 @@ CANDIDATE_RECORDS = table(run=TEXT, topic=TEXT, partition=INT, broker=INT, **{"f
 
 
 def candidate_keys(
-    beliefs: DataFrame, segments: Sequence[ReplicaSegment], places: Collection[Place], tasks: int
+    beliefs: DataFrame, segments: Sequence[ReplicaSegment], places: Collection[RunPartition], tasks: int
 ) -> DataFrame:
     """Return `CANDIDATE_RECORDS` of these partitions: every record of each candidate key.
 
@@ -70,8 +70,8 @@ def candidate_keys(
     (producer_id, base_offset, belief, misjudged). ``tasks``: the number of Spark tasks that compare.
     """
     sent_schema, candidate_schema = to_arrow_schema(_SENT), to_arrow_schema(CANDIDATE_RECORDS)
-    log_starts: dict[Place, dict[int, int]] = {}
-    sizes: dict[Place, int] = {}
+    log_starts: dict[RunPartition, dict[int, int]] = {}
+    sizes: dict[RunPartition, int] = {}
     for segment in segments:
         log_starts.setdefault(segment.place, {})[segment.broker] = segment.log_start
         sizes[segment.place] = sizes.get(segment.place, 0) + segment.size_bytes
@@ -171,7 +171,7 @@ def _distributed(
     return pa.RecordBatch.from_pylist(rows, schema=schema)
 
 
-def _compare(bucket: pa.Table, place: Place, log_starts: dict[int, int], schema: pa.Schema) -> pa.Table:
+def _compare(bucket: pa.Table, place: RunPartition, log_starts: dict[int, int], schema: pa.Schema) -> pa.Table:
     """Return the records of the candidate keys; replicas without records in the bucket are compared, too."""
     brokers = bucket.column("broker").to_numpy()
     hashes = [np.frombuffer(value.as_buffer(), np.uint64) for value in bucket.column("hashes")]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from pyspark.sql import SparkSession
 
-    from checkers.evidence.tables import Place
+    from checkers.evidence.tables import RunPartition
     from harness.broker_files.copies.copies import Copies
 
     Longs = npt.NDArray[np.int64]
@@ -57,7 +57,7 @@ row for each segment with batches: ``segment`` and ``beliefs``."""
 
 def cleared_partitions(
     spark: SparkSession, copies: Sequence[Copies], facts: Facts, tasks: int
-) -> tuple[set[Place], list[dict[str, Any]]]:
+) -> tuple[set[RunPartition], list[dict[str, Any]]]:
     """Return the partitions that are cleared, and their replicas, as in `judged.Judged`.
 
     ``tasks``: the number of Spark tasks that compare.
@@ -69,7 +69,7 @@ def cleared_partitions(
     schema = to_arrow_schema(PARTITION_ROWS)
 
     def check(spans: pa.Table) -> pa.Table:
-        place: Place = tuple(spans.column(name)[0].as_py() for name in PLACE)
+        place: RunPartition = tuple(spans.column(name)[0].as_py() for name in PLACE)
         rows = _partition_rows(spans, replicas[place])
         return pa.Table.from_pylist([{**dict(zip(PLACE, place, strict=True)), **row} for row in rows], schema=schema)
 
@@ -100,9 +100,9 @@ def cleared_partitions(
     ]  # fmt: skip
 
 
-def _by_place(copies: Sequence[Copies]) -> dict[Place, Copies]:
+def _by_place(copies: Sequence[Copies]) -> dict[RunPartition, Copies]:
     """Return the replicas of each partition."""
-    places: dict[Place, Copies] = {}
+    places: dict[RunPartition, Copies] = {}
     for cluster in copies:
         for copy in cluster.replicas:
             partition = places.setdefault((cluster.run_id, *copy.place), replace(cluster, replicas=()))
@@ -110,9 +110,9 @@ def _by_place(copies: Sequence[Copies]) -> dict[Place, Copies]:
     return places
 
 
-def _bounds(ends: Mapping[Place, int], facts: Facts) -> dict[Place, int]:
+def _bounds(ends: Mapping[RunPartition, int], facts: Facts) -> dict[RunPartition, int]:
     """Return the bound of each partition: its log end, or the highest high watermark if that is lower."""
-    highest: dict[Place, int] = {}
+    highest: dict[RunPartition, int] = {}
     for replica, fields in facts.items():
         if (offset := fields["high_watermark"]) is not None:
             highest[replica[:3]] = max(offset, highest.get(replica[:3], 0))

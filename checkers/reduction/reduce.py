@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from checkers.evidence.tables import Evidence, Place
+    from checkers.evidence.tables import Evidence, RunPartition
     from checkers.reduction.consistent_partitions import Facts
     from checkers.reduction.segments import ReplicaSegment
     from harness.broker_files.copies.copies import Copies
@@ -68,8 +68,8 @@ class Reduced:
     evidence: Evidence | None
     replicas: DataFrame | None
     tables: Mapping[str, Rows]
-    left_out: Mapping[Place, int]
-    cleared: frozenset[Place] = frozenset()
+    left_out: Mapping[RunPartition, int]
+    cleared: frozenset[RunPartition] = frozenset()
 
 
 def reduce_copies(spark: SparkSession, copies: Sequence[Copies], tasks: int) -> Reduced:
@@ -102,7 +102,7 @@ def _facts(copies: Sequence[Copies]) -> tuple[Facts, Rows]:
     return facts, damaged
 
 
-def _without(copies: Sequence[Copies], places: set[Place]) -> list[Copies]:
+def _without(copies: Sequence[Copies], places: set[RunPartition]) -> list[Copies]:
     """Return the copies without the replicas of these partitions; copies without replicas are left out."""
     remaining = []
     for cluster in copies:
@@ -184,8 +184,8 @@ def _in_one_job(tables: Mapping[str, DataFrame]) -> Callable[[], dict[str, Rows]
 
 
 def _evidence(
-    spark: SparkSession, beliefs: Beliefs, segments: Sequence[ReplicaSegment], differing: set[Place], tasks: int
-) -> tuple[Evidence | None, dict[Place, int]]:
+    spark: SparkSession, beliefs: Beliefs, segments: Sequence[ReplicaSegment], differing: set[RunPartition], tasks: int
+) -> tuple[Evidence | None, dict[RunPartition, int]]:
     """Return the evidence for the checkers, or None, and the number of keys that are left out, by partition."""
     entries, left_out = _judged_keys(spark, beliefs, segments, differing, tasks)
     batches = as_entries(beliefs.spans_to_include).join(
@@ -201,8 +201,8 @@ def _evidence(
 
 
 def _judged_keys(
-    spark: SparkSession, beliefs: Beliefs, segments: Sequence[ReplicaSegment], differing: set[Place], tasks: int
-) -> tuple[DataFrame, dict[Place, int]]:
+    spark: SparkSession, beliefs: Beliefs, segments: Sequence[ReplicaSegment], differing: set[RunPartition], tasks: int
+) -> tuple[DataFrame, dict[RunPartition, int]]:
     """Return `ENTRIES` of every record of each candidate key, and the number of keys left out, by partition.
 
     The entries include the first batch of each transaction that may be stuck.

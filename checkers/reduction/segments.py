@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from pyspark.sql import DataFrame, SparkSession
 
-    from checkers.evidence.tables import Place
+    from checkers.evidence.tables import RunPartition
     from harness.broker_files.copies.copies import Copies
     from harness.broker_files.segments.blocks import Block
     from harness.broker_files.segments.columns import Batches
@@ -69,7 +69,7 @@ class ReplicaSegment:
     and are left out. Where these are not yet computed, every batch is read and compared.
     """
 
-    place: Place
+    place: RunPartition
     broker: int
     path: Path
     size_bytes: int

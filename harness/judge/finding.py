@@ -33,7 +33,7 @@ class ServedState:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Coordinator:
+class CoordinatorStatus:
     """The coordinator or leader of a finding's partition. ``is_``: right, wrong, …"""
 
     broker: int | None
@@ -55,7 +55,7 @@ class InternalRecord:
     key: Mapping[str, Any] | None = None
     note: str | None = None
     states: tuple[ServedState, ...] | None = None
-    coordinator: Coordinator | None = None
+    coordinator: CoordinatorStatus | None = None
     consumers: str | None = None
     commit: str | None = None
 

@@ -13,11 +13,11 @@ from checkers.evidence.tables import REPLICA_PLACE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from checkers.evidence.tables import Place
+    from checkers.evidence.tables import RunPartition
     from checkers.reduction.reduce import Cuts
 
     CutFurther = Callable[[Cuts, Cuts], Cuts]
-    Differing = Callable[[list[dict[str, Any]]], set[Place]]
+    Differing = Callable[[list[dict[str, Any]]], set[RunPartition]]
 
 A, B = ("run", "t", 0, 1), ("run", "t", 0, 2)
 

@@ -26,7 +26,7 @@ from harness.broker_files.internal_topics.phrases import OFFSET_COMMIT, committe
 from harness.broker_files.segments.batches import CorruptLogError, iter_batches, iter_records
 from harness.broker_files.segments.blocks import WORTH_COMPILING_BYTES, iter_blocks
 from harness.escape import escape
-from harness.judge.finding import Coordinator, ServedState, place_of
+from harness.judge.finding import CoordinatorStatus, ServedState, place_of
 from harness.schedules.scenario import offsets_partition
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def with_coordinator(finding: Finding, evidence: MetadataEvidence) -> Finding:
     elif broker >= 0:
         standing = _standing(finding, broker)
         text = f"{question}: broker {broker}, {standing}"
-    coordinator = Coordinator(broker=broker if broker >= 0 else None, is_=standing, text=text)
+    coordinator = CoordinatorStatus(broker=broker if broker >= 0 else None, is_=standing, text=text)
     return replace(finding, record=replace(record, coordinator=coordinator))
 
 
