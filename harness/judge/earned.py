@@ -112,12 +112,13 @@ def _removed(stayed: Sequence[Fact], returned: Sequence[Fact]) -> _Way:
 
     A replica whose gate dropped its log and copied it again from the start has to serve the batches of that leader.
     """
-    missing = _missing(stayed, _REMOVED_BEFORE_RETURN)
     served = {row["broker"]: row["served_digest"] for row in stayed}
-    for row in returned:
-        leader = row.get("began_anew_from")
-        if not missing and (leader is None or served.get(leader) != row["served_digest"]):
-            missing = _missing([row], _SHOWS_OUTCOME)
+    others = [
+        row
+        for row in returned
+        if (leader := row.get("began_anew_from")) is None or served.get(leader) != row["served_digest"]
+    ]
+    missing = _missing(stayed, _REMOVED_BEFORE_RETURN) or (_missing(others, _SHOWS_OUTCOME) if others else "")
     return "the others removed it while the replica was absent", missing
 
 
@@ -151,9 +152,9 @@ def _handed_over(stayed: Sequence[Fact], returned: Sequence[Fact]) -> _Way:
     missing = missing or _missing(leaders, _REMOVED_BEFORE_TAKEOVER)
     if not missing and not any(row["had_payload"] and row["held_critical"] for row in others):
         missing = "no other replica still held it, and the payload, for the copy to begin from"
-    for row in returned:
-        if not missing and row["served_digest"] != leaders[0]["served_digest"]:
-            missing = _missing([row], _SHOWS_OUTCOME)
+    if not missing:
+        copies = [row for row in returned if row["served_digest"] != leaders[0]["served_digest"]]
+        missing = _missing(copies, _SHOWS_OUTCOME) if copies else ""
     return "the copy began from a replica that still held it, and continued from a leader that had removed it", missing
 
 
