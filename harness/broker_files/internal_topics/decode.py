@@ -32,10 +32,6 @@ COMPACTED_BY_DEFAULT: Final = (CONSUMER_OFFSETS, TRANSACTION_STATE)
 ``__share_group_state`` has ``cleanup.policy=delete``: the share coordinator removes old records by DeleteRecords
 (``ShareCoordinatorService.shareGroupStateTopicConfigs``, ``performRecordPruning``)."""
 
-CONNECTOR: Final = "Connector"
-TASK: Final = "Task"
-SOURCE_OFFSET: Final = "SourceOffset"
-
 ONGOING: Final = "Ongoing"
 STATES: Final = (
     "Empty", ONGOING, "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence",
@@ -213,7 +209,7 @@ def _by_shapes(kind: str, shapes: Mapping[str, str]) -> Callable[[bytes], Decode
 def _source_offset_key(key: bytes) -> DecodedKey:
     match _json(key):
         case [str(connector), partition]:
-            return DecodedKey(SOURCE_OFFSET, {"connector": connector, "partition": partition})
+            return DecodedKey("SourceOffset", {"connector": connector, "partition": partition})
     raise ValueError("it is not a key of a Connect offset topic")
 
 
@@ -238,8 +234,8 @@ _CONNECT_CONFIG: Final = {
     "TaskCommit": r"commit-(?P<connector>.*)",
     "Restart": r"restart-connector-(?P<connector>.*)",
     "LoggerLevel": r"logger-cluster-(?P<logger>.*)",
-    CONNECTOR: r"connector-(?P<connector>.*)",
-    TASK: r"task-(?P<connector>.*)-(?P<task>\d+)",
+    "Connector": r"connector-(?P<connector>.*)",
+    "Task": r"task-(?P<connector>.*)-(?P<task>\d+)",
 }
 """Keys of a config topic (``KafkaConfigBackingStore``)."""
 _CONNECT_STATUS: Final = {

@@ -7,18 +7,13 @@ states are shown.
 from __future__ import annotations
 
 import json
+import tomllib
 from dataclasses import dataclass
+from importlib.resources import files
 from string import Formatter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from harness.broker_files.internal_topics.decode import (
-    CONNECTOR,
-    SOURCE_OFFSET,
-    STATES,
-    TASK,
-    DecodedKey,
-    internal_topic,
-)
+from harness.broker_files.internal_topics.decode import STATES, DecodedKey, internal_topic
 from harness.escape import escape, shortened
 
 if TYPE_CHECKING:
@@ -56,7 +51,7 @@ class Subject:
 
 
 class _Phrases(NamedTuple):
-    """Phrases for a type of record, with fields of its key and of its value. ``absent``: for a tombstone."""
+    """Phrases of ``phrases.toml`` for a type of record."""
 
     subject: str
     state: str
@@ -147,74 +142,8 @@ def _compact(value: Any) -> str:
     return escape(json.dumps(value, separators=(",", ":"), ensure_ascii=False))
 
 
-_GROUP, _MEMBER = "group {group_id}", "group {group_id}, member {member_id}"
-_SHARE_PARTITION = "share group {group_id}, topic id {topic_id}, partition {partition}"
-_EPOCH = "group epoch {epoch}"
-_CLIENT = "client {client_id} at {client_host}"
-_TOPIC_METADATA = "partition metadata of {topics:topic}"
-_TARGET = "target assignment of epoch {assignment_epoch}"
-_TASKS = "{active_tasks+standby_tasks+warmup_tasks:partition} assigned"
-_SHARE_STATE = "snapshot epoch {snapshot_epoch}, start offset {start_offset}, {state_batches:state batch/state batches}"
-_CONFIGURATION = "a configuration of {properties:property/properties}"
-_STATUS = "status {state} on worker {worker_id}"
-
 _PHRASES: Final[Mapping[str, _Phrases]] = {
-    OFFSET_COMMIT: _Phrases("group {group}, {topic}-{partition}", "committed offset {offset}", "no committed offset"),
-    CLASSIC_GROUP: _Phrases("group {group}", "generation {generation} with {members:member}", "no group metadata"),
-    "ConsumerGroupRegularExpression": _Phrases(
-        f"{_GROUP}, regular expression {{regular_expression}}", "{topics:topic} resolved at version {version}"
-    ),
-    **{
-        f"{kind}Group{name}": phrases._replace(subject=f"{prefix}{phrases.subject}")
-        for kind, prefix, assigned in (
-            ("Consumer", "", "{assigned_partitions+:partition} assigned"),
-            ("Share", "share ", "{assigned_partitions+:partition} assigned"),
-            ("Streams", "streams ", _TASKS),
-        )
-        for name, phrases in {
-            "Metadata": _Phrases(_GROUP, _EPOCH),
-            "PartitionMetadata": _Phrases(f"{_GROUP}, partition metadata", _TOPIC_METADATA),
-            "MemberMetadata": _Phrases(_MEMBER, _CLIENT, "no member"),
-            "TargetAssignmentMetadata": _Phrases(f"{_GROUP}, target assignment", _TARGET),
-            "TargetAssignmentMember": _Phrases(
-                f"{_MEMBER}, target assignment", assigned.replace("assigned_partitions", "topic_partitions")
-            ),
-            "CurrentMemberAssignment": _Phrases(
-                f"{_MEMBER}, current assignment", f"member epoch {{member_epoch}}, {assigned}"
-            ),
-        }.items()
-    },
-    "ShareGroupStatePartitionMetadata": _Phrases(
-        f"share {_GROUP}, state of partitions",
-        "{initializing_topics+} initializing and {initialized_topics+:initialized partition}",
-    ),
-    "StreamsGroupTopology": _Phrases(
-        f"streams {_GROUP}, topology", "epoch {epoch} with {subtopologies:subtopology/subtopologies}", "no topology"
-    ),
-    TRANSACTION_LOG: _Phrases(
-        "transactional id {transactional_id}",
-        "{transaction_status:state} of producer {producer_id}, epoch {producer_epoch}",
-        "no transactional id",
-    ),
-    "ShareSnapshot": _Phrases(_SHARE_PARTITION, _SHARE_STATE),
-    "ShareUpdate": _Phrases(f"{_SHARE_PARTITION}, update", _SHARE_STATE),
-    CONNECTOR: _Phrases("connector {connector}", _CONFIGURATION, "no connector"),
-    TASK: _Phrases("connector {connector}, task {task}", _CONFIGURATION, "no task"),
-    "TaskCommit": _Phrases("connector {connector}, number of tasks", "{tasks:task}", "no tasks"),
-    "TargetState": _Phrases("connector {connector}, target state", "target state {state.v2|state}", "no target state"),
-    "SessionKey": _Phrases("the session key of the workers", "a key of {creation-timestamp}"),
-    "Restart": _Phrases("connector {connector}, restart request", "a restart request"),
-    "LoggerLevel": _Phrases("logger {logger}", "level {level}"),
-    "ConnectorStatus": _Phrases("connector {connector}, status", _STATUS, "no status"),
-    "TaskStatus": _Phrases("connector {connector}, task {task}, status", _STATUS, "no status"),
-    "TopicStatus": _Phrases("connector {connector}, topic {topic}", "an active topic", "not an active topic"),
-    SOURCE_OFFSET: _Phrases(
-        "connector {connector}, source partition {partition}", "source offset {*}", "no source offset"
-    ),
-    "SCHEMA": _Phrases("subject {subject}, version {version}", "schema id {id}{?deleted}", "no schema"),
-    "CONFIG": _Phrases("compatibility of subject {subject}", "compatibility {compatibilityLevel}", "no compatibility"),
-    "MODE": _Phrases("mode of subject {subject}", "mode {mode}", "no mode"),
-    "DELETE_SUBJECT": _Phrases("deletion of subject {subject}", "deleted up to version {version}", "not deleted"),
-    "CLEAR_SUBJECT": _Phrases("clearing of subject {subject}", "cleared", "not cleared"),
+    record_type: _Phrases(**phrases)
+    for record_type, phrases in tomllib.loads(files(__package__).joinpath("phrases.toml").read_text()).items()
 }
-"""Phrases by the type of a record."""
+"""By the type of a record."""
