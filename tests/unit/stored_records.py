@@ -45,30 +45,15 @@ KEYS = {
 }
 
 ROWS = [
-    (
-        "LegacyOffsetCommit",
-        "0000000000000000003c00016d0000018bcfe56800",
-        "group g, data-3",
-        "committed offset 60",
-    ),
-    (
-        "OffsetCommit",
-        "0000000000000000003c00016d0000018bcfe56800",
-        "group zahlung-ü, data-3",
-        "committed offset 60",
-    ),
+    ("LegacyOffsetCommit", "0000000000000000003c00016d0000018bcfe56800", "group g, data-3", "committed offset 60"),
+    ("OffsetCommit", "0000000000000000003c00016d0000018bcfe56800", "group zahlung-ü, data-3", "committed offset 60"),
     (
         "OffsetCommit",
         "0001000000000000003c00016d0000018bcfe56800ffffffffffffffff",
         "group zahlung-ü, data-3",
         "committed offset 60",
     ),
-    (
-        "OffsetCommit",
-        "0002000000000000003c00016d0000018bcfe56800",
-        "group zahlung-ü, data-3",
-        "committed offset 60",
-    ),
+    ("OffsetCommit", "0002000000000000003c00016d0000018bcfe56800", "group zahlung-ü, data-3", "committed offset 60"),
     (
         "OffsetCommit",
         "0003000000000000003c0000000200016d0000018bcfe56800",
@@ -138,12 +123,7 @@ ROWS = [
         "group g",
         "generation 8 with 0 members",
     ),
-    (
-        "ConsumerGroupMetadata",
-        "0000000000050100080000000000000063",
-        "group g",
-        "group epoch 5",
-    ),
+    ("ConsumerGroupMetadata", "0000000000050100080000000000000063", "group g", "group epoch 5"),
     (
         "ConsumerGroupPartitionMetadata",
         "00000293453a9babc24aaba35e55b3c79cd377056461746100000002020000000002037231000000",
@@ -189,18 +169,8 @@ ROWS = [
         "group g, regular expression d.*",
         "2 topics resolved at version 9",
     ),
-    (
-        "ShareGroupMemberMetadata",
-        "000002720263032f6802056461746100",
-        "share group s, member m-1",
-        "client c at /h",
-    ),
-    (
-        "ShareGroupMetadata",
-        "000000000006000000000000000100",
-        "share group s",
-        "group epoch 6",
-    ),
+    ("ShareGroupMemberMetadata", "000002720263032f6802056461746100", "share group s, member m-1", "client c at /h"),
+    ("ShareGroupMetadata", "000000000006000000000000000100", "share group s", "group epoch 6"),
     (
         "ShareGroupTargetAssignmentMetadata",
         "00000000000600",

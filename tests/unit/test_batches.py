@@ -161,10 +161,7 @@ def test_delete_horizon_of_kafka_replaces_the_base_timestamp_only() -> None:
     batch = only(KAFKA_HORIZON)
     assert (batch.base_timestamp_ms, batch.delete_horizon_ms) == (None, 1_700_086_400_000)
     assert (batch.base_offset, batch.last_offset) == (60, 65)
-    assert records(batch) == [
-        Record(61, 1_700_000_003_000, b"k2", None),
-        Record(63, 1_700_000_003_001, b"k3", b"v"),
-    ]
+    assert records(batch) == [Record(61, 1_700_000_003_000, b"k2", None), Record(63, 1_700_000_003_001, b"k3", b"v")]
 
 
 def test_append_time_of_kafka_is_every_records_timestamp() -> None:
@@ -232,10 +229,7 @@ def test_reads_any_buffer(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(data)
     expected = walk(data)[0]
     assert [batch.position for batch in expected] == [0, 78, 78 + len(log[1]), 78 + len(log[1]) + 61]
-    with (
-        (tmp_path / "log").open("rb") as file,
-        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
-    ):
+    with (tmp_path / "log").open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
         batches = list(iter_batches(mapped, source=SOURCE))
         assert batches == expected
         del batches  # a batch's payload is a view: the map cannot close while one is alive

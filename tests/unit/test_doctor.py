@@ -78,10 +78,7 @@ def test_missing_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_missing_and_broken_packages(monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = {
-        "crc32c": ModuleNotFoundError("No module named 'crc32c'"),
-        "cramjam": OSError("wrong ELF class"),
-    }
+    broken = {"crc32c": ModuleNotFoundError("No module named 'crc32c'"), "cramjam": OSError("wrong ELF class")}
     real = importlib.import_module
 
     def load(name: str) -> Any:

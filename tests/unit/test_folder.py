@@ -53,11 +53,7 @@ def test_a_swap_file_replaces_what_it_covers() -> None:
     swap, index = name(10, "log.swap"), name(10, "txnindex.swap")
     names = [name(base) for base in (0, 10, 20, 30)]
     live = choose(*names, name(10, "txnindex"), name(20, "txnindex"), swap, index, at_10=30)
-    assert live.segments == [
-        Segment(0, name(0), None),
-        Segment(10, swap, index),
-        Segment(30, name(30), None),
-    ]
+    assert live.segments == [Segment(0, name(0), None), Segment(10, swap, index), Segment(30, name(30), None)]
     replaced = "replaced by a file of a cleaner or a split"
     assert why(live) == {name(10): replaced, name(20): replaced}
 

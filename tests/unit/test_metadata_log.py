@@ -185,11 +185,7 @@ def test_other_types_are_skipped(tmp_path: Path) -> None:
 
 
 def test_the_history_begins_with_the_oldest_snapshot_that_the_log_continues(tmp_path: Path) -> None:
-    state = [
-        register(1, 3),
-        topic("t"),
-        partition("t", 0, (1, 2), leader_epoch=4, partition_epoch=9),
-    ]
+    state = [register(1, 3), topic("t"), partition("t", 0, (1, 2), leader_epoch=4, partition_epoch=9)]
     snapshots = {70: [topic("other")], 100: state, 102: []}
     metadata = read(tmp_path, change("t", 0, leader=2), change("t", 0, isr=(2,)), first_offset=100, snapshots=snapshots)
     assert (metadata.start_offset, metadata.end_offset) == (100, 102)

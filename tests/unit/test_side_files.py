@@ -31,10 +31,7 @@ KAFKA_SNAPSHOT = bytes.fromhex(
     "00000000000000070002ffffffffffffffffffffffff000000000000018bcfe56be800000009000000000000003c"
     "00000000000000080000ffffffffffffffffffffffff00000000ffffffffffffffffffffffffffffffffffffffff"
 )
-PRODUCERS = [
-    ProducerEntry(7, 2, -1, -1, 0, 1_700_000_001_000, 9, 60),
-    ProducerEntry(8, 0, -1, -1, 0, -1, -1, None),
-]
+PRODUCERS = [ProducerEntry(7, 2, -1, -1, 0, 1_700_000_001_000, 9, 60), ProducerEntry(8, 0, -1, -1, 0, -1, -1, None)]
 KAFKA_CHECKPOINT = b"0\n2\njepsen-t.1_x 0 42\n__transaction_state 11 0\n"
 KAFKA_EPOCHS = b"0\n3\n0 0\n2 17\n5 1099511627776\n"
 OFFSETS = {("jepsen-t.1_x", 0): 42, ("__transaction_state", 11): 0}

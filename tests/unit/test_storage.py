@@ -136,11 +136,7 @@ def test_folders_of_this_host(text: str, path: str) -> None:
 @pytest.mark.parametrize(
     ("text", "conf", "expected"),
     [
-        (
-            "ftp://b/x",
-            {},
-            "a URI that begins with s3a://, s3://, hdfs://, webhdfs://, gs://, abfss:// or file://",
-        ),
+        ("ftp://b/x", {}, "a URI that begins with s3a://, s3://, hdfs://, webhdfs://, gs://, abfss:// or file://"),
         ("abfss://b/x", {}, "abfss://b/x: name the container and the account"),
         ("s3a:///x", {}, "s3a:///x: name the bucket"),
         ("s3a://b/x", {f"{S3A}path.style.access": "maybe"}, f"{S3A}path.style.access is maybe: give true or false"),
