@@ -20,7 +20,7 @@ Fences of transactions are not modelled: data begin them.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from harness.models.log.cleaner import UNBOUNDED, Bounds, stable_segments
 from harness.models.log.replica import ModelSegment
@@ -40,13 +40,6 @@ RULES: Final[Mapping[str, str]] = {
     "snapshot-first": "markers are kept until a snapshot of the transactions covers their segment",
 }
 """The rules that can be left out in addition to `harness.models.world.coordination.RULES`, and their meaning."""
-
-
-class _Removable(NamedTuple):
-    """The kinds of records that may be removed from a segment, by its age and its end offset."""
-
-    tombstones: bool
-    markers: bool
 
 
 def clean(
@@ -72,13 +65,15 @@ def clean(
     for segment in segments:
         since_ms = segment.clean_since_ms
         is_old = since_ms is not None and now_ms - since_ms >= cleaning.delete_retention_ms
-        removable = _Removable(
-            (is_old or "tombstones-age" in without) and segment.next_offset <= limits.tombstones,
-            (is_old or "markers-age" in without) and segment.next_offset <= limits.markers,
-        )
+        tombstones_go = (is_old or "tombstones-age" in without) and segment.next_offset <= limits.tombstones
+        markers_go = (is_old or "markers-age" in without) and segment.next_offset <= limits.markers
         target = ModelSegment(segment.base_offset, clean_since_ms=now_ms if since_ms is None else since_ms)
         for batch in segment.batches:
-            retained = None if replica.is_aborted(batch) else _retained(batch, last_of_keys, cleaning, removable)
+            retained = None
+            if batch.control:
+                retained = batch if batch.records and not markers_go else None
+            elif not replica.is_aborted(batch):
+                retained = _retained(batch, last_of_keys, cleaning, tombstones_go=tombstones_go)
             if retained is not None:
                 is_marked = retained.transactional and not retained.control and "committed-is-plain" not in without
                 target.batches.append(replace(retained, transactional=False) if is_marked else retained)
@@ -115,15 +110,13 @@ def _snapshot_end(replica: Replica, cleaning: Cleaning) -> int:
 
 
 def _retained(
-    batch: ModelBatch, last_of_keys: Mapping[bytes | None, int], cleaning: Cleaning, removable: _Removable
+    batch: ModelBatch, last_of_keys: Mapping[bytes | None, int], cleaning: Cleaning, *, tombstones_go: bool
 ) -> ModelBatch | None:
-    """Return a batch that is not aborted without its removed records; None if no record remains."""
-    if batch.control:
-        return batch if batch.records and not removable.markers else None
+    """Return a data batch without its removed records; None if no record remains."""
     records = tuple(
         record
         for record in batch.records
-        if record.offset == last_of_keys[record.key] and not (removable.tombstones and cleaning.is_tombstone(record))
+        if record.offset == last_of_keys[record.key] and not (tombstones_go and cleaning.is_tombstone(record))
     )
     return batch.keeping(records) if records else None
 
