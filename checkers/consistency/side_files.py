@@ -36,14 +36,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from checkers.evidence.tables import Evidence
-    from checkers.replay.judged import Judged
 
 _PRODUCER = ["producer_id", *REPLICA]
-
-
-def check(judged: Judged) -> DataFrame:
-    """Return REPLICA, ``reason``."""
-    return compare(judged.evidence, judged.replicas, judged.opened, judged.beliefs)
 
 
 def compare(evidence: Evidence, replicas: DataFrame, opened: DataFrame, beliefs: DataFrame) -> DataFrame:

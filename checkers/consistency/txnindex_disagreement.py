@@ -23,20 +23,14 @@ from checkers.finding import reason
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from checkers.replay.judged import Judged
 
-
-def check(judged: Judged) -> DataFrame:
+def compare(aborts: DataFrame, epochs: DataFrame, replicas: DataFrame) -> DataFrame:
     """Return REPLICA of the longest span, ``reason``, ``spans``, ``producer_id``, ``last_offset``, ``leader_epoch``.
 
     ``spans``: ``broker``, ``first_offset`` of each replica that has a span of the marker and whose log covers the
-    longest span; ``leader_epoch``: the epoch in which, or after which, the longest span began.
+    longest span; ``leader_epoch``: the epoch in which, or after which, the longest span began. ``aborts``: `ABORTS`.
+    ``epochs``: `EPOCHS`. ``replicas``: as in `judged.Judged`.
     """
-    return compare(judged.evidence.aborts, judged.evidence.epochs, judged.replicas)
-
-
-def compare(aborts: DataFrame, epochs: DataFrame, replicas: DataFrame) -> DataFrame:
-    """Return the rows of `check`, from `ABORTS`, `EPOCHS` and ``replicas`` as in `judged.Judged`."""
     replica_span = f.struct("first_offset", "broker", "log_start")
     differing = (
         colocated(aborts)

@@ -58,8 +58,10 @@ VALUES = "values"
 
 CHECKERS: Mapping[str, Callable[[Judged], DataFrame]] = {
     **FINDER_CHECKS,
-    "doubts": side_files.check,
-    "unsure": txnindex_disagreement.check,
+    "doubts": lambda judged: side_files.compare(judged.evidence, judged.replicas, judged.opened, judged.beliefs),
+    "unsure": lambda judged: txnindex_disagreement.compare(
+        judged.evidence.aborts, judged.evidence.epochs, judged.replicas
+    ),
     "replicas": lambda judged: judged.replicas.select(*REPLICA, *REPLICA_FACTS, "has_transactions"),
     "damaged": lambda judged: judged.evidence.damaged,
 }
