@@ -188,7 +188,10 @@ def read_settings(settings: Mapping[str, str] | None) -> RemovalSettings:
 
 def judge_lag(lag: Lag, settings: RemovalSettings, now_ms: int) -> ReplicaExposure:
     """Describe the exposure of a replica of a compacted topic that is behind."""
-    name, window_ms, since_ms = name_of(lag.partition), settings.window_ms, lag.missing_since_ms
+    name, window_ms, first = name_of(lag.partition), settings.window_ms, next(iter(lag.missing or ()), None)
+    since_ms = first.max_timestamp_ms if first is not None and first.max_timestamp_ms >= 0 else None
+    # Else a producer set the timestamp, and producers' clocks may be wrong.
+    by_brokers_clock = first is not None and first.timestamp_type == "append"
     at_stake = None if window_ms is None else next_removal(lag.missing or (), window_ms)
     level, facts = Level.AT_RISK, f"broker {lag.broker} is out of the ISR of {name}"
     if lag.why_unseen is not None:
@@ -200,7 +203,7 @@ def judge_lag(lag: Lag, settings: RemovalSettings, now_ms: int) -> ReplicaExposu
     elif since_ms is None:
         facts += ", and its missing records have no timestamp"
     else:
-        clock = "the broker's clock" if lag.by_brokers_clock else "producers' clocks"
+        clock = "the broker's clock" if by_brokers_clock else "producers' clocks"
         behind_ms = max(now_ms - since_ms, 0)
         facts += f" and misses the records since {_ago(since_ms, behind_ms, clock)}"
         if window_ms is not None and behind_ms >= window_ms:
@@ -210,7 +213,7 @@ def judge_lag(lag: Lag, settings: RemovalSettings, now_ms: int) -> ReplicaExposu
         facts += f"; the {at_stake.kind} at offset {at_stake.offset} may be removed from {time} on"
     sentence = f"{facts}; {_advice(level, window_ms)}" if level else facts
     place = ExposureKind.AWAY, lag.broker, *lag.partition
-    return ReplicaExposure(*place, level, sentence, since_ms, lag.by_brokers_clock, at_stake=at_stake)
+    return ReplicaExposure(*place, level, sentence, since_ms, by_brokers_clock, at_stake=at_stake)
 
 
 def judge_copy(copy: CopyProgress, settings: RemovalSettings) -> ReplicaExposure:
@@ -219,15 +222,16 @@ def judge_copy(copy: CopyProgress, settings: RemovalSettings) -> ReplicaExposure
     The longer its first copy takes, the more records the replica can have read before it reads their deletion. And the
     replica is at risk even where the copy takes no time, as its leader may change.
     """
-    window_ms, took_s, remaining_s = settings.window_ms, copy.took_s, copy.remaining_s
+    window_ms, remaining_s = settings.window_ms, None
     level, advice = Level.AT_RISK, _retention_text(window_ms)
     facts = f"broker {copy.broker} is being added as a replica of {name_of(copy.partition)}"
     if not copy.is_measured:
         facts += f", with unknown progress; {ON_ITS_OLD_LOG}"
-    elif took_s is None or remaining_s is None:
+    elif copy.pace_s <= 0:
         facts += f": {copy.done} of {copy.total} {copy.unit}, and it did not grow while it was observed"
         advice = _advice(level, window_ms)
     else:
+        took_s, remaining_s = copy.done / copy.pace_s, max(copy.total - copy.done, 0) / copy.pace_s
         durations = f"about {_duration(took_s)} so far and {_duration(remaining_s)} to go"
         facts += f": {copy.done} of {copy.total} {copy.unit}, {durations}"
         if window_ms is not None and took_s * 1000 >= window_ms:
@@ -235,14 +239,7 @@ def judge_copy(copy: CopyProgress, settings: RemovalSettings) -> ReplicaExposure
         if window_ms is None or (took_s + remaining_s) * 1000 >= window_ms:
             advice = _advice(level, window_ms)
     sentence = f"{facts}; {FROM_THE_FIRST_MINUTE}; {advice}"
-    return ReplicaExposure(
-        ExposureKind.ADDED,
-        copy.broker,
-        *copy.partition,
-        level,
-        sentence,
-        left_s=remaining_s if copy.is_measured else None,
-    )
+    return ReplicaExposure(ExposureKind.ADDED, copy.broker, *copy.partition, level, sentence, left_s=remaining_s)
 
 
 def frozen_replicas(cluster: AuditedCluster, prefiltered: Prefiltered) -> Iterator[ReplicaExposure]:

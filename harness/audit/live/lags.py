@@ -51,16 +51,6 @@ class Lag:
     missing: tuple[Batch, ...] | None
     why_unseen: str | None
 
-    @property
-    def missing_since_ms(self) -> int | None:
-        """The time of the first missing batch; None where no batch is missing or that batch has no timestamp."""
-        return self.missing[0].max_timestamp_ms if self.missing and self.missing[0].max_timestamp_ms >= 0 else None
-
-    @property
-    def by_brokers_clock(self) -> bool:
-        """True if the leader set that timestamp; else a producer did, and producers' clocks may be wrong."""
-        return bool(self.missing) and self.missing is not None and self.missing[0].timestamp_type == "append"
-
 
 @dataclass(frozen=True)
 class CopyProgress:
@@ -76,16 +66,6 @@ class CopyProgress:
     total: int = 0
     pace_s: float = 0.0
     is_measured: bool = True
-
-    @property
-    def took_s(self) -> float | None:
-        """The duration of the copy so far, at its present pace; None where it stands still."""
-        return self.done / self.pace_s if self.pace_s > 0 else None
-
-    @property
-    def remaining_s(self) -> float | None:
-        """The remaining duration of the copy, at its present pace; None where it stands still."""
-        return max(self.total - self.done, 0) / self.pace_s if self.pace_s > 0 else None
 
 
 @dataclass(frozen=True)
