@@ -101,13 +101,15 @@ def test_each_cell_is_asked_once_before_any_is_asked_again() -> None:
 
 
 def test_matrices_of_a_file_share_the_keys_above_them(tmp_path: Path) -> None:
-    shared = "targets = ['kafka-3.9']\nanomalies = ['stuck-lso']\ntimers = '10m'\nset = ['topic.segment.bytes=9000']"
+    shared = (
+        "targets = ['kafka-3.9']\nanomalies = ['stuck-lso']\ntimers = '10m'\nset = ['topic.delete.retention.ms=2500']"
+    )
     java, other = "[[matrix]]\nnemeses = ['kill', 'none']\nclients = ['java']", "[[matrix]]\ntargets = ['kafka-4.4']"
     read = matrix(written(tmp_path, f"{shared}\n{java}\n{other}"))
     assert [(outage.target, outage.client, outage.nemesis) for outage in read.outages] == [
         ("kafka-3.9", "java", "kill"), ("kafka-3.9", "java", "none"), ("kafka-4.4", "librdkafka", "kill"),
     ]  # fmt: skip
-    assert (read.timers, read.settings) == ("10m", ("topic.segment.bytes=9000",))
+    assert (read.timers, read.settings) == ("10m", ("topic.delete.retention.ms=2500",))
 
 
 def test_cells_of_two_matrices_that_differ_in_the_scenario_alone_share_a_run(tmp_path: Path) -> None:
