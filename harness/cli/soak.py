@@ -12,17 +12,29 @@ from harness.errors import EXIT_ANOMALY, UsageError
 from harness.json_codec import to_json
 from harness.judge.verdict import EXIT_CODES
 from harness.runtimes import AUTO
-from harness.soak.causes import NAMES, read_expected
 from harness.terminal import Table, stdout, styled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    import click
+    from click.shell_completion import CompletionItem
+
     from harness.judge.verdict import RoundLine, SoakVerdict
     from harness.soak.campaign import SoakOptions
 
 SOAKED, ROUNDS = map(Group, ("Soak", "Rounds"))
+
+
+class _FindingName(kinds.Text):
+    """The name of a finding; the causes of findings are slow to import, and only the shell's completion lists them."""
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+
+        return kinds.Text(names=NAMES).shell_complete(ctx, param, incomplete)
+
+
 OF_DRAWN_ROUNDS = frozenset({"partitions", "rate_hz", "play_s"})
 
 
@@ -64,7 +76,7 @@ OF_DRAWN_ROUNDS = frozenset({"partitions", "rate_hz", "play_s"})
 )
 @ROUNDS.option(
     "--shrink",
-    kinds.Text(names=NAMES, metavar="NAME"),
+    _FindingName(metavar="NAME"),
     "Reduce the --schedule instead while it shows this finding on sim-kafka, for --minutes at most.",
 )
 @ROUNDS.option("--partitions", kinds.Count(1, 1000), "Of a round, in up to five topics.", default=30)
@@ -121,6 +133,7 @@ def _shrink(parameters: Mapping[str, Any], name: str, progress: ConsoleProgress,
 
 def _options(parameters: Mapping[str, Any]) -> SoakOptions:
     from harness.soak.campaign import SoakOptions  # noqa: PLC0415
+    from harness.soak.causes import read_expected  # noqa: PLC0415
     from harness.soak.draw.plan import Shape  # noqa: PLC0415
     from harness.soak.play.round import read_round  # noqa: PLC0415
 
