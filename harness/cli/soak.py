@@ -31,6 +31,7 @@ class _FindingName(kinds.Text):
     """The name of a finding; the causes of findings are slow to import, and only the shell's completion lists them."""
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from harness.soak.causes import NAMES  # noqa: PLC0415
 
         return kinds.Text(names=NAMES).shell_complete(ctx, param, incomplete)
 
