@@ -312,7 +312,13 @@ def run_folder(top: Path) -> Path:
     history = History("run", wrote=log, after=(replica(1, *log), replica(2, *log)), seen=(appeared(1, log[0]),))
     path = write_run(top, history).path
     write_manifest(path, status="complete")
+    list_evidence(path)
     return path
+
+
+def list_evidence(path: Path) -> None:
+    """List the files of a run in its manifest, as they are now."""
+    Manifest(RunFolder(path), json.loads((path / "manifest.json").read_text())).list_evidence()
 
 
 def write_manifest(path: Path, **changes: Any) -> None:
@@ -520,6 +526,7 @@ def test_check_of_a_sound_run_and_of_a_damaged_one(machine: Machine) -> None:
 
     (path / "verdict.json").unlink()
     where = break_segment(path)
+    list_evidence(path)
     error = machine.refusal("check", path)
     assert "the run folder is damaged" in error
     assert where in error
@@ -556,8 +563,6 @@ def test_check_of_a_run_without_its_last_snapshot(machine: Machine) -> None:
 def test_check_of_a_run_whose_evidence_was_lost(machine: Machine) -> None:
     """Refused before Spark starts, for which there is no Java; the verdict stays."""
     path = run_folder(machine.root)
-    content = json.loads((path / "manifest.json").read_text())
-    Manifest(RunFolder(path), content).list_evidence()
     (path / "verdict.json").write_text("former")
     break_segment(path)
     assert "000.log has other content than the run wrote" in machine.refusal("check", path)
