@@ -114,7 +114,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[GoingOn]:
     def conduct(run: PreparedRun, folder: RunFolder, begun: Any, *_: Any, is_resumed: bool) -> Any:
         assert is_resumed
         found.append(GoingOn(run, folder, begun))
-        return SimpleNamespace(verdict=verdict(verdict="clean"), folder=folder, kept={})
+        return SimpleNamespace(verdict=verdict(verdict="clean"), folder=folder, addresses={})
 
     def prepare(wanted: RuntimeRequest) -> PreparedRuntime:
         WANTED.append(wanted)

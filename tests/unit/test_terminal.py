@@ -102,7 +102,7 @@ LIVE = ("audit", "live", "--topic", "t", "--bootstrap-server", "h:1")
         ("audit.live.compare.audit_live", LIVE, "no data was stored (--save DIR stores it)"),
         ("audit.live.compare.audit_live", (*LIVE, "--save", "kept"), "the data that was read is in kept/"),
         ("audit.live.compare.audit_quickly", (*LIVE, "--quick"), "the command has no result"),
-        ("audit.copies.disk.audit_disk", ("audit", "disk", "--broker", "1=."), "the command has no result"),
+        ("audit.judge_copies.audit_disk", ("audit", "disk", "--broker", "1=."), "the command has no result"),
         ("report.site.write_site", ("report", "--out", "site"), "the site in site is not complete: run this again"),
         (
             "nightly.night.work",
