@@ -48,7 +48,6 @@ EQUIVALENT: Final[dict[str, str]] = {
     "columns['region'] != BEFORE": A_CLOSER_LOOK,
     "reduce._judged_keys: .where('broker IS NOT NULL') -> nothing": "what counts keys names no offsets to be looked at",
     "reduce._judged_keys: .where('transactional') -> nothing": "what is in no transaction is looked up by no producer",
-    "judged.judge: .where('first_in_batch') -> nothing": "every record of a batch says the same of it",
     "segments._segment_spans: count >= _AT_ONCE -> count > _AT_ONCE": "a batch more or less at once",
     "candidate_keys.: NOT_COMMITTED | IS_OPEN -> IS_OPEN": "a key that is open everywhere is let go by the checkers",
     "candidate_keys.: NOT_COMMITTED | IS_OPEN -> NOT_COMMITTED": A_CLOSER_LOOK,

@@ -251,8 +251,16 @@ def test_an_engine_without_a_free_subnet(sandbox: Sandbox, own_engine: DockerCli
         ({}, ("kafka-4.1", "--image", "compaction-harness/kafka:none"), "`harness images build kafka-4.1`"),
         ({}, ("kafka-4.4", "--nemesis", "clock-skew"), "containers share the clock of their host; use --runtime local"),
         ({}, ("kafka-4.4", "--nemesis", "disk-full"), "containers share the disk of the engine; use --runtime local"),
-        ({}, ("kafka-4.4", "--nemesis", "power-failure"), "containers run without the agent for that; --runtime local"),
-        ({}, ("kafka-4.4", "--nemesis", "crash-in-cleaning"), "the files of a container can only be copied; --runtime"),
+        (
+            {},
+            ("kafka-4.4", "--nemesis", "power-failure"),
+            "containers run without the agent that records syncs; use --runtime local",
+        ),
+        (
+            {},
+            ("kafka-4.4", "--nemesis", "crash-in-cleaning"),
+            "the files of a container can only be copied; use --runtime local",
+        ),
     ],
     ids=["no engine", "no image", "no clock", "no disk", "no agent", "no files"],
 )

@@ -47,6 +47,11 @@ def test_a_gate_that_held_the_partition_earns_it() -> None:
     assert judged(BOTH) == (WAY, "")
 
 
+def test_a_gate_that_is_installed_has_no_time() -> None:
+    installed: list[dict[str, Any]] = [{"broker": broker, "event": "installed"} for broker in (1, 2, 3)]
+    assert judged([*installed, *BOTH]) == (WAY, "")
+
+
 def of_guard(*events: tuple[str, int]) -> list[dict[str, Any]]:
     of_topic = [{"event": event, "time_ms": time_ms, "topic": "stuck-lso"} for event, time_ms in events]
     return [{"event": "ready", "topic": "", "time_ms": 1}, *of_topic]
