@@ -315,7 +315,7 @@ def test_contradictions(capsys: pytest.CaptureFixture[str], arguments: str, expe
         ("conform --target sim-kafka", "--target sim-kafka is not a Kafka"),
         ("explore --target sim-kafka --runs 2 --first", "--first is for walks: leave out --runs"),
         ("explore --target sim-kafka --seed 2", "--seed takes --runs"),
-        ("explore --target sim-cloud-topics --with kip-87", "--with: there is no proposal for sim-cloud"),
+        ("explore --target sim-cloud-topics --with kip-87", "--with: unknown proposal for sim-cloud"),
         ("nightly --targets kafka-3.9 --runtimes ssh", "--runtime ssh needs hosts"),
     ],
 )
