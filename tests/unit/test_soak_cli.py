@@ -289,7 +289,7 @@ def test_known_findings_are_read(tmp_path: Path) -> None:
         ("[[expect]]\nfindings = ['stuck-lso']", "entry 1: give findings"),
         ("[[expect]]\nfindings = ['stuck-lso']\nwhy = ''", "entry 1: give findings"),
         ("[[expect]]\nfindings = ['stuck']\nwhy = 'x'", "did you mean stuck-lso"),
-        ("[[expect]]\nfindings = ['unexplained']\nwhy = 'x'", "there is no finding"),
+        ("[[expect]]\nfindings = ['unexplained']\nwhy = 'x'", "unknown finding"),
         ("[[expect", "is not TOML"),
     ],
 )
