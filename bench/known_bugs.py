@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class KnownBug:
-    """A bug with a version that has it and a fixed version. ``show``: whether a version shows it, and how."""
+    """A bug, with an affected and a fixed version. ``show``: returns whether a version shows the bug, and how."""
 
     issue: str
     affected: str

@@ -62,7 +62,7 @@ class _Session:
 
 
 class Traffic:
-    """Clients that execute random operations on request. One thread; `fill` may be called from another one."""
+    """Clients that execute random operations on request, in one thread; `fill` may run in another thread."""
 
     def __init__(
         self,

@@ -184,9 +184,9 @@ class Cleaned(NamedTuple):
     kept: npt.NDArray[np.bool_]
     """Of `Log`'s records."""
     horizon: bool
-    """Whether tombstones exist, and their batches have a delete horizon."""
+    """True if tombstones exist, and their batches have a delete horizon."""
     markers: bool
-    """Whether all markers exist, or only the markers of transactions with a batch left."""
+    """True if all markers exist; otherwise, only markers of transactions with a batch left do."""
 
 
 def clean(log: Log, state: State) -> Cleaned:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.clients.recorded import RecordingProducer
 from harness.schedules.operations.clients import COMMIT, Begin, End, Write
-from harness.schedules.scenario import Critical, Phase, Scenario
+from harness.schedules.scenario import Critical, Phase, Scenario, client_name, scenario_and_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -18,11 +18,6 @@ if TYPE_CHECKING:
     from harness.schedules.operations.operation import Operation
 
 PART = "payload"
-
-
-def transactional_id(topic: str, process: str) -> str:
-    """The transactional id of a scenario's process: unique in the cluster."""
-    return f"{topic}.{process}"
 
 
 class Payload:
@@ -50,21 +45,16 @@ class Payload:
         self._open = set[str]()
         transactional = scenario.transactional_processes
         self._producers = {
-            process: RecordingProducer(
-                make,
-                history,
-                f"{scenario.name}.{process}",
-                PART,
-                transactional_id(scenario.name, process) if process in transactional else None,
-            )
+            process: RecordingProducer(make, history, name, PART, name if process in transactional else None)
             for process in sorted({operation.process for operation in scenario.operations})
+            for name in [client_name(scenario.name, process)]
         }
         for event in history.past:
             self._recall(event)
 
     def _recall(self, event: dict[str, Any]) -> None:
         """Take a record that was acknowledged before the run was resumed as written."""
-        scenario, _, process = event["process"].rpartition(".")
+        scenario, process = scenario_and_process(event["process"])
         if (event["part"], event["type"], event["f"], scenario) != (PART, "ok", "produce", self.scenario.name):
             return
         write = Write(process, event.get("key", ""), event["tombstone"], value=event.get("value") or "")

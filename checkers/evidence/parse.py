@@ -216,7 +216,7 @@ def _directory_id(folder: RunFolder, checkpoints: Path) -> str | None:
 
 
 def _json_file(name: str) -> Callable[[RunFolder], Iterator[tuple[Row, Path]]]:
-    """Return a function that yields a file of a run folder, if the folder has it."""
+    """Return a function that yields the named file of a run folder, if the file exists."""
     return lambda folder: iter([((folder.run_id,), folder.path / name)] if folder.has(folder.path / name) else [])
 
 

@@ -214,7 +214,7 @@ def _differ(
         mine = np.flatnonzero((owned == broker) & counts)
         last = np.full(count, -1)
         np.maximum.at(last, groups[mine], placed[mine])
-        # Without a committed record the place is -1, which has all flags, also the flag of tombstones.
+        # Without a committed record the place is -1: all flags are set, including the flag of tombstones.
         values.append(np.where(last & TOMBSTONE == 0, last >> _FLAG_BITS, -1))
     highest = np.max(values, axis=0)
     covers = np.array(list(log_starts.values()))[:, None] <= highest

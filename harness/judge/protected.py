@@ -61,14 +61,12 @@ class ProtectionRecord:
     def _released_at_ms(self, events: Iterable[Mapping[str, Any]]) -> int | None:
         held_at_ms: int | None = None
         for event in events:
-            if event["event"] not in _HOLDS | _RELEASES:
-                continue  # a gate that is installed has no time
-            time_ms: int = event["time_ms"]
-            if event["event"] in _HOLDS:
-                held_at_ms = time_ms if held_at_ms is None else held_at_ms
-            elif held_at_ms is not None and self.came_back_ms is not None:
-                if held_at_ms <= self.came_back_ms <= time_ms:
-                    return time_ms
+            if event["event"] in _HOLDS and held_at_ms is None:
+                held_at_ms = event["time_ms"]
+            elif event["event"] in _RELEASES and held_at_ms is not None and self.came_back_ms is not None:
+                released_at_ms: int = event["time_ms"]
+                if held_at_ms <= self.came_back_ms <= released_at_ms:
+                    return released_at_ms
                 held_at_ms = None
         return None
 

@@ -30,10 +30,10 @@ from harness.kafka_api.fetch import CONSUMER_REPLICA_ID, ReplicaState
 from harness.run_folder.history import History
 from harness.run_folder.store import AFTERMATH, AFTERMATH_HISTORY
 from harness.schedules.catalog import Anomaly
-from harness.schedules.scenario import Kind, Phase
+from harness.schedules.scenario import Kind, Phase, client_name
 from harness.targets import KAFKA
 from workloads.filler import Filler
-from workloads.payload import PART, transactional_id
+from workloads.payload import PART
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -166,7 +166,7 @@ class Aftermath:
 
 def _next_transaction(aftermath: Aftermath, stuck: Stuck) -> None:
     """Commit another transaction of the same transactional id: its marker closes everything open."""
-    name = transactional_id(stuck.partition[0], "tx")
+    name = client_name(stuck.partition[0], "tx")
     make, history = aftermath.make_producer, aftermath.history
     producer = RecordingProducer(make, history, f"{name}.again", PART, name, Phase.AFTERMATH)
     producer.init()

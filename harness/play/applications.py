@@ -32,9 +32,9 @@ from typing import IO, TYPE_CHECKING, Final
 from harness.clients.reader import read_committed
 from harness.errors import HarnessError, UsageError
 from harness.judge.consequences import ABSENT, AGAIN, STAYING
-from harness.play.group_workload import led_by
 from harness.run_folder.history import History
 from harness.run_folder.store import APPLICATION_HISTORY, APPLICATIONS
+from harness.schedules.placement import led_by
 from harness.schedules.scenario import Phase
 from harness.targets.applications import RELEASES
 from workloads.applications import Life

@@ -12,6 +12,7 @@ from harness.errors import HarnessError
 from harness.kafka_api.connection import ask
 from harness.kafka_api.fetch import ReplicaState
 from harness.kafka_api.groups import commit_offsets
+from harness.schedules.placement import led_by
 from harness.schedules.scenario import INPUT_PARTITIONS, INPUT_RECORDS, Kind, Phase, Scenario, group_in, input_topic
 from workloads.group_consumers import Group, GroupReader
 from workloads.memberships import MembershipsProducer
@@ -41,11 +42,6 @@ def groups_of(plan: RunPlan) -> dict[TopicPartition, Group]:
         tp: Group(group_in(scenario.name, tp[1], len(by_scenario)), tp, input_topic(scenario.name))
         for scenario, tp in by_scenario
     }
-
-
-def led_by(broker: int, replicas: Sequence[int]) -> tuple[int, ...]:
-    """Return the replicas in the order that makes the broker their leader."""
-    return (broker, *(replica for replica in replicas if replica != broker))
 
 
 @dataclass(frozen=True)
@@ -124,9 +120,7 @@ class GroupWorkload:
         for observe in (reader.ask, consume):
             needed_s: dict[str, float] = {}
             for leaders in (stayed, *(dict.fromkeys(groups, broker) for broker in absent)):
-                cluster.lead(
-                    {tp: (leader, *(b for b in cluster.replicas[tp] if b != leader)) for tp, leader in leaders.items()}
-                )
+                cluster.lead({tp: led_by(leader, cluster.replicas[tp]) for tp, leader in leaders.items()})
                 took_s = observe({groups[tp]: broker for tp, broker in leaders.items()}, needed_s=needed_s)
                 needed_s = needed_s or took_s
 

@@ -16,14 +16,16 @@ from harness.clients.reader import read_committed
 from harness.cluster import snapshot
 from harness.cluster.observe import ReplicaObserver
 from harness.errors import HarnessError, WaitTimeoutError
-from harness.play.group_workload import GroupWorkload, led_by
-from harness.play.run_schedule import run_schedule, scenario_and_process
+from harness.play.group_workload import GroupWorkload
+from harness.play.run_schedule import run_schedule
 from harness.run_folder.history import History
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
 from harness.schedules.operations.clients import Begin, End, Write
 from harness.schedules.operations.faults import Expose, Heal, Inject
+from harness.schedules.operations.operation import of_process
 from harness.schedules.operations.waits import TakeSnapshot, UntilInSync, UntilRemoved
-from harness.schedules.scenario import CONSUMER_OFFSETS, Phase
+from harness.schedules.placement import led_by
+from harness.schedules.scenario import CONSUMER_OFFSETS, Phase, scenario_and_process
 from nemesis.fault import FaultContext
 from nemesis.script import ScriptContext
 from workloads.filler import Filler, write_ballast
@@ -138,7 +140,7 @@ class RunPlayer:
                             self._take_snapshot(parts, name)
                         case Begin() | Write() | End():
                             scenario, process = scenario_and_process(operation.process)
-                            parts.payloads[scenario].play(self._phase, replace(operation, process=process))
+                            parts.payloads[scenario].play(self._phase, of_process(operation, process))
 
     @property
     def _may_fill(self) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
 from harness.schedules.operations.faults import Expose, Heal, Inject
+from harness.schedules.operations.operation import of_process
 from harness.schedules.operations.waits import TakeSnapshot, UntilInSync, UntilRemoved
+from harness.schedules.scenario import client_name
 from harness.schedules.schedule import RoundClient, RoundPlan, RoundTopic, Schedule, in_order
 
 if TYPE_CHECKING:
@@ -15,18 +17,21 @@ if TYPE_CHECKING:
 
     from harness.play.run_plan import RunPlan
     from harness.schedules.operations.operation import Operation
-    from harness.schedules.scenario import Scenario
 
 
 def run_schedule(plan: RunPlan) -> Schedule:
     """Return the schedule of a run.
 
-    The processes of a scenario's clients are named ``<scenario>.<process>``. Their operations concern all partitions of
-    the scenario: the ``home`` of the client. An act on several absent brokers is one operation for each broker.
+    The processes are clients by their names (`client_name`). Their operations concern all partitions of the scenario:
+    the ``home`` of the client. An act on several absent brokers is one operation for each broker.
     """
     script, absent = plan.nemesis, plan.placement.absent
     before, outage, late = (
-        [_named(scenario, operation) for scenario in plan.scenarios for operation in getattr(scenario, phase)]
+        [
+            of_process(operation, client_name(scenario.name, operation.process))
+            for scenario in plan.scenarios
+            for operation in getattr(scenario, phase)
+        ]
         for phase in ("before", "outage", "late")
     )
     operations: Iterable[Operation] = (
@@ -46,26 +51,14 @@ def run_schedule(plan: RunPlan) -> Schedule:
     return Schedule(in_order(*operations), plan.options.anomaly, plan.target.name, plan=_plan_of(plan))
 
 
-def scenario_and_process(name: str) -> tuple[str, str]:
-    """Return the scenario of a client in the schedule of a run, and its process there."""
-    scenario, _, process = name.rpartition(".")
-    return scenario, process
-
-
-def _named(scenario: Scenario, operation: Operation) -> Operation:
-    name = f"{scenario.name}.{operation.process}"
-    return replace(operation, process=name)  # type: ignore[type-var]
-
-
 def _plan_of(plan: RunPlan) -> RoundPlan:
-    partitions = plan.partitions
-    topics = dict.fromkeys(topic for topic, _ in plan.replicas)
+    partitions, counts = plan.partitions, Counter(topic for topic, _ in plan.replicas)
     return RoundPlan(
         plan.seed,
-        tuple(RoundTopic(name, sum(tp[0] == name for tp in plan.replicas), plan.topic_settings) for name in topics),
+        tuple(RoundTopic(topic, count, plan.topic_settings) for topic, count in counts.items()),
         tuple(
             RoundClient(
-                name := f"{scenario.name}.{process}",
+                name := client_name(scenario.name, process),
                 plan.options.client,
                 name if process in scenario.transactional_processes else None,
                 home=tuple(partitions[scenario.name]),

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from harness.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 FIRST_ABSENT = 2
 FEWEST_BROKERS, MOST_BROKERS = 3, 7
@@ -67,6 +70,11 @@ class Placement:
             count = min(self.replication_factor, len(staying))
             return staying[: count - 1 if self.has_odd_replicas and count % 2 == 0 else count]
         return staying[: self.replication_factor - len(self.absent)] + self.absent
+
+
+def led_by(broker: int, replicas: Sequence[int]) -> tuple[int, ...]:
+    """Return the replicas in the order that makes the broker their preferred leader."""
+    return (broker, *(replica for replica in replicas if replica != broker))
 
 
 def place(

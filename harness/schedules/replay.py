@@ -15,9 +15,10 @@ from harness.schedules.catalog import BY_NAME, CONTROL, Anomaly
 from harness.schedules.operations.clients import Begin, End, Write
 from harness.schedules.operations.environment import CleanerPass, TimePasses
 from harness.schedules.operations.faults import OUTAGES, Heal, Inject
+from harness.schedules.operations.operation import of_process
 from harness.schedules.operations.waits import TakeSnapshot, UntilInSync, UntilRemoved
 from harness.schedules.players import SchedulePlayer, unsupported
-from harness.schedules.scenario import Critical, Scenario
+from harness.schedules.scenario import Critical, Scenario, scenario_and_process
 from harness.schedules.schedule import NO_PLAN
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def scenarios_of(schedule: Schedule) -> tuple[Scenario, ...]:
     Raises `UsageError` as `scenario_of` does.
     """
     names = [operation.process for operation in schedule.operations if isinstance(operation, OF_CLIENTS)]
-    scenarios = dict.fromkeys(name.rpartition(".")[0] for name in names)
+    scenarios = dict.fromkeys(scenario_and_process(name)[0] for name in names)
     if not any(scenarios):
         return (scenario_of(schedule),)
     return tuple(_scenario_of_run(schedule, name) for name in scenarios if name != CONTROL.name)
@@ -51,9 +52,9 @@ def _scenario_of_run(schedule: Schedule, name: str) -> Scenario:
     """Return a scenario of the run that wrote the schedule: its own operations, and those of no client."""
     known = BY_NAME.get(name)
     steps = [
-        replace(step, operation=replace(step.operation, process=process))  # type: ignore[type-var]
+        replace(step, operation=of_process(step.operation, process))
         for step in schedule.steps
-        for scenario, _, process in [step.operation.process.rpartition(".")]
+        for scenario, process in [scenario_and_process(step.operation.process)]
         if scenario in {name, ""}
     ]
     finding = known.anomaly if known and known.anomaly else schedule.finding
@@ -66,9 +67,7 @@ def scenario_of(schedule: Schedule) -> Scenario:
     """Return the scenario of a schedule. Raises `UsageError` with the operation that cannot be replayed, and why."""
     if schedule.finding not in list(Anomaly):
         raise UsageError(f"{schedule.finding} is not an anomaly that runs look for: {', '.join(Anomaly)}")
-    operations = [
-        operation for operation in schedule.operations if not operation.process.startswith(f"{CONTROL.name}.")
-    ]
+    operations = schedule.operations
     leaves = [at for at, operation in enumerate(operations) if isinstance(operation, Inject)]
     returns = [at for at, operation in enumerate(operations) if isinstance(operation, Heal)] or [len(operations)]
     if len(leaves) != 1 or len(returns) != 1 or returns < leaves:

@@ -22,7 +22,7 @@ CONSUMER_OFFSETS = "__consumer_offsets"
 
 
 class Kind(StrEnum):
-    """The records that a scenario is about: those of its own topic, or a coordinator's records of consumer groups."""
+    """The records that a scenario is about: records of its topic, or a coordinator's records of consumer groups."""
 
     RECORDS = "records"
     OFFSETS = "offsets"
@@ -61,6 +61,17 @@ class Phase(StrEnum):
     AFTER = "after"
     APPLICATION = "application"
     AFTERMATH = "aftermath"
+
+
+def client_name(scenario: str, process: str) -> str:
+    """Return the name of a scenario's client: unique in a run, and so also its transactional id."""
+    return f"{scenario}.{process}"
+
+
+def scenario_and_process(client: str) -> tuple[str, str]:
+    """Return the scenario and the process of a client's name; the scenario is "" for a client of no run."""
+    scenario, _, process = client.rpartition(".")
+    return scenario, process
 
 
 @dataclass(frozen=True)

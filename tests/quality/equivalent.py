@@ -59,7 +59,7 @@ EQUIVALENT: Final[dict[str, str]] = {
     "placed & NOT_COMMITTED == 0": A_CLOSER_LOOK,
     "candidate_keys._distributed: end > start -> end >= start": "an empty share tells nothing",
     "candidate_keys._send: rows >= SEND_ROWS -> rows > SEND_ROWS": "a record more or less at once",
-    "candidate_keys.candidate_keys: max -> min": "what is in fewer buckets takes more memory, and is the same",
+    "candidate_keys.candidate_keys: max -> min": "the same keys in fewer buckets take more memory",
     "undeleted_values.undeleted_values: deleted_at < last.offset -> deleted_at <= last.offset": (
         "an offset is that of a value or of a tombstone"
     ),

@@ -115,7 +115,7 @@ class Going:
 
 @dataclass(frozen=True)
 class Sandbox:
-    """An environment of commands whose leftovers can be told apart from those of other processes."""
+    """An environment of commands whose leftovers can be distinguished from other processes' files."""
 
     root: Path
 

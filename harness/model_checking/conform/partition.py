@@ -23,6 +23,7 @@ from harness.models.world.world import ABSENT, PLAIN, PRODUCERS
 from harness.schedules.operations.administrators import DeleteRecords, ElectLeader
 from harness.schedules.operations.clients import End, EndElsewhere, Restart, Write, WriteBatch
 from harness.schedules.operations.environment import JoinIsr, Rest
+from harness.schedules.placement import led_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -130,7 +131,7 @@ class BrokerPartition:
         ]
 
     def _lead(self, broker: int) -> None:
-        self._replicas = (broker, *(other for other in self._replicas if other != broker))
+        self._replicas = led_by(broker, self._replicas)
         orders = {self.partition: self._replicas}
         control = self._brokers.cluster.control
         control.lead(orders)

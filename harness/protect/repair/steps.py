@@ -22,6 +22,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from harness.schedules.placement import led_by
+
 if TYPE_CHECKING:
     from harness.kafka_api.messages import TopicPartition
 
@@ -262,7 +264,7 @@ def _hand_over(entry: PartitionRepair, observed: ObservedPartition) -> Step:
     if leader is None:
         return Wait("a right replica that is in the ISR, to lead")
     if observed.replicas[0] != leader:
-        return Reassign((leader, *(broker for broker in observed.replicas if broker != leader)))
+        return Reassign(led_by(leader, observed.replicas))
     return Elect()
 
 

@@ -6,7 +6,7 @@ The name in ``do`` and the fields come from the class. A field that has its defa
 from __future__ import annotations
 
 import re
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, dataclass_transform, get_type_hints
 
@@ -40,6 +40,11 @@ def operation(description: str | Callable[[Any], str]) -> Callable[[type[T]], ty
         return made  # type: ignore[no-any-return]
 
     return make
+
+
+def of_process(operation: Operation, process: str) -> Operation:
+    """Return the same operation of another process."""
+    return replace(operation, process=process)  # type: ignore[type-var]
 
 
 @cache
