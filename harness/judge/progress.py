@@ -10,12 +10,9 @@ class Progress(Protocol):
 
     def stage(self, text: str) -> None:
         """Report that a stage begins."""
-        ...
 
     def jars(self, done: int, total: int) -> None:
         """Report the steps of fetching jars that are done."""
-        ...
 
     def reading(self, fraction: float, done_bytes: int) -> None:
         """Report the fraction of an audited cluster's data, and the bytes, that were read."""
-        ...

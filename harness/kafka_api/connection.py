@@ -55,11 +55,9 @@ class Stream(Protocol):
 
     def call(self, message: ApiMessage) -> Any:
         """Return the decoded answer."""
-        ...
 
     def close(self) -> None:
         """Close the socket."""
-        ...
 
 
 Dial: TypeAlias = "Callable[..., Stream]"

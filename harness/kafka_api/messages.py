@@ -44,7 +44,6 @@ class Caller(Protocol):
 
     def ask(self, request: Request[T]) -> T:
         """Return the decoded answer. Raises OSError, and what the request's ``decode`` raises."""
-        ...
 
 
 def message(kind: type[ApiMessage], version: int, **fields: Any) -> ApiMessage:

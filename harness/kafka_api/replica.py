@@ -36,22 +36,18 @@ class ReplicaReader(Protocol):
         self, partitions: Iterable[TopicPartition], *, replica_id: int = DEBUG_REPLICA_ID
     ) -> dict[TopicPartition, ReplicaState | str]:
         """Return each replica from its start to its end, or an error by its name."""
-        ...
 
     def ends(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, ReplicaEnds | str]:
         """Return where each replica ends, or an error by its name. ``positions``: offsets that it is known to reach."""
-        ...
 
     def open_transactions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, OpenTransactions]:
         """Return the open transactions of the broker's replicas; None where the broker does not list them.
 
         Raises `HarnessError` for a replica that is just being created or moved.
         """
-        ...
 
     def close(self) -> None:
         """Release the broker."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -44,23 +44,18 @@ class Protection(Protocol):
 
     def begin(self, owned: ExitStack) -> None:
         """Have it work until ``owned`` closes; brokers are up. Raises `HarnessError` where it does not."""
-        ...
 
     def raise_if_failed(self) -> None:
         """Raise `HarnessError` where it works no more."""
-        ...
 
     def holds(self, broker: int, partition: TopicPartition) -> bool:
         """Return whether the broker's cleaner is kept from the partition, by the last event."""
-        ...
 
     def stop(self) -> None:
         """Keep holding the partitions that are held now, whichever broker returns."""
-        ...
 
     def write(self) -> None:
         """Have all its events in the run folder."""
-        ...
 
 
 @dataclass(frozen=True)

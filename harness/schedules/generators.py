@@ -101,7 +101,6 @@ class Generator(Protocol):
 
     def draw(self, context: Context) -> tuple[Answer, Generator]:
         """Return the next step, and the generator for the time after that step."""
-        ...
 
 
 def operations(generator: Generator, context: Context) -> Iterator[Operation]:

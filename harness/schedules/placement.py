@@ -22,17 +22,14 @@ class Members(Protocol):
     @property
     def brokers(self) -> tuple[int, ...]:
         """Every broker, in order."""
-        ...
 
     @property
     def absent(self) -> tuple[int, ...]:
         """The brokers that go down together."""
-        ...
 
     @property
     def staying(self) -> tuple[int, ...]:
         """The brokers that are up all the time, in order."""
-        ...
 
 
 @dataclass(frozen=True)

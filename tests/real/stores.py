@@ -52,7 +52,6 @@ class Store(Protocol):
 
     def put(self, folder: Path, name: str) -> str:
         """Copy a folder with all that is in it, and return its URI."""
-        ...
 
 
 @dataclass(frozen=True)
