@@ -74,7 +74,7 @@ class Build:
     @property
     def directory(self) -> Path:
         """The folder of the copy, in this user's cache."""
-        return _directory(self.name)
+        return cache_root() / "builds" / self.name
 
 
 @cache
@@ -123,7 +123,7 @@ def read_patch(version: str, path: Path) -> Build:
 
 def find_build(name: str) -> Build:
     """Return the copy with this name. Raises `UsageError` if this user's cache does not have it."""
-    directory = _directory(name)
+    directory = cache_root() / "builds" / name
     try:
         build = Build(**json.loads((directory / RECORD).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
@@ -144,8 +144,7 @@ def jars_of_build(target: Target, build: Build, *, on_progress: OnProgress, veri
     if verify and (wrong := mismatch(build.directory, dict(build.digests))):
         raise UsageError(f"the copy in {build.directory} is damaged: {wrong}; remove it, and give {build.path} again")
     if build.kind == BUILD:
-        bindings = _add_binding(build, on_progress)
-        return JarSet(build.directory, {**build.digests, **bindings}, pinned=False)
+        return JarSet(build.directory, {**build.digests, **_add_binding(build, on_progress)}, pinned=False)
     base = jars_for(replace(target, build=None), on_progress=on_progress, verify=verify)
     (patch,) = (build.directory / jar_name(name) for name in build.digests)
     if classes_of(patch).isdisjoint(name for jar in base.paths for name in classes_of(jar)):
@@ -177,10 +176,6 @@ def classes_of(jar: Path) -> set[str]:
         return {name for name in packed.namelist() if name.endswith(_CLASS) and not name.startswith("META-INF/")}
 
 
-def _directory(name: str) -> Path:
-    return cache_root() / "builds" / name
-
-
 def _named(kind: str, version: str, path: Path, commit: str, digests: Mapping[str, str]) -> Build:
     """Return a build whose name includes the digest of its jars."""
     every = hashlib.sha256(json.dumps(sorted(digests.items())).encode()).hexdigest()
@@ -190,13 +185,12 @@ def _named(kind: str, version: str, path: Path, commit: str, digests: Mapping[st
 def _install(staging: Path, build: Build) -> Build:
     """Move a complete copy to its folder, unless it exists; another process may be faster."""
     (staging / RECORD).write_text(json.dumps(asdict(build), indent=1), encoding="utf-8")
-    directory = build.directory
     try:
         find_build(build.name)
     except UsageError:
-        shutil.rmtree(directory, ignore_errors=True)
+        shutil.rmtree(build.directory, ignore_errors=True)
         try:
-            staging.rename(directory)
+            staging.rename(build.directory)
         except OSError as error:
             if error.errno not in {errno.EEXIST, errno.ENOTEMPTY}:
                 raise

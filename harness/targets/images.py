@@ -81,20 +81,14 @@ class Image:
     digests: tuple[str, ...]
 
 
-def official(target: Target) -> str:
-    """Return the name of the published image."""
+def _official(target: Target) -> str:
     return f"apache/kafka:{target.version}" if target.system == KAFKA else f"redpandadata/redpanda:v{target.version}"
-
-
-def built_here(target: Target) -> str:
-    """Return the name of the image that ``harness images build`` builds."""
-    return f"{BUILT_HERE}:{target.version}"
 
 
 def find(client: DockerClient, target: Target, reference: str | None = None) -> Image | None:
     """Return the engine's image of a target, by default the official one, else the built one; None without an image."""
-    built = [built_here(target)] if target.system == KAFKA else []
-    for name in [reference] if reference else [official(target), *built]:
+    built = [f"{BUILT_HERE}:{target.version}"] if target.system == KAFKA else []
+    for name in [reference] if reference else [_official(target), *built]:
         try:
             image = client.images.get(name)
         except ImageNotFound:
@@ -110,13 +104,13 @@ def obtain(client: DockerClient, target: Target, reference: str | None = None) -
     image = find(client, target, reference)
     if image is not None:
         return image
-    reference = reference or official(target)
+    reference = reference or _official(target)
     remedy = (
         f"build one from the brokers' jars with `harness images build {target.name}`"
         if target.system == KAFKA
         else "pull it on a host that can reach a registry, and copy it with `docker save` and `docker load`"
     )
-    pull(client, reference, f"{target.name} has no local image", remedy)
+    _pull(client, reference, f"{target.name} has no local image", remedy)
     image = find(client, target, reference)
     if image is None:
         raise UsageError(f"the container engine pulled {reference} and does not have it")
@@ -125,15 +119,13 @@ def obtain(client: DockerClient, target: Target, reference: str | None = None) -
 
 def obtain_store(client: DockerClient) -> str:
     """Return the object store's image, pulled if needed. Raises `UsageError` as `obtain` does."""
-    try:
+    with suppress(ImageNotFound):
         return str(client.images.get(STORE).id)
-    except ImageNotFound:
-        pull(client, STORE, "the object store has no local image", "copy it with `docker save` and `docker load`")
-        return str(client.images.get(STORE).id)
+    _pull(client, STORE, "the object store has no local image", "copy it with `docker save` and `docker load`")
+    return str(client.images.get(STORE).id)
 
 
-def pull(client: DockerClient, reference: str, problem: str, remedy: str) -> None:
-    """Pull an image. Raises `UsageError` with the problem, the reason why pulling failed, and the remedy."""
+def _pull(client: DockerClient, reference: str, problem: str, remedy: str) -> None:
     try:
         client.images.pull(reference)
     except (NotFound, APIError, DockerException, RequestException) as error:
@@ -148,16 +140,17 @@ def build_image(client: DockerClient, target: Target, jars: JarSet, java: Java) 
     """
     if target.build is not None:
         raise UsageError(f"{target.name} is your build: images are only built of released versions")
-    reference = built_here(target)
+    reference = f"{BUILT_HERE}:{target.version}"
     before = find(client, target, reference)
-    repository, tag = reference.split(":")
     label = f"LABEL compaction-harness.target={target.name} compaction-harness.java={java.version_text}"
     with TemporaryFile() as layer:
         with tarfile.open(fileobj=layer, mode="w") as tar:
             _fill(tar, _java_home(java), jars.paths)
         layer.seek(0)
         with engine.errors_as(f"the image {reference} cannot be imported"):
-            answer = client.api.import_image_from_data(layer, repository=repository, tag=tag, changes=[*CHANGES, label])
+            answer = client.api.import_image_from_data(
+                layer, repository=BUILT_HERE, tag=target.version, changes=[*CHANGES, label]
+            )
     made = find(client, target, reference)
     if made is None:
         raise HarnessError(f"the image {reference} cannot be imported: {answer}")
@@ -168,9 +161,10 @@ def build_image(client: DockerClient, target: Target, jars: JarSet, java: Java) 
 
 
 def _fill(tar: tarfile.TarFile, java_home: Path, jars: Iterable[Path]) -> None:
-    _directory(tar, "/tmp", mode=0o1777)  # noqa: S108  (of the image)
-    for folder in OWNED_DIRS:
-        _directory(tar, folder, user_id=USER_ID)
+    for folder, mode, user_id in (("/tmp", 0o1777, 0), *((folder, 0o755, USER_ID) for folder in OWNED_DIRS)):  # noqa: S108  (of the image)
+        member = tarfile.TarInfo(folder.lstrip("/"))
+        member.type, member.mode, member.uid, member.gid = tarfile.DIRTYPE, mode, user_id, user_id
+        tar.addfile(member)
     for name, text in FILES.items():
         add_file(tar, name, text.encode())
     add_file(tar, f"{DEFAULTS}/run", (files("compose.image") / "run").read_bytes(), mode=0o755)
@@ -229,9 +223,3 @@ def add_file(tar: tarfile.TarFile, name: str, content: bytes, mode: int = 0o644)
     member = tarfile.TarInfo(name.lstrip("/"))
     member.size, member.mode = len(content), mode
     tar.addfile(member, io.BytesIO(content))
-
-
-def _directory(tar: tarfile.TarFile, name: str, mode: int = 0o755, user_id: int = 0) -> None:
-    member = tarfile.TarInfo(name.lstrip("/"))
-    member.type, member.mode, member.uid, member.gid = tarfile.DIRTYPE, mode, user_id, user_id
-    tar.addfile(member)

@@ -77,8 +77,7 @@ class JarSet:
         return replace(self, patch=None).classpath
 
 
-def _ignore_progress(_done: int, _total: int) -> None:
-    pass
+def _ignore_progress(_done: int, _total: int) -> None: ...
 
 
 def jars_for(target: Target, *, on_progress: OnProgress = _ignore_progress, verify: bool = False) -> JarSet:
@@ -201,11 +200,15 @@ def mismatch(directory: Path, digests: dict[str, str]) -> str | None:
 def staging_in(parent: Path, directory: Path | None = None) -> Iterator[Path]:
     """Yield a temporary folder in the cache, and create ``directory``.
 
-    Raises `UsageError` if the cache cannot be written.
+    Removes the folders of killed fetches, which are older than the time limit of a fetch. Raises `UsageError` if the
+    cache cannot be written.
     """
     try:
         (directory or parent).mkdir(parents=True, exist_ok=True)
-        _drop_stale_staging(parent)
+        for folder in parent.glob(f"{_STAGING}*"):
+            with contextlib.suppress(FileNotFoundError):  # another process was faster
+                if time.time() - folder.stat().st_mtime > 2 * FETCH_LIMIT_S:
+                    shutil.rmtree(folder, ignore_errors=True)
         with tempfile.TemporaryDirectory(prefix=_STAGING, dir=parent, ignore_cleanup_errors=True) as name:
             yield Path(name)
     except OSError as error:
@@ -227,11 +230,3 @@ def _install(staging: Path, directory: Path, digests: dict[str, str]) -> None:
     (staging / _MARKER).write_text(json.dumps(marker, indent=1), encoding="utf-8")
     for file in (*names, _MARKER):
         (staging / file).replace(directory / file)
-
-
-def _drop_stale_staging(parent: Path) -> None:
-    """Remove the folders of killed fetches, which are older than the time limit of a fetch."""
-    for folder in parent.glob(f"{_STAGING}*"):
-        with contextlib.suppress(FileNotFoundError):  # another process was faster
-            if time.time() - folder.stat().st_mtime > 2 * FETCH_LIMIT_S:
-                shutil.rmtree(folder, ignore_errors=True)

@@ -46,14 +46,14 @@ _FETCH_REMEDY = (
     "check the network (a proxy goes into JAVA_TOOL_OPTIONS) or "
     "set COMPACTION_HARNESS_MAVEN_ROOT to a mirror of Maven Central"
 )
-_BROKER_MODULE = "org.apache.kafka#kafka_"
 BINDING = "org.slf4j:slf4j-simple:1.7.36"
 """The slf4j binding with which brokers log to their output."""
-_OTHER_BINDINGS = (
+_BINDINGS = (
     "ch.qos.logback:logback-classic",
     "org.apache.logging.log4j:log4j-slf4j-impl",
     "org.slf4j:slf4j-log4j12",
     "org.slf4j:slf4j-reload4j",
+    "org.slf4j:slf4j-simple",
 )
 
 
@@ -69,13 +69,13 @@ def lock_name(target: Target) -> str:
 
 def is_pinned(target: Target) -> bool:
     """Return whether this release pins the version's jars; the user's cache pins other versions."""
-    return _package_lock(target).is_file()
+    return lock_of_package(lock_name(target)).is_file()
 
 
 def read_lock(target: Target) -> dict[str, str] | None:
     """Return the SHA-256 by ``group:artifact:version`` of a version's jars; None before its first use."""
     with suppress(FileNotFoundError):
-        return read_digests(_package_lock(target) if is_pinned(target) else _user_lock(target))
+        return read_digests(lock_of_package(lock_name(target)) if is_pinned(target) else _user_lock(target))
     return None
 
 
@@ -107,10 +107,6 @@ def lock_of_package(name: str) -> Traversable:
     return importlib.resources.files("harness.targets") / "locks" / name
 
 
-def _package_lock(target: Target) -> Traversable:
-    return lock_of_package(lock_name(target))
-
-
 def _user_lock(target: Target) -> Path:
     return cache_root() / "locks" / lock_name(target)
 
@@ -126,26 +122,21 @@ def resolve(target: Target, staging: Path, on_line: Callable[[str], object]) -> 
     Returns the SHA-256 by ``group:artifact:version``. Ivy verifies the repository's checksums.
     Raises `UsageError` if Maven Central does not have all jars.
     """
-    excluded = (*target.excluded_modules, *_OTHER_BINDINGS)
-    broker = ivy_dependency(f"org.apache.kafka:kafka_{target.scala}:{target.version}", excluded=excluded)
+    broker = f"org.apache.kafka:kafka_{target.scala}:{target.version}"
     try:
-        run_ivy([broker, ivy_dependency(BINDING)], staging, on_line, poms=True)
+        return resolve_modules([broker], staging, on_line, target.excluded_modules)
     except UsageError as error:
-        if f"module not found: {_BROKER_MODULE}" not in str(error):
+        if "module not found: org.apache.kafka#kafka_" not in str(error):
             raise
         raise UsageError(f"the repository has no Kafka {target.version}: {error}") from error
-    return _digests(staging)
 
 
-def resolve_modules(coordinates: Iterable[str], staging: Path, on_line: Callable[[str], object]) -> dict[str, str]:
+def resolve_modules(
+    coordinates: Iterable[str], staging: Path, on_line: Callable[[str], object], excluded: Iterable[str] = ()
+) -> dict[str, str]:
     """Retrieve ``group:artifact:version`` modules with their dependencies, as `resolve` does for brokers."""
-    excluded = (*_OTHER_BINDINGS, "org.slf4j:slf4j-simple")
-    modules = [ivy_dependency(coordinate, excluded=excluded) for coordinate in coordinates]
+    modules = [ivy_dependency(coordinate, excluded=(*excluded, *_BINDINGS)) for coordinate in coordinates]
     run_ivy([*modules, ivy_dependency(BINDING)], staging, on_line, poms=True)
-    return _digests(staging)
-
-
-def _digests(staging: Path) -> dict[str, str]:
     return {jar.stem.replace("--", ":"): file_sha256(jar) for jar in sorted(staging.glob("*.jar"))}
 
 
@@ -190,9 +181,8 @@ def run_ivy(dependencies: Iterable[str], staging: Path, on_line: Callable[[str],
 def ivy_reason(log: Iterable[str]) -> str:
     """Return the line of Ivy's output with the reason of a failure, or its last line."""
     lines = [line.strip() for line in log if line.strip()]
-    matches = (match for reason in _REASONS for line in lines if (match := re.search(reason, line)))
-    first = next(matches, None)
-    return first[0] if first else (lines or ["Ivy printed nothing"])[-1]
+    matches = (match[0] for reason in _REASONS for line in lines if (match := re.search(reason, line)))
+    return next(matches, lines[-1] if lines else "Ivy printed nothing")
 
 
 def _lines(ivy: subprocess.Popen[bytes]) -> Iterator[str]:

@@ -16,11 +16,10 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from py4j.java_gateway import GatewayParameters, JavaGateway, get_field, launch_gateway
+from py4j.java_gateway import JavaGateway, get_field
 
 from harness.errors import UsageError
 from harness.host.java import find_java
@@ -36,15 +35,22 @@ if TYPE_CHECKING:
     from harness.targets import Target
 
 _LOCKS = Path(__file__).parent / "locks"
-_STOP_TIMEOUT_S = 10.0
 _UNNAMED = "$$Lambda"
 """Part of the default text of a validator."""
 
 
 def read_from_jars(target: Target) -> list[str]:
     """Return the lines of a target's list, in order of scope and name. Raises `UsageError` as `jars_for` does."""
-    with _jvm(target) as jvm:
+    gateway = JavaGateway.launch_gateway(
+        classpath=jars_for(target).classpath, java_path=str(find_java().path), die_on_exit=True, enable_auth=True
+    )
+    try:
+        jvm = gateway.jvm
         return sorted({*_defined(jvm, "topic"), *_defined(jvm, "broker"), *_undefined(jvm)})
+    finally:
+        gateway.close()
+        gateway.java_process.kill()
+        gateway.java_process.wait()
 
 
 def _defined(jvm: Any, scope: str) -> Iterator[str]:
@@ -82,37 +88,18 @@ def _undefined(jvm: Any) -> Iterator[str]:
         yield f"broker\t{prefix}*\tSTRING\t"
 
 
-@contextmanager
-def _jvm(target: Target) -> Iterator[Any]:
-    """Yield a JVM with the classes of a target's brokers, which ends with the block."""
-    port, token, process = launch_gateway(
-        classpath=jars_for(target).classpath,
-        java_path=str(find_java().path),
-        die_on_exit=True,
-        enable_auth=True,
-        return_proc=True,
-    )
-    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
-    try:
-        yield gateway.jvm
-    finally:
-        gateway.close()
-        process.kill()
-        process.wait(_STOP_TIMEOUT_S)
-
-
 def _pin(target: Target) -> None:
+    on_line = stderr().line
     with tempfile.TemporaryDirectory() as staging:
-        digests = resolve(target, Path(staging), stderr().line)
-    (_LOCKS / lock_name(target)).write_text(lock_text(digests), encoding="utf-8")
+        (_LOCKS / lock_name(target)).write_text(lock_text(resolve(target, Path(staging), on_line)), encoding="utf-8")
     lines = read_from_jars(target)
     (_LOCKS / f"kafka-{target.version}.settings").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     for release in RELEASES.values():
         version = release.version_for(target)
+        modules = [f"{module}:{version}" for module in release.modules]
         with tempfile.TemporaryDirectory() as staging:
-            modules = [f"{module}:{version}" for module in release.modules]
-            digests = resolve_modules(modules, Path(staging), stderr().line)
-        (_LOCKS / f"{release.name}-{version}.lock").write_text(lock_text(digests), encoding="utf-8")
+            lock = lock_text(resolve_modules(modules, Path(staging), on_line))
+        (_LOCKS / f"{release.name}-{version}.lock").write_text(lock, encoding="utf-8")
 
 
 def main(names: list[str]) -> int:

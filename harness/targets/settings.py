@@ -86,20 +86,17 @@ def raise_if_unfit(target: Target, settings: Mapping[str, Mapping[str, str]]) ->
     about files and classes of the broker. A user's build may have settings that are in no list.
     """
     settings_list = list_for(target)
-    for scope, values in settings.items():
-        for name, value in values.items():
-            option = f"--set {quoted(f'{scope}.{name}={value}')}"
-            if scope == BROKER and name in SET_BY_HARNESS:
-                raise UsageError(f"{option}: the harness sets {name} itself, differently for each broker")
-            if settings_list is None:
-                continue
-            setting = settings_list.find(scope, name)
-            if setting is None and target.build is not None:
-                continue
-            if setting is None:
+    for scope, name, value in ((scope, *pair) for scope, values in settings.items() for pair in values.items()):
+        option = f"--set {quoted(f'{scope}.{name}={value}')}"
+        if scope == BROKER and name in SET_BY_HARNESS:
+            raise UsageError(f"{option}: the harness sets {name} itself, differently for each broker")
+        if settings_list is None:
+            continue
+        if (setting := settings_list.find(scope, name)) is None:
+            if target.build is None:
                 raise UsageError(f"{option}: {_unknown(settings_list, scope, name)}")
-            if why := why_invalid(setting, value):
-                raise UsageError(f"{option}: {name} takes {why}")
+        elif why := why_invalid(setting, value):
+            raise UsageError(f"{option}: {name} takes {why}")
 
 
 def why_invalid(setting: KafkaSetting, value: str) -> str | None:
