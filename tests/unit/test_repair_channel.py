@@ -17,9 +17,8 @@ from harness.protect.repair.channel import (
     SILENT_S,
     TOPIC,
     ChannelHolds,
-    ChannelJournal,
     ChannelThrottle,
-    Notes,
+    RepairJournal,
     RepairOwner,
     TakenOverError,
 )
@@ -32,23 +31,23 @@ ENTRY = PartitionRepair(("t-1", 3), "id", (1, 2, 3), 1, (1, 3), (2,), None, (), 
 RATE = 1_000_000
 
 
-def notes_of(cluster: FakeCluster, writer: str = "repair 1", clock: BoundedClock | None = None) -> Notes:
-    return Notes(FakeChannel(cluster), clock or BoundedClock(now=1.0), writer)
+def journal_of(cluster: FakeCluster, writer: str = "repair 1", clock: BoundedClock | None = None) -> RepairJournal:
+    return RepairJournal(FakeChannel(cluster), clock or BoundedClock(now=1.0), writer)
 
 
 def holds_of(cluster: FakeCluster) -> ChannelHolds:
-    return ChannelHolds(FakeChannel(cluster), cluster, BoundedClock(now=1.0), "repair 1")
+    return ChannelHolds(journal_of(cluster), cluster)
 
 
 def test_progress_is_read_back_as_it_was_stored() -> None:
     cluster = FakeCluster({})
-    journal = ChannelJournal(notes_of(cluster))
+    journal = journal_of(cluster)
     journal.store(ENTRY)
     later = PartitionRepair(("t-1", 4), "id", (3, 1), -1, (1,), (3,), 2, (2,), is_done=True)
     journal.store(later)
-    assert ChannelJournal(notes_of(cluster)).entries() == {("t-1", 3): ENTRY, ("t-1", 4): later}
+    assert journal_of(cluster).entries() == {("t-1", 3): ENTRY, ("t-1", 4): later}
     journal.remove(ENTRY.partition)
-    assert ChannelJournal(notes_of(cluster)).entries() == {("t-1", 4): later}
+    assert journal_of(cluster).entries() == {("t-1", 4): later}
 
 
 def test_a_hold_pauses_and_a_release_puts_back_what_was_found() -> None:
@@ -138,7 +137,7 @@ def test_a_topic_that_was_deleted_meanwhile_is_forgotten() -> None:
 
 def test_a_second_repair_is_refused_while_the_first_gives_signs() -> None:
     cluster, clock = FakeCluster({}), BoundedClock(now=1.0)
-    first, second = RepairOwner(notes_of(cluster, "repair 1", clock)), RepairOwner(notes_of(cluster, "repair 2", clock))
+    first, second = (RepairOwner(journal_of(cluster, f"repair {number}", clock)) for number in (1, 2))
     first.claim()
 
     def sign(name: str) -> None:
@@ -153,7 +152,7 @@ def test_a_second_repair_is_refused_while_the_first_gives_signs() -> None:
 
 def test_a_repair_that_was_killed_is_followed_after_its_silence_and_one_that_left_at_once() -> None:
     cluster, clock = FakeCluster({}), BoundedClock(now=1.0)
-    first, second = RepairOwner(notes_of(cluster, "repair 1", clock)), RepairOwner(notes_of(cluster, "repair 2", clock))
+    first, second = (RepairOwner(journal_of(cluster, f"repair {number}", clock)) for number in (1, 2))
     first.claim()
     second.claim()
     assert clock.now >= SILENT_S
@@ -163,13 +162,13 @@ def test_a_repair_that_was_killed_is_followed_after_its_silence_and_one_that_lef
     second.check()
     second.leave()
     before = clock.now
-    RepairOwner(notes_of(cluster, "repair 3", clock)).claim()
+    RepairOwner(journal_of(cluster, "repair 3", clock)).claim()
     assert clock.now == before
 
 
 @dataclass
 class FakeSettings:
-    """Implements `harness.protect.repair.channel.ThrottleSettings`; brokers in ``down`` do not answer."""
+    """Settings of topics and brokers; brokers in ``down`` do not answer."""
 
     values: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
     down: set[str] = field(default_factory=set)
@@ -188,12 +187,12 @@ class FakeSettings:
 def test_a_throttle_names_the_copies_and_is_put_back() -> None:
     found = {(BROKER, "2"): {RATES[0]: "5"}, (TOPIC, "t-1"): {REPLICAS[1]: "*"}}
     settings, cluster = FakeSettings({key: dict(value) for key, value in found.items()}), FakeCluster({})
-    throttle = ChannelThrottle(notes_of(cluster), settings, RATE)
+    throttle = ChannelThrottle(journal_of(cluster), settings, RATE)
     throttle.limit([ENTRY])
     assert settings.values[TOPIC, "t-1"] == {REPLICAS[0]: "3:1,3:2,3:3", REPLICAS[1]: "3:2"}
     assert settings.values[BROKER, "2"] == dict.fromkeys(RATES, str(RATE))
     # A repair that was killed: the recorded settings do not change.
-    again = ChannelThrottle(notes_of(cluster), settings, RATE)
+    again = ChannelThrottle(journal_of(cluster), settings, RATE)
     again.limit([ENTRY])
     again.lift()
     assert {key: value for key, value in settings.values.items() if value} == found
@@ -202,7 +201,7 @@ def test_a_throttle_names_the_copies_and_is_put_back() -> None:
 
 def test_without_a_rate_nothing_is_changed() -> None:
     settings, cluster = FakeSettings(), FakeCluster({})
-    throttle = ChannelThrottle(notes_of(cluster), settings, None)
+    throttle = ChannelThrottle(journal_of(cluster), settings, None)
     throttle.limit([ENTRY])
     throttle.lift()
     assert (settings.values, cluster.log) == ({}, [])
@@ -210,7 +209,7 @@ def test_without_a_rate_nothing_is_changed() -> None:
 
 def test_a_rate_that_somebody_changed_is_left_alone_and_one_of_a_broker_that_is_down_is_put_back_later() -> None:
     settings, cluster = FakeSettings(), FakeCluster({})
-    throttle = ChannelThrottle(notes_of(cluster), settings, RATE)
+    throttle = ChannelThrottle(journal_of(cluster), settings, RATE)
     throttle.limit([ENTRY])
     settings.alter(BROKER, "1", {RATES[0]: "9"})
     settings.down = {"3"}

@@ -17,7 +17,7 @@ from harness.errors import UsageError
 from harness.kafka_api.address import Address
 from harness.kafka_api.transactions import OpenTransaction, TransactionDescription
 from harness.protect.repair import run
-from harness.protect.repair.channel import ChannelJournal, Notes
+from harness.protect.repair.channel import RepairJournal
 from harness.protect.repair.live import LiveRepairCluster
 from harness.protect.repair.plan import Abort
 from harness.protect.repair.run import RepairRequest, abort_all, look
@@ -42,7 +42,7 @@ def test_a_look_changes_nothing_and_names_what_was_begun() -> None:
     assert refused.why == "another reassignment of it is under way"
     assert guarded.log == []
     entry = PartitionRepair(("t", 0), str(TOPIC_ID), (1, 2, 3), 1, (1, 3), (2,), audit="audit-0")
-    ChannelJournal(Notes(channel, BoundedClock(now=1.0), "repair 1")).store(entry)
+    RepairJournal(channel, BoundedClock(now=1.0), "repair 1").store(entry)
     looked = look(REQUEST, cluster(), channel)
     assert (looked.resumed, looked.refused) == ((entry,), ())
 

@@ -11,7 +11,7 @@ from fakes.diverged import DivergedCluster, DurableJournal, KillAt, SimulatedTim
 from fakes.guarded import FakeChannel, FakeCluster, KilledError
 
 from harness.protect.guard.settings import DIRTY_RATIO
-from harness.protect.repair.channel import ChannelHolds, ChannelJournal, Notes, RepairOwner, TakenOverError
+from harness.protect.repair.channel import ChannelHolds, RepairJournal, RepairOwner, TakenOverError
 from harness.protect.repair.service import Repairs
 from harness.protect.repair.steps import RULES, PartitionRepair, Rule, needs_spare
 
@@ -211,10 +211,10 @@ def repair_by_channel(
     guarded.before = guarded.after = lambda _name: kill()
     for number in range(MOST_KILLS):
         channel = FakeChannel(guarded)
-        notes = Notes(channel, clock, f"repair {number}")
-        owner = RepairOwner(notes)
-        holds = ChannelHolds(channel, guarded, clock, notes.writer)
-        repairs = Repairs(cluster, ChannelJournal(notes), holds, cluster, clock, at_once=2, check_owner=owner.check)
+        journal = RepairJournal(channel, clock, f"repair {number}")
+        owner = RepairOwner(journal)
+        holds = ChannelHolds(journal, guarded)
+        repairs = Repairs(cluster, journal, holds, cluster, clock, at_once=2, check_owner=owner.check)
         try:
             owner.claim()
             assert all(replicated.why is None for replicated in repairs.run(entries))

@@ -63,7 +63,7 @@ TRIMMED: Final = 200
 
 
 class KafkaChannel:
-    """Implements `harness.protect.guard.topics.Channel`. One owner."""
+    """The topic with the previous settings. One owner."""
 
     def __init__(self, bootstrap: Sequence[Address], clock: Clock, dial: Dial = SocketStream) -> None:
         self._client = ClusterClient(lambda: bootstrap, ANSWER, clock, dial=dial, keeps_connections=True)
@@ -87,7 +87,10 @@ class KafkaChannel:
             )
 
     def read(self) -> PauseState:
-        """Read on to the end. Raises `HarnessError` where the topic cannot be read, or has lost entries."""
+        """Return the state after all entries; the empty state where there is no such topic.
+
+        Raises `HarnessError` where the topic cannot be read, or has lost entries.
+        """
         try:
             if not self._replayed.position and self._leader is None and self._find_leader() is None:
                 return self._replayed.state
@@ -118,7 +121,7 @@ class KafkaChannel:
             raise HarnessError(f"old entries of topic {TOPIC} cannot be deleted: {error}") from error
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Write all entries; every in-sync replica acknowledges them. Raises `HarnessError`."""
+        """Write all entries; every in-sync replica acknowledges them. After a `HarnessError`, some may be stored."""
         for start in range(0, len(entries), BATCH_ENTRIES):
             self._write(entries[start : start + BATCH_ENTRIES])
 
@@ -238,7 +241,7 @@ def consumer_config(bootstrap: Sequence[Address]) -> dict[str, Any]:
 
 
 class GroupLeadership:
-    """Implements `harness.protect.guard.topics.Leadership`. ``error``: the reason why the group cannot be joined."""
+    """Decides which of several guards acts. ``error``: the reason why the group cannot be joined."""
 
     def __init__(self, bootstrap: Sequence[Address], consumer: Any = None) -> None:
         """Join the group; the assignment comes in a later `leads`."""

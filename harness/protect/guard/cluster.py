@@ -39,7 +39,10 @@ ALARM_S: Final = 30.0
 
 
 class LiveCluster:
-    """Implements `harness.protect.guard.topics.GuardedCluster`. One owner."""
+    """Replicas and settings. One owner.
+
+    Methods raise `HarnessError` or OSError where the cluster does not answer; the guard tries again in its next round.
+    """
 
     def __init__(self, bootstrap: Sequence[Address], clock: Clock, dial: Dial = SocketStream) -> None:
         """Connect. Raises `UsageError` where no broker answers."""
@@ -61,11 +64,11 @@ class LiveCluster:
 
     @property
     def is_alarmed(self) -> bool:
-        """Return whether a broker has stopped answering within the last `ALARM_S`."""
+        """Whether a broker has stopped answering within the last `ALARM_S`: replicas may leave ISRs at any time now."""
         return self._clock.now_s() < self._alarmed_until_s
 
     def view(self) -> ClusterView:
-        """Return every partition as several brokers have it. Raises ConnectionError where no broker answers."""
+        """Return every partition as several brokers have it; replicas that are being added are not marked yet."""
         asked = self._in_turn()
         answers = dict(zip(asked, self._pool.map(self._metadata, asked), strict=True))
         states = {address: state for address, state in answers.items() if state is not None}
@@ -89,7 +92,7 @@ class LiveCluster:
         return replace(view, adding=view.missing & adding)
 
     def settings(self, topics: Collection[str]) -> SettingsRead:
-        """Return the settings of these topics. Raises ConnectionError where no broker answers."""
+        """Return the settings `READ` of these topics, in one request."""
         if not topics:
             return SettingsRead({})
         answers = self._client.ask_any(describe_configs(TOPIC_RESOURCE, sorted(topics), READ))
@@ -103,7 +106,7 @@ class LiveCluster:
         return SettingsRead(settings, gone, {topic: error for topic, error in errors.items() if topic not in gone})
 
     def alter(self, changes: Mapping[str, TopicValues]) -> Mapping[str, str]:
-        """Change settings; the other settings stay. Raises ConnectionError."""
+        """Set topics' explicit values, or remove them with None, in one request. Return the refusals by topic."""
         return self._client.ask_any(alter_configs(TOPIC_RESOURCE, dict(sorted(changes.items())))) if changes else {}
 
     def close(self) -> None:

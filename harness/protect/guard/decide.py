@@ -21,8 +21,9 @@ from harness.protect.guard.settings import PAUSE, explicit_values, is_pause, is_
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
+    from harness.protect.guard.channel import KafkaChannel
+    from harness.protect.guard.cluster import LiveCluster
     from harness.protect.guard.settings import Settings, TopicValues
-    from harness.protect.guard.topics import Channel, GuardedCluster
 
 CHANGED: Final = "its settings were changed meanwhile, or cannot be read"
 
@@ -104,7 +105,7 @@ def steps(
 
 def carry_out(
     decided: Collection[PauseStep],
-    cluster: GuardedCluster,
+    cluster: LiveCluster,
     store: Callable[[Collection[Pause]], None],
     raise_if_replaced: Callable[[], None] = lambda: None,
 ) -> dict[str, str]:
@@ -129,7 +130,7 @@ def carry_out(
     return refused
 
 
-def store_in(channel: Channel, pauses: Collection[Pause], time_ms: int, writer: str) -> None:
+def store_in(channel: KafkaChannel, pauses: Collection[Pause], time_ms: int, writer: str) -> None:
     """Write the phases of pauses to the channel."""
     if pauses:
         channel.append([entry_of(pause, time_ms, writer) for pause in pauses])

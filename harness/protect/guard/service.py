@@ -32,10 +32,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from harness.host.clock import Clock
+    from harness.protect.guard.channel import GroupLeadership, KafkaChannel
+    from harness.protect.guard.cluster import LiveCluster
     from harness.protect.guard.decide import PauseStep
     from harness.protect.guard.journal import Pause
     from harness.protect.guard.settings import Settings
-    from harness.protect.guard.topics import Channel, ClusterView, CoveredTopics, GuardedCluster, Leadership, Replica
+    from harness.protect.guard.topics import ClusterView, CoveredTopics, Replica
 
 ALARMED_S: Final = 0.5
 """The longest interval while a broker has just stopped answering."""
@@ -66,9 +68,9 @@ class Guard:
     ``growth_bytes_s``: the growth of paused topics' logs, where it is known.
     """
 
-    cluster: GuardedCluster
-    channel: Channel
-    leadership: Leadership | None
+    cluster: LiveCluster
+    channel: KafkaChannel
+    leadership: GroupLeadership | None
     clock: Clock
     options: GuardOptions
     report: Callable[[GuardEvent], None]

@@ -1,4 +1,4 @@
-"""Topics as a guard sees them: exposed and covered topics, and the protocols of the requests to a cluster.
+"""Topics as a guard sees them: exposed and covered topics.
 
 An assigned replica that is out of the ISR may miss a tombstone or marker: its topic is exposed. A replica that is being
 added is assigned, and out of the ISR until it has copied everything. A broker's metadata may be old: a broker that is
@@ -6,26 +6,25 @@ cut off keeps its last metadata. So several brokers are asked, and a replica cou
 it: that pauses too much rather than too little.
 
 A guard covers the compacted topics that the user named, or all. Settings of a topic are read when the topic is new, and
-again every `REFRESH_S`. Every method of a protocol raises `HarnessError` or OSError where the cluster does not answer;
-the guard tries again in its next round.
+again every `REFRESH_S`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from harness.broker_files.copies.selection import is_compacted, is_named
 from harness.protect.guard.settings import POLICY, window_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping
 
     from harness.host.clock import Clock
     from harness.kafka_api.messages import TopicPartition
     from harness.kafka_api.metadata import PartitionState
-    from harness.protect.guard.journal import Entry, PauseState
-    from harness.protect.guard.settings import Settings, TopicValues
+    from harness.protect.guard.cluster import LiveCluster
+    from harness.protect.guard.settings import Settings
 
 
 Replica: TypeAlias = "tuple[TopicPartition, int]"
@@ -71,53 +70,6 @@ class SettingsRead:
     refused: Mapping[str, str] = field(default_factory=dict)
 
 
-class GuardedCluster(Protocol):
-    """Replicas and settings."""
-
-    @property
-    def requests(self) -> int:
-        """The number of requests so far."""
-
-    @property
-    def is_alarmed(self) -> bool:
-        """Return whether a broker has just stopped answering: its replicas may leave ISRs at any time now."""
-
-    def view(self) -> ClusterView:
-        """Return every partition that this user may describe; replicas that are being added are not marked yet."""
-
-    def with_added(self, view: ClusterView) -> ClusterView:
-        """Return the view with the missing replicas that are being added, or a note that they are unknown."""
-
-    def settings(self, topics: Collection[str]) -> SettingsRead:
-        """Return the settings `harness.protect.guard.settings.READ` of these topics; in one request."""
-
-    def alter(self, changes: Mapping[str, TopicValues]) -> Mapping[str, str]:
-        """Set topics' explicit values, or remove them with None; in one request. Return the refusals by topic."""
-
-
-class Channel(Protocol):
-    """The topic with the previous settings."""
-
-    def ensure(self) -> None:
-        """Create the topic where it is missing. Raises `UsageError` where it is compacted."""
-
-    def read(self) -> PauseState:
-        """Return the state after all entries; the empty state where there is no such topic."""
-
-    def append(self, entries: Sequence[Entry]) -> None:
-        """Store entries durably; on an error, some of them may be stored."""
-
-    def trim(self) -> None:
-        """Delete entries that the state of the last reading does not need, once there are many."""
-
-
-class Leadership(Protocol):
-    """Decides which of several guards acts."""
-
-    def leads(self) -> bool:
-        """Return whether this guard acts now."""
-
-
 REFRESH_S: Final = 60.0
 INTERVALS: Final = 3
 FROZEN_S: Final = 4.0
@@ -140,7 +92,7 @@ class CoveredTopics:
 class TopicCoverage:
     """Follows the topics of a cluster. ``patterns``: () for every topic."""
 
-    cluster: GuardedCluster
+    cluster: LiveCluster
     clock: Clock
     patterns: tuple[str, ...]
     interval_s: float
@@ -154,7 +106,7 @@ class TopicCoverage:
             self._settings.pop(topic, None)
 
     def covered(self, view: ClusterView) -> CoveredTopics:
-        """Return the topics that are covered now. Raises as `GuardedCluster.settings` does."""
+        """Return the topics that are covered now. Raises as `LiveCluster.settings` does."""
         named = {t for t in view.topics if not self.patterns or is_named(t, self.patterns)}
         is_old = self._read_s is None or self.clock.now_s() - self._read_s >= REFRESH_S
         unread = named if is_old else named - self._settings.keys() - self._refused.keys()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from harness.errors import HarnessError, UsageError, WaitTimeoutError
 from harness.protect.guard import decide
@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 
     from harness.host.clock import Clock
     from harness.kafka_api.messages import TopicPartition
+    from harness.protect.guard.channel import KafkaChannel
+    from harness.protect.guard.cluster import LiveCluster
     from harness.protect.guard.journal import Pause
-    from harness.protect.guard.topics import Channel, GuardedCluster
+    from harness.protect.repair.live import LiveRepairCluster
 
 
 REPAIR: Final = "repair"
@@ -42,41 +44,37 @@ class TakenOverError(HarnessError):
 
 
 @dataclass
-class Notes:
-    """Notes of repairs in the channel. ``writer`` names this repair."""
+class RepairJournal:
+    """Notes of repairs in the channel, which survive a crash. ``writer`` names this repair.
 
-    channel: Channel
+    The progress of a partition is a note. Methods raise as those of `KafkaChannel`.
+    """
+
+    channel: KafkaChannel
     clock: Clock
     writer: str
 
-    def read(self) -> dict[str, Any]:
-        """Return every note by its name. Raises `HarnessError`."""
-        return dict(self.channel.read().notes)
+    def notes(self) -> Mapping[str, Any]:
+        """Return every note by its name."""
+        return self.channel.read().notes
 
     def write(self, name: str, value: Any, topic: str = "") -> None:
-        """Store a note; None removes it. Raises `HarnessError`."""
+        """Store a note; None removes it."""
         content = {"name": name, "value": value}
         self.channel.append([Entry(NOTE, topic, self.clock.time_ms(), self.writer, content)])
 
-
-@dataclass
-class ChannelJournal:
-    """Implements `harness.protect.repair.service.Journal`."""
-
-    notes: Notes
-
     def entries(self) -> dict[TopicPartition, PartitionRepair]:
         """Return the progress of every partition whose repair was begun."""
-        stored = [_progress(value) for name, value in self.notes.read().items() if name.startswith(PROGRESS)]
+        stored = [_progress(value) for name, value in self.notes().items() if name.startswith(PROGRESS)]
         return {entry.partition: entry for entry in stored}
 
     def store(self, entry: PartitionRepair) -> None:
-        """Append a note."""
-        self.notes.write(f"{PROGRESS}{entry.name}", asdict(entry), entry.partition[0])
+        """Store progress in place of the partition's earlier progress."""
+        self.write(f"{PROGRESS}{entry.name}", asdict(entry), entry.partition[0])
 
     def remove(self, partition: TopicPartition) -> None:
-        """Append a note that removes the partition."""
-        self.notes.write(f"{PROGRESS}{partition[0]}-{partition[1]}", None, partition[0])
+        """Remove the progress of a partition."""
+        self.write(f"{PROGRESS}{partition[0]}-{partition[1]}", None, partition[0])
 
 
 def _progress(value: dict[str, Any]) -> PartitionRepair:
@@ -88,23 +86,24 @@ def _progress(value: dict[str, Any]) -> PartitionRepair:
 
 @dataclass
 class ChannelHolds:
-    """Implements `harness.protect.repair.service.Holds`, by the steps of the guard (`harness.protect.guard.decide`).
+    """Pauses compaction of topics, by the steps of the guard (`harness.protect.guard.decide`). Methods raise as above.
 
     A pause that a repair began has a cycle that begins with `REPAIR`: a repair ends that pause. A guard ends any other.
     """
 
-    channel: Channel
-    cluster: GuardedCluster
-    clock: Clock
-    writer: str
+    journal: RepairJournal
+    cluster: LiveCluster
 
     def held(self) -> frozenset[str]:
-        """Return the topics with a hold of a repair."""
-        return frozenset(topic for topic, holders in self.channel.read().holds.items() if REPAIR in holders)
+        """Return the topics that repairs hold, also repairs that were killed."""
+        return frozenset(topic for topic, holders in self.journal.channel.read().holds.items() if REPAIR in holders)
 
     def hold(self, topics: Collection[str]) -> None:
-        """Store the hold and the previous settings, then pause. Raises `HarnessError` for a topic that is refused."""
-        state = self.channel.read()
+        """Store the hold and the previous settings, then pause. Raises `HarnessError` for a topic that is refused.
+
+        The settings reach the brokers some time later (`ObservedPartition.is_held`).
+        """
+        state = self.journal.channel.read()
         self._mark(HOLD, [topic for topic in topics if REPAIR not in state.holds.get(topic, ())])
         self._carry_out(topics, to_pause=topics)
 
@@ -113,7 +112,7 @@ class ChannelHolds:
 
         A topic that another command holds, or that a guard paused, stays paused.
         """
-        state = self.channel.read()
+        state = self.journal.channel.read()
         ours = [
             topic
             for topic in topics
@@ -125,20 +124,20 @@ class ChannelHolds:
         self._mark(UNHOLD, topics)
 
     def _mark(self, kind: str, topics: Collection[str]) -> None:
-        now_ms = self.clock.time_ms()
+        now_ms, writer = self.journal.clock.time_ms(), self.journal.writer
         if topics:
-            self.channel.append([Entry(kind, topic, now_ms, self.writer, {"by": REPAIR}) for topic in topics])
+            self.journal.channel.append([Entry(kind, topic, now_ms, writer, {"by": REPAIR}) for topic in topics])
 
     def _carry_out(self, topics: Collection[str], to_pause: Collection[str]) -> None:
         """Announce each topic's step, change its settings if they are as expected, and store the new phase."""
         if not topics:
             return
-        now_ms, state = self.clock.time_ms(), self.channel.read()
-        read = self.cluster.settings(topics)
-        steps = decide.steps(to_pause, state, read.settings, f"{self.writer} {now_ms}", now_ms)
+        channel, writer, now_ms = self.journal.channel, self.journal.writer, self.journal.clock.time_ms()
+        state, read = channel.read(), self.cluster.settings(topics)
+        steps = decide.steps(to_pause, state, read.settings, f"{writer} {now_ms}", now_ms)
 
         def store(pauses: Collection[Pause]) -> None:
-            decide.store_in(self.channel, pauses, now_ms, self.writer)
+            decide.store_in(channel, pauses, now_ms, writer)
 
         # Nobody needs the previous settings of a deleted topic.
         gone = read.gone & state.pauses.keys()
@@ -153,7 +152,7 @@ class ChannelHolds:
 class RepairOwner:
     """The ownership of a cluster's repairs, with signs of life in the channel. The last claim counts."""
 
-    notes: Notes
+    journal: RepairJournal
     due_s: float = 0.0
     sign: int = 0
 
@@ -162,14 +161,14 @@ class RepairOwner:
 
         Raises `UsageError` where another repair is under way, `HarnessError` where the channel cannot be read.
         """
-        last = self.notes.read().get(OWNER)
+        last = self.journal.notes().get(OWNER)
         # Without a sign, the other repair was killed.
         with suppress(WaitTimeoutError):
             if last is not None:
-                self.notes.clock.wait_until(
-                    lambda: self.notes.read().get(OWNER) != last, SILENT_S, "a sign of another repair"
+                self.journal.clock.wait_until(
+                    lambda: self.journal.notes().get(OWNER) != last, SILENT_S, "a sign of another repair"
                 )
-                if (owner := self.notes.read().get(OWNER)) is not None:
+                if (owner := self.journal.notes().get(OWNER)) is not None:
                     raise UsageError(f"another repair of this cluster is under way: {owner['writer']}")
         self._give_sign()
         self.check()
@@ -178,23 +177,23 @@ class RepairOwner:
         """Raise `TakenOverError` where another repair took over; give a sign when it is due."""
         if not self._owns():
             raise TakenOverError("another repair of this cluster has taken over: this repair ends")
-        if self.notes.clock.now_s() >= self.due_s:
+        if self.journal.clock.now_s() >= self.due_s:
             self._give_sign()
 
     def leave(self) -> None:
         """Let another repair begin at once; after an error, it waits for `SILENT_S`."""
         with suppress(HarnessError):
             if self._owns():
-                self.notes.write(OWNER, None)
+                self.journal.write(OWNER, None)
 
     def _owns(self) -> bool:
-        owner = self.notes.read().get(OWNER)
-        return owner is not None and owner["writer"] == self.notes.writer
+        owner = self.journal.notes().get(OWNER)
+        return owner is not None and owner["writer"] == self.journal.writer
 
     def _give_sign(self) -> None:
         self.sign += 1
-        self.notes.write(OWNER, {"writer": self.notes.writer, "sign": self.sign})
-        self.due_s = self.notes.clock.now_s() + SIGN_S
+        self.journal.write(OWNER, {"writer": self.journal.writer, "sign": self.sign})
+        self.due_s = self.journal.clock.now_s() + SIGN_S
 
 
 REPLICAS: Final = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
@@ -203,16 +202,6 @@ THROTTLE: Final = f"{REPAIR} throttle"
 TOPIC, BROKER = "topic", "broker"
 Resource: TypeAlias = "tuple[str, str]"
 """`TOPIC` or `BROKER`, and its name."""
-
-
-class ThrottleSettings(Protocol):
-    """Explicit settings of topics and brokers. Methods raise `HarnessError` or OSError."""
-
-    def explicit(self, kind: str, name: str, names: Collection[str]) -> Mapping[str, str | None]:
-        """Return a topic's or a broker's explicit values; None for an inherited value."""
-
-    def alter(self, kind: str, name: str, values: Mapping[str, str | None]) -> None:
-        """Set values; None removes a value."""
 
 
 def throttle_settings(entries: Collection[PartitionRepair], rate_bytes_s: int) -> dict[Resource, dict[str, str]]:
@@ -229,10 +218,10 @@ def throttle_settings(entries: Collection[PartitionRepair], rate_bytes_s: int) -
 
 @dataclass
 class ChannelThrottle:
-    """Implements `harness.protect.repair.service.Throttle`. ``rate_bytes_s``: of each broker; None: no limit."""
+    """Limits the rate of copies. ``rate_bytes_s``: of each broker; None: no limit. Methods raise as above."""
 
-    notes: Notes
-    settings: ThrottleSettings
+    journal: RepairJournal
+    cluster: LiveRepairCluster
     rate_bytes_s: int | None
 
     def limit(self, entries: Collection[PartitionRepair]) -> None:
@@ -245,7 +234,7 @@ class ChannelThrottle:
                 if (kind, name) in stored:
                     previous = stored[kind, name]["found"]
                 else:
-                    previous = dict(self.settings.explicit(kind, name, values))
+                    previous = dict(self.cluster.explicit(kind, name, values))
             except (OSError, HarnessError):
                 if kind == BROKER:
                     continue
@@ -254,13 +243,13 @@ class ChannelThrottle:
         self._store(stored)
         for (kind, name), note in stored.items():
             try:
-                self.settings.alter(kind, name, note["set"])
+                self.cluster.alter(kind, name, note["set"])
             except (OSError, HarnessError):
                 if kind != BROKER:
                     raise
 
     def lift(self) -> None:
-        """Restore the previous settings, but no value that somebody changed meanwhile.
+        """Restore the previous settings, also after a repair that was killed, but no value that somebody changed since.
 
         Raises `HarnessError` where a broker does not answer: only the broker itself restores its rate.
         """
@@ -268,21 +257,21 @@ class ChannelThrottle:
         failures: dict[Resource, str] = {}
         for (kind, name), note in stored.items():
             try:
-                current = self.settings.explicit(kind, name, note["set"])
+                current = self.cluster.explicit(kind, name, note["set"])
                 ours = {setting: note["found"][setting] for setting, v in note["set"].items() if current[setting] == v}
                 if ours:
-                    self.settings.alter(kind, name, ours)
+                    self.cluster.alter(kind, name, ours)
             except (OSError, HarnessError) as error:
                 failures[kind, name] = str(error)
         if failures:
             self._store({resource: stored[resource] for resource in failures})
             raise HarnessError("; ".join(f"throttle of {kind} {name}: {why}" for (kind, name), why in failures.items()))
         if stored:
-            self.notes.write(THROTTLE, None)
+            self.journal.write(THROTTLE, None)
 
     def _stored(self) -> dict[Resource, dict[str, Any]]:
-        return {(note["kind"], note["name"]): note for note in self.notes.read().get(THROTTLE) or ()}
+        return {(note["kind"], note["name"]): note for note in self.journal.notes().get(THROTTLE) or ()}
 
     def _store(self, stored: Mapping[Resource, Mapping[str, Any]]) -> None:
         notes = [{**note, "kind": kind, "name": name} for (kind, name), note in stored.items()]
-        self.notes.write(THROTTLE, notes)
+        self.journal.write(THROTTLE, notes)

@@ -92,7 +92,7 @@ class ClusterAnswers:
 
 
 class LiveRepairCluster:
-    """Implements `service.RepairCluster` and `channel.ThrottleSettings`. One owner.
+    """Observes partitions, and changes assignments and settings. One owner.
 
     ``cluster_id``: None before the first answer.
     """
@@ -141,11 +141,11 @@ class LiveRepairCluster:
         return {entry.partition: answers.partition(entry) for entry in entries}
 
     def reassign(self, partition: TopicPartition, replicas: Sequence[int]) -> None:
-        """Assign these replicas. Raises `HarnessError` where the controller refuses."""
+        """Assign these replicas (KIP-455), in place of a reassignment under way. Raises `HarnessError`."""
         self._client.ask_any(topic_requests.reassign({partition: replicas}))
 
     def elect_preferred(self, partition: TopicPartition) -> None:
-        """Have the first replica lead."""
+        """Have the first replica lead (KIP-460). A replica that cannot lead yet is not an error."""
         self._client.ask_any(topic_requests.elect_preferred([partition]))
 
     def usable_bytes(self, broker: int) -> int | None:

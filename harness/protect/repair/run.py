@@ -23,7 +23,7 @@ from harness.kafka_api.connection import ONCE
 from harness.kafka_api.transactions import abort_transaction
 from harness.protect.guard.channel import KafkaChannel
 from harness.protect.guard.cluster import LiveCluster
-from harness.protect.repair.channel import REPAIR, ChannelHolds, ChannelJournal, ChannelThrottle, Notes, RepairOwner
+from harness.protect.repair.channel import REPAIR, ChannelHolds, ChannelThrottle, RepairJournal, RepairOwner
 from harness.protect.repair.live import LiveRepairCluster
 from harness.protect.repair.preflight import PreparedRepair, check_cluster, prepare
 from harness.protect.repair.service import PATIENCE_S, RepairOutcome, Repairs
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from harness.judge.verdict import Verdict
     from harness.kafka_api.address import Address
     from harness.kafka_api.messages import TopicPartition
-    from harness.protect.guard.topics import Channel
     from harness.protect.repair.plan import Abort, RepairPlan
     from harness.spark.options import SparkOptions
 
@@ -77,12 +76,12 @@ class RepairResult:
         return next((STATE[scenario.verdict] for scenario in scenarios if scenario.has(partition)), NOT_AUDITED)
 
 
-def look(request: RepairRequest, cluster: LiveRepairCluster, channel: Channel) -> PreparedRepair:
+def look(request: RepairRequest, cluster: LiveRepairCluster, channel: KafkaChannel) -> PreparedRepair:
     """Compare the plan with the cluster. Changes nothing. Raises `HarnessError` and OSError."""
     plan = request.plan
     cluster.connect()
     notes = check_cluster(plan, cluster.cluster_id)
-    begun = ChannelJournal(Notes(channel, RealClock(), REPAIR)).entries()
+    begun = RepairJournal(channel, RealClock(), REPAIR).entries()
     answers = cluster.answers(sorted({*plan.partitions, *begun}))
     usable = {broker: cluster.usable_bytes(broker) for broker in sorted(answers.brokers)}
     prepared = prepare(plan, answers, usable, request.audit, begun=begun, spare=request.spare, at_once=request.at_once)
@@ -98,7 +97,8 @@ def apply(request: RepairRequest, progress: Progress, spark: SparkOptions) -> Re
     check_cluster(plan, cluster.cluster_id)
     with closing(KafkaChannel(request.bootstrap, clock)) as channel:
         channel.ensure()
-        owner = RepairOwner(Notes(channel, clock, f"{REPAIR} {secrets.token_hex(4)}"))
+        journal = RepairJournal(channel, clock, f"{REPAIR} {secrets.token_hex(4)}")
+        owner = RepairOwner(journal)
         owner.claim()
         try:
             prepared = look(request, cluster, channel)
@@ -111,9 +111,9 @@ def apply(request: RepairRequest, progress: Progress, spark: SparkOptions) -> Re
             with closing(LiveCluster(request.bootstrap, clock)) as guard_cluster:
                 repairs = Repairs(
                     cluster,
-                    ChannelJournal(owner.notes),
-                    ChannelHolds(channel, guard_cluster, clock, owner.notes.writer),
-                    ChannelThrottle(owner.notes, cluster, request.rate_bytes_s),
+                    journal,
+                    ChannelHolds(journal, guard_cluster),
+                    ChannelThrottle(journal, cluster, request.rate_bytes_s),
                     clock,
                     at_once=request.at_once,
                     patience_s=request.patience_s,

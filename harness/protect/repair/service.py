@@ -9,72 +9,25 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.protect.repair.channel import TakenOverError
 from harness.protect.repair.steps import RULES, Done, Elect, Hold, Reassign, RecordProgress, Stop, Wait, next_step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from harness.host.clock import Clock
     from harness.kafka_api.messages import TopicPartition
+    from harness.protect.repair.channel import ChannelHolds, ChannelThrottle, RepairJournal
+    from harness.protect.repair.live import LiveRepairCluster
     from harness.protect.repair.steps import ObservedPartition, PartitionRepair, Rules, Step
 
 ROUND_S: Final = 0.5
 """Between two observations."""
 PATIENCE_S: Final = 300.0
 """For a partition that does not change and whose copy does not grow."""
-
-
-class RepairCluster(Protocol):
-    """Observes partitions and changes their assignments. Every method raises `HarnessError` or OSError."""
-
-    def observe(self, entries: Collection[PartitionRepair]) -> Mapping[TopicPartition, ObservedPartition | str]:
-        """Return each partition now; a sentence where brokers do not agree or do not answer."""
-
-    def reassign(self, partition: TopicPartition, replicas: Sequence[int]) -> None:
-        """Assign these replicas (KIP-455), in place of a reassignment under way."""
-
-    def elect_preferred(self, partition: TopicPartition) -> None:
-        """Have the first replica lead (KIP-460). A replica that cannot lead yet is not an error."""
-
-
-class Journal(Protocol):
-    """The durable progress of repairs, also after a crash. Methods raise as above."""
-
-    def entries(self) -> dict[TopicPartition, PartitionRepair]:
-        """Return the progress of every partition whose repair was begun."""
-
-    def store(self, entry: PartitionRepair) -> None:
-        """Store progress in place of the partition's earlier progress."""
-
-    def remove(self, partition: TopicPartition) -> None:
-        """Remove a partition."""
-
-
-class Holds(Protocol):
-    """Pauses compaction of topics. The previous settings are durable before a change. Methods raise as above."""
-
-    def held(self) -> frozenset[str]:
-        """Return the topics that repairs hold, also repairs that were killed."""
-
-    def hold(self, topics: Collection[str]) -> None:
-        """Pause compaction; the settings reach the brokers some time later (`ObservedPartition.is_held`)."""
-
-    def release(self, topics: Collection[str]) -> None:
-        """Restore the previous settings, but no value that somebody changed meanwhile."""
-
-
-class Throttle(Protocol):
-    """Limits the rate of copies. Methods raise as above."""
-
-    def limit(self, entries: Collection[PartitionRepair]) -> None:
-        """Limit the copies of these partitions; the previous settings are durable before a change."""
-
-    def lift(self) -> None:
-        """Restore the previous settings, also after a repair that was killed. Raises where a broker does not answer."""
 
 
 @dataclass(frozen=True)
@@ -117,10 +70,10 @@ class Repairs:
     ``check_owner`` raises `TakenOverError` where another repair works on the cluster by now.
     """
 
-    cluster: RepairCluster
-    journal: Journal
-    holds: Holds
-    throttle: Throttle
+    cluster: LiveRepairCluster
+    journal: RepairJournal
+    holds: ChannelHolds
+    throttle: ChannelThrottle
     clock: Clock
     at_once: int = 4
     patience_s: float = PATIENCE_S

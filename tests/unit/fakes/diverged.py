@@ -79,7 +79,7 @@ class SimulatedPartition:
 
 @dataclass
 class DivergedCluster:
-    """Implements `RepairCluster`, `Holds` and `Throttle`. ``point`` is called before and after each change.
+    """A cluster, holds and a throttle for `Repairs`. ``point`` is called before and after each change.
 
     ``is_paused``: whether compaction of a topic is paused, where something else than `hold` pauses it.
     """
@@ -317,7 +317,7 @@ class DivergedCluster:
 
 @dataclass
 class DurableJournal:
-    """Implements `Journal` in memory. ``point`` as above."""
+    """Progress in memory. ``point`` as above."""
 
     stored: dict[TopicPartition, PartitionRepair] = field(default_factory=dict)
     point: Callable[[], None] = lambda: None
