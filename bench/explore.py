@@ -26,9 +26,9 @@ from harness.host.java import find_java
 from harness.host.workspace import Workspace
 from harness.judge.sessions import CHECKS
 from harness.model_checking.explore.random_runs import RunStatistics, check_runs, partitioned_session, rows_of
-from harness.model_checking.explore.random_schedules import Odds, draw
+from harness.model_checking.explore.random_schedules import draw
 from harness.models.world.steps import play
-from harness.models.world.world import BEGIN_MS, DAY_MS
+from harness.models.world.world import BEGIN_MS, DAY_MS, Rules
 from harness.run_folder.store import new_run_id
 from harness.spark.launch import MANY_RUNS
 from harness.spark.options import SparkOptions
@@ -76,11 +76,11 @@ class Stopwatch:
         return total
 
 
-def bare(seeds: range, odds: Odds) -> float:
+def bare(seeds: range, rules: Rules) -> float:
     """Play seeds and keep nothing; return in how many days of virtual time, one a run."""
     days = 0.0
     for seed in seeds:
-        drawn = draw(seed, odds)
+        drawn = draw(seed, rules)
         days += (play(drawn.rules, drawn.steps).now_ms - BEGIN_MS) / DAY_MS
     return days / len(seeds)
 
@@ -91,7 +91,7 @@ def bare(seeds: range, odds: Odds) -> float:
 @click.option("--with", "with_", is_flag=True, help="Replicas compact together.")
 def main(runs: int, rounds: int, *, with_: bool) -> None:
     """Time sweeps and the simulation alone, round by round."""
-    odds, tally = Odds(coordinated=with_), RunStatistics()
+    rules, tally = Rules(coordinated=with_), RunStatistics()
     swept: list[Took] = []
     alone: list[Took] = []
     with (
@@ -104,10 +104,10 @@ def main(runs: int, rounds: int, *, with_: bool) -> None:
         for number in range(rounds + 1):
             seeds = range(number * runs, (number + 1) * runs)
             watch = Stopwatch()
-            tally.add(runs, check_runs(dealt, seeds, partial(draw, odds=odds)))
+            tally.add(runs, check_runs(dealt, seeds, partial(draw, rules=rules)))
             swept.append(watch.stop())
             watch = Stopwatch()
-            days = bare(seeds, odds)
+            days = bare(seeds, rules)
             alone.append(watch.stop())
     table = Table("what", "runs a minute", "cpu ms a run", "x alone, cpu", box=None)
     for what, measured in (
@@ -123,7 +123,7 @@ def main(runs: int, rounds: int, *, with_: bool) -> None:
     times_ms = []
     for seed in range(ALONE):
         began_s = time.perf_counter()
-        rows_of([seed], partial(draw, odds=odds))
+        rows_of([seed], partial(draw, rules=rules))
         times_ms.append(1000 * (time.perf_counter() - began_s))
     console.print(
         f"one run by itself, {days:.1f} days of default timers, with its evidence: median {median(times_ms):.1f} ms, "

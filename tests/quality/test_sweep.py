@@ -22,7 +22,6 @@ from harness.model_checking.explore.random_runs import (
 )
 from harness.model_checking.explore.random_schedules import (
     NO_OUTAGE,
-    Odds,
     RandomSchedule,
     draw,
     has_consequence,
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 RUNS = 600
-WITHOUT = Odds(coordinated=True, without=frozenset({"markers-wait", "tombstones-wait"}))
+WITHOUT = Rules(coordinated=True, without=frozenset({"markers-wait", "tombstones-wait"}))
 ONCE_APART = (5339, 7101, 8114, 11541)
 """Seeds on which the two judges once disagreed: what a .txnindex shows, and about what."""
 SPANNED = (
@@ -52,7 +51,7 @@ SPANNED = (
 @pytest.fixture(scope="module")
 def swept(spark: SparkSession) -> SweepResult:
     ticks: list[int] = []
-    found = sweep(spark, Odds(), range(RUNS), lambda tally: ticks.append(tally.runs))
+    found = sweep(spark, Rules(), range(RUNS), lambda tally: ticks.append(tally.runs))
     assert ticks[-1] == RUNS
     return found
 
@@ -70,7 +69,7 @@ def test_all_four_are_found_and_both_judges_agree(swept: SweepResult) -> None:
 
 def test_every_run_that_was_found_is_one_by_its_state(swept: SweepResult) -> None:
     for name, seeds in swept.statistics.seeds_by_anomaly.items():
-        wrong = [seed for seed in range(RUNS) if is_wrong(draw(seed, Odds()), name)]
+        wrong = [seed for seed in range(RUNS) if is_wrong(draw(seed, Rules()), name)]
         assert seeds == wrong
 
 
@@ -82,7 +81,7 @@ def test_the_smallest_schedules_lead_there_and_can_be_replayed(swept: SweepResul
 
 
 def test_what_goes_wrong_for_groups_has_an_anomaly_of_the_same_replica(spark: SparkSession) -> None:
-    found = sweep(spark, Odds(of_groups=True), range(RUNS), lambda _: None)
+    found = sweep(spark, Rules(of_groups=True), range(RUNS), lambda _: None)
     assert found.statistics.amiss == {}
     assert set(found.statistics.seeds_by_consequence) == {
         *(FROZEN, DELETED_BACK, BEGINS_AT_ABORTED),
@@ -96,13 +95,13 @@ def test_what_goes_wrong_for_groups_has_an_anomaly_of_the_same_replica(spark: Sp
 @pytest.mark.commit
 def test_both_judges_agree_where_they_once_did_not(spark: SparkSession) -> None:
     tally = RunStatistics()
-    tally.add(len(ONCE_APART), judged(spark, [draw(seed, Odds()) for seed in ONCE_APART]))
+    tally.add(len(ONCE_APART), judged(spark, [draw(seed, Rules()) for seed in ONCE_APART]))
     assert tally.amiss == {}
 
 
 def test_nothing_is_found_without_an_outage(spark: SparkSession) -> None:
     tally = RunStatistics()
-    tally.add(200, check_runs(partitioned_session(spark), range(200), partial(draw, odds=Odds(outage=NO_OUTAGE))))
+    tally.add(200, check_runs(partitioned_session(spark), range(200), partial(draw, rules=Rules(), outage=NO_OUTAGE)))
     assert (tally.exposed, tally.seeds_by_anomaly, tally.amiss) == (0, {}, {})
     assert tally.verdict == UNKNOWN
 
@@ -110,8 +109,8 @@ def test_nothing_is_found_without_an_outage(spark: SparkSession) -> None:
 @pytest.mark.parametrize("redpanda", [False, True], ids=["sim-kafka", "sim-redpanda"])
 def test_rules_of_coordination_protect_and_without_them_nothing_does(spark: SparkSession, *, redpanda: bool) -> None:
     protected, bare = (
-        sweep(spark, replace(odds, redpanda=redpanda), range(250), lambda _: None).statistics
-        for odds in (Odds(coordinated=True), WITHOUT)
+        sweep(spark, replace(rules, redpanda=redpanda), range(250), lambda _: None).statistics
+        for rules in (Rules(coordinated=True), WITHOUT)
     )
     assert (protected.verdict, protected.seeds_by_anomaly) == (CLEAN, {})
     assert protected.exposed

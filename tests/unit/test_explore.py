@@ -31,7 +31,7 @@ from harness.model_checking.explore.cases import (
     cases,
 )
 from harness.model_checking.explore.random_runs import CONSEQUENCES, ORACLE, CheckerResults, RunStatistics, SweepResult
-from harness.model_checking.explore.random_schedules import Odds, RandomSchedule
+from harness.model_checking.explore.random_schedules import RandomSchedule
 from harness.model_checking.explore.walk import WalkResult, summary, walk
 from harness.models.log import redpanda
 from harness.models.log.version_rules import rules_of
@@ -283,32 +283,32 @@ def test_numbers_that_are_none(options: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "odds"),
+    ("options", "rules"),
     [
-        (["--target", SIM_KAFKA], Odds()),
-        (["--target", SIM_KAFKA, "--with", COORDINATED], Odds(coordinated=True)),
-        (["--target", SIM_KAFKA, "--groups"], Odds(of_groups=True)),
-        (["--target", SIM_KAFKA, "--with", GATE], Odds(gate=True)),
-        (["--target", SIM_KAFKA, "--with", GATE, "--with", FRESH_COPIES], Odds(gate=True, fresh_copies=True)),
-        (["--target", SIM_REDPANDA], Odds(coordinated=True, redpanda=True)),
+        (["--target", SIM_KAFKA], Rules()),
+        (["--target", SIM_KAFKA, "--with", COORDINATED], Rules(coordinated=True)),
+        (["--target", SIM_KAFKA, "--groups"], Rules(of_groups=True)),
+        (["--target", SIM_KAFKA, "--with", GATE], Rules(gate=True)),
+        (["--target", SIM_KAFKA, "--with", GATE, "--with", FRESH_COPIES], Rules(gate=True, fresh_copies=True)),
+        (["--target", SIM_REDPANDA], Rules(coordinated=True, redpanda=True)),
         (
             ["--target", SIM_REDPANDA, "--without", "snapshot-first"],
-            Odds(coordinated=True, redpanda=True, without=frozenset({"snapshot-first"})),
+            Rules(coordinated=True, redpanda=True, without=frozenset({"snapshot-first"})),
         ),
     ],
 )
 def test_random_runs_are_drawn_by_the_rules_asked_for(
-    options: list[str], odds: Odds, monkeypatch: pytest.MonkeyPatch
+    options: list[str], rules: Rules, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[Odds] = []
+    asked: list[Rules] = []
 
-    def explore_random_runs(odds: Odds, *_: object) -> SweepResult:
-        asked.append(odds)
+    def explore_random_runs(rules: Rules, *_: object) -> SweepResult:
+        asked.append(rules)
         return SweepResult(RunStatistics(runs=3, exposed=1), {})
 
     monkeypatch.setattr(report, "explore_random_runs", explore_random_runs)
     assert CliRunner().invoke(command, [*options, "--runs", "3"], standalone_mode=False).return_value == EXIT_CLEAN
-    assert asked == [odds]
+    assert asked == [rules]
 
 
 def test_random_runs_know_no_kip_87() -> None:
@@ -323,17 +323,17 @@ def test_random_runs_are_reported_with_their_smallest_schedules(
     way = RandomSchedule(5, Rules(epoch_bump=True), described("t puts K; 2 leaves; t aborts; 2 returns"))
     tally = RunStatistics(runs=1000, exposed=100)
     tally.seeds_by_anomaly["stuck-lso"] = [7, 9]
-    asked: list[tuple[Odds, range]] = []
+    asked: list[tuple[Rules, range]] = []
 
-    def explore_random_runs(odds: Odds, seeds: range, *_: object) -> SweepResult:
-        asked.append((odds, seeds))
+    def explore_random_runs(rules: Rules, seeds: range, *_: object) -> SweepResult:
+        asked.append((rules, seeds))
         return SweepResult(tally, {"stuck-lso": way})
 
     monkeypatch.setattr(report, "explore_random_runs", explore_random_runs)
     options = ["--target", SIM_KAFKA, "--runs", "1000", "--seed", "4", "--with", COORDINATED, "--out", str(tmp_path)]
     ran = CliRunner().invoke(command, [*options, "--format", "json"], standalone_mode=False)
     assert ran.return_value == EXIT_ANOMALY
-    assert asked == [(Odds(coordinated=True), range(4, 1004))]
+    assert asked == [(Rules(coordinated=True), range(4, 1004))]
     content = json.loads(ran.stdout)
     assert content["found"]["stuck-lso"] == {
         "runs": 2,

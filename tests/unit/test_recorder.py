@@ -9,7 +9,7 @@ from described import described
 
 from checkers.evidence.parse import DISK, log_rows
 from checkers.evidence.schemas import ABORTS, ENTRIES, HISTORY, OBSERVATIONS, SETTINGS, STATES
-from harness.model_checking.explore.random_schedules import NO_OUTAGE, Odds, draw
+from harness.model_checking.explore.random_schedules import NO_OUTAGE, draw
 from harness.model_checking.explore.recorder import RunRecorder, record_run
 from harness.models.log.batch import encode
 from harness.models.log.delivery import delivered
@@ -31,7 +31,7 @@ def rows(table: list[tuple[object, ...]], schema: StructType, **wanted: object) 
 
 
 def recorded(seed: int) -> RunRecorder:
-    drawn = draw(seed, Odds(coordinated=seed % 2 == 1))
+    drawn = draw(seed, Rules(coordinated=seed % 2 == 1))
     return record_run(drawn.rules, drawn.steps)
 
 
@@ -101,7 +101,7 @@ def test_only_deletes_of_what_a_replica_had_can_be_missed() -> None:
 
 
 def test_a_run_without_an_outage_has_both_snapshots() -> None:
-    drawn = draw(1, Odds(outage=NO_OUTAGE))
+    drawn = draw(1, Rules(), NO_OUTAGE)
     recorder = record_run(drawn.rules, drawn.steps)
     before, after = (
         [row[1:] for row in recorder.states if row[0] == snapshot] for snapshot in (BEFORE_RETURN, AFTER_REJOIN)

@@ -6,7 +6,6 @@ import pytest
 from described import described
 
 from harness.model_checking.explore.random_schedules import (
-    Odds,
     RandomSchedule,
     cost,
     draw,
@@ -57,7 +56,7 @@ def test_a_transaction_goes_on_when_the_cleaners_are_done() -> None:
 def test_whatever_is_found_gets_smaller_and_stays_found() -> None:
     shrunk = 0
     for seed in range(300):
-        drawn = draw(seed, Odds())
+        drawn = draw(seed, Rules())
         for name in Anomaly:
             if is_wrong(drawn, name):
                 small = shrink(drawn, name)

@@ -9,7 +9,7 @@ import pytest
 from described import described
 
 from harness.errors import UsageError
-from harness.model_checking.explore.random_schedules import ADDS, NO_OUTAGE, OUTAGES, Odds, draw
+from harness.model_checking.explore.random_schedules import ADDS, NO_OUTAGE, OUTAGES, draw
 from harness.models.log.batch import encode
 from harness.models.log.invariants import LOST_VALUE
 from harness.models.world.steps import begin, play, take
@@ -231,7 +231,7 @@ def test_an_added_replica_misses_a_marker_with_coordination_too() -> None:
     assert world.violations() == [(4, Anomaly.STUCK_LSO)]
 
 
-GATED, PROTECTED = Odds(gate=True), Odds(gate=True, fresh_copies=True)
+GATED, PROTECTED = Rules(gate=True), Rules(gate=True, fresh_copies=True)
 
 
 def test_a_gate_keeps_cleaners_waiting_while_a_replica_is_away() -> None:
@@ -258,9 +258,9 @@ def test_an_added_replica_keeps_its_copy_while_its_leader_stays() -> None:
     assert world.replicas[4].log_end == 1
 
 
-@pytest.mark.parametrize(("odds", "has_hole"), [(GATED, True), (PROTECTED, False)], ids=["gate", "fresh copies, too"])
-def test_random_outages_with_a_gate(odds: Odds, has_hole: bool) -> None:  # noqa: FBT001
-    schedules = [draw(seed, odds) for seed in range(300)]
+@pytest.mark.parametrize(("rules", "has_hole"), [(GATED, True), (PROTECTED, False)], ids=["gate", "fresh copies, too"])
+def test_random_outages_with_a_gate(rules: Rules, has_hole: bool) -> None:  # noqa: FBT001
+    schedules = [draw(seed, rules) for seed in range(300)]
     wrong = [drawn for drawn in schedules if play(drawn.rules, drawn.steps).violations()]
     assert bool(wrong) is has_hole
     assert all(Unassign(2) in drawn.steps for drawn in wrong)
@@ -270,7 +270,7 @@ def test_random_outages_with_a_gate(odds: Odds, has_hole: bool) -> None:  # noqa
 @pytest.mark.parametrize("outage", OUTAGES)
 def test_a_seed_gives_one_outage_of_two_days_at_least(outage: str) -> None:
     for seed in range(50):
-        drawn = draw(seed, Odds(outage=outage))
+        drawn = draw(seed, Rules(), outage)
         at = next(n for n, step in enumerate(drawn.steps) if str(step).endswith(outage))
         assert drawn.steps[at:].count(TimePasses()) >= 2
         assert sum(isinstance(step, Heal | JoinIsr) for step in drawn.steps) == 1
@@ -279,30 +279,30 @@ def test_a_seed_gives_one_outage_of_two_days_at_least(outage: str) -> None:
 
 def test_every_step_that_was_drawn_was_taken() -> None:
     for seed in range(50):
-        drawn = draw(seed, Odds(coordinated=True))
+        drawn = draw(seed, Rules(coordinated=True))
         world = begin(drawn.rules)
         assert all(take(world, step) is not None for step in drawn.steps)
 
 
 def test_no_outage_no_wrong() -> None:
     for seed in range(300):
-        drawn = draw(seed, Odds(outage=NO_OUTAGE))
+        drawn = draw(seed, Rules(), NO_OUTAGE)
         assert not play(drawn.rules, drawn.steps).violations()
 
 
 @pytest.mark.parametrize(
-    ("odds", "digest"),
+    ("rules", "outage", "digest"),
     [
-        (Odds(), "f139abff03c056e1"),
-        (Odds(coordinated=True), "a2160475835d41a6"),
-        (Odds(outage=ADDS), "c2d0b6005c8035f7"),
+        (Rules(), None, "f139abff03c056e1"),
+        (Rules(coordinated=True), None, "a2160475835d41a6"),
+        (Rules(), ADDS, "c2d0b6005c8035f7"),
     ],
     ids=["alone", "together", "added"],
 )
-def test_the_same_seed_gives_the_same_bytes_everywhere(odds: Odds, digest: str) -> None:
+def test_the_same_seed_gives_the_same_bytes_everywhere(rules: Rules, outage: str | None, digest: str) -> None:
     digested = hashlib.sha256()
     for seed in range(100):
-        drawn = draw(seed, odds)
+        drawn = draw(seed, rules, outage)
         digested.update("; ".join(map(str, drawn.steps)).encode())
         world = play(drawn.rules, drawn.steps)
         for broker in sorted(world.replicas):
@@ -313,6 +313,6 @@ def test_the_same_seed_gives_the_same_bytes_everywhere(odds: Odds, digest: str) 
 
 def test_most_brokers_go_away_and_some_are_added() -> None:
     ways = [
-        next(step for step in draw(seed, Odds()).steps if isinstance(step, Inject | AddReplica)) for seed in range(200)
+        next(step for step in draw(seed, Rules()).steps if isinstance(step, Inject | AddReplica)) for seed in range(200)
     ]
     assert ways.count(Inject(OUTAGE, 2)) > ways.count(AddReplica(4)) > 10

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from harness.cluster.boot import Equipment
     from harness.cluster.cluster import Cluster
     from harness.host.workspace import Workspace
-    from harness.kafka_api.messages import Caller, TopicPartition
+    from harness.kafka_api.messages import TopicPartition
     from harness.kafka_api.metadata import PartitionState
     from harness.model_checking.conform.picture import Named, ProducerState
     from harness.models.world.world import Rules
@@ -315,7 +315,7 @@ def _snapshot(path: Path, named: Named) -> tuple[ProducerState, ...]:
     )
 
 
-def fetch_offsets(coordinator: Caller, groups: Sequence[str]) -> dict[str, tuple[FetchedOffset, ...]]:
+def fetch_offsets(coordinator: Connection, groups: Sequence[str]) -> dict[str, tuple[FetchedOffset, ...]]:
     """Return a coordinator's answers to OffsetFetch about groups, with ``require_stable`` and without.
 
     Groups that the broker does not coordinate yet are left out. Raises OSError.

@@ -37,14 +37,7 @@ from harness.judge.earned import earn
 from harness.judge.guarantees import CHECKER
 from harness.judge.sessions import CHECKS
 from harness.judge.verdict import decide
-from harness.model_checking.explore.random_schedules import (
-    Odds,
-    RandomSchedule,
-    draw,
-    has_consequence,
-    is_wrong,
-    smallest,
-)
+from harness.model_checking.explore.random_schedules import RandomSchedule, draw, has_consequence, is_wrong, smallest
 from harness.model_checking.explore.recorder import record_run
 from harness.models.log.invariants import LOST_VALUE
 from harness.models.world.groups import AT_RELOAD
@@ -58,6 +51,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from harness.models.world.world import Rules
     from harness.spark.options import SparkOptions
 
 
@@ -267,26 +261,28 @@ class SweepResult:
 
 
 def explore_random_runs(
-    odds: Odds, seeds: range, spark: SparkOptions, on_progress: Callable[[RunStatistics], None]
+    rules: Rules, seeds: range, spark: SparkOptions, on_progress: Callable[[RunStatistics], None]
 ) -> SweepResult:
     """Sweep in a separate Spark session. Raises as `session_of` does."""
     with (
         Workspace(f"explore-{new_run_id()}", Path.cwd()) as workspace,
         session_of(workspace, find_java(), spark, [], CHECKS, settings=MANY_RUNS, outlives_jobs=True) as session,
     ):
-        return sweep(session, odds, seeds, on_progress)
+        return sweep(session, rules, seeds, on_progress)
 
 
-def sweep(session: SparkSession, odds: Odds, seeds: range, on_progress: Callable[[RunStatistics], None]) -> SweepResult:
+def sweep(
+    session: SparkSession, rules: Rules, seeds: range, on_progress: Callable[[RunStatistics], None]
+) -> SweepResult:
     """Simulate and check the runs of all seeds, one job after another; calls ``on_progress`` after each."""
     statistics, size = RunStatistics(), RUNS_A_CORE * session.sparkContext.defaultParallelism
     session = partitioned_session(session)
     for first in range(seeds.start, seeds.stop, size):
         numbers = range(first, min(first + size, seeds.stop))
-        statistics.add(len(numbers), check_runs(session, numbers, partial(draw, odds=odds)))
+        statistics.add(len(numbers), check_runs(session, numbers, partial(draw, rules=rules)))
         on_progress(statistics)
     of_anomalies, of_consequences = (
-        {name: smallest(name, some[:SHRUNK], odds, shows) for name, some in sorted(seeds_by_name.items())}
+        {name: smallest(name, some[:SHRUNK], rules, shows) for name, some in sorted(seeds_by_name.items())}
         for seeds_by_name, shows in (
             (statistics.seeds_by_anomaly, is_wrong),
             (statistics.seeds_by_consequence, has_consequence),

@@ -73,33 +73,18 @@ class RandomSchedule:
     steps: tuple[Operation, ...]
 
 
-@dataclass(frozen=True)
-class Odds:
-    """The rules of random schedules. ``outage``: how a broker falls behind; None for any way.
+def draw(seed: int, rules: Rules, outage: str | None = None) -> RandomSchedule:
+    """Return the schedule of a seed, with the versions of transactions and of the group coordinator drawn, too.
 
-    ``of_groups``: the log is a partition of ``__consumer_offsets``, of an old or a new coordinator. ``gate`` and
-    ``fresh_copies`` are those of `harness.models.world.world.Rules`.
+    ``outage``: how a broker falls behind; None for any way.
     """
-
-    coordinated: bool = False
-    without: frozenset[str] = frozenset()
-    outage: str | None = None
-    redpanda: bool = False
-    of_groups: bool = False
-    gate: bool = False
-    fresh_copies: bool = False
-
-
-def draw(seed: int, odds: Odds) -> RandomSchedule:
-    """Return the schedule of a seed."""
     random = Random(f"explore {seed}")  # noqa: S311  (no secret)
-    rules = Rules(random.random() < V2_SHARE, odds.coordinated, odds.without, odds.redpanda)
-    if odds.of_groups:
+    rules = replace(rules, epoch_bump=random.random() < V2_SHARE)
+    if rules.of_groups:
         version = VersionRules(tombstone_drops_pending=random.random() < NEW_COORDINATOR_SHARE)
-        rules = replace(rules, of_groups=True, version=version)
-    rules = replace(rules, gate=odds.gate, fresh_copies=odds.fresh_copies)
-    outages = PROTECTED_OUTAGES if odds.gate or odds.fresh_copies else OUTAGES
-    outage = odds.outage or random.choices(list(outages), list(outages.values()))[0]
+        rules = replace(rules, version=version)
+    outages = PROTECTED_OUTAGES if rules.gate or rules.fresh_copies else OUTAGES
+    outage = outage or random.choices(list(outages), list(outages.values()))[0]
     producers = list(PRODUCERS)[: 2 if random.random() < TWO_PRODUCERS_SHARE else 1]
     keys = KEYS[: random.randint(1, len(KEYS))]
     generator = _schedule(rules, outage, keys, (PLAIN, *producers), random.choice(CLEAN_SHARES))
@@ -247,10 +232,10 @@ def is_replayable(name: str, drawn: RandomSchedule) -> bool:
 
 
 def smallest(
-    name: str, seeds: Sequence[int], odds: Odds, shows: Callable[[RandomSchedule, str], bool]
+    name: str, seeds: Sequence[int], rules: Rules, shows: Callable[[RandomSchedule, str], bool]
 ) -> RandomSchedule:
     """Return the smallest schedule of a few seeds, preferably a schedule that can be replayed."""
-    candidates = [shrink(draw(seed, odds), name, shows) for seed in seeds]
+    candidates = [shrink(draw(seed, rules), name, shows) for seed in seeds]
     return min(candidates, key=lambda drawn: (not is_replayable(name, drawn), cost(drawn)))
 
 

@@ -10,9 +10,10 @@ from harness.errors import UsageError
 from harness.judge.verdict import UNKNOWN
 from harness.model_checking.explore.cases import COORDINATED, FRESH_COPIES, GATE
 from harness.model_checking.explore.random_runs import explore_random_runs
-from harness.model_checking.explore.random_schedules import Odds, is_replayable
+from harness.model_checking.explore.random_schedules import is_replayable
 from harness.model_checking.explore.walk import write_schedules
 from harness.models.world.groups import NEW, OLD
+from harness.models.world.world import Rules
 from harness.targets import SIM_CLOUD_TOPICS, SIM_REDPANDA
 from harness.terminal import Table, stdout, styled
 
@@ -46,7 +47,7 @@ def explore_runs(
     if set(with_) - {COORDINATED, GATE, FRESH_COPIES} or target == SIM_CLOUD_TOPICS:
         raise UsageError(f"{name} has no random runs: leave out --runs")
     is_redpanda = target == SIM_REDPANDA
-    odds = Odds(
+    rules = Rules(
         coordinated=is_redpanda or COORDINATED in with_,
         without=frozenset(without),
         redpanda=is_redpanda,
@@ -61,7 +62,7 @@ def explore_runs(
         counts = ", ".join(f"{name} {len(seeds)}" for name, seeds in sorted(statistics.seeds_by_anomaly.items()))
         progress.stage(f"{statistics.runs:,} runs, {statistics.exposed:,} exposed: {counts or 'nothing found'}")
 
-    swept = explore_random_runs(odds, seeds, spark, on_progress)
+    swept = explore_random_runs(rules, seeds, spark, on_progress)
     if out is not None:
         smallest = {**swept.smallest, **swept.smallest_of_consequences}.items()
         write_schedules(out, name, ((name, _case(drawn), drawn.steps, groups) for name, drawn in smallest))
