@@ -1,27 +1,14 @@
-"""Kafka's message formats (``common/message/*.json`` in Kafka's sources), as text files in a short notation.
+"""Kafka's message formats: ``formats/TOPIC.json`` has the messages in the records of a topic.
 
-The file ``formats/TOPIC.txt`` lists the messages in the records of a topic. The lines below a message are its fields,
-and the lines below a field are its inner fields::
-
-    OffsetCommitKey 0 apiKey 0,1
-        group string
-    OffsetCommitValue 0-4 flexible 4+
-        offset int64
-        leaderEpoch int32 3+ = -1
-        topicId uuid tag 0 4+
-    struct TopicPartition
-        TopicId uuid
-
-A message's line has its valid versions, after ``flexible`` the versions with compact and tagged fields (KIP-482), and
-after ``apiKey`` the numbers that stand for the message in records. A field's line has its type, and where they apply
-``tag N``, ``nullable``, the versions of the field (all by default) and ``=`` with a default other than the type's. A
-field whose default is ``null`` is nullable. A ``struct`` has the inner fields of fields of this type. kafka-python's
-protocol classes decode the messages.
+The notation is Kafka's (``common/message/*.json`` in its sources), with two differences: ``apiKeys`` has the numbers
+that stand for a message in records, and all messages of a file share its ``commonStructs``. kafka-python's protocol
+classes decode the messages.
 """
 
 from __future__ import annotations
 
 import base64
+import json
 import struct
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,14 +17,10 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from uuid import UUID
 
-_NULL = "null"
-_ALL_VERSIONS = "0+"
-_INDENT = 4
-
-_Blocks = list[tuple[str, list[str]]]
+Fields = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -103,25 +86,22 @@ class MessageFormat:
 
 def message_formats(topic: str) -> dict[str, MessageFormat]:
     """Return the messages in the records of a topic by name."""
-    text = files(__package__).joinpath("formats", f"{topic}.txt").read_text()
-    blocks = _blocks([line for line in text.splitlines() if line.strip() and not line.startswith("#")], 0)
-    structs = {head.removeprefix("struct "): body for head, body in blocks if head.startswith("struct ")}
-    formats = {}
-    for head, body in blocks:
-        name, versions, *words = head.split()
-        if name == "struct":
-            continue
-        options = dict(zip(words[::2], words[1::2], strict=True))
-        formats[name] = MessageFormat(
-            name,
-            newest_version=int(versions.rpartition("-")[2]),
-            first_flexible=int(options["flexible"].rstrip("+")) if "flexible" in options else None,
-            api_keys=tuple(map(int, options["apiKey"].split(","))) if "apiKey" in options else (),
-            definition={"name": name, "type": name, "versions": versions, "fields": _fields(body, _INDENT, structs)}
-            if body
+    content = json.loads(files(__package__).joinpath("formats", f"{topic}.json").read_text())
+    structs = {common["name"]: common["fields"] for common in content.get("commonStructs", ())}
+    return {
+        message["name"]: MessageFormat(
+            message["name"],
+            newest_version=int(message["validVersions"].rpartition("-")[2]),
+            first_flexible=None
+            if message["flexibleVersions"] == "none"
+            else int(message["flexibleVersions"].rstrip("+")),
+            api_keys=tuple(message.get("apiKeys", ())),
+            definition={**message, "fields": _with_structs(message["fields"], structs)}
+            if "fields" in message
             else None,
         )
-    return formats
+        for message in content["messages"]
+    }
 
 
 def uuid_text(value: UUID | None) -> str:
@@ -129,33 +109,10 @@ def uuid_text(value: UUID | None) -> str:
     return base64.urlsafe_b64encode(value.bytes if value else bytes(16)).decode().rstrip("=")
 
 
-def _blocks(lines: Sequence[str], indent: int) -> _Blocks:
-    """Return each line of this indentation with the lines below it that are indented further."""
-    blocks: _Blocks = []
-    for line in lines:
-        if len(line) - len(line.lstrip()) == indent:
-            blocks.append((line.strip(), []))
-        else:
-            blocks[-1][1].append(line)
-    return blocks
-
-
-def _fields(lines: Sequence[str], indent: int, structs: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
-    return [_field(head, body, indent, structs) for head, body in _blocks(lines, indent)]
-
-
-def _field(head: str, body: Sequence[str], indent: int, structs: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    text, _, default = (part.strip() for part in head.partition("="))
-    name, kind, *words = text.split()
-    tag = int(words.pop(words.index("tag") + 1)) if "tag" in words else None
-    versions = next((word for word in words if word[0].isdigit()), _ALL_VERSIONS)
-    described: dict[str, Any] = {"name": name, "type": kind, "versions": versions, "default": default}
-    if "nullable" in words or default == _NULL:
-        described["nullableVersions"] = versions
-    if tag is not None:
-        described |= {"tag": tag, "taggedVersions": versions}
-    if body:
-        described["fields"] = _fields(body, indent + _INDENT, structs)
-    elif common := structs.get(kind.removeprefix("[]")):
-        described["fields"] = _fields(common, _INDENT, structs)
-    return described
+def _with_structs(fields: Fields, structs: Mapping[str, Fields]) -> Fields:
+    """Return the fields, each field of a common struct with the fields of that struct."""
+    inner_fields = (field.get("fields") or structs.get(field["type"].removeprefix("[]")) for field in fields)
+    return [
+        {**field, "fields": _with_structs(inner, structs)} if inner else field
+        for field, inner in zip(fields, inner_fields, strict=True)
+    ]
