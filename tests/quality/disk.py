@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harness.models.cluster.files import write_checkpoint, write_replica, write_segment
-from harness.models.log.batch import ModelBatch, encode
+from harness.models.log.batch import ModelBatch, encoded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -92,5 +92,5 @@ def _write_partition(folder: Path, copy: Copy) -> None:
 
 
 def _torn(batch: ModelBatch, share: float) -> bytes:
-    whole = encode(batch)
+    whole = encoded(batch)
     return whole[: max(1, int(share * len(whole)))]

@@ -15,7 +15,7 @@ from truth import judge
 from harness.broker_files.segments.batches import CorruptLogError, iter_batches, iter_records, marker
 from harness.broker_files.side_files.checkpoints import read_checkpoint
 from harness.broker_files.side_files.producer_state import iter_txnindex, read_producer_snapshot
-from harness.models.log.batch import encode
+from harness.models.log.batch import encoded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,7 +101,7 @@ def _reads_back(copy: Copy, folder: Path) -> None:
     for segment in replica.segments:
         path = folder / f"{segment.base_offset:020d}.log"
         batches = list(_whole_batches(path.read_bytes(), path.name))
-        assert [encode(batch) for batch in segment.batches] == [
+        assert [encoded(batch) for batch in segment.batches] == [
             path.read_bytes()[batch.position : batch.position + batch.size_bytes] for batch in batches
         ]
         for held, batch in zip(segment.batches, batches, strict=True):
@@ -115,7 +115,7 @@ def _reads_back(copy: Copy, folder: Path) -> None:
         assert (list(iter_txnindex(index.read_bytes(), source="i")) if index.exists() else []) == segment.aborted
     for at in replica.snapshots:
         entries = read_producer_snapshot((folder / f"{at:020d}.snapshot").read_bytes(), source="s")
-        assert entries == replica.producer_entries(at)
+        assert entries == list(replica.snapshots[at].values())
 
 
 def _whole_batches(data: bytes, source: str) -> Iterator[Batch]:

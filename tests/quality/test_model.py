@@ -215,14 +215,14 @@ def test_the_next_marker_closes_all_that_is_open_whatever_the_epochs() -> None:
 
 def test_an_emptied_marker_closes_nothing() -> None:
     log = replica(data(0, "k=1", txn=7), emptied(1, 7))
-    assert log.producers[7].open_from == 0
+    assert log.producers[7].current_txn_first_offset == 0
     assert log.last_stable_offset == 0
 
 
 def test_a_marker_without_data_is_no_aborted_transaction() -> None:
     log = replica(marker(0, ABORT, 7))
     assert log.segments[0].aborted == []
-    assert log.producers[7].open_from is None
+    assert log.producers[7].current_txn_first_offset is None
 
 
 def test_an_entry_tells_the_first_offset_that_is_still_open() -> None:
@@ -240,7 +240,7 @@ def test_truncation_takes_the_producers_back() -> None:
     log = replica(data(0, "k=1", txn=7), data(1, "l=1"), marker(2, ABORT, 7), data(3, "m=1", txn=8))
     log.truncate(2)
     assert shown(log) == ["0-0 k=1", "1-1 l=1"]
-    assert {producer_id: producer.open_from for producer_id, producer in log.producers.items()} == {7: 0}
+    assert {producer_id: producer.current_txn_first_offset for producer_id, producer in log.producers.items()} == {7: 0}
     assert (log.log_end, log.high_watermark) == (2, 2)
     assert [segment.aborted for segment in log.segments] == [[], []]
 
@@ -252,7 +252,7 @@ def test_truncation_inside_a_segment_takes_back_its_aborted_transactions() -> No
     log.append(marker(3, ABORT, 7))
     log.truncate(3)
     assert log.segments[0].aborted == [AbortedTxn(7, 0, 1, 2)]
-    assert log.producers[7].open_from == 2
+    assert log.producers[7].current_txn_first_offset == 2
 
 
 def test_a_log_start_takes_whole_segments_only() -> None:
@@ -333,14 +333,14 @@ def test_a_killed_broker_knows_what_is_left_in_its_log() -> None:
     log = replica(data(0, "k=1", txn=7), marker(1, ABORT, 7), data(2, "l=1", idempotent=8), data(3, "l=2", txn=9))
     log.recover()
     assert [segment.aborted for segment in log.segments] == [[], [AbortedTxn(7, 0, 1, 2)], [], []]
-    assert (sorted(log.producers), log.producers[9].open_from) == ([7, 8, 9], 3)
+    assert (sorted(log.producers), log.producers[9].current_txn_first_offset) == ([7, 8, 9], 3)
     del log.producers[7]
     grow(log)
     run(log)
     log.recover()
     assert shown(log)[:2] == ["1-1 abort", "2-2 l=1"]
     assert [segment.aborted for segment in log.segments] == [[], [], []], "nothing of the transaction is left"
-    assert log.producers[9].open_from == 3
+    assert log.producers[9].current_txn_first_offset == 3
 
 
 def test_what_comes_in_one_answer_is_noted_after_all_of_it() -> None:
@@ -358,7 +358,7 @@ def test_what_comes_in_one_answer_is_noted_after_all_of_it() -> None:
 def test_a_restart_with_nothing_left_forgets_an_open_transaction() -> None:
     log = replica(data(0, "k=1", txn=7))
     log.reopen()
-    assert log.producers[7].open_from == 0
+    assert log.producers[7].current_txn_first_offset == 0
     log.delete_before(1)
     log.reopen()
     assert log.producers == {}

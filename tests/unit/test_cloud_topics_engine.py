@@ -10,7 +10,7 @@ from cloud_logs import NAME, RecordedCloud, cloud_of, compact, log_of, shown, sp
 from harness.broker_files.segments.batches import iter_batches, iter_records
 from harness.models.cloud_topics.cloud import CompactionNeed, need, queue
 from harness.models.cloud_topics.compaction import Settings
-from harness.models.log.batch import encode
+from harness.models.log.batch import encoded
 
 
 def test_of_two_brokers_the_first_to_commit_is_accepted() -> None:
@@ -82,7 +82,7 @@ def test_batches_are_real_ones() -> None:
     compact(cloud)
     batches = [batch for piece in log_of(cloud).objects for batch in piece.batches]
     assert [batch.base_offset for batch in batches] == [0, 2, 3]
-    data = b"".join(map(encode, batches))
+    data = b"".join(map(encoded, batches))
     read = [record for batch in iter_batches(data, source="L1") for record in iter_records(batch, source="L1")]
     assert read == list(log_of(cloud).records())
 

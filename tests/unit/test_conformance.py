@@ -15,7 +15,6 @@ from fakes.conformance import ModelBrokers
 from kafka.protocol.consumer import OffsetFetchResponse
 
 from harness.broker_files.segments.records import ABORT, COMMIT
-from harness.broker_files.side_files.producer_state import encode_producer_snapshot, encode_txnindex
 from harness.cli.conform import conform as command
 from harness.errors import UsageError
 from harness.judge.verdict import ANOMALY
@@ -52,7 +51,7 @@ from harness.model_checking.conform.schedules import (
     written,
 )
 from harness.model_checking.explore.walk import OF_GROUPS
-from harness.models.log.batch import encode
+from harness.models.cluster.files import write_replica
 from harness.models.log.version_rules import rules_of
 from harness.models.world.world import ABSENT, Rules
 from harness.schedules.operations.administrators import DeleteRecords, ElectLeader
@@ -333,13 +332,7 @@ def test_a_picture_is_shown() -> None:
 def test_what_is_on_disk_is_what_the_model_has(tmp_path: Path) -> None:
     model = taken(BEGIN, "t aborts", "p writes L -L", FILLER, clean(), "u writes M")
     replica = model.world.replicas[1]
-    for segment in replica.segments:
-        stem = f"{segment.base_offset:020d}"
-        (tmp_path / f"{stem}.log").write_bytes(b"".join(encode(batch) for batch in segment.batches))
-        (tmp_path / f"{stem}.txnindex").write_bytes(encode_txnindex(segment.aborted))
-    for at in replica.snapshots:
-        (tmp_path / f"{at:020d}.snapshot").write_bytes(encode_producer_snapshot(replica.producer_entries(at)))
-    (tmp_path / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    write_replica(tmp_path, replica)
     named = {it.producer_id: name for name, it in model.world.clients.items()}
     read = read_folder(tmp_path, named, replica.cleaned_to)
     expected = picture_of(replica, named)

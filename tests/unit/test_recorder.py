@@ -11,7 +11,7 @@ from checkers.evidence.parse import DISK, log_rows
 from checkers.evidence.schemas import ABORTS, ENTRIES, HISTORY, OBSERVATIONS, SETTINGS, STATES
 from harness.model_checking.explore.random_schedules import NO_OUTAGE, draw
 from harness.model_checking.explore.recorder import RunRecorder, record_run
-from harness.models.log.batch import encode
+from harness.models.log.batch import encoded
 from harness.models.log.delivery import delivered
 from harness.models.world.world import Rules
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
@@ -41,7 +41,7 @@ def test_rows_are_those_of_log_files(tmp_path: Path) -> None:
     for seed in SEEDS:
         recorder = recorded(seed)
         for broker, replica in recorder.world.replicas.items():
-            path.write_bytes(b"".join(map(encode, replica.batches())))
+            path.write_bytes(b"".join(map(encoded, replica.batches())))
             mine = [row[6:] for row in recorder.entries if row[0] == AFTER_REJOIN and row[2] == broker]
             assert mine == list(log_rows(path, may_be_cut=False)), f"seed {seed}, broker {broker}"
 

@@ -10,7 +10,7 @@ from described import described
 
 from harness.errors import UsageError
 from harness.model_checking.explore.random_schedules import ADDS, NO_OUTAGE, OUTAGES, draw
-from harness.models.log.batch import encode
+from harness.models.log.batch import encoded
 from harness.models.log.invariants import LOST_VALUE
 from harness.models.world.steps import begin, play, take
 from harness.models.world.world import BEGIN_MS, DAY_MS, HOUR_MS, STEP_MS, Rules, World
@@ -307,7 +307,7 @@ def test_the_same_seed_gives_the_same_bytes_everywhere(rules: Rules, outage: str
         world = play(drawn.rules, drawn.steps)
         for broker in sorted(world.replicas):
             for batch in world.replicas[broker].batches():
-                digested.update(encode(batch))
+                digested.update(encoded(batch))
     assert digested.hexdigest()[:16] == digest
 
 

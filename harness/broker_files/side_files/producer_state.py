@@ -39,13 +39,13 @@ class ProducerEntry:
     """
 
     producer_id: int
-    producer_epoch: int
-    last_sequence: int
-    last_offset: int
-    offset_delta: int
-    timestamp_ms: int
-    coordinator_epoch: int
-    current_txn_first_offset: int | None
+    producer_epoch: int = -1
+    last_sequence: int = -1
+    last_offset: int = -1
+    offset_delta: int = 0
+    timestamp_ms: int = -1
+    coordinator_epoch: int = -1
+    current_txn_first_offset: int | None = None
 
 
 def read_producer_snapshot(data: BytesLike, *, source: str) -> list[ProducerEntry]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import shutil
 from contextlib import closing, contextmanager
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.broker_files.segments.batches import CorruptLogError, iter_batches
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from harness.host.workspace import Workspace
     from harness.kafka_api.messages import TopicPartition
     from harness.kafka_api.metadata import PartitionState
-    from harness.model_checking.conform.picture import Named, ProducerState
+    from harness.model_checking.conform.picture import Named
     from harness.models.world.world import Rules
     from harness.runtimes.base import Runtime
     from harness.schedules.operations.operation import Operation
@@ -257,7 +257,7 @@ def read_replicas(
         answers = WireReader(connection).read(partitions, replica_id=CONSUMER_REPLICA_ID)
         states = {tp: answer for tp, answer in answers.items() if not isinstance(answer, str)}
         producers = {
-            tp: states_of(map(astuple, answer), named[tp])
+            tp: states_of(answer, named[tp])
             for tp, answer in connection.ask(describe_producers(states)).items()
             if not isinstance(answer, str)
         }
@@ -301,18 +301,11 @@ def read_folder(folder: Path, named: Named, cleaned_to: int | None) -> dict[str,
         if epochs.exists()
         else (),
         "snapshots": tuple(
-            (int(log.stem), _snapshot(snapshot, named))
+            (int(log.stem), states_of(read_producer_snapshot(snapshot.read_bytes(), source=snapshot.name), named))
             for log in logs[1:]
             if (snapshot := log.with_suffix(".snapshot")).exists()
         ),
     }
-
-
-def _snapshot(path: Path, named: Named) -> tuple[ProducerState, ...]:
-    entries = read_producer_snapshot(path.read_bytes(), source=path.name)
-    return states_of(
-        ((it.producer_id, it.producer_epoch, it.last_sequence, it.current_txn_first_offset) for it in entries), named
-    )
 
 
 def fetch_offsets(coordinator: Connection, groups: Sequence[str]) -> dict[str, tuple[FetchedOffset, ...]]:

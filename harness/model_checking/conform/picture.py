@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from harness.broker_files.internal_topics.decode import decode_offset_key
 from harness.broker_files.segments import batches as segments
-from harness.models.log.batch import encode
+from harness.broker_files.side_files.producer_state import ProducerEntry
+from harness.models.log.batch import encoded
 from harness.models.log.cleaner import Cleaning, first_dirty
 from harness.models.log.delivery import listed_aborts
 from harness.models.world import steps
@@ -19,11 +20,12 @@ from harness.schedules.operations.environment import CleanerPass
 from harness.schedules.scenario import CONSUMER_OFFSETS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from harness.broker_files.side_files.producer_state import AbortedTxn
+    from harness.kafka_api.transactions import ActiveProducer
     from harness.models.log.batch import ModelBatch
-    from harness.models.log.replica import ModelSegment, Producer, Replica
+    from harness.models.log.replica import ModelSegment, Replica
     from harness.models.world.groups import Offsets
     from harness.models.world.world import Rules
     from harness.schedules.operations.operation import Operation
@@ -157,13 +159,18 @@ def _key_text(key: bytes) -> str:
     return offset.topic if offset else key.decode()
 
 
-def states_of(producers: Iterable[tuple[int, int, int, int | None]], named: Named) -> tuple[ProducerState, ...]:
-    """Return the states of producers, given as id, epoch, last sequence number and first offset of a transaction."""
+def states_of(producers: Iterable[ProducerEntry | ActiveProducer], named: Named) -> tuple[ProducerState, ...]:
+    """Return the states of producers, as a snapshot has them, or as a broker describes them."""
     return tuple(
         sorted(
-            ProducerState(name_of(producer_id, named), epoch, last_sequence, open_from)
-            for producer_id, epoch, last_sequence, open_from in producers
-            if epoch >= 0
+            ProducerState(
+                name_of(it.producer_id, named),
+                it.producer_epoch,
+                it.last_sequence,
+                it.current_txn_first_offset if isinstance(it, ProducerEntry) else it.first_offset,
+            )
+            for it in producers
+            if it.producer_epoch >= 0
         )
     )
 
@@ -298,12 +305,12 @@ def picture_of(replica: Replica, named: Named) -> ReplicaPicture:
         log_start=replica.log_start,
         high_watermark=replica.high_watermark,
         last_stable_offset=replica.last_stable_offset,
-        producers=_producer_states(replica.producers, named),
+        producers=states_of(replica.producers.values(), named),
         listed_aborts=aborts_of(listed_aborts(replica), named),
         cleaned_to=None if replica.cleaned_to is None else first_dirty(replica),
         epochs=tuple(sorted(replica.epochs.items())),
         snapshots=tuple(
-            (segment.base_offset, _producer_states(replica.snapshots[segment.base_offset], named))
+            (segment.base_offset, states_of(replica.snapshots[segment.base_offset].values(), named))
             for segment in replica.segments[1:]
             if segment.base_offset in replica.snapshots
         ),
@@ -313,14 +320,10 @@ def picture_of(replica: Replica, named: Named) -> ReplicaPicture:
 @lru_cache(maxsize=1 << 16)
 def _parsed(batch: ModelBatch) -> segments.Batch:
     """Return a model's batch as the parser of real logs reads it."""
-    return next(segments.iter_batches(encode(batch), source="the model"))
+    return next(segments.iter_batches(encoded(batch), source="the model"))
 
 
 def _fetched(offsets: Offsets, key: str) -> FetchedOffset:
     answer = offsets.answer(key)
     text = NO_OFFSET if answer.offset is None else str(answer.offset)
     return FetchedOffset(key, UNSTABLE if answer.is_pending else text, text)
-
-
-def _producer_states(producers: Mapping[int, Producer], named: Named) -> tuple[ProducerState, ...]:
-    return states_of(((id_, it.epoch, it.last_sequence, it.open_from) for id_, it in producers.items()), named)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from checkers.evidence.parse import DISK, FETCH, batch_rows
 from harness.broker_files.segments.batches import batch_digest, iter_batches
 from harness.cluster.observe import content_of
-from harness.models.log.batch import encode
+from harness.models.log.batch import encoded
 from harness.models.log.delivery import delivered
 from harness.models.world.steps import begin, take
 from harness.models.world.world import ABSENT, CLEANING, PLAIN, STEP_MS
@@ -199,7 +199,7 @@ class RunRecorder:
         """Return a batch as the parser of real files reads it."""
         parsed = self._parsed.get(batch)
         if parsed is None:
-            (read,) = iter_batches(encode(batch), source="a simulated log")
+            (read,) = iter_batches(encoded(batch), source="a simulated log")
             content = {offset: (kind, read.producer_id) for offset, kind in content_of(read)}
             share = batch_digest(read.base_offset, read.crc)
             parsed = self._parsed[batch] = ParsedBatch(tuple(batch_rows(read, "a simulated log")), share, content)

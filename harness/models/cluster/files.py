@@ -20,8 +20,8 @@ def write_replica(folder: Path, replica: Replica) -> None:
         write_segment(folder, segment)
     epochs = "".join(f"{epoch} {start}\n" for epoch, start in sorted(replica.epochs.items()))
     (folder / "leader-epoch-checkpoint").write_text(f"0\n{len(replica.epochs)}\n{epochs}")
-    for at in replica.snapshots:
-        (folder / f"{at:020d}.snapshot").write_bytes(encode_producer_snapshot(replica.producer_entries(at)))
+    for at, producers in replica.snapshots.items():
+        (folder / f"{at:020d}.snapshot").write_bytes(encode_producer_snapshot(list(producers.values())))
 
 
 def write_segment(folder: Path, segment: ModelSegment, suffix: str = "") -> None:

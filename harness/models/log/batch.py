@@ -59,8 +59,9 @@ class ModelBatch:
         return -1 if self.base_sequence < 0 else self.base_sequence + self.last_offset - self.base_offset
 
 
-def encode(batch: ModelBatch) -> bytes:
-    """Return the bytes that a broker stores."""
+@lru_cache(maxsize=1 << 16)
+def encoded(batch: ModelBatch) -> bytes:
+    """Return the bytes that a broker stores; a batch that several replicas share is encoded once."""
     return encode_batch(
         base_offset=batch.base_offset,
         records=batch.records,
@@ -76,12 +77,6 @@ def encode(batch: ModelBatch) -> bytes:
         delete_horizon_ms=batch.delete_horizon_ms,
         last_offset=batch.last_offset,
     )
-
-
-@lru_cache(maxsize=1 << 16)
-def encoded(batch: ModelBatch) -> bytes:
-    """Return the bytes that a broker stores; a batch that several replicas share is encoded once."""
-    return encode(batch)
 
 
 def size_bytes(batches: Iterable[ModelBatch]) -> int:

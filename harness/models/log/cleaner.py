@@ -164,7 +164,7 @@ def clean(replica: Replica, cleaning: Cleaning, now_ms: int, bounds: Bounds = UN
         transactions.retained = target.aborted
         for segment, later in zip_longest(group, group[1:]):
             upper = later.base_offset if later else segment.next_offset
-            transactions.expect(_aborted_before(replica, segment.base_offset, upper))
+            transactions.expect(replica.aborted_before(segment.base_offset, upper, replica.log_start))
             for batch in segment.batches:
                 may_discard = transactions.may_discard(batch)
                 is_due = batch.delete_horizon_ms is not None and batch.delete_horizon_ms <= now_ms
@@ -200,26 +200,12 @@ def _groups(segments: list[ModelSegment], group_batches: int) -> list[list[Model
     return groups
 
 
-def _aborted_before(replica: Replica, start: int, upper: int) -> list[AbortedTxn]:
-    """Return the aborted transactions that begin before ``upper`` (``LocalLog.collectAbortedTransactions``).
-
-    ``start``: the base offset of the segment from which on the index is read.
-    """
-    entries = []
-    for entry in (entry for segment in replica.segments if segment.base_offset >= start for entry in segment.aborted):
-        if entry.last_offset >= replica.log_start and entry.first_offset < upper:
-            entries.append(entry)
-        if entry.last_stable_offset >= upper:
-            break
-    return entries
-
-
 def _last_offsets(replica: Replica, cleanable: list[ModelSegment], end: int) -> dict[bytes, int]:
     """Return the last offset of each key in the dirty part, which may begin inside a segment."""
     start = first_dirty(replica)
     first = max((segment.base_offset for segment in replica.segments if segment.base_offset <= start), default=0)
     transactions = _Transactions()
-    transactions.expect(_aborted_before(replica, first, end))
+    transactions.expect(replica.aborted_before(first, end, replica.log_start))
     last: dict[bytes, int] = {}
     for batch in (batch for segment in cleanable if segment.base_offset >= first for batch in segment.batches):
         if not transactions.may_discard(batch) and not batch.control:
@@ -251,4 +237,4 @@ def _is_last_of_producer(batch: ModelBatch, replica: Replica) -> bool:
         return False
     if producer.last_offset >= 0:
         return batch.last_offset == producer.last_offset
-    return batch.control and batch.producer_epoch == producer.epoch
+    return batch.control and batch.producer_epoch == producer.producer_epoch

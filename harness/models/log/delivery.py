@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from harness.broker_files.segments.records import Record
-    from harness.broker_files.side_files.producer_state import AbortedTxn
     from harness.models.log.batch import ModelBatch
     from harness.models.log.replica import Replica
 
@@ -28,30 +27,21 @@ def listed_aborts(replica: Replica) -> tuple[tuple[int, int], ...]:
     aborts: set[tuple[int, int]] = set()
     at, stable_offset = replica.log_start, replica.last_stable_offset
     ends = [*(segment.base_offset for segment in replica.segments[1:]), replica.log_end]
-    for number, (segment, upper) in enumerate(zip(replica.segments, ends, strict=True)):
+    for segment, upper in zip(replica.segments, ends, strict=True):
         batches = [batch for batch in segment.batches if at <= batch.last_offset]
         if not batches:
             continue
         if at >= stable_offset:
             break
-        for entry in _up_to(replica, number, upper):
-            if entry.last_offset >= at and entry.first_offset < upper:
-                aborts.add((entry.producer_id, entry.first_offset))
+        entries = replica.aborted_before(segment.base_offset, upper, at)
+        aborts.update((entry.producer_id, entry.first_offset) for entry in entries)
         readable = [batch for batch in batches if batch.base_offset < stable_offset]
         if not readable:
             # An answer without a record, which lists aborted transactions, too.
             break
         at = readable[-1].last_offset + 1
-    entries = ((entry.producer_id, entry.first_offset) for entry in replica.aborted)
-    return tuple(dict.fromkeys(entry for entry in entries if entry in aborts))
-
-
-def _up_to(replica: Replica, number: int, upper: int) -> Iterator[AbortedTxn]:
-    for segment in replica.segments[number:]:
-        for entry in segment.aborted:
-            yield entry
-            if entry.last_stable_offset >= upper:
-                return
+    in_order = ((entry.producer_id, entry.first_offset) for entry in replica.aborted)
+    return tuple(dict.fromkeys(entry for entry in in_order if entry in aborts))
 
 
 def batches_up_to(replica: Replica, end: int) -> Iterator[ModelBatch]:

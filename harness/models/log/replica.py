@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from harness.broker_files.segments.records import ABORT, coordinator_epoch
 from harness.broker_files.side_files.producer_state import AbortedTxn, ProducerEntry
@@ -18,22 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from harness.models.log.batch import ModelBatch
-
-
-class Producer(NamedTuple):
-    """A broker's state of one producer id, with the fields of `ProducerEntry` (``ProducerStateEntry``); -1: none.
-
-    ``open_from``: the first offset of its open transaction. The state has only the last batch: brokers keep more
-    batches only to recognize retries.
-    """
-
-    epoch: int = -1
-    last_sequence: int = -1
-    last_offset: int = -1
-    offset_delta: int = 0
-    timestamp_ms: int = -1
-    coordinator_epoch: int = -1
-    open_from: int | None = None
 
 
 @dataclass(slots=True)
@@ -64,13 +48,14 @@ class Replica:
     before the next fetch. ``replaced``: the segments that the last pass of the cleaner replaced. ``unreplicated``:
     first offset and marker of every transaction whose marker the high watermark has not passed. ``epochs``: the start
     offset of each leader epoch in this log (``LeaderEpochFileCache``). ``stable_at_batch``: see
-    `harness.models.log.version_rules.VersionRules`.
+    `harness.models.log.version_rules.VersionRules`. A producer's entry has only its last batch: brokers keep more
+    batches only to recognize retries.
     """
 
     broker: int
     segments: list[ModelSegment] = field(default_factory=lambda: [ModelSegment(0)])
-    producers: dict[int, Producer] = field(default_factory=dict)
-    snapshots: dict[int, dict[int, Producer]] = field(default_factory=dict)
+    producers: dict[int, ProducerEntry] = field(default_factory=dict)
+    snapshots: dict[int, dict[int, ProducerEntry]] = field(default_factory=dict)
     log_start: int = 0
     log_end: int = 0
     high_watermark: int = 0
@@ -175,31 +160,33 @@ class Replica:
         """Update the producer; return the first offset of the transaction that this batch ends, if it does."""
         if batch.producer_id < 0:
             return None
-        before = self.producers.get(batch.producer_id, Producer())
+        new = ProducerEntry(batch.producer_id)
+        before = self.producers.get(batch.producer_id, new)
+        open_from = before.current_txn_first_offset
         if not batch.control:
-            begins = batch.transactional and before.open_from is None
-            self.producers[batch.producer_id] = Producer(
+            self.producers[batch.producer_id] = ProducerEntry(
+                batch.producer_id,
                 batch.producer_epoch,
                 batch.last_sequence,
                 batch.last_offset,
                 batch.last_offset - batch.base_offset,
                 batch.max_timestamp_ms,
                 before.coordinator_epoch,
-                batch.base_offset if begins else before.open_from,
+                batch.base_offset if batch.transactional and open_from is None else open_from,
             )
             return None
         if batch.marker is None:
             # The producer's entry is updated with itself; a missing entry is created.
             self.producers[batch.producer_id] = before
             return None
-        same_epoch = before.epoch == batch.producer_epoch
-        self.producers[batch.producer_id] = (before if same_epoch else Producer())._replace(
-            epoch=batch.producer_epoch,
+        self.producers[batch.producer_id] = replace(
+            before if before.producer_epoch == batch.producer_epoch else new,
+            producer_epoch=batch.producer_epoch,
             timestamp_ms=batch.max_timestamp_ms,
             coordinator_epoch=coordinator_epoch(batch.records[0]),
-            open_from=None,
+            current_txn_first_offset=None,
         )
-        return before.open_from
+        return open_from
 
     def begin_epoch(self, epoch: int, offset: int) -> None:
         """Record the start of a leader epoch; drop epochs without a batch (``LeaderEpochFileCache.assign``)."""
@@ -227,10 +214,10 @@ class Replica:
 
         A producer without an entry, or whose entry has no epoch, may continue with any sequence number.
         """
-        entry = self.producers.get(producer_id, Producer())
-        if entry.epoch < 0:
+        entry = self.producers.get(producer_id, ProducerEntry(producer_id))
+        if entry.producer_epoch < 0:
             return True
-        return first_sequence == (entry.last_sequence + 1 if entry.epoch == epoch else 0)
+        return first_sequence == (entry.last_sequence + 1 if entry.producer_epoch == epoch else 0)
 
     def advance_high_watermark(self, leaders: int) -> None:
         """Take the leader's high watermark, at most up to this log's end."""
@@ -242,7 +229,7 @@ class Replica:
         self.producers = {
             producer_id: producer
             for producer_id, producer in self.producers.items()
-            if producer.open_from is not None or now_ms - producer.timestamp_ms < expiration_ms
+            if producer.current_txn_first_offset is not None or now_ms - producer.timestamp_ms < expiration_ms
         }
 
     def from_offset(self, offset: int) -> Iterator[ModelBatch]:
@@ -323,12 +310,23 @@ class Replica:
     @property
     def open_transactions(self) -> list[tuple[int, int, int]]:
         """Producer id, epoch and first offset of each open transaction."""
-        entries = self.producers.items()
-        return [(id_, entry.epoch, entry.open_from) for id_, entry in entries if entry.open_from is not None]
+        return [
+            (entry.producer_id, entry.producer_epoch, entry.current_txn_first_offset)
+            for entry in self.producers.values()
+            if entry.current_txn_first_offset is not None
+        ]
 
-    def producer_entries(self, at: int) -> list[ProducerEntry]:
-        """Return the entries of the producer snapshot that was taken at an offset."""
-        return [ProducerEntry(producer_id, *producer) for producer_id, producer in self.snapshots[at].items()]
+    def aborted_before(self, start: int, upper: int, fetched_from: int) -> Iterator[AbortedTxn]:
+        """Yield the aborted transactions that begin before ``upper`` (``LocalLog.collectAbortedTransactions``).
+
+        ``start``: the base offset of the segment from which on the index is read. ``fetched_from``: transactions that
+        ended before this offset are left out.
+        """
+        for entry in (entry for segment in self.segments if segment.base_offset >= start for entry in segment.aborted):
+            if entry.last_offset >= fetched_from and entry.first_offset < upper:
+                yield entry
+            if entry.last_stable_offset >= upper:
+                return
 
 
 _BASE = attrgetter("base_offset")

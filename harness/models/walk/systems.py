@@ -70,7 +70,9 @@ def _kafkas_age(replica: Replica) -> None:
     """Let every delete horizon pass, and set all timestamps to long ago."""
     for segment in replica.segments:
         segment.batches = list(map(_of_long_ago, segment.batches))
-    replica.producers = {id_: entry._replace(timestamp_ms=LONG_AGO_MS) for id_, entry in replica.producers.items()}
+    replica.producers = {
+        producer_id: replace(entry, timestamp_ms=LONG_AGO_MS) for producer_id, entry in replica.producers.items()
+    }
 
 
 @lru_cache(maxsize=1 << 16)
@@ -82,8 +84,8 @@ def _of_long_ago(batch: ModelBatch) -> ModelBatch:
 
 def _kafkas_content(replica: Replica) -> Hashable:
     producers = tuple(
-        (producer_id, entry.epoch, entry.last_offset, entry.open_from, entry.timestamp_ms)
-        for producer_id, entry in replica.producers.items()
+        (it.producer_id, it.producer_epoch, it.last_offset, it.current_txn_first_offset, it.timestamp_ms)
+        for it in replica.producers.values()
     )
     segments = tuple(
         (segment.base_offset, tuple(map(_with_times, segment.batches)), tuple(segment.aborted))
@@ -113,7 +115,7 @@ def _redpandas_age(replica: Replica) -> None:
 
 def _redpandas_content(replica: Replica) -> Hashable:
     """Return a key without ages of producers and records: a pass uses only the time since when a segment is clean."""
-    is_open = tuple((producer_id, entry.open_from) for producer_id, entry in replica.producers.items())
+    is_open = tuple((it.producer_id, it.current_txn_first_offset) for it in replica.producers.values())
     segments = tuple(
         (segment.base_offset, segment.clean_since_ms, tuple(map(_without_times, segment.batches)), (*segment.aborted,))
         for segment in replica.segments
