@@ -128,3 +128,26 @@ class ThreadRoutine:
                 self.action()
         except BaseException as error:  # noqa: BLE001  (surfaces in raise_if_failed)
             self._error = error
+
+
+@dataclass
+class Stages:
+    """Stages one after another, with the seconds of each by name. ``report`` is called with each that begins."""
+
+    now_s: Callable[[], float]
+    report: Callable[[str], None] = lambda _: None
+    took_s: dict[str, float] = field(default_factory=dict)
+    _current: tuple[str, float] | None = None
+
+    def begin(self, name: str) -> None:
+        """End the current stage, and begin this one."""
+        self.end()
+        self._current = (name, self.now_s())
+        self.report(name)
+
+    def end(self) -> None:
+        """Add the seconds of the current stage, if any."""
+        if self._current is not None:
+            name, since_s = self._current
+            self.took_s[name] = round(self.took_s.get(name, 0.0) + self.now_s() - since_s, 3)
+            self._current = None

@@ -8,7 +8,7 @@ import os
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, TypeAlias
@@ -18,15 +18,14 @@ from harness.cluster.boot import client_spec, cluster_on
 from harness.errors import HarnessError, TimeLimitError, interruptible
 from harness.escape import LogFormatter
 from harness.host import leftovers
-from harness.host.clock import RealClock
+from harness.host.clock import RealClock, Stages
 from harness.host.workspace import Workspace
 from harness.judge.verdict import RunResult
 from harness.play import aftermath, applications
 from harness.play.begin import SCHEDULE, begin_manifest
 from harness.play.protection import Gates, GuardBeside
-from harness.play.run_plan import plan_run, prepare_run, repeatable
+from harness.play.run_plan import plan_run, prepare_run, repeatable, run_schedule
 from harness.play.run_player import RunPlayer
-from harness.play.run_schedule import run_schedule
 from harness.protect.gate.events import parse_line
 from harness.report.pictures.ahead import drawing_ahead, write_if_possible
 from harness.run_folder import store
@@ -121,7 +120,12 @@ def conduct(
         # Before Spark, which changes the environment that a new process inherits.
         client = client_spec(equipment, spec, cluster.runtime, folder.path / "client.log")
         library = running.enter_context(plan.system.client(cluster.runtime, options.client).opened(client))
-        stages = _Stages(clock, progress)
+
+        def report(stage: str) -> None:
+            log.info("%s", stage)
+            progress.stage(stage)
+
+        stages = Stages(clock.now_s, report)
         meanwhile = not plan.timers.is_resumable
         prepared = owned.enter_context(_checkers(workspace, folder, run, meanwhile=meanwhile))
 
@@ -130,9 +134,9 @@ def conduct(
                 workspace.let_resume(resumable=True)
 
         protection = _protection(run, folder, spec, clock, client.bootstrap)
-        player = RunPlayer(plan, cluster, library, folder, stages.begin, on_window, protection=protection)
+        player = RunPlayer(plan, cluster, library, folder, stages.begin, on_window, protection, is_resumed)
 
-        _carry_out(player.resume if is_resumed else player.run, player, manifest, stages)
+        _carry_out(player, manifest, stages)
         if manifest.content["status"] == COMPLETE:
             workspace.let_resume(resumable=False)
             manifest.content["coordination"] = cluster.control.coordination()
@@ -145,8 +149,9 @@ def conduct(
             results = run_checkers(prepared()) if manifest.content["status"] == COMPLETE else None
         judgement = judge_run(results, folder, manifest.content)
         stages.end()
-        verdict = replace(judgement.verdict, timings_s=stages.timings_s)
-        manifest.time(stages.timings_s)
+        timings_s = _timings_s(stages)
+        verdict = replace(judgement.verdict, timings_s=timings_s)
+        manifest.time(timings_s)
         store(folder, replace(judgement, verdict=verdict))
         write_if_possible(folder, verdict, drawn())
         _point_latest_here(folder)
@@ -170,12 +175,9 @@ def _protection(
             command_config=run.plan.options.command_config,
         )
     if run.equipment.agent or run.equipment.target.build is not None:
-        return Gates(ServerLogs(_logs(spec), parse_line), folder.path / GATE, is_build=not run.equipment.agent)
+        logs = {broker: spec.log_path(broker) for broker in spec.brokers}
+        return Gates(ServerLogs(logs, parse_line), folder.path / GATE, is_build=not run.equipment.agent)
     return None
-
-
-def _logs(spec: ClusterSpec) -> dict[int, Path]:
-    return {broker: spec.log_path(broker) for broker in spec.brokers}
 
 
 def _interruption_message(folder: RunFolder) -> str:
@@ -204,46 +206,28 @@ def _log_how_to_resume(workspace: Workspace) -> None:
         log.warning("this run can be continued with `harness run --resume %s`", owner.run_dir)
 
 
-def _carry_out(play: Callable[[], None], player: RunPlayer, manifest: Manifest, stages: _Stages) -> None:
+def _timings_s(stages: Stages) -> dict[str, float]:
+    """Return the seconds of each stage, and since the run began."""
+    return {**stages.took_s, "total": round(stages.now_s(), 3)}
+
+
+def _carry_out(player: RunPlayer, manifest: Manifest, stages: Stages) -> None:
     """Play a run and record in the manifest how they ended. Raises errors that leave nothing to judge."""
     try:
-        play()
+        player.run()
     except TimeLimitError as error:
-        manifest.finish(TIME_LIMIT, stages.timings_s, str(error))
+        manifest.finish(TIME_LIMIT, _timings_s(stages), str(error))
     except Exception as error:
         why = str(error) if isinstance(error, HarnessError) else f"{type(error).__name__}: {error}"
-        manifest.finish(FAILED, stages.timings_s, why)
+        manifest.finish(FAILED, _timings_s(stages), why)
         log.exception("the run failed")
         if not player.is_observing:
             raise
     except BaseException:
-        manifest.finish(INTERRUPTED, stages.timings_s, "interrupted")
+        manifest.finish(INTERRUPTED, _timings_s(stages), "interrupted")
         raise
     else:
-        manifest.finish(COMPLETE, stages.timings_s)
-
-
-@dataclass
-class _Stages:
-    """Reports each stage to the progress display and the log, and adds up seconds per stage."""
-
-    clock: Clock
-    progress: Progress
-    timings_s: dict[str, float] = field(default_factory=dict)
-    current: tuple[str, float] | None = None
-
-    def begin(self, text: str) -> None:
-        self.end()
-        self.current = (text, self.clock.now_s())
-        log.info("%s", text)
-        self.progress.stage(text)
-
-    def end(self) -> None:
-        if self.current is not None:
-            name, since_s = self.current
-            self.timings_s[name] = round(self.timings_s.get(name, 0.0) + self.clock.now_s() - since_s, 3)
-            self.timings_s["total"] = round(self.clock.now_s(), 3)
-            self.current = None
+        manifest.finish(COMPLETE, _timings_s(stages))
 
 
 @contextmanager

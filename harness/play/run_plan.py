@@ -1,11 +1,13 @@
-"""The plan of a run: target, scenarios, fault, settings and placement, resolved once; and the equipment for it.
+"""The plan of a run: target, scenarios, fault, settings and placement, resolved once; its schedule, and its equipment.
 
-`plan_run` is all that decides what a run does. `prepare_run` then finds Java, jars and the runtime on this host.
+`plan_run` is all that decides what a run does, and `run_schedule` has it in order: write, inject, end, wait until
+removed, late writes, snapshot, heal, wait, snapshot. `prepare_run` finds Java, jars and the runtime on this host.
 """
 
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from itertools import count, islice
 from pathlib import Path
@@ -27,8 +29,13 @@ from harness.run_folder import store
 from harness.runtimes import AUTO, LOCAL, choose
 from harness.runtimes.base import RuntimeRequest
 from harness.schedules.catalog import CONTROL, scenarios_for
+from harness.schedules.operations.faults import Expose, Heal, Inject
+from harness.schedules.operations.operation import of_process
+from harness.schedules.operations.waits import TakeSnapshot, UntilInSync, UntilRemoved
 from harness.schedules.placement import place
 from harness.schedules.replay import scenarios_of
+from harness.schedules.scenario import client_name
+from harness.schedules.schedule import RoundClient, RoundPlan, RoundTopic, Schedule, in_order
 from harness.schedules.timers import find_timers
 from harness.spark.background import find_archive
 from harness.systems import find_system
@@ -159,6 +166,57 @@ def _for_guard(topic_settings: Mapping[str, str]) -> dict[str, str]:
     """Return what a guard needs: a retention in which it looks several times."""
     retention_ms = max(int(topic_settings[RETENTION]), GUARDED_RETENTION_MS)
     return {RETENTION: str(retention_ms)}
+
+
+def run_schedule(plan: RunPlan) -> Schedule:
+    """Return the schedule of a run.
+
+    The processes are clients by their names (`client_name`). Their operations concern all partitions of the scenario:
+    the ``home`` of the client. An act on several absent brokers is one operation for each broker.
+    """
+    script, absent = plan.nemesis, plan.placement.absent
+    before, outage, late = (
+        [
+            of_process(operation, client_name(scenario.name, operation.process))
+            for scenario in plan.scenarios
+            for operation in getattr(scenario, phase)
+        ]
+        for phase in ("before", "outage", "late")
+    )
+    operations = (
+        *before,
+        UntilInSync(),
+        *(Inject(script.name, broker) for broker in absent),
+        *outage,
+        UntilRemoved(),
+        *late,
+        UntilInSync(),
+        *(Expose(script.name, broker) for broker in absent if script.expose),
+        TakeSnapshot(store.BEFORE_RETURN),
+        *(Heal(script.name, broker) for broker in absent),
+        UntilInSync(),
+        TakeSnapshot(store.AFTER_REJOIN),
+    )
+    return Schedule(in_order(*operations), plan.options.anomaly, plan.target.name, plan=_plan_of(plan))
+
+
+def _plan_of(plan: RunPlan) -> RoundPlan:
+    partitions, counts = plan.partitions, Counter(topic for topic, _ in plan.replicas)
+    return RoundPlan(
+        plan.seed,
+        tuple(RoundTopic(topic, count, plan.topic_settings) for topic, count in counts.items()),
+        tuple(
+            RoundClient(
+                name := client_name(scenario.name, process),
+                plan.options.client,
+                name if process in scenario.transactional_processes else None,
+                home=tuple(partitions[scenario.name]),
+            )
+            for scenario in plan.scenarios
+            for process in sorted({operation.process for operation in scenario.operations})
+        ),
+        plan.placement.brokers,
+    )
 
 
 @dataclass(frozen=True)

@@ -262,7 +262,7 @@ def _play(clusters: _Clusters, plan: RoundPlan, generator: Generator, folder: Ru
     """Play and store a round, in place of one that was cut off; a cluster that it leaves in doubt ends with it."""
     shutil.rmtree(folder.path, ignore_errors=True)
     folder.path.mkdir()
-    played = play_round(clusters.for_round(plan.seed), plan, generator, folder, lambda _: None)
+    played = play_round(clusters.for_round(plan.seed), plan, generator, folder)
     write_round(folder.path / ROUND, played)
     if played.failure is not None or not serves_groups(folder):
         clusters.drop()

@@ -54,7 +54,7 @@ def play(folder: Path, generator: Generator, plan: RoundPlan = SMALL, seed: int 
     folder.mkdir(parents=True)
     setup = find_setup("sim-kafka", Shape(), FakeProgress())
     with booted(setup, "a test", folder, folder / "logs", RealClock(), seed) as rig:
-        return play_round(rig, replace(plan, seed=seed), generator, RunFolder(folder), lambda _: None)
+        return play_round(rig, replace(plan, seed=seed), generator, RunFolder(folder))
 
 
 def play_steps(folder: Path, *timed: tuple[float, Operation]) -> PlayedRound:

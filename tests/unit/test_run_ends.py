@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from fakes.clock import TickingClock
-from fakes.progress import FakeManifest, FakeProgress
+from fakes.progress import FakeManifest
 
 from harness.errors import EXIT_FAILED, HarnessError, InterruptError, TimeLimitError, interruptible
 from harness.host import leftovers
+from harness.host.clock import Stages
 from harness.judge import sessions
 from harness.play import run
 from harness.play.run_plan import PreparedRun
@@ -23,10 +24,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def stages(clock: TickingClock | None = None) -> run._Stages:
-    return run._Stages(clock or TickingClock(), FakeProgress())
-
-
 def go(content: Any, error: BaseException | None, *, is_observing: bool) -> None:
     """Go through an outage that raises this."""
 
@@ -34,8 +31,8 @@ def go(content: Any, error: BaseException | None, *, is_observing: bool) -> None
         if error is not None:
             raise error
 
-    outage: Any = SimpleNamespace(is_observing=is_observing)
-    run._carry_out(through, outage, content, stages())
+    outage: Any = SimpleNamespace(run=through, is_observing=is_observing)
+    run._carry_out(outage, content, Stages(TickingClock().now_s))
 
 
 def test_a_run_that_went_through_is_complete() -> None:
@@ -114,14 +111,15 @@ def test_a_verdict_holds_where_no_link_can_be_made(tmp_path: Path, caplog: pytes
 
 
 def test_seconds_are_added_up_by_stage() -> None:
-    clock = TickingClock()
-    subject = stages(clock)
+    clock, reported = TickingClock(), list[str]()
+    subject = Stages(clock.now_s, reported.append)
     for text, seconds in (("boot", 2), ("clean", 5), ("boot", 1)):
         subject.begin(text)
         clock.now += seconds
     subject.end()
     subject.end()
-    assert subject.timings_s == {"boot": 3, "clean": 5, "total": 8}
+    assert run._timings_s(subject) == {"boot": 3, "clean": 5, "total": 8}
+    assert reported == ["boot", "clean", "boot"]
 
 
 @pytest.mark.parametrize("what", ["aftermath", "application"])
@@ -131,7 +129,7 @@ def test_what_fails_afterwards_is_reported_and_takes_nothing_away(error: Excepti
         raise error
 
     manifest = FakeManifest(content={"status": "complete"})
-    run.attempt(what, fail, manifest, stages().begin)
+    run.attempt(what, fail, manifest, lambda _: None)
     assert manifest.content == {"status": "complete", f"{what}_failure": str(error)}
     assert manifest.written == 1
 

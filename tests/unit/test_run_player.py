@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from fakes.cluster import FakeCluster, FakePayload
 
 from harness.errors import HarnessError, WaitTimeoutError
-from harness.play import run_player
+from harness.play import window
 from harness.play.options import RunOptions
 from harness.play.run_plan import plan_run
 from harness.play.run_player import RunPlayer
@@ -34,18 +33,18 @@ def waited(cluster: FakeCluster, *unseen: Critical) -> list[str]:
     nothing: Any = None
     test = plan_run(RunOptions("kafka-4.4", "stuck-lso"))
     run = RunPlayer(test, cluster, nothing, nothing, messages.append)
-    parts: Any = SimpleNamespace(cluster=cluster, payloads={"control": FakePayload(*unseen)})
-    run._wait_removed(parts)
+    run._payloads["control"] = FakePayload(*unseen)
+    run._wait_removed()
     return messages
 
 
 @pytest.mark.parametrize("gone", sorted(EVERYWHERE))
 def test_nothing_was_missed_only_where_everything_is_kept_everywhere(gone: tuple[int, int, int]) -> None:
     payloads = [FakePayload()]
-    assert run_player.is_kept(cluster_of(set()), payloads)
-    assert not run_player.is_kept(cluster_of({gone}), payloads)
-    assert run_player.is_kept(cluster_of({gone}, replicas=(1, 3)), payloads), "nobody could have missed that"
-    assert not run_player.is_kept(cluster_of(set()), [FakePayload(Critical.MARKER)]), "unobserved records may be gone"
+    assert window.is_kept(cluster_of(set()), payloads)
+    assert not window.is_kept(cluster_of({gone}), payloads)
+    assert window.is_kept(cluster_of({gone}, replicas=(1, 3)), payloads), "nobody could have missed that"
+    assert not window.is_kept(cluster_of(set()), [FakePayload(Critical.MARKER)]), "unobserved records may be gone"
 
 
 def test_a_window_is_open_where_everything_is_gone() -> None:
@@ -68,7 +67,7 @@ def test_a_replica_whose_cleaner_is_late_on_purpose_is_not_waited_for() -> None:
     cluster.late = frozenset({3})
     assert waited(cluster) == []
     assert cluster.clock.now == 0
-    assert not run_player.is_kept(cluster, [FakePayload()])
+    assert not window.is_kept(cluster, [FakePayload()])
 
 
 @pytest.mark.parametrize("unseen", list(Critical))
@@ -86,7 +85,7 @@ def test_a_window_that_does_not_open_ends_the_wait_and_not_the_run() -> None:
 def held_window(replicas: tuple[int, ...], removed: set[tuple[int, int, int]], held: set[int]) -> FakeCluster:
     """Wait while the gates of these brokers hold every partition."""
     cluster = cluster_of(removed, replicas=replicas)
-    run_player.wait_removed(cluster, [FakePayload()], 20.0, lambda broker, _: broker in held)
+    window.wait_removed(cluster, [FakePayload()], 20.0, lambda broker, _: broker in held)
     return cluster
 
 

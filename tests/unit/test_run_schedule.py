@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.play.options import RunOptions
-from harness.play.run_plan import plan_run
-from harness.play.run_schedule import run_schedule
+from harness.play.run_plan import plan_run, run_schedule
 from harness.schedules.replay import scenarios_of
 from harness.schedules.schedule import read_schedule, write_schedule
 

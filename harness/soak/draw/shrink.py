@@ -57,7 +57,7 @@ class ShrinkStage:
         folder, plan = RunFolder(self.work_dir), replace(candidate.plan, seed=seed)
         with booted(self.setup, "shrink", self.work_dir, self.work_dir / "logs", RealClock(), seed) as rig:
             try:
-                played = play_round(rig, plan, Fixed(candidate.steps), folder, lambda _: None)
+                played = play_round(rig, plan, Fixed(candidate.steps), folder)
             except HarnessError:
                 return {}  # topics that cannot be created
         places: dict[str, set[TopicPartition]] = defaultdict(set)

@@ -6,7 +6,6 @@ separately, and processes of a simulated cluster take turns on its virtual clock
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -23,31 +22,6 @@ if TYPE_CHECKING:
     from harness.host.clock import Clock
     from harness.schedules.generators import Generator, Situation
     from harness.schedules.operations.operation import Operation
-
-
-@dataclass
-class Stopwatch:
-    """Phases one after another. ``progress`` is called with the name of each that begins."""
-
-    progress: Callable[[str], None]
-    _took_s: dict[str, float] = field(default_factory=dict)
-    _phase: str | None = None
-    _began_s: float = 0.0
-
-    def begin(self, phase: str) -> None:
-        """End the current phase, and begin this one."""
-        self.end()
-        self._phase, self._began_s = phase, time.monotonic()
-        self.progress(phase)
-
-    def end(self) -> Mapping[str, float]:
-        """End the current phase; return the seconds of each phase so far."""
-        if self._phase is not None:
-            took_s = time.monotonic() - self._began_s
-            self._took_s[self._phase] = round(self._took_s.get(self._phase, 0.0) + took_s, 2)
-            self._phase = None
-        return dict(self._took_s)
-
 
 PERIOD_S: Final = 0.02
 """The period in which an idle process looks for an operation."""

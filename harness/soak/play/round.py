@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections import defaultdict
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from harness.cluster import snapshot
 from harness.errors import HarnessError, UsageError, WaitTimeoutError
+from harness.host.clock import Stages
 from harness.run_folder.history import History
 from harness.run_folder.store import AFTER_REJOIN, GATE, OFFSETS, SKIPPED_MARKERS
 from harness.schedules.generators import Situation
@@ -21,11 +23,11 @@ from harness.soak.evidence.offsets import OffsetSampler
 from harness.soak.play.administrators import Administrators
 from harness.soak.play.clients import ClientProcess
 from harness.soak.play.internal import create_offsets_topic, take_internal, thaw_offsets
-from harness.soak.play.player import MOST_WAITING, Player, Process, Stopwatch, at_once
+from harness.soak.play.player import MOST_WAITING, Player, Process, at_once
 from harness.soak.play.rig import FILLER_PERIOD_S, SETTLE_S, TIMERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from harness.clients import Library
@@ -90,25 +92,24 @@ def read_played(path: Path) -> PlayedRound:
         raise UsageError(f"{path} does not say how its round was played: {error!r}") from error
 
 
-def play_round(
-    rig: Rig, plan: RoundPlan, generator: Generator, folder: RunFolder, progress: Callable[[str], None]
-) -> PlayedRound:
+def play_round(rig: Rig, plan: RoundPlan, generator: Generator, folder: RunFolder) -> PlayedRound:
     """Play a round and take its evidence. An error in the round, or of its cluster, becomes its ``failure``.
 
     Raises `UsageError` where a stored round has impossible topics.
     """
-    phases, steps, failure = Stopwatch(progress), list[Step](), None
+    phases, steps, failure = Stages(time.monotonic), list[Step](), None
     try:
         _play(rig, plan, generator, folder, phases, steps)
     except UsageError:
         raise
     except (HarnessError, OSError) as error:
         failure = str(error)
-    return PlayedRound(Schedule(tuple(steps), target=rig.setup.target.name, plan=plan), failure, phases.end())
+    phases.end()
+    return PlayedRound(Schedule(tuple(steps), target=rig.setup.target.name, plan=plan), failure, phases.took_s)
 
 
 def _play(  # noqa: PLR0917
-    rig: Rig, plan: RoundPlan, generator: Generator, folder: RunFolder, phases: Stopwatch, steps: list[Step]
+    rig: Rig, plan: RoundPlan, generator: Generator, folder: RunFolder, phases: Stages, steps: list[Step]
 ) -> None:
     """Append each step to ``steps`` as it is begun. Raises what ends the round before its time."""
     gate_events = len(rig.gates.events()) if rig.gates else 0
@@ -233,7 +234,7 @@ class _Filler:
 
 
 def _settle(
-    cluster: Cluster, admins: Administrators, clients: list[ClientProcess], filler: _Filler, phases: Stopwatch
+    cluster: Cluster, admins: Administrators, clients: list[ClientProcess], filler: _Filler, phases: Stages
 ) -> None:
     """Wait until everybody is back, every transaction has ended, cleaners have passed, and the replicas are level."""
     cluster.checks.append(filler.raise_if_failed)
