@@ -71,7 +71,7 @@ class Admin:
         for address in self.client.addresses:
             answer = self.client.ask(address, transactions.list_transactions(transactions.ENDING_STATES))
             # A coordinator that is still loading has no answer yet.
-            ending += [*answer.transactional_ids, *([f"unknown at {address}"] if answer.error else [])]
+            ending += [f"unknown at {address}"] if isinstance(answer, str) else answer
         return ending
 
     def has_coordinator(self, transactional_id: str) -> bool:

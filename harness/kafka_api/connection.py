@@ -11,7 +11,7 @@ import socket
 import struct
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from kafka.net.sasl import get_sasl_mechanism
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
@@ -50,22 +50,8 @@ class RetryPolicy:
 ONCE: Final = RetryPolicy()
 
 
-class Stream(Protocol):
-    """Sends messages to one broker, until an error. Its methods raise OSError."""
-
-    def call(self, message: ApiMessage) -> Any:
-        """Return the decoded answer."""
-
-    def close(self) -> None:
-        """Close the socket."""
-
-
-Dial: TypeAlias = "Callable[..., Stream]"
-"""Opens a stream to an address, as `SocketStream` does."""
-
-
 class SocketStream:
-    """Implements `Stream` over a blocking socket."""
+    """Sends messages to one broker over a blocking socket, until an error. Its methods raise OSError."""
 
     def __init__(self, address: Address, *, timeout_s: float) -> None:
         """Connect, and log in. Raises OSError where nothing listens, TimeoutError after ``timeout_s`` seconds.
@@ -129,8 +115,12 @@ class SocketStream:
         self._socket.close()
 
 
+Dial: TypeAlias = "Callable[..., SocketStream]"
+"""Opens a stream to an address, as `SocketStream` does."""
+
+
 class Connection:
-    """Implements `harness.kafka_api.messages.Caller`. One thread may use it.
+    """Sends requests to one broker. One thread may use it.
 
     After an error, the next request is sent over a new connection.
     """
@@ -144,7 +134,7 @@ class Connection:
         self._clock = clock or RealClock()
         self._dial = dial
         self._has_answered = False
-        self._stream: Stream | None = dial(address, timeout_s=policy.answer_s)
+        self._stream: SocketStream | None = dial(address, timeout_s=policy.answer_s)
 
     def ask(self, request: Request[T]) -> T:
         """Return the decoded answer. Raises as `call`, and what the request's ``decode`` raises."""

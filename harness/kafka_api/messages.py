@@ -7,7 +7,7 @@ Messages are kafka-python's; their structures are dictionaries here.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import kafka.errors
 
@@ -37,13 +37,6 @@ class Request(Generic[T_co]):
 
     message: ApiMessage
     decode: Callable[[Any], T_co]
-
-
-class Caller(Protocol):
-    """Sends requests to one broker, as `harness.kafka_api.connection.Connection` does."""
-
-    def ask(self, request: Request[T]) -> T:
-        """Return the decoded answer. Raises OSError, and what the request's ``decode`` raises."""
 
 
 def message(kind: type[ApiMessage], version: int, **fields: Any) -> ApiMessage:

@@ -43,11 +43,6 @@ class ProducerIdentity:
     producer_id: int = -1
     producer_epoch: int = -1
 
-    @property
-    def fields(self) -> dict[str, Any]:
-        """The fields of requests."""
-        return asdict(self)
-
 
 def init_producer_id(transactional_id: str | None, timeout_ms: int) -> Request[ProducerIdentity]:
     """Return a producer's id, or a higher epoch; an open transaction is aborted first. For its coordinator."""
@@ -56,8 +51,8 @@ def init_producer_id(transactional_id: str | None, timeout_ms: int) -> Request[P
         raise_for_errors(answer, "a producer id")
         return ProducerIdentity(transactional_id, answer.producer_id, answer.producer_epoch)
 
-    fields = ProducerIdentity(transactional_id).fields
-    return request(InitProducerIdRequest, 4, decode, transaction_timeout_ms=timeout_ms, **fields)
+    producer = asdict(ProducerIdentity(transactional_id))
+    return request(InitProducerIdRequest, 4, decode, transaction_timeout_ms=timeout_ms, **producer)
 
 
 def produce(
@@ -77,21 +72,21 @@ def produce(
 
 def add_partition(producer: ProducerIdentity, partition: TopicPartition) -> Request[None]:
     """Add a partition to the producer's transaction, which begins it. For its coordinator."""
-    fields = {f"v3_and_below_{name}": value for name, value in producer.fields.items()}
+    fields = {f"v3_and_below_{name}": value for name, value in asdict(producer).items()}
     topics = numbers_per_topic([partition], partitions="partitions")
     return acknowledged(AddPartitionsToTxnRequest, 3, "a transaction", v3_and_below_topics=topics, **fields)
 
 
 def add_offsets(producer: ProducerIdentity, group: str) -> Request[None]:
     """Add the group's partition of ``__consumer_offsets`` to the producer's transaction. For its coordinator."""
-    return acknowledged(AddOffsetsToTxnRequest, 3, "a transaction", group_id=group, **producer.fields)
+    return acknowledged(AddOffsetsToTxnRequest, 3, "a transaction", group_id=group, **asdict(producer))
 
 
 def commit_in_transaction(
     producer: ProducerIdentity, group: str, offsets: Mapping[TopicPartition, int], transaction_version: int = 1
 ) -> Request[None]:
     """Commit a group's offsets in the producer's transaction. For the group's coordinator."""
-    version, fields = OFFSET_COMMIT[transaction_version], {"topics": committed_topics(offsets), **producer.fields}
+    version, fields = OFFSET_COMMIT[transaction_version], {"topics": committed_topics(offsets), **asdict(producer)}
     return acknowledged(TxnOffsetCommitRequest, version, f"offsets of group {group}", group_id=group, **fields)
 
 
@@ -106,5 +101,4 @@ def end_transaction(
             return producer
         return ProducerIdentity(producer.transactional_id, answer.producer_id, answer.producer_epoch)
 
-    version, fields = END[transaction_version], producer.fields
-    return request(EndTxnRequest, version, decode, committed=is_commit, **fields)
+    return request(EndTxnRequest, END[transaction_version], decode, committed=is_commit, **asdict(producer))

@@ -85,23 +85,21 @@ def open_transactions(producers: ProducersOrError) -> OpenTransactions:
     )
 
 
-@dataclass(frozen=True)
-class TransactionList:
-    """The transactional ids that a broker coordinates. ``error``: why it does not list them."""
+def list_transactions(states: Sequence[str] = (), producer_ids: Iterable[int] = ()) -> Request[tuple[str, ...] | str]:
+    """Return the transactional ids that a broker coordinates, or an error's name.
 
-    transactional_ids: tuple[str, ...]
-    error: str | None = None
+    Only those in these states and of these producers; in any state, and of any producer, without.
+    """
 
+    def decode(answer: Any) -> tuple[str, ...] | str:
+        if answer.error_code:
+            return error_name(answer.error_code)
+        return tuple(state.transactional_id for state in answer.transaction_states)
 
-def list_transactions(states: Sequence[str] = (), producer_ids: Iterable[int] = ()) -> Request[TransactionList]:
-    """Return the transactions in these states and of these producers; in any state, and of any producer, without."""
     return request(
         ListTransactionsRequest,
         0,
-        lambda answer: TransactionList(
-            tuple(state.transactional_id for state in answer.transaction_states),
-            error_name(answer.error_code) if answer.error_code else None,
-        ),
+        decode,
         state_filters=list(states),
         producer_id_filters=list(producer_ids),
     )

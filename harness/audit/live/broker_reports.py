@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from harness.audit.live.cluster import AuditedCluster
-    from harness.kafka_api.messages import Caller, TopicPartition
+    from harness.kafka_api.connection import Connection
+    from harness.kafka_api.messages import TopicPartition
     from harness.kafka_api.transactions import OpenTransaction, TransactionDescription
 
 
@@ -121,7 +122,7 @@ def _request_statuses(
 ) -> ReplicaStatuses:
     """Request the status of replicas. ``starts``: where to Fetch if a broker does not report the log end offset."""
 
-    def ask(broker: int, caller: Caller) -> dict[TopicPartition, ReplicaStatus | str]:
+    def ask(broker: int, caller: Connection) -> dict[TopicPartition, ReplicaStatus | str]:
         version = caller.ask(choose_fetch_version())
         ends = caller.ask(list_log_ends(replicas[broker]))
         fetch_at = {tp: end if isinstance(end, int) else starts.get(tp, end) for tp, end in ends.items()}
@@ -169,22 +170,23 @@ def ask_coordinators(cluster: AuditedCluster, producer_ids: Collection[int]) -> 
     if not producer_ids:
         return TransactionDescriptions({})
 
-    def ask(broker: int, caller: Caller) -> tuple[TransactionDescriptions, bool]:
+    def ask(broker: int, caller: Connection) -> tuple[TransactionDescriptions, bool]:
         # No broker lists the transactions in partitions without a leader. A user may not see the topic.
         state = caller.ask(describe_cluster([TRANSACTION_STATE])).partitions
         leaderless = [number for (_, number), partition in state.items() if partition.leader < 0]
         gaps = [f"partition {number} of {TRANSACTION_STATE} has no leader" for number in leaderless]
         listed = caller.ask(list_transactions(producer_ids=sorted(producer_ids)))
-        ids = () if listed.error else listed.transactional_ids
-        if listed.error:
-            gaps.append(f"broker {broker} does not list transactions: {listed.error}")
-        answers = caller.ask(describe_transactions(ids, broker)) if ids else {}
+        if isinstance(listed, str):
+            gaps.append(f"broker {broker} does not list transactions: {listed}")
+            listed = ()
+        answers = caller.ask(describe_transactions(listed, broker)) if listed else {}
         denied = {name: answer for name, answer in answers.items() if isinstance(answer, str)}
         gaps += [
             f"broker {broker} does not describe transactional id {escape(name)}: {denied[name]}" for name in denied
         ]
         described = {answer.producer_id: answer for answer in answers.values() if not isinstance(answer, str)}
-        sees_any = bool(described) or bool(caller.ask(list_transactions()).transactional_ids)
+        every = listed if described else caller.ask(list_transactions())
+        sees_any = bool(every) and not isinstance(every, str)
         return TransactionDescriptions(described, tuple(gaps)), sees_any
 
     answers = cluster.client.ask_all(cluster.state.brokers, ask)

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from harness.audit.live.broker_reports import ReplicaStatuses
     from harness.audit.live.cluster import AuditedCluster
     from harness.host.clock import Clock
-    from harness.kafka_api.messages import Caller, TopicPartition
+    from harness.kafka_api.connection import Connection
+    from harness.kafka_api.messages import TopicPartition
 
 MISSING_BYTES = 1 << 20
 MARKER, TOMBSTONES = "marker", "tombstones"
@@ -118,7 +119,7 @@ def find_lags(
 
 
 def read_batches(
-    broker: Caller, partition: TopicPartition, offset: int, max_bytes: int = MISSING_BYTES
+    broker: Connection, partition: TopicPartition, offset: int, max_bytes: int = MISSING_BYTES
 ) -> tuple[Batch, ...]:
     """Return a broker's batches from an offset on, about ``max_bytes`` of them, and at least one (KIP-74).
 
@@ -196,7 +197,7 @@ def _copy(replica: tuple[int, TopicPartition], leader: int, first: Sizes, latest
 def _sizes(cluster: AuditedCluster, replicas: Collection[tuple[int, TopicPartition]]) -> Sizes:
     """Return bytes and offsets of each replica, if its broker reports them."""
 
-    def ask(broker: int, caller: Caller) -> Sizes:
+    def ask(broker: int, caller: Connection) -> Sizes:
         partitions = [tp for b, tp in replicas if b == broker]
         ends = caller.ask(list_log_ends(partitions))
         sizes = caller.ask(describe_log_dirs(partitions)).sizes_bytes

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
     from harness.audit.live.cluster import AuditedCluster
     from harness.host.clock import Clock
-    from harness.kafka_api.messages import Caller, TopicPartition
+    from harness.kafka_api.connection import Connection
+    from harness.kafka_api.messages import TopicPartition
     from harness.kafka_api.transactions import OpenTransaction
 
 Write: TypeAlias = "Callable[[int, memoryview, int], None]"
@@ -104,7 +105,7 @@ class SpanReading:
 class SpanReader:
     """Reads replicas of one broker. ``pay`` gets the size of every answer before the next request."""
 
-    broker: Caller
+    broker: Connection
     clock: Clock
     pay: Callable[[int], None]
     version: int = FETCH_VERSION
@@ -246,7 +247,7 @@ def spans_between(cluster: AuditedCluster, since_ms: int | None, until_ms: int |
     return spans
 
 
-def _offsets(connection: Caller, times_ms: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+def _offsets(connection: Connection, times_ms: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
     offsets = {}
     for tp, offset in connection.ask(list_offsets(times_ms)).items():
         if isinstance(offset, str):

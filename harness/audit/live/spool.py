@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from harness.audit.live.cluster import AuditedCluster
     from harness.audit.live.reading import SpanReading, Write
     from harness.host.clock import Clock
-    from harness.kafka_api.messages import Caller, TopicPartition
+    from harness.kafka_api.connection import Connection
+    from harness.kafka_api.messages import TopicPartition
     from harness.run_folder.store import RunFolder
 
 Replica: TypeAlias = "tuple[int, TopicPartition]"
@@ -298,7 +299,7 @@ def _replica_folder(folder: RunFolder, replica: Replica) -> Path:
 def _sizes(cluster: AuditedCluster, statuses: ReplicaStatuses, lengths: Mapping[Replica, int]) -> dict[Replica, int]:
     """Return about how many bytes each replica's span has; nothing for a broker that does not report sizes."""
 
-    def ask(broker: int, caller: Caller) -> dict[Replica, int]:
+    def ask(broker: int, caller: Connection) -> dict[Replica, int]:
         sizes = caller.ask(describe_log_dirs([tp for b, tp in lengths if b == broker])).sizes_bytes
         return {(broker, tp): size for tp, size in sizes.items()}
 

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from harness.audit.live.cluster import AuditedCluster
     from harness.host.clock import Clock
     from harness.kafka_api.address import Address
-    from harness.kafka_api.messages import Caller, TopicPartition
+    from harness.kafka_api.connection import Connection
+    from harness.kafka_api.messages import TopicPartition
     from harness.protect.guard.status import GuardStatus
 
 FIRST_S: Final = 1.0
@@ -122,7 +123,7 @@ def paused_bytes(cluster: AuditedCluster, paused: Collection[str]) -> tuple[dict
         return {}, None
     replicas = cluster.state.replicas_by_broker
 
-    def ask(broker: int, caller: Caller) -> Mapping[TopicPartition, int]:
+    def ask(broker: int, caller: Connection) -> Mapping[TopicPartition, int]:
         return caller.ask(describe_log_dirs([tp for tp in replicas[broker] if tp[0] in paused])).sizes_bytes
 
     answers = cluster.client.ask_all(replicas.keys() & cluster.state.brokers.keys(), ask)

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from harness.kafka_api.address import Address
-    from harness.kafka_api.connection import Dial
-    from harness.kafka_api.messages import Caller, Request, TopicPartition
+    from harness.kafka_api.connection import Connection, Dial
+    from harness.kafka_api.messages import Request, TopicPartition
     from harness.kafka_api.metadata import ClusterState
     from harness.protect.repair.steps import PartitionRepair
 
@@ -117,7 +117,7 @@ class LiveRepairCluster:
         """Ask every registered broker. Raises ConnectionError where none answers, `HarnessError`."""
         topics = sorted({topic for topic, _ in partitions})
 
-        def ask(_broker: int, caller: Caller) -> BrokerAnswer:
+        def ask(_broker: int, caller: Connection) -> BrokerAnswer:
             state = caller.ask(describe_cluster(topics, version=FIRST_WITH_TOPIC_IDS))
             settings = caller.ask(describe_configs(TOPIC_RESOURCE, topics, (MIN_INSYNC, *PAUSE)))
             folders = caller.ask(topic_requests.describe_log_dirs(sorted(partitions), version=WITH_FREE_SPACE))

@@ -84,11 +84,11 @@ class FakeBroker:
     now: dict[tuple[str, int], Held] = field(default_factory=dict)
 
     def ask(self, request: Request[T]) -> T:
-        """Answer as `harness.kafka_api.messages.Caller`."""
+        """Answer as `harness.kafka_api.connection.Connection`."""
         return request.decode(self.call(request.message))
 
     def call(self, request: Any) -> Any:
-        """Answer as `harness.kafka_api.connection.Stream`."""
+        """Answer as `harness.kafka_api.connection.SocketStream`."""
         if self.dies_after is not None and len(self.asked) >= self.dies_after:
             raise ConnectionResetError("gone")
         self.asked.append(request)
@@ -249,7 +249,7 @@ def audited_cluster(
     settings: Mapping[str, Mapping[str, str]] | None = None,
     clock: Clock | None = None,
 ) -> AuditedCluster:
-    """Return a cluster with these brokers, which answer as `harness.kafka_api.connection.Stream`."""
+    """Return a cluster with these brokers, which answer as `harness.kafka_api.connection.SocketStream`."""
     by_address = {address: brokers[broker] for broker, address in state.brokers.items()}
     client = ClusterClient(
         lambda: list(by_address), clock=clock or TickingClock(), dial=lambda address, **_: by_address[address]

@@ -27,7 +27,7 @@ HELD = Held(9, 8)
 
 @dataclass
 class AnsweringStream:
-    """Implements `harness.kafka_api.connection.Stream` by a function from a message to its answer."""
+    """Implements `harness.kafka_api.connection.SocketStream` by a function from a message to its answer."""
 
     answer: Callable[[Any], Any]
 
