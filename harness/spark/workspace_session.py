@@ -152,7 +152,8 @@ def probe(session: SparkSession, folders: Sequence[Path]) -> None:
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             if batch.num_rows:
-                yield pa.RecordBatch.from_pydict({"missing": unseen(paths)}, pa.schema({"missing": pa.string()}))
+                missing = [path for path in paths if not os.path.exists(path)]  # noqa: PTH110  (texts go to executors)
+                yield pa.RecordBatch.from_pydict({"missing": missing}, pa.schema({"missing": pa.string()}))
 
     tasks = _TASKS_A_CORE * session.sparkContext.defaultParallelism
     rows = session.range(0, tasks, 1, tasks).mapInArrow(look, "missing string").distinct().collect()
@@ -161,11 +162,6 @@ def probe(session: SparkSession, folders: Sequence[Path]) -> None:
         raise UsageError(
             f"executors do not see {', '.join(missing)}: every folder has to be on all executors, under the same path"
         )
-
-
-def unseen(paths: Sequence[str]) -> list[str]:
-    """Return the paths that do not exist on the host where this is called."""
-    return [path for path in paths if not os.path.exists(path)]  # noqa: PTH110  (their text goes to executors)
 
 
 def release(session: SparkSession) -> None:

@@ -85,8 +85,6 @@ def seen(entry: Entry, *, gone_at_ms: int, broker: int = 1, **then: int) -> tupl
 
 
 last_value_case, order_case, offsets_case = (partial(case, guarantee) for guarantee in (LAST, ORDER, OFFSETS))
-tombstones_case, control_case = (partial(case, guarantee, settings=RETAINED) for guarantee in (TOMBSTONES, CONTROL))
-lag_case = partial(case, LAG, settings=LAGGING)
 
 LAST_VALUE_CASES = [
     last_value_case(
@@ -246,6 +244,13 @@ OFFSET_CASES = [
 ]
 
 D = delete(1, "K", at_ms=50)
+tombstones_case = partial(
+    case,
+    TOMBSTONES,
+    settings=RETAINED,
+    wrote=(put(0, "K", at_ms=40), D, put(2, "x", at_ms=60)),
+    after=everywhere(put(2, "x")),
+)
 TOMBSTONE_CASES = [
     tombstones_case(
         "replicated when it was looked at again, and a value went, too",
@@ -271,17 +276,9 @@ TOMBSTONE_CASES = [
         "a tombstone that went at once",
         {1: 1},
         Broken(1, 1, "the delete of key K at offset 1 was removed at most 499 ms after it was written"),
-        wrote=(put(0, "K", at_ms=40), D, put(2, "x", at_ms=60)),
-        after=everywhere(put(2, "x")),
         seen=seen(D, gone_at_ms=549, log_end=3),
     ),
-    tombstones_case(
-        "a tombstone that went in time",
-        {1: 1},
-        wrote=(put(0, "K", at_ms=40), D, put(2, "x", at_ms=60)),
-        after=everywhere(put(2, "x")),
-        seen=seen(D, gone_at_ms=550, log_end=3),
-    ),
+    tombstones_case("a tombstone that went in time", {1: 1}, seen=seen(D, gone_at_ms=550, log_end=3)),
     tombstones_case(
         "written again, it went at once",
         {},
@@ -329,42 +326,27 @@ TOMBSTONE_CASES = [
     tombstones_case(
         "truncated with its tail",
         {},
-        wrote=(put(0, "K", at_ms=40), D, put(2, "x", at_ms=60)),
         after=everywhere(put(0, "K"), D, put(2, "x")),
         seen=(appeared(1, D, high_watermark=1), removed(1, D, log_end=3)),
     ),
-    tombstones_case(
-        "deleted with all that was before",
-        {},
-        wrote=(put(0, "K", at_ms=40), D, put(2, "x", at_ms=60)),
-        after=everywhere(put(2, "x")),
-        seen=seen(D, gone_at_ms=200, log_end=3, log_start=2),
-    ),
-    tombstones_case(
-        "not yet there again",
-        {},
-        wrote=(put(0, "K", at_ms=40), D, put(2, "x", at_ms=60)),
-        after=everywhere(put(2, "x")),
-        seen=seen(D, gone_at_ms=200, log_end=1),
-    ),
+    tombstones_case("deleted with all that was before", {}, seen=seen(D, gone_at_ms=200, log_end=3, log_start=2)),
+    tombstones_case("not yet there again", {}, seen=seen(D, gone_at_ms=200, log_end=1)),
     tombstones_case(
         "nobody knows for how long tombstones stay",
         {},
         settings=None,
-        wrote=(put(0, "K", at_ms=40), D, put(2, "x", at_ms=60)),
-        after=everywhere(put(2, "x")),
         seen=seen(D, gone_at_ms=200, log_end=3),
     ),
 ]
 
 OLD = put(0, "K", at_ms=10)
+lag_case = partial(case, LAG, settings=LAGGING, wrote=(OLD, put(1, "K", at_ms=20)), after=everywhere(put(1, "K")))
 LAG_CASES = [
     lag_case(
         "acknowledged twice at one offset",
         {1: 1},
         Broken(1, 0, "at most 289 ms"),
         wrote=(OLD, put(0, "K", at_ms=60), put(1, "K", at_ms=70)),
-        after=everywhere(put(1, "K")),
         seen=seen(OLD, gone_at_ms=349),
     ),
     lag_case(
@@ -372,24 +354,15 @@ LAG_CASES = [
         {},
         wrote=(put(1, "K", at_ms=20),),
         before=everywhere(OLD, put(1, "K")),
-        after=everywhere(put(1, "K")),
         seen=seen(OLD, gone_at_ms=110),
     ),
     lag_case(
         "a superseded value that went too early",
         {1: 1},
         Broken(1, 0, "the value at offset 0 was removed at most 299 ms after it was written"),
-        wrote=(OLD, put(1, "K", at_ms=20)),
-        after=everywhere(put(1, "K")),
         seen=seen(OLD, gone_at_ms=309),
     ),
-    lag_case(
-        "a superseded value that went in time",
-        {1: 1},
-        wrote=(OLD, put(1, "K", at_ms=20)),
-        after=everywhere(put(1, "K")),
-        seen=seen(OLD, gone_at_ms=310),
-    ),
+    lag_case("a superseded value that went in time", {1: 1}, seen=seen(OLD, gone_at_ms=310)),
     lag_case(
         "a marker is no older than what lies before it",
         {1: 1},
@@ -398,18 +371,12 @@ LAG_CASES = [
         after=everywhere(END),
         seen=seen(commit(2, T1), gone_at_ms=349),
     ),
-    lag_case(
-        "nothing is promised",
-        {},
-        settings=RETAINED,
-        wrote=(OLD, put(1, "K", at_ms=20)),
-        after=everywhere(put(1, "K")),
-        seen=seen(OLD, gone_at_ms=101),
-    ),
+    lag_case("nothing is promised", {}, settings=RETAINED, seen=seen(OLD, gone_at_ms=101)),
 ]
 
 C = commit(1, T1)
 BEGUN = put(0, "K", T1, at_ms=50)
+control_case = partial(case, CONTROL, settings=RETAINED, wrote=(BEGUN, C, END), after=everywhere(END))
 CONTROL_CASES = [
     control_case(
         "a marker went and left two batches, which the next marker covers",
@@ -422,7 +389,6 @@ CONTROL_CASES = [
     control_case(
         "the remaining batch is not in a transaction any more",
         {1: 2},
-        wrote=(BEGUN, C, END),
         after=everywhere(untied(BEGUN), END),
         seen=seen(C, gone_at_ms=900),
     ),
@@ -437,7 +403,6 @@ CONTROL_CASES = [
         "a marker went and left its transaction's record",
         {1: 2},
         Broken(1, 1, "the marker at offset 1 was removed, and the batch that ends at offset 0"),
-        wrote=(BEGUN, C, END),
         after=(replica(1, BEGUN, END), replica(2, BEGUN, C, END)),
         seen=seen(C, gone_at_ms=900),
     ),
@@ -445,7 +410,6 @@ CONTROL_CASES = [
         "a marker was emptied and its transaction's emptied batch is left",
         {1: 1},
         Broken(1, 1, "the marker at offset 1 was removed"),
-        wrote=(BEGUN, C, END),
         before=(replica(1, BEGUN, C, END),),
         after=(replica(1, emptied(0, T1), emptied_marker(1, T1), END), replica(2, BEGUN, C, END)),
     ),
@@ -453,29 +417,22 @@ CONTROL_CASES = [
         "a marker went too early",
         {1: 2},
         Broken(1, 1, "the COMMIT marker at offset 1 was removed at most 499 ms after it was written"),
-        wrote=(BEGUN, C, END),
-        after=everywhere(END),
         seen=seen(C, gone_at_ms=549),
     ),
     control_case(
         "a marker went, and its retention is unknown: only the removal of its data is compared",
         {1: 1},
         settings=None,
-        wrote=(BEGUN, C, END),
-        after=everywhere(END),
         seen=seen(C, gone_at_ms=549),
     ),
     control_case(
         "a marker went in time, after its data",
         {1: 2},
-        wrote=(BEGUN, C, END),
-        after=everywhere(END),
         seen=(*seen(BEGUN, gone_at_ms=300), *seen(C, gone_at_ms=550)),
     ),
     control_case(
         "a marker never arrived, and the record of its transaction is present",
         {1: 2},
-        wrote=(BEGUN, C, END),
         before=(replica(1, END), absent(2, BEGUN)),
         after=(replica(1, END), replica(2, BEGUN, END)),
         seen=seen(C, gone_at_ms=900),
@@ -506,14 +463,12 @@ CONTROL_CASES = [
         "an emptied batch is full again",
         {1: 1},
         Broken(1, 1, "the control batch at offset 1 was empty, and is a full marker again"),
-        wrote=(BEGUN, C, END),
         before=(replica(1, emptied_marker(1, T1), END), replica(2, emptied_marker(1, T1), END)),
         after=(replica(1, C, END), replica(2, C, END, directory="another disk")),
     ),
     control_case(
         "emptied, and it stays so",
         {1: 1},
-        wrote=(BEGUN, C, END),
         before=(replica(1, emptied_marker(1, T1), END), replica(2, C, END)),
         after=(replica(1, emptied_marker(1, T1), END), replica(2, C, END)),
     ),

@@ -15,7 +15,6 @@ from harness.host.leftovers import SPARK_MARKER
 from harness.spark import workspace_session
 from harness.spark.launch import DRIVER_MEMORY, HEAP_FLAGS, SparkJobs, SparkSpec, options_of, public, set_environment
 from harness.spark.options import LOCAL, SparkOptions, parse_spark
-from harness.spark.workspace_session import unseen
 
 CLUSTER = "spark://master:7077"
 
@@ -124,10 +123,6 @@ def test_the_python_of_workers(asked: SparkOptions, python: str, monkeypatch: py
     set_environment(asked)
     assert environment["PYSPARK_PYTHON"] == python
     assert ("SPARK_LOCAL_IP" in environment) == asked.is_on_this_host
-
-
-def test_folders_that_are_not_there(tmp_path: Path) -> None:
-    assert unseen([str(tmp_path), str(tmp_path / "away")]) == [str(tmp_path / "away")]
 
 
 @pytest.fixture
