@@ -21,7 +21,9 @@ def headline(finding: Finding) -> str:
             f"replicas of {_partition(finding)} disagree about {_key(finding)} at offset {finding.offset}, and the "
             "evidence does not show which replica is wrong"
         )
-    return _SENTENCES.get(finding.anomaly, _unnamed)(finding)
+    if sentence := _SENTENCES.get(finding.anomaly):
+        return sentence(finding)
+    return f"broker {finding.broker} has {escape(finding.anomaly)} in {_partition(finding)}, at offset {finding.offset}"
 
 
 def worst_number(findings: Sequence[Finding]) -> int | None:
@@ -84,11 +86,6 @@ def _unexplained_divergence(finding: Finding) -> str:
     if last is None:
         return f"{broker} applies a later marker to a transaction in {partition}, from offset {finding.offset}"
     return f"{broker} does not have the last committed record of {_key(finding)} in {partition}, at offset {last}"
-
-
-def _unnamed(finding: Finding) -> str:
-    name = escape(finding.anomaly)
-    return f"broker {finding.broker} has {name} in {_partition(finding)}, at offset {finding.offset}"
 
 
 _SENTENCES: Final[Mapping[str, Callable[[Finding], str]]] = {

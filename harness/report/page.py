@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from dataclasses import dataclass
 from functools import cache
@@ -22,7 +21,6 @@ from harness.report.logs import side_by_side
 from harness.report.pictures.story import read_story
 from harness.report.pictures.timeline import draw_graph, timeline, transactions
 from harness.report.pictures.topology import topology
-from harness.run_folder.store import REPORT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +41,6 @@ OUTCOME_SIGNS: Final = {"committed": "✓", "aborted": "✗", "open": "…"}
 """Distinguish verdicts and outcomes without colours."""
 DRAWING_ERRORS: Final = (HarnessError, OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError)
 """Errors of drawing a folder that is damaged or of another release."""
-
 _COMMANDS: Final = (
     "kafka-dump-log.sh --print-data-log --files {folder}/*.log\n"
     "kafka-console-consumer.sh --bootstrap-server HOST:PORT --topic {topic} --partition {partition} --offset earliest"
@@ -65,12 +62,6 @@ def draw(folder: RunFolder) -> Drawn:
     return Drawn(story, {place: timeline(story, *place) for place in story.replicas})
 
 
-def write_report(folder: RunFolder, verdict: Verdict, drawn: Drawn | None = None) -> None:
-    """Write the page of a run whose manifest and evidence are in its folder. Raises `UsageError` where they are not."""
-    manifest = json.loads(folder.manifest_path.read_text())
-    (folder.path / REPORT).write_text(page(folder, manifest, verdict, drawn))
-
-
 def page(folder: RunFolder, manifest: Mapping[str, Any], verdict: Verdict, drawn: Drawn | None = None) -> str:
     """Return the page; ``drawn``: parts of this page that were drawn before, if any."""
     findings = list(enumerate(verdict.findings, 1))
@@ -80,23 +71,31 @@ def page(folder: RunFolder, manifest: Mapping[str, Any], verdict: Verdict, drawn
     topics.sort(key=lambda topic: (worst not in dict(topic["findings"]), not topic["findings"]))
     links, brokers, absent = manifest.get("topology"), manifest["brokers"], manifest["absent_brokers"]
     shown = {number for topic in topics for number, _ in topic["findings"]}
-    return environment().get_template("run.html").render(
+    return render(
+        "run.html",
         verdict=verdict,
         sentence=SENTENCES[verdict.verdict] if worst is None else headline(dict(findings)[worst]),
-        worst=worst, manifest=manifest, topics=topics, signs=OUTCOME_SIGNS,
+        worst=worst,
+        manifest=manifest,
+        topics=topics,
         elsewhere=[(number, finding) for number, finding in findings if number not in shown],
         topology=None if links is None else topology(set(map(tuple, links)), brokers, absent),
-        has_outcomes=folder.outcomes_path.exists(), command=manifest.get("command"),
-    )  # fmt: skip
+        has_outcomes=folder.outcomes_path.exists(),
+    )
+
+
+def render(template: str, **values: Any) -> str:
+    """Return a template's text: every value is text, never markup."""
+    return _environment().get_template(template).render(values)
 
 
 @cache
-def environment() -> Environment:
-    """Return the templates' environment: every value is text, never markup."""
+def _environment() -> Environment:
     loaded = Environment(
         loader=PackageLoader(__package__), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True, finalize=_as_text,
     )  # fmt: skip
+    loaded.globals |= {"signs": SIGNS, "outcome_signs": OUTCOME_SIGNS}
     loaded.filters |= {
         "commands": commands, "headline": headline, "worst": worst_verdict, "without_sentences": _without_sentences,
         "pretty": lambda value: to_json(as_json(value), indent=2),

@@ -17,7 +17,7 @@ from werkzeug.serving import BaseWSGIServer, make_server
 
 from harness.errors import UsageError
 from harness.escape import visible
-from harness.report.page import DRAWING_ERRORS, environment
+from harness.report.page import DRAWING_ERRORS, render
 from harness.report.site import INDEX, evidence_pages, index_page, overview_pages, problem_of, read_contents
 from harness.report.stored import running_runs
 
@@ -82,5 +82,4 @@ def app_of(results: Path) -> Flask:
 
 def _hash_source(script: str) -> str:
     """Return what a content security policy calls an inline script: no other script is run."""
-    text = environment().get_template(script).render()
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+    return f"'sha256-{base64.b64encode(hashlib.sha256(render(script).encode()).digest()).decode()}'"

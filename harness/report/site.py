@@ -19,12 +19,12 @@ from harness.escape import visible
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 from harness.report.differences import difference, previous_runs
 from harness.report.logs import side_by_side
-from harness.report.page import DRAWING_ERRORS, OUTCOME_SIGNS, SIGNS, environment, page
+from harness.report.page import DRAWING_ERRORS, page, render
 from harness.report.pictures.picture import picture
 from harness.report.pictures.story import read_story
 from harness.report.pictures.timeline import timeline
 from harness.report.soak_pages import round_page, soak_page
-from harness.report.stored import read_round, stored_nights, stored_runs, stored_soaks
+from harness.report.stored import stored_nights, stored_runs, stored_soaks
 from harness.run_folder.store import REPORT
 from harness.schedules.catalog import ALL_SCENARIOS
 
@@ -115,27 +115,25 @@ def evidence_pages(contents: Contents) -> Pages:
     pages: Pages = {f"runs/{run.name}.html": partial(run_page, run) for run in contents.runs}
     for soak in contents.soaks:
         for name in soak.with_evidence:
-            pages[f"soaks/{soak.name}/{name}.html"] = partial(_stored_round_page, soak, name)
+            pages[f"soaks/{soak.name}/{name}.html"] = partial(round_page, soak, name, INDEX)
     return pages
 
 
 def overview_pages(contents: Contents, drawn: Collection[str]) -> Pages:
     """Return all other pages except the index; ``drawn``: the addresses of `evidence_pages` that can be linked."""
-    previous, linked = previous_runs(contents.runs), _linked_runs(contents, drawn)
-    render = environment().get_template
-    pages: Pages = {f"anomalies/{name}.html": partial(_anomaly_page, contents.runs, name) for name in ANOMALIES}
+    runs, previous, linked = contents.runs, previous_runs(contents.runs), _linked_runs(contents, drawn)
+    pages: Pages = {f"anomalies/{name}.html": partial(_anomaly_page, runs, name) for name in ANOMALIES}
     for name, (title, text) in contents.analyses.items():
-        pages[f"analyses/{name}.html"] = partial(render("analysis.html").render, title=title, text=text)
-    for run in contents.runs:
-        if run.name in previous:
-            pages[f"differences/{run.name}.html"] = partial(_difference_page, previous[run.name], run, linked)
+        pages[f"analyses/{name}.html"] = partial(render, "analysis.html", title=title, text=text)
+    for run in runs:
+        if before := previous.get(run.name):
+            pages[f"differences/{run.name}.html"] = partial(_difference_page, before, run, linked)
     for night in contents.nights:
-        render_night = render("night.html").render
-        pages[f"nights/{night.name}.html"] = partial(render_night, night=night, signs=SIGNS, linked=linked)
+        pages[f"nights/{night.name}.html"] = partial(render, "night.html", night=night, linked=linked)
     for soak in contents.soaks:
         rounds = {name for name in soak.with_evidence if f"soaks/{soak.name}/{name}.html" in drawn}
-        up = f"{_up('soaks/' + soak.name + '/')}{INDEX}"
-        pages[f"soaks/{soak.name}/{INDEX}"] = partial(soak_page, soak, rounds, "{}.html", up)
+        address = f"soaks/{soak.name}/{INDEX}"
+        pages[address] = partial(soak_page, soak, rounds, "{}.html", _up(address) + INDEX)
     return pages
 
 
@@ -143,11 +141,16 @@ def index_page(
     contents: Contents, drawn: Collection[str], running: Sequence[RunningRun] = (), update_s: int = 0
 ) -> str:
     """Return the page of all runs. ``update_s``: how often a served page asks for changes."""
-    runs = contents.runs
-    return environment().get_template("index.html").render(
-        contents=contents, signs=SIGNS, table=_matrix(runs), trend=_trend(runs), running=running, update_s=update_s,
-        linked=_linked_runs(contents, drawn), previous=previous_runs(runs),
-    )  # fmt: skip
+    return render(
+        "index.html",
+        contents=contents,
+        table=_matrix(contents.runs),
+        trend=_trend(contents.runs),
+        running=running,
+        update_s=update_s,
+        linked=_linked_runs(contents, drawn),
+        previous=previous_runs(contents.runs),
+    )
 
 
 def run_page(run: StoredRun) -> str:
@@ -157,30 +160,15 @@ def run_page(run: StoredRun) -> str:
     return stored.read_text() if is_stored else page(run.folder, run.manifest, run.verdict)
 
 
-def _stored_round_page(soak: StoredSoak, name: str) -> str:
-    return round_page(soak, read_round(soak.path / name), INDEX)
-
-
 def _difference_page(before: StoredRun, after: StoredRun, linked: Collection[str]) -> str:
-    return (
-        environment()
-        .get_template("difference.html")
-        .render(
-            compared=difference(before, after),
-            before=before,
-            after=after,
-            linked=linked,
-            up=_up(f"differences/{after.name}"),
-        )
-    )
+    up, compared = _up(f"differences/{after.name}"), difference(before, after)
+    return render("difference.html", compared=compared, before=before, after=after, linked=linked, up=up)
 
 
 def _anomaly_page(runs: Sequence[StoredRun], anomaly: str) -> str:
     """Return the page that explains an anomaly, with a picture of the newest run that had the anomaly."""
-    return environment().get_template("anomaly.html").render(
-        signs=SIGNS, outcomes=OUTCOME_SIGNS, scenarios=ALL_SCENARIOS, anomaly=anomaly, table=_matrix(runs, anomaly),
-        picture=_picture(runs, anomaly),
-    )  # fmt: skip
+    table, shown = _matrix(runs, anomaly), _picture(runs, anomaly)
+    return render("anomaly.html", scenarios=ALL_SCENARIOS, anomaly=anomaly, table=table, picture=shown)
 
 
 def _up(address: str) -> str:

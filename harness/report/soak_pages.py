@@ -6,9 +6,11 @@ import math
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+import numpy as np
+
 from harness.escape import visible
 from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, UNKNOWN
-from harness.report.page import DRAWING_ERRORS, SIGNS, environment
+from harness.report.page import DRAWING_ERRORS, render
 from harness.report.pictures.picture import LABEL_IN, draw_steps, rows_over_time, shade
 from harness.report.stored import read_round, read_soak
 from harness.run_folder.store import REPORT, ROUND
@@ -30,13 +32,12 @@ SENTENCES: Final = {
     CLEAN: "every replica serves the records that clients wrote",
     UNKNOWN: "this round shows neither that the replicas are right nor that they are not",
 }
-Points: TypeAlias = "tuple[list[float], list[float]]"
+Points: TypeAlias = "tuple[Sequence[float], Sequence[float]]"
 """Times in seconds, and a value at each, up to the next time."""
 Curve: TypeAlias = "tuple[Points, str, str, str]"
 """Points, the name in the legend ("" for none), colour, and style of the line."""
 DIGITS, RIGHT_IN = 8, 0.2
 """Digits of the numbers on a vertical axis, and the space at the right."""
-BIN_S: Final = 1.0
 KINDS: Final = (("ok", "#009e73", "-"), ("fail", "#d55e00", "--"), ("info", "#e69f00", ":"))
 QUANTILES: Final = ((0.5, "median", "#1f5fa8", "-"), (0.99, "99 %", "#e69f00", "--"), (1.0, "longest", "#d55e00", ":"))
 SHORTEST_S: Final = 0.001
@@ -53,18 +54,27 @@ def soak_page(soak: StoredSoak, linked: Collection[str], address: str, up: str =
 
     ``up``: the address of the page of all runs, "" where there is none.
     """
-    template = environment().get_template("soak.html")
-    return template.render(soak=soak, signs=SIGNS, linked=linked, address=address, up=up)
+    return render("soak.html", soak=soak, linked=linked, address=address, up=up)
 
 
-def round_page(soak: StoredSoak, stored: StoredRound, back: str) -> str:
-    """Return the page of a round, with its pictures. ``back``: the address of the page of its soak."""
+def round_page(soak: StoredSoak, name: str, back: str) -> str:
+    """Return the page of a round, with its pictures. ``back``: the address of the page of its soak.
+
+    Raises an error of `DRAWING_ERRORS` for damaged evidence.
+    """
+    stored = read_round(soak.path / name)
     findings = stored.verdict.findings
-    return environment().get_template("round.html").render(
-        soak=soak, round=stored, pictures=draw_round(stored), signs=SIGNS, back=back,
-        sentence=SENTENCES[stored.verdict.verdict], findings=findings[:MOST_FINDINGS],
-        omitted=len(findings) - MOST_FINDINGS, command=replay_command(soak, stored),
-    )  # fmt: skip
+    return render(
+        "round.html",
+        soak=soak,
+        round=stored,
+        pictures=draw_round(stored),
+        back=back,
+        sentence=SENTENCES[stored.verdict.verdict],
+        findings=findings[:MOST_FINDINGS],
+        omitted=len(findings) - MOST_FINDINGS,
+        command=replay_command(soak, stored),
+    )
 
 
 def replay_command(soak: StoredSoak, stored: StoredRound) -> str:
@@ -82,7 +92,7 @@ def write_pages(soak_path: Path, name: str) -> str | None:
     try:
         soak = read_soak(soak_path, "/".join(soak_path.absolute().parts[-3:]))
         if name in soak.with_evidence:
-            (soak_path / name / REPORT).write_text(round_page(soak, read_round(soak_path / name), f"../{REPORT}"))
+            (soak_path / name / REPORT).write_text(round_page(soak, name, f"../{REPORT}"))
         linked = {name for name in soak.with_evidence if (soak_path / name / REPORT).is_file()}
         (soak_path / REPORT).write_text(soak_page(soak, linked, f"{{}}/{REPORT}"))
     except DRAWING_ERRORS as error:
@@ -132,28 +142,25 @@ def unstable(stored: StoredRound, broker: int) -> list[Points]:
 
 
 def _rates(operations: Sequence[ClientOperation], ends_s: float) -> list[Curve]:
-    bins = range(math.floor(ends_s / BIN_S) + 2)
-    counts = Counter((operation.kind, int(operation.ended_s // BIN_S)) for operation in operations)
+    seconds = range(math.floor(ends_s) + 2)
+    counts = Counter((operation.kind, int(operation.ended_s)) for operation in operations)
+    kinds = {operation.kind for operation in operations}
     return [
-        (([at * BIN_S for at in bins], [counts[kind, at] / BIN_S for at in bins]), kind, colour, style)
+        ((seconds, [counts[kind, second] for second in seconds]), kind, colour, style)
         for kind, colour, style in KINDS
-        if any(operation.kind == kind for operation in operations)
+        if kind in kinds
     ]
 
 
 def _latencies(operations: Sequence[ClientOperation]) -> list[Curve]:
     took_s: dict[int, list[float]] = defaultdict(list)
     for operation in operations:
-        took_s[int(operation.ended_s // BIN_S)].append(max(operation.took_s, SHORTEST_S))
-    bins = sorted(took_s)
+        took_s[int(operation.ended_s)].append(max(operation.took_s, SHORTEST_S))
+    seconds = sorted(took_s)
     return [
-        (([at * BIN_S for at in bins], [_quantile(sorted(took_s[at]), share) for at in bins]), name, colour, style)
+        ((seconds, [np.quantile(took_s[at], share, method="inverted_cdf") for at in seconds]), name, colour, style)
         for share, name, colour, style in QUANTILES
     ]
-
-
-def _quantile(ordered: Sequence[float], share: float) -> float:
-    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 def _draw(stored: StoredRound, curves: Mapping[str, Sequence[Curve]], *, is_logarithmic: bool = False) -> str:

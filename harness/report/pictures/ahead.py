@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -40,8 +41,9 @@ def drawing_ahead(folder: RunFolder) -> Iterator[Callable[[], Drawn | None]]:
 def write_if_possible(folder: RunFolder, verdict: Verdict, drawn: Drawn | None) -> None:
     """Write the page; an error is logged, and does not affect the verdict."""
     try:
-        from harness.report.page import write_report  # noqa: PLC0415  (slow imports, only needed here)
+        from harness.report.page import page  # noqa: PLC0415  (slow imports, only needed here)
 
-        write_report(folder, verdict, drawn)
+        manifest = json.loads(folder.manifest_path.read_text())
+        (folder.path / REPORT).write_text(page(folder, manifest, verdict, drawn))
     except Exception as error:  # noqa: BLE001
         log.warning("%s is not written: %s: %s", folder.path / REPORT, type(error).__name__, error)

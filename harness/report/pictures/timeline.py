@@ -14,15 +14,7 @@ from matplotlib.ticker import MaxNLocator
 
 from harness.broker_files.segments.records import first_marker
 from harness.escape import visible
-from harness.report.pictures.picture import (
-    LABEL_IN,
-    TITLE_IN,
-    WIDTH_IN,
-    draw_steps,
-    picture,
-    rows_over_time,
-    shade,
-)
+from harness.report.pictures.picture import LABEL_IN, TITLE_IN, WIDTH_IN, draw_steps, picture, rows_over_time, shade
 from harness.report.pictures.story import MARKERS
 
 if TYPE_CHECKING:
