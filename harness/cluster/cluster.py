@@ -5,18 +5,19 @@ Every wait polls a condition until it holds or its bound ends; a failure in the 
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from harness.errors import HarnessError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from harness.cluster.observe import ReplicaObserver
     from harness.host.clock import Clock
     from harness.kafka_api.admin import Admin
+    from harness.kafka_api.fetch import ReplicaState
     from harness.kafka_api.messages import TopicPartition
     from harness.kafka_api.metadata import PartitionState
     from harness.runtimes.base import Runtime
@@ -92,6 +93,28 @@ class Cluster:
         states = self.control.states(self.topics)
         return states if set(states) == set(self.replicas) else {}
 
+    def read(self, broker: int, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ReplicaState | str]:
+        """Return the broker's replicas of these partitions, each to its log end; or an error by its name."""
+        with closing(self.control.reader(broker)) as reader:
+            return reader.read(partitions)
+
+    def differing_ends(self, replicas: Mapping[TopicPartition, Sequence[int]]) -> list[str]:
+        """Return, in words, the partitions whose replicas have different log end offsets or high watermarks.
+
+        ``replicas``: the brokers of each partition. A partition with a replica that is not served is included.
+        """
+        ends: dict[TopicPartition, dict[int, tuple[int, int] | str]] = {tp: {} for tp in replicas}
+        for broker in self.brokers:
+            for tp, state in self.read(broker, [tp for tp, on in replicas.items() if broker in on]).items():
+                ends[tp][broker] = state if isinstance(state, str) else (state.log_end, state.high_watermark)
+        differing = []
+        for (topic, number), by_broker in ends.items():
+            errors = [end for end in by_broker.values() if isinstance(end, str)]
+            offsets = {offset for end in by_broker.values() if not isinstance(end, str) for offset in end}
+            if errors or len(offsets) > 1:
+                differing.append(f"{topic}-{number}: {by_broker}")
+        return differing
+
     def registered(self) -> set[int]:
         """Return the registered brokers; none while no broker answers."""
         try:
@@ -148,7 +171,6 @@ class Cluster:
         self._wait_each(lambda _, p: expected & set(p.replicas) <= set(p.isr), f"{_names(brokers)} to be in every ISR")
 
     def _wait_each(self, holds: Callable[[TopicPartition, PartitionState], bool], description: str) -> None:
-        """Wait until the state of every partition is known, and the condition holds for each."""
         self.wait(
             lambda: bool(states := self.states()) and all(holds(tp, state) for tp, state in states.items()), description
         )

@@ -26,7 +26,7 @@ from harness.clients.recorded import RecordingProducer
 from harness.cluster.observe import as_lists
 from harness.cluster.snapshot import states_of
 from harness.errors import UsageError
-from harness.kafka_api.fetch import CONSUMER_REPLICA_ID, ReplicaState
+from harness.kafka_api.fetch import CONSUMER_REPLICA_ID
 from harness.run_folder.history import History
 from harness.run_folder.store import AFTERMATH, AFTERMATH_HISTORY
 from harness.schedules.catalog import Anomaly
@@ -150,18 +150,11 @@ class Aftermath:
 
     def _settle(self, partition: TopicPartition) -> None:
         """Wait until every replica of the partition has the same high watermark, at the end of its log."""
-
-        def settled() -> bool:
-            ends = set()
-            for broker in self.cluster.replicas[partition]:
-                with closing(self.cluster.control.reader(broker)) as reader:
-                    state = reader.read([partition])[partition]
-                if not isinstance(state, ReplicaState):
-                    return False
-                ends |= {state.high_watermark, state.log_end}
-            return len(ends) == 1
-
-        self.cluster.wait(settled, f"the replicas of {partition[0]}-{partition[1]} to agree on their end")
+        replicas = {partition: self.cluster.replicas[partition]}
+        self.cluster.wait(
+            lambda: not self.cluster.differing_ends(replicas),
+            f"the replicas of {partition[0]}-{partition[1]} to agree on their end",
+        )
 
 
 def _next_transaction(aftermath: Aftermath, stuck: Stuck) -> None:

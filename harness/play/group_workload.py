@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -172,8 +171,7 @@ class GroupWorkload:
         return self.cluster.runtime.address(self._leader(partition))
 
     def _log(self, partition: TopicPartition) -> Sequence[Batch]:
-        with closing(self.cluster.control.reader(self._leader(partition))) as reader:
-            answer = reader.read([partition])[partition]
+        answer = self.cluster.read(self._leader(partition), [partition])[partition]
         if not isinstance(answer, ReplicaState):
             raise ConnectionError(f"{partition[0]}-{partition[1]} cannot be read: {answer}")
         return answer.batches

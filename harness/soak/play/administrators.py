@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from harness.cluster.snapshot import states_of
 from harness.errors import HarnessError, UsageError, WaitTimeoutError
 from harness.run_folder.fault_times import HEAL, INJECT, event_name
 from harness.schedules.operations.administrators import ADMIN, AlterTopic, DeleteRecords, RecreateTopic
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from harness.cluster.cluster import Cluster
-    from harness.kafka_api.messages import TopicPartition
     from harness.run_folder.history import History
     from harness.schedules.operations.operation import Operation
     from harness.schedules.schedule import RoundPlan
@@ -127,25 +127,16 @@ class Administrators:
         tp = (operation.topic, operation.partition)
         try:
             leader = self.cluster.states()[tp].leader
-            before = self._high_watermark(leader, tp) - operation.keeps
+            high_watermark = states_of(self.cluster.read(leader, [tp]), leader)[tp].high_watermark
         except (HarnessError, OSError, KeyError):
             return  # nobody leads, or the topic is being deleted: nothing was asked
+        before = high_watermark - operation.keeps
         if before > 0:
             address = self.cluster.runtime.address(leader)
             self._noted(
                 lambda: self.cluster.admin.delete_records(address, tp, before),
                 DELETE_RECORDS, ADMIN, topic=tp[0], partition=tp[1], before=before,
             )  # fmt: skip
-
-    def _high_watermark(self, leader: int, tp: TopicPartition) -> int:
-        reader = self.cluster.control.reader(leader)
-        try:
-            answer = reader.read([tp])[tp]
-        finally:
-            reader.close()
-        if isinstance(answer, str):
-            raise HarnessError(f"{tp[0]}-{tp[1]}: {answer}")
-        return answer.high_watermark
 
     def _recreate(self, topic: str) -> None:
         cluster = self.cluster

@@ -65,8 +65,9 @@ def take_internal(rig: Rig, cluster: Cluster, folder: RunFolder, steps: Iterable
         return
     partitions: list[TopicPartition] = [METADATA]
     if GROUP_OFFSETS in rig.setup.shape.features:
-        rig.cluster.admin.alter_topics([CONSUMER_OFFSETS], FREEZE)
-        cluster.wait(lambda: _is_level(rig), f"the replicas of {CONSUMER_OFFSETS} to be level")
+        replicas = {OFFSETS: cluster.brokers}
+        cluster.admin.alter_topics([CONSUMER_OFFSETS], FREEZE)
+        cluster.wait(lambda: not cluster.differing_ends(replicas), f"the replicas of {CONSUMER_OFFSETS} to be level")
         partitions.append(OFFSETS)
         try:
             cluster.wait(
@@ -144,17 +145,3 @@ def refusal_in(log: str) -> str | None:
     """
     refusals = REFUSAL.findall(log)
     return f"{refusals[-1][1]} ({refusals[-1][0]})" if refusals else None
-
-
-def _is_level(rig: Rig) -> bool:
-    ends = set()
-    for broker in rig.cluster.runtime.brokers:
-        reader = rig.cluster.control.reader(broker)
-        try:
-            answer = reader.read([OFFSETS])[OFFSETS]
-        finally:
-            reader.close()
-        if isinstance(answer, str):
-            return False
-        ends |= {answer.log_end, answer.high_watermark}
-    return len(ends) == 1

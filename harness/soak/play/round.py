@@ -258,25 +258,6 @@ def _settle(
     cluster.freeze()
     cluster.wait_in_isr(admins.plan.brokers)
     try:
-        cluster.wait(lambda: not _unlevel(cluster), "the replicas to be level")
+        cluster.wait(lambda: not cluster.differing_ends(cluster.replicas), "the replicas to be level")
     except WaitTimeoutError as error:
-        raise HarnessError(f"{error}: {'; '.join(_unlevel(cluster)[:MOST_NAMED])}") from error
-
-
-def _unlevel(cluster: Cluster) -> list[str]:
-    """Return, in words, the partitions whose replicas end, or have their high watermark, at different offsets.
-
-    So is one of which a replica is not served.
-    """
-    ends: dict[tuple[str, int], dict[int, tuple[int, int] | str]] = defaultdict(dict)
-    for broker in cluster.brokers:
-        with closing(cluster.control.reader(broker)) as reader:
-            for tp, state in reader.read(list(cluster.replicas)).items():
-                ends[tp][broker] = state if isinstance(state, str) else (state.log_end, state.high_watermark)
-    return [f"{tp[0]}-{tp[1]}: {states}" for tp, states in ends.items() if not _are_level(states.values())]
-
-
-def _are_level(states: Iterable[tuple[int, int] | str]) -> bool:
-    answers = list(states)
-    ends = {offset for answer in answers if not isinstance(answer, str) for offset in answer}
-    return len(ends) == 1 and not any(isinstance(answer, str) for answer in answers)
+        raise HarnessError(f"{error}: {'; '.join(cluster.differing_ends(cluster.replicas)[:MOST_NAMED])}") from error
