@@ -57,7 +57,6 @@ class Filler:
     clock: Clock
 
     def __post_init__(self) -> None:
-        """Create the producers."""
         self._routines: list[Routine] = []
         self._renewals = MOST_RENEWALS
         self._plain = RecordingProducer(self.make, self.history, "filler.plain", PART)

@@ -97,7 +97,6 @@ class MembershipsProducer:
         is_tombstone: bool,
         meanwhile: Callable[[], object] = lambda: None,
     ) -> None:
-        """Wait for a newer record of the group."""
         self._last[to] = self.coordinators.wait_for(
             to,
             key,

@@ -97,7 +97,6 @@ class OffsetsProducer:
     _last: dict[TopicPartition, int] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        """Make the library's producer where there are transactions."""
         if self.transactional_id is not None:
             self._producer = self.library.producer(self.transactional_id)
 

@@ -41,7 +41,6 @@ class ClientError(Exception):
     """An operation that failed. ``certainly``: it had no effect; otherwise it may have had one."""
 
     def __init__(self, text: str, *, certainly: bool = False) -> None:
-        """Return the error with the library's message."""
         super().__init__(text)
         self.certainly = certainly
 

@@ -181,7 +181,6 @@ class JavaConsumer:
     """Implements `harness.clients.GroupConsumer`."""
 
     def __init__(self, jvm: Any, consumer: Any, topic: str | None = None) -> None:
-        """Subscribe to the topic, if one is given."""
         self._jvm, self._consumer = jvm, consumer
         if topic is not None:
             consumer.subscribe(jvm.java.util.List.of(topic))

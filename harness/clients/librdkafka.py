@@ -161,7 +161,6 @@ class LibrdkafkaGroups:
     """Implements `harness.clients.LibraryGroups`."""
 
     def __init__(self, bootstrap: str, common: Mapping[str, Any]) -> None:
-        """Store the parameters; nothing is connected yet."""
         self._bootstrap, self._common = bootstrap, common
         self._config: Mapping[str, Any] = {**common, "bootstrap.servers": bootstrap}
 
@@ -192,7 +191,6 @@ class LibrdkafkaConsumer:
     """Implements `harness.clients.GroupConsumer`."""
 
     def __init__(self, consumer: Consumer, topic: str) -> None:
-        """Subscribe to the topic."""
         self._consumer, self.close = consumer, consumer.close
         consumer.subscribe([topic])
 

@@ -104,7 +104,6 @@ class LibrdkafkaReading:
     """Implements `Reading`."""
 
     def __init__(self, leader: Address, partitions: Sequence[TopicPartition]) -> None:
-        """Start to read."""
         self.delivered: dict[TopicPartition, list[dict[str, Any]]] = {tp: [] for tp in partitions}
         self.ends: dict[TopicPartition, int] = {}
         self._leader = leader

@@ -58,7 +58,6 @@ class RecordingProducer:
     numbers: Iterator[int] | None = None
 
     def __post_init__(self) -> None:
-        """Make the library's producer."""
         self.library_producer = self.make(self.transactional_id)
         self._txn = None if self.numbers else self.history.last_txn(self.transactional_id)
         self._answers = _Answers()

@@ -14,8 +14,7 @@ from harness.clients import ClientSpec
 from harness.cluster.cluster import Cluster
 from harness.errors import HarnessError, UsageError
 from harness.host.clock import RealClock
-from harness.protect.gate.build import build_agent, gate_options
-from harness.protect.gate.verify import verify_agent
+from harness.protect.gate.build import build_agent, gate_options, verify_agent
 from harness.runtimes import find_runtime
 from harness.runtimes.base import bootstrap_servers
 from harness.systems import find_system

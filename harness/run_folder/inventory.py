@@ -129,7 +129,6 @@ def comparing(
 
 
 def _listed(folder: RunFolder, manifest: Mapping[str, Any]) -> dict[str, tuple[int, str]]:
-    """Return size and digest by path."""
     try:
         return {name: (int(entry["size_bytes"]), str(entry["blake2b"])) for name, entry in manifest[FIELD].items()}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -216,7 +215,6 @@ def _raise_if_different(
 
 
 def _audit(folder: RunFolder, manifest: Mapping[str, Any]) -> str:
-    """Return the command that compares the replicas of a run without its history."""
     replicas = [replica for scenario in manifest["scenarios"] for replica in scenario["replicas"].values()]
     brokers = sorted({broker for replica in replicas for broker in replica})
     folders = (f"--broker {broker}={folder.broker_snapshot(broker, AFTER_REJOIN)}" for broker in brokers)

@@ -7,7 +7,6 @@ A broker that is cut off is disconnected from that network, and loses its addres
 from __future__ import annotations
 
 import io
-import os
 import shutil
 import tarfile
 import time
@@ -48,18 +47,10 @@ LOG_LINES = 500
 CHUNK_BYTES = 1 << 20
 
 
-def _why_no_firewall() -> str | None:
-    """Return why rules cannot be set in the network namespaces of containers, which needs root and nsenter."""
-    if os.geteuid() != 0:
-        return "setting rules in a container's network namespace needs root: run as root"
-    missing = [command for command in ("nsenter", namespaces.TABLES) if commands.find(command) is None]
-    return f"the `{missing[0]}` command is missing: apt-get install util-linux iptables" if missing else None
-
-
 WHY_UNAVAILABLE: dict[str, Callable[[], str | None]] = {
     Need.LINK: lambda: None,
-    Need.FIREWALL: _why_no_firewall,
-    Need.DELAY: lambda: _why_no_firewall() or namespaces.why_not_slow(),
+    Need.FIREWALL: namespaces.why_not_entered,
+    Need.DELAY: lambda: namespaces.why_not_entered() or namespaces.why_not_slow(),
     Need.DISK: lambda: "containers share the disk of the engine; use --runtime local",
     Need.CLOCK: lambda: "containers share the clock of their host; use --runtime local",
     Need.SYNCS: lambda: "containers run without the agent that records syncs; use --runtime local",
@@ -75,13 +66,14 @@ def prepare(request: RuntimeRequest) -> PreparedRuntime:
     image = images.obtain(client, request.target, request.image)
     recipe = recipe_for(request.target, client)
 
+    with engine.errors_as("the container engine names no version"):
+        version = client.version()["Version"]
+
     def make(spec: ClusterSpec) -> DockerRuntime:
         runtime = DockerRuntime(spec, client, compose, image=image.id, recipe=recipe)
         runtime.adopt()
         return runtime
 
-    with engine.errors_as("the container engine names no version"):
-        version = client.version()["Version"]
     return PreparedRuntime({"name": "docker", "engine": version, "image": vars(image)}, make)
 
 
@@ -228,20 +220,17 @@ class DockerRuntime:
 
         Repeats the copy until two copies have the same files. Raises `HarnessError` if they keep changing.
         """
-        source = self.recipe.folder(topic, partition)
-        sizes: dict[str, int] | None = None
+        copies: list[dict[str, int]] = []
 
         def copy() -> bool:
-            nonlocal sizes
-            previous = sizes
             try:
-                with self._archive(broker, source) as tar:
-                    sizes = _extract(tar, destination, lambda path: self.recipe.is_log_file(path, partition))
+                with self._archive(broker, self.recipe.folder(topic, partition)) as tar:
+                    copies.append(_extract(tar, destination, lambda path: self.recipe.is_log_file(path, partition)))
             except engine.MissingError as error:
                 raise HarnessError(f"broker {broker} has no folder of {topic}-{partition}: {error}") from error
             except tarfile.ReadError:
                 return False
-            return sizes == previous
+            return copies[-2:-1] == copies[-1:]
 
         copy_when_still(copy, destination, f"{topic}-{partition} on broker {broker}")
 
@@ -272,10 +261,11 @@ class DockerRuntime:
                 release(self.spec.work_dir, self.spec.run_id)
 
     def _create(self) -> None:
-        # The first file shows that the run has containers (`COMPOSE_FILE`).
-        paths = [self.spec.work_dir / name for name in (COMPOSE_FILE, *self.recipe.compose_files[1:])]
-        for path, name in zip(paths, self.recipe.compose_files, strict=True):
-            path.write_text((files("compose") / name).read_text())
+        paths: list[Path] = []
+        for name in self.recipe.compose_files:
+            # The first file shows that the run has containers (`COMPOSE_FILE`).
+            paths.append(self.spec.work_dir / (name if paths else COMPOSE_FILE))
+            paths[-1].write_text((files("compose") / name).read_text())
         try:
             commands.run(
                 *self.compose,
@@ -317,11 +307,9 @@ class DockerRuntime:
                 self._services[name].start()
 
     def _inside(self, broker: int) -> list[str]:
-        """Return the start of a command line that runs in the network namespace of a container."""
         return ["nsenter", "--target", str(self._attributes(broker)["State"]["Pid"]), "--net", "--"]
 
     def _inner_address(self, broker: int) -> str:
-        """Return the address of a container for the other containers."""
         (network,) = self._attributes(broker)["NetworkSettings"]["Networks"].values()
         return str(network["IPAddress"])
 
@@ -361,7 +349,6 @@ class DockerRuntime:
 
 
 def _extract(tar: tarfile.TarFile, destination: Path, is_log_file: Callable[[PurePath], bool]) -> dict[str, int]:
-    """Extract the log files, without their folders; return their sizes."""
     sizes = {}
     for member in tar:
         path = PurePath(member.name)
@@ -374,6 +361,5 @@ def _extract(tar: tarfile.TarFile, destination: Path, is_log_file: Callable[[Pur
 
 
 def _published(container: Container, port: int) -> int:
-    """Return the port of this host that is mapped to a container's port."""
     (bound,) = container.attrs["HostConfig"]["PortBindings"][f"{port}/tcp"]
     return int(bound["HostPort"])

@@ -18,11 +18,12 @@ from harness.errors import BootError, HarnessError
 from harness.host import disk, leftovers, network, ports
 from harness.kafka_api.address import Address
 from harness.kafka_api.security import PLAINTEXT
+from harness.protect.gate.build import build_agent
 from harness.runtimes import faketime, namespaces
 from harness.runtimes.base import Need, PreparedRuntime, listeners, raise_if_unmet
 from harness.runtimes.local_files import LocalFiles
 from harness.runtimes.log_dir import LOG_DIR_FILES, copy_when_still, is_live, tail
-from harness.runtimes.power import build_notes_agent, why_no_notes
+from harness.runtimes.power import SYNC_NOTES, why_no_notes
 from harness.targets import kafka
 from harness.targets.jars import jars_for
 
@@ -55,7 +56,7 @@ def prepare(request: RuntimeRequest) -> PreparedRuntime:
     """Fetch the jars, and verify that the needs are available. Raises `UsageError`."""
     raise_if_unmet(request, WHY_UNAVAILABLE)
     jars = jars_for(request.target, on_progress=request.on_progress)
-    agent = build_notes_agent(request.java, request.on_progress) if Need.SYNCS in request.needs else None
+    agent = build_agent(request.java, request.on_progress, SYNC_NOTES) if Need.SYNCS in request.needs else None
 
     def make(spec: ClusterSpec) -> LocalRuntime:
         links = network.create_network(spec.run_id, spec.brokers) if request.needs & ON_LINKS else None
@@ -78,7 +79,6 @@ class LocalRuntime:
     agent: Agent | None = None
 
     def __post_init__(self) -> None:
-        """Choose addresses, without starting brokers."""
         self.brokers, links = self.spec.brokers, self.links
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._paused: set[int] = set()
@@ -244,7 +244,6 @@ class LocalRuntime:
             network.remove_network(self.spec.run_id)
 
     def _clock(self, broker: int) -> dict[str, str]:
-        """Return the environment of a broker with a separate clock."""
         if Need.CLOCK not in self.spec.needs:
             return {}
         path = self._home(broker) / "clock"

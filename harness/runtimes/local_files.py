@@ -44,7 +44,7 @@ class LocalFiles:
 
     def flags(self, broker: int) -> list[str]:
         """Return the JVM's flags for sync notes, if any."""
-        return [] if self.agent is None else [power.notes_flag(self.agent, self._notes(broker), self.data(broker))]
+        return [] if self.agent is None else [self.agent.flag(f"{self._notes(broker)}={self.data(broker)}")]
 
     def unsynced(self, broker: int) -> list[Cut]:
         """Compare the files of a broker, which may be running, with its sync notes."""

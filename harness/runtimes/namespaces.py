@@ -6,6 +6,7 @@ broken cable: connections stay open on both sides, and TCP retries with increasi
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -89,6 +90,14 @@ class NamespaceFaults:
 def at_random(fraction: float) -> list[str]:
     """Return the match of iptables for this fraction of all packets."""
     return ["-m", "statistic", "--mode", "random", "--probability", str(fraction)]
+
+
+def why_not_entered() -> str | None:
+    """Return why rules cannot be set in the network namespaces of containers, which needs root and nsenter."""
+    if os.geteuid() != 0:
+        return "setting rules in a container's network namespace needs root: run as root"
+    missing = [command for command in ("nsenter", TABLES) if commands.find(command) is None]
+    return f"the `{missing[0]}` command is missing: apt-get install util-linux iptables" if missing else None
 
 
 def why_no_firewall() -> str | None:

@@ -30,18 +30,16 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from harness.broker_files.segments.batches import iter_batches, until_cut
 from harness.errors import HarnessError
 from harness.json_codec import to_json
-from harness.protect.gate.build import AgentSource, build_agent
+from harness.protect.gate.build import AgentSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
     from pathlib import Path
 
-    from harness.host.java import Java
     from harness.kafka_api.messages import TopicPartition
-    from harness.protect.gate.build import Agent
-    from harness.targets.jars import OnProgress
 
 SYNC_NOTES: Final = AgentSource("sync notes", "harness.runtimes", "power/syncs", "sync-notes.jar")
+"""The agent; its argument is ``LOG=FOLDER``: it records its syncs of files in the folder in the log."""
 METADATA_FOLDER: Final = "__cluster_metadata-"
 _INDEX: Final = re.compile(r"\.(index|timeindex)(\.\w+)?$")
 _LIVE_LOG: Final = re.compile(r"(?P<folder>(?P<topic>[^/]+)-(?P<partition>\d+))/(?P<base>\d{20})\.log(\.swap)?")
@@ -54,16 +52,6 @@ Synced = dict[str, int]
 def why_no_notes() -> str | None:
     """Return the reason why syncs cannot be recorded on this host, or None."""
     return None if sys.platform == "linux" else "syncs are recorded on Linux only"
-
-
-def build_notes_agent(java: Java, on_progress: OnProgress) -> Agent:
-    """Return the agent, compiled if needed. Raises as `build_agent` does."""
-    return build_agent(java, on_progress, SYNC_NOTES)
-
-
-def notes_flag(agent: Agent, log: Path, folder: Path) -> str:
-    """Return the flag of a JVM that records its syncs of files in ``folder`` in ``log``."""
-    return agent.flag(f"{log}={folder}")
 
 
 def begin_notes(log: Path, folder: Path) -> None:
@@ -84,7 +72,7 @@ def read_synced(text: str) -> Synced:
     Raises `HarnessError` for a malformed line.
     """
     folders: _Folders = defaultdict(dict)
-    for number, line in enumerate(text[: text.rfind("\n") + 1].split("\n")[:-1], 1):
+    for number, line in enumerate(text.split("\n")[:-1], 1):
         kind, *fields = line.split("\t")
         try:
             _KINDS[kind](folders, *fields)

@@ -115,7 +115,6 @@ def _redpanda(target: Target, client: DockerClient) -> Recipe:
 
 
 def _bootstrap(spec: ClusterSpec, _broker: int, _advertised: Address) -> str:
-    """Return the cluster's properties, which Redpanda reads when it starts for the first time."""
     if spec.security is not None:
         raise UsageError("--command-config: the harness does not configure logins on Redpanda's brokers")
     return "".join(f"{name}: {value}\n" for name, value in spec.settings.items())

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 from harness.errors import HarnessError
 from harness.kafka_api.address import Address
 from harness.models.clock import VirtualClock
-from harness.models.cluster.cleaners import REDPANDA
 from harness.models.cluster.cluster import ClusterRules, SimCluster
 from harness.models.cluster.files import write_checkpoint, write_replica
 from harness.models.cluster.transactions import TransactionCoordinator
+from harness.models.log.systems import REDPANDA
 from harness.models.log.version_rules import rules_of
 from harness.runtimes.base import PreparedRuntime
 from harness.targets import SIM_CLOUD_TOPICS, SIM_KAFKA, SIM_REDPANDA
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 RULES: Final[Mapping[str, ClusterRules]] = {
     SIM_KAFKA: ClusterRules(),
-    SIM_REDPANDA: ClusterRules(compactor=REDPANDA, coordinated=True),
+    SIM_REDPANDA: ClusterRules(system=REDPANDA, coordinated=True),
     SIM_CLOUD_TOPICS: ClusterRules(shared=True),
 }
 """Rules by system."""
@@ -54,7 +54,6 @@ class SimRuntime:
     """Implements `harness.runtimes.base.Runtime`."""
 
     def __init__(self, spec: ClusterSpec, rules: ClusterRules) -> None:
-        """Create the brokers. Raises `HarnessError` for a setting without a rule."""
         if not isinstance(spec.clock, VirtualClock):
             raise TypeError("simulated brokers need a virtual clock")
         self.brokers: Sequence[int] = spec.brokers

@@ -295,7 +295,6 @@ class SshRuntime:
 
 
 def _look(connection: NodeConnection) -> str:
-    """Return the node's Java version. Raises `UsageError` if no usable Java is installed."""
     try:
         version = java.parse_version(connection.run("java", "-version"))
     except HarnessError as error:

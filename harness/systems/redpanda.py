@@ -81,7 +81,6 @@ class RedpandaControl:
     coordinator = COORDINATOR
 
     def __init__(self, runtime: Runtime, admin: Admin) -> None:
-        """Store the parameters. ``admin``: sends requests of Kafka's protocol."""
         self._runtime = runtime
         self._kafka = admin
         self._redpanda = RedpandaAdmin(

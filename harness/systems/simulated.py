@@ -66,7 +66,6 @@ class SimulatedAdmin:
     """Implements the methods of `harness.kafka_api.admin.Admin` that a run needs; changes take effect immediately."""
 
     def __init__(self, cluster: SimCluster, coordinator: TransactionCoordinator) -> None:
-        """Use methods of the cluster."""
         self._cluster = cluster
         self.create_topics, self.alter_topics = cluster.create, cluster.alter
         self.ending_transactions = coordinator.ending
@@ -249,7 +248,7 @@ class SimulatedControl(KafkaControl):
 
     def compaction(self, partition: TopicPartition) -> dict[int, dict[str, int | None]]:
         """Return MCCO, MTRO, MXFO and MXRO of each replica, if replicas coordinate their compaction."""
-        model, system = self.runtime.cluster.partitions[partition], self.runtime.cluster.rules.compactor.system
+        model, system = self.runtime.cluster.partitions[partition], self.runtime.cluster.rules.system
         views = {} if model.protocol is None else model.protocol.views
         progress: dict[int, dict[str, int | None]] = {}
         for broker, view in views.items():

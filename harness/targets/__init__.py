@@ -198,7 +198,6 @@ def _line(version: str) -> tuple[int, int]:
 
 
 def _with_version(name: str, version: str) -> str | None:
-    """Return the name of a target with this version; None for a build."""
     parts = _NAME.fullmatch(name)
     return f"{parts['system']}-{version}{parts['kind'] or ''}" if parts else None
 

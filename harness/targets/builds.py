@@ -177,7 +177,6 @@ def classes_of(jar: Path) -> set[str]:
 
 
 def _named(kind: str, version: str, path: Path, commit: str, digests: Mapping[str, str]) -> Build:
-    """Return a build whose name includes the digest of its jars."""
     every = hashlib.sha256(json.dumps(sorted(digests.items())).encode()).hexdigest()
     return Build(f"kafka-{version}-{kind}-{every[:_DIGEST_CHARACTERS]}", kind, version, str(path), commit, digests)
 

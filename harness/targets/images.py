@@ -189,7 +189,6 @@ def _java_home(java: Java) -> Path:
 
 
 def _libraries(binaries: Iterable[Path]) -> set[Path]:
-    """Return the paths of all shared libraries that these binaries are linked to, including the loader."""
     paths = [str(binary) for binary in binaries if not LEFT_OUT.fullmatch(str(binary))]
     listing = commands.run("ldd", *paths, timeout_s=COMMAND_TIMEOUT_S)
     libraries = {Path(path) for path in re.findall(r"(?:=> |^\t)(/\S+) \(0x", listing, re.MULTILINE)}

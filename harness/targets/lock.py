@@ -227,7 +227,6 @@ def _ivy_settings(*, poms: bool) -> str:
 
 
 def _ivy_module(dependencies: Iterable[str], *, poms: bool) -> str:
-    """Return the ivy.xml with ``dependencies``."""
     return f"""\
 <ivy-module version="2.0">
   <info organisation="compaction-harness" module="jars" />

@@ -26,7 +26,7 @@ JAVAS = sorted(
 
 
 def agent() -> Agent:
-    return power.build_notes_agent(find_java(), lambda _done, _total: None)
+    return build_agent(find_java(), lambda _done, _total: None, power.SYNC_NOTES)
 
 
 def run(java: Path, classpath: str, *arguments: str | Path, flags: list[str]) -> subprocess.CompletedProcess[str]:
@@ -47,7 +47,7 @@ def test_what_was_synced_is_noted(java: Path, target: str, tmp_path: Path) -> No
     (data / EMPTY).write_bytes(b"before")
     power.begin_notes(log, data)
     classpath = os.pathsep.join([str(tmp_path / "classes"), classpath_of(target)])
-    done = run(java, classpath, "Writes", data, flags=[power.notes_flag(agent(), log, data)])
+    done = run(java, classpath, "Writes", data, flags=[agent().flag(f"{log}={data}")])
     assert done.returncode == 0, done.stderr
     assert power.read_synced(log.read_text()) == {
         EMPTY: 6,
@@ -68,7 +68,7 @@ def test_a_broker_whose_syncs_cannot_be_noted_does_not_start(tmp_path: Path) -> 
         str(tmp_path),
         "Writes",
         tmp_path,
-        flags=[power.notes_flag(agent(), tmp_path / "log", tmp_path)],
+        flags=[agent().flag(f"{tmp_path}/log={tmp_path}")],
     )
     assert done.returncode == 1
     assert "sync-notes: not installed: java.lang.ClassNotFoundException: org.apache.kafka" in done.stderr

@@ -336,7 +336,6 @@ def _observation(
 
 
 def _connectors(worker: Worker) -> tuple[str, dict[str, str]]:
-    """Return the connectors without those that show separate offset topics."""
     return "ready", {name: state for name, state in worker.states().items() if name not in OFFSET_TOPICS}
 
 
