@@ -61,7 +61,7 @@ def build(jar: Path | None, output: str) -> int:
 def verify(jar: Path, name: str | None, libs: Path | None, options: str | None, output: str) -> int:
     """Try the agent on the classes of a version, without a broker; exit code 1 where it does not fit."""
     from harness.host.java import find_java  # noqa: PLC0415
-    from harness.protect.gate.verify import libraries, verify_agent  # noqa: PLC0415
+    from harness.protect.gate.build import libraries, verify_agent  # noqa: PLC0415
     from harness.targets import find_target  # noqa: PLC0415
     from harness.targets.jars import jars_for  # noqa: PLC0415
 

@@ -110,18 +110,23 @@ class ClusterClient:
 
     def ask_all(
         self, brokers: Collection[int], ask: Callable[[int, Connection], T], policy: RetryPolicy | None = None
-    ) -> dict[int, T | OSError | HarnessError]:
-        """Ask these brokers at the same time; return the answer of each broker, or the error that ended the request."""
+    ) -> tuple[dict[int, T], dict[int, OSError | HarnessError]]:
+        """Ask these brokers at the same time; return their answers, and the errors that ended other requests."""
 
-        def answer(broker: int) -> T | OSError | HarnessError:
-            try:
-                with self.connection(broker, policy) as connection:
-                    return ask(broker, connection)
-            except (OSError, HarnessError) as error:
-                return error
+        def answer(broker: int) -> T:
+            with self.connection(broker, policy) as connection:
+                return ask(broker, connection)
 
         with ThreadPoolExecutor(max(len(brokers), 1)) as pool:
-            return dict(zip(brokers, pool.map(answer, brokers), strict=True))
+            futures = {broker: pool.submit(answer, broker) for broker in brokers}
+        answers: dict[int, T] = {}
+        errors: dict[int, OSError | HarnessError] = {}
+        for broker, future in futures.items():
+            try:
+                answers[broker] = future.result()
+            except (OSError, HarnessError) as error:
+                errors[broker] = error
+        return answers, errors
 
     def connection(self, broker: int | Address, policy: RetryPolicy | None = None) -> closing[Connection]:
         """Connect for a ``with`` block. Raises as `Connection` does, and for a broker that is not registered."""

@@ -135,9 +135,9 @@ def test_all_brokers_are_asked_at_once_and_one_that_is_not_registered_is_an_erro
     brokers = Brokers({2: ConnectionRefusedError("refused")})
     client = brokers.client()
     client.brokers = {1: ADDRESSES[0], 2: ADDRESSES[1]}
-    answers = client.ask_all([1, 2, 7], lambda _, caller: caller.ask(REQUEST))
-    assert answers[1] == 1
-    assert [str(answers[n]) for n in (2, 7)] == ["refused", "it is not registered with the cluster"]
+    answers, errors = client.ask_all([1, 2, 7], lambda _, caller: caller.ask(REQUEST))
+    assert answers == {1: 1}
+    assert [str(errors[n]) for n in (2, 7)] == ["refused", "it is not registered with the cluster"]
 
 
 def test_connections_are_kept_only_where_asked_and_are_closed_in_the_end() -> None:

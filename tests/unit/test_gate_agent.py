@@ -13,8 +13,16 @@ from java_cases import agent, classpath_of, compile_java, run_java
 from harness.errors import HarnessError, UsageError
 from harness.host.java import find_java
 from harness.protect.gate import build
-from harness.protect.gate.build import GATE, PACKAGE, build_agent, export, relocated
-from harness.protect.gate.verify import MAIN_CLASS, libraries, verify_agent
+from harness.protect.gate.build import (
+    GATE,
+    PACKAGE,
+    VERIFY,
+    build_agent,
+    export,
+    libraries,
+    relocated,
+    verify_agent,
+)
 from harness.targets import WITH_JARS
 
 CASES = Path(__file__).parent / "gate_cases"
@@ -55,7 +63,7 @@ def test_a_version_with_other_methods_is_refused_before_its_main_class(tmp_path:
 
 
 def test_what_is_no_broker_is_refused() -> None:
-    done = run_java(MAIN_CLASS, str(agent().jar), flags=(agent().flag(),))
+    done = run_java(VERIFY, str(agent().jar), flags=(agent().flag(),))
     assert done.returncode == 1
     assert "this broker cannot be protected, and does not start" in done.stderr
     assert "none of [org.apache.kafka.storage.internals.log.LogCleanerManager" in done.stderr

@@ -62,8 +62,11 @@ class Looked:
         self.failure: Exception | None = None
         monkeypatch.setattr("harness.protect.guard.observe.describe", self.describe)
         monkeypatch.setattr("harness.protect.guard.observe.prefilter", self.prefilter)
-        monkeypatch.setattr("harness.kafka_api.cluster_client.ClusterClient.ask_all", lambda *_: self.sizes)
+        monkeypatch.setattr(
+            "harness.kafka_api.cluster_client.ClusterClient.ask_all", lambda *_: (self.sizes, self.errors)
+        )
         self.sizes: dict[int, Any] = {1: {("t", 0): 100}, 2: {("t", 0): 50}}
+        self.errors: dict[int, Exception] = {}
 
     def describe(self, client: ClusterClient, names: Sequence[str]) -> AuditedCluster:
         if self.failure is not None:
@@ -113,7 +116,9 @@ def test_a_look_that_fails_keeps_what_was_seen_before(monkeypatch: pytest.Monkey
 
 
 def test_sizes_that_a_broker_does_not_report_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    Looked(monkeypatch).sizes[2] = HarnessError("not allowed")
+    looked = Looked(monkeypatch)
+    del looked.sizes[2]
+    looked.errors[2] = HarnessError("not allowed")
     observing = observer()
     observing.observe(replace(COVERED, state=PauseState({"t": Pause("t", PausePhase.PAUSED, "c", {}, 1)})))
     assert (observing.latest.log_bytes, observing.latest.failure) == (

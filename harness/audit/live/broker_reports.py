@@ -144,13 +144,12 @@ def _request_statuses(
                 statuses[tp] = ReplicaStatus(*reported, log_end, open_transactions(producers[tp]))
         return statuses
 
-    answers = cluster.client.ask_all(replicas, ask)
-    answered = [(broker, answer) for broker, answer in answers.items() if isinstance(answer, dict)]
-    statuses = {(broker, tp): status for broker, answer in answered for tp, status in answer.items()}
+    answers, errors = cluster.client.ask_all(replicas, ask)
+    statuses = {(broker, tp): status for broker, answer in answers.items() for tp, status in answer.items()}
     return ReplicaStatuses(
         {replica: status for replica, status in statuses.items() if isinstance(status, ReplicaStatus)},
         {replica: why for replica, why in statuses.items() if isinstance(why, str)},
-        {broker: str(error) for broker, error in answers.items() if isinstance(error, Exception)},
+        {broker: str(error) for broker, error in errors.items()},
     )
 
 
@@ -189,12 +188,11 @@ def ask_coordinators(cluster: AuditedCluster, producer_ids: Collection[int]) -> 
         sees_any = bool(every) and not isinstance(every, str)
         return TransactionDescriptions(described, tuple(gaps)), sees_any
 
-    answers = cluster.client.ask_all(cluster.state.brokers, ask)
-    errors = [(broker, answer) for broker, answer in answers.items() if isinstance(answer, Exception)]
-    described = [answer for answer in answers.values() if not isinstance(answer, Exception)]
-    gaps = [f"broker {broker} does not list transactions: {error}" for broker, error in errors]
-    gaps += [gap for descriptions, _ in described for gap in descriptions.gaps]
-    if not any(sees_any for _, sees_any in described):
+    answers, errors = cluster.client.ask_all(cluster.state.brokers, ask)
+    described = [descriptions for descriptions, _ in answers.values()]
+    gaps = [f"broker {broker} does not list transactions: {error}" for broker, error in errors.items()]
+    gaps += [gap for descriptions in described for gap in descriptions.gaps]
+    if not any(sees_any for _, sees_any in answers.values()):
         gaps.append(NOTHING_SEEN)
-    by_producer = {key: value for descriptions, _ in described for key, value in descriptions.by_producer.items()}
+    by_producer = {key: value for descriptions in described for key, value in descriptions.by_producer.items()}
     return TransactionDescriptions(by_producer, tuple(dict.fromkeys(gaps)))

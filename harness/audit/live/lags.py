@@ -195,8 +195,6 @@ def _copy(replica: tuple[int, TopicPartition], leader: int, first: Sizes, latest
 
 
 def _sizes(cluster: AuditedCluster, replicas: Collection[tuple[int, TopicPartition]]) -> Sizes:
-    """Return bytes and offsets of each replica, if its broker reports them."""
-
     def ask(broker: int, caller: Connection) -> Sizes:
         partitions = [tp for b, tp in replicas if b == broker]
         ends = caller.ask(list_log_ends(partitions))
@@ -205,5 +203,5 @@ def _sizes(cluster: AuditedCluster, replicas: Collection[tuple[int, TopicPartiti
             (broker, tp, OFFSETS): end for tp, end in ends.items() if isinstance(end, int)
         }
 
-    answers = cluster.client.ask_all({broker for broker, _ in replicas}, ask).values()
-    return {key: value for sizes in answers if isinstance(sizes, dict) for key, value in sizes.items()}
+    answers, _ = cluster.client.ask_all({broker for broker, _ in replicas}, ask)
+    return {key: value for sizes in answers.values() for key, value in sizes.items()}

@@ -303,8 +303,8 @@ def _sizes(cluster: AuditedCluster, statuses: ReplicaStatuses, lengths: Mapping[
         sizes = caller.ask(describe_log_dirs([tp for b, tp in lengths if b == broker])).sizes_bytes
         return {(broker, tp): size for tp, size in sizes.items()}
 
-    answers = cluster.client.ask_all({broker for broker, _ in lengths}, ask).values()
-    sizes = {replica: size for answer in answers if isinstance(answer, dict) for replica, size in answer.items()}
+    answers, _ = cluster.client.ask_all({broker for broker, _ in lengths}, ask)
+    sizes = {replica: size for answer in answers.values() for replica, size in answer.items()}
     offsets = {r: statuses.replicas[r].high_watermark - statuses.replicas[r].log_start for r in sizes}
     return {replica: size * lengths[replica] // max(offsets[replica], 1) for replica, size in sizes.items()}
 

@@ -2,8 +2,8 @@
 
 The compiler (ECJ), the library that changes classes (ASM) and the libraries of Kafka that the gate is compiled against
 come from Maven Central, as ``locks/gate.lock`` names them. ASM is in a package of the agent (`relocated`), so that a
-broker's own copy of it is never mistaken for it. The same sources and parts give the same bytes. `GATE` is the gate;
-`harness.runtimes.power` has another agent.
+broker's own copy of it is never mistaken for it. The same sources and parts give the same bytes. `GATE` is the gate,
+which `verify_agent` tries on the classes of any version; `harness.runtimes.power` has another agent.
 """
 
 from __future__ import annotations
@@ -79,8 +79,11 @@ class AgentSource:
         return "".join(f"{name}: {value}\r\n" for name, value in lines.items()) + "\r\n"
 
 
-_MAIN: Final = ("Main-Class", "compaction.gate.Verify")
-GATE: Final = AgentSource("gate", "harness.protect.gate", PACKAGE, "compaction-gate.jar", attributes=(_MAIN,))
+VERIFY: Final = "compaction.gate.Verify"
+"""The main class of the gate's jar: the JVM verifies each changed class."""
+GATE: Final = AgentSource(
+    "gate", "harness.protect.gate", PACKAGE, "compaction-gate.jar", attributes=(("Main-Class", VERIFY),)
+)
 MAX_UNSYNCED: Final = "max-unsynced-ms"
 MAX_UNSYNCED_MS: Final = 60_000
 """An option of the gate, and its default (``Options``)."""
@@ -203,6 +206,47 @@ def _packed(source: AgentSource, classes: dict[str, bytes]) -> bytes:
         for name, data in (*content.items(), *sorted(classes.items())):
             jar.writestr(zipfile.ZipInfo(name, _SAME_TIME), data, zipfile.ZIP_DEFLATED)
     return packed.getvalue()
+
+
+_HOOK: Final = "hook\t"
+_REASONS: Final = ("compaction-gate:", "Error", "Exception")
+
+
+@dataclass(frozen=True)
+class Verification:
+    """``hooks``: the hooked methods with the methods that they call; ``reason``: why a hook does not fit."""
+
+    fits: bool
+    hooks: tuple[tuple[str, str], ...]
+    reason: str = ""
+
+
+def verify_agent(java: Java, jar: Path, classpath: str, options: str = "") -> Verification:
+    """Verify that the gate fits a version of Kafka: a broker's classes are loaded and changed, but no broker starts.
+
+    The agent itself does all checks before the main class starts, and ends the JVM where a check fails. Raises
+    `HarnessError` where Java cannot be run.
+    """
+    done = run_java(java, agent_flag(jar, options), "-cp", classpath, VERIFY, failure="the gate cannot be tried")
+    rows = [line.removeprefix(_HOOK).split("\t") for line in done.stdout.splitlines() if line.startswith(_HOOK)]
+    hooks = tuple((row[0], row[1]) for row in rows)
+    if done.returncode != 0:
+        return Verification(False, hooks, _reason(done.stderr) or f"java ended with exit code {done.returncode}")
+    return Verification(True, hooks)
+
+
+def libraries(folder: Path) -> str:
+    """Return the class path of a Kafka installation's ``libs`` folder. Raises `UsageError` if it has no jars."""
+    if not (jars := sorted(folder.glob("*.jar"))):
+        raise UsageError(f"{folder} has no jars: give the folder libs of an installation of Kafka")
+    return ":".join(map(str, jars))
+
+
+def _reason(stderr: str) -> str:
+    """Return the first line of the JVM's output with a reason, without the class of the exception."""
+    lines = [line.strip().removeprefix("Caused by: ") for line in stderr.splitlines()]
+    reason = next((line for mark in _REASONS for line in lines if mark in line), "")
+    return reason.partition("compaction-gate: ")[2] or reason
 
 
 _MAGIC: Final = 0xCAFEBABE

@@ -126,14 +126,13 @@ def paused_bytes(cluster: AuditedCluster, paused: Collection[str]) -> tuple[dict
     def ask(broker: int, caller: Connection) -> Mapping[TopicPartition, int]:
         return caller.ask(describe_log_dirs([tp for tp in replicas[broker] if tp[0] in paused])).sizes_bytes
 
-    answers = cluster.client.ask_all(replicas.keys() & cluster.state.brokers.keys(), ask)
+    answers, errors = cluster.client.ask_all(replicas.keys() & cluster.state.brokers.keys(), ask)
     sizes: Counter[str] = Counter()
     for answer in answers.values():
-        if not isinstance(answer, Exception):
-            for (topic, _), size in answer.items():
-                sizes[topic] += size
-    failed = [f"broker {broker}: {answer}" for broker, answer in answers.items() if isinstance(answer, Exception)]
-    return sizes, f"sizes of logs are unknown on {failed[0]}" if failed else None
+        for (topic, _), size in answer.items():
+            sizes[topic] += size
+    failed = next((f"broker {broker}: {error}" for broker, error in errors.items()), None)
+    return sizes, failed and f"sizes of logs are unknown on {failed}"
 
 
 def growth(before: Observation, sizes: Mapping[str, int], now_ms: int) -> dict[str, float]:

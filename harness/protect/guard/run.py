@@ -11,6 +11,7 @@ from threading import Event as Flag
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
+from harness.audit.live.cluster import GLOB
 from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, HarnessError, UsageError, WaitTimeoutError
 from harness.escape import to_json
 from harness.host.clock import RealClock
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 EXIT_STILL_PAUSED: Final = EXIT_UNKNOWN
 LEAD_S: Final = 3 * SESSION_MS / 1000
 """For `release` to get the lead: the session of a killed guard has to end first."""
-GLOB: Final = frozenset("*?[")
 
 
 @contextmanager

@@ -128,10 +128,10 @@ class LiveRepairCluster:
             )
 
         online = self._describe(topics).brokers
-        asked = self._client.ask_all(online, ask)
+        answers, _ = self._client.ask_all(online, ask)
         return ClusterAnswers(
             frozenset(online),
-            {broker: answer for broker, answer in asked.items() if isinstance(answer, BrokerAnswer)},
+            answers,
             self._client.ask_any(topic_requests.list_reassignments(sorted(partitions))),
         )
 
