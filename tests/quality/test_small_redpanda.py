@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from harness.models.log import redpanda
+from harness.models.log.systems import redpanda_without
 from harness.models.walk.exhaustive import Explored, explore
 from harness.models.walk.rows import walk
 from harness.models.walk.state_space import ADD, LEADER, NO_CHANGE, REMOVE, Bound, State, StateSpace
-from harness.models.walk.systems import redpanda_without
 from harness.models.world import coordination
 from harness.schedules.catalog import Anomaly
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.models.log.systems import REDPANDA
 from harness.models.walk.exhaustive import Explored, explore
 from harness.models.walk.rows import Rows, walk
 from harness.models.walk.state_space import ADD, HAND_OVER, LEADER, REASSIGN, REMOVE, Bound, StateSpace
-from harness.models.walk.systems import REDPANDA
 from harness.models.world.groups import NEW, OLD
 
 if TYPE_CHECKING:

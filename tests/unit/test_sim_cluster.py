@@ -13,7 +13,6 @@ from harness.clients import ClientError
 from harness.clients.simulated import SimulatedClient, SimulatedProducer
 from harness.errors import UsageError
 from harness.models.clock import VirtualClock
-from harness.models.cluster.cleaners import due_later_ms, is_due
 from harness.models.cluster.cluster import ClusterRules, SimCluster
 from harness.models.cluster.partition import begins_segment
 from harness.models.cluster.settings import BROKER, TOPIC, numbers
@@ -22,6 +21,7 @@ from harness.models.log.batch import ModelBatch
 from harness.models.log.cleaner import Cleaning
 from harness.models.log.delivery import batches_up_to, delivered, listed_aborts
 from harness.models.log.replica import Replica
+from harness.models.log.systems import due_later_ms, is_due
 
 if TYPE_CHECKING:
     from harness.models.cluster.partition import SimPartition

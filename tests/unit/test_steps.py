@@ -131,16 +131,16 @@ def test_without_the_outage_nothing_goes_wrong(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "operation", [TakeSnapshot("after"), Write("q", "K"), End("q", "commit"), End("p", "commit"), Restart("i")], ids=str
+    "operation",
+    [
+        *(TakeSnapshot("after"), Write("q", "K"), End("q", "commit"), End("p", "commit"), Restart("i")),
+        *(Inject("partition", 2), Heal("lossy", 2)),
+    ],
+    ids=str,
 )
 def test_what_models_do_not_perform_is_refused(operation: Operation) -> None:
     with pytest.raises(UsageError, match=f"{operation}|{operation.process} (is not a client|has no transactions)"):
         take(begin(V1), operation)
-
-
-@pytest.mark.parametrize("fault", ["partition", "lossy"])
-def test_faults_that_models_do_not_have_are_impossible(fault: str) -> None:
-    assert take(begin(V1), Inject(fault, 2)) is None
 
 
 @pytest.mark.parametrize(

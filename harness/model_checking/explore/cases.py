@@ -18,9 +18,9 @@ from harness.models.faults import rules as by
 from harness.models.faults.space import FaultSpace
 from harness.models.faults.state import FaultBound
 from harness.models.log import redpanda
+from harness.models.log.systems import KAFKA, redpanda_without
 from harness.models.walk.rows import walk
 from harness.models.walk.state_space import ADD, HAND_OVER, LEADER, REASSIGN, REMOVE, Bound, StateSpace
-from harness.models.walk.systems import KAFKA, redpanda_without
 from harness.models.world import coordination
 from harness.models.world.groups import DROPS_PENDING, NEW, OLD
 from harness.models.world.members import SCRIPTS

@@ -1,95 +1,27 @@
-"""Each broker's cleaner: when it checks replicas that have changed, when a pass is due, and the settings of a pass."""
+"""Each broker's cleaner, which checks replicas that have changed, and coordinated compaction among the brokers."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from harness.models.cluster.settings import NEVER_MS
-from harness.models.log.batch import size_bytes
-from harness.models.log.cleaner import UNBOUNDED, Cleaning, cleanable_segments, first_dirty, stable_segments
-from harness.models.walk import systems
+from harness.models.log.cleaner import UNBOUNDED, Cleaning
+from harness.models.world import coordination
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable
 
     from harness.models.cluster.broker import Broker
     from harness.models.cluster.cluster import SimCluster
     from harness.models.cluster.partition import SimPartition
-    from harness.models.log.replica import ModelSegment, Replica
-    from harness.models.walk.systems import BrokerSystem
+    from harness.models.log.cleaner import Bounds
+    from harness.models.log.replica import Replica
+    from harness.models.world.coordination import Coordination, CoordinationMessage
 
-AT_REST: Final = 1.0
-"""A ``min.cleanable.dirty.ratio`` that no log exceeds: it also stops compaction that needs no dirty records."""
-
-
-@dataclass(frozen=True)
-class Compactor:
-    """The compaction by a kind of broker.
-
-    ``system``: its passes. ``is_due``: whether a pass begins now (replica, cleaning, topic's numbers, time in ms);
-    ``due_later_ms``: when time alone may make a pass due (replica, topic, time).
-    """
-
-    system: BrokerSystem
-    is_due: Callable[[Replica, Cleaning, Mapping[str, float], int], bool]
-    due_later_ms: Callable[[Replica, Mapping[str, float], int], float | None]
-
-
-def is_due(replica: Replica, cleaning: Cleaning, topic: Mapping[str, float], now_ms: int) -> bool:
-    """Return whether a pass begins now (``LogCleanerManager.grabFilthiestCompactedLog``).
-
-    The dirty bytes are more than ``min.cleanable.dirty.ratio`` of the cleanable bytes, or have been dirty for longer
-    than ``max.compaction.lag.ms``.
-    """
-    cleanable = replica.segments[: cleanable_segments(replica, cleaning, now_ms)]
-    dirty = _dirty_segments(replica, cleanable)
-    if not dirty:
-        return False
-    dirty_bytes, all_bytes = (sum(size_bytes(segment.batches) for segment in some) for some in (dirty, cleanable))
-    is_overdue = now_ms - topic["max.compaction.lag.ms"] > _dirty_since_ms(dirty)
-    return is_overdue or dirty_bytes / all_bytes > topic["min.cleanable.dirty.ratio"]
-
-
-def due_later_ms(replica: Replica, topic: Mapping[str, float], now_ms: int) -> float | None:
-    """Return when time alone may make a pass due, at the end of a compaction lag; None if it never does."""
-    dirty = _dirty_segments(replica, replica.segments[:-1])
-    if not dirty:
-        return None
-    youngest_ms = max(batch.max_timestamp_ms for batch in dirty[0].batches)
-    moments = (
-        youngest_ms + topic["min.compaction.lag.ms"] + 1,
-        _dirty_since_ms(dirty) + topic["max.compaction.lag.ms"] + 1,
-    )
-    return min((moment for moment in moments if now_ms < moment < NEVER_MS), default=None)
-
-
-def _dirty_segments(replica: Replica, segments: Iterable[ModelSegment]) -> list[ModelSegment]:
-    """Return the segments with batches that were written since the last pass."""
-    start = first_dirty(replica)
-    return [segment for segment in segments if segment.base_offset >= start and segment.batches]
-
-
-def _dirty_since_ms(dirty: Iterable[ModelSegment]) -> int:
-    return min(segment.batches[0].max_timestamp_ms for segment in dirty)
-
-
-def _is_due_in_redpanda(replica: Replica, cleaning: Cleaning, topic: Mapping[str, float], now_ms: int) -> bool:
-    """Return whether a segment is closed: every check begins a pass (``log_compaction_interval_ms``)."""
-    return topic["min.cleanable.dirty.ratio"] < AT_REST and stable_segments(replica, cleaning, now_ms) > 0
-
-
-def _due_later_in_redpanda(replica: Replica, topic: Mapping[str, float], now_ms: int) -> float | None:
-    """Return when the next segment will have been clean for the retention."""
-    since_ms = [segment.clean_since_ms for segment in replica.segments if segment.clean_since_ms is not None]
-    moments = (at_ms + topic["delete.retention.ms"] for at_ms in since_ms)
-    return min((moment for moment in moments if moment > now_ms), default=None)
-
-
-KAFKA: Final = Compactor(systems.KAFKA, is_due, due_later_ms)
-REDPANDA: Final = Compactor(systems.REDPANDA, _is_due_in_redpanda, _due_later_in_redpanda)
+REPORTS_S: Final = 1.0
+"""The time after which a replica repeats a report that its leader may not have received."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +75,7 @@ class Cleaners:
                 self._check(broker, partition)
 
     def _check(self, broker: Broker, partition: SimPartition) -> None:
-        number, compactor = broker.number, self._cluster.rules.compactor
+        number, system = broker.number, self._cluster.rules.system
         now_ms = self._cluster.clock.time_ms() + broker.skew_ms
         replica, topic = partition.replica(number), self._cluster.topic(partition.topic)
         cleaning = Cleaning(
@@ -152,11 +84,91 @@ class Cleaners:
             min_compaction_lag_ms=int(topic["min.compaction.lag.ms"]),
             last_of_pass_stays=self._cluster.rules.version.last_of_pass_stays,
         )
-        if compactor.is_due(replica, cleaning, topic, now_ms):
+        if system.is_due(replica, cleaning, topic, now_ms):
             bounds = UNBOUNDED if partition.protocol is None else partition.protocol.bounds(number)
-            if compactor.system.clean(replica, cleaning, now_ms, bounds):
+            if system.clean(replica, cleaning, now_ms, bounds):
                 partition.touch(number)
             self._cluster.coordinated.notice(partition, number)
-        due_ms = compactor.due_later_ms(replica, topic, now_ms)
+        due_ms = system.due_later_ms(replica, topic, now_ms)
         if due_ms is not None:
             self._look_later(partition, number, (due_ms - now_ms) / 1000)
+
+
+@dataclass
+class CoordinatedCompaction:
+    """The protocol of every replica (`harness.models.world.coordination`), with delayed messages.
+
+    A replica reports its offsets to its leader when they have changed, and again as long as the leader may not have
+    received them; leaders distribute bounds. Messages arrive in any order, and some never.
+    """
+
+    _cluster: SimCluster
+    _repeating: set[tuple[SimPartition, int]] = field(default_factory=set)
+
+    def notice(self, partition: SimPartition, broker: int) -> None:
+        """Let a replica report offsets that are new to its leader, and let the leader distribute new bounds."""
+        protocol = partition.protocol
+        if protocol is None or broker not in protocol.views or not self._cluster.is_reachable(broker):
+            return
+        progress = self._progress(partition, broker)
+        if broker == protocol.leader:
+            self.change(partition, coordination.receive_report, broker, progress, ())
+        elif protocol.has_new_report(broker, progress):
+            self.change(partition, coordination.report, broker, progress)
+            self._repeat_later(partition, broker)
+
+    def elect(self, partition: SimPartition, broker: int) -> None:
+        """Make another replica the leader; all replicas report to it again."""
+        self.change(partition, coordination.elect, broker, self._progress(partition, broker))
+        for other in partition.assigned:
+            self.notice(partition, other)
+
+    def joined(self, partition: SimPartition, broker: int) -> None:
+        """Handle a replica that has joined the ISR."""
+        self.change(partition, coordination.joined, broker)
+        self.notice(partition, broker)
+
+    def _progress(self, partition: SimPartition, broker: int) -> Bounds:
+        """Return a replica's MCCO and MXFO."""
+        return self._cluster.rules.system.progress(partition.replica(broker))
+
+    def change(self, partition: SimPartition, change: Callable[..., Coordination], *arguments: object) -> None:
+        """Apply a change to the protocol state, if any, and send the new messages."""
+        if (before := partition.protocol) is None:
+            return
+        partition.protocol = change(before, *arguments)
+        for message in sorted(partition.protocol.sent - before.sent, key=lambda m: (m.term, m.broker, m)):
+            self._send(partition, message, partition.protocol)
+
+    def _send(self, partition: SimPartition, message: CoordinationMessage, protocol: Coordination) -> None:
+        ends = message.broker, protocol.leader
+        takes_s = self._cluster.network.takes_s(*(ends if message.is_report else ends[::-1]))
+        if takes_s is None:
+            self.change(partition, coordination.lose, message)
+            if not message.is_report:
+                self._repeat_later(partition, message.broker)
+            return
+        self._cluster.clock.after(takes_s, partial(self._deliver, partition, message))
+
+    def _deliver(self, partition: SimPartition, message: CoordinationMessage) -> None:
+        protocol = partition.protocol
+        if protocol is None or message not in protocol.sent:
+            return
+        if not self._cluster.is_reachable(protocol.receiver(message)):
+            self.change(partition, coordination.lose, message)
+            return
+        self.change(partition, coordination.deliver, message, ())
+        self.notice(partition, message.broker)
+
+    def _repeat_later(self, partition: SimPartition, broker: int) -> None:
+        if (partition, broker) not in self._repeating:
+            self._repeating.add((partition, broker))
+            self._cluster.clock.after(REPORTS_S, partial(self._repeat, partition, broker))
+
+    def _repeat(self, partition: SimPartition, broker: int) -> None:
+        """Repeat a report that may be lost, and the bounds that the replica may not have received."""
+        self._repeating.discard((partition, broker))
+        if not self._cluster.is_reachable(broker):
+            return
+        self.change(partition, coordination.resend_bounds, broker)
+        self.notice(partition, broker)

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final
 
 from harness.models.cloud_topics.cloud import Cloud, Job
 from harness.models.cloud_topics.compaction import Settings
-from harness.models.cluster.cleaners import AT_REST
 from harness.models.log.batch import ModelBatch
 from harness.models.log.replica import ModelSegment, Replica
+from harness.models.log.systems import AT_REST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from harness.models.cluster.broker import Broker, Network
-from harness.models.cluster.cleaners import KAFKA, Cleaners, Compactor
+from harness.models.cluster.cleaners import Cleaners, CoordinatedCompaction
 from harness.models.cluster.cloud import CloudStore
-from harness.models.cluster.coordinated import CoordinatedCompaction
 from harness.models.cluster.partition import Copying, SimPartition, begins_segment
 from harness.models.cluster.settings import BROKER, TOPIC, numbers
 from harness.models.log.replica import Replica
 from harness.models.log.replication import Replication
+from harness.models.log.systems import KAFKA, BrokerSystem
 from harness.models.log.version_rules import VersionRules
 from harness.models.world import coordination
 
@@ -34,13 +34,13 @@ START_S = 1.0
 
 @dataclass(frozen=True)
 class ClusterRules:
-    """The rules of a cluster. ``compactor``: the compaction of each broker.
+    """The rules of a cluster. ``system``: the compaction of each broker.
 
     ``coordinated``: tombstones and markers are removed only below the bounds of all replicas. ``shared``: there is one
     copy, as in Cloud Topics, and replicas clean nothing. ``version``: the rules of a Kafka version.
     """
 
-    compactor: Compactor = KAFKA
+    system: BrokerSystem = KAFKA
     coordinated: bool = False
     shared: bool = False
     version: VersionRules = field(default_factory=VersionRules)
@@ -104,7 +104,8 @@ class SimCluster:
         away = set(brokers) - {leader, *registered}
         replication = Replication({broker: self._replica(broker) for broker in brokers}, leader, rolls, away)
         partition = SimPartition(topic, number, replication, tuple(brokers), has_leader=bool(registered))
-        self.coordinated.begin(partition)
+        if self.rules.coordinated:
+            partition.protocol = coordination.begin(brokers, leader)
         self._compaction.begin(partition)
         return partition
 

@@ -21,9 +21,9 @@ from harness.models.faults import rules as by
 from harness.models.faults.state import NO_BROKER, UNKNOWN_END, FaultState
 from harness.models.log.cleaner import UNBOUNDED
 from harness.models.log.invariants import violations
-from harness.models.walk.parts import ClusterParts
+from harness.models.log.systems import KAFKA, lowered
+from harness.models.walk.parts import ClusterParts, ClusterSpace
 from harness.models.walk.state_space import LEAVES
-from harness.models.walk.systems import KAFKA, lowered
 from harness.models.world.coordination import NOTHING, least
 from harness.schedules.operations.administrators import AddReplica, AssignAgain, ElectLeader, Unassign
 from harness.schedules.operations.environment import BoundsArrive, CleanerPass, CopyBatch, JoinIsr, LeaveIsr, TimePasses
@@ -34,13 +34,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from harness.models.faults.state import FaultBound
-    from harness.models.log.cleaner import Bounds
     from harness.schedules.operations.operation import Operation
 
     Steps = Iterator[tuple[Operation, FaultState]]
 
 
-class FaultSpace:
+class FaultSpace(ClusterSpace):
     """The transitions of a small cluster under faults; see `harness.models.walk.state_space.StateSpace`."""
 
     def __init__(self, bound: FaultBound, *, symmetric: bool = False) -> None:
@@ -70,30 +69,13 @@ class FaultSpace:
         """All brokers that ever have a replica."""
         return tuple(range(1, self.bound.added + (by.RELAY in self.bound.faults)))
 
-    def in_sync(self, state: FaultState) -> list[int]:
-        """Return the brokers whose replicas are in sync and have all records."""
-        return [broker for broker, _ in state.replicas if state.is_in_sync(broker)]
-
-    def wrong(self, state: FaultState) -> Iterator[str]:
-        """Yield the names of the violations of replicas in sync."""
-        for broker in self.in_sync(state):
-            yield from self.parts.violations(state.replica(broker), state.clients)
-
-    def normalized(self, state: FaultState, _: Bounds) -> FaultState:
-        """Return the state: bounds change in a separate step."""
-        return state
-
     def renamed(self, state: FaultState) -> tuple[FaultState, list[int]]:
         """Return an equivalent state under other names of brokers, and the followers in it that may change places."""
         return state.renamed(frozenset({LEAVES, self.bound.added})) if self._is_symmetric else (state, [])
 
     def following(self, state: FaultState) -> Steps:
         """Yield each possible step, and the state after it."""
-        return self.steps(state)
-
-    def steps(self, state: FaultState) -> Steps:
-        """Yield each possible step, and the state after it."""
-        yield from self._writes(state)
+        yield from self.writes(state, state.copies_at_once, state.end if state.lags else None)
         yield from Events(self.bound, self.parts, state).following()
         yield from self._cleanings(state)
         yield interned(TimePasses), self._aged(state)
@@ -102,15 +84,7 @@ class FaultSpace:
             bounds = least(self.parts.progress(number, state.clients).most(state.bounds) for number in assigned)
             yield BoundsArrive(bounds.tombstones, bounds.markers), state._replace(bounds=bounds)
 
-    def _writes(self, state: FaultState) -> Steps:
-        for operation, clients, batch in self.parts.writes(state.clients):
-            high_watermark = state.end if state.lags else batch.last_offset + 1
-            leader = self.parts.appended(state.replica(state.leader), batch, high_watermark)
-            after = state._replace(clients=clients).with_replica(state.leader, leader)
-            for broker, number in state.replicas:
-                if broker != state.leader and state.copies_at_once(broker):
-                    after = after.with_replica(broker, self.parts.copied(number, leader))
-            yield operation, after
+    steps = following
 
     def _cleanings(self, state: FaultState) -> Steps:
         waits, rules = self.bound.waits, self.bound.rules

@@ -9,7 +9,7 @@ from copy import copy
 from dataclasses import replace
 from functools import cache, partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from harness.broker_files.segments.records import ABORT, COMMIT, Record, marker_record
 from harness.models.log.batch import ModelBatch
@@ -18,8 +18,8 @@ from harness.models.log.invariants import ModelTruth, Wrote
 from harness.models.log.kip87 import flagged, is_flagged
 from harness.models.log.replica import ModelSegment, Replica
 from harness.models.log.replication import Replication
+from harness.models.log.systems import NOW_MS, RETENTION_MS
 from harness.models.walk.exhaustive import Numbered
-from harness.models.walk.systems import NOW_MS, RETENTION_MS
 from harness.models.world.groups import DROPS_PENDING, intended
 from harness.models.world.members import SCRIPTS
 from harness.schedules.operations.clients import End, Write
@@ -28,12 +28,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
     from harness.models.log.cleaner import Bounds
+    from harness.models.log.systems import BrokerSystem
     from harness.models.walk.state_space import Bound
-    from harness.models.walk.systems import BrokerSystem
     from harness.schedules.operations.operation import Operation
 
 
 PRODUCER_ID: Final = 7
+WalkState: TypeAlias = Any
+"""A state of a `ClusterSpace`."""
 
 
 class Clients(NamedTuple):
@@ -185,6 +187,45 @@ class ClusterParts:
             progresses[replica.place] if isinstance(replica, Slot) else self.progress(replica, clients)
         )
         return recording  # type: ignore[no-any-return]
+
+
+class ClusterSpace:
+    """The space of a small cluster: a state has ``clients``, ``replicas`` and ``leader``.
+
+    ``is_coordinated``: steps depend on MCCO and MXFO of replicas.
+    """
+
+    parts: ClusterParts
+    is_coordinated: bool
+
+    def in_sync(self, state: WalkState) -> list[int]:
+        """Return the brokers whose replicas are in sync and have all records."""
+        return [broker for broker, _ in state.replicas if state.is_in_sync(broker)]
+
+    def wrong(self, state: WalkState) -> Iterator[str]:
+        """Yield the names of the violations of replicas in sync."""
+        for broker in self.in_sync(state):
+            yield from self.parts.violations(state.replica(broker), state.clients)
+
+    def normalized(self, state: WalkState, _progress: Bounds) -> WalkState:
+        """Return the state without parts that make no difference, given the leader's MCCO and MXFO."""
+        return state
+
+    def writes(
+        self, state: WalkState, copies: Callable[[int], bool], high_watermark: int | None = None
+    ) -> Iterator[tuple[Operation, WalkState]]:
+        """Yield each possible write, and the state after it.
+
+        ``copies``: whether a follower copies at once. ``high_watermark``: of the leader; None for the log end.
+        """
+        for operation, clients, batch in self.parts.writes(state.clients):
+            watermark = batch.last_offset + 1 if high_watermark is None else high_watermark
+            leader = self.parts.appended(state.replica(state.leader), batch, watermark)
+            after = state._replace(clients=clients).with_replica(state.leader, leader)
+            for broker, number in state.replicas:
+                if broker != state.leader and copies(broker):
+                    after = after.with_replica(broker, self.parts.copied(number, leader))
+            yield operation, after
 
 
 _REPLICAS: Final = {

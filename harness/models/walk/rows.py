@@ -15,15 +15,14 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from harness.models.walk.exhaustive import Explored, Numbered, explore
-from harness.models.walk.parts import Effect, Slot
+from harness.models.walk.parts import Effect, Slot, WalkState
 from harness.models.world.coordination import NOTHING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from harness.models.faults.space import FaultSpace
     from harness.models.log.cleaner import Bounds
-    from harness.models.walk.state_space import StateSpace
+    from harness.models.walk.parts import ClusterSpace
     from harness.schedules.operations.operation import Operation
 
 K = TypeVar("K", bound=Hashable)
@@ -31,8 +30,6 @@ V = TypeVar("V")
 Row: TypeAlias = tuple[int, ...]
 """The number of the control part, and of each broker's replica: 0 without a replica, or for an empty replica."""
 After: TypeAlias = Callable[[Row], Row]
-WalkState: TypeAlias = Any
-"""A state of the space: with ``clients``, ``replicas`` and ``leader``."""
 _EMPTY: Final = 0
 
 
@@ -61,7 +58,7 @@ class _Memo(dict[K, V]):
         return result
 
 
-def walk(space: StateSpace | FaultSpace, *, most_states: int, first_only: bool = False) -> Explored:
+def walk(space: ClusterSpace, *, most_states: int, first_only: bool = False) -> Explored:
     """Explore a space by its rows; see `harness.models.walk.exhaustive.explore`."""
     rows = Rows(space)
     return explore(
@@ -70,15 +67,15 @@ def walk(space: StateSpace | FaultSpace, *, most_states: int, first_only: bool =
         rows.wrong,
         most_states=most_states,
         first_only=first_only,
-        concrete=(space.start, space.following, rows.row),
+        concrete=(rows.space.start, rows.space.following, rows.row),
     )
 
 
 class Rows:
     """The rows of a space, and the steps between them."""
 
-    def __init__(self, space: StateSpace | FaultSpace) -> None:
-        self._space: Any = space
+    def __init__(self, space: ClusterSpace) -> None:
+        self.space: Any = space
         self._progress, self._violations = space.parts.progress, space.parts.violations
         self._places = {broker: place for place, broker in enumerate(space.brokers, 1)}
         self._states = Numbered[WalkState](lambda state: state)
@@ -90,11 +87,11 @@ class Rows:
     @property
     def start(self) -> Row:
         """The row of the first state."""
-        return self.row(self._space.start)
+        return self.row(self.space.start)
 
     def row(self, state: WalkState) -> Row:
         """Return the row of a state."""
-        renamed, alike = self._space.renamed(state)
+        renamed, alike = self.space.renamed(state)
         row = [self._control(renamed, alike), *[_EMPTY] * len(self._places)]
         for broker, number in renamed.replicas:
             row[self._places[broker]] = number
@@ -102,7 +99,7 @@ class Rows:
 
     def following(self, row: Row) -> list[tuple[Operation, Row]]:
         """Return each possible step, and the row after it."""
-        if not self._space.is_coordinated:
+        if not self.space.is_coordinated:
             return [(step, after(row)) for step, after in self._steps[row[0], ()]]
         clients = self._controls[row[0]].clients
         progresses = tuple([self._progress(number, clients) for number in row[1:]])
@@ -122,7 +119,7 @@ class Rows:
 
     def _normal_control(self, control_and_own: tuple[int, Bounds]) -> int:
         number, progress = control_and_own
-        return self._control(self._space.normalized(self._controls[number].state, progress))
+        return self._control(self.space.normalized(self._controls[number].state, progress))
 
     def _control(self, state: WalkState, alike: Sequence[int] = ()) -> int:
         """Return the number of a state's control part; ``alike``: the brokers in it that may change places."""
@@ -130,7 +127,7 @@ class Rows:
         number = self._states.number(state)
         if number == len(self._controls):
             in_sync, exchanged = (
-                tuple(self._places[broker] for broker in brokers) for brokers in (self._space.in_sync(state), alike)
+                tuple(self._places[broker] for broker in brokers) for brokers in (self.space.in_sync(state), alike)
             )
             exchanged = exchanged if len(exchanged) > 1 else ()
             self._controls.append(_Control(state, state.clients, in_sync, exchanged, self._places[state.leader]))
@@ -144,13 +141,13 @@ class Rows:
         number, progresses = control_and_owns
         state = self._controls[number].state
         slots = tuple((broker, Slot(self._places[broker] - 1)) for broker, _ in state.replicas)
-        space = copy(self._space)
+        space = copy(self.space)
         space.parts = space.parts.recorded(progresses or [NOTHING] * len(self._places))
         return [(step, self._after(number, after)) for step, after in space.steps(state._replace(replicas=slots))]
 
     def _after(self, source: int, recorded: WalkState) -> After:
         """Return a function to the row after a step from the control part ``source`` to a state with effects."""
-        renamed, alike = self._space.renamed(recorded)
+        renamed, alike = self.space.renamed(recorded)
         number = self._control(renamed, alike)
         exchanged = self._controls[number].alike
         replicas: dict[int, Any] = {self._places[broker]: _EMPTY for broker, _ in self._controls[source].state.replicas}
@@ -180,7 +177,7 @@ class Rows:
             return lambda _: replica
         if isinstance(replica, Slot):
             return itemgetter(replica.place + 1)
-        compute, arguments = getattr(self._space.parts, replica.method), replica.arguments
+        compute, arguments = getattr(self.space.parts, replica.method), replica.arguments
         first, *others = map(self._number_of, replica.replicas)
         if not others:
             by_number = _Memo[int, int](lambda number: compute(number, *arguments))

@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from harness.models.log.cleaner import UNBOUNDED
 from harness.models.log.invariants import violations
+from harness.models.log.systems import KAFKA, lowered, progress_of
 from harness.models.walk.exhaustive import Numbered
-from harness.models.walk.parts import ClusterParts
-from harness.models.walk.systems import KAFKA, lowered, progress_of
+from harness.models.walk.parts import ClusterParts, ClusterSpace
 from harness.models.world import coordination
 from harness.models.world.groups import DROPS_PENDING, consequences
 from harness.models.world.members import group_consequences
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from harness.models.log.cleaner import Bounds
     from harness.models.log.invariants import ModelTruth
     from harness.models.log.replica import Replica
-    from harness.models.walk.systems import BrokerSystem
+    from harness.models.log.systems import BrokerSystem
     from harness.models.world.coordination import Coordination
     from harness.schedules.operations.operation import Operation
 
@@ -125,7 +125,7 @@ class State(NamedTuple):
         return (LEAVES,) if self.away and not self.unassigned else ()
 
 
-class StateSpace:
+class StateSpace(ClusterSpace):
     """The transitions of a small cluster."""
 
     def __init__(
@@ -186,15 +186,6 @@ class StateSpace:
         """All brokers that ever have a replica."""
         return (1, LEAVES, 3, *([JOINS] if self.bound.change in {ADD, HAND_OVER} else []))
 
-    def in_sync(self, state: State) -> list[int]:
-        """Return the brokers whose replicas are in sync."""
-        return [broker for broker, _ in state.replicas if state.is_in_sync(broker)]
-
-    def wrong(self, state: State) -> Iterator[str]:
-        """Yield the names of the violations of replicas in sync."""
-        for broker in self.in_sync(state):
-            yield from self.parts.violations(state.replica(broker), state.clients)
-
     def renamed(self, state: State) -> tuple[State, list[int]]:
         """Return an equivalent state under other names of brokers, and the followers in it that may change places.
 
@@ -219,7 +210,7 @@ class StateSpace:
 
     def steps(self, state: State) -> Iterator[tuple[Operation, State]]:
         """Yield each possible step, and the state after it, which is not normalized."""
-        yield from self._writes(state)
+        yield from self.writes(state, state.is_in_sync)
         yield from self._outage(state)
         if state.joining:
             yield from self._joining(state)
@@ -244,15 +235,6 @@ class StateSpace:
         """
         may_lead = broker == state.leader or (state.may_change and self.bound.change in {LEADER, HAND_OVER})
         return self._is_reduced and state.protocol is None and not may_lead and broker not in self._special
-
-    def _writes(self, state: State) -> Iterator[tuple[Operation, State]]:
-        for operation, clients, batch in self.parts.writes(state.clients):
-            leader = self.parts.appended(state.replica(state.leader), batch, batch.last_offset + 1)
-            after = state._replace(clients=clients).with_replica(state.leader, leader)
-            for broker, number in state.replicas:
-                if broker != state.leader and state.is_in_sync(broker):
-                    after = after.with_replica(broker, self.parts.copied(number, leader))
-            yield operation, after
 
     def _outage(self, state: State) -> Iterator[tuple[Operation, State]]:
         if state.unassigned:

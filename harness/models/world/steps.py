@@ -1,6 +1,6 @@
 """A cluster on which a schedule is played, operation by operation: its state is a function of the operations alone.
 
-`ACTIONS` has the operations that it performs. There are a plain client ``p``, an idempotent client ``i``, and two
+`MODEL` has the operations that it performs. There are a plain client ``p``, an idempotent client ``i``, and two
 transactional clients, ``t`` and ``u``. Broker 2 may be down, lag, or be unassigned meanwhile; broker 4 may be added. A
 cleaner pass that keeps batches with their delete horizon keeps them until time passes: a day and an hour, which is
 longer than every default timer. Where the log is one of ``__consumer_offsets`` (`harness.models.world.groups`), records
@@ -40,6 +40,7 @@ from harness.schedules.operations import environment
 from harness.schedules.operations.administrators import AddReplica, AssignAgain, DeleteRecords, ElectLeader, Unassign
 from harness.schedules.operations.clients import End, EndElsewhere, Restart, Write, WriteBatch
 from harness.schedules.operations.faults import LAG, OUTAGE, Heal, Inject
+from harness.schedules.players import SchedulePlayer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -82,10 +83,9 @@ def play(rules: Rules, operations: Iterable[Operation]) -> World:
 
 def take(world: World, operation: Operation) -> StepResult | None:
     """Perform an operation; None where it is impossible now. Raises `UsageError` for one that models do not perform."""
-    action = ACTIONS.get(type(operation))
-    if action is None:
+    if not MODEL.supports(operation):
         raise UsageError(f"models do not perform this operation: {operation}")
-    done = action(world, operation)
+    done = ACTIONS[type(operation)](world, operation)
     if done is not None:
         if isinstance(operation, environment.TimePasses):
             world.now_ms += operation.hours * HOUR_MS or DAY_MS + HOUR_MS
@@ -99,7 +99,7 @@ def take(world: World, operation: Operation) -> StepResult | None:
 
 def _inject(world: World, inject: Inject) -> StepResult | None:
     broker, fault = inject.broker, inject.fault
-    if fault not in OUTAGES or broker != ABSENT or world.outage or world.replication.leader_id == broker:
+    if broker != ABSENT or world.outage or world.replication.leader_id == broker:
         return None
     world.outage = fault
     if broker in world.replicas:
@@ -261,8 +261,6 @@ def _all_arrive(world: World, _: environment.MessagesArrive) -> StepResult | Non
     return arrived
 
 
-OUTAGES: Final = frozenset({OUTAGE, LAG, KILL, STOP, PAUSE})
-"""The faults that broker 2 may have, once. After kill and stop it starts again; with a lag it is up."""
 ACTIONS: Final[Mapping[type, Callable[[World, Any], StepResult | None]]] = {
     Write: client_steps.write,
     WriteBatch: client_steps.write_batch,
@@ -288,3 +286,5 @@ ACTIONS: Final[Mapping[type, Callable[[World, Any], StepResult | None]]] = {
     environment.MessagesArrive: _all_arrive,
 }
 """The function of each operation that models perform."""
+MODEL: Final = SchedulePlayer("models", frozenset(ACTIONS), frozenset({OUTAGE, LAG, KILL, STOP, PAUSE}))
+"""Broker 2 may have these faults, once. After kill and stop it starts again; with a lag it is up."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from harness.broker_files.segments.records import ABORT, COMMIT
 from harness.models.log.cleaner import Cleaning
 from harness.models.log.invariants import ModelTruth, Txn, Wrote, hidden_by_txnindex, violations, wrong_final_states
+from harness.models.log.systems import KAFKA, progress_of, redpanda_without
 from harness.models.log.version_rules import VersionRules
-from harness.models.walk.systems import KAFKA, progress_of, redpanda_without
 from harness.models.world.groups import Offsets, consequences, entries_of, load
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from harness.models.log.cleaner import Bounds
     from harness.models.log.replica import Replica
     from harness.models.log.replication import Replication
-    from harness.models.walk.systems import BrokerSystem
+    from harness.models.log.systems import BrokerSystem
     from harness.models.world.coordination import Coordination, CoordinationMessage
 
 DAY_MS: Final = 24 * 60 * 60 * 1000

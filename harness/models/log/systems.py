@@ -1,7 +1,7 @@
-"""Compaction by brokers of Kafka and of Redpanda in a small cluster, in which time stands still.
+"""Compaction by brokers of Kafka and of Redpanda: a pass, when it is due, and what a walk needs to compare replicas.
 
-When time passes there, all existing timestamps are set to long ago instead. So two replicas differ in a time only if
-that time is over for one of them and not for the other.
+In a walk, time stands still. When time passes there, all existing timestamps are set to long ago instead. So two
+replicas differ in a time only if that time is over for one of them and not for the other.
 """
 
 from __future__ import annotations
@@ -10,20 +10,24 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final
 
+from harness.broker_files.segments.records import MAX_INT64
 from harness.models.log import cleaner, redpanda
-from harness.models.log.cleaner import Bounds
+from harness.models.log.batch import size_bytes
+from harness.models.log.cleaner import Bounds, cleanable_segments, first_dirty, stable_segments
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable
+    from collections.abc import Callable, Hashable, Iterable, Mapping
 
     from harness.models.log.batch import ModelBatch
     from harness.models.log.cleaner import Cleaning
     from harness.models.log.invariants import ModelTruth
-    from harness.models.log.replica import Replica
+    from harness.models.log.replica import ModelSegment, Replica
 
 RETENTION_MS: Final = 10
 NOW_MS: Final = 0
 LONG_AGO_MS: Final = NOW_MS - RETENTION_MS
+AT_REST: Final = 1.0
+"""A ``min.cleanable.dirty.ratio`` that no log exceeds: it also stops compaction that needs no dirty records."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +36,16 @@ class BrokerSystem:
 
     ``clean``: one pass over a replica (replica, settings, time in ms, bounds); returns whether the pass had work.
     ``progress``: a replica's MCCO and MXFO. ``age``: time passes. ``content``: a key, equal for equal replicas.
+    ``is_due``: whether a pass begins now (replica, cleaning, topic's numbers, time in ms); ``due_later_ms``: when time
+    alone may make a pass due (replica, topic's numbers, time in ms).
     """
 
     clean: Callable[[Replica, Cleaning, int, Bounds], bool]
     progress: Callable[[Replica], Bounds]
     age: Callable[[Replica], None]
     content: Callable[[Replica], Hashable]
+    is_due: Callable[[Replica, Cleaning, Mapping[str, float], int], bool]
+    due_later_ms: Callable[[Replica, Mapping[str, float], int], float | None]
 
 
 def progress_of(system: BrokerSystem, replica: Replica, without: frozenset[str]) -> Bounds:
@@ -123,13 +131,65 @@ def _redpandas_content(replica: Replica) -> Hashable:
     return replica.high_watermark, replica.cleaned_to, tuple(replica.unreplicated), is_open, segments
 
 
-KAFKA: Final = BrokerSystem(cleaner.clean, _kafkas_progress, _kafkas_age, _kafkas_content)
+def is_due(replica: Replica, cleaning: Cleaning, topic: Mapping[str, float], now_ms: int) -> bool:
+    """Return whether a pass begins now (``LogCleanerManager.grabFilthiestCompactedLog``).
+
+    The dirty bytes are more than ``min.cleanable.dirty.ratio`` of the cleanable bytes, or have been dirty for longer
+    than ``max.compaction.lag.ms``.
+    """
+    cleanable = replica.segments[: cleanable_segments(replica, cleaning, now_ms)]
+    dirty = _dirty_segments(replica, cleanable)
+    if not dirty:
+        return False
+    dirty_bytes, all_bytes = (sum(size_bytes(segment.batches) for segment in some) for some in (dirty, cleanable))
+    is_overdue = now_ms - topic["max.compaction.lag.ms"] > _dirty_since_ms(dirty)
+    return is_overdue or dirty_bytes / all_bytes > topic["min.cleanable.dirty.ratio"]
+
+
+def due_later_ms(replica: Replica, topic: Mapping[str, float], now_ms: int) -> float | None:
+    """Return when time alone may make a pass due, at the end of a compaction lag; None if it never does."""
+    dirty = _dirty_segments(replica, replica.segments[:-1])
+    if not dirty:
+        return None
+    youngest_ms = max(batch.max_timestamp_ms for batch in dirty[0].batches)
+    moments = (
+        youngest_ms + topic["min.compaction.lag.ms"] + 1,
+        _dirty_since_ms(dirty) + topic["max.compaction.lag.ms"] + 1,
+    )
+    return min((moment for moment in moments if now_ms < moment < MAX_INT64), default=None)
+
+
+def _dirty_segments(replica: Replica, segments: Iterable[ModelSegment]) -> list[ModelSegment]:
+    """Return the segments with batches that were written since the last pass."""
+    start = first_dirty(replica)
+    return [segment for segment in segments if segment.base_offset >= start and segment.batches]
+
+
+def _dirty_since_ms(dirty: Iterable[ModelSegment]) -> int:
+    return min(segment.batches[0].max_timestamp_ms for segment in dirty)
+
+
+def _is_due_in_redpanda(replica: Replica, cleaning: Cleaning, topic: Mapping[str, float], now_ms: int) -> bool:
+    """Return whether a segment is closed: every check begins a pass (``log_compaction_interval_ms``)."""
+    return topic["min.cleanable.dirty.ratio"] < AT_REST and stable_segments(replica, cleaning, now_ms) > 0
+
+
+def _due_later_in_redpanda(replica: Replica, topic: Mapping[str, float], now_ms: int) -> float | None:
+    """Return when the next segment will have been clean for the retention."""
+    since_ms = [segment.clean_since_ms for segment in replica.segments if segment.clean_since_ms is not None]
+    moments = (at_ms + topic["delete.retention.ms"] for at_ms in since_ms)
+    return min((moment for moment in moments if moment > now_ms), default=None)
+
+
+KAFKA: Final = BrokerSystem(cleaner.clean, _kafkas_progress, _kafkas_age, _kafkas_content, is_due, due_later_ms)
 
 
 def redpanda_without(without: frozenset[str]) -> BrokerSystem:
     """Return Redpanda with some of `harness.models.log.redpanda.RULES` left out."""
     clean, progress = partial(redpanda.clean, without=without), partial(redpanda.progress, without=without)
-    return BrokerSystem(clean, progress, _redpandas_age, _redpandas_content)
+    return BrokerSystem(
+        clean, progress, _redpandas_age, _redpandas_content, _is_due_in_redpanda, _due_later_in_redpanda
+    )
 
 
 REDPANDA: Final = redpanda_without(frozenset())
