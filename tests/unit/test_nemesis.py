@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from fakes.cluster import RecordedCluster, recorded_cluster
@@ -21,6 +21,9 @@ from harness.targets import find_target
 from nemesis import FAULTS, SCRIPTS, declared_in, find_script, topology
 from nemesis.fault import Fault, FaultContext
 from nemesis.script import Act, Script, ScriptContext, nothing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 PACE, WINDOW_S = 1000, 20
 FIVE = place(brokers=5, replication_factor=3, partitions=1, absent=2)
@@ -98,20 +101,143 @@ def test_an_unknown_name_is_reported_with_the_nearest() -> None:
         find_script("catchup")
 
 
-@pytest.mark.parametrize(
-    ("name", "away", "back"), [("kill", "kill", "start"), ("pause", "pause", "resume"), ("partition", "cut", "heal")]
-)
-@pytest.mark.parametrize("placement", [Placement(), TWO_AWAY], ids=["one", "two"])
-def test_everybody_who_is_to_be_absent_goes_and_comes_back(
-    name: str, away: str, back: str, placement: Placement
-) -> None:
-    cluster, subject = context_of(placement)
-    script = find_script(name)
-    script.leave.perform(subject)
-    assert cluster.actions == [f"{away} {broker}" for broker in placement.absent]
+def performed(cluster: RecordedCluster, act: Callable[[Any], object], context: object) -> list[str]:
+    """Return the actions of an act on a cluster."""
     cluster.actions.clear()
-    script.rejoin.perform(subject)
-    assert cluster.actions == [f"{back} {broker}" for broker in placement.absent]
+    act(context)
+    return cluster.actions.copy()
+
+
+THROTTLE = [on_topics("*"), on_brokers(leader="2000", follower="2000")]
+LIFT = [on_brokers(leader=None, follower=None), on_topics(None)]
+COPIED = "wait for the new replicas to have copied the payload"
+GONE, BACK = "wait for broker 2 to leave every ISR", "wait for broker 2 to rejoin every ISR"
+REGISTERED = "wait for brokers [1, 2, 3] to register"
+ASSIGNED = "wait for replicas to be assigned as asked"
+
+
+def on_late_broker(backoff_ms: str | None) -> str:
+    return f"broker 3: { {'log.cleaner.backoff.ms': backoff_ms} }"
+
+
+def reassign(replicas: Sequence[int]) -> str:
+    return f"reassign { {(topic, 0): replicas for topic in ('aborted-to-committed', 'stuck-lso')} }"
+
+
+def led_by(broker: int) -> str:
+    return f"wait for broker {broker} to lead aborted-to-committed, stuck-lso"
+
+
+@pytest.mark.parametrize(
+    ("name", "leave", "expose", "rejoin"),
+    [
+        ("kill", ["kill 2"], [], ["start 2"]),
+        ("pause", ["pause 2"], [], ["resume 2"]),
+        ("partition", ["cut 2"], [], ["heal 2"]),
+        ("none", [], [], []),
+        ("lossy", ["lose 0.2 of 2"], [], ["clear links"]),
+        ("slow", ["delay 2 by 150 ms"], [], ["clear links"]),
+        ("clock-skew", ["skew 2 by 3600 s"], [], ["skew 2 by 0 s"]),
+        (
+            "disk-full",
+            ["fill the disk of 2", "ballast", "wait for the brokers without disk space to end"],
+            [],
+            ["free the disk of 2", "start 2"],
+        ),
+        (
+            "rolling",
+            ["stop 2"],
+            [],
+            ["start 2", BACK, "stop 1", "start 1", REGISTERED, BACK, "stop 3", "start 3", REGISTERED, BACK],
+        ),
+        ("join", ["ballast", *THROTTLE, reassign((1, 3, 2)), COPIED], [], LIFT),
+        (
+            "catch-up",
+            [
+                "kill 2", GONE, "ballast", *THROTTLE, "start 2", REGISTERED,
+                "wait for the restarted brokers to serve their replicas",
+            ],
+            [],
+            LIFT,
+        ),
+        (
+            "relay",
+            [on_late_broker("50000"), "wait for the cleaners of broker 3 to pause", "ballast"],
+            [*THROTTLE, reassign([3, 1]), led_by(3), reassign([1, 3, 2]), COPIED, led_by(1)],
+            [*LIFT, on_late_broker(None)],
+        ),
+        (
+            "reassigned",
+            ["kill 2", GONE, reassign([1, 3]), ASSIGNED],
+            [reassign((1, 3, 2)), ASSIGNED],
+            ["start 2"],
+        ),
+    ],
+)  # fmt: skip
+def test_the_acts_of_a_script(name: str, leave: list[str], expose: list[str], rejoin: list[str]) -> None:
+    cluster, subject = context_of()
+    script = find_script(name)
+    assert performed(cluster, script.leave.perform, subject) == leave
+    assert script.is_outage == (name not in {"none", "lossy", "slow", "clock-skew"})
+    if name == "catch-up":
+        assert cluster.clock.now_s() == 1, "a look from before the restart does not count"
+    if name == "relay":
+        assert cluster.late == {3}
+        assert [cluster.cleaning(tp) for tp in cluster.replicas] == [[1, 2], [1, 2], [1]]
+    if script.expose is not None:
+        assert performed(cluster, script.expose.perform, subject) == expose
+    if script.joins:
+        assert set(cluster.observer.ends) == {2}, "only the new replicas are waited for"
+        assert PAYLOAD_END <= cluster.observer.ends[2] < BALLAST_END, "and not until they have the ballast"
+    assert performed(cluster, script.rejoin.perform, subject) == rejoin
+    assert not cluster.late
+
+
+@pytest.mark.parametrize(
+    ("name", "begin", "end"),
+    [
+        ("kill", "kill {}", ["start 2", "start 3"]),
+        ("pause", "pause {}", ["resume 2", "resume 3"]),
+        ("partition", "cut {}", ["heal 2", "heal 3"]),
+        ("lossy", "lose 0.2 of {}", ["clear links"]),
+        ("slow", "delay {} by 150 ms", ["clear links"]),
+        (
+            "clock-skew",
+            "skew {} by 3600 s",
+            ["kill 2", "kill 3", "skew 2 by 0 s", "skew 3 by 0 s", "start 2", "start 3"],
+        ),
+    ],
+)
+def test_a_fault_is_on_each_of_its_brokers(name: str, begin: str, end: list[str]) -> None:
+    cluster, subject = context_of(TWO_AWAY)
+    assert performed(cluster, FAULTS[name].inject, subject.absent) == [begin.format(broker) for broker in (2, 3)]
+    assert performed(cluster, FAULTS[name].heal, subject.absent) == end
+
+
+def test_the_pace_of_the_throttle_is_for_all_partitions_of_exposed_topics() -> None:
+    cluster, subject = context_of(TWO_AWAY)
+    # Two topics of three partitions, to two followers.
+    throttled = [on_topics("*"), on_brokers(leader="12000", follower="6000")]
+    assert performed(cluster, FAULTS["throttle"].inject, subject.absent) == throttled
+    assert performed(cluster, FAULTS["throttle"].heal, subject.absent) == LIFT
+
+
+def test_the_controller_is_killed_while_the_broker_is_down_and_restarted_immediately() -> None:
+    placement = place(brokers=4, replication_factor=3, partitions=1, absent=1, quorum=3)
+    assert placement.controllers == (1, 3, 4)
+    cluster, subject = context_of(placement)
+    actions = performed(cluster, find_script("controller-kill").leave.perform, subject)
+    assert [value for value in actions if not value.startswith("who")] == [
+        "kill 2",
+        GONE,
+        "wait for an active controller",
+        "kill 1",
+        "wait for another controller to be elected",
+        "wait for the killed controller 1 to be given up",
+        "start 1",
+        "wait for brokers [1, 3, 4] to register",
+        "wait for brokers 1, 3, 4 to be in every ISR",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -173,46 +299,6 @@ def test_a_runtime_refuses_needs_that_its_table_does_not_have() -> None:
     with pytest.raises(UsageError, match="this nemesis needs a battery for each broker: this runtime does not have"):
         raise_if_unmet(wanted, {Need.CLOCK: lambda: None})
     raise_if_unmet(wanted, {"a battery for each broker": lambda: None})
-
-
-def test_a_rolling_restart_gets_to_the_others_once_the_absent_are_back() -> None:
-    cluster, subject = context_of()
-    script = find_script("rolling")
-    script.leave.perform(subject)
-    assert cluster.actions == ["stop 2"]
-    script.rejoin.perform(subject)
-    back = "wait for broker 2 to rejoin every ISR"
-    registered = "wait for brokers [1, 2, 3] to register"
-    turns = [["stop 1", "start 1", registered, back], ["stop 3", "start 3", registered, back]]
-    assert cluster.actions[1:] == ["start 2", back, *turns[0], *turns[1]]
-
-
-def test_the_controller_is_killed_while_the_broker_is_away_and_comes_back_at_once() -> None:
-    placement = place(brokers=4, replication_factor=3, partitions=1, absent=1, quorum=3)
-    assert placement.controllers == (1, 3, 4)
-    cluster, subject = context_of(placement)
-    find_script("controller-kill").leave.perform(subject)
-    assert [value for value in cluster.actions if not value.startswith("who")] == [
-        "kill 2",
-        "wait for broker 2 to leave every ISR",
-        "wait for an active controller",
-        "kill 1",
-        "wait for another controller to be elected",
-        "wait for the killed controller 1 to be given up",
-        "start 1",
-        "wait for brokers [1, 3, 4] to register",
-        "wait for brokers 1, 3, 4 to be in every ISR",
-    ]
-
-
-def test_a_full_disk_is_written_to_until_the_broker_has_ended() -> None:
-    cluster, subject = context_of()
-    script = find_script("disk-full")
-    script.leave.perform(subject)
-    assert cluster.actions == ["fill the disk of 2", "ballast", "wait for the brokers without disk space to end"]
-    cluster.actions.clear()
-    script.rejoin.perform(subject)
-    assert cluster.actions == ["free the disk of 2", "start 2"]
 
 
 def lost(topic: str, first_offset: int) -> Cut:
@@ -282,73 +368,9 @@ def test_a_broker_whose_cleaner_is_never_in_mid_pass_lives_on_and_that_ends_the_
     assert not {"kill 2", "start 2"} & set(cluster.actions)
 
 
-def test_a_clock_that_is_ahead_is_put_right() -> None:
-    cluster, subject = context_of()
-    script = find_script("clock-skew")
-    assert not script.is_outage
-    script.leave.perform(subject)
-    script.rejoin.perform(subject)
-    assert cluster.actions == ["skew 2 by 3600 s", "skew 2 by 0 s"]
-    cluster.actions.clear()
-    FAULTS["clock-skew"].heal(subject.absent)
-    assert cluster.actions == ["kill 2", "skew 2 by 0 s", "start 2"], "a soak continues with that broker"
-
-
-def test_poor_links_take_nobody_away() -> None:
-    cluster, subject = context_of(TWO_AWAY)
-    for name in ("lossy", "slow"):
-        script = find_script(name)
-        assert not script.is_outage
-        script.leave.perform(subject)
-        script.rejoin.perform(subject)
-    lossy = ["lose 0.2 of 2", "lose 0.2 of 3", "clear links"]
-    assert cluster.actions == [*lossy, "delay 2 by 150 ms", "delay 3 by 150 ms", "clear links"]
-
-
 def test_a_partition_ends_hung_fetches_soon_enough() -> None:
     for timers in TIMERS.values():
         assert int(find_script("partition").broker_settings["request.timeout.ms"]) < timers.settle_s * 1000
-
-
-def test_nothing_is_nothing() -> None:
-    cluster, subject = context_of()
-    script = find_script("none")
-    script.leave.perform(subject)
-    script.rejoin.perform(subject)
-    assert cluster.actions == []
-
-
-def test_the_throttle_is_on_exposed_topics_at_a_pace_for_all_their_partitions() -> None:
-    cluster, subject = context_of(TWO_AWAY)
-    FAULTS["throttle"].inject(subject.absent)
-    assert cluster.actions == [
-        on_topics("*"),
-        on_brokers(leader="12000", follower="6000"),  # two topics of three partitions, to two followers
-    ]
-
-
-def test_lifting_takes_back_all_that_the_throttle_has_set() -> None:
-    cluster, subject = context_of(TWO_AWAY)
-    FAULTS["throttle"].heal(subject.absent)
-    assert cluster.actions == [
-        on_brokers(leader=None, follower=None),
-        on_topics(None),
-    ]
-
-
-def test_joining_replicas_are_added_behind_the_ballast_and_have_the_payload_when_the_outage_begins() -> None:
-    cluster, subject = context_of()
-    find_script("join").leave.perform(subject)
-    assert cluster.actions == [
-        "ballast",
-        on_topics("*"),
-        on_brokers(leader="2000", follower="2000"),
-        "reassign {('aborted-to-committed', 0): (1, 3, 2), ('stuck-lso', 0): (1, 3, 2)}",
-        "wait for the new replicas to have copied the payload",
-    ]
-    ends = cluster.observer.ends
-    assert set(ends) == {2}, "only the new replicas are waited for"
-    assert PAYLOAD_END <= ends[2] < BALLAST_END, "and not until they have the ballast"
 
 
 def test_each_of_the_joining_brokers_has_to_have_the_payload() -> None:
@@ -356,40 +378,6 @@ def test_each_of_the_joining_brokers_has_to_have_the_payload() -> None:
     cluster.observer.ends = {3: -1000}
     with pytest.raises(WaitTimeoutError, match="the new replicas to have copied the payload"):
         find_script("join").leave.perform(subject)
-
-
-def test_leadership_moves_between_the_payload_and_the_ballast_from_a_late_cleaner_to_one_in_time() -> None:
-    cluster, subject = context_of()
-    script = find_script("relay")
-    script.leave.perform(subject)
-    assert cluster.actions == [
-        "broker 3: {'log.cleaner.backoff.ms': '50000'}",
-        "wait for the cleaners of broker 3 to pause",
-        "ballast",
-    ]
-    assert cluster.late == {3}
-    assert [cluster.cleaning(tp) for tp in cluster.replicas] == [[1, 2], [1, 2], [1]]
-    cluster.actions.clear()
-    assert script.expose is not None
-    script.expose.perform(subject)
-    assert cluster.actions == [
-        on_topics("*"),
-        on_brokers(leader="2000", follower="2000"),
-        "reassign {('aborted-to-committed', 0): [3, 1], ('stuck-lso', 0): [3, 1]}",
-        "wait for broker 3 to lead aborted-to-committed, stuck-lso",
-        "reassign {('aborted-to-committed', 0): [1, 3, 2], ('stuck-lso', 0): [1, 3, 2]}",
-        "wait for the new replicas to have copied the payload",
-        "wait for broker 1 to lead aborted-to-committed, stuck-lso",
-    ]
-    assert PAYLOAD_END <= cluster.observer.ends[2] < BALLAST_END
-    cluster.actions.clear()
-    script.rejoin.perform(subject)
-    assert cluster.actions == [
-        on_brokers(leader=None, follower=None),
-        on_topics(None),
-        "broker 3: {'log.cleaner.backoff.ms': None}",
-    ]
-    assert not cluster.late
 
 
 def test_the_first_leader_is_the_late_broker_in_every_partition() -> None:
@@ -401,90 +389,23 @@ def test_the_first_leader_is_the_late_broker_in_every_partition() -> None:
     assert first.count("[3, 1]") == second.count("[1, 3, 2]") == len(cluster.exposed) == 4
 
 
-def test_dead_replicas_are_assigned_again_before_their_broker_starts() -> None:
+@pytest.mark.parametrize(
+    ("name", "actions"),
+    [
+        ("kill", []),
+        ("join", ["start 2", REGISTERED]),
+        ("catch-up", ["start 2", REGISTERED]),
+        ("relay", ["start 2", REGISTERED, on_late_broker("50000"), "wait for the cleaners of broker 3 to pause"]),
+        ("none", ["start 2", BACK]),
+    ],
+)
+def test_a_resumed_run_whose_brokers_are_down_gets_the_fault_again(name: str, actions: list[str]) -> None:
     cluster, subject = context_of()
-    script = find_script("reassigned")
-    script.leave.perform(subject)
-    assert cluster.actions == [
-        "kill 2",
-        "wait for broker 2 to leave every ISR",
-        "reassign {('aborted-to-committed', 0): [1, 3], ('stuck-lso', 0): [1, 3]}",
-        "wait for replicas to be assigned as asked",
-    ]
-    cluster.actions.clear()
-    assert script.expose is not None
-    script.expose.perform(subject)
-    script.rejoin.perform(subject)
-    assert cluster.actions == [
-        "reassign {('aborted-to-committed', 0): (1, 3, 2), ('stuck-lso', 0): (1, 3, 2)}",
-        "wait for replicas to be assigned as asked",
-        "start 2",
-    ]
-
-
-def test_a_throttled_catch_up_begins_with_an_outage_that_leaves_the_broker_behind() -> None:
-    cluster, subject = context_of()
-    find_script("catch-up").leave.perform(subject)
-    assert cluster.actions == [
-        "kill 2",
-        "wait for broker 2 to leave every ISR",
-        "ballast",
-        on_topics("*"),
-        on_brokers(leader="2000", follower="2000"),
-        "start 2",
-        "wait for brokers [1, 2, 3] to register",
-        "wait for the restarted brokers to serve their replicas",
-    ]
-    assert cluster.clock.now_s() == 1, "a look from before the restart does not count"
-
-
-@pytest.mark.parametrize("name", ["join", "catch-up"])
-def test_the_return_of_a_throttled_replica_is_the_end_of_the_throttle(name: str) -> None:
-    cluster, subject = context_of()
-    find_script(name).rejoin.perform(subject)
-    lifted = cluster.actions.copy()
-    cluster.actions.clear()
-    FAULTS["throttle"].heal(subject.absent)
-    assert lifted == cluster.actions
-
-
-def again(name: str) -> RecordedCluster:
-    """Take up a run whose absent brokers are all down."""
-    cluster, subject = context_of(TWO_AWAY)
-    cluster.runtime.down = set(TWO_AWAY.absent)
+    cluster.runtime.down = {2}
     resume = find_script(name).resume
     assert resume is not None
-    resume(subject)
-    return cluster
-
-
-def test_who_was_killed_is_down_when_the_run_is_resumed() -> None:
-    assert again("kill").actions == []
-
-
-@pytest.mark.parametrize("name", ["join", "catch-up"])
-def test_who_was_throttled_runs_when_the_run_is_resumed_and_the_throttle_stays(name: str) -> None:
-    assert again(name).actions == ["start 2", "start 3", "wait for brokers [1, 2, 3, 4, 5] to register"]
-
-
-def test_a_cleaner_is_late_again_when_the_run_is_resumed() -> None:
-    placement = place(brokers=4, replication_factor=4, partitions=1, absent=1)
-    cluster, subject = context_of(placement)
-    cluster.runtime.down = set(placement.absent)
-    resume = find_script("relay").resume
-    assert resume is not None
-    resume(subject)
-    assert cluster.actions == [
-        "start 2",
-        "wait for brokers [1, 2, 3, 4] to register",
-        "broker 4: {'log.cleaner.backoff.ms': '50000'}",
-        "wait for the cleaners of broker 4 to pause",
-    ]
-    assert cluster.late == {4}
-
-
-def test_where_nobody_was_away_everybody_is_back_when_the_run_is_resumed() -> None:
-    assert again("none").actions == ["start 2", "start 3", "wait for brokers 2, 3 to rejoin every ISR"]
+    assert performed(cluster, resume, subject) == actions
+    assert cluster.late == ({3} if name == "relay" else set())
 
 
 def test_what_a_process_or_a_link_was_set_to_is_lost_with_the_harness() -> None:
