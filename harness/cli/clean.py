@@ -18,18 +18,17 @@ def clean(run_ids: tuple[str, ...]) -> int:
 
     Runs whose owner lives are spared.
     """
-    every = leftovers.find_leftovers()
-    if unknown := set(run_ids) - {leftover.run_id for leftover in every}:
+    owners = leftovers.find_leftovers()
+    if unknown := set(run_ids) - {directory.name for directory in owners}:
         raise UsageError(f"there is no such RUN_ID: nothing is left of {', '.join(sorted(unknown))}")
-    for leftover in every:
-        if spared := _why_spared(leftover, run_ids):
-            stdout().line(f"spared {leftover.run_id}: {spared}")
+    for directory, owner in owners.items():
+        if owner and (spared := _why_spared(owner, directory.name, run_ids)):
+            stdout().line(f"spared {directory.name}: {spared}")
     removed, failed = [], []
-    for leftover in every:
-        if leftover.run_id in run_ids or (not run_ids and leftovers.is_abandoned(leftover)):
+    for directory, owner in owners.items():
+        if directory.name in run_ids or (not run_ids and leftovers.is_abandoned(directory, owner)):
             try:
-                ended = leftovers.remove(leftover.run_id, leftover.directory)
-                removed.append(f"{leftover.run_id}: {ended} processes and {leftover.directory}")
+                removed.append(f"{directory.name}: {leftovers.remove(directory)} processes and {directory}")
             except HarnessError as error:
                 failed.append(str(error))
     removed += [f"the network of {run_id}" for run_id in leftovers.remove_orphaned_networks()]
@@ -43,19 +42,16 @@ def clean(run_ids: tuple[str, ...]) -> int:
     return EXIT_CLEAN
 
 
-def _why_spared(leftover: leftovers.Leftover, run_ids: tuple[str, ...]) -> str | None:
+def _why_spared(owner: leftovers.Owner, run_id: str, run_ids: tuple[str, ...]) -> str | None:
     """Return the reason to spare a run; None for a run that is removed or was not named.
 
     Raises `UsageError` for a named run that is still in progress.
     """
-    owner = leftover.owner
-    if owner is None:
-        return None
     if not owner.kept and owner.lives():
-        if leftover.run_id in run_ids:
-            raise UsageError(f"{leftover.run_id} is still in progress (process {owner.pid}); end that first")
+        if run_id in run_ids:
+            raise UsageError(f"{run_id} is still in progress (process {owner.pid}); end that first")
         return f"its run is in progress (process {owner.pid})"
     if run_ids or not (owner.kept or owner.resumable):
         return None
     why = "kept" if owner.kept else f"resume it with `harness run --resume {owner.run_dir}`"
-    return f"{why}; remove it with `harness clean {leftover.run_id}`"
+    return f"{why}; remove it with `harness clean {run_id}`"

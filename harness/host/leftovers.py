@@ -2,7 +2,7 @@
 
 Every run has a work directory (broker data, Spark's scratch space) with an ``owner.json``, and each of its processes
 has ``-Dharness.run=<run id>`` on its command line. So a run can be removed without process ids or a clean exit: the
-directory has the id of the run, which identifies its processes and its network.
+directory's name is the id of the run, which identifies its processes, its network and its containers.
 """
 
 from __future__ import annotations
@@ -64,19 +64,6 @@ class Owner:
             return False
 
 
-@dataclass(frozen=True)
-class Leftover:
-    """A run's work directory, and its owner if that is known."""
-
-    directory: Path
-    owner: Owner | None
-
-    @property
-    def run_id(self) -> str:
-        """The directory's name."""
-        return self.directory.name
-
-
 def work_root() -> Path:
     """Return the private directory of this user's runs."""
     return Path(tempfile.gettempdir()) / f"compaction-harness-{os.getuid()}"
@@ -107,17 +94,17 @@ def write_owner(directory: Path, owner: Owner) -> None:
     draft.replace(directory / "owner.json")
 
 
-def find_leftovers() -> list[Leftover]:
-    """Return the work directories of all runs of this user."""
-    return [Leftover(path, read_owner(path)) for path in sorted(work_root().glob("*")) if path.is_dir()]
+def find_leftovers() -> dict[Path, Owner | None]:
+    """Return the owner of each work directory of this user's runs, None where it is not known."""
+    return {path: read_owner(path) for path in sorted(work_root().glob("*")) if path.is_dir()}
 
 
-def is_abandoned(leftover: Leftover) -> bool:
-    """Return whether the run has no owner any more: it is not kept, and cannot be resumed."""
-    if owner := leftover.owner:
+def is_abandoned(directory: Path, owner: Owner | None) -> bool:
+    """Return whether a run has no owner any more: it is not kept, and cannot be resumed."""
+    if owner is not None:
         return not owner.kept and not owner.resumable and not owner.lives()
     with suppress(FileNotFoundError):
-        return time.time() - leftover.directory.stat().st_mtime > UNOWNED_GRACE_S
+        return time.time() - directory.stat().st_mtime > UNOWNED_GRACE_S
     return False
 
 
@@ -127,17 +114,17 @@ def change_owner(directory: Path, **changes: Any) -> None:
         write_owner(directory, replace(owner, **changes))
 
 
-def release(run_id: str, directory: Path) -> int:
+def release(directory: Path) -> int:
     """End the processes of a run that has ended, and keep its data only if it can be resumed."""
-    return _end("end", run_id, directory) if is_resumable(directory) else remove(run_id, directory)
+    return _end("end", directory) if is_resumable(directory) else remove(directory)
 
 
-def remove(run_id: str, directory: Path) -> int:
+def remove(directory: Path) -> int:
     """End every process of the run on all hosts, remove its network and directory; return the number of processes.
 
     The directory is removed last, as it identifies a run that could not be removed completely.
     """
-    ended = _end("remove", run_id, directory)
+    ended = _end("remove", directory)
     disk.unmount_below(directory)
     shutil.rmtree(directory, ignore_errors=True)
     return ended
@@ -196,31 +183,31 @@ def remove_orphaned_containers() -> list[str]:
     engine = importlib.import_module(MODULES[COMPOSE_FILE])
     orphans = sorted(_orphans(engine.runs_with_containers()))
     for run_id in orphans:
-        engine.remove(work_root(), run_id)
+        engine.remove(work_root() / run_id)
     return orphans
 
 
 def _orphans(run_ids: set[str]) -> set[str]:
     """Return the runs without an owner, also with another TMPDIR: a run's keeper has the id on its command line."""
-    orphans = run_ids - {leftover.run_id for leftover in find_leftovers()}
+    orphans = run_ids - {directory.name for directory in find_leftovers()}
     if orphans:
         words = {word for process in psutil.process_iter(["cmdline"]) for word in process.info["cmdline"] or ()}
         orphans = {run_id for run_id in orphans if not any(run_id in word for word in words)}
     return orphans
 
 
-def _end(verb: str, run_id: str, directory: Path) -> int:
+def _end(verb: str, directory: Path) -> int:
     """End the run's processes, its network, and its containers or remote processes; return the number of processes.
 
     ``verb``: the function of the `MODULES`. Raises `HarnessError` if something cannot be ended or reached.
     """
-    ended = end_processes(run_id)
-    remove_network(run_id)
+    ended = end_processes(directory.name)
+    remove_network(directory.name)
     modules = [importlib.import_module(module) for file, module in MODULES.items() if (directory / file).exists()]
     try:
-        return ended + sum(int(getattr(module, verb)(directory, run_id)) for module in modules)
+        return ended + sum(int(getattr(module, verb)(directory)) for module in modules)
     except UsageError as error:
-        raise HarnessError(f"something is left of {run_id}: {error}") from error
+        raise HarnessError(f"something is left of {directory.name}: {error}") from error
 
 
 def process_marker(run_id: str) -> str:

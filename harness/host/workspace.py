@@ -26,22 +26,15 @@ KEEP = b"keep\n"
 CLOSE_TIMEOUT_S = 15.0
 
 
-class Keeper:
-    """The harness's end of the pipe."""
-
-    def __init__(self, run_id: str, work_dir: Path) -> None:
-        """Start the keeper process for this run."""
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "harness.host.workspace", run_id, str(work_dir)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-
-    def close(self, *, keep: bool) -> None:
-        """End the keeper; unless ``keep``, wait until it has released the run."""
-        self._process.communicate(KEEP if keep else None, timeout=CLOSE_TIMEOUT_S)
+def start_keeper(work_dir: Path) -> subprocess.Popen[bytes]:
+    """Start the keeper of a run, which releases the run when its stdin ends with anything but `KEEP`."""
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "harness.host.workspace", str(work_dir)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
 
 
 class Workspace:
@@ -62,7 +55,7 @@ class Workspace:
                 else f"no work directory can be created in {leftovers.work_root()}: {error.strerror or error};"
                 " set TMPDIR to a folder with free space"
             ) from error
-        self._keeper = Keeper(run_id, self.path)
+        self._keeper = start_keeper(self.path)
         self._is_kept = False
 
     def keep(self) -> None:
@@ -86,12 +79,12 @@ class Workspace:
             leftovers.change_owner(self.path, kept=True)
         else:
             try:
-                leftovers.release(self.run_id, self.path)
+                leftovers.release(self.path)
             except (HarnessError, OSError) as failure:
                 log.warning("%s; `harness clean %s` removes the rest later", failure, self.run_id)
-        self._keeper.close(keep=keep)
+        self._keeper.communicate(KEEP if keep else None, timeout=CLOSE_TIMEOUT_S)
 
 
 if __name__ == "__main__":
     if sys.stdin.buffer.read() != KEEP:
-        leftovers.release(sys.argv[1], Path(sys.argv[2]))
+        leftovers.release(Path(sys.argv[1]))

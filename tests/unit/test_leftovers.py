@@ -16,8 +16,8 @@ import pytest
 from harness.cli import main as cli
 from harness.errors import EXIT_CLEAN, HarnessError, UsageError
 from harness.host import leftovers
-from harness.host.leftovers import Leftover, Owner
-from harness.host.workspace import Keeper, Workspace
+from harness.host.leftovers import Owner
+from harness.host.workspace import KEEP, Workspace, start_keeper
 
 BOUND_S = 20.0
 
@@ -52,7 +52,7 @@ def test_processes_are_found_by_their_run_and_ended() -> None:
 def test_the_keeper_removes_a_run_when_the_pipe_ends() -> None:
     directory = leftovers.claim_work_dir("run-c", Path("results"))
     process = start_marked("run-c")
-    Keeper("run-c", directory).close(keep=False)
+    start_keeper(directory).communicate(timeout=BOUND_S)
     assert process.wait(BOUND_S) != 0
     assert not directory.exists()
 
@@ -65,14 +65,14 @@ def test_the_directory_stays_while_a_network_cannot_be_removed(monkeypatch: pyte
     process = start_marked("run-g")
     monkeypatch.setattr(leftovers, "remove_network", refuse)
     with pytest.raises(HarnessError, match="the network of run-g stays"):
-        leftovers.remove("run-g", directory)
+        leftovers.remove(directory)
     assert process.wait(BOUND_S) != 0, "processes end before their network"
     assert directory.exists()
 
 
 def test_the_keeper_does_not_remove_a_kept_run() -> None:
     directory = leftovers.claim_work_dir("run-d", Path("results"))
-    Keeper("run-d", directory).close(keep=True)
+    start_keeper(directory).communicate(KEEP, timeout=BOUND_S)
     assert directory.exists()
 
 
@@ -81,21 +81,21 @@ def test_a_run_is_abandoned_if_its_owner_has_ended() -> None:
     owner = leftovers.read_owner(directory)
     assert owner is not None
     assert owner.pid == os.getpid()
-    assert not leftovers.is_abandoned(Leftover(directory, owner))
+    assert not leftovers.is_abandoned(directory, owner)
     started_s = psutil.Process().create_time()
     same_id_later = Owner(os.getpid(), started_s - 1000, "run-e", "results")
-    assert leftovers.is_abandoned(Leftover(directory, same_id_later)), "a later process with that id is not the owner"
+    assert leftovers.is_abandoned(directory, same_id_later), "a later process with that id is not the owner"
     kept_owner = Owner(os.getpid(), started_s - 1000, "run-e", "results", kept=True)
-    assert not leftovers.is_abandoned(Leftover(directory, kept_owner))
+    assert not leftovers.is_abandoned(directory, kept_owner)
 
 
 def test_a_young_directory_without_an_owner_is_not_abandoned() -> None:
     directory = leftovers.work_root() / "run-f"
     directory.mkdir(parents=True)
-    assert not leftovers.is_abandoned(Leftover(directory, None))
+    assert not leftovers.is_abandoned(directory, None)
     old = time.time() - leftovers.UNOWNED_GRACE_S - 1
     os.utime(directory, (old, old))
-    assert leftovers.is_abandoned(Leftover(directory, None))
+    assert leftovers.is_abandoned(directory, None)
 
 
 def cut_off(run_id: str, **fields: bool) -> Path:
@@ -112,9 +112,9 @@ def clean(*run_ids: str) -> int:
 
 def test_a_run_that_can_be_resumed_is_not_abandoned() -> None:
     directory = cut_off("run-h", resumable=True)
-    assert not leftovers.is_abandoned(Leftover(directory, leftovers.read_owner(directory)))
+    assert not leftovers.is_abandoned(directory, leftovers.read_owner(directory))
     leftovers.change_owner(directory, resumable=False)
-    assert leftovers.is_abandoned(Leftover(directory, leftovers.read_owner(directory)))
+    assert leftovers.is_abandoned(directory, leftovers.read_owner(directory))
 
 
 def test_a_change_of_an_owner_keeps_the_other_fields() -> None:
@@ -141,7 +141,7 @@ def test_releasing_a_run_that_can_be_resumed_ends_its_processes_and_keeps_its_da
     directory = cut_off("run-k", resumable=True)
     (directory / "data").mkdir()
     process = start_marked("run-k")
-    assert leftovers.release("run-k", directory) == 1
+    assert leftovers.release(directory) == 1
     assert process.wait(BOUND_S) != 0
     assert networks == ["run-k"]
     assert (directory / "data").is_dir()
@@ -150,7 +150,7 @@ def test_releasing_a_run_that_can_be_resumed_ends_its_processes_and_keeps_its_da
 def test_releasing_any_other_run_removes_it() -> None:
     directory = cut_off("run-l")
     process = start_marked("run-l")
-    assert leftovers.release("run-l", directory) == 1
+    assert leftovers.release(directory) == 1
     assert process.wait(BOUND_S) != 0
     assert not directory.exists()
 
@@ -159,7 +159,7 @@ def test_the_keeper_keeps_the_data_of_a_run_that_can_be_resumed() -> None:
     directory = leftovers.claim_work_dir("run-m", Path("results"))
     leftovers.change_owner(directory, resumable=True)
     process = start_marked("run-m")
-    Keeper("run-m", directory).close(keep=False)
+    start_keeper(directory).communicate(timeout=BOUND_S)
     assert process.wait(BOUND_S) != 0
     assert directory.exists()
 
