@@ -104,10 +104,8 @@ def sentence(template: str, **values: Column | str) -> Column:
     ``{name}``: the value of that name (a column, or SQL), else the row's column of that name. ``{name:text}``: the text
     stands for null. ``{name!r}``: a key, or another value that clients choose; `completed` makes it printable.
     """
-    fields = [field for field in Formatter().parse(template) if field[1] is not None]
-    texts = "".join(
-        text.replace("%", "%%") + ("%s" if name else "") for text, name, _, _ in Formatter().parse(template)
-    )
+    parts = list(Formatter().parse(template))
+    texts = "".join(text.replace("%", "%%") + ("%s" if name else "") for text, name, _, _ in parts)
 
     def value(name: str, none: str, conversion: str | None) -> Column:
         column = values.get(name, f.col(name))
@@ -116,7 +114,7 @@ def sentence(template: str, **values: Column | str) -> Column:
             return f.coalesce(f.concat(f.lit(_QUOTE), f.hex(column), f.lit(_QUOTE)), f.lit(none or "(no key)"))
         return f.coalesce(column.cast("string"), f.lit(none)) if none else column
 
-    return f.format_string(texts, *(value(str(name), none or "", conversion) for _, name, none, conversion in fields))
+    return f.format_string(texts, *(value(name, none or "", how) for _, name, none, how in parts if name is not None))
 
 
 def reason(template: str, **values: Column | str) -> Column:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from checkers.replay.judged import Judged
 
-_DISPUTED = "run string, topic string, partition int, key binary, disputed long"
-
 
 def disputed_records(findings: Iterable[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
     """Return run, topic, partition, key, offset of each disputed record of these rows of `finding.findings`.
@@ -45,7 +43,8 @@ def key_states(judged: Judged, disputed: list[tuple[Any, ...]]) -> DataFrame:
     belief about the disputed record, null where it has no such record (fields of `blame.DisputedRecord`).
     ``open_from``: its first record of the key in an open transaction.
     """
-    records = judged.records.sparkSession.createDataFrame(disputed, _DISPUTED)
+    schema = "run string, topic string, partition int, key binary, disputed long"
+    records = judged.records.sparkSession.createDataFrame(disputed, schema)
     last = f.struct("offset", "tombstone", "leader_epoch")
     at = f.struct("belief", "tombstone", "transactional", "leader_epoch", "decided_in_leader_epoch")
     return (

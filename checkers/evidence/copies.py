@@ -21,7 +21,7 @@ from checkers.evidence.parse import (
 )
 from checkers.evidence.schemas import COORDINATORS, EPOCHS, PRODUCERS
 from harness.broker_files.internal_topics.decode import transaction_state
-from harness.broker_files.segments.batches import CorruptLogError, iter_batches, iter_records
+from harness.broker_files.segments.batches import CorruptLogError, iter_batches, iter_records, until_cut
 from harness.broker_files.segments.folder import end_of_segment, live_segments
 from harness.broker_files.side_files.checkpoints import read_leader_epochs
 from harness.broker_files.side_files.producer_state import read_producer_snapshot
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.broker_files.copies.copies import Copies, ReplicaCopy
-
-SPOOL_FIELDS = ("read_from", "read_to", "settled", "until")
-TRANSACTIONS = "transactions"
 
 Row = tuple[Any, ...]
 
@@ -81,7 +78,7 @@ def _coordinator_logs(copies: Copies) -> Iterator[tuple[Row, Path]]:
 def _coordinators(path: Path) -> Iterator[Row]:
     """Yield the states of a log of transaction states, or the latest states that a coordinator answered."""
     if path.name == COORDINATOR:
-        (transactions,) = fields_of(json_object(path.read_bytes(), str(path)), (TRANSACTIONS,), str(path))
+        (transactions,) = fields_of(json_object(path.read_bytes(), str(path)), ("transactions",), str(path))
         for entry in transactions:
             try:
                 transactional_id, producer_id, state = entry
@@ -90,18 +87,14 @@ def _coordinators(path: Path) -> Iterator[Row]:
                 raise NotReadableError(problem) from error
             yield 0, transactional_id, producer_id, state
         return
-    try:
-        for batch in iter_batches(path.read_bytes(), source=str(path)):
-            for record in () if batch.is_control else iter_records(batch, source=str(path)):
-                try:
-                    state = transaction_state(record)
-                except ValueError as error:
-                    raise CorruptLogError(str(path), batch.position, str(error)) from error
-                if state is not None:
-                    yield record.offset, state.transactional_id, state.producer_id, state.state
-    except CorruptLogError as error:
-        if not error.cut:
-            raise
+    for batch in until_cut(iter_batches(path.read_bytes(), source=str(path))):
+        for record in () if batch.is_control else iter_records(batch, source=str(path)):
+            try:
+                state = transaction_state(record)
+            except ValueError as error:
+                raise CorruptLogError(str(path), batch.position, str(error)) from error
+            if state is not None:
+                yield record.offset, state.transactional_id, state.producer_id, state.state
 
 
 def _producers(path: Path) -> Iterator[Row]:
@@ -134,29 +127,28 @@ def replica_facts(folder: Path) -> dict[str, int | None]:
     }
 
 
-def _state(path: Path) -> Iterator[Row]:
-    """Yield a replica's state, with the columns of `STATES`, by its broker's answer, else by its checkpoints.
+def _state(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield a replica's state (columns of `STATES`) by its broker's answer, else by its checkpoints.
 
     ``served`` is true where the answer is about the log as it was read: nothing was appended in between, and reading
     began at the log start offset. The high watermark is at most the offset up to which the log was read. Offsets below
     the first offset that was read count as offsets below the log start: their absence proves nothing.
     """
     if path.name != STATE:
-        facts = replica_facts(path.parent)
-        yield (
-            False, facts["log_start"], facts["high_watermark"], None, None, None, facts["cleaner_offset"], None,
-            facts["last_segment"], end_of_segment(path), None, None, None, facts["start_checkpoint"],
-        )  # fmt: skip
+        yield {"served": False, "log_end": end_of_segment(path), **replica_facts(path.parent)}
         return
     content = json_object(path.read_bytes(), str(path))
     log_start, high_watermark, *transactions = fields_of(content, STATE_FIELDS, str(path))
-    read_from, read_to, settled, until = fields_of(content, SPOOL_FIELDS, str(path))
+    read_from, read_to, settled, until = fields_of(content, ("read_from", "read_to", "settled", "until"), str(path))
     served = settled and read_from <= log_start
-    yield (
-        served, max(log_start, read_from), min(high_watermark, read_to),
-        *(transactions if served else (None,) * len(transactions)),
-        None, None, None, read_to, until is not None, None, None, None,
-    )  # fmt: skip
+    yield {
+        "served": served,
+        "log_start": max(log_start, read_from),
+        "high_watermark": min(high_watermark, read_to),
+        **(dict(zip(STATE_FIELDS[2:], transactions, strict=True)) if served else {}),
+        "log_end": read_to,
+        "cut": until is not None,
+    }
 
 
 SIDE_READERS_OF_COPIES: dict[str, TableReader] = {

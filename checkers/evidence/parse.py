@@ -14,7 +14,15 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from checkers.evidence.schemas import ABORTS, ENTRIES, HISTORY, OBSERVATIONS, SETTINGS, STATES
-from harness.broker_files.segments.batches import Batch, CorruptLogError, Record, iter_entries, iter_records, marker
+from harness.broker_files.segments.batches import (
+    Batch,
+    CorruptLogError,
+    Record,
+    iter_entries,
+    iter_records,
+    marker,
+    until_cut,
+)
 from harness.broker_files.side_files.checkpoints import read_checkpoint
 from harness.broker_files.side_files.producer_state import iter_txnindex
 from harness.run_folder import store
@@ -32,9 +40,7 @@ DISK, FETCH = "disk", "fetch"
 ROWS_PER_ARROW_BATCH = 10_000
 
 STATE_FIELDS = ("log_start", "high_watermark", "last_stable_offset", "aborted", "open")
-"""Fields of a broker's answer about a replica, in the order of `STATES`."""
-CHECKPOINTS = ("log-start-offset", "replication-offset")
-"""The checkpoints with the first two fields, for a broker that was not asked."""
+"""Fields of a broker's answer about a replica."""
 
 RETENTIONS = (
     ("delete.retention.ms", "log.cleaner.delete.retention.ms", 86_400_000),
@@ -53,12 +59,15 @@ class NotReadableError(Exception):
 
 @dataclass(frozen=True)
 class TableReader:
-    """Reads a table. ``files`` yields each file and the columns from its path, ``rows`` the other columns of a file."""
+    """Reads a table. ``files`` yields each file and the columns from its path, ``rows`` the other columns of a file.
+
+    ``rows`` yields all columns in order, or dictionaries, where columns that are missing are null.
+    """
 
     description: str
     schema: t.StructType
     files: Callable[[Any], Iterator[tuple[Row, Any]]]
-    rows: Callable[[Any], Iterator[Row]]
+    rows: Callable[[Any], Iterator[Row | dict[str, Any]]]
 
 
 def read(reader: TableReader, folders: Sequence[Any], share: int, shares: int) -> Iterator[pa.RecordBatch]:
@@ -75,11 +84,12 @@ def read(reader: TableReader, folders: Sequence[Any], share: int, shares: int) -
 
 
 def _rows(reader: TableReader, head: Row, source: Any) -> Iterator[Row]:
+    columns = reader.schema.names[len(head) : -1]
     try:
         for row in reader.rows(source):
-            yield (*head, *row, None)
+            yield (*head, *(map(row.get, columns) if isinstance(row, dict) else row), None)
     except (CorruptLogError, NotReadableError, OSError) as error:
-        yield (*head, *(None,) * (len(reader.schema) - len(head) - 1), str(error))
+        yield (*head, *(None,) * len(columns), str(error))
 
 
 def _arrow_batch(rows: list[Row], schema: pa.Schema, description: str) -> pa.RecordBatch:
@@ -129,15 +139,12 @@ def log_rows(path: Path, *, may_be_cut: bool = True) -> Iterator[Row]:
     was killed. `doubts` reports a batch that is missing because of that, as the broker served a longer log.
     """
     skipped = 0
-    try:
-        for entry in iter_entries(path.read_bytes(), source=str(path)):
-            if isinstance(entry, Batch):
-                yield from batch_rows(entry, str(path))
-            else:
-                skipped += 1
-    except CorruptLogError as error:
-        if not (error.cut and may_be_cut):
-            raise
+    entries = iter_entries(path.read_bytes(), source=str(path))
+    for entry in until_cut(entries) if may_be_cut else entries:
+        if isinstance(entry, Batch):
+            yield from batch_rows(entry, str(path))
+        else:
+            skipped += 1
     if skipped:
         raise NotReadableError(f"{path}: {skipped} entries of magic 0 or 1 are not read")
 
@@ -179,25 +186,29 @@ def _replicas(folder: RunFolder) -> Iterator[tuple[Row, tuple[RunFolder, Path, P
         yield head, (folder, stored / broker / snapshot, fetched / broker / snapshot / name)
 
 
-def _state(replica: tuple[RunFolder, Path, Path]) -> Iterator[Row]:
+def _state(replica: tuple[RunFolder, Path, Path]) -> Iterator[dict[str, Any]]:
     """Yield the fields of the broker's answer about the replica, or of the checkpoints without an answer."""
-    folder, checkpoints, served = replica
-    answer = served / store.STATE
+    folder, checkpoints, fetched = replica
+    answer = fetched / store.STATE
     state: dict[str, Any] = {}
 
     def checkpoint(name: str) -> int:
         is_there = folder.has(checkpoints / f"{name}-checkpoint")
-        return (read_log_checkpoint(checkpoints, name, _topic_partition(served.name)) if is_there else None) or 0
+        return (read_log_checkpoint(checkpoints, name, _topic_partition(fetched.name)) if is_there else None) or 0
 
-    if folder.has(answer):
+    if served := folder.has(answer):
         state = json_object(answer.read_bytes(), str(answer))
-        fields = (True, *fields_of(state, STATE_FIELDS, str(answer)))
+        offsets = dict(zip(STATE_FIELDS, fields_of(state, STATE_FIELDS, str(answer)), strict=True))
     else:
-        log_start, high_watermark = map(checkpoint, CHECKPOINTS)
-        fields = (False, log_start, high_watermark, None, None, None)
-    cleaner_offset = state.get("compaction", {}).get("cleaner_offset", checkpoint("cleaner-offset"))
-    leader = (state.get("leader"), state.get("leader_epoch"))
-    yield (*fields, cleaner_offset, _directory_id(folder, checkpoints), None, None, None, *leader, None)
+        offsets = {"log_start": checkpoint("log-start-offset"), "high_watermark": checkpoint("replication-offset")}
+    yield {
+        "served": served,
+        **offsets,
+        "cleaner_offset": state.get("compaction", {}).get("cleaner_offset", checkpoint("cleaner-offset")),
+        "directory_id": _directory_id(folder, checkpoints),
+        "leader": state.get("leader"),
+        "leader_epoch": state.get("leader_epoch"),
+    }
 
 
 def read_log_checkpoint(folder: Path, name: str, partition: tuple[str, int]) -> int | None:
@@ -220,23 +231,15 @@ def _json_file(name: str) -> Callable[[RunFolder], Iterator[tuple[Row, Path]]]:
     return lambda folder: iter([((folder.run_id,), folder.path / name)] if folder.has(folder.path / name) else [])
 
 
-def _json_lines(schema: t.StructType) -> Callable[[Path], Iterator[Row]]:
-    """Return a function that yields a schema's columns of each line; keys become bytes."""
-    names = schema.names[1:-1]
-
-    def rows(path: Path) -> Iterator[Row]:
-        with path.open("rb") as lines:
-            for number, line in enumerate(lines, 1):
-                place = f"{path} line {number}"
-                event = json_object(line, place)
-                if "key" in names:
-                    try:
-                        event["key"] = key_of(event)
-                    except ValueError as error:
-                        raise NotReadableError(f"{place} has an invalid key: {error}") from error
-                yield tuple(map(event.get, names))
-
-    return rows
+def _json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            place = f"{path} line {number}"
+            event = json_object(line, place)
+            try:
+                yield {**event, "key": key_of(event)}
+            except ValueError as error:
+                raise NotReadableError(f"{place} has an invalid key: {error}") from error
 
 
 def retentions_ms(manifest: dict[str, Any]) -> tuple[int | None, ...]:
@@ -288,10 +291,8 @@ READERS = {
     "entries": TableReader("a log", ENTRIES, _logs, log_rows),
     "aborts": TableReader("a .txnindex", ABORTS, _replica_files(".txnindex"), _aborts),
     "states": TableReader("a state.json", STATES, _replicas, _state),
-    "history": TableReader(store.HISTORY, HISTORY, _json_file(store.HISTORY), _json_lines(HISTORY)),
-    "observations": TableReader(
-        store.OBSERVATIONS, OBSERVATIONS, _json_file(store.OBSERVATIONS), _json_lines(OBSERVATIONS)
-    ),
+    "history": TableReader(store.HISTORY, HISTORY, _json_file(store.HISTORY), _json_lines),
+    "observations": TableReader(store.OBSERVATIONS, OBSERVATIONS, _json_file(store.OBSERVATIONS), _json_lines),
     "settings": TableReader(store.MANIFEST, SETTINGS, _json_file(store.MANIFEST), _settings),
 }
 """By name of the `Evidence` field."""

@@ -44,9 +44,6 @@ REPLICA_PLACE = (*PLACE, "broker")
 PLANNERS = 2
 """Threads that plan: a new JVM interprets most of the code that planning calls, and each thread uses one core."""
 
-TASKS = {"entries": 2}
-"""The number of tasks that read a table; one for other tables."""
-
 
 def place_of(row: Mapping[str, Any] | Row) -> RunPartition:
     """Return the partition of a row."""
@@ -124,7 +121,7 @@ def _evidence(spark: SparkSession, readers: Mapping[str, TableReader], folders: 
     def table(name: str) -> DataFrame:
         if name not in readers:
             return empty(spark.range(0, 0, 1, 1), SCHEMAS[name])
-        return _table(spark, readers[name], folders, TASKS.get(name, 1))
+        return _table(spark, readers[name], folders, 2 if name == "entries" else 1)
 
     with threads(spark, PLANNERS) as pool:
         tables = dict(zip(SCHEMAS, pool.map(table, SCHEMAS), strict=True))

@@ -6,7 +6,7 @@ import mmap
 import random
 import struct
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import cramjam
 import pytest
@@ -92,9 +92,11 @@ def walk(data: bytes, *, verify_crc: bool = True) -> tuple[list[Batch], CorruptL
     return batches, None
 
 
-def error_in(data: bytes) -> CorruptLogError:
-    _, error = walk(data)
+def error_in(data: bytes, *, after: int | None = None) -> CorruptLogError:
+    """Return the error; ``after``: the number of batches before it."""
+    batches, error = walk(data)
     assert error is not None
+    assert after is None or len(batches) == after
     return error
 
 
@@ -143,8 +145,7 @@ def test_batches_of_kafka(codec: str) -> None:
 
 def test_markers_of_kafka() -> None:
     abort, commit = only(KAFKA_ABORT), only(KAFKA_COMMIT)
-    assert abort.is_control
-    assert abort.is_transactional
+    assert (abort.is_control, abort.is_transactional) == (True, True)
     assert marker(abort, source=SOURCE) == Marker("abort", 9)
     assert marker(commit, source=SOURCE) == Marker("commit", 9)
 
@@ -178,15 +179,15 @@ def test_encoder_writes_the_bytes_of_kafka() -> None:
     epochs = {"coordinator_epoch": 9, "leader_epoch": 3}
     assert encode_marker(base_offset=43, commit=False, **decision, **epochs) == bytes.fromhex(KAFKA_ABORT)
     assert encode_marker(base_offset=44, commit=True, **decision, **epochs) == bytes.fromhex(KAFKA_COMMIT)
-    empty: dict[str, Any] = {
-        "base_offset": 50,
-        "last_offset": 54,
-        "max_timestamp_ms": 1_700_000_002_000,
-        "base_sequence": 5,
-    }
-    assert encode(**empty, is_transactional=True) == bytes.fromhex(KAFKA_EMPTY)
-    horizon: dict[str, Any] = {"base_offset": 60, "last_offset": 65, "delete_horizon_ms": 1_700_086_400_000}
-    assert encode(**horizon, base_sequence=8, records=records(only(KAFKA_HORIZON))) == bytes.fromhex(KAFKA_HORIZON)
+    empty = encode(
+        base_offset=50, last_offset=54, max_timestamp_ms=1_700_000_002_000, base_sequence=5, is_transactional=True
+    )
+    assert empty == bytes.fromhex(KAFKA_EMPTY)
+    cleaned = records(only(KAFKA_HORIZON))
+    horizon = encode(
+        base_offset=60, last_offset=65, delete_horizon_ms=1_700_086_400_000, base_sequence=8, records=cleaned
+    )
+    assert horizon == bytes.fromhex(KAFKA_HORIZON)
 
 
 @pytest.mark.parametrize("codec", codecs.CODECS)
@@ -286,9 +287,7 @@ def test_crc_message_and_opting_out() -> None:
     good = small_log()[0]
     kafka = bytes.fromhex(KAFKA_DATA["none"])
     data = good + kafka[:17] + b"\0\0\0\1" + kafka[21:]
-    batches, error = walk(data)
-    assert len(batches) == 1
-    assert str(error) == f"{SOURCE} at byte 78: CRC is e4aaa350, the header says 00000001"
+    assert str(error_in(data, after=1)) == f"{SOURCE} at byte 78: CRC is e4aaa350, the header says 00000001"
     batches, error = walk(data, verify_crc=False)
     assert (len(batches), error) == (2, None)
 
@@ -308,9 +307,7 @@ def test_crc_message_and_opting_out() -> None:
 def test_impossible_headers(at: int, new: bytes, reason: str) -> None:
     good = small_log()[0]
     bad = patched(encode_batch(base_offset=2, records=[Record(2, 0, b"k", b"v")]), at, new)
-    batches, error = walk(good + bad + good)
-    assert len(batches) == 1
-    assert error is not None
+    error = error_in(good + bad + good, after=1)
     assert (str(error), error.cut) == (f"{SOURCE} at byte 78: {reason}", False)
 
 
@@ -325,8 +322,7 @@ def test_entries_of_older_formats_are_reported_and_skipped() -> None:
     assert (error.position, error.reason) == (34, "base offset 3 follows offset 9")
     error = error_in(old[0] + old[1][:14])
     assert (error.position, error.cut) == (28, True)
-    shorter = old[1][:8] + struct.pack(">i", 21) + old[1][12:]
-    error = error_in(shorter)
+    error = error_in(old[1][:8] + struct.pack(">i", 21) + old[1][12:])
     assert (error.reason, error.cut) == ("impossible length 21", False)
 
 
@@ -339,9 +335,7 @@ def test_a_batch_whose_magic_is_broken_is_no_old_entry() -> None:
 @pytest.mark.parametrize("length", [-1, 1, 48, 256 << 20])
 def test_impossible_lengths(length: int) -> None:
     good = small_log()[0]
-    batches, error = walk(good + good[:8] + struct.pack(">i", length) + good[12:])
-    assert len(batches) == 1
-    assert error is not None
+    error = error_in(good + good[:8] + struct.pack(">i", length) + good[12:], after=1)
     assert (error.position, error.reason, error.cut) == (78, f"impossible length {length}", False)
 
 
@@ -350,12 +344,8 @@ def test_zero_tail_is_the_end() -> None:
     for zeros in (12, 16, 17, 61, 4096, 3_000_000):
         batches, error = walk(data + bytes(zeros))
         assert (len(batches), error) == (4, None)
-        batches, error = walk(data + bytes(zeros) + b"\1")
-        assert len(batches) == 4
-        assert error is not None
-        assert error.position == len(data)
-    error = error_in(data + bytes(11))
-    assert error.cut
+        assert error_in(data + bytes(zeros) + b"\1", after=4).position == len(data)
+    assert error_in(data + bytes(11)).cut
 
 
 def test_control_batches_without_a_decision() -> None:

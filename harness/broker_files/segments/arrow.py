@@ -13,7 +13,6 @@ Sizes are in bytes, times in milliseconds since the epoch. Every column is nulla
 from __future__ import annotations
 
 import logging
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -122,7 +121,6 @@ def _of_batch(field: pa.Field, rows: Batches) -> pa.Array:
 
 
 def _names_by_index(indexes: Any, names: Sequence[str]) -> pa.Array:
-    """Return the name of each index; null for a negative index."""
     return pa.DictionaryArray.from_arrays(pa.array(indexes, mask=indexes < 0), list(names)).dictionary_decode()
 
 
@@ -141,27 +139,29 @@ def _records(blocks: Iterator[Block], schema: pa.Schema, source: str) -> Iterato
 
 
 def _of_record(field: pa.Field, block: Block, records: Unpacked) -> pa.Array:
-    """Make a column of `RECORDS`."""
     make = _RECORD_COLUMNS.get(field.name)
     return make(records) if make else _of_batch(field, block.batches).take(pa.array(records.batch))
 
 
 def _binary(data: Bytes, places: Ints, sizes: Ints) -> pa.Array:
     """Copy fields into a column of bytes. ``data`` must be small enough for 32-bit offsets."""
-    fields = _fields()
+    from harness.broker_files.segments.fields import copy_fields  # noqa: PLC0415  (loads numba)
+
     offsets = np.zeros(len(sizes) + 1, np.int32)
     np.cumsum(np.maximum(sizes, 0), out=offsets[1:])
     values = np.empty(offsets[-1], np.uint8)
-    fields.copy_fields(data, places, sizes, offsets, values)
+    copy_fields(data, places, sizes, offsets, values)
     valid = np.packbits(sizes >= 0, bitorder="little")
     return pa.Array.from_buffers(pa.binary(), len(sizes), [pa.py_buffer(b) for b in (valid, offsets, values)])
 
 
 def _headers(records: Unpacked) -> pa.Array:
+    from harness.broker_files.segments.fields import walk_headers  # noqa: PLC0415  (loads numba)
+
     offsets = np.zeros(len(records.header_count) + 1, np.int32)
     np.cumsum(records.header_count, out=offsets[1:])
     columns = [np.empty(offsets[-1], np.int32) for _ in range(4)]
-    _fields().walk_headers(records.data, len(records.data), records.headers_at, records.header_count, *columns)
+    walk_headers(records.data, len(records.data), records.headers_at, records.header_count, *columns)
     names_at, name_sizes, values_at, value_sizes = columns
     names = _text(_binary(records.data, names_at, name_sizes))
     values = _binary(records.data, values_at, value_sizes)
@@ -180,11 +180,6 @@ def _record_batch(arrays: list[pa.Array], schema: pa.Schema, rows: int) -> pa.Re
     if arrays:
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
     return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))  # a count needs no column
-
-
-def _fields() -> Any:
-    """Import the compiled copies, and numba with them, at the first use."""
-    return import_module("harness.broker_files.segments.fields")
 
 
 _BATCH_COLUMNS: Final[dict[str, Callable[[Batches, Any], pa.Array]]] = {

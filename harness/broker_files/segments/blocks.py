@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import mmap
 from dataclasses import dataclass
-from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 from zlib import crc32
 
@@ -114,7 +112,8 @@ def iter_blocks(
     Raises ``CorruptLogError`` as ``batches.iter_entries`` does, and as ``batches.marker`` does for a control batch,
     after yielding the batches before the error.
     """
-    kernels = _kernels()
+    from harness.broker_files.segments import kernels  # noqa: PLC0415  (loads numba, and compiles the loops)
+
     position, previous_offset = 0, -1
     rest: Bytes = np.empty(0, np.uint8)
     while True:
@@ -165,17 +164,11 @@ def unpack(
 
 def key_hashes(unpacked: Unpacked) -> npt.NDArray[np.uint64]:
     """Hash every key."""
+    from harness.broker_files.segments.fields import hash_fields  # noqa: PLC0415  (loads numba)
+
     hashes = np.empty(len(unpacked.offset), np.uint64)
-    import_module("harness.broker_files.segments.fields").hash_fields(
-        unpacked.data, unpacked.key_at, unpacked.key_size, hashes
-    )
+    hash_fields(unpacked.data, unpacked.key_at, unpacked.key_size, hashes)
     return hashes
-
-
-@cache
-def _kernels() -> Any:
-    """Import the compiled loops, and numba with them, at the first use."""
-    return import_module("harness.broker_files.segments.kernels")
 
 
 # Blocks
@@ -292,7 +285,8 @@ def _walk_records(
     block: Block, chosen: npt.NDArray[np.intp], data: Bytes, starts: Longs, ends: Longs
 ) -> Iterator[Unpacked]:
     """Yield the records of batches whose unpacked bytes are ``data[starts[i]:ends[i]]``."""
-    kernels = _kernels()
+    from harness.broker_files.segments import kernels  # noqa: PLC0415  (as in `iter_blocks`)
+
     batches = block.batches[chosen]
     state = np.array([0, 0, 0, -1], np.int64)
     remaining = int(batches["record_count"].sum(dtype=np.int64))
@@ -309,7 +303,6 @@ def _walk_records(
 
 
 def _columns(rows: int) -> list[Any]:
-    """Return empty columns of an `Unpacked`."""
     fixed = [np.empty(rows, dtype) for dtype in (np.int32, np.int64, np.int64, np.uint8)]
     return [*fixed, *(np.empty(rows, np.int32) for _ in range(6))]
 
