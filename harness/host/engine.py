@@ -98,14 +98,14 @@ def errors_as(description: str) -> Iterator[None]:
         raise HarnessError(f"{description}: the container engine does not answer ({type(error).__name__})") from error
 
 
-def remove(directory: Path) -> int:
-    """Remove the containers, networks and volumes of the run of a work directory; return the number of containers.
+def remove(_directory: Path, run_id: str) -> int:
+    """Remove the run's containers, networks and volumes; return the number of containers.
 
     Raises `HarnessError` if something cannot be removed, or the engine does not answer.
     """
     client = connect()
-    mine = labelled(directory.name)
-    with errors_as(f"the containers of {directory.name} cannot be removed"):
+    mine = labelled(run_id)
+    with errors_as(f"the containers of {run_id} cannot be removed"):
         containers = client.containers.list(all=True, filters=mine, ignore_removed=True)
         removals: list[Callable[[], None]] = [partial(container.remove, force=True, v=True) for container in containers]
         removals += [network.remove for network in client.networks.list(filters=mine)]
@@ -116,10 +116,10 @@ def remove(directory: Path) -> int:
     return len(containers)
 
 
-def end(directory: Path) -> int:
+def end(_directory: Path, run_id: str) -> int:
     """End the run's containers without removing them; return their number. Raises `HarnessError`."""
-    with errors_as(f"the containers of {directory.name} cannot be ended"):
-        containers = connect().containers.list(filters=labelled(directory.name), ignore_removed=True)
+    with errors_as(f"the containers of {run_id} cannot be ended"):
+        containers = connect().containers.list(filters=labelled(run_id), ignore_removed=True)
         for container in containers:
             with _gone():
                 container.kill()

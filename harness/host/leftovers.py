@@ -183,7 +183,7 @@ def remove_orphaned_containers() -> list[str]:
     engine = importlib.import_module(MODULES[COMPOSE_FILE])
     orphans = sorted(_orphans(engine.runs_with_containers()))
     for run_id in orphans:
-        engine.remove(work_root() / run_id)
+        engine.remove(work_root(), run_id)
     return orphans
 
 
@@ -205,7 +205,7 @@ def _end(verb: str, directory: Path) -> int:
     remove_network(directory.name)
     modules = [importlib.import_module(module) for file, module in MODULES.items() if (directory / file).exists()]
     try:
-        return ended + sum(int(getattr(module, verb)(directory)) for module in modules)
+        return ended + sum(int(getattr(module, verb)(directory, directory.name)) for module in modules)
     except UsageError as error:
         raise HarnessError(f"something is left of {directory.name}: {error}") from error
 

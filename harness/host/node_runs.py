@@ -63,13 +63,12 @@ def on_each(connections: Sequence[NodeConnection], action: Callable[[NodeConnect
         return list(pool.map(action, connections))
 
 
-def end(directory: Path, *then: str) -> int:
+def end(directory: Path, run_id: str, *then: str) -> int:
     """SIGKILL every process of a run on its nodes, and remove its firewall rules; return the number of processes.
 
     ``directory``: the run's work directory, which lists the nodes. ``then``: a command to run on each node. Raises
     `HarnessError` if a node is unreachable.
     """
-    run_id = directory.name
     marker = shlex.quote(node_marker(run_id))
 
     def end_there(connection: NodeConnection) -> int:
@@ -90,9 +89,9 @@ def end(directory: Path, *then: str) -> int:
         log_out(connections)
 
 
-def remove(directory: Path) -> int:
+def remove(directory: Path, run_id: str) -> int:
     """End the run as `end` does, and remove its files on the nodes."""
-    return end(directory, "rm", "-rf", run_dir(directory.name))
+    return end(directory, run_id, "rm", "-rf", run_dir(run_id))
 
 
 def node_marker(run_id: str) -> str:

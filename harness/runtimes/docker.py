@@ -258,7 +258,7 @@ class DockerRuntime:
         finally:
             if containers and not keep:
                 release = engine.end if leftovers.is_resumable(self.spec.work_dir) else engine.remove
-                release(self.spec.work_dir)
+                release(self.spec.work_dir, self.spec.run_id)
 
     def _create(self) -> None:
         paths: list[Path] = []

@@ -239,7 +239,7 @@ class SshRuntime:
             self._connections.clear()
             self._process_ids.clear()
             if used and not keep:
-                remove(self.spec.work_dir)
+                remove(self.spec.work_dir, self.spec.run_id)
 
     def _install(self, broker: int) -> None:
         """Copy the jars into the node's cache that it does not have, by name and size."""

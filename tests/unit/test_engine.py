@@ -18,6 +18,7 @@ from harness.host import commands, engine
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+NOWHERE = Path()
 RUN_ID = "2026-11-21T22-00-00Z-abcd"
 
 
@@ -127,7 +128,7 @@ def furnish(monkeypatch: pytest.MonkeyPatch, refusal: Exception | None = None) -
 
 def test_only_resources_of_the_run_are_removed_and_containers_first(monkeypatch: pytest.MonkeyPatch) -> None:
     removed = furnish(monkeypatch)
-    assert engine.remove(Path(RUN_ID)) == 1
+    assert engine.remove(NOWHERE, RUN_ID) == 1
     assert removed == [f"{kind} of {RUN_ID}" for kind in ("container", "network", "volume")]
 
 
@@ -140,14 +141,14 @@ def test_resources_that_another_process_removes_are_no_error(
     monkeypatch: pytest.MonkeyPatch, refusal: Exception
 ) -> None:
     removed = furnish(monkeypatch, refusal)
-    engine.remove(Path(RUN_ID))
+    engine.remove(NOWHERE, RUN_ID)
     assert removed == [f"{kind} of {RUN_ID}" for kind in ("network", "volume")]
 
 
 def test_a_failed_removal_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     furnish(monkeypatch, APIError("500", explanation="device or resource busy"))
     with pytest.raises(HarnessError, match=f"the containers of {RUN_ID} cannot be removed: device or resource busy"):
-        engine.remove(Path(RUN_ID))
+        engine.remove(NOWHERE, RUN_ID)
 
 
 def test_runs_are_found_by_any_of_their_resources(monkeypatch: pytest.MonkeyPatch) -> None:
