@@ -46,7 +46,6 @@ class Admin:
     """
 
     def __init__(self, live_addresses: Callable[[], Sequence[Address]]) -> None:
-        """Store how to find live brokers; nothing is connected yet."""
         self.client = ClusterClient(live_addresses)
 
     def brokers(self) -> set[int]:

@@ -36,7 +36,6 @@ class RedpandaAdmin:
     """Asks any live broker, except where one alone has the answer. ``addresses``: admin listeners of live brokers."""
 
     def __init__(self, addresses: Callable[[], Mapping[int, Address]]) -> None:
-        """Store how to find live brokers; nothing is connected yet."""
         self._addresses = addresses
 
     def brokers(self) -> set[int]:

@@ -138,7 +138,6 @@ class WireReader:
 
 
 def _joined(before: ReplicaState | str | None, answer: ReplicaState) -> ReplicaState:
-    """Add the batches of an answer to the answers before."""
     if not isinstance(before, ReplicaState):
         return answer
     return replace(

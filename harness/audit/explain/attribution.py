@@ -250,7 +250,6 @@ def _candidates(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _undecided(finding: Finding, states: Sequence[KeyState], decision: DisputeDecision) -> Finding:
-    """Return a finding that accuses no replica."""
     groups = _disagree(finding.offset, states)
     why = f"which replica is wrong is undecided: {'; '.join(decision.reasons)}"
     explanation = (
@@ -261,7 +260,6 @@ def _undecided(finding: Finding, states: Sequence[KeyState], decision: DisputeDe
 
 
 def _merged(findings: Sequence[Finding]) -> Finding:
-    """Return one finding for all that describe the same dispute."""
     names = dict.fromkeys(name for finding in findings for name in finding.names)
     is_visible = any(finding.effect == VISIBLE for finding in findings)
     return replace(findings[0], candidates=_candidates(list(names)), effect=VISIBLE if is_visible else LATENT)

@@ -197,7 +197,6 @@ def _unknown(read: SpoolResult, *, is_limited: bool) -> dict[Place, tuple[str, .
 
 
 def _new_folder(path: Path) -> Path:
-    """Make the folder for the data. Raises `UsageError` where it cannot be made or is not empty."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         if any(path.iterdir()):

@@ -270,7 +270,6 @@ class _Progress:
 
 
 def _store(read: Callable[[Write], SpanReading], span: Span, folder: Path, progress: _Progress) -> SpanReading:
-    """Read one replica into its folder, which is removed on failure."""
     passed = span.start
 
     def write(base_offset: int, batches: memoryview, next_offset: int) -> None:

@@ -152,7 +152,6 @@ def export(agent: Agent, output: Path) -> None:
 
 
 def _compiled(java: Java, jars: JarSet, folder: Path, source: AgentSource) -> dict[str, bytes]:
-    """Return every class of the agent, and of the library in its package, by path in the jar."""
     files, classes, our_asm = folder / "source", folder / "classes", f"{source.package}/asm/"
     files.mkdir()
     for name, content in source.sources.items():
@@ -193,7 +192,6 @@ def run_java(java: Java, *arguments: str | Path, failure: str) -> subprocess.Com
 
 
 def _part(jars: JarSet, artifact: str) -> Path:
-    """Return the jar of that name among the coordinates ``group:artifact:version``."""
     paths = {coordinate.split(":")[1]: path for coordinate, path in zip(jars.digests, jars.paths, strict=True)}
     return paths[artifact]
 

@@ -123,7 +123,6 @@ class PauseState:
 
 
 def _follow(pauses: dict[str, Pause], entry: Entry) -> None:
-    """Update one topic's pause by an entry."""
     pause, cycle, previous = pauses.get(entry.topic), entry.content.get("cycle"), entry.content.get("found")
     if not isinstance(cycle, str) or not isinstance(previous, dict) or not previous.keys() <= PAUSE.keys():
         return

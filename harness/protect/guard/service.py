@@ -85,7 +85,6 @@ class Guard:
     _wrote: bool = False
 
     def __post_init__(self) -> None:
-        """Begin without any observation."""
         self.status = GuardStatus(self.options.mode, self.options.interval_s)
         self._coverage = TopicCoverage(self.cluster, self.clock, self.options.patterns, self.options.interval_s)
 
@@ -206,7 +205,6 @@ class Guard:
         return {**read.refused, **hidden, **refused}
 
     def _carry_out(self, steps: Collection[PauseStep], state: PauseState) -> dict[str, str]:
-        """Execute the steps; return the topics that wait for the next round, with the reason."""
         refused = decide.carry_out(steps, self.cluster, self._store, self._raise_if_replaced)
         changed = [step for step in steps if refused.get(step.topic) == decide.CHANGED]
         self._coverage.forget({step.topic for step in changed})
@@ -257,7 +255,6 @@ class Guard:
         now_ms: int,
         refused: Mapping[str, str],
     ) -> None:
-        """Set the status, and report warnings."""
         self._missing_since_ms = {replica: self._missing_since_ms.get(replica, now_ms) for replica in view.missing}
         complete = {topic: pause for topic, pause in state.pauses.items() if pause.phase is PausePhase.PAUSED}
         left_alone = {topic: tuple(sorted(PAUSE.keys() - pause.previous.keys())) for topic, pause in complete.items()}

@@ -78,7 +78,6 @@ class RepairJournal:
 
 
 def _progress(value: dict[str, Any]) -> PartitionRepair:
-    """Return the progress of a note's value."""
     fields: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in value.items()}
     fields["copy"] = value["copy"] and ReplicaCopying(**value["copy"])
     return PartitionRepair(**fields)

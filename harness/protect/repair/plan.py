@@ -154,7 +154,6 @@ def _task(place: TopicPartition, findings: Sequence[Finding]) -> Task | None:
 
 
 def _task_by_person(place: TopicPartition, findings: Sequence[Finding], broker: int) -> Task:
-    """Return the task if a person decides that this broker's replica is right. Raises `UsageError`."""
     option = f"--right {name_of(place)}={broker}"
     wrong: set[int] = set()
     agreeing: set[int] | None = None
@@ -203,7 +202,6 @@ def _undecided(place: TopicPartition, findings: Sequence[Finding], replicas: tup
 
 
 def _compared(verdict: Verdict, place: TopicPartition) -> tuple[int, ...]:
-    """Return the replicas that the audit compared."""
     scenarios = [scenario for scenario in verdict.scenarios if scenario.has(place)]
     return tuple(replica["broker"] for scenario in scenarios for replica in scenario.exposure["replicas"])
 
@@ -216,7 +214,6 @@ def _named(findings: Sequence[Finding]) -> tuple[int, ...]:
 
 
 def _time_of(run_id: str) -> datetime | None:
-    """Return the begin of an audit, by its run id."""
     text = run_id.removeprefix(AUDIT_RUN)
     try:
         return datetime.strptime(text.rpartition("-")[0], TIME_FORMAT).replace(tzinfo=UTC)

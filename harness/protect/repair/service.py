@@ -197,7 +197,6 @@ class Repairs:
             self.on_step(f"{after.name}: the leader changed during the copy, which begins again")
 
     def _measure(self, repair: _ActiveRepair, observed: ObservedPartition, now_s: float) -> None:
-        """Store the size of the copy, and the time of the last change."""
         entry = repair.entry
         size = None
         if entry.copy is not None and entry.copy.broker in observed.replicas:
