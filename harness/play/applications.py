@@ -60,11 +60,6 @@ class Installed:
     version: str
     jars: JarSet
 
-    @property
-    def log_name(self) -> str:
-        """The name of its log in the run folder."""
-        return f"{self.application.name}.log"
-
 
 @dataclass
 class Trial:
@@ -166,7 +161,9 @@ def follow(
     ``client``: how the run's own clients reach the brokers. Raises `HarnessError` or OSError where a step cannot be
     completed; the files keep what was observed before.
     """
-    spec = replace(client, classpath=installed.jars.classpath, log_path=folder.path / installed.log_name)
+    spec = replace(
+        client, classpath=installed.jars.classpath, log_path=folder.path / f"{installed.application.name}.log"
+    )
     with ExitStack() as owned:
         file = owned.enter_context((folder.path / APPLICATIONS).open("x", buffering=1))
         history = owned.enter_context(closing(History(folder.path / APPLICATION_HISTORY, cluster.clock)))

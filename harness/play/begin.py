@@ -7,7 +7,7 @@ import platform
 import re
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from harness import DISTRIBUTION
 from harness.errors import HarnessError
@@ -23,7 +23,6 @@ from harness.schedules.schedule import schedule_json
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from harness.play.applications import Installed
     from harness.play.run_plan import PreparedRun
 
 PACKAGES = ("confluent-kafka", "kafka-python", "pyspark", "pyarrow")
@@ -35,8 +34,8 @@ SECRET = re.compile(r"password|secret|jaas\.config|keystore\.key$|certificate\.c
 def begin_manifest(folder: RunFolder, run: PreparedRun, command: str | None = None) -> Manifest:
     """Write the manifest of a run that starts now. ``command``: the command line that runs the same again."""
     plan, options, equipment, security = run.plan, run.plan.options, run.equipment, run.security
-    target, jars = plan.target, equipment.jars
-    schedule = options.schedule
+    target, jars, agent = plan.target, equipment.jars, equipment.agent
+    schedule, installed = options.schedule, run.installed
     me = leftovers.owner_of_this_process(folder.run_id, folder.path)
     groups = groups_of(plan) if plan.has_groups else {}
     links = sorted(plan.nemesis.shape(plan.placement).edges) if plan.nemesis.shape else None
@@ -97,9 +96,15 @@ def begin_manifest(folder: RunFolder, run: PreparedRun, command: str | None = No
             "jars": jars.digests if jars else {},
             "jars_pinned": jars.pinned if jars else None,
             "build": asdict(target.build) if target.build else None,
-            "gate": _gate(run),
+            "gate": {"sha256": agent.sha256, "options": options.gate_options or ""} if agent else None,
             "guard": {"interval_s": GUARD_INTERVAL_S} if options.guard else None,
-            "application": _application(run.installed) if run.installed else None,
+            "application": {
+                "name": installed.application.name,
+                "version": installed.version,
+                "jars": installed.jars.digests,
+            }
+            if installed
+            else None,
             "owner": me,
             "timings_s": {},
         },
@@ -109,20 +114,6 @@ def begin_manifest(folder: RunFolder, run: PreparedRun, command: str | None = No
         picture = drawing.topology(links, plan.placement.brokers, plan.placement.absent)
         (folder.path / TOPOLOGY).write_text(picture)
     return manifest
-
-
-def _gate(run: PreparedRun) -> dict[str, Any] | None:
-    if run.equipment.agent is None:
-        return None
-    return {"sha256": run.equipment.agent.sha256, "options": run.plan.options.gate_options or ""}
-
-
-def _application(installed: Installed) -> dict[str, Any]:
-    return {
-        "name": installed.application.name,
-        "version": installed.version,
-        "jars": installed.jars.digests,
-    }
 
 
 def without_secrets(settings: Mapping[str, str]) -> dict[str, str]:

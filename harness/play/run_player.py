@@ -19,8 +19,8 @@ from harness.errors import HarnessError, WaitTimeoutError
 from harness.play.group_workload import GroupWorkload
 from harness.play.run_plan import run_schedule
 from harness.play.window import is_kept, wait_removed
+from harness.run_folder import store
 from harness.run_folder.history import History
-from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
 from harness.schedules.operations.clients import Begin, End, Write
 from harness.schedules.operations.faults import NEMESIS, Expose, Heal, Inject
 from harness.schedules.operations.operation import of_process
@@ -91,7 +91,9 @@ class RunPlayer:
                 self._start_observing(owned)
                 self._phase = Phase.OUTAGE
             else:
-                self._boot()
+                self.progress("boot")
+                self.cluster.runtime.start_cluster()
+                self.cluster.wait_registered()
                 self._create_topics()
                 self._start_observing(owned)
                 self.progress("write")
@@ -112,26 +114,26 @@ class RunPlayer:
         with ExitStack() as filling:
             is_filling = False
             for kind, in_a_row in groupby(operations, key=type):
+                # A replica that joins must first copy only the payload: no cleaner may pass until then.
+                must_rest = self.plan.nemesis.joins and self._phase is Phase.BEFORE
                 if kind is UntilInSync:
                     filling.close()
                     is_filling = False
-                elif kind in CLIENTS_MEANWHILE and not is_filling and self._may_fill:
+                elif kind in CLIENTS_MEANWHILE and not is_filling and not must_rest:
                     filling.enter_context(self._filling(self._phase))
                     is_filling = True
                 if kind in acts:
                     acts[kind]()
                 for operation in in_a_row:
                     match operation:
-                        case TakeSnapshot(name):
-                            self._take_snapshot(name)
+                        case TakeSnapshot(store.BEFORE_RETURN):
+                            snapshot.take(self.cluster, self.folder, store.BEFORE_RETURN)
+                        case TakeSnapshot():
+                            self._remove_together()
+                            self._observe()
                         case Begin() | Write() | End():
                             scenario, process = scenario_and_process(operation.process)
                             self._payloads[scenario].play(self._phase, of_process(operation, process))
-
-    @property
-    def _may_fill(self) -> bool:
-        """Return whether cleaners may pass now: a replica that joins must first copy only the payload."""
-        return not (self.plan.nemesis.joins and self._phase is Phase.BEFORE)
 
     @contextmanager
     def _filling(self, phase: Phase) -> Iterator[None]:
@@ -203,11 +205,6 @@ class RunPlayer:
         event = self._history.invoke(f=f, process=NEMESIS, part=NEMESIS, phase=Phase.OUTAGE)
         self._history.complete("ok", event, **fields)
 
-    def _boot(self) -> None:
-        self.progress("boot")
-        self.cluster.runtime.start_cluster()
-        self.cluster.wait_registered()
-
     def _boot_again(self) -> None:
         """Start the brokers on the data that they left; the absent ones as they were."""
         nemesis, cluster = self.plan.nemesis, self.cluster
@@ -251,9 +248,8 @@ class RunPlayer:
             self.cluster.checks += [self.protection.raise_if_failed]
 
     def _wait_in_sync(self) -> None:
-        awaited = {Phase.BEFORE: "everything written", Phase.LATE: "the late transactions"}.get(
-            self._phase, "everything"
-        )
+        by_phase = {Phase.BEFORE: "everything written", Phase.LATE: "the late transactions"}
+        awaited = by_phase.get(self._phase, "everything")
         self.cluster.wait_replicated(f"{awaited} to be on every replica that is up")
 
     def _leave(self) -> None:
@@ -312,13 +308,6 @@ class RunPlayer:
         with self._filling(Phase.AFTER):
             cluster.wait_grown(FILLER_RECORDS)
 
-    def _take_snapshot(self, name: str) -> None:
-        if name == BEFORE_RETURN:
-            snapshot.take(self.cluster, self.folder, BEFORE_RETURN)
-        else:
-            self._remove_together()
-            self._observe()
-
     def _remove_together(self) -> None:
         """Remove records that were kept for the absent brokers, now that these are back in sync.
 
@@ -343,7 +332,7 @@ class RunPlayer:
     def _observe(self) -> None:
         self.progress("observe")
         cluster, plan = self.cluster, self.plan
-        snapshot.take(cluster, self.folder, AFTER_REJOIN)
+        snapshot.take(cluster, self.folder, store.AFTER_REJOIN)
         for absent in plan.placement.absent:
             cluster.lead({tp: led_by(absent, cluster.replicas[tp]) for tp in cluster.exposed})
             read_committed(
