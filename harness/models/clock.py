@@ -103,7 +103,6 @@ class VirtualClock:
                 turn.throw()
 
     def _advance(self, until_s: float) -> None:
-        """Execute the next due action, and the actions that are due soon after."""
         if not self._due or self._due[0][0] > until_s:
             self._now_s = until_s
             return

@@ -14,21 +14,7 @@ from harness.models.cloud_topics.judge import (
     OUT_OF_ORDER,
     UNDELETED,
 )
-from harness.models.cloud_topics.rules import (
-    ALIGNED_EXTENTS,
-    ATOMIC_COMMIT,
-    ATOMIC_REPLACE,
-    BACKWARD_SCAN,
-    CLEAN_TOMBSTONES,
-    CLEANED_RANGES,
-    COLLISION_RESISTANCE,
-    COMMIT_TIME,
-    COMPACTION_EPOCH,
-    RULES,
-    SNAPSHOT_END,
-    TOMBSTONE_WAIT,
-    WHOLE_PREFIX,
-)
+from harness.models.cloud_topics.rules import RULES
 from harness.models.cloud_topics.world import UNCONVERGED, Case, CompactionWorld
 from harness.models.walk.exhaustive import Explored, explore
 
@@ -56,7 +42,7 @@ HEALTHY = {
 }
 
 PREVENTED: dict[str, tuple[Case, str, str]] = {
-    COMPACTION_EPOCH: (
+    "compaction-epoch": (
         TOGETHER,
         UNDELETED,
         (
@@ -64,7 +50,7 @@ PREVENTED: dict[str, tuple[Case, str, str]] = {
             "time passes; time passes; compactor 1 commits; compactor 1 makes a pass; compactor 1 commits"
         ),
     ),
-    ATOMIC_COMMIT: (
+    "atomic-commit": (
         replace(TOGETHER, compactors=1),
         UNDELETED,
         (
@@ -73,7 +59,7 @@ PREVENTED: dict[str, tuple[Case, str, str]] = {
             "compactor 1 replaces offsets 0 to 2; compactor 1 replaces offsets 2 to 3"
         ),
     ),
-    ATOMIC_REPLACE: (
+    "atomic-replace": (
         TOGETHER,
         UNDELETED,
         (
@@ -83,7 +69,7 @@ PREVENTED: dict[str, tuple[Case, str, str]] = {
             "compactor 2 makes a pass; compactor 2 replaces offsets 0 to 2; compactor 2 replaces offsets 2 to 3"
         ),
     ),
-    CLEANED_RANGES: (
+    "cleaned-ranges": (
         FULL,
         UNDELETED,
         (
@@ -91,7 +77,7 @@ PREVENTED: dict[str, tuple[Case, str, str]] = {
             "time passes; compactor 1 makes a pass; compactor 1 commits"
         ),
     ),
-    SNAPSHOT_END: (
+    "snapshot-end": (
         TOGETHER,
         UNDELETED,
         (
@@ -99,7 +85,7 @@ PREVENTED: dict[str, tuple[Case, str, str]] = {
             "compactor 1 makes a pass; compactor 1 commits"
         ),
     ),
-    WHOLE_PREFIX: (
+    "whole-prefix": (
         TOGETHER,
         UNDELETED,
         (
@@ -107,12 +93,12 @@ PREVENTED: dict[str, tuple[Case, str, str]] = {
             "compactor 1 makes a pass; compactor 1 commits"
         ),
     ),
-    COLLISION_RESISTANCE: (
+    "collision-resistance": (
         TOGETHER,
         LOST_VALUE,
         "p writes A B; compactor 1 makes a pass; compactor 1 commits",
     ),
-    TOMBSTONE_WAIT: (
+    "tombstone-wait": (
         TOGETHER,
         MISSED_TOMBSTONE,
         (
@@ -120,7 +106,7 @@ PREVENTED: dict[str, tuple[Case, str, str]] = {
             "compactor 1 commits; compactor 1 makes a pass; compactor 1 commits; reader reads on"
         ),
     ),
-    COMMIT_TIME: (
+    "commit-time": (
         TOGETHER,
         MISSED_TOMBSTONE,
         (
@@ -129,7 +115,7 @@ PREVENTED: dict[str, tuple[Case, str, str]] = {
             "reader reads on"
         ),
     ),
-    CLEAN_TOMBSTONES: (
+    "clean-tombstones": (
         replace(FULL, has_reader=False),
         UNDELETED,
         "p writes A; p writes -A; p writes B; time passes; time passes; compactor 1 makes a pass; compactor 1 commits",
@@ -137,7 +123,7 @@ PREVENTED: dict[str, tuple[Case, str, str]] = {
 }
 """By rule that is off: a case, what comes to be, and a shortest way there."""
 
-REDUNDANT = {ALIGNED_EXTENTS: (1629, 4541), BACKWARD_SCAN: (795, 3028)}
+REDUNDANT = {"aligned-extents": (1629, 4541), "backward-scan": (795, 3028)}
 """Rules whose loss does no harm by itself; states of ``APART`` and of ``REWRITTEN`` without them.
 
 Without the backward scan the same guarantees hold, but passes are not bounded by the number of keys (see
@@ -203,8 +189,8 @@ def test_each_rule_is_tried() -> None:
 def test_bounds_of_objects_keep_a_stale_update_from_tearing_the_log() -> None:
     """The remaining protection when the epoch is off: with both off, an object that was merged is lost."""
     case = Case(writes=((A1,), (A2,), (B1,)))
-    assert explored(case, COMPACTION_EPOCH).wrong.keys().isdisjoint({OUT_OF_ORDER, LOST_VALUE})
-    torn = explored(case, COMPACTION_EPOCH, ALIGNED_EXTENTS).wrong
+    assert explored(case, "compaction-epoch").wrong.keys().isdisjoint({OUT_OF_ORDER, LOST_VALUE})
+    torn = explored(case, "compaction-epoch", "aligned-extents").wrong
     assert torn[LOST_VALUE] == torn[OUT_OF_ORDER]
     assert "; ".join(map(str, torn[LOST_VALUE])) == (
         "p writes A; compactor 1 makes a pass; p writes A; compactor 2 makes a pass; compactor 2 commits; "
@@ -214,16 +200,16 @@ def test_bounds_of_objects_keep_a_stale_update_from_tearing_the_log() -> None:
 
 def test_bounds_of_objects_do_not_replace_the_epoch() -> None:
     """Only where the merged object has other bounds do they refuse the stale update."""
-    assert UNDELETED not in explored(APART, COMPACTION_EPOCH).wrong
-    assert UNDELETED in explored(TOGETHER, COMPACTION_EPOCH).wrong
+    assert UNDELETED not in explored(APART, "compaction-epoch").wrong
+    assert UNDELETED in explored(TOGETHER, "compaction-epoch").wrong
 
 
 def test_one_compactor_that_records_last_may_crash_between() -> None:
     """Replacing objects one by one needs a second compactor to do harm, if the clean range is recorded last."""
-    assert explored(replace(TOGETHER, compactors=1), ATOMIC_REPLACE).wrong == {}
-    assert explored(replace(APART, compactors=1), ATOMIC_REPLACE).wrong == {}
+    assert explored(replace(TOGETHER, compactors=1), "atomic-replace").wrong == {}
+    assert explored(replace(APART, compactors=1), "atomic-replace").wrong == {}
 
 
 def test_what_is_falsely_clean_comes_before_what_is_visible() -> None:
-    found = explored(FULL, CLEANED_RANGES).wrong
+    found = explored(FULL, "cleaned-ranges").wrong
     assert len(found[FALSE_CLEAN]) < len(found[UNDELETED]) == len(found[UNCONVERGED])

@@ -11,7 +11,7 @@ from harness.models.cloud_topics.cloud import Cloud
 from harness.models.cloud_topics.compaction import ENTRY_BYTES, Settings, dirty
 from harness.models.cloud_topics.judge import wrong_in_log
 from harness.models.cloud_topics.metastore import holds
-from harness.models.cloud_topics.rules import ALL_ON, RULES
+from harness.models.cloud_topics.rules import RULES
 from harness.models.log.batch import ModelBatch
 
 if TYPE_CHECKING:
@@ -88,7 +88,11 @@ def spoken(words: str) -> list[tuple[bytes, bytes | None]]:
 
 
 def cloud_of(
-    *objects: str, entries: int = 100, object_records: int = 1, retention_ms: int = 100, off: frozenset[str] = ALL_ON
+    *objects: str,
+    entries: int = 100,
+    object_records: int = 1,
+    retention_ms: int = 100,
+    off: frozenset[str] = frozenset(),
 ) -> RecordedCloud:
     """Return an engine with one log, whose objects were written at 0 ms."""
     cloud = RecordedCloud(off)

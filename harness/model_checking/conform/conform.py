@@ -117,7 +117,6 @@ def run_schedules(
 
 
 def _common(steps: Sequence[Operation]) -> Operation | None:
-    """Return the cluster-wide step, if there is one. Raises ValueError where only some schedules have it."""
     common = {step for step in steps if isinstance(step, CLUSTER_WIDE)}
     if common and len(set(steps)) > 1:
         raise ValueError(f"only some schedules have a step of the whole cluster: {'; '.join(map(str, steps))}")

@@ -319,7 +319,6 @@ def picture_of(replica: Replica, named: Named) -> ReplicaPicture:
 
 @lru_cache(maxsize=1 << 16)
 def _parsed(batch: ModelBatch) -> segments.Batch:
-    """Return a model's batch as the parser of real logs reads it."""
     return next(segments.iter_batches(encoded(batch), source="the model"))
 
 

@@ -142,7 +142,6 @@ def _common(random: Random) -> list[Operation | None]:
 def _random_schedule(
     random: Random, name: str, common: list[Operation | None], rules: Rules, *, of_groups: bool
 ) -> Schedule:
-    """Fill in random steps of one partition that the model allows."""
     joins = not of_groups and random.random() < JOINED
     schedule = partition_schedule(name, replicas=STAYING if joins else REPLICAS, of_groups=of_groups)
     model = Simulated(schedule, rules)

@@ -175,7 +175,6 @@ def _message(fate: type[MessageArrives | MessageIsLost], context: Context) -> Op
 
 
 def _report_round(world: World) -> list[Operation]:
-    """Return the operations by which every live replica reports its offsets, and all messages are delivered."""
     return [*map(SendReport, world.up), MessagesArrive()]
 
 
@@ -263,7 +262,6 @@ def cost(drawn: RandomSchedule) -> tuple[int, int, int, int, tuple[str, ...]]:
 
 
 def _simpler(drawn: RandomSchedule) -> Iterator[RandomSchedule]:
-    """Yield schedules without two of the steps, with simpler steps, and with a later step of the producer."""
     steps = drawn.steps
     yield from (
         replace(drawn, steps=(*steps[:first], *steps[first + 1 : second], *steps[second + 1 :]))

@@ -57,8 +57,6 @@ class ParsedBatch(NamedTuple):
 
 
 class _Visit(NamedTuple):
-    """A replica at the observer's last visit."""
-
     log: list[ModelBatch]
     offsets: Row
     content: dict[int, tuple[str, int]]
@@ -196,7 +194,6 @@ class RunRecorder:
         self._visits[broker] = _Visit(log, offsets, content)
 
     def _parse(self, batch: ModelBatch) -> ParsedBatch:
-        """Return a batch as the parser of real files reads it."""
         parsed = self._parsed.get(batch)
         if parsed is None:
             (read,) = iter_batches(encoded(batch), source="a simulated log")

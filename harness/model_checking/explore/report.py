@@ -105,7 +105,6 @@ def _frequencies(runs: int, seeds_by_name: SeedsByName, smallest: Mapping[str, R
 
 
 def _case(drawn: RandomSchedule) -> str:
-    """Return the rules under which a schedule was played."""
     rules = drawn.rules
     coordinator = [f"{NEW if rules.version.tombstone_drops_pending else OLD} coordinator"] if rules.of_groups else []
     left_out = [f"without {rule}" for rule in sorted(rules.without)]

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 from harness.models.cloud_topics.compaction import begin_pass, dirty, removable
 from harness.models.cloud_topics.metastore import Log, appended, applied, overlap, refusal, stages
-from harness.models.cloud_topics.rules import ALL_ON
 from harness.models.log.batch import size_bytes
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ class CompactionNeed:
 
 
 def need(
-    name: str, log: Log, settings: Settings, *, now_ms: int, without: frozenset[str] = ALL_ON
+    name: str, log: Log, settings: Settings, *, now_ms: int, without: frozenset[str] = frozenset()
 ) -> CompactionNeed | None:
     """Return why a log is eligible now; None if it is not.
 
@@ -100,7 +99,7 @@ class Cloud:
     post), so two brokers may compact one log at once: the metastore accepts the first update.
     """
 
-    without: frozenset[str] = ALL_ON
+    without: frozenset[str] = frozenset()
     partitions: dict[str, Stored] = field(default_factory=dict)
     running: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
     jobs: list[Job] = field(default_factory=list)

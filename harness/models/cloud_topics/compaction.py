@@ -11,15 +11,6 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from harness.models.cloud_topics.metastore import Bookkeeping, L1Object, Update, gaps, holds, overlap, union
-from harness.models.cloud_topics.rules import (
-    ALL_ON,
-    BACKWARD_SCAN,
-    CLEAN_TOMBSTONES,
-    CLEANED_RANGES,
-    COLLISION_RESISTANCE,
-    TOMBSTONE_WAIT,
-    WHOLE_PREFIX,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -40,12 +31,12 @@ class KeyOffsetMap:
     hashes count as equal keys, and no key is kept.
     """
 
-    def __init__(self, map_bytes: int = DEFAULT_MAP_BYTES, without: frozenset[str] = ALL_ON) -> None:
+    def __init__(self, map_bytes: int = DEFAULT_MAP_BYTES, without: frozenset[str] = frozenset()) -> None:
         self.most_entries = map_bytes // ENTRY_BYTES
         if self.most_entries < 1:
             raise ValueError(f"a map of {map_bytes} bytes has no room for an entry of {ENTRY_BYTES}")
         self._offsets: dict[bytes, int] = {}
-        self._has_one_hash = COLLISION_RESISTANCE in without
+        self._has_one_hash = "collision-resistance" in without
 
     def __len__(self) -> int:
         return len(self._offsets)
@@ -86,17 +77,17 @@ def dirty(log: Log) -> Ranges:
     return gaps(log.cleaned, log.end_offset)
 
 
-def removable(log: Log, *, now_ms: int, delete_retention_ms: int, without: frozenset[str] = ALL_ON) -> Ranges:
+def removable(log: Log, *, now_ms: int, delete_retention_ms: int, without: frozenset[str] = frozenset()) -> Ranges:
     """Return the cleaned ranges with removable tombstones: delete.retention.ms has passed since they were cleaned.
 
     Such a tombstone has no value left to delete, as no record of its key is below a cleaned range; and a reader of an
     earlier value began before the range was cleaned (the post says less, see ``TombstoneRange``).
     """
-    wait_ms = 0 if TOMBSTONE_WAIT in without else delete_retention_ms
+    wait_ms = 0 if "tombstone-wait" in without else delete_retention_ms
     return tuple((entry.first, entry.end) for entry in log.tombstones if entry.cleaned_at_ms + wait_ms <= now_ms)
 
 
-def begin_pass(log: Log, settings: Settings, *, now_ms: int, without: frozenset[str] = ALL_ON) -> Update | None:
+def begin_pass(log: Log, settings: Settings, *, now_ms: int, without: frozenset[str] = frozenset()) -> Update | None:
     """Run one pass over a log as it is now; None if it has no dirty offsets and no removable tombstone.
 
     Only indexed offsets become clean, down to the key that did not fit. A record there is the last of its key in all
@@ -107,11 +98,11 @@ def begin_pass(log: Log, settings: Settings, *, now_ms: int, without: frozenset[
     if not unclean and not expired:
         return None
     latest = KeyOffsetMap(settings.map_bytes, without)
-    indexed = _scan(log.objects, unclean, latest, backwards=BACKWARD_SCAN not in without)
-    cleaned = unclean if CLEANED_RANGES in without else indexed
+    indexed = _scan(log.objects, unclean, latest, backwards="backward-scan" not in without)
+    cleaned = unclean if "cleaned-ranges" in without else indexed
 
     def is_expired(record: Record) -> bool:
-        if CLEAN_TOMBSTONES in without:
+        if "clean-tombstones" in without:
             return record.timestamp_ms + settings.delete_retention_ms <= now_ms
         return holds(expired, record.offset)
 
@@ -121,7 +112,7 @@ def begin_pass(log: Log, settings: Settings, *, now_ms: int, without: frozenset[
         return record.value is not None or not is_expired(record)
 
     touched = union((*indexed, *expired))
-    if touched and WHOLE_PREFIX not in without:
+    if touched and "whole-prefix" not in without:
         touched = ((0, touched[-1][1]),)
     read = [piece for piece in log.objects if overlap(touched, piece.base_offset, piece.end_offset)]
     objects = _rewritten(read, settings.object_records, stays)

@@ -9,16 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from harness.models.cloud_topics.rules import (
-    ALIGNED_EXTENTS,
-    ALL_ON,
-    ATOMIC_COMMIT,
-    ATOMIC_REPLACE,
-    COMMIT_TIME,
-    COMPACTION_EPOCH,
-    SNAPSHOT_END,
-)
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
@@ -153,36 +143,36 @@ def appended(log: Log, batches: Sequence[ModelBatch]) -> Log:
     return replace(log, objects=(*log.objects, piece), end_offset=at)
 
 
-def stages(update: Update, without: frozenset[str] = ALL_ON) -> tuple[Update, ...]:
+def stages(update: Update, without: frozenset[str] = frozenset()) -> tuple[Update, ...]:
     """Return the steps in which an update is applied: one (the post: committed atomically), unless a rule is off.
 
     With several steps, the epoch is checked with the first step, and raised with the bookkeeping.
     """
     replacements, bookkeeping = [Update(None, (piece,), None) for piece in update.objects], replace(update, objects=())
-    if ATOMIC_COMMIT in without:
+    if "atomic-commit" in without:
         return (bookkeeping, *replacements)
-    if ATOMIC_REPLACE not in without:
+    if "atomic-replace" not in without:
         return (update,)
     first, *others = [*replacements, replace(bookkeeping, expected_epoch=None)]
     return (replace(first, expected_epoch=update.expected_epoch), *others)
 
 
-def refusal(log: Log, update: Update, without: frozenset[str] = ALL_ON) -> str | None:
+def refusal(log: Log, update: Update, without: frozenset[str] = frozenset()) -> str | None:
     """Return why an update is refused; None where it is accepted.
 
     The post has optimistic concurrency by ``compaction_epoch``. Decided here: replaced offsets must be the offsets of
     complete objects; an update that is refused for this reason is also refused by the epoch.
     """
-    if COMPACTION_EPOCH not in without and update.expected_epoch not in {None, log.compaction_epoch}:
+    if "compaction-epoch" not in without and update.expected_epoch not in {None, log.compaction_epoch}:
         return f"made at compaction epoch {update.expected_epoch}, it is {log.compaction_epoch}"
     bases, ends = {piece.base_offset for piece in log.objects}, {piece.end_offset for piece in log.objects}
-    for piece in update.objects if ALIGNED_EXTENTS not in without else ():
+    for piece in update.objects if "aligned-extents" not in without else ():
         if piece.base_offset not in bases or piece.end_offset not in ends:
             return f"offsets {piece.base_offset} to {piece.end_offset} split an object"
     return None
 
 
-def applied(log: Log, update: Update, *, now_ms: int, without: frozenset[str] = ALL_ON) -> Log:
+def applied(log: Log, update: Update, *, now_ms: int, without: frozenset[str] = frozenset()) -> Log:
     """Return the log after an accepted update, with a higher epoch (the post). ``now_ms``: the time of the commit."""
     replaced = union((piece.base_offset, piece.end_offset) for piece in update.objects)
     others = [piece for piece in log.objects if not overlap(replaced, piece.base_offset, piece.end_offset)]
@@ -191,10 +181,10 @@ def applied(log: Log, update: Update, *, now_ms: int, without: frozenset[str] = 
     if bookkeeping is None:
         return replace(log, objects=objects)
     cleaned, with_tombstones = bookkeeping.cleaned, bookkeeping.with_tombstones
-    if SNAPSHOT_END in without:
+    if "snapshot-end" in without:
         later = (bookkeeping.log_end, log.end_offset)
         cleaned, with_tombstones = union((*cleaned, later)), union((*with_tombstones, later))
-    cleaned_at_ms = bookkeeping.began_at_ms if COMMIT_TIME in without else now_ms
+    cleaned_at_ms = bookkeeping.began_at_ms if "commit-time" in without else now_ms
     aging = {(entry.first, entry.end): entry for entry in log.tombstones}
     new = {area: TombstoneRange(*area, cleaned_at_ms) for area in with_tombstones if area not in aging}
     aging = {area: entry for area, entry in aging.items() if area not in bookkeeping.rid_of_tombstones} | new

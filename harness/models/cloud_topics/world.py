@@ -15,7 +15,6 @@ from harness.broker_files.segments.records import Record
 from harness.models.cloud_topics.compaction import ENTRY_BYTES, Settings, begin_pass, dirty, removable
 from harness.models.cloud_topics.judge import Reader, deduplicated, wrong_for_reader, wrong_in_log
 from harness.models.cloud_topics.metastore import L1Object, Log, Update, appended, applied, refusal, stages
-from harness.models.cloud_topics.rules import ALL_ON, CLEAN_TOMBSTONES, COMMIT_TIME
 from harness.models.log.batch import ModelBatch
 from harness.models.walk.exhaustive import explore
 from harness.schedules.operations.clients import BeginReading, ReadOn, WriteBatch
@@ -47,7 +46,7 @@ class Case:
     object_records: int = 1
     retention: int = 2
     has_reader: bool = True
-    without: frozenset[str] = ALL_ON
+    without: frozenset[str] = frozenset()
 
     @property
     def settings(self) -> Settings:
@@ -128,7 +127,7 @@ class CompactionWorld:
 
     def key(self) -> Hashable:
         """Return what later steps depend on: ages instead of times, at most the retention; compactors without names."""
-        dated_passes, dated_records = COMMIT_TIME in self.case.without, CLEAN_TOMBSTONES in self.case.without
+        dated_passes, dated_records = "commit-time" in self.case.without, "clean-tombstones" in self.case.without
         passes = sorted(
             (tuple(map(self._update_key, updates)), self._age(began_at) if dated_passes and updates else 0)
             for updates, began_at in self.passes
@@ -197,9 +196,9 @@ class CompactionWorld:
         ages = [self._age(entry.cleaned_at_ms) for entry in self.log.tombstones]
         if self.reader is not None:
             ages.append(self._age(self.reader.began_at_ms))
-        if COMMIT_TIME in self.case.without:
+        if "commit-time" in self.case.without:
             ages += [self._age(began_at) for updates, began_at in self.passes if updates]
-        if CLEAN_TOMBSTONES in self.case.without:
+        if "clean-tombstones" in self.case.without:
             ages += [self._age(record.timestamp_ms) for record in self.written]
         return any(age < self.case.retention for age in ages)
 
@@ -224,7 +223,6 @@ def written(write: CaseWrite) -> WriteBatch:
 
 
 def _commit(compactor: int, update: Update) -> CompactorCommit:
-    """Return the next step of a commit."""
     if update.bookkeeping is not None:
         return CompactorCommit(compactor, records_clean=not update.objects)
     piece = update.objects[0]

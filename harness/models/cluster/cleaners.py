@@ -56,7 +56,6 @@ class Cleaners:
             self._look_later(partition, broker)
 
     def _look_later(self, partition: SimPartition, number: int, delay_s: float = 0.0) -> None:
-        """Schedule a check of a replica at the cleaner's next time after a delay."""
         broker, clock = self._cluster.brokers[number], self._cluster.clock
         broker.changed[partition] = None
         at_s = broker.next_look_s(clock.now_s() + delay_s)
@@ -65,7 +64,6 @@ class Cleaners:
             clock.after(at_s - clock.now_s(), partial(self._look, broker, at_s))
 
     def _look(self, broker: Broker, at_s: float) -> None:
-        """Clean the due replicas on a broker, and schedule checks of the replicas that time alone may make due."""
         if broker.look_at_s != at_s:
             return
         broker.look_at_s = math.inf
@@ -129,7 +127,6 @@ class CoordinatedCompaction:
         self.notice(partition, broker)
 
     def _progress(self, partition: SimPartition, broker: int) -> Bounds:
-        """Return a replica's MCCO and MXFO."""
         return self._cluster.rules.system.progress(partition.replica(broker))
 
     def change(self, partition: SimPartition, change: Callable[..., Coordination], *arguments: object) -> None:
@@ -166,7 +163,6 @@ class CoordinatedCompaction:
             self._cluster.clock.after(REPORTS_S, partial(self._repeat, partition, broker))
 
     def _repeat(self, partition: SimPartition, broker: int) -> None:
-        """Repeat a report that may be lost, and the bounds that the replica may not have received."""
         self._repeating.discard((partition, broker))
         if not self._cluster.is_reachable(broker):
             return

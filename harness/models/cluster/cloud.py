@@ -156,7 +156,6 @@ class CloudStore:
         return self._cluster.topic(self._by_name[name].topic)["min.cleanable.dirty.ratio"] >= AT_REST
 
     def _wake_for_tombstones(self, broker: int, now_ms: int) -> None:
-        """Schedule a check for when the next tombstone may be removed."""
         moments = [
             entry.cleaned_at_ms + stored.settings.delete_retention_ms
             for name, stored in self._cloud.partitions.items()
@@ -168,7 +167,6 @@ class CloudStore:
 
 
 def _decided(replica: Replica, start: int, end: int) -> Iterator[ModelBatch]:
-    """Yield the batches for L1: without markers and aborted batches, and without transactional bits."""
     for batch in replica.from_offset(start):
         if batch.base_offset >= end:
             return

@@ -138,7 +138,6 @@ class Copying:
             clock.after(wait_s + takes_s, partial(self._copy, partition, broker, in_flight))
 
     def _copy_again(self, partition: SimPartition, broker: int, in_flight: set[int]) -> None:
-        """Repeat a follower's lost fetch."""
         in_flight.discard(broker)
         self.schedule_fetch(partition, broker)
 
@@ -154,7 +153,6 @@ class Copying:
         )
 
     def _copy(self, partition: SimPartition, broker: int, in_flight: set[int]) -> None:
-        """Complete a follower's fetch."""
         in_flight.discard(broker)
         if not self._can_copy(partition, broker):
             return
@@ -193,7 +191,6 @@ class Copying:
             self.schedule_fetches(partition)
 
     def _check_lag(self, partition: SimPartition, broker: int) -> None:
-        """Check after the maximum lag whether a follower has reached the present log end."""
         if broker in partition.late or broker not in partition.in_sync:
             return
         partition.late.add(broker)

@@ -202,7 +202,6 @@ class Events:
         return state._replace(first_copy=True, lost=False).with_replica(LEAVES, self.parts.empty)
 
     def _led_uncleanly(self) -> FaultState:
-        """Return the state with broker 2 as the leader, and all others down."""
         state = self.state
         led = state.after(
             by.UNCLEAN,
@@ -290,7 +289,6 @@ class Events:
                     yield interned(Inject, by.ISOLATED, broker), cut._replace(cut=broker)
 
     def _frozen(self, state: FaultState, broker: int) -> FaultState:
-        """Return the state in which a broker gets no later image than the current one."""
         return state._replace(
             late=broker, late_open=state.is_open(self.bound.rules), late_adding=bool(state.joining) or state.adding
         )

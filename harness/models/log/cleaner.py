@@ -137,7 +137,6 @@ def cleanable_segments(replica: Replica, cleaning: Cleaning, now_ms: int) -> int
 
 
 def _ends(replica: Replica, cleaning: Cleaning) -> list[int]:
-    """Return the end offset of each segment that may be cleaned."""
     ends = [segment.base_offset for segment in replica.segments[1:]]
     return [*ends, replica.log_end] if cleaning.active_too else ends
 
@@ -188,7 +187,6 @@ def clean(replica: Replica, cleaning: Cleaning, now_ms: int, bounds: Bounds = UN
 
 
 def _groups(segments: list[ModelSegment], group_batches: int) -> list[list[ModelSegment]]:
-    """Return the neighbouring segments that are merged, by their number of batches."""
     groups: list[list[ModelSegment]] = []
     size = group_batches
     for segment in segments:

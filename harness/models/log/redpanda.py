@@ -112,7 +112,6 @@ def _snapshot_end(replica: Replica, cleaning: Cleaning) -> int:
 def _retained(
     batch: ModelBatch, last_of_keys: Mapping[bytes | None, int], cleaning: Cleaning, *, tombstones_go: bool
 ) -> ModelBatch | None:
-    """Return a data batch without its removed records; None if no record remains."""
     records = tuple(
         record
         for record in batch.records

@@ -149,7 +149,6 @@ class Replica:
             ]
 
     def _note_aborted(self, segment: ModelSegment, batch: ModelBatch) -> int | None:
-        """Update the producer; add the transaction to the segment's ``.txnindex`` if the batch aborts it."""
         ended = self._note(batch)
         if ended is not None and batch.marker == ABORT:
             stable = min((first for *_, first in self.open_transactions), default=batch.last_offset + 1)
@@ -195,7 +194,6 @@ class Replica:
             self.epochs[epoch] = offset
 
     def _drop_epochs(self, end: int) -> None:
-        """Drop the leader epochs that begin at an offset or after it."""
         self.epochs = {epoch: start for epoch, start in self.epochs.items() if start < end}
 
     def follow(self, leader: Replica) -> None:

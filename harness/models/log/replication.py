@@ -124,7 +124,6 @@ class Replication:
         self.leader.begin_epoch(self.leader_epoch, self.leader.log_end)
 
     def _lead(self, broker: int) -> None:
-        """Make a replica the leader, with a new leader epoch."""
         former = self.leader
         self.leader_id = broker
         self.begin_epoch()

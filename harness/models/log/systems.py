@@ -115,7 +115,6 @@ def _without_times(batch: ModelBatch) -> tuple[Hashable, ...]:
 
 
 def _redpandas_age(replica: Replica) -> None:
-    """Set the times since when segments are clean to long ago."""
     for segment in replica.segments:
         if segment.clean_since_ms is not None:
             segment.clean_since_ms = LONG_AGO_MS
@@ -160,7 +159,6 @@ def due_later_ms(replica: Replica, topic: Mapping[str, float], now_ms: int) -> f
 
 
 def _dirty_segments(replica: Replica, segments: Iterable[ModelSegment]) -> list[ModelSegment]:
-    """Return the segments with batches that were written since the last pass."""
     start = first_dirty(replica)
     return [segment for segment in segments if segment.base_offset >= start and segment.batches]
 

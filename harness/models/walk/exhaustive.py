@@ -91,7 +91,6 @@ def _steps_of(
     following: Callable[[S], Iterable[tuple[Operation, S]]],
     key: Callable[[S], Hashable],
 ) -> tuple[Operation, ...]:
-    """Return the steps from a state along a path of keys."""
     steps: list[Operation] = []
     for reached in path[1:]:
         step, state = next((step, after) for step, after in following(state) if key(after) == reached)

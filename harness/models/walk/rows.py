@@ -47,8 +47,6 @@ class _Control(NamedTuple):
 
 
 class _Memo(dict[K, V]):
-    """Results of a function by its argument."""
-
     def __init__(self, compute: Callable[[K], V]) -> None:
         super().__init__()
         self._compute = compute
@@ -112,7 +110,6 @@ class Rows:
             yield from self._violations(row[place], control.clients)
 
     def _normal(self, row: Row) -> Row:
-        """Return the row with the control part of its normalized state."""
         control = self._controls[row[0]]
         normal = self._normalized[row[0], self._progress(row[control.leader], control.clients)]
         return row if normal == row[0] else (normal, *row[1:])
@@ -146,7 +143,6 @@ class Rows:
         return [(step, self._after(number, after)) for step, after in space.steps(state._replace(replicas=slots))]
 
     def _after(self, source: int, recorded: WalkState) -> After:
-        """Return a function to the row after a step from the control part ``source`` to a state with effects."""
         renamed, alike = self.space.renamed(recorded)
         number = self._control(renamed, alike)
         exchanged = self._controls[number].alike
@@ -188,7 +184,6 @@ class Rows:
 
 
 def _in_order(row: list[int], alike: Sequence[int]) -> Row:
-    """Return the row with the numbers of those places in order."""
     for place, number in zip(alike, sorted([row[place] for place in alike]), strict=True):
         row[place] = number
     return tuple(row)

@@ -311,7 +311,6 @@ class StateSpace(ClusterSpace):
         return self.protocols.number(reported)
 
     def _coordinate(self, state: State, change: Callable[..., Coordination], *arguments: object) -> State:
-        """Return the state after a change of the protocol state, if replicas are coordinated."""
         if state.protocol is None:
             return state
         return state._replace(protocol=self.protocols.number(change(self.protocols[state.protocol], *arguments)))
