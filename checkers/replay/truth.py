@@ -229,13 +229,14 @@ def later_keys(covered: DataFrame) -> DataFrame:
     return covered.where("offset >= bound AND belief != 'aborted'").select(*PARTITION, "key").distinct()
 
 
-def true_states(written: DataFrame) -> DataFrame:
-    """Return PARTITION, key, ``true_offset``, ``true_tombstone``, ``true_transactional`` of each key.
+def expected_states(written: DataFrame, replicas: DataFrame) -> DataFrame:
+    """Return REPLICA, key, ``true_offset``, ``true_tombstone``, ``true_transactional`` that each replica must give.
 
     The final state of a key is its last record that is not aborted. A key is left out without such a record, if the
-    outcome of that record is unknown, or if the key has a later record at or beyond the bound (``goes_on``).
+    outcome of that record is unknown, if that record does not count on the replica (`bounded`), or if the key has a
+    later record at or beyond the bound (``goes_on``).
     """
-    return (
+    states = (
         written.where("NOT goes_on AND NOT truth <=> 'aborted'")
         .groupBy("key", *PARTITION)
         .agg(f.max(f.struct("offset", "tombstone", "truth", "transactional")).alias("last"))
@@ -247,12 +248,8 @@ def true_states(written: DataFrame) -> DataFrame:
             "last.tombstone AS true_tombstone",
             "last.transactional AS true_transactional",
         )
+        .join(replicas.select(*REPLICA, "counts_from"), PARTITION)
     )
-
-
-def expected_states(written: DataFrame, replicas: DataFrame) -> DataFrame:
-    """Return the `true_states` that each replica must give, with REPLICA: of records that count (`bounded`)."""
-    states = true_states(written).join(replicas.select(*REPLICA, "counts_from"), PARTITION)
     return colocated(states).where("true_offset >= counts_from")
 
 

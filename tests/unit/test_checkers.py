@@ -7,7 +7,7 @@ case states all its findings and all its doubts, so a checker that says too much
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -102,153 +102,85 @@ def test_names_are_unique() -> None:
     assert len(set(names)) == len(names)
 
 
-def _exposure(results: Results, run: str, *names: str) -> dict[tuple[str, int], tuple[Any, ...]]:
-    """Return the named facts by (kind, broker)."""
-    rows = results.exposure[run]
-    facts = {(row["kind"], row["broker"]): tuple(row[name] for name in names) for row in rows}
-    assert len(facts) == len(rows)
-    return facts
+BOTH = (TOMBSTONE, MARKER)
 
 
-def test_exposure_names_the_payload_and_what_must_vanish(results: Results) -> None:
-    offsets = _exposure(results, "exposed by a kill", "payload_offset", "critical_offset")
-    assert offsets == {
-        **{(TOMBSTONE, broker): (0, 3) for broker in (1, 2, 3)},
-        **{(MARKER, broker): (1, 4) for broker in (1, 2, 3)},
-    }
+def of_brokers(kinds: Sequence[str], *facts: tuple[Any, ...]) -> dict[tuple[str, int], tuple[Any, ...]]:
+    """Return the facts of the brokers 1, 2 and so on, the same for each kind."""
+    return {(kind, broker): expected for kind in kinds for broker, expected in enumerate(facts, 1)}
 
 
-def test_the_payload_is_the_last_of_its_key_before_the_outage(results: Results) -> None:
-    facts = _exposure(results, "its key was written again during the outage", "payload_offset", "had_payload")
-    assert facts == {(TOMBSTONE, 1): (1, False), (TOMBSTONE, 2): (1, True)}
-
-
-@pytest.mark.parametrize("kind", [TOMBSTONE, MARKER])
-def test_exposure_by_a_kill(results: Results, kind: str) -> None:
-    facts = _exposure(
-        results,
+EXPOSURE_FACTS: dict[tuple[str, str], dict[tuple[str, int], tuple[Any, ...]]] = {
+    ("exposed by a kill", "payload_offset critical_offset"): (
+        of_brokers([TOMBSTONE], (0, 3), (0, 3), (0, 3)) | of_brokers([MARKER], (1, 4), (1, 4), (1, 4))
+    ),
+    ("exposed by a kill", "had_payload has_payload held_critical held_after seen_there removed_at_ms"): of_brokers(
+        BOTH,
+        (False, False, False, False, True, 201),
+        (True, True, False, False, False, None),
+        (False, False, False, False, True, 203),
+    ),
+    (
         "exposed by a kill",
-        "had_payload",
-        "has_payload",
-        "held_critical",
-        "held_after",
-        "seen_there",
-        "removed_at_ms",
-        "log_end_before",
-        "log_end_after",
-        "high_watermark_after",
-        "same_directory",
-        "was_served",
-        "passed",
-    )
-    assert facts[kind, 1] == (False, False, False, False, True, 201, 7, 7, 7, True, True, False)
-    assert facts[kind, 2] == (True, True, False, False, False, None, 3, 7, 7, True, True, False)
-    assert facts[kind, 3] == (False, False, False, False, True, 203, 7, 7, 7, True, True, False)
+        "log_end_before log_end_after high_watermark_after same_directory was_served passed",
+    ): of_brokers(BOTH, (7, 7, 7, True, True, False), (3, 7, 7, True, True, False), (7, 7, 7, True, True, False)),
+    # The payload is the last record of its key before the outage.
+    ("its key was written again during the outage", "payload_offset had_payload"): of_brokers(
+        [TOMBSTONE], (1, False), (1, True)
+    ),
+    ("handed over in mid-copy", "led had_payload has_payload held_critical held_after log_end_before"): of_brokers(
+        BOTH,
+        (True, False, False, False, False, 7),
+        (False, True, True, False, False, 3),
+        (False, True, True, True, True, 7),
+    ),
+    ("another leader", "led"): of_brokers(BOTH, (False,), (False,)),
+    ("another leader epoch", "led"): of_brokers(BOTH, (False,), (False,)),
+    ("removed everywhere without a fault", "seen_there removed_at_ms held_after log_end_before"): of_brokers(
+        BOTH, (True, 201, False, 7), (True, 202, False, 7), (True, 203, False, 7)
+    ),
+    ("kept during the outage", "had_payload held_critical held_after passed removed_at_ms same_directory"): of_brokers(
+        BOTH,
+        (False, True, False, True, 901, True),
+        (True, False, False, False, 902, False),
+        (False, True, False, False, 903, True),
+    ),
+    ("kept together and removed together", "had_payload held_critical held_after passed removed_at_ms"): of_brokers(
+        BOTH,
+        (True, True, False, False, 901),
+        (True, False, False, False, 902),
+        (True, True, False, False, 903),
+    ),
+    ("kept together and removed together", "same_directory was_served log_end_after"): of_brokers(
+        BOTH, (True, True, 7), (True, True, 7), (True, True, 7)
+    ),
+    ("kept together and removed together", "cleaned_past"): (
+        of_brokers([TOMBSTONE], (True,), (False,), (True,)) | of_brokers([MARKER], (True,), (False,), (False,))
+    ),
+    ("the marker was never seen", "payload_offset critical_offset seen_there"): of_brokers(
+        [MARKER], (0, None, False), (0, None, False)
+    ),
+    ("only the remnant of the marker was seen on one of two", "critical_offset seen_there removed_at_ms"): of_brokers(
+        [MARKER], (1, True, 4), (1, False, 4)
+    ),
+    ("other records were written", "payload_offset critical_offset was_served same_directory"): (
+        of_brokers([TOMBSTONE], (2, 10, True, False), (2, 10, False, False))
+        | of_brokers([MARKER], (4, 12, True, False), (4, 12, False, False))
+    ),
+    ("emptied, and removed later", "seen_there removed_at_ms cleaned_past same_directory"): of_brokers(
+        [MARKER], (True, 4, True, False), (False, None, False, True)
+    ),
+    ("stamped, and the cleaner has not come past", "cleaned_past passed held_critical"): of_brokers(
+        [TOMBSTONE], (False, False, True), (False, False, False)
+    ),
+    ("nothing is replicated", "payload_offset critical_offset"): of_brokers([MARKER], (0, None), (0, None)),
+}
+"""Facts by the name of a history and the names of the facts, for each kind and broker."""
 
 
-@pytest.mark.parametrize("kind", [TOMBSTONE, MARKER])
-def test_exposure_by_a_leader_that_changes_in_mid_copy(results: Results, kind: str) -> None:
-    names = ("led", "had_payload", "has_payload", "held_critical", "held_after", "log_end_before")
-    facts = _exposure(results, "handed over in mid-copy", *names)
-    assert facts[kind, 1] == (True, False, False, False, False, 7)
-    assert facts[kind, 2] == (False, True, True, False, False, 3)
-    assert facts[kind, 3] == (False, True, True, True, True, 7)
-
-
-@pytest.mark.parametrize("what", ["leader", "leader epoch"])
-def test_exposure_by_a_leader_that_did_not_lead_all_the_time(results: Results, what: str) -> None:
-    assert set(_exposure(results, f"another {what}", "led").values()) == {(False,)}
-
-
-@pytest.mark.parametrize("kind", [TOMBSTONE, MARKER])
-def test_exposure_without_a_fault(results: Results, kind: str) -> None:
-    facts = _exposure(
-        results, "removed everywhere without a fault", "seen_there", "removed_at_ms", "held_after", "log_end_before"
-    )
-    assert {broker: facts[kind, broker] for broker in (1, 2, 3)} == {
-        broker: (True, 200 + broker, False, 7) for broker in (1, 2, 3)
-    }
-
-
-@pytest.mark.parametrize("kind", [TOMBSTONE, MARKER])
-def test_exposure_of_what_was_kept(results: Results, kind: str) -> None:
-    facts = _exposure(
-        results,
-        "kept during the outage",
-        "had_payload",
-        "held_critical",
-        "held_after",
-        "passed",
-        "removed_at_ms",
-        "same_directory",
-    )
-    assert facts[kind, 1] == (False, True, False, True, 901, True)
-    assert facts[kind, 2] == (True, False, False, False, 902, False)
-    assert facts[kind, 3] == (False, True, False, False, 903, True)
-
-
-@pytest.mark.parametrize("kind", [TOMBSTONE, MARKER])
-def test_exposure_of_what_was_removed_together(results: Results, kind: str) -> None:
-    facts = _exposure(
-        results,
-        "kept together and removed together",
-        "had_payload",
-        "held_critical",
-        "held_after",
-        "cleaned_past",
-        "passed",
-        "removed_at_ms",
-        "same_directory",
-        "was_served",
-        "log_end_after",
-    )
-    past = {TOMBSTONE: (True, True), MARKER: (True, False)}[kind]
-    assert facts[kind, 1] == (True, True, False, past[0], False, 901, True, True, 7)
-    assert facts[kind, 2] == (True, False, False, False, False, 902, True, True, 7)
-    assert facts[kind, 3] == (True, True, False, past[1], False, 903, True, True, 7)
-
-
-def test_exposure_of_a_marker_that_was_never_seen(results: Results) -> None:
-    assert _exposure(results, "the marker was never seen", "payload_offset", "critical_offset", "seen_there") == {
-        (MARKER, 1): (0, None, False),
-        (MARKER, 2): (0, None, False),
-    }
-
-
-def test_exposure_of_a_marker_that_was_emptied_before_it_was_removed(results: Results) -> None:
-    run = "only the remnant of the marker was seen on one of two"
-    assert _exposure(results, run, "critical_offset", "seen_there", "removed_at_ms") == {
-        (MARKER, 1): (1, True, 4),
-        (MARKER, 2): (1, False, 4),
-    }
-
-
-def test_exposure_is_to_what_the_payload_deleted_and_ended_while_it_was_away(results: Results) -> None:
-    facts = _exposure(
-        results, "other records were written", "payload_offset", "critical_offset", "was_served", "same_directory"
-    )
-    assert facts == {
-        (TOMBSTONE, 1): (2, 10, True, False),
-        (TOMBSTONE, 2): (2, 10, False, False),
-        (MARKER, 1): (4, 12, True, False),
-        (MARKER, 2): (4, 12, False, False),
-    }
-
-
-def test_exposure_of_a_marker_that_was_emptied_first(results: Results) -> None:
-    facts = _exposure(
-        results, "emptied, and removed later", "seen_there", "removed_at_ms", "cleaned_past", "same_directory"
-    )
-    assert facts == {(MARKER, 1): (True, 4, True, False), (MARKER, 2): (False, None, False, True)}
-
-
-def test_exposure_of_what_the_cleaner_has_not_come_past(results: Results) -> None:
-    facts = _exposure(results, "stamped, and the cleaner has not come past", "cleaned_past", "passed", "held_critical")
-    assert facts == {(TOMBSTONE, 1): (False, False, True), (TOMBSTONE, 2): (False, False, False)}
-
-
-def test_exposure_of_what_lies_beyond_the_bound(results: Results) -> None:
-    assert _exposure(results, "nothing is replicated", "payload_offset", "critical_offset") == {
-        (MARKER, 1): (0, None),
-        (MARKER, 2): (0, None),
-    }
+@pytest.mark.parametrize(("run", "names"), EXPOSURE_FACTS)
+def test_exposure(results: Results, run: str, names: str) -> None:
+    rows = results.exposure[run]
+    facts = {(row["kind"], row["broker"]): tuple(row[name] for name in names.split()) for row in rows}
+    assert len(facts) == len(rows)
+    assert facts == EXPOSURE_FACTS[run, names]
