@@ -17,17 +17,33 @@ from harness.protect.guard.settings import DIRTY_RATIO, MAX_LAG_MS, POLICY, RETE
 from harness.protect.guard.status import DRY_RUN, OBSERVE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 MAX_LAG = str(2**63 - 1)
+NOTHING: Mapping[str, str] = {}
 
 
 def failure(started: Started) -> str | None:
     return started.guard.status.failure
 
 
-def one_topic(**own: str) -> FakeCluster:
-    return FakeCluster({"t": {name.replace("_", "."): value for name, value in own.items()}}, {"t": {2}})
+def one_topic(own: Mapping[str, str] = NOTHING) -> FakeCluster:
+    return FakeCluster({"t": dict(own)}, {"t": {2}})
+
+
+def paused() -> tuple[FakeCluster, Started]:
+    """Return a cluster and a guard after the first round of an outage."""
+    cluster = one_topic()
+    started = start(cluster)
+    assert started.guard.attempt()
+    return cluster, started
+
+
+def end_outage(cluster: FakeCluster, started: Started, own: Mapping[str, str] = NOTHING) -> None:
+    """End an outage; after the next round the topic has these settings again."""
+    cluster.away.clear()
+    started.guard.attempt()
+    assert cluster.explicit == {"t": own}
 
 
 def test_a_pause_keeps_what_was_found_and_puts_it_back() -> None:
@@ -44,9 +60,7 @@ def test_a_pause_keeps_what_was_found_and_puts_it_back() -> None:
 
 
 def test_nothing_is_written_before_what_was_found_is_kept() -> None:
-    cluster = one_topic()
-    started = start(cluster)
-    started.guard.attempt()
+    cluster, _ = paused()
     order = [name for name in cluster.asked if name in {"append", "alter"}]
     assert order == ["append", "alter", "append"]
     assert cluster.asked[cluster.asked.index("alter") - 1] == "settings", "read again just before the change"
@@ -82,18 +96,13 @@ def test_a_value_that_was_changed_since_settings_were_read_is_what_is_put_back(o
     assert cluster.explicit["t"] == own
     assert started.guard.attempt()
     assert cluster.is_paused("t")
-    cluster.away.clear()
-    started.guard.attempt()
-    assert cluster.explicit["t"] == own
+    end_outage(cluster, started, own)
 
 
 def test_entries_of_an_outage_are_deleted_when_it_is_over() -> None:
-    cluster = one_topic()
-    started = start(cluster)
-    started.guard.attempt()
+    cluster, started = paused()
     assert cluster.log_start == 0
-    cluster.away.clear()
-    started.guard.attempt()
+    end_outage(cluster, started)
     assert cluster.log_start == len(cluster.log) == 4
 
 
@@ -122,15 +131,11 @@ def test_a_guard_without_brokers_waits_between_its_rounds() -> None:
 
 
 def test_a_value_that_was_changed_during_the_pause_is_left_alone() -> None:
-    cluster = one_topic()
-    started = start(cluster)
-    started.guard.attempt()
+    cluster, started = paused()
     cluster.explicit["t"][DIRTY_RATIO] = "0.7"
     started.guard.attempt()
     assert cluster.explicit["t"][DIRTY_RATIO] == "0.7"
-    cluster.away.clear()
-    started.guard.attempt()
-    assert cluster.explicit == {"t": {DIRTY_RATIO: "0.7"}}
+    end_outage(cluster, started, {DIRTY_RATIO: "0.7"})
     assert "left-alone" in started.kinds()
 
 
@@ -159,18 +164,14 @@ def test_a_value_that_is_changed_between_the_readings_waits_for_the_next_round()
     assert cluster.explicit["t"] == {DIRTY_RATIO: "0.9"}
     assert started.guard.attempt()
     assert cluster.is_paused("t")
-    cluster.away.clear()
-    started.guard.attempt()
-    assert cluster.explicit["t"] == {DIRTY_RATIO: "0.9"}
+    end_outage(cluster, started, {DIRTY_RATIO: "0.9"})
 
 
 def test_values_of_a_pause_that_were_there_before_stay() -> None:
-    cluster = one_topic(min_cleanable_dirty_ratio="1.0")
+    cluster = one_topic({DIRTY_RATIO: "1.0"})
     started = start(cluster)
     started.guard.attempt()
-    cluster.away.clear()
-    started.guard.attempt()
-    assert cluster.explicit["t"] == {DIRTY_RATIO: "1.0"}
+    end_outage(cluster, started, {DIRTY_RATIO: "1.0"})
 
 
 @pytest.mark.parametrize("request_name", ["view", "read", "settings", "append", "alter"])
@@ -217,18 +218,14 @@ def test_a_topic_whose_settings_may_not_be_read_is_skipped_and_reported() -> Non
 
 
 def test_a_paused_topic_that_may_no_longer_be_described_stays_paused() -> None:
-    cluster = one_topic()
-    started = start(cluster)
-    started.guard.attempt()
+    cluster, started = paused()
     cluster.hidden.add("t")
     assert not started.guard.attempt()
     assert cluster.is_paused("t")
 
 
 def test_a_deleted_topic_is_forgotten() -> None:
-    cluster = one_topic()
-    started = start(cluster)
-    started.guard.attempt()
+    cluster, started = paused()
     del cluster.explicit["t"]
     assert started.guard.attempt()
     assert started.guard.status.state.pauses == {}
@@ -245,12 +242,10 @@ def test_what_another_guard_paused_stays_paused_although_this_one_covers_other_t
     cluster = one_topic()
     start(cluster).guard.attempt()
     cluster.members.clear()
-    again = start(cluster, patterns=("orders-*",)).guard
-    again.attempt()
+    again = start(cluster, patterns=("orders-*",))
+    again.guard.attempt()
     assert cluster.is_paused("t")
-    cluster.away.clear()
-    again.attempt()
-    assert cluster.explicit == {"t": {}}
+    end_outage(cluster, again)
 
 
 @pytest.mark.parametrize("mode", [DRY_RUN, OBSERVE])
@@ -278,9 +273,7 @@ def test_who_only_looks_needs_no_channel() -> None:
 
 
 def test_a_topic_that_another_command_holds_is_paused_and_not_released() -> None:
-    cluster = one_topic()
-    started = start(cluster)
-    started.guard.attempt()
+    cluster, started = paused()
     cluster.log += [Entry(HOLD, name, 1, "repair", {"by": "repair 7c1f"}).to_json().encode() for name in ("t",)]
     cluster.away.clear()
     started.guard.attempt()
@@ -292,9 +285,7 @@ def test_a_topic_that_another_command_holds_is_paused_and_not_released() -> None
 
 
 def test_a_signal_right_after_a_release_ends_with_nothing_paused() -> None:
-    cluster = one_topic()
-    started = start(cluster)
-    started.guard.attempt()
+    cluster, started = paused()
     cluster.away.clear()
     assert started.guard.end() == 0
     assert started.guard.end() == 0

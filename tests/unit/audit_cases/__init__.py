@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from audit_cases.candidates import CANDIDATE_CASES
 from audit_cases.contradictions import CONTRADICTION_CASES
 from audit_cases.damage import DAMAGE_CASES
 from audit_cases.edges import EDGE_CASES
-from audit_cases.hanging_transaction import HANGING_CASES
-from audit_cases.legal import LEGAL_CASES
-from audit_cases.lineage import LINEAGE_CASES
-from audit_cases.markers import MARKER_CASES
-from audit_cases.overtaken import OVERTAKEN_CASES
-from audit_cases.removals import REMOVAL_CASES
-from audit_cases.stuck_lso import STUCK_CASES
+from audit_cases.legal import LEGAL_CASES, LINEAGE_CASES
+from audit_cases.markers import MARKER_CASES, OVERTAKEN_CASES
+from audit_cases.open_transactions import HANGING_CASES, STUCK_CASES
+from audit_cases.removals import CANDIDATE_CASES, REMOVAL_CASES
 
 if TYPE_CHECKING:
     from audit_cases.case import Case

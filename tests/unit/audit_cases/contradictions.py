@@ -6,7 +6,7 @@ from copied import copy
 from literal import abort, aborted, commit, put
 
 from audit_cases.case import END, T1, clean, unknown
-from audit_cases.hanging_transaction import OPEN
+from audit_cases.open_transactions import OPEN
 
 DECIDED = (put(0, "K", T1), commit(1, T1), END)
 HIDDEN_ALIKE = (put(0, "K", T1), abort(1, T1), END)

@@ -9,7 +9,7 @@ from literal import commit, put
 from sample_logs import old_entry
 
 from audit_cases.case import END, T1, U1, clean, unknown
-from audit_cases.hanging_transaction import OPEN
+from audit_cases.open_transactions import OPEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable

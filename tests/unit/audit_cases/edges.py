@@ -27,8 +27,7 @@ from audit_cases.case import (
     unknown,
 )
 from audit_cases.contradictions import DECIDED, HIDDEN_ALIKE
-from audit_cases.hanging_transaction import OPEN
-from audit_cases.stuck_lso import HELD_BY_ONE
+from audit_cases.open_transactions import HELD_BY_ONE, OPEN
 from checkers.finding import LATENT, VISIBLE
 from checkers.finding import UNEXPLAINED_DIVERGENCE as UNEXPLAINED
 
