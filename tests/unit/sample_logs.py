@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from zlib import crc32
 
+from crc32c import crc32c
 from stored_markers import encode_marker
 
 from harness.broker_files.segments.batches import (
@@ -128,6 +129,12 @@ def _other_control(rng: random.Random, base: int, codec: Codec) -> tuple[int, by
     headers = rng.choice(((), (("h", b"v"),)))
     record = Record(base, 5, key, struct.pack(">hi", 0, 9) + b"more", headers)
     return base, encode_batch(base_offset=base, records=[record], codec=codec, is_control=True, is_transactional=True)
+
+
+def sealed(entry: bytes) -> bytes:
+    """Return a batch with the length and the CRC of its content."""
+    covered = entry[21:]
+    return entry[:8] + struct.pack(">i", len(entry) - 12) + entry[12:17] + struct.pack(">I", crc32c(covered)) + covered
 
 
 def old_entry(offset: int, magic: int, key: bytes = b"k", value: bytes = b"v") -> bytes:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 import cramjam
 import pytest
-from crc32c import crc32c
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
-from sample_logs import old_entry
+from sample_logs import old_entry, sealed
 from stored_markers import encode_marker
 
 from harness.broker_files.segments import codecs
@@ -101,18 +100,8 @@ def error_in(data: bytes, *, after: int | None = None) -> CorruptLogError:
 
 
 def patched(data: bytes, at: int, new: bytes) -> bytes:
-    """Overwrite bytes of one batch and give it a right length and CRC again."""
-    out = bytearray(data)
-    out[at : at + len(new)] = new
-    return sealed(bytes(out))
-
-
-def sealed(data: bytes) -> bytes:
-    return data[:8] + struct.pack(">i", len(data) - 12) + data[12:17] + seal(data[21:]) + data[21:]
-
-
-def seal(covered: bytes) -> bytes:
-    return struct.pack(">I", crc32c(covered))
+    """Overwrite bytes of one batch, with a right length and CRC."""
+    return sealed(data[:at] + new + data[at + len(new) :])
 
 
 def with_payload(payload: bytes, *, codec: int = 0, count: int = 1) -> Batch:

@@ -9,11 +9,9 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-import cramjam
 import pytest
 from both_readers import assert_same
-from crc32c import crc32c
-from sample_logs import random_log
+from sample_logs import random_log, sealed
 
 from harness.broker_files.segments import codecs
 from harness.broker_files.segments.batches import Record
@@ -27,12 +25,6 @@ HEADER_BYTES = 61
 HUGE = (-(2**31), -1, 0, 1, 2**31 - 1, 2**30, 300 << 20)
 ADDRESS_SPACE_BYTES = 3 << 30
 RESIDENT_BYTES = 1 << 30
-
-
-def sealed(entry: bytes) -> bytes:
-    """Return a batch with the length and the CRC of its content."""
-    covered = entry[21:]
-    return entry[:8] + struct.pack(">i", len(entry) - 12) + entry[12:17] + struct.pack(">I", crc32c(covered)) + covered
 
 
 def cut(rng: random.Random, log: list[bytes]) -> bytes:
@@ -112,15 +104,9 @@ def test_cut_anywhere() -> None:
         assert_same(data[:size], 200)
 
 
-def bomb(codec: str) -> bytes:
+def bomb(codec: codecs.Codec) -> bytes:
     """Return a batch that unpacks to more than any may."""
-    data = bytes(codecs.MAX_DECOMPRESSED_BYTES + 1)
-    packed = {
-        "gzip": lambda: bytes(cramjam.gzip.compress(data)),
-        "snappy": lambda: bytes(cramjam.snappy.compress_raw(data)),
-        "lz4": lambda: bytes(cramjam.lz4.compress(data)),
-        "zstd": lambda: bytes(cramjam.zstd.compress(data)),
-    }[codec]()
+    packed = codecs.compress(codec, bytes(codecs.MAX_DECOMPRESSED_BYTES + 1))
     header = encode_batch(base_offset=0)[:21] + struct.pack(">h", codecs.CODECS.index(codec))
     return sealed(header + encode_batch(base_offset=0)[23:] + packed)
 
@@ -164,9 +150,9 @@ def test_bombs_and_huge_numbers_take_no_memory(tmp_path: Path) -> None:
         ),
         "zeros": (small + bytes(50_000_000) + b"\1", "impossible length 0"),
         "long": (long_log, None),
-        **{
-            codec: (bomb(codec), f"{codec} does not unpack within 268435456 bytes") for codec in ("gzip", "lz4", "zstd")
-        },
+        "gzip": (bomb("gzip"), "gzip does not unpack within 268435456 bytes"),
+        "lz4": (bomb("lz4"), "lz4 does not unpack within 268435456 bytes"),
+        "zstd": (bomb("zstd"), "zstd does not unpack within 268435456 bytes"),
         "snappy": (bomb("snappy"), "snappy announces more than 268435456 bytes"),
     }
     for name, (data, _) in files.items():
