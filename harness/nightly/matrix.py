@@ -102,9 +102,9 @@ class Outage:
     client: str
     nemesis: str
     runtime: str
-    repeat: int
+    protection: str
     scenarios: tuple[str, ...]
-    protection: str = UNPROTECTED
+    repeat: int = 0
     soak: SoakCell | None = None
 
     @property
@@ -171,23 +171,15 @@ def read_matrix(path: Path | None, options: Mapping[str, Any], newest: Callable[
             )
             # Simulated targets have this runtime only.
             runtimes = [SIM] if row.system in SIMULATED else names["runtimes"]
-            for run in product([target], names["clients"], names["nemeses"], runtimes, names["protections"]):
+            for run in product((target,), names["clients"], names["nemeses"], runtimes, names["protections"]):
                 scenarios_by_run.setdefault(run, {}).update(scenarios)
     repeats = content["repeats"]
     if not isinstance(repeats, int) or repeats < 1:
         raise UsageError(f"{source}: repeats is {repeats!r}; give a number from 1")
     outages = [
-        Outage(
-            target,
-            client,
-            nemesis,
-            runtime,
-            repeat,
-            tuple(s.name for s in ALL_SCENARIOS if s.name in scenarios),
-            protection,
-        )
+        Outage(*run, tuple(s.name for s in ALL_SCENARIOS if s.name in scenarios), repeat)
         for repeat in range(repeats)
-        for (target, client, nemesis, runtime, protection), scenarios in scenarios_by_run.items()
+        for run, scenarios in scenarios_by_run.items()
     ]
     outages += _soaks(soaks, content.get("targets"), newest, source)
     matrix = Matrix(tuple(outages), content["timers"], tuple(names_in(content, "set", source)))
@@ -273,7 +265,7 @@ def _soaks_of_block(block: Mapping[str, Any], newest: Callable[[str], str | None
             raise UsageError(f"{source}: protections has {protection!r}: a soak has {UNPROTECTED} or {GATES}")
         if protection == GATES and system in SIMULATED:
             raise UsageError(f"{source}: {target} has no broker processes on this host, and no {GATES}")
-        yield Outage(target, ANY, ANY, SIM if system in SIMULATED else LOCAL, 0, (SOAK,), protection, soak)
+        yield Outage(target, ANY, ANY, SIM if system in SIMULATED else LOCAL, protection, (SOAK,), soak=soak)
 
 
 def _suffix(protection: str) -> str:
