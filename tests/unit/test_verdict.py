@@ -40,10 +40,12 @@ def fact(broker: int, **changes: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+AWAY = {"had_payload": True, "has_payload": True, "seen_there": False, "removed_at_ms": None, "log_end_before": 15}
+
+
 def returned(**changes: Any) -> dict[str, Any]:
     """The replica that was down: it has the payload and is behind the marker."""
-    away = {"had_payload": True, "has_payload": True, "seen_there": False, "removed_at_ms": None, "log_end_before": 15}
-    return fact(2, **{**away, **changes})
+    return fact(2, **{**AWAY, **changes})
 
 
 KEPT = {"held_critical": True, "held_after": True, "removed_at_ms": None}
@@ -198,7 +200,6 @@ def test_without_a_fault_every_replica_has_to_show_it(missing: dict[str, Any]) -
 
 TWO_PARTITIONS = {**SCENARIO, "replicas": {"0": [1, 3, 2], "1": [3, 1, 2]}}
 TWO_ABSENT = {**SCENARIO, "replicas": {"0": [1, 4, 2, 3]}}
-AWAY = {"had_payload": True, "has_payload": True, "seen_there": False, "removed_at_ms": None, "log_end_before": 15}
 
 
 def on(partition: int, *facts: dict[str, Any], offset: int = CRITICAL_OFFSET) -> list[dict[str, Any]]:
@@ -245,25 +246,23 @@ def test_one_partition_that_lacks_something_is_named(facts: list[dict[str, Any]]
     assert earn_by_facts(TWO_PARTITIONS, facts, control(), absent=[2]) == (None, lacking)
 
 
-def test_clean_is_earned_when_both_absent_brokers_were_behind() -> None:
-    facts = [fact(1), fact(4), fact(2, **AWAY), fact(3, **AWAY)]
-    assert earn_by_facts(TWO_ABSENT, facts, control(), absent=[2, 3]) == (
-        "the others removed it while the replica was absent",
-        "",
-    )
-
-
-def test_each_absent_broker_has_to_have_been_behind() -> None:
-    facts = [fact(1), fact(4), fact(2, **AWAY), fact(3, **{**AWAY, "log_end_before": CRITICAL_OFFSET + 1})]
-    assert earn_by_facts(TWO_ABSENT, facts, control(), absent=[2, 3]) == (
-        None,
-        "broker 3 was not behind: it had already been past what it should have missed",
-    )
-
-
-def test_an_absent_broker_that_nothing_is_known_of_earns_nothing() -> None:
-    facts = [fact(1), fact(4), fact(2, **AWAY)]
-    assert earn_by_facts(TWO_ABSENT, facts, control(), absent=[2, 3])[1].endswith("on brokers [3]")
+@pytest.mark.parametrize(
+    ("facts_of_3", "expected"),
+    [
+        ([fact(3, **AWAY)], ("the others removed it while the replica was absent", "")),
+        (
+            [fact(3, **{**AWAY, "log_end_before": CRITICAL_OFFSET + 1})],
+            (None, "broker 3 was not behind: it had already been past what it should have missed"),
+        ),
+        ([], (None, "nothing is known of the marker that should have been removed, on brokers [3]")),
+    ],
+    ids=["behind", "not behind", "unknown"],
+)
+def test_each_absent_broker_has_to_have_been_behind(
+    facts_of_3: list[dict[str, Any]], expected: tuple[str | None, str]
+) -> None:
+    facts = [fact(1), fact(4), fact(2, **AWAY), *facts_of_3]
+    assert earn_by_facts(TWO_ABSENT, facts, control(), absent=[2, 3]) == expected
 
 
 def test_every_kind_of_critical_record_has_to_earn_it() -> None:
@@ -322,38 +321,32 @@ def test_a_finding_is_an_anomaly() -> None:
     assert [s["scenario"] for s in result["scenarios"]] == ["stuck-lso"], "the control partition is not a scenario"
 
 
+PROVEN = {"coordinated_compaction": True, "log_compaction_tx_batch_removal_enabled": True}
+
+
+@pytest.mark.parametrize(
+    ("results", "verdict", "reason"),
+    [
+        ({}, "clean", "the others removed it while the replica was absent"),
+        ({"exposure": []}, "unknown", "nothing is known of the marker"),
+        ({"findings": [finding()], "doubts": [doubt("contradiction")]}, "unknown", "it differs"),
+        ({"findings": [finding()], "doubts": [doubt("contradiction", broker=3)]}, "anomaly", "frozen"),
+        ({"doubts": [doubt("contradiction")]}, "unknown", "it differs"),
+        ({"doubts": [doubt("unexplained")]}, "unknown", "it differs"),
+        ({"raised": {"stuck_lso": "ValueError: no"}}, "unknown", "ValueError: no"),
+        ({"findings": [finding()], "coordination": dict.fromkeys(PROVEN, False)}, "anomaly", "frozen"),
+        ({"failure": "broker 3 ended by itself", "exposure": []}, "unknown", "broker 3 ended by itself"),
+    ],
+)
+def test_a_verdict_has_its_reason(results: dict[str, Any], verdict: str, reason: str) -> None:
+    result = assembled(**results)
+    assert (result["verdict"], bool(result["findings"])) == (verdict, verdict == "anomaly")
+    assert reason in result["reason"]
+
+
 def test_a_key_that_is_no_text_is_given_in_base64() -> None:
     result = assembled(findings=[{**finding(), "key": b"\xff\x00"}])
     assert result["findings"][0]["key"] == {"base64": "/wA="}
-
-
-def test_no_finding_and_exposure_is_clean() -> None:
-    assert assembled()["verdict"] == "clean"
-
-
-def test_no_finding_without_exposure_is_unknown() -> None:
-    assert assembled(exposure=[])["verdict"] == "unknown"
-
-
-def test_a_finding_on_a_replica_that_contradicts_itself_is_not_trusted() -> None:
-    result = assembled(findings=[finding()], doubts=[doubt("contradiction")])
-    assert (result["verdict"], result["findings"]) == ("unknown", [])
-    assert "it differs" in result["reason"]
-
-
-def test_a_contradiction_on_another_replica_does_not_hide_a_finding() -> None:
-    assert assembled(findings=[finding()], doubts=[doubt("contradiction", broker=3)])["verdict"] == "anomaly"
-
-
-@pytest.mark.parametrize("kind", ["contradiction", "unexplained"])
-def test_a_doubt_forbids_clean(kind: str) -> None:
-    assert assembled(doubts=[doubt(kind)])["verdict"] == "unknown"
-
-
-def test_a_checker_that_raised_forbids_clean() -> None:
-    result = assembled(raised={"stuck_lso": "ValueError: no"})
-    assert result["verdict"] == "unknown"
-    assert "ValueError: no" in result["reason"]
 
 
 @pytest.mark.parametrize(
@@ -385,9 +378,6 @@ def test_a_finding_stands_in_partial_evidence() -> None:
     assert (result["verdict"], len(result["partial"])) == ("anomaly", 1)
 
 
-PROVEN = {"coordinated_compaction": True, "log_compaction_tx_batch_removal_enabled": True}
-
-
 def test_what_coordinates_has_to_be_shown_to() -> None:
     assert assembled(coordination=PROVEN)["verdict"] == "clean"
     result = assembled(coordination={**PROVEN, "log_compaction_tx_batch_removal_enabled": False})
@@ -396,16 +386,6 @@ def test_what_coordinates_has_to_be_shown_to() -> None:
         "stuck-lso: replicas were not shown to compact together: log_compaction_tx_batch_removal_enabled is not active"
     )
     assert result["scenarios"][0]["exposure"]["earned"] is None
-
-
-def test_a_finding_needs_no_coordination() -> None:
-    assert assembled(findings=[finding()], coordination=dict.fromkeys(PROVEN, False))["verdict"] == "anomaly"
-
-
-def test_a_run_that_failed_is_unknown() -> None:
-    result = assembled(failure="broker 3 ended by itself", exposure=[])
-    assert result["verdict"] == "unknown"
-    assert "broker 3 ended by itself" in result["reason"]
 
 
 def test_findings_come_in_the_order_of_the_scenarios_then_by_place() -> None:
