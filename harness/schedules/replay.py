@@ -17,9 +17,8 @@ from harness.schedules.operations.environment import CleanerPass, TimePasses
 from harness.schedules.operations.faults import OUTAGES, Heal, Inject
 from harness.schedules.operations.operation import of_process
 from harness.schedules.operations.waits import TakeSnapshot, UntilInSync, UntilRemoved
-from harness.schedules.players import SchedulePlayer, unsupported
 from harness.schedules.scenario import Critical, Scenario, scenario_and_process
-from harness.schedules.schedule import NO_PLAN
+from harness.schedules.schedule import NO_PLAN, SchedulePlayer, unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import count
@@ -136,7 +137,7 @@ def offsets_partition(group: str, partitions: int) -> int:
     which `Utils.abs` drops the sign bit's meaning (0 for the smallest integer).
     """
     code = 0
-    for unit in _utf16_units(group):
+    for (unit,) in struct.iter_unpack(">H", group.encode("utf-16-be")):
         code = (31 * code + unit) & 0xFFFFFFFF
     signed = code - (1 << 32) if code >> 31 else code
     return (0 if signed == -(1 << 31) else abs(signed)) % partitions
@@ -146,8 +147,3 @@ def group_in(prefix: str, partition: int, partitions: int) -> str:
     """Return the first group id ``<prefix>-<n>`` that this partition keeps."""
     names = (f"{prefix}-{n}" for n in count(1))
     return next(name for name in names if offsets_partition(name, partitions) == partition)
-
-
-def _utf16_units(text: str) -> list[int]:
-    encoded = text.encode("utf-16-be")
-    return [encoded[at] << 8 | encoded[at + 1] for at in range(0, len(encoded), 2)]

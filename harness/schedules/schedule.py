@@ -3,7 +3,8 @@
 ``{"schema": 1, "finding": "stuck-lso", "target": "sim-kafka", "case": "…", "plan": {…}, "steps": [{"do": …}]}``
 
 The catalog's scenarios, rounds of a soak, random schedules, witnesses of walks, and shrunk rounds are schedules. Their
-files have this one format.
+files have this one format. A player of schedules declares the operations that it supports, and rejects all others
+before it starts.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.errors import UsageError
+from harness.schedules.operations.faults import Heal, Inject
 from harness.schedules.operations.operation import decode, encode
 
 if TYPE_CHECKING:
@@ -79,13 +81,9 @@ class RoundPlan:
         """The clients that write in transactions."""
         return frozenset(client.name for client in self.clients if client.transactional_id)
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the plan as a JSON object."""
-        return asdict(self)
-
 
 def plan_of(content: Mapping[str, Any], source: str) -> RoundPlan:
-    """Return the plan that `RoundPlan.as_json` gave. Raises `UsageError` for anything else."""
+    """Return the plan of a JSON object. Raises `UsageError` for anything else."""
     try:
         return RoundPlan(
             int(content["seed"]),
@@ -143,6 +141,34 @@ def in_order(*operations: Operation) -> tuple[Step, ...]:
     return tuple(Step(0.0, operation) for operation in operations)
 
 
+@dataclass(frozen=True)
+class SchedulePlayer:
+    """A command, or a model, that plays schedules. ``faults``: the faults that it supports; None for any fault."""
+
+    name: str
+    operations: frozenset[type]
+    faults: frozenset[str] | None = None
+
+    def supports(self, operation: Operation) -> bool:
+        """Return whether the player can perform an operation."""
+        has_fault = not isinstance(operation, Inject | Heal) or self.faults is None or operation.fault in self.faults
+        return type(operation) in self.operations and has_fault
+
+
+def unsupported(schedule: Schedule, player: SchedulePlayer) -> str | None:
+    """Return the first step that a player does not support, and why; None if it supports the whole schedule."""
+    for number, operation in enumerate(schedule.operations, 1):
+        if not player.supports(operation):
+            is_fault = type(operation) in player.operations
+            names = (player.faults or ()) if is_fault else [cls.__name__ for cls in player.operations]
+            kinds = "the faults" if is_fault else "the operations"
+            return (
+                f"step {number}, '{operation}', is not supported by {player.name}, which supports {kinds} "
+                f"{', '.join(sorted(names))}"
+            )
+    return None
+
+
 def schedule_json(schedule: Schedule, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return a schedule as a JSON object, with ``more`` fields about how it was played."""
     return {
@@ -151,7 +177,7 @@ def schedule_json(schedule: Schedule, more: Mapping[str, Any] | None = None) -> 
         "target": schedule.target,
         "case": schedule.case,
         **(more or {}),
-        **({} if schedule.plan == NO_PLAN else {"plan": schedule.plan.as_json()}),
+        **({} if schedule.plan == NO_PLAN else {"plan": asdict(schedule.plan)}),
         "steps": [{**({AT_S: step.at_s} if step.at_s else {}), **encode(step.operation)} for step in schedule.steps],
     }
 

@@ -95,7 +95,6 @@ class Soak:
         reason = ", ".join(f"{verdicts[verdict]} {verdict}" for verdict in EXIT_CODES if verdicts[verdict])
         worst_rounds = [f"; {line.name}: {line.reason}" for line in self.rounds if line.verdict == self.verdict]
         repeats = sum(finding in line.findings for line in self.rounds)
-        shown = RepeatedFinding(finding=finding, in_=repeats, of=len(self.rounds))
         return SoakVerdict(
             verdict=self.verdict,
             reason=(reason or "no round") + "".join(worst_rounds[:1]),
@@ -105,7 +104,7 @@ class Soak:
             minutes=options.minutes,
             runtime=options.runtime,
             gate=options.gate,
-            shape={name: getattr(options.shape, name) for name in ("partitions", "clients", "play_s", "rate_hz")},
+            shape={name: getattr(self.setup.shape, name) for name in ("partitions", "clients", "play_s", "rate_hz")},
             expected=options.expected,
             drawn=tuple(sorted(self.setup.faults)),
             not_drawn=self.setup.left_out,
@@ -115,7 +114,7 @@ class Soak:
             audit=_sum(line.audit for line in self.rounds),
             groups=_sum(line.groups for line in self.rounds),
             gates=_sum(line.gates for line in self.rounds),
-            shown=shown if finding else None,
+            shown=RepeatedFinding(finding=finding, in_=repeats, of=len(self.rounds)) if finding else None,
             rounds=tuple(self.rounds),
         )
 
@@ -126,11 +125,10 @@ class Soak:
 
 def _sum(counts_of_rounds: Iterable[Mapping[str, int] | None]) -> dict[str, int]:
     """Return the sums of counts by name, over the rounds that have them."""
-    sums: dict[str, int] = {}
+    sums = Counter[str]()
     for counts in counts_of_rounds:
-        for name, count in (counts or {}).items():
-            sums[name] = sums.get(name, 0) + count
-    return sums
+        sums.update(counts or {})
+    return dict(sums)
 
 
 def soak(options: SoakOptions, progress: Progress, on_round: Callable[[RoundLine], None]) -> Soak:
@@ -141,9 +139,8 @@ def soak(options: SoakOptions, progress: Progress, on_round: Callable[[RoundLine
     """
     setup = find_setup(options.target, options.shape, progress, gate=options.gate, runtime=options.runtime)
     schedule = options.schedule and fitted(options.schedule, setup.shape, setup.faults)
-    options = replace(options, shape=setup.shape, schedule=schedule)
     folder = create_run_folder(options.results, setup.target.name, SOAK, new_run_id())
-    return _continue(Soak(folder, options, setup), progress, on_round)
+    return _continue(Soak(folder, replace(options, schedule=schedule), setup), progress, on_round)
 
 
 def resume(path: Path, spark: SparkOptions, progress: Progress, on_round: Callable[[RoundLine], None]) -> Soak:
@@ -157,7 +154,6 @@ def resume(path: Path, spark: SparkOptions, progress: Progress, on_round: Callab
     except (OSError, ValueError, TypeError) as error:
         raise UsageError(f"--resume {path} is not the folder of a soak: {SOAK_STATE}: {error}") from error
     setup = find_setup(options.target, options.shape, progress, gate=options.gate, runtime=options.runtime)
-    options = replace(options, shape=setup.shape)
     return _continue(Soak(RunFolder(path), options, setup, list(state.rounds), state.took_s), progress, on_round)
 
 
@@ -277,8 +273,8 @@ def _rounds(soak: Soak) -> Iterator[tuple[str, RoundPlan, Generator]]:
             return
         name, seed = f"soak-{number}", options.seed + number - 1
         if options.schedule is None:
-            plan = draw_plan(seed, name, options.shape)
-            yield name, plan, generator_of(plan, options.shape, soak.setup.faults)
+            plan = draw_plan(seed, name, soak.setup.shape)
+            yield name, plan, generator_of(plan, soak.setup.shape, soak.setup.faults)
         else:
             yield name, replace(options.schedule.plan, seed=seed), Fixed(options.schedule.steps)
 

@@ -14,6 +14,7 @@ from harness.errors import HarnessError
 from harness.json_codec import to_json
 from harness.judge.verdict import CLEAN, RoundLine
 from harness.run_folder.store import BROKERS, FETCHED
+from harness.schedules.operations.faults import Inject
 from harness.soak.play.internal import INTERNAL
 from harness.spark.workspace_session import has_ended, release
 
@@ -42,7 +43,7 @@ class JudgeQueue:
     on_round: Callable[[RoundLine], None]
     _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "judge"))
     _waiting: dict[RunFolder, PlayedRound] = field(default_factory=dict)
-    _jobs: list[Future[None]] = field(default_factory=list)
+    _job: Future[None] | None = None
 
     def add(self, folder: RunFolder, played: PlayedRound) -> None:
         """Queue a round; a job begins once enough rounds are queued."""
@@ -59,11 +60,11 @@ class JudgeQueue:
         self._wait()
         rounds, self._waiting = self._waiting, {}
         if rounds:
-            self._jobs.append(self._pool.submit(self._judge, rounds))
+            self._job = self._pool.submit(self._judge, rounds)
 
     def _wait(self) -> None:
-        for job in self._jobs:
-            job.result()
+        if self._job is not None:
+            self._job.result()
 
     def __enter__(self) -> Self:
         """Return the queue, which is empty."""
@@ -108,14 +109,14 @@ class JudgeQueue:
 
 
 def _line(name: str, played: PlayedRound, verdict: RoundVerdict) -> RoundLine:
-    operations = [step.operation for step in played.schedule.steps]
+    operations = played.schedule.operations
     return RoundLine(
         name=name,
         seed=played.plan.seed,
         verdict=verdict.verdict,
         reason=verdict.reason,
         operations=len(operations),
-        faults=tuple(str(operation) for operation in operations if type(operation).__name__ == "Inject"),
+        faults=tuple(str(operation) for operation in operations if isinstance(operation, Inject)),
         findings=verdict.counts,
         unexplained=len(verdict.unexplained),
         audit=verdict.audit and verdict.audit["counts"],

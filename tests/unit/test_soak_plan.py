@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -43,7 +43,7 @@ def test_a_plan_is_that_of_its_seed_and_the_same_after_json() -> None:
     plan = draw_plan(7, "soak-1", SHAPE)
     assert plan == draw_plan(7, "soak-1", SHAPE)
     assert plan != draw_plan(8, "soak-1", SHAPE)
-    assert plan_of(json.loads(json.dumps(plan.as_json())), "a test") == plan
+    assert plan_of(json.loads(json.dumps(asdict(plan))), "a test") == plan
 
 
 def test_partitions_are_dealt_out_over_topics_and_leaders() -> None:
@@ -103,7 +103,7 @@ def test_a_transaction_has_a_few_records_at_most_and_ends_only_where_there_is_on
 
 @pytest.mark.parametrize("missing", ["seed", "topics", "clients", "brokers", "lasts_s", "filled"])
 def test_a_plan_that_lacks_something_is_refused(missing: str) -> None:
-    content = {name: value for name, value in RoundPlan(1, (), ()).as_json().items() if name != missing}
+    content = {name: value for name, value in asdict(RoundPlan(1, (), ())).items() if name != missing}
     with pytest.raises(UsageError, match="the plan is wrong"):
         plan_of(content, "a test")
 

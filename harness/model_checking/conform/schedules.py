@@ -26,9 +26,16 @@ from harness.schedules.operations.administrators import DeleteRecords, ElectLead
 from harness.schedules.operations.clients import ABORT, COMMIT, End, EndElsewhere, Restart, Write, WriteBatch
 from harness.schedules.operations.environment import CleanerPass, JoinIsr, ProducersExpire, Rest, TimePasses
 from harness.schedules.operations.faults import OUTAGE, Heal, Inject
-from harness.schedules.players import SchedulePlayer, unsupported
 from harness.schedules.scenario import CONSUMER_OFFSETS
-from harness.schedules.schedule import RoundPlan, RoundTopic, Schedule, in_order, read_schedule
+from harness.schedules.schedule import (
+    RoundPlan,
+    RoundTopic,
+    Schedule,
+    SchedulePlayer,
+    in_order,
+    read_schedule,
+    unsupported,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

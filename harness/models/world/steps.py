@@ -40,7 +40,7 @@ from harness.schedules.operations import environment
 from harness.schedules.operations.administrators import AddReplica, AssignAgain, DeleteRecords, ElectLeader, Unassign
 from harness.schedules.operations.clients import End, EndElsewhere, Restart, Write, WriteBatch
 from harness.schedules.operations.faults import LAG, OUTAGE, Heal, Inject
-from harness.schedules.players import SchedulePlayer
+from harness.schedules.schedule import SchedulePlayer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -13,8 +13,15 @@ from harness.schedules.operations.administrators import AlterTopic, DeleteRecord
 from harness.schedules.operations.clients import CommitOffset, DeleteGroup, Die, End, SendOffset, VisitGroup, Write
 from harness.schedules.operations.environment import CleanerPass, ProducersExpire, Rest, TimePasses
 from harness.schedules.operations.faults import OUTAGE, Heal, Inject
-from harness.schedules.players import SchedulePlayer, unsupported
-from harness.schedules.schedule import RoundClient, RoundPlan, RoundTopic, Schedule, Step
+from harness.schedules.schedule import (
+    RoundClient,
+    RoundPlan,
+    RoundTopic,
+    Schedule,
+    SchedulePlayer,
+    Step,
+    unsupported,
+)
 from nemesis import FAULTS, SCRIPTS
 
 if TYPE_CHECKING:

@@ -163,7 +163,7 @@ def _play(  # noqa: PLR0917
             raise HarnessError(f"{error}{_out_of_isr(cluster)}") from error
         finally:
             with suppress(HarnessError):  # a write that hangs: by what ends the round, if anything, it is judged
-                filler.stop()
+                filler.routine.stop()
             _write_logged(rig, plan, folder, gate_events)
         phases.begin("delete topics")
         admins.delete_topics()
@@ -213,31 +213,25 @@ def _most_waiting(client: RoundClient) -> int:
 
 
 class _Filler:
-    """Writes to every partition again and again, from its beginning until `stop`."""
+    """Writes to every partition again and again, from its beginning until its routine is stopped."""
 
     def __init__(self, rig: Rig, libraries: Mapping[str, Library], plan: RoundPlan, history: History) -> None:
         client = RoundClient("filler", rig.setup.shape.libraries[0])
         self._process = ClientProcess(client, libraries[client.library], history, itertools.count(1), part="filler")
         self._partitions = plan.filled or plan.partitions
         self.fills = 0
-        self._routine = rig.cluster.clock.every(FILLER_PERIOD_S, self._fill, "filler")
+        self.routine = rig.cluster.clock.every(FILLER_PERIOD_S, self._fill, "filler")
 
     def _fill(self) -> None:
         self._process.fill(self._partitions)
         self.fills += 1
-
-    def stop(self) -> None:
-        self._routine.stop()
-
-    def raise_if_failed(self) -> None:
-        self._routine.raise_if_failed()
 
 
 def _settle(
     cluster: Cluster, admins: Administrators, clients: list[ClientProcess], filler: _Filler, phases: Stages
 ) -> None:
     """Wait until everybody is back, every transaction has ended, cleaners have passed, and the replicas are level."""
-    cluster.checks.append(filler.raise_if_failed)
+    cluster.checks.append(filler.routine.raise_if_failed)
     cluster.wait_registered(admins.plan.brokers)
     cluster.wait(admins.is_placed, "every partition to have its replicas, all in the ISR", PLACED_S)
     phases.begin("close transactions")
@@ -253,7 +247,7 @@ def _settle(
     phases.begin("clean")
     enough = filler.fills + FILLS_AFTER
     cluster.wait(lambda: filler.fills >= enough, "the filler")
-    filler.stop()
+    filler.routine.stop()
     phases.begin("freeze")
     cluster.freeze()
     cluster.wait_in_isr(admins.plan.brokers)
