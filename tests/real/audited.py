@@ -6,35 +6,30 @@ listener, where ACLs hold.
 
 from __future__ import annotations
 
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Producer
 from kafka.protocol.admin import CreateAclsRequest, ListGroupsRequest
+from local_cluster import local_cluster
 
 from harness.audit.live.broker_reports import replica_statuses
 from harness.audit.live.cluster import AuditedCluster, client_of, describe
 from harness.clients.librdkafka import CONFIG
-from harness.errors import HarnessError, UsageError
+from harness.errors import UsageError
 from harness.host.clock import RealClock
-from harness.host.java import find_java
-from harness.host.workspace import Workspace
 from harness.kafka_api.admin import Admin
 from harness.kafka_api.connection import ask
 from harness.kafka_api.fetch import list_log_ends
 from harness.kafka_api.messages import request
 from harness.kafka_api.metadata import describe_cluster
 from harness.kafka_api.security import read_security
-from harness.run_folder.store import new_run_id
-from harness.runtimes.base import ClusterSpec
 from harness.runtimes.local import LocalRuntime
 from harness.schedules.timers import FAST
-from harness.targets import find_target
-from harness.targets.jars import jars_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from harness.kafka_api.address import Address
@@ -92,35 +87,26 @@ def running(target: str, folder: Path) -> Iterator[Audited]:
         'org.apache.kafka.common.security.plain.PlainLoginModule required username="auditor" password="secret";\n'
     )
     security = read_security(folder / LOGIN)
-    with Workspace(f"audited-{new_run_id()}", folder) as workspace:
-        spec = ClusterSpec(workspace.run_id, workspace.path, folder, AUTHORIZED, BROKERS, security=security)
-        classpath = jars_for(find_target(target)).classpath
-        with closing(LocalRuntime(spec, find_java().path, classpath)) as runtime:
-            inside = tuple(runtime._inner[broker] for broker in BROKERS)
-            admin = Admin(lambda: inside)
-            runtime.start_cluster()
-            fill(runtime, admin, ",".join(map(str, inside)))
-            open_producer = hold_open(",".join(map(str, inside)))
-            auditor = [replace(runtime.address(broker), security=security) for broker in BROKERS]
-            wait_for_replication(auditor)
-            yield Audited(runtime, admin, auditor, open_producer, inside, folder)
+    with local_cluster(target, folder, AUTHORIZED, security=security) as cluster:
+        runtime = cluster.runtime
+        assert isinstance(runtime, LocalRuntime)
+        inside = tuple(runtime._inner[broker] for broker in BROKERS)
+        admin = Admin(lambda: inside)
+        runtime.start_cluster()
+        cluster.wait(lambda: admin.brokers() == set(BROKERS), "the brokers to register")
+        fill(admin, inside)
+        open_producer = hold_open(",".join(map(str, inside)))
+        auditor = [replace(runtime.address(broker), security=security) for broker in BROKERS]
+        wait_for_replication(auditor)
+        yield Audited(runtime, admin, auditor, open_producer, inside, folder)
 
 
-def fill(runtime: LocalRuntime, admin: Admin, bootstrap: str) -> None:
+def fill(admin: Admin, inside: Sequence[Address]) -> None:
     """Make the topics, give the auditor its rights, and write some megabytes and transactions of both ends."""
-    clock = RealClock()
-
-    def is_up() -> bool:
-        runtime.raise_if_died()
-        try:
-            return admin.brokers() == set(BROKERS)
-        except HarnessError:
-            return False  # nobody listens yet
-
-    clock.wait_until(is_up, BOUND_S, "the brokers to register")
     admin.create_topics({TOPIC: (1, 2, 3), SECOND: (2, 3, 1)}, KEPT)
     admin.create_topics({HIDDEN: (1, 2, 3)}, {})
-    may(runtime._inner[1], "auditor", MAY)
+    may(inside[0], "auditor", MAY)
+    bootstrap = ",".join(map(str, inside))
     producer = Producer({**CONFIG, "bootstrap.servers": bootstrap, "transactional.id": "filler"})
     producer.init_transactions(BOUND_S)
     for number in range(6):

@@ -6,7 +6,7 @@ everything.
 
 from __future__ import annotations
 
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address
@@ -19,18 +19,13 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding
 from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
 from cryptography.x509.oid import NameOID
+from local_cluster import local_cluster
 from sandbox import wait_until
 
 from harness.errors import HarnessError
-from harness.host.java import find_java
-from harness.host.workspace import Workspace
 from harness.kafka_api.admin import Admin
 from harness.kafka_api.security import read_security
-from harness.run_folder.store import new_run_id
-from harness.runtimes.base import ClusterSpec
 from harness.runtimes.local import LocalRuntime
-from harness.targets import find_target
-from harness.targets.jars import jars_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -82,23 +77,14 @@ class Secured:
 @contextmanager
 def booted(target: str, folder: Path, login: Path, settings: Mapping[str, str]) -> Iterator[Secured]:
     """Boot a cluster that asks clients for this login and holds them to ACLs, and end it."""
-    security = read_security(login)
-    with Workspace(f"secured-{new_run_id()}", folder) as workspace:
-        all_settings = {**AUTHORIZED, **settings}
-        spec = ClusterSpec(workspace.run_id, workspace.path, folder, all_settings, BROKERS, security=security)
-        with closing(LocalRuntime(spec, find_java().path, jars_for(find_target(target)).classpath)) as runtime:
-            inside = tuple(runtime._inner[broker] for broker in BROKERS)
-            admin = Admin(lambda: [runtime._inner[b] for b in BROKERS if runtime.is_up(b)])
-            runtime.start_cluster()
-            wait_until(lambda: is_up(admin), BOUND_S, "the brokers to register")
-            yield Secured(runtime, admin, inside, login)
-
-
-def is_up(admin: Admin) -> bool:
-    try:
-        return admin.brokers() == set(BROKERS)
-    except HarnessError:
-        return False  # nobody listens yet
+    with local_cluster(target, folder, {**AUTHORIZED, **settings}, security=read_security(login)) as cluster:
+        runtime = cluster.runtime
+        assert isinstance(runtime, LocalRuntime)
+        inside = tuple(runtime._inner[broker] for broker in BROKERS)
+        admin = Admin(lambda: [runtime._inner[b] for b in BROKERS if runtime.is_up(b)])
+        runtime.start_cluster()
+        cluster.wait(lambda: admin.brokers() == set(BROKERS), "the brokers to register")
+        yield Secured(runtime, admin, inside, login)
 
 
 def login_file(folder: Path, user: str, secret: str, login: tuple[str, str] = PLAIN, *, is_tls: bool = False) -> Path:

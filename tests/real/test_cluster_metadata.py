@@ -7,34 +7,24 @@ from __future__ import annotations
 
 import re
 import shutil
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
+from local_cluster import local_cluster
 from metadata_logs import read_metadata_log
 
 from harness.broker_files.copies.copies import find_copies
 from harness.broker_files.segments.batches import iter_batches
-from harness.errors import HarnessError
-from harness.host.clock import RealClock
-from harness.host.java import find_java
-from harness.host.workspace import Workspace
-from harness.kafka_api.admin import Admin
-from harness.run_folder.store import new_run_id
-from harness.runtimes.base import ClusterSpec
 from harness.runtimes.local import LocalRuntime
 from harness.schedules.timers import FAST
-from harness.targets import find_target
-from harness.targets.jars import jars_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from harness.broker_files.metadata_log.history import PartitionState
+    from harness.cluster.cluster import Cluster
 
-BOUND_S = 120.0
 BROKERS = (1, 2, 3)
 T = ("moved", 0)
 SETTINGS = {**FAST.broker, "metadata.log.max.record.bytes.between.snapshots": "2000"}
@@ -63,15 +53,13 @@ class Moved:
 class Mover:
     """Moves the leader of a topic about on a cluster that loses brokers."""
 
-    def __init__(self, runtime: LocalRuntime) -> None:
-        self._runtime = runtime
-        self._clock = RealClock()
-        self._admin = Admin(lambda: [runtime.address(broker) for broker in BROKERS if runtime.is_up(broker)])
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster, self._admin, self._runtime = cluster, cluster.admin, cluster.runtime
 
     def move(self) -> list[Seen]:
         """Do every step, and return what the brokers answered after each."""
         self._runtime.start_cluster()
-        self._until(lambda: self._admin.brokers() == set(BROKERS), "the brokers")
+        self._cluster.wait_registered()
         self._admin.create_topics({T: (1, 2, 3)}, {})
         seen = [self._settled(leader=1)]
         self._admin.reassign({T: (3, 2, 1)})
@@ -85,7 +73,7 @@ class Mover:
         self._admin.reassign({T: (3, 1)})
         seen.append(self._settled(leader=3, isr={1, 3}, replicas=(3, 1)))
         self._runtime.start(2)
-        self._until(lambda: self._admin.brokers() == set(BROKERS), "broker 2")
+        self._cluster.wait_registered()
         return seen
 
     def _elected(self, leader: int) -> Seen:
@@ -93,7 +81,7 @@ class Mover:
             self._admin.elect_preferred([T])
             return self._see().leader == leader
 
-        self._until(is_leader, f"broker {leader} to lead")
+        self._cluster.wait(is_leader, f"broker {leader} to lead")
         return self._settled(leader)
 
     def _settled(self, leader: int, *, isr: set[int] | None = None, replicas: tuple[int, ...] | None = None) -> Seen:
@@ -101,7 +89,7 @@ class Mover:
             seen = self._see()
             return seen.leader == leader and seen.isr == (isr or set(BROKERS)) and replicas in {None, seen.replicas}
 
-        self._until(is_settled, f"{T} to be led by {leader}")
+        self._cluster.wait(is_settled, f"{T} to be led by {leader}")
         return self._see()
 
     def _see(self) -> Seen:
@@ -110,31 +98,18 @@ class Mover:
         assert state.leader_epoch is not None
         return Seen(state.leader, state.leader_epoch, state.replicas, frozenset(state.isr))
 
-    def _until(self, condition: Callable[[], bool], what: str) -> None:
-        def holds() -> bool:
-            self._runtime.raise_if_died()
-            try:
-                return condition()
-            except (HarnessError, OSError, ValueError):
-                return False  # nobody listens yet, or the topic is not known yet
-
-        self._clock.wait_until(holds, BOUND_S, what)
-
 
 @pytest.fixture(scope="module", params=TARGETS)
-def moved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Moved]:
+def moved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Moved:
     folder = tmp_path_factory.mktemp("metadata")
-    with Workspace(f"metadata-{new_run_id()}", folder) as workspace:
-        spec = ClusterSpec(workspace.run_id, workspace.path, folder, SETTINGS, BROKERS)
-        classpath = jars_for(find_target(request.param)).classpath
-        with closing(LocalRuntime(spec, find_java().path, classpath)) as runtime:
-            seen = Mover(runtime).move()
-            for broker in BROKERS:
-                runtime.kill(broker)
-            folders = {broker: folder / "copies" / str(broker) for broker in BROKERS}
-            for broker, copy in folders.items():
-                shutil.copytree(runtime._log_dir(broker), copy)
-        yield Moved(request.param, seen, folders)
+    folders = {broker: folder / "copies" / str(broker) for broker in BROKERS}
+    with local_cluster(request.param, folder, SETTINGS) as cluster:
+        seen = Mover(cluster).move()
+        assert isinstance(cluster.runtime, LocalRuntime)
+        for broker, copy in folders.items():
+            cluster.runtime.kill(broker)
+            shutil.copytree(cluster.runtime._log_dir(broker), copy)
+    return Moved(request.param, seen, folders)
 
 
 def as_seen(state: PartitionState) -> Seen:

@@ -13,70 +13,48 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
+from local_cluster import BOUND_S, local_cluster
 
 from harness.broker_files.segments.encode import encode_batch
 from harness.broker_files.segments.records import Record
 from harness.clients.reader import LibrdkafkaReading, read_committed
-from harness.errors import HarnessError
-from harness.host.clock import RealClock
-from harness.host.java import find_java
-from harness.host.workspace import Workspace
-from harness.kafka_api.admin import Admin
 from harness.run_folder.history import History
-from harness.run_folder.store import new_run_id
-from harness.runtimes.base import ClusterSpec
 from harness.runtimes.local import LocalRuntime
-from harness.targets import find_target
-from harness.targets.jars import jars_for
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 BROKER = 1
-BOUND_S = 60.0
 TOPIC = "gap"
-TOPIC_ID = f"broker-*/data/{TOPIC}-0/partition.metadata"
 LOG = f"{0:020}.log"
 FROZEN_AT = 3
 
 
 @pytest.mark.parametrize("target", ["kafka-3.9", "kafka-4.4"])
 def test_a_gap_below_the_last_stable_offset_is_an_end(target: str, tmp_path: Path) -> None:
-    clock = RealClock()
-    classpath = jars_for(find_target(target)).classpath
-    with Workspace(f"reader-{new_run_id()}", tmp_path) as workspace:
-        spec = ClusterSpec(workspace.run_id, workspace.path, tmp_path, {}, brokers=(BROKER,))
-        with closing(LocalRuntime(spec, find_java().path, classpath)) as runtime:
-            admin = Admin([runtime.address(BROKER)].copy)
-
-            def has(partitions: int) -> bool:
-                runtime.raise_if_died()
-                try:
-                    found = admin.partitions([TOPIC])
-                except HarnessError:
-                    return False  # nobody listens yet
-                return len(found) == partitions and all(p.leader == BROKER for p in found.values())
-
-            runtime.start_cluster()
-            clock.wait_until(lambda: has(0), BOUND_S, "the broker to answer")
-            admin.create_topics({(TOPIC, 0): (BROKER,)}, {"cleanup.policy": "compact"})
-            # Until its id is written, the broker treats the log as a stray log when it starts again, and begins a new
-            # one.
-            (topic_id,) = clock.wait_until(lambda: list(workspace.path.glob(TOPIC_ID)), BOUND_S, "the topic's log")
-            runtime.kill(BROKER)
-            topic_id.with_name(LOG).write_bytes(log_with_a_gap())
-            runtime.start(BROKER)
-            clock.wait_until(lambda: has(1), BOUND_S, "the broker to lead again")
-            with closing(History(tmp_path / "history.jsonl", clock)) as history:
-                read_committed(
-                    partial(LibrdkafkaReading, runtime.address(BROKER)),
-                    [(TOPIC, 0)],
-                    broker=BROKER,
-                    phase="after",
-                    history=history,
-                    clock=clock,
-                    timeout_s=BOUND_S,
-                )
+    with local_cluster(target, tmp_path, {}, (BROKER,)) as cluster:
+        admin, runtime = cluster.admin, cluster.runtime
+        assert isinstance(runtime, LocalRuntime)
+        topic_id = runtime._log_dir(BROKER) / f"{TOPIC}-0" / "partition.metadata"
+        runtime.start_cluster()
+        cluster.wait_registered()
+        admin.create_topics({(TOPIC, 0): (BROKER,)}, {"cleanup.policy": "compact"})
+        # Until its id is written, the broker treats the log as a stray log when it starts again, and begins a new one.
+        cluster.wait(topic_id.exists, "the topic's log")
+        runtime.kill(BROKER)
+        topic_id.with_name(LOG).write_bytes(log_with_a_gap())
+        runtime.start(BROKER)
+        cluster.wait(lambda: admin.partitions([TOPIC])[TOPIC, 0].leader == BROKER, "the broker to lead again")
+        with closing(History(tmp_path / "history.jsonl", cluster.clock)) as history:
+            read_committed(
+                partial(LibrdkafkaReading, runtime.address(BROKER)),
+                [(TOPIC, 0)],
+                broker=BROKER,
+                phase="after",
+                history=history,
+                clock=cluster.clock,
+                timeout_s=BOUND_S,
+            )
     *_, poll = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text().splitlines()]
     assert (poll["type"], poll["f"]) == ("ok", "poll")
     assert [(record["offset"], record["key"]) for record in poll["records"]] == [(0, "K")]

@@ -8,26 +8,19 @@ from __future__ import annotations
 
 import re
 import subprocess
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Producer
+from local_cluster import BOUND_S, local_cluster
 
 from harness.broker_files.segments.arrow import read_table
 from harness.broker_files.segments.batches import Batch, Record, iter_batches, iter_records, marker
 from harness.broker_files.segments.codecs import CODECS
 from harness.broker_files.side_files.producer_state import iter_txnindex, read_producer_snapshot
 from harness.clients.librdkafka import CONFIG
-from harness.errors import HarnessError
-from harness.host.clock import RealClock
 from harness.host.java import find_java
-from harness.host.workspace import Workspace
-from harness.kafka_api.admin import Admin
-from harness.run_folder.store import new_run_id
-from harness.runtimes.base import ClusterSpec
-from harness.runtimes.local import LocalRuntime
 from harness.schedules.timers import FAST
 from harness.targets import find_target
 from harness.targets.jars import jars_for
@@ -37,11 +30,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.broker_files.segments.arrow import Table
+    from harness.cluster.cluster import Cluster
 
 pytestmark = pytest.mark.commit
 
 BROKER = 1
-BOUND_S = 60.0
 ALONE = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
@@ -74,33 +67,24 @@ class Dump:
 class Sampler:
     """Fills the topics of one broker."""
 
-    def __init__(self, runtime: LocalRuntime, folder: Path) -> None:
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
         """Remember the parts; partitions are copied below ``folder``."""
-        self._runtime = runtime
+        self._cluster, self._runtime = cluster, cluster.runtime
         self._folder = folder
-        self._clock = RealClock()
-        self._admin = Admin([runtime.address(BROKER)].copy)
         self._plain = self._producer()
 
     def sample(self) -> None:
         """Write everything, wait for the cleaner, kill the broker, and copy its log directory."""
         self._runtime.start_cluster()
-        self._clock.wait_until(self._is_up, BOUND_S, "the broker to register")
+        self._cluster.wait_registered()
         self._create_topics()
         for topic in (*BY_CLIENT, *BY_BROKER):
             self._write_records(topic, BY_CLIENT.get(topic, "none"))
         self._write_transactions()
-        self._clock.wait_until(self._is_cleaned, BOUND_S, "the cleaner to leave every kind of batch")
+        self._cluster.wait(self._is_cleaned, "the cleaner to leave every kind of batch")
         self._runtime.kill(BROKER)
         for topic in (COMPACTED, UNCOMPACTED, *BY_CLIENT, *BY_BROKER):
             self._copy(topic)
-
-    def _is_up(self) -> bool:
-        self._runtime.raise_if_died()
-        try:
-            return self._admin.brokers() == {BROKER}
-        except HarnessError:
-            return False  # nobody listens yet
 
     def _create_topics(self) -> None:
         settings: dict[str, dict[str, str]] = {
@@ -111,10 +95,8 @@ class Sampler:
             APPEND_TIMED: {"message.timestamp.type": "LogAppendTime"},
         }
         for topic, its_settings in settings.items():
-            self._admin.create_topics({(topic, 0): (BROKER,)}, its_settings)
-        self._clock.wait_until(
-            lambda: len(self._admin.partitions(list(settings))) == len(settings), BOUND_S, "the topics"
-        )
+            self._cluster.admin.create_topics({(topic, 0): (BROKER,)}, its_settings)
+        self._cluster.wait(lambda: len(self._cluster.admin.partitions(list(settings))) == len(settings), "the topics")
 
     def _producer(self, **settings: str) -> Producer:
         config = {"bootstrap.servers": str(self._runtime.address(BROKER)), "linger.ms": 50}
@@ -177,17 +159,14 @@ class Sampler:
 @pytest.fixture(scope="module")
 def dumps(tmp_path_factory: pytest.TempPathFactory) -> list[Dump]:
     folder, logs = tmp_path_factory.mktemp("segments"), tmp_path_factory.mktemp("logs")
-    classpath = jars_for(find_target("kafka-3.9")).classpath
-    with Workspace(f"segments-{new_run_id()}", logs) as workspace:
-        java = find_java().path
-        spec = ClusterSpec(workspace.run_id, workspace.path, logs, ALONE, (BROKER,))
-        with closing(LocalRuntime(spec, java, classpath)) as runtime:
-            Sampler(runtime, folder).sample()
+    with local_cluster("kafka-3.9", logs, ALONE, (BROKER,)) as cluster:
+        Sampler(cluster, folder).sample()
     wanted = (".log", ".txnindex", ".snapshot")
     files = [path for path in sorted(folder.glob("*/*")) if path.suffix in wanted and path.stat().st_size]
+    classpath = jars_for(find_target("kafka-3.9")).classpath
     arguments = ["--files", ",".join(map(str, files)), "--print-data-log", "--deep-iteration"]
     done = subprocess.run(
-        [java, "-XX:TieredStopAtLevel=1", "-cp", classpath, "kafka.tools.DumpLogSegments", *arguments],
+        [find_java().path, "-XX:TieredStopAtLevel=1", "-cp", classpath, "kafka.tools.DumpLogSegments", *arguments],
         capture_output=True,
         text=True,
         timeout=BOUND_S,
