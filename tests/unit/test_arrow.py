@@ -25,44 +25,23 @@ def rows(data: bytes, table: arrow.Table, columns: list[str] | None = None, **op
     return [row for batch in batches for row in batch.to_pylist()]
 
 
+NAMES = {"batch_offset": "base_offset", "transactional": "is_transactional", "control": "is_control"}
+"""Columns that have another name than the field of a batch."""
+OF_RECORDS = ("offset", "timestamp_ms", "key", "value", "attributes")
+
+
 def batch_row(batch: Batch, marker: str | None) -> dict[str, Any]:
-    return {
-        "magic": 2,
-        "position": batch.position,
-        "size_bytes": batch.size_bytes,
-        "base_offset": batch.base_offset,
-        "last_offset": batch.last_offset,
-        "record_count": batch.record_count,
-        "leader_epoch": batch.leader_epoch,
-        "crc": batch.crc,
-        "codec": batch.codec,
-        "timestamp_type": batch.timestamp_type,
-        "base_timestamp_ms": batch.base_timestamp_ms,
-        "max_timestamp_ms": batch.max_timestamp_ms,
-        "delete_horizon_ms": batch.delete_horizon_ms,
-        "producer_id": batch.producer_id,
-        "producer_epoch": batch.producer_epoch,
-        "base_sequence": batch.base_sequence,
-        "transactional": batch.is_transactional,
-        "control": batch.is_control,
-        "marker": marker,
-    }
+    names = [name for name in SCHEMAS["batches"].names if name not in {"magic", "marker"}]
+    return {"magic": 2, **{name: getattr(batch, NAMES.get(name, name)) for name in names}, "marker": marker}
 
 
 def record_row(record: Record, batch: Batch) -> dict[str, Any]:
+    names = ("batch_offset", "leader_epoch", "producer_id", "producer_epoch", "transactional")
     return {
-        "batch_offset": batch.base_offset,
-        "offset": record.offset,
-        "timestamp_ms": record.timestamp_ms,
-        "key": record.key,
-        "value": record.value,
+        **{name: getattr(record, name) for name in OF_RECORDS},
+        **{name: getattr(batch, NAMES.get(name, name)) for name in names},
         "headers": [{"name": name, "value": value} for name, value in record.headers],
         "tombstone": record.value is None,
-        "attributes": record.attributes,
-        "leader_epoch": batch.leader_epoch,
-        "producer_id": batch.producer_id,
-        "producer_epoch": batch.producer_epoch,
-        "transactional": batch.is_transactional,
     }
 
 

@@ -49,8 +49,9 @@ def write(top: Path, logs: Mapping[int, Sequence[Written]], **given: Mapping[int
     }
 
 
-def test_copies_that_agree(tmp_path: Path) -> None:
-    joined = read_metadata_logs(write(tmp_path, {1: LOG, 2: CREATED, 3: LOG}))
+@pytest.mark.parametrize("logs", [{1: LOG, 2: CREATED, 3: LOG}, {7: LOG}], ids=["copies that agree", "one copy"])
+def test_logs_without_a_note(tmp_path: Path, logs: dict[int, list[Written]]) -> None:
+    joined = read_metadata_logs(write(tmp_path, logs))
     assert (leaders(joined), joined.notes) == ([1, 2, 3], ())
 
 
@@ -65,11 +66,6 @@ def test_what_one_copy_has_alone_is_kept_with_a_note(tmp_path: Path) -> None:
         "changes of partitions from metadata offset 3 on are in the metadata log of broker 2 alone: "
         "they may not be committed"
     )
-
-
-def test_a_single_copy_needs_no_note(tmp_path: Path) -> None:
-    joined = read_metadata_logs(write(tmp_path, {7: LOG}))
-    assert (leaders(joined), joined.notes) == ([1, 2, 3], ())
 
 
 def test_what_a_deposed_controller_wrote_is_left_out(tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ D1, C3 = delete(3, "D"), commit(4, T1)
 WROTE = (put(0, "D"), put(1, "K", T1), put(2, "x"))
 OUTAGE = (D1, C3, put(5, "K"), put(6, "x"))
 LEFT = (put(5, "K"), put(6, "x"))
+YOUNG = (put(5, "K", at_ms=HORIZON_MS), put(6, "x"))
+STAMPED = (delete(3, "D", horizon_ms=HORIZON_MS), commit(4, T1, horizon_ms=HORIZON_MS))
 
 U2, X1 = Txn(7, "u/2"), Txn(8, "x/1")
 EXPOSURES = [
@@ -67,30 +69,12 @@ EXPOSURES = [
         outage=OUTAGE,
         before=(
             # Passed by the cleaner: a batch below its checkpoint is younger than the horizon.
-            replica(
-                1,
-                delete(3, "D", horizon_ms=HORIZON_MS),
-                commit(4, T1, horizon_ms=HORIZON_MS),
-                put(5, "K", at_ms=HORIZON_MS),
-                put(6, "x"),
-                cleaned_to=6,
-            ),
+            replica(1, *STAMPED, *YOUNG, cleaned_to=6),
             # Stamped, but every batch below its checkpoint is older than the horizon.
-            replica(
-                3,
-                delete(3, "D", horizon_ms=HORIZON_MS),
-                commit(4, T1, horizon_ms=HORIZON_MS),
-                put(5, "K", at_ms=HORIZON_MS),
-                put(6, "x"),
-                cleaned_to=5,
-            ),
+            replica(3, *STAMPED, *YOUNG, cleaned_to=5),
             absent(2, *WROTE),
         ),
-        after=(
-            replica(1, put(5, "K", at_ms=HORIZON_MS), put(6, "x")),
-            replica(3, put(5, "K", at_ms=HORIZON_MS), put(6, "x")),
-            replica(2, put(5, "K", at_ms=HORIZON_MS), put(6, "x"), directory="another disk"),
-        ),
+        after=(replica(1, *YOUNG), replica(3, *YOUNG), replica(2, *YOUNG, directory="another disk")),
         seen=tuple(removed(broker, entry, at_ms=900 + broker) for broker in (1, 2, 3) for entry in (D1, C3)),
     ),
     History(
@@ -102,7 +86,7 @@ EXPOSURES = [
             replica(3, *WROTE, *OUTAGE, redpanda=True, cleaned_to=4),
             absent(2, *WROTE, redpanda=True),
         ),
-        after=tuple(replica(b, put(5, "K", at_ms=HORIZON_MS), put(6, "x"), redpanda=True) for b in (1, 2, 3)),
+        after=tuple(replica(broker, *YOUNG, redpanda=True) for broker in (1, 2, 3)),
         seen=tuple(removed(broker, entry, at_ms=900 + broker) for broker in (1, 2, 3) for entry in (D1, C3)),
     ),
     History(
