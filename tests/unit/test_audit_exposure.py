@@ -183,6 +183,12 @@ def exposed(brokers: dict[int, FakeBroker], **cluster: object) -> Exposure:
     return exposure(audited(brokers, settings=COMPACTED, **cluster))  # type: ignore[arg-type]
 
 
+def exposed_replica(brokers: dict[int, FakeBroker], **cluster: object) -> ReplicaExposure:
+    """Return the only exposed replica of the only topic."""
+    ((replica,),) = (topic.replicas for topic in exposed(brokers, **cluster).topics)
+    return replica
+
+
 LEADER = Held(10, 10, batches=tuple(written(n, NOW_MS - 130_000 + n * 1000) for n in range(10)))
 
 
@@ -195,28 +201,25 @@ class TestClusters:
 
     def test_a_replica_out_of_the_isr_lacks_what_its_leader_shows_from_its_log_end_on(self) -> None:
         behind = Held(4, 4, log_end=5, batches=LEADER.batches[:5])
-        verdict = exposed({1: FakeBroker({TP: [LEADER]}), 2: FakeBroker({TP: [behind]})}, isr=(1,))
-        ((replica,),) = (topic.replicas for topic in verdict.topics)
+        replica = exposed_replica({1: FakeBroker({TP: [LEADER]}), 2: FakeBroker({TP: [behind]})}, isr=(1,))
         assert (replica.broker, replica.level, replica.since_ms) == (2, Level.TOO_LATE, NOW_MS - 125_000)
 
     def test_a_broker_that_is_down_is_at_risk(self) -> None:
-        verdict = exposed({1: FakeBroker({TP: [LEADER]})}, absent=(2,))
-        ((replica,),) = (topic.replicas for topic in verdict.topics)
+        replica = exposed_replica({1: FakeBroker({TP: [LEADER]})}, absent=(2,))
         assert (replica.broker, replica.level) == (2, Level.AT_RISK)
         assert "it is not registered with the cluster" in replica.sentence
 
     def test_a_copy_is_measured_by_bytes(self) -> None:
         leader = FakeBroker({TP: [LEADER]}, adding={TP: [2]}, sizes={TP: 3000})
         added = FakeBroker({TP: [Held(3, 3)]}, sizes={TP: 300}, growth_bytes=30)
-        verdict = exposed({1: leader, 2: added}, isr=(1,))
-        ((replica,),) = (topic.replicas for topic in verdict.topics)
+        replica = exposed_replica({1: leader, 2: added}, isr=(1,))
         assert (replica.broker, replica.level) == (2, Level.AT_RISK)
         assert replica.left_s == pytest.approx((3000 - 360) / 10)
 
     def test_a_copy_that_grows_in_steps_is_looked_at_until_it_does(self) -> None:
         leader = FakeBroker({TP: [LEADER]}, adding={TP: [2]})
         added = FakeBroker({TP: [*[Held(1, 1)] * 5, Held(7, 7)]})
-        ((replica,),) = (topic.replicas for topic in exposed({1: leader, 2: added}, isr=(1,)).topics)
+        replica = exposed_replica({1: leader, 2: added}, isr=(1,))
         assert replica.left_s == pytest.approx(3 / (6 / 9))
 
     def test_a_replica_that_is_assigned_again_to_a_broker_that_is_down_is_being_added(self) -> None:
@@ -230,8 +233,7 @@ class TestClusters:
     def test_or_by_offsets_where_no_sizes_are_reported(self) -> None:
         leader = FakeBroker({TP: [LEADER]}, adding={TP: [2]})
         added = FakeBroker({TP: [*[Held(1, 1)] * 3, Held(4, 4)]})
-        verdict = exposed({1: leader, 2: added}, isr=(1,))
-        ((replica,),) = (topic.replicas for topic in verdict.topics)
+        replica = exposed_replica({1: leader, 2: added}, isr=(1,))
         assert replica.left_s == pytest.approx(6.0)
         assert f"4 of 10 {OFFSETS}" in replica.sentence
 
@@ -278,9 +280,8 @@ class TestFrozen:
 
     def test_so_is_a_transaction_that_hangs_everywhere(self) -> None:
         verdict = frozen(HELD, HELD, words=(replace(WORD, state="CompleteAbort"),))
-        assert [(replica.kind, replica.level) for replica in verdict.topics[0].replicas] == [
-            (ExposureKind.FROZEN, Level.TOO_LATE)
-        ] * 2
+        frozen_replicas = [(replica.kind, replica.level) for replica in verdict.topics[0].replicas]
+        assert frozen_replicas == [(ExposureKind.FROZEN, Level.TOO_LATE)] * 2
         assert verdict.topics[0].sentence.startswith("t: 2 replicas are frozen")
 
     def test_also_in_a_topic_that_is_not_compacted(self) -> None:
@@ -296,10 +297,8 @@ class TestFrozen:
         verdict = frozen(HELD, words=(replace(WORD, start_time_ms=began_ms),))
         (replica,) = verdict.topics[0].replicas
         assert (replica.kind, replica.level, replica.since_ms) == (ExposureKind.FROZEN, Level.AT_RISK, began_ms)
-        assert (
-            "(16.0 min ago, by its coordinator's clock), and a transaction is aborted after 15.0 min"
-            in replica.sentence
-        )
+        facts = "(16.0 min ago, by its coordinator's clock), and a transaction is aborted after 15.0 min"
+        assert facts in replica.sentence
 
     def test_its_own_timeout_counts(self) -> None:
         began_ms = NOW_MS - 70_100

@@ -42,15 +42,30 @@ def read(tmp_path: Path, brokers: dict[int, FakeBroker], **how: Any) -> SpoolRes
     return spool(cluster, replica_statuses(cluster), RunFolder(tmp_path), SpoolOptions(**how))
 
 
+def folder_of(tmp_path: Path, broker: int = 1) -> Path:
+    return tmp_path / "fetched" / str(broker) / "after-rejoin" / "t-0"
+
+
 def stored(tmp_path: Path, broker: int = 1) -> dict[str, bytes]:
-    folder = tmp_path / "fetched" / str(broker) / "after-rejoin" / "t-0"
-    return {path.name: path.read_bytes() for path in sorted(folder.glob("*.log"))}
+    return {path.name: path.read_bytes() for path in sorted(folder_of(tmp_path, broker).glob("*.log"))}
+
+
+def records(tmp_path: Path, broker: int = 1) -> bytes:
+    return b"".join(stored(tmp_path, broker).values())
 
 
 def state(tmp_path: Path, broker: int = 1) -> dict[str, Any]:
-    path = tmp_path / "fetched" / str(broker) / "after-rejoin" / "t-0" / "state.json"
-    content: dict[str, Any] = json.loads(path.read_text())
+    content: dict[str, Any] = json.loads((folder_of(tmp_path, broker) / "state.json").read_text())
     return content
+
+
+def read_after(tmp_path: Path, change: Held, **options: Any) -> SpoolResult:
+    """Read a replica that has changed since its status."""
+    broker = FakeBroker({TP: [WHOLE]})
+    cluster = audited({1: broker})
+    statuses = replica_statuses(cluster)
+    broker.now[TP], broker.states[TP] = change, [change]
+    return spool(cluster, statuses, RunFolder(tmp_path), SpoolOptions(**options))
 
 
 def test_a_replica_is_read_in_pieces_of_bounded_size(tmp_path: Path) -> None:
@@ -76,7 +91,7 @@ def test_a_replica_is_read_in_pieces_of_bounded_size(tmp_path: Path) -> None:
 def test_what_is_undecided_is_read_too_and_aborted_transactions_are_those_below_it(tmp_path: Path) -> None:
     status = replace(WHOLE, last_stable_offset=6, open=(OpenTransaction(7, 0, 6),), aborted=((5, 2),))
     read(tmp_path, {1: FakeBroker({TP: [status]})})
-    assert b"".join(stored(tmp_path).values()) == b"".join(BATCHES)
+    assert records(tmp_path) == b"".join(BATCHES)
     assert state(tmp_path)["aborted"] == [[5, 2]]
     assert state(tmp_path)["open"] == [[7, 0, 6]]
     assert state(tmp_path)["settled"] is True
@@ -85,7 +100,7 @@ def test_what_is_undecided_is_read_too_and_aborted_transactions_are_those_below_
 def test_what_is_appended_meanwhile_is_read_in_another_turn(tmp_path: Path) -> None:
     early = Held(4, 4, batches=BATCHES[:4])
     result = read(tmp_path, {1: FakeBroker({TP: [early, WHOLE]})})
-    assert b"".join(stored(tmp_path).values()) == b"".join(BATCHES)
+    assert records(tmp_path) == b"".join(BATCHES)
     assert result.readings[1, TP].is_settled
 
 
@@ -93,7 +108,7 @@ def test_a_transaction_that_was_undecided_when_it_was_read_is_among_the_aborted_
     undecided = Held(9, 4, batches=BATCHES[:9], open=(OpenTransaction(7, 0, 4),))
     decided = replace(WHOLE, aborted=((7, 4),))
     read(tmp_path, {1: FakeBroker({TP: [undecided, decided]})})
-    assert b"".join(stored(tmp_path).values()) == b"".join(BATCHES)
+    assert records(tmp_path) == b"".join(BATCHES)
     assert state(tmp_path)["aborted"] == [[7, 4]]
 
 
@@ -108,30 +123,19 @@ def test_a_producer_that_never_pauses_does_not_keep_the_reader_for_ever(tmp_path
 def test_gaps_are_passed(tmp_path: Path) -> None:
     status = Held(10, 10, log_start=2, batches=(batch(3), batch(6, 7)))
     result = read(tmp_path, {1: FakeBroker({TP: [status]})})
-    assert b"".join(stored(tmp_path).values()) == batch(3) + batch(6, 7)
+    assert records(tmp_path) == batch(3) + batch(6, 7)
     reading = result.readings[1, TP]
     assert (reading.read_from, reading.read_to, reading.is_settled) == (2, 10, True)
 
 
 def test_retention_may_take_what_was_to_be_read_next(tmp_path: Path) -> None:
-    moved = Held(10, 10, log_start=6, batches=BATCHES[6:])
-    broker = FakeBroker({TP: [WHOLE]})
-    cluster = audited({1: broker})
-    looks = replica_statuses(cluster)
-    broker.now[TP] = moved
-    broker.states[TP] = [moved]
-    result = spool(cluster, looks, RunFolder(tmp_path), SpoolOptions())
+    result = read_after(tmp_path, Held(10, 10, log_start=6, batches=BATCHES[6:]))
     assert result.failures == {}
     assert list(stored(tmp_path)) == [f"{6:020}.log"]
 
 
 def test_a_replica_that_was_cut_back_is_a_failure_and_leaves_nothing(tmp_path: Path) -> None:
-    broker = FakeBroker({TP: [WHOLE]})
-    cluster = audited({1: broker})
-    looks = replica_statuses(cluster)
-    broker.now[TP] = Held(4, 4, batches=BATCHES[:4])
-    broker.states[TP] = [broker.now[TP]]
-    result = spool(cluster, looks, RunFolder(tmp_path), SpoolOptions(spans={TP: Span(6)}))
+    result = read_after(tmp_path, Held(4, 4, batches=BATCHES[:4]), spans={TP: Span(6)})
     assert result.failures == {(1, TP): "t-0 was truncated below offset 6 while it was read"}
     assert stored(tmp_path) == {}
 
@@ -139,7 +143,7 @@ def test_a_replica_that_was_cut_back_is_a_failure_and_leaves_nothing(tmp_path: P
 def test_a_span_is_read_in_whole_batches(tmp_path: Path) -> None:
     status = Held(10, 10, batches=(batch(0, 1), batch(2, 3, 4), batch(5, 6), batch(7, 8, 9)))
     result = read(tmp_path, {1: FakeBroker({TP: [status]})}, spans={TP: Span(3, 6)})
-    assert b"".join(stored(tmp_path).values()) == batch(2, 3, 4) + batch(5, 6)
+    assert records(tmp_path) == batch(2, 3, 4) + batch(5, 6)
     assert (result.readings[1, TP].read_from, result.readings[1, TP].read_to) == (3, 7)
 
 
@@ -181,7 +185,7 @@ def test_single_replicas_are_read_again_elsewhere(tmp_path: Path) -> None:
     assert result.readings.keys() == {(2, TP)}
     assert stored(tmp_path / "again") == {}
     with pytest.raises(HarnessError, match="contains a replica already"):
-        Pieces(tmp_path / "again" / "fetched" / "2" / "after-rejoin" / "t-0")
+        Pieces(folder_of(tmp_path / "again", 2))
 
 
 def test_progress_is_reported_in_bytes_where_brokers_tell_sizes(tmp_path: Path) -> None:
@@ -221,7 +225,7 @@ class TestRedpanda:
         follower = FakeBroker({TP: [WHOLE]}, is_redpanda_follower=True)
         result = read(tmp_path, {1: FakeBroker({TP: [WHOLE]}), 2: follower})
         assert result.failures == {}
-        assert b"".join(stored(tmp_path, 2).values()) == b"".join(BATCHES)
+        assert records(tmp_path, 2) == b"".join(BATCHES)
         assert (state(tmp_path, 2)["open"], state(tmp_path, 2)["settled"]) == (None, True)
         assert all(request.rack_id == "x" for request in follower.named("Fetch"))
 
