@@ -129,11 +129,9 @@ def test_a_view_is_wrong_by_name(lines: list[Any], here: GroupView, name: str | 
 
 def test_a_finding_has_the_partition_and_says_whose_view_it_is() -> None:
     lines = [*done(plain, 1), *done(sent, 2), *ended("abort", 3)]
-    (finding,) = compare_groups(log(*lines), [view(1), view(2)]).findings()
-    assert (finding.anomaly, finding.broker, finding.topic, finding.partition) == (
-        ABORTED_SERVED, 2, "__consumer_offsets", 0,
-    )  # fmt: skip
-    assert finding.explanation == "group g, t-0: by its replica, broker 2 has offset 2, by clients offset 1"
+    (symptom,) = compare_groups(log(*lines), [view(1), view(2)]).symptoms()
+    assert (symptom.anomaly, symptom.broker, symptom.partition) == (ABORTED_SERVED, 2, ("__consumer_offsets", 0))
+    assert symptom.explanation == "group g, t-0: by its replica, broker 2 has offset 2, by clients offset 1"
 
 
 LOG = """\
@@ -154,12 +152,12 @@ def test_a_coordinator_that_cannot_load_its_partition_has_a_finding(log_text: st
     refusal = refusal_in(log_text)
     assert refusal is not None
     content = {"broker": 2, "partition": 0, "answers": [], "refusal": refusal}
-    (finding,) = compare_groups(log(*done(plain, 1)), [view(1), answered(content)]).findings()
-    assert (finding.anomaly, finding.broker) == (name, 2)
-    assert finding.explanation.startswith(
+    (symptom,) = compare_groups(log(*done(plain, 1)), [view(1), answered(content)]).symptoms()
+    assert (symptom.anomaly, symptom.broker) == (name, 2)
+    assert symptom.explanation.startswith(
         "no group has a coordinator: broker 2 cannot load the partition: IllegalStateException: Group g is "
     )
-    assert "groupId='g'" in finding.explanation
+    assert "groupId='g'" in symptom.explanation
 
 
 def test_a_log_without_a_refusal_explains_nothing() -> None:

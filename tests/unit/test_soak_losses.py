@@ -11,7 +11,7 @@ from metadata_logs import change, partition, read_metadata_log, topic, write_met
 from soaked import SMALL
 
 from harness.json_codec import to_json
-from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, CLIENTS, RoundFinding
+from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN
 from harness.schedules.schedule import Schedule
 from harness.soak.causes import diagnose
 from harness.soak.causes.cause import GROUPS, RoundEvidence, Symptom
@@ -91,19 +91,6 @@ def verdict(actual: Truth, *losses: Loss, checked: CheckedRound = CheckedRound()
 
 def row(anomaly: str, broker: int) -> Finding:
     return finding(anomaly=anomaly, broker=broker, offset=7, key={"text": "k"}, explanation=f"it is {anomaly}")
-
-
-def of_group(anomaly: str, broker: int, partition: int) -> RoundFinding:
-    return RoundFinding(
-        anomaly=anomaly,
-        broker=broker,
-        topic="__consumer_offsets",
-        partition=partition,
-        count=1,
-        found_by=(CLIENTS,),
-        explanation="x",
-        witness=[],
-    )
 
 
 @pytest.mark.parametrize("wrong", [GONE, OPEN, replace(OPEN, kind=HIDDEN)], ids=lambda wrong: wrong.kind)

@@ -83,6 +83,4 @@ def test_it_explains_the_doubt_about_its_own_replica(changed: dict[str, Any], *,
 
 @pytest.mark.parametrize(("marker", "says"), [(1, "its marker at offset 1"), (None, "neither records nor a marker")])
 def test_what_it_says(marker: int | None, says: str) -> None:
-    finding = reopened(BROKER, TP, PRODUCER, 0, marker)
-    assert (finding.anomaly, finding.broker, finding.topic) == ("reopened-transaction", BROKER, "t")
-    assert says in finding.explanation
+    assert says in reopened(BROKER, TP, PRODUCER, 0, marker).explanation

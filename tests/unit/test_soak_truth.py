@@ -20,7 +20,7 @@ from harness.broker_files.side_files.producer_state import AbortedTxn, encode_tx
 from harness.run_folder.history import HEADER_OP
 from harness.soak.causes import diagnose
 from harness.soak.causes.cause import RoundEvidence
-from harness.soak.causes.reopened_transaction import reopened, symptom_of
+from harness.soak.causes.reopened_transaction import reopened
 from harness.soak.evidence.client_log import ABORTED, COMMITTED, UNKNOWN, ClientLog, Transaction, WrittenRecord
 from harness.soak.evidence.replica_log import OPEN, ReplicaLog, read_replica
 from harness.soak.judge.audit_tally import BY_LUCK, EITHER, RIGHT, WRONG, judge, tally
@@ -275,7 +275,7 @@ def test_a_transaction_without_a_marker_is_not_open_again_where_its_records_were
     lines_of_log = [{"broker": 3, "partitions": [list(TP)], "transactional_id": "id"}]
 
     def name(lines: list[dict[str, Any]], offset: int) -> str:
-        symptom = symptom_of(reopened(1, TP, PRODUCER, offset, None))
+        symptom = reopened(1, TP, PRODUCER, offset, None)
         return diagnose(RoundEvidence(truth, skipped=lines), [symptom])[symptom].name
 
     assert name(lines_of_log, 1) == SKIPPED_MARKER

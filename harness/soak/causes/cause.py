@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from harness.judge.verdict import CLIENTS
@@ -27,7 +27,8 @@ class Symptom:
     """An error of a replica.
 
     ``judge``: `CLIENTS`, `CHECKERS`, `GROUPS`, or `BROKER`, whose answer contradicts its log. ``wrong``: for clients.
-    ``anomaly``: the name that the judge gives, if any. ``offset``: of an open transaction.
+    ``anomaly``: the name that the judge gives, if any. ``offset``: of an open transaction. ``count``: the number of
+    errors that are alike. ``explanation`` and ``witness``: of the first one.
     """
 
     judge: str
@@ -37,6 +38,9 @@ class Symptom:
     wrong: Wrong | None = None
     anomaly: str = ""
     offset: int | None = None
+    count: int = field(default=1, compare=False)
+    explanation: str = field(default="", compare=False)
+    witness: Any = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,7 @@ def symptoms_of(truth: Truth) -> list[Symptom]:
     for (broker, tp), wrongs in truth.wrongs.items():
         misjudged = {wrong.key for wrong in wrongs if wrong.kind in {SERVED, HIDDEN, STUCK}}
         symptoms += [
-            Symptom(CLIENTS, broker, tp, wrong.key, wrong)
+            Symptom(CLIENTS, broker, tp, wrong.key, wrong, explanation=str(wrong), witness=vars(wrong))
             for wrong in wrongs
             if wrong.kind != STATE or wrong.key not in misjudged
         ]

@@ -9,9 +9,9 @@ it loads. See ``docs/explanation/track-record.md``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from harness.judge.verdict import BROKER, RoundFinding
+from harness.judge.verdict import BROKER
 from harness.soak.causes.cause import Cause, Symptom
 from harness.soak.evidence.replica_log import OPEN, read_replica, served_replicas
 
@@ -21,22 +21,17 @@ if TYPE_CHECKING:
     from harness.run_folder.store import RunFolder
 
 
-NAME: Final = "reopened-transaction"
-
-
-def reopened(broker: int, tp: TopicPartition, producer_id: int, offset: int, marker: int | None) -> RoundFinding:
-    """Return the finding of a transaction that a broker lists as open from ``offset`` on, and its log does not.
+def reopened(broker: int, tp: TopicPartition, producer_id: int, offset: int, marker: int | None) -> Symptom:
+    """Return the symptom of a transaction that a broker lists as open from ``offset`` on, and its log does not.
 
     ``marker``: the offset of its marker, None where the log has none.
     """
     end = "neither records nor a marker of it" if marker is None else f"its marker at offset {marker}"
-    return RoundFinding(
-        anomaly=NAME,
-        broker=broker,
-        topic=tp[0],
-        partition=tp[1],
-        count=1,
-        found_by=(BROKER,),
+    return Symptom(
+        BROKER,
+        broker,
+        tp,
+        offset=offset,
         explanation=(
             f"the broker takes the transaction of producer {producer_id} for open from offset {offset} on, and its log"
             f" has {end}: its last stable offset is stuck"
@@ -45,20 +40,15 @@ def reopened(broker: int, tp: TopicPartition, producer_id: int, offset: int, mar
     )
 
 
-def symptom_of(finding: RoundFinding) -> Symptom:
-    """Return the symptom of a finding of `reopened`."""
-    return Symptom(BROKER, finding.broker, finding.place, offset=finding.witness["offset"])
-
-
-def explains(finding: RoundFinding, doubt: Doubt) -> bool:
+def explains(symptom: Symptom, doubt: Doubt) -> bool:
     """Return whether the broker's answers contradict its log because of this transaction."""
-    words = f"the broker says that producer {finding.witness['producer_id']} has an open transaction"
-    return (doubt.broker, doubt.place) == (finding.broker, finding.place) and doubt.reason.startswith(words)
+    words = f"the broker says that producer {symptom.witness['producer_id']} has an open transaction"
+    return (doubt.broker, doubt.place) == (symptom.broker, symptom.partition) and doubt.reason.startswith(words)
 
 
-def reopened_of(folder: RunFolder) -> list[RoundFinding]:
+def reopened_of(folder: RunFolder) -> list[Symptom]:
     """Return the transactions that are open again in a round. Raises `UsageError` for a damaged folder."""
-    findings = []
+    symptoms = []
     for (broker, tp), path, state in served_replicas(folder):
         if not state.get("open"):
             continue
@@ -68,12 +58,12 @@ def reopened_of(folder: RunFolder) -> list[RoundFinding]:
         for producer_id, _epoch, first in state["open"]:
             if producer_id not in by_log:
                 markers = [e.marker for e in log.ended if e.producer_id == producer_id and e.marker > first]
-                findings.append(reopened(broker, tp, producer_id, first, min(markers, default=None)))
-    return findings
+                symptoms.append(reopened(broker, tp, producer_id, first, min(markers, default=None)))
+    return symptoms
 
 
 CAUSE = Cause(
-    NAME,
+    "reopened-transaction",
     "a replica takes a transaction for open that its own log has ended",
     lambda _evidence, symptoms: {symptom: "" for symptom in symptoms if symptom.judge == BROKER},
 )

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from harness.broker_files.internal_topics.decode import CONSUMER_OFFSETS
-from harness.judge.verdict import CLIENTS, RoundFinding
 from harness.schedules.catalog import Anomaly
+from harness.soak.causes.cause import GROUPS, Symptom
 from harness.soak.evidence.client_log import ABORTED, UNKNOWN
 
 if TYPE_CHECKING:
@@ -47,21 +47,20 @@ class GroupTruth:
         """The numbers of offsets in ``verdict.json``."""
         return {"keys": self.keys, "views": self.views, "unknown": self.unknown, "wrong": len(self.wrongs)}
 
-    def findings(self) -> Iterator[RoundFinding]:
-        """Yield a finding for each broker and name, as of any other partition."""
+    def symptoms(self) -> Iterator[Symptom]:
+        """Yield the errors of each broker by name, as of any other partition."""
         sentences: dict[tuple[int, int, str], list[str]] = defaultdict(list)
         for view, name, sentence in self.wrongs:
             sentences[view.broker, view.partition, name].append(sentence)
-        for (broker, partition, name), witness in sorted(sentences.items()):
-            yield RoundFinding(
+        for (broker, partition, name), errors in sorted(sentences.items()):
+            yield Symptom(
+                GROUPS,
+                broker,
+                (CONSUMER_OFFSETS, partition),
                 anomaly=name,
-                broker=broker,
-                topic=CONSUMER_OFFSETS,
-                partition=partition,
-                count=len(witness),
-                found_by=(CLIENTS,),
-                explanation=witness[0],
-                witness=witness,
+                count=len(errors),
+                explanation=errors[0],
+                witness=errors,
             )
 
 

@@ -10,7 +10,7 @@ for. A round is ``clean`` if all replicas were read and nothing was found. If ev
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from checkers.finding import UNEXPLAINED_DIVERGENCE
@@ -28,7 +28,7 @@ from harness.judge.verdict import (
 )
 from harness.soak.causes import CAUSES, diagnose
 from harness.soak.causes.cause import GROUPS, Diagnosis, RoundEvidence, Symptom, symptoms_of
-from harness.soak.causes.reopened_transaction import explains, symptom_of
+from harness.soak.causes.reopened_transaction import explains
 from harness.soak.judge.audit_tally import tally
 from harness.soak.judge.group_truth import GroupTruth
 
@@ -36,8 +36,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from harness.judge.finding import Finding
-    from harness.judge.guarantees import GuaranteeResult, Violation
+    from harness.judge.guarantees import GuaranteeResult
     from harness.judge.verdict import Doubt, Verdict
+    from harness.kafka_api.messages import TopicPartition
     from harness.soak.causes.lost_unsynced import Loss
     from harness.soak.evidence.replica_log import Replica
     from harness.soak.judge.gate_evidence import GateEvidence
@@ -75,7 +76,7 @@ class JudgeResults:
     groups: GroupTruth = field(default_factory=GroupTruth)
     gates: GateEvidence | None = None
     losses: Sequence[Loss] = ()
-    reopened: Sequence[RoundFinding] = ()
+    reopened: Sequence[Symptom] = ()
     skipped: Sequence[Mapping[str, Any]] = ()
 
 
@@ -91,21 +92,18 @@ def verdict_of(played: PlayedRound, results: JudgeResults | None, expected: Coll
     truth, checked, groups, gates = results.truth, results.checked, results.groups, results.gates
     evidence = RoundEvidence(truth, played.plan.brokers, results.losses, results.skipped)
     findings, unexplained = _findings(evidence, checked)
-    others = {symptom_of(finding): finding for finding in results.reopened}
-    others |= {_symptom(GROUPS, finding): finding for finding in groups.findings()}
+    others = [*results.reopened, *groups.symptoms()]
     diagnoses = diagnose(evidence, others)
-    for symptom, finding in others.items():
-        name, words = diagnoses.get(symptom, Diagnosis(symptom.anomaly, ""))
-        explanation = _with(finding.explanation, words)
-        if name:
-            findings.append(replace(finding, anomaly=name, explanation=explanation))
+    for symptom in others:
+        if name := diagnoses[symptom].name if symptom in diagnoses else symptom.anomaly:
+            findings.append(_finding(name, diagnoses, [symptom]))
         else:
-            unexplained.append(_unexplained(CLIENTS, finding, explanation))
+            unexplained.append(_unexplained(CLIENTS, symptom.broker, symptom.partition, symptom.explanation))
     tallied = tally(truth, results.audited)
     unexplained += [
-        _unexplained(AUDIT, entry["finding"], f"the audit {fault}: {json_text(to_json(entry['finding']))}")
+        _unexplained(AUDIT, finding.broker, finding.place, f"the audit {fault}: {json_text(to_json(finding))}")
         for fault, entries in (("accuses a right replica", tallied.wrong), ("copies from a wrong one", tallied.harmful))
-        for entry in entries
+        for finding in (entry["finding"] for entry in entries)
     ]
     reasons = [
         *(f"unexplained: {difference.explanation}" for difference in unexplained),
@@ -113,7 +111,7 @@ def verdict_of(played: PlayedRound, results: JudgeResults | None, expected: Coll
         *(
             f"broker {doubt.broker}, {doubt.topic}-{doubt.partition}: {doubt.reason}"
             for doubt in checked.doubts
-            if not any(explains(finding, doubt) for finding in results.reopened)
+            if not any(explains(symptom, doubt) for symptom in results.reopened)
         ),
         *([] if gates is None or gates.problem is None else [gates.problem]),
     ]
@@ -157,54 +155,55 @@ def _clean(results: JudgeResults, tolerated: Sequence[RoundFinding]) -> str:
 
 def _findings(evidence: RoundEvidence, checked: CheckedRound) -> tuple[list[RoundFinding], list[UnexplainedDifference]]:
     """Return the findings of clients and checkers by replica and name, and the differences without a name."""
-    truth, symptoms = evidence.truth, symptoms_of(evidence.truth)
-    checker_findings: dict[Symptom, list[Finding]] = defaultdict(list)
-    for finding in checked.findings:
+    truth = evidence.truth
+    symptoms = symptoms_of(truth)
+    symptoms += [
+        _symptom(finding)
+        for finding in checked.findings
         # A transaction with records below the log start, whose marker was removed since, is open for no consumer.
-        if finding.offset >= truth.log_starts.get((finding.broker, finding.place), 0):
-            checker_findings[_symptom(CHECKERS, finding)].append(finding)
-    diagnoses = diagnose(evidence, [*symptoms, *checker_findings])
+        if finding.offset >= truth.log_starts.get((finding.broker, finding.place), 0)
+    ]
+    diagnoses = diagnose(evidence, symptoms)
     by_clients: dict[Replica, dict[str, list[Symptom]]] = defaultdict(lambda: defaultdict(list))
+    by_checkers: dict[Replica, dict[str, list[Symptom]]] = defaultdict(lambda: defaultdict(list))
     named_keys: set[tuple[Replica, str | None]] = set()
+    agreed: set[Replica] = set()
     for symptom in symptoms:
         replica = (symptom.broker, symptom.partition)
-        name = diagnoses[symptom].name if symptom in diagnoses else UNEXPLAINED
-        by_clients[replica][name].append(symptom)
-        if symptom in diagnoses:
-            named_keys.add((replica, symptom.key))
-    by_checkers: dict[Replica, dict[str, list[Finding]]] = defaultdict(lambda: defaultdict(list))
-    agreed: set[Replica] = set()
-    for symptom, of_symptom in checker_findings.items():
-        replica = (symptom.broker, symptom.partition)
         name = diagnoses[symptom].name if symptom in diagnoses else symptom.anomaly
-        if name == UNEXPLAINED_DIVERGENCE and (replica, symptom.key) in named_keys:
+        if symptom.judge == CLIENTS:
+            by_clients[replica][name or UNEXPLAINED].append(symptom)
+            if name:
+                named_keys.add((replica, symptom.key))
+        elif name == UNEXPLAINED_DIVERGENCE and (replica, symptom.key) in named_keys:
             # Clients have a name for it: an aborted delete that this replica has carried out, and cleaned away.
             agreed.add(replica)
         elif name != UNEXPLAINED_DIVERGENCE or (symptom.partition, symptom.key) not in truth.unknown_keys:
             # Otherwise, an unacknowledged delete may have been written, and compacted away with the deleted value.
-            by_checkers[replica][name] += of_symptom
+            by_checkers[replica][name].append(symptom)
     findings, unexplained = [], []
     for replica in sorted(by_clients.keys() | by_checkers.keys()):
-        broker, (topic, partition) = replica
         ours, theirs = by_clients.get(replica, {}), by_checkers.get(replica, {})
         findings += [
-            _named(replica, name, ours.get(name, []), theirs.get(name, []), diagnoses)
+            _finding(name, diagnoses, ours.get(name, []), theirs.get(name, []))
             for name in sorted((ours.keys() | theirs.keys()) - {UNEXPLAINED, UNEXPLAINED_DIVERGENCE})
         ]
-        nameless = [(CLIENTS, _words(symptom.wrong)) for symptom in ours.get(UNEXPLAINED, [])]
-        nameless += [(CHECKERS, finding.explanation) for finding in theirs.get(UNEXPLAINED_DIVERGENCE, [])]
+        nameless = [*ours.get(UNEXPLAINED, []), *theirs.get(UNEXPLAINED_DIVERGENCE, [])]
+        unexplained += [_unexplained(symptom.judge, *replica, symptom.explanation) for symptom in nameless]
         if not (ours and theirs) and replica not in agreed and not ours.keys() | theirs.keys() <= SEEN_BY_ONE_JUDGE:
             found_by, others = (CLIENTS, "checkers find") if ours else (CHECKERS, "by the history of clients there is")
             named_here = ", ".join(sorted(ours or theirs))
-            nameless.append((found_by, f"{named_here}, and {others} nothing wrong with this replica"))
-        unexplained += [
-            UnexplainedDifference(found_by=judge, broker=broker, topic=topic, partition=partition, explanation=text)
-            for judge, text in nameless
-        ]
+            text = f"{named_here}, and {others} nothing wrong with this replica"
+            unexplained.append(_unexplained(found_by, *replica, text))
     # Offsets that were lost are given to other records.
     wrong_places = {finding.place for finding in findings} | {loss.partition for loss in evidence.losses}
     unexplained += [
-        _unexplained(CHECKERS, violation, f"the guarantee {result.guarantee} is violated: {violation.explanation}")
+        _unexplained(
+            CHECKERS,
+            violation.broker,
+            violation.place,
+            f"the guarantee {result.guarantee} is violated: {violation.explanation}",
+        )
         for result in checked.guarantees
         for violation in result.violations
         if violation.place not in wrong_places
@@ -212,44 +211,38 @@ def _findings(evidence: RoundEvidence, checked: CheckedRound) -> tuple[list[Roun
     return findings, unexplained
 
 
-def _named(
-    replica: Replica,
-    name: str,
-    symptoms: Sequence[Symptom],
-    checker_findings: Sequence[Finding],
-    diagnoses: Mapping[Symptom, Diagnosis],
+def _symptom(finding: Finding) -> Symptom:
+    """Return the symptom of a checker's finding."""
+    return Symptom(
+        CHECKERS,
+        finding.broker,
+        finding.place,
+        (to_json(finding.key) or {}).get("text"),
+        anomaly=finding.anomaly,
+        explanation=finding.explanation,
+        witness=finding.witness,
+    )
+
+
+def _finding(
+    name: str, diagnoses: Mapping[Symptom, Diagnosis], symptoms: Sequence[Symptom], of_checkers: Sequence[Symptom] = ()
 ) -> RoundFinding:
-    """Return the finding of one name on a replica, by the symptoms of clients and the findings of checkers."""
-    broker, (topic, partition) = replica
-    first = symptoms[0] if symptoms else _symptom(CHECKERS, checker_findings[0])
-    text = checker_findings[0].explanation if checker_findings else _words(first.wrong)
+    """Return the finding of one name on a replica, by the symptoms of clients, or of the broker, and of checkers."""
+    first, described = [*symptoms, *of_checkers][0], [*of_checkers, *symptoms][0]
+    words = diagnoses[first].words if first in diagnoses else ""
     return RoundFinding(
         anomaly=name,
-        broker=broker,
-        topic=topic,
-        partition=partition,
-        count=max(len(symptoms), len(checker_findings)),
-        found_by=(*([CLIENTS] if symptoms else []), *([CHECKERS] if checker_findings else [])),
-        explanation=_with(text, diagnoses[first].words if first in diagnoses else ""),
-        witness=checker_findings[0].witness if checker_findings else vars(first.wrong),
+        broker=first.broker,
+        topic=first.partition[0],
+        partition=first.partition[1],
+        count=max(sum(symptom.count for symptom in symptoms), len(of_checkers)),
+        found_by=tuple(CLIENTS if of[0].judge == GROUPS else of[0].judge for of in (symptoms, of_checkers) if of),
+        explanation=f"{described.explanation}; {words}" if words else described.explanation,
+        witness=described.witness,
     )
 
 
-def _symptom(judge: str, finding: Finding | RoundFinding) -> Symptom:
-    key = to_json(getattr(finding, "key", None)) or {}
-    return Symptom(judge, finding.broker, finding.place, key.get("text"), anomaly=finding.anomaly)
-
-
-def _unexplained(found_by: str, at: Finding | RoundFinding | Violation, explanation: str) -> UnexplainedDifference:
+def _unexplained(found_by: str, broker: int | None, place: TopicPartition, explanation: str) -> UnexplainedDifference:
     return UnexplainedDifference(
-        found_by=found_by, broker=at.broker, topic=at.topic, partition=at.partition, explanation=explanation
+        found_by=found_by, broker=broker, topic=place[0], partition=place[1], explanation=explanation
     )
-
-
-def _words(wrong: Any) -> str:
-    at = "" if wrong.offset is None else f" at offset {wrong.offset}"
-    return f"{wrong.kind}: key {wrong.key}{at}: here {wrong.here}, by clients {wrong.truth}"
-
-
-def _with(explanation: str, words: str) -> str:
-    return f"{explanation}; {words}" if words else explanation

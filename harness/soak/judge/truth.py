@@ -58,6 +58,11 @@ class Wrong:
     leaves_out_last: bool = False
     is_deleted: bool = False
 
+    def __str__(self) -> str:
+        """Return the error in words."""
+        at = "" if self.offset is None else f" at offset {self.offset}"
+        return f"{self.kind}: key {self.key}{at}: here {self.here}, by clients {self.truth}"
+
 
 @dataclass(frozen=True)
 class Truth:
