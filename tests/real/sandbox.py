@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 from verdict_schema import violations
 
+from harness.errors import EXIT_CLEAN
 from harness.host.clock import RealClock
 from harness.run_folder.history import read_lines
 
@@ -107,10 +108,11 @@ class Going:
 
         wait_until(begun, STAGE_S, f"the stage {stage}")
 
-    def end(self) -> Ran:
-        """Wait for its end."""
-        code = self.process.wait(timeout=RUN_S)
-        return Ran(code, self._out.read_text(), self._err.read_text())
+    def end(self, code: int | None = None) -> Ran:
+        """Wait for its end. Fails with its output if it ends with another exit code."""
+        ran = Ran(self.process.wait(timeout=RUN_S), self._out.read_text(), self._err.read_text())
+        assert code in {None, ran.code}, ran.output
+        return ran
 
 
 @dataclass(frozen=True)
@@ -148,9 +150,9 @@ class Sandbox:
         runtime = () if {"--runtime", "--resume"} & set(arguments) else ("--runtime", "local")
         return self.start("run", "--target", target, *runtime, *arguments)
 
-    def call(self, *arguments: str) -> Ran:
-        """Run a command to its end."""
-        return self.start(*arguments).end()
+    def call(self, *arguments: str, code: int | None = None) -> Ran:
+        """Run a command to its end, as `Going.end` does."""
+        return self.start(*arguments).end(code)
 
     def latest(self, target: str, anomaly: str) -> Path:
         """Return the newest run folder, also of a run in progress."""
@@ -199,10 +201,10 @@ def copy_live_disk(source: Path, destination: Path, *left_out: str) -> None:
     shutil.copytree(source, destination, ignore=ignored, copy_function=copy_file)
 
 
-def protected_run(sandbox: Sandbox, by: str, target: str, nemesis: str, *more: str) -> Ran:
+def protected_run(sandbox: Sandbox, by: str, target: str, nemesis: str, *more: str, code: int = EXIT_CLEAN) -> Ran:
     """Run with ``--gate`` or ``--guard``, all payloads of data topics unless the arguments differ."""
     anomalies = () if "--anomaly" in more else ("--anomaly", DATA)
-    return sandbox.run(target, *anomalies, "--nemesis", nemesis, by, *more, "--format", "json").end()
+    return sandbox.run(target, *anomalies, "--nemesis", nemesis, by, *more, "--format", "json").end(code)
 
 
 def earned(ran: Ran) -> set[Any]:

@@ -43,8 +43,7 @@ def _images(client: DockerClient, make_sandbox: Callable[[str], Sandbox]) -> Non
     assert client.ping()
     sandbox = make_sandbox("images")
     for target in TARGETS:
-        ran = sandbox.call("images", "build", target)
-        assert ran.code == EXIT_CLEAN, ran.output
+        ran = sandbox.call("images", "build", target, code=EXIT_CLEAN)
         assert "compaction-harness/kafka:" in ran.stdout
 
 
@@ -75,8 +74,7 @@ def everything(client: DockerClient) -> list[str]:
 )
 def test_every_anomaly_in_containers(sandbox: Sandbox, target: str, nemesis: str) -> None:
     chosen = ("--runtime", "docker", "--anomaly", DATA, "--nemesis", nemesis, "--format", "json")
-    ran = sandbox.run(target, *chosen).end()
-    assert ran.code == EXIT_ANOMALY, ran.output
+    ran = sandbox.run(target, *chosen).end(EXIT_ANOMALY)
     assert {finding["topic"] for finding in ran.verdict["findings"]} == ALL_TOPICS
     assert {finding["broker"] for finding in ran.verdict["findings"]} == {2}
     folder = sandbox.latest(target, DATA)
@@ -89,8 +87,7 @@ def test_every_anomaly_in_containers(sandbox: Sandbox, target: str, nemesis: str
 @pytest.mark.parametrize(("target", "nemesis"), [("kafka-3.9", "kill"), ("kafka-4.4", "join")])
 def test_groups_in_containers(sandbox: Sandbox, target: str, nemesis: str) -> None:
     chosen = ("--runtime", "docker", "--anomaly", "groups", "--nemesis", nemesis, "--format", "json")
-    ran = sandbox.run(target, *chosen).end()
-    assert ran.code == EXIT_ANOMALY, ran.output
+    ran = sandbox.run(target, *chosen).end(EXIT_ANOMALY)
     scenarios = scenarios_for("groups", find_target(target).group_protocols)
     assert {finding["topic"] for finding in ran.verdict["findings"]} == {CONSUMER_OFFSETS}
     assert {finding["partition"] for finding in ran.verdict["findings"]} == set(range(len(scenarios)))
@@ -102,8 +99,7 @@ def test_groups_in_containers(sandbox: Sandbox, target: str, nemesis: str) -> No
 
 
 def test_a_healthy_run_in_containers_is_clean(sandbox: Sandbox) -> None:
-    ran = sandbox.run("kafka-4.4", "--runtime", "auto", "--anomaly", DATA, "--nemesis", "none").end()
-    assert ran.code == EXIT_CLEAN, ran.output
+    sandbox.run("kafka-4.4", "--runtime", "auto", "--anomaly", DATA, "--nemesis", "none").end(EXIT_CLEAN)
     manifest = json.loads((sandbox.latest("kafka-4.4", DATA) / "manifest.json").read_text())
     assert manifest["runtime"]["name"] == "docker", "auto takes containers where there is an image"
 
@@ -126,8 +122,7 @@ def test_clean_finds_by_label_what_a_crash_left(sandbox: Sandbox, client: Docker
         process.kill()
     going.process.wait()
     assert everything(client)
-    ran = sandbox.call("clean")
-    assert ran.code == EXIT_CLEAN, ran.output
+    ran = sandbox.call("clean", code=EXIT_CLEAN)
     assert f"removed {sandbox.latest(TARGET, 'stuck-lso').name}" in ran.stdout
 
 
@@ -143,8 +138,7 @@ def test_a_container_that_is_killed_by_somebody_else(sandbox: Sandbox, client: D
 
     wait_until(third, GONE_S, "broker 3 to run")
     third()[0].kill()
-    ran = going.end()
-    assert ran.code == EXIT_FAILED, ran.output
+    ran = going.end(EXIT_FAILED)
     assert "broker 3 ended by itself (exit code 137)" in ran.stderr
 
 
@@ -157,8 +151,7 @@ def test_a_container_that_runs_out_of_memory(sandbox: Sandbox, client: DockerCli
     labels = [f"{engine.LABEL}={folder.name}", "com.docker.compose.service=broker-3"]
     (third,) = client.containers.list(filters={"label": labels})
     squeeze(third)
-    ran = going.end()
-    assert ran.code == EXIT_UNKNOWN, ran.output
+    ran = going.end(EXIT_UNKNOWN)
     assert "broker 3 ended by itself (out of memory)" in ran.verdict["reason"]
     assert (folder / "history.jsonl").stat().st_size > 0
     assert (folder / "observations.jsonl").stat().st_size > 0
@@ -183,8 +176,7 @@ def test_a_run_in_containers_that_is_cut_off_in_its_window_goes_on(sandbox: Sand
     mine = {"label": f"{engine.LABEL}={folder.name}"}
     wait_until(lambda: not client.containers.list(filters=dict(mine)), GONE_S, "the containers to be ended")
     assert len(client.containers.list(all=True, filters=dict(mine))) == 3
-    resumed = sandbox.call("run", "--resume", str(folder), "--format", "json")
-    assert resumed.code == EXIT_ANOMALY, resumed.output
+    resumed = sandbox.call("run", "--resume", str(folder), "--format", "json", code=EXIT_ANOMALY)
     assert {finding["topic"] for finding in resumed.verdict["findings"]} == {"stuck-lso"}
     sandbox.wait_until_nothing_is_left()
 
@@ -230,11 +222,9 @@ def own_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Dock
 
 @pytest.mark.needs("root", "dockerd")
 def test_an_engine_without_a_free_subnet(sandbox: Sandbox, own_engine: DockerClient) -> None:
-    built = sandbox.call("images", "build", TARGET)
-    assert built.code == EXIT_CLEAN, built.output
+    sandbox.call("images", "build", TARGET, code=EXIT_CLEAN)
     own_engine.networks.create("takes-the-only-one")
-    ran = sandbox.run(TARGET, "--runtime", "docker", "--anomaly", "stuck-lso").end()
-    assert ran.code == EXIT_FAILED, ran.output
+    ran = sandbox.run(TARGET, "--runtime", "docker", "--anomaly", "stuck-lso").end(EXIT_FAILED)
     assert ran.stdout == ""
     (error,) = [line for line in ran.stderr.splitlines() if line.startswith("harness: ")]
     assert "the engine has no free subnet for the run's network: remove networks that nobody uses" in error
@@ -273,8 +263,7 @@ def test_what_is_missing_is_reported_before_anything_starts(
 ) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    ran = sandbox.run(*arguments, "--runtime", "docker", "--anomaly", "stuck-lso").end()
-    assert ran.code == EXIT_USAGE, ran.output
+    ran = sandbox.run(*arguments, "--runtime", "docker", "--anomaly", "stuck-lso").end(EXIT_USAGE)
     assert expected in ran.stderr
     assert "Traceback" not in ran.stderr
     assert not sandbox.results.exists()
@@ -286,5 +275,4 @@ def test_two_runs_in_containers_at_once(sandbox: Sandbox) -> None:
         for target, nemesis in (("kafka-3.9", "kill"), ("kafka-4.4", "partition"))
     ]
     for going in both:
-        ran = going.end()
-        assert ran.code == EXIT_ANOMALY, ran.output
+        going.end(EXIT_ANOMALY)

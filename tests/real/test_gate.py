@@ -35,7 +35,6 @@ def events(folder: Path) -> set[tuple[str, int, str]]:
 @pytest.mark.parametrize("target", ["kafka-3.9", "kafka-4.4"])
 def test_what_is_away_is_waited_for(sandbox: Sandbox, target: str, nemesis: str) -> None:
     ran = protected_run(sandbox, "--gate", target, nemesis)
-    assert ran.code == EXIT_CLEAN, ran.output
     assert earned(ran) == {HELD}, ran.output
     folder = sandbox.latest(target, DATA)
     assert {(event, b, topic) for event in ("held", "released") for b in (1, 3) for topic in ALL_TOPICS} <= events(
@@ -54,7 +53,6 @@ def test_what_is_away_is_waited_for(sandbox: Sandbox, target: str, nemesis: str)
 @pytest.mark.parametrize("target", ["kafka-3.9", "kafka-4.4"])
 def test_a_replica_that_is_added_begins_anew(sandbox: Sandbox, target: str, nemesis: str, way: str) -> None:
     ran = protected_run(sandbox, "--gate", target, nemesis)
-    assert ran.code == EXIT_CLEAN, ran.output
     assert earned(ran) == {way}, ran.output
     assert {("began-anew", 2, topic) for topic in ALL_TOPICS} <= events(sandbox.latest(target, DATA))
 
@@ -63,7 +61,6 @@ def test_a_power_failure_leaves_nothing_wrong(sandbox: Sandbox) -> None:
     """On 3.9, where a class that syncs is loaded by the gate: the agent that notes syncs has to see it all the same."""
     # Syncing each message takes time, and what the control partition has of it has to be seen before it is removed.
     ran = protected_run(sandbox, "--gate", "kafka-3.9", "power-failure", "--set", "topic.delete.retention.ms=2000")
-    assert ran.code == EXIT_CLEAN, ran.output
     assert earned(ran) == {HELD}, ran.output
     folder = sandbox.latest("kafka-3.9", DATA)
     (event,) = events_of(folder, "power failure")
@@ -93,13 +90,11 @@ def test_a_broker_whose_metadata_are_late_removes_nothing(max_age_ms: int, code:
 
 
 def test_groups_are_protected(sandbox: Sandbox) -> None:
-    ran = protected_run(sandbox, "--gate", "kafka-4.4", "kill", "--anomaly", "groups")
-    assert ran.code == EXIT_CLEAN, ran.output
+    protected_run(sandbox, "--gate", "kafka-4.4", "kill", "--anomaly", "groups")
 
 
 def test_a_topic_that_the_gate_does_not_cover_diverges(sandbox: Sandbox) -> None:
-    ran = protected_run(sandbox, "--gate", "kafka-4.4", "kill", "--gate-options", "except=stuck-lso")
-    assert ran.code == EXIT_ANOMALY, ran.output
+    ran = protected_run(sandbox, "--gate", "kafka-4.4", "kill", "--gate-options", "except=stuck-lso", code=EXIT_ANOMALY)
     assert {finding["topic"] for finding in ran.verdict["findings"]} == {"stuck-lso"}
 
 
@@ -110,12 +105,10 @@ def test_a_stored_run_is_judged_by_what_its_gates_did(sandbox: Sandbox) -> None:
     assert (again.code, again.verdict["reason"]) == (EXIT_CLEAN, ran.verdict["reason"])
     (folder / "gate.jsonl").unlink()
     assert sandbox.call("check", str(folder)).code == EXIT_USAGE
-    partly = sandbox.call("check", str(folder), "--partial", "--format", "json")
-    assert partly.code == EXIT_UNKNOWN, partly.output
+    sandbox.call("check", str(folder), "--partial", "--format", "json", code=EXIT_UNKNOWN)
 
 
 @pytest.mark.commit
 def test_wrong_options_are_refused_before_anything_starts(sandbox: Sandbox) -> None:
-    ran = protected_run(sandbox, "--gate", "kafka-4.4", "kill", "--gate-options", "hold=some")
-    assert ran.code == EXIT_USAGE, ran.output
+    ran = protected_run(sandbox, "--gate", "kafka-4.4", "kill", "--gate-options", "hold=some", code=EXIT_USAGE)
     assert "hold=some: give all or markers" in ran.stderr

@@ -93,8 +93,7 @@ def test_groups_suffer_from_the_coordinator_that_was_away(
 
 @pytest.mark.parametrize("target", PROTOCOLS)
 def test_groups_of_a_healthy_cluster_are_clean(sandbox: Sandbox, target: str) -> None:
-    ran = sandbox.run(target, "--anomaly", "groups", "--nemesis", "none", "--format", "json").end()
-    assert ran.code == EXIT_CLEAN, ran.output
+    ran = sandbox.run(target, "--anomaly", "groups", "--nemesis", "none", "--format", "json").end(EXIT_CLEAN)
     names = dict.fromkeys(found_on(target), "clean")
     assert {one["scenario"]: one["verdict"] for one in ran.verdict["scenarios"]} == names
     sandbox.wait_until_nothing_is_left()

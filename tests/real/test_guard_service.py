@@ -122,9 +122,9 @@ class Running:
 
         wait_until(happened, BOUND_S, f"{count} events {kind} {topic}")
 
-    def end(self, number: int = signal.SIGTERM) -> Ran:
+    def end(self, number: int = signal.SIGTERM, code: int | None = None) -> Ran:
         self.going.process.send_signal(number)
-        return self.going.end()
+        return self.going.end(code)
 
 
 @pytest.fixture
@@ -164,8 +164,7 @@ def test_a_killed_broker_pauses_its_topics_and_its_return_puts_them_back(
         back(guarded)
         running.wait_for("released", GUARDED)
         running.wait_for("released", OTHER)
-    ended = running.end()
-    assert ended.code == EXIT_CLEAN, ended.output
+    running.end(code=EXIT_CLEAN)
     assert own(guarded, GUARDED, OTHER) == {GUARDED: FOUND, OTHER: FOUND}
 
 
@@ -177,15 +176,12 @@ def test_a_guard_that_was_killed_in_mid_outage_is_followed_by_another_process(
     with outage(guarded):
         running.wait_for("paused", OTHER)
         running.end(signal.SIGKILL)
-        status = sandbox.call("guard", "status", *guarded.server, "--format", "json")
-        assert status.code == EXIT_UNKNOWN, status.output
+        status = sandbox.call("guard", "status", *guarded.server, "--format", "json", code=EXIT_UNKNOWN)
         found = {one["topic"]: one["found"] for one in json.loads(status.stdout)["paused"]}
         assert found == {GUARDED: FOUND, OTHER: FOUND}
-        waits = sandbox.call("guard", "release", *guarded.server)
-        assert waits.code == EXIT_UNKNOWN, waits.output
+        sandbox.call("guard", "release", *guarded.server, code=EXIT_UNKNOWN)
         assert paused(guarded, GUARDED, OTHER) == [GUARDED, OTHER]
-    released = sandbox.call("guard", "release", *guarded.server)
-    assert released.code == EXIT_CLEAN, released.output
+    sandbox.call("guard", "release", *guarded.server, code=EXIT_CLEAN)
     assert own(guarded, GUARDED, OTHER) == {GUARDED: FOUND, OTHER: FOUND}
 
 
@@ -195,8 +191,7 @@ def test_a_signal_in_mid_outage_leaves_a_pause_that_the_next_guard_ends(
     running = start()
     with outage(guarded):
         running.wait_for("paused", GUARDED)
-        ended = running.end()
-        assert ended.code == EXIT_UNKNOWN, ended.output
+        ended = running.end(code=EXIT_UNKNOWN)
         assert "harness guard release" in ended.stderr
     again = start()
     wait_until(lambda: not paused(guarded, GUARDED, OTHER), BOUND_S, "the next guard to put it back")
@@ -212,8 +207,7 @@ def test_of_two_guards_one_acts_and_the_other_takes_over(
     with outage(guarded):
         first.wait_for("paused", GUARDED)
         assert second.events("paused") == []
-        refused = sandbox.call("guard", "release", *guarded.server)
-        assert refused.code == EXIT_FAILED, refused.output
+        sandbox.call("guard", "release", *guarded.server, code=EXIT_FAILED)
         first.end(signal.SIGKILL)
         second.wait_for("leads")
         assert paused(guarded, GUARDED, OTHER) == [GUARDED, OTHER]
@@ -232,7 +226,7 @@ def test_a_value_that_somebody_changes_during_the_pause_is_left_alone(
             running.wait_for("paused", OTHER)
             guarded.admin.alter_topics([GUARDED], {DIRTY_RATIO: "0.7"})
         running.wait_for("left-alone", GUARDED)
-        assert running.end().code == EXIT_CLEAN
+        running.end(code=EXIT_CLEAN)
         assert own(guarded, GUARDED) == {GUARDED: {**FOUND, DIRTY_RATIO: "0.7"}}
     finally:
         guarded.admin.alter_topics([GUARDED], {DIRTY_RATIO: "0.2"})
@@ -246,8 +240,7 @@ def test_who_only_looks_changes_nothing(guarded: Secured, start: Callable[..., R
         if mode == "--dry-run":
             running.wait_for("would", GUARDED)
         assert own(guarded, GUARDED, OTHER) == {GUARDED: FOUND, OTHER: FOUND}
-    ended = running.end(signal.SIGINT)
-    assert ended.code == EXIT_CLEAN, ended.output
+    running.end(signal.SIGINT, EXIT_CLEAN)
     assert running.events("paused") == []
 
 
@@ -264,7 +257,7 @@ def test_a_hundred_topics_are_paused_and_put_back(guarded: Secured, start: Calla
         back(guarded)
     wait_until(lambda: len(running.events("released")) >= MANY, BOUND_S, "every topic to be put back")
     wait_until(lambda: first_entry(guarded) > MANY, BOUND_S, "the entries of this outage to be deleted")
-    assert running.end().code == EXIT_CLEAN
+    running.end(code=EXIT_CLEAN)
     assert not [one for one in running.events("warning") if "cannot be deleted" in one["what"]]
     assert own(guarded, *names) == {name: dict.fromkeys(FOUND) for name in names}
     for name in names:

@@ -106,7 +106,6 @@ def test_a_finished_night_runs_nothing_again(night: tuple[Ran, Path, Sandbox]) -
     ],
 )
 def test_what_is_wrong_is_reported_before_the_first_run(arguments: list[str], says: str, sandbox: Sandbox) -> None:
-    ran = sandbox.call("nightly", *arguments)
-    assert ran.code == EXIT_USAGE, ran.output
+    ran = sandbox.call("nightly", *arguments, code=EXIT_USAGE)
     assert says in ran.stderr
     assert not list(sandbox.results.glob("nightly/*")), ran.output

@@ -90,8 +90,7 @@ def results(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def site(run: Run, results: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("site") / "site"
-    ran = run.sandbox.call("report", "--results", str(results), "--out", str(out))
-    assert ran.code == EXIT_CLEAN, ran.output
+    run.sandbox.call("report", "--results", str(results), "--out", str(out), code=EXIT_CLEAN)
     return out
 
 

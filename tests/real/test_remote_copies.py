@@ -109,8 +109,7 @@ def test_an_audit_of_all_three_at_the_command_line(
 ) -> None:
     brokers = [word for broker in places[f"{STUCK_LSO}-0", MIXED] for word in ("--broker", broker)]
     settings = [word for name, value in conf.items() for word in ("--spark-conf", f"{name}={value}")]
-    ran = sandbox.call("audit", "disk", "--topic", "*", *brokers, *settings, "--format", "json")
-    assert ran.code == EXIT_ANOMALY, ran.output
+    ran = sandbox.call("audit", "disk", "--topic", "*", *brokers, *settings, "--format", "json", code=EXIT_ANOMALY)
     (planted,) = generate(0, STUCK_LSO).expected
     actual = [(one["anomaly"], one["broker"], one["offset"]) for one in ran.verdict["findings"]]
     assert actual == [(planted.anomaly, planted.broker, planted.offset)]
@@ -225,8 +224,9 @@ def test_nobody_there_is_reported(uri: str, setting: str, expected: str, s3: Mot
 @pytest.mark.commit
 def test_the_command_says_it_before_spark_is_started(sandbox: Sandbox) -> None:
     setting = f"{HTTP_ADDRESS}=127.0.0.1:1"
-    ran = sandbox.call("audit", "disk", "--topic", "t", "--broker", "1=hdfs://nn/x", "--spark-conf", setting)
-    assert ran.code == EXIT_USAGE, ran.output
+    ran = sandbox.call(
+        "audit", "disk", "--topic", "t", "--broker", "1=hdfs://nn/x", "--spark-conf", setting, code=EXIT_USAGE
+    )
     assert ran.stdout == ""
     (sentence,) = ran.stderr.splitlines()
     assert sentence.startswith("harness: the folder of broker 1 cannot be read: hdfs://nn/x: ")

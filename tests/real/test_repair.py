@@ -83,8 +83,7 @@ def kept(sandbox: Sandbox, target: str, anomalies: str, *options: str) -> Iterat
         assert ran.code == EXIT_ANOMALY, ran.output
         log_dirs = {broker: sandbox.work_root / run_id / f"broker-{broker}" / "data" for broker in (1, 2, 3)}
         folders = [word for broker, log_dir in log_dirs.items() for word in ("--broker", f"{broker}={log_dir}")]
-        audited = sandbox.call("audit", "disk", *folders, "--format", "json")
-        assert audited.code == EXIT_ANOMALY, audited.output
+        audited = sandbox.call("audit", "disk", *folders, "--format", "json", code=EXIT_ANOMALY)
         path = sandbox.root / "audit.json"
         path.write_text(audited.stdout)
         yield Kept(",".join(re.findall(r"kept: broker \d+ at (\S+)", ran.stderr)), path, log_dirs, sandbox)
@@ -220,8 +219,7 @@ def test_every_diverged_partition_is_repaired_under_traffic_also_after_a_kill(di
 
     decisions = rights(plan)
     if decisions:
-        refused = sandbox.call(*diverged.arguments("--apply", *decisions))
-        assert refused.code == EXIT_USAGE, refused.output
+        sandbox.call(*diverged.arguments("--apply", *decisions), code=EXIT_USAGE)
         decisions = (*decisions, "--saved-folders", str(diverged.save_folders(tmp_path / "saved")))
     apply = diverged.arguments("--apply", *decisions, "--at-once", "3", "--throttle-mb", "20")
 
@@ -251,12 +249,12 @@ def test_every_diverged_partition_is_repaired_under_traffic_also_after_a_kill(di
     assert (diverged.settings(), diverged.replicas()) == (settings, replicas)
 
     # Without traffic, and with nothing left to do, everything agrees.
-    again = sandbox.call(*apply, "--format", "json")
-    assert again.code == EXIT_CLEAN, again.output
+    again = sandbox.call(*apply, "--format", "json", code=EXIT_CLEAN)
     assert json.loads(again.stdout)["repairs"] == []
     patterns = [word for topic in sorted(topics) for word in ("--topic", topic)]
-    live = sandbox.call("audit", "live", "--bootstrap-server", diverged.bootstrap, *patterns, "--format", "json")
-    assert live.code == EXIT_CLEAN, live.output
+    sandbox.call(
+        "audit", "live", "--bootstrap-server", diverged.bootstrap, *patterns, "--format", "json", code=EXIT_CLEAN
+    )
     states = describe(client_of(parse_bootstrap(diverged.bootstrap)), sorted(topics)).state.partitions
     assert all(set(state.isr) == set(state.replicas) for state in states.values())
 
@@ -274,8 +272,7 @@ def test_two_replicas_take_a_spare_broker_and_another_cluster_is_refused(
         verdict["target"] = {"name": "cluster", "cluster_id": "another", "brokers": [1, 2, 3]}
         other = tmp_path / "other.json"
         other.write_text(json.dumps(verdict))
-        refused = sandbox.call("repair", str(other), "--bootstrap-server", one.bootstrap, "--apply")
-        assert refused.code == EXIT_USAGE, refused.output
+        refused = sandbox.call("repair", str(other), "--bootstrap-server", one.bootstrap, "--apply", code=EXIT_USAGE)
         assert "the audit was of cluster another" in refused.stderr
         (partition,) = one.partitions
         before = one.replicas()[partition]
@@ -283,6 +280,5 @@ def test_two_replicas_take_a_spare_broker_and_another_cluster_is_refused(
         planned = sandbox.call(*one.arguments("--plan", "--format", "json"))
         (planned_repair,) = json.loads(planned.stdout)["repairs"]
         assert planned_repair["spare"] not in before, planned.output
-        ran = sandbox.call(*one.arguments("--apply", "--format", "json"))
-        assert ran.code == EXIT_CLEAN, ran.output
+        sandbox.call(*one.arguments("--apply", "--format", "json"), code=EXIT_CLEAN)
         assert one.replicas()[partition] == before

@@ -33,15 +33,13 @@ def manifest_of(folder: Path) -> dict[str, Any]:
 
 def test_a_run_again_by_its_own_command(sandbox: Sandbox) -> None:
     settings = ("--set", "topic.delete.retention.ms=250", "--set", "broker.listener.name.client.x=it's $HOME; a b")
-    first = sandbox.run("kafka-3.9", "--anomaly", "stuck-lso", *settings, "--format", "json").end()
-    assert first.code == EXIT_ANOMALY, first.output
+    first = sandbox.run("kafka-3.9", "--anomaly", "stuck-lso", *settings, "--format", "json").end(EXIT_ANOMALY)
     began_with = manifest_of(sandbox.latest("kafka-3.9", "stuck-lso"))
     command = began_with["command"]
     assert first.verdict["command"] == command
     assert command in unescape((sandbox.latest("kafka-3.9", "stuck-lso") / "report.html").read_text())
 
-    again = sandbox.call(*shlex.split(command)[1:], "--format", "json")
-    assert again.code == EXIT_ANOMALY, again.output
+    again = sandbox.call(*shlex.split(command)[1:], "--format", "json", code=EXIT_ANOMALY)
     manifest = manifest_of(sandbox.latest("kafka-3.9.2", "stuck-lso"))
     assert {name: manifest[name] for name in DECIDES} == {name: began_with[name] for name in DECIDES}
     assert (manifest["target"]["version"], manifest["runtime"]) == (

@@ -107,8 +107,7 @@ def test_other_faults_and_clients_show_the_same(
 
 def test_every_partition_and_every_absent_broker_is_judged(sandbox: Sandbox) -> None:
     shape = ("--brokers", "4", "--replication-factor", "3", "--partitions", "2", "--absent", "2")
-    ran = sandbox.run("kafka-4.4", "--anomaly", "tombstone-divergence", *shape, "--format", "json").end()
-    assert ran.code == EXIT_ANOMALY, ran.output
+    ran = sandbox.run("kafka-4.4", "--anomaly", "tombstone-divergence", *shape, "--format", "json").end(EXIT_ANOMALY)
     found = [(finding["anomaly"], finding["partition"], finding["broker"]) for finding in ran.verdict["findings"]]
     assert found == [("tombstone-divergence", p, broker) for p in (0, 1) for broker in (2, 3)]
     (scenario,) = ran.verdict["scenarios"]
@@ -120,8 +119,7 @@ def test_every_partition_and_every_absent_broker_is_judged(sandbox: Sandbox) -> 
 def test_a_stuck_lso_outlives_the_producers_expiry_and_a_restart(sandbox: Sandbox) -> None:
     ran = sandbox.run(
         "kafka-4.4", "--anomaly", "stuck-lso", "--partitions", "3", "--aftermath", "--format", "json"
-    ).end()
-    assert ran.code == EXIT_ANOMALY, ran.output
+    ).end(EXIT_ANOMALY)
     actual = ran.verdict["aftermath"]
     stuck = {step["step"]: [replica["partition"] for replica in step["stuck"]] for step in actual}
     assert stuck == {
@@ -277,8 +275,7 @@ def but_timings(verdict: dict[str, Any]) -> dict[str, Any]:
 def test_check_says_the_same_again(killed_39: Run, sandbox: Sandbox, *, elsewhere: bool) -> None:
     folder = killed_39.copy(sandbox.root / "sent by mail") if elsewhere else killed_39.folder
     (folder / "verdict.json").unlink()
-    ran = sandbox.call("check", str(folder), "--format", "json")
-    assert ran.code == EXIT_ANOMALY, ran.output
+    ran = sandbox.call("check", str(folder), "--format", "json", code=EXIT_ANOMALY)
     assert but_timings(ran.verdict) == but_timings(killed_39.ran.verdict)
     assert json.loads((folder / "verdict.json").read_text()) == ran.verdict
     sandbox.wait_until_nothing_is_left()
@@ -304,8 +301,7 @@ def test_swapped_evidence_is_a_contradiction(killed_39: Run, sandbox: Sandbox, s
                 shutil.rmtree(path)
                 shutil.copytree(folder / source / str(OTHER) / snapshot / path.name, path)
     list_anew(folder)
-    ran = sandbox.call("check", str(folder), "--format", "json")
-    assert ran.code == EXIT_UNKNOWN, ran.output
+    ran = sandbox.call("check", str(folder), "--format", "json", code=EXIT_UNKNOWN)
     verdict = ran.verdict
     assert verdict["findings"] == []
     contradictions = [d for d in verdict["doubts"] if d["kind"] == "contradiction" and d["broker"] == ABSENT]
@@ -344,8 +340,7 @@ def test_clean_is_not_earned_without_exposure_evidence(
     folder = healthy.copy(sandbox.root)
     damage(folder)
     list_anew(folder)
-    ran = sandbox.call("check", str(folder), "--format", "json")
-    assert ran.code == EXIT_UNKNOWN, ran.output
+    ran = sandbox.call("check", str(folder), "--format", "json", code=EXIT_UNKNOWN)
     assert ran.verdict["findings"] == []
     for scenario in ran.verdict["scenarios"]:
         assert scenario["verdict"] == "unknown"
@@ -362,8 +357,7 @@ def test_lost_evidence_loses_no_verdict(killed_39: Run, sandbox: Sandbox, damage
     folder = killed_39.copy(sandbox.root)
     before = (folder / "verdict.json").read_bytes()
     damage(folder)
-    ran = sandbox.call("check", str(folder))
-    assert ran.code == EXIT_USAGE, ran.output
+    ran = sandbox.call("check", str(folder), code=EXIT_USAGE)
     lost: dict[Any, str] = {
         delete_answers: "fetched is missing",
         delete_first_snapshot: "brokers/1/before-return is missing",
@@ -393,8 +387,7 @@ def test_partial_evidence_is_judged_where_it_is_asked_for(killed_39: Run, sandbo
 def test_a_tombstone_that_stays_earns_nothing(sandbox: Sandbox) -> None:
     setting = "topic.delete.retention.ms=600000"
     going = sandbox.run(TARGET, "--anomaly", "tombstone-divergence", "--set", setting, "--format", "json")
-    ran = going.end()
-    assert ran.code == EXIT_UNKNOWN, ran.output
+    ran = going.end(EXIT_UNKNOWN)
     lacking = r"tombstone at offset \d+: broker [13] (still held it|was not seen to remove it)"
     assert re.search(lacking, ran.verdict["reason"]), ran.output
     sandbox.wait_until_nothing_is_left()
@@ -423,8 +416,7 @@ def test_the_time_limit_ends_in_unknown(sandbox: Sandbox) -> None:
     ids=["refused by format", "refused at boot"],
 )
 def test_a_broker_that_dies_at_boot(sandbox: Sandbox, setting: str, expected: str) -> None:
-    ran = sandbox.run(TARGET, "--anomaly", "stuck-lso", "--set", setting).end()
-    assert ran.code == EXIT_FAILED, ran.output
+    ran = sandbox.run(TARGET, "--anomaly", "stuck-lso", "--set", setting).end(EXIT_FAILED)
     assert "Traceback" not in ran.stderr
     assert ran.stdout == ""
     error = ran.stderr[ran.stderr.index("harness: ") :]
@@ -434,8 +426,7 @@ def test_a_broker_that_dies_at_boot(sandbox: Sandbox, setting: str, expected: st
 
 
 def test_a_topic_setting_that_brokers_refuse(sandbox: Sandbox) -> None:
-    ran = sandbox.run(TARGET, "--anomaly", "stuck-lso", "--set", "topic.min.compaction.lag.ms=9000").end()
-    assert ran.code == EXIT_FAILED, ran.output
+    ran = sandbox.run(TARGET, "--anomaly", "stuck-lso", "--set", "topic.min.compaction.lag.ms=9000").end(EXIT_FAILED)
     assert "Traceback" not in ran.stderr
     assert re.search(r"^harness: .*min\.compaction\.lag\.ms", ran.stderr, re.MULTILINE)
     sandbox.wait_until_nothing_is_left()
@@ -475,8 +466,7 @@ def test_ended_in_mid_outage(  # noqa: PLR0917  (a table's columns)
     folder = sandbox.latest(TARGET, DATA)
     assert marked(sandbox, folder.name), "no broker carries the run's marker"
     send(psutil.Process(going.process.pid))
-    ran = going.end()
-    assert ran.code == code, ran.output
+    ran = going.end(code)
     assert "Traceback" not in ran.stderr
     sandbox.wait_until_nothing_is_left()
     assert namespaces(folder.name) == []
@@ -485,8 +475,7 @@ def test_ended_in_mid_outage(  # noqa: PLR0917  (a table's columns)
     assert not folder.with_name("latest").is_symlink()
     if status == "interrupted":
         assert f"/{folder.name}/, without a verdict" in ran.stderr
-    judged = sandbox.call("check", str(folder))
-    assert judged.code == checked, judged.output
+    judged = sandbox.call("check", str(folder), code=checked)
     assert ("half-written" in judged.stderr) == (checked == EXIT_USAGE)
 
 
@@ -519,8 +508,7 @@ def test_clean_removes_what_a_crash_left_and_spares_a_live_run(sandbox: Sandbox,
     living = sandbox.run(TARGET, "--anomaly", "stuck-lso", "--time-limit", "8")
     living.wait_for_stage("boot")
     alive = sandbox.latest(TARGET, "stuck-lso").name
-    ran = sandbox.call("clean")
-    assert ran.code == EXIT_CLEAN, ran.output
+    ran = sandbox.call("clean", code=EXIT_CLEAN)
     assert f"removed {dead}" in ran.stdout
     assert f"spared {alive}" in ran.stdout
     wait_until(lambda: not marked(sandbox, dead), GONE_S, "the dead run's processes to end")
@@ -529,8 +517,7 @@ def test_clean_removes_what_a_crash_left_and_spares_a_live_run(sandbox: Sandbox,
     assert (sandbox.work_root / alive).is_dir()
     assert living.process.poll() is None
 
-    ran = living.end()
-    assert ran.code == EXIT_UNKNOWN, ran.output
+    ran = living.end(EXIT_UNKNOWN)
     assert "time limit" in ran.stdout
     sandbox.wait_until_nothing_is_left()
 
@@ -543,8 +530,7 @@ def test_a_run_that_is_cut_off_in_its_window_goes_on(sandbox: Sandbox) -> None:
     going.process.wait()
     wait_until(lambda: not sandbox.processes(), GONE_S, "the run's processes to end")
 
-    judged = sandbox.call("check", str(folder))
-    assert judged.code == EXIT_USAGE, judged.output
+    judged = sandbox.call("check", str(folder), code=EXIT_USAGE)
     assert f"harness run --resume {folder}" in judged.stderr
     spared = sandbox.call("clean")
     assert f"spared {folder.name}: resume it with `harness run --resume {folder}`" in spared.stdout
@@ -557,8 +543,7 @@ def test_a_run_that_is_cut_off_in_its_window_goes_on(sandbox: Sandbox) -> None:
     assert len(json.loads((folder / "manifest.json").read_text())["resumed_at"]) == 1
     sandbox.wait_until_nothing_is_left()
 
-    again = sandbox.call("run", "--resume", str(folder))
-    assert again.code == EXIT_USAGE, again.output
+    again = sandbox.call("run", "--resume", str(folder), code=EXIT_USAGE)
     assert "went to its end" in again.stderr
 
 
@@ -574,8 +559,7 @@ def test_a_kept_cluster_answers_until_it_is_removed(sandbox: Sandbox) -> None:
             address = Address(host, int(port))
             assert Admin([address].copy).brokers() == {1, 2, 3}
 
-        spared = sandbox.call("clean")
-        assert spared.code == EXIT_CLEAN, spared.output
+        spared = sandbox.call("clean", code=EXIT_CLEAN)
         assert f"spared {run_id}: kept" in spared.stdout
         wait_until(lambda: len(marked(sandbox, run_id)) == 3, GONE_S, "only the brokers to be left")
     finally:

@@ -17,8 +17,7 @@ SCHEDULES = Path(__file__).parents[2] / "results" / "schedules"
 def test_a_published_schedule_is_what_real_brokers_do(sandbox: Sandbox) -> None:
     ran = sandbox.start(
         "run", "--target", "kafka-4.4", "--schedule", str(SCHEDULES / "aborted-delete.json"), "--format", "json"
-    ).end()
-    assert ran.code == EXIT_ANOMALY, ran.output
+    ).end(EXIT_ANOMALY)
     (finding,) = ran.verdict["findings"]
     assert (finding["anomaly"], finding["broker"], finding["effect"]) == ("aborted-to-committed", 2, "visible")
     assert "aborted delete of K is carried out" in finding["explanation"]

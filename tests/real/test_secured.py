@@ -34,8 +34,7 @@ def test_every_client_logs_in_and_no_secret_is_stored(
     settings = broker_settings(sandbox.root)
     path = login_file(sandbox.root, USER, USER_SECRET, login, is_tls=True)
     chosen = ("--anomaly", "stuck-lso", "--client", client, "--command-config", str(path))
-    ran = sandbox.run(target, *chosen, *settings).end()
-    assert ran.code == EXIT_ANOMALY, ran.output
+    ran = sandbox.run(target, *chosen, *settings).end(EXIT_ANOMALY)
     folder = sandbox.latest(target, "stuck-lso")
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["security"] == {"protocol": "SASL_SSL", "mechanism": login[0]}
@@ -51,7 +50,6 @@ def test_a_truststore_that_is_missing_is_reported_before_anything_starts(sandbox
     settings = broker_settings(sandbox.root)
     path = login_file(sandbox.root, USER, USER_SECRET, SCRAM, is_tls=True)
     path.write_text(path.read_text().replace("ca.pem", "nowhere.pem"))
-    ran = sandbox.run("kafka-3.9", "--anomaly", "stuck-lso", "--command-config", str(path), *settings).end()
-    assert ran.code == EXIT_USAGE, ran.output
+    ran = sandbox.run("kafka-3.9", "--anomaly", "stuck-lso", "--command-config", str(path), *settings).end(EXIT_USAGE)
     assert "nowhere.pem: No such file" in ran.stderr
     assert USER_SECRET not in ran.output

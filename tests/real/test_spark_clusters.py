@@ -68,8 +68,7 @@ def test_executors_find_what_was_planted(diverged: Diverged, *, is_big: bool) ->
     going = diverged.audit()
     wait_until(lambda: len(diverged.executors()) == EXECUTORS, EXECUTORS_S, "the executors to start")
     assert all(SPARK_MARKER in command_line(one) for one in diverged.executors())
-    ran = going.end()
-    assert ran.code == EXIT_ANOMALY, ran.output
+    ran = going.end(EXIT_ANOMALY)
     (planted,) = generate(0, STUCK_LSO).expected
     actual = [(one["anomaly"], one["broker"], one["offset"]) for one in ran.verdict["findings"]]
     assert actual == [(planted.anomaly, planted.broker, planted.offset)]
@@ -87,8 +86,7 @@ def test_executors_go_with_an_audit_that_is_cut_off(diverged: Diverged, how: sig
 
 
 def test_executors_that_cannot_work_are_reported(diverged: Diverged) -> None:
-    ran = diverged.audit("--spark-conf", "spark.pyspark.python=/usr/bin/false").end()
-    assert ran.code == EXIT_USAGE, ran.output
+    ran = diverged.audit("--spark-conf", "spark.pyspark.python=/usr/bin/false").end(EXIT_USAGE)
     (actual,) = [line for line in ran.stderr.splitlines() if line.startswith("harness: ")]
     assert "executors on local-cluster[2,1,1024] cannot run this (each needs its wheel" in actual
     diverged.sandbox.wait_until_nothing_is_left()

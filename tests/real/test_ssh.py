@@ -119,8 +119,9 @@ def left_on_nodes(rig: Rig, run_id: str) -> list[str]:
 
 @pytest.mark.parametrize("nemesis", ["kill", "partition"])
 def test_an_anomaly_on_other_hosts(sandbox: Sandbox, rig: Rig, nemesis: str) -> None:
-    ran = sandbox.run(TARGET, "--anomaly", "stuck-lso", "--nemesis", nemesis, *rig.login(), "--format", "json").end()
-    assert ran.code == EXIT_ANOMALY, ran.output
+    sandbox.run(TARGET, "--anomaly", "stuck-lso", "--nemesis", nemesis, *rig.login(), "--format", "json").end(
+        EXIT_ANOMALY
+    )
     folder = sandbox.latest(TARGET, "stuck-lso")
     runtime = json.loads((folder / "manifest.json").read_text())["runtime"]
     assert runtime["name"] == "ssh"
@@ -149,20 +150,19 @@ def test_a_paused_broker_where_the_agent_has_the_key(
 
 def test_a_host_that_is_not_known_is_refused_and_can_be_pinned(sandbox: Sandbox, rig: Rig) -> None:
     chosen = ("--anomaly", "stuck-lso", *rig.login(known=False))
-    ran = sandbox.run(TARGET, *chosen).end()
-    assert ran.code == EXIT_USAGE, ran.output
+    ran = sandbox.run(TARGET, *chosen).end(EXIT_USAGE)
     assert "its host key is unknown" in ran.stderr
     assert f"--ssh-host-key {rig.fingerprint}" in ran.stderr
     assert not sandbox.results.exists()
-    ran = sandbox.run(TARGET, *chosen, "--ssh-host-key", rig.fingerprint).end()
-    assert ran.code == EXIT_ANOMALY, ran.output
+    ran = sandbox.run(TARGET, *chosen, "--ssh-host-key", rig.fingerprint).end(EXIT_ANOMALY)
 
 
 @pytest.mark.commit
 def test_a_host_that_refuses_the_key(sandbox: Sandbox, rig: Rig) -> None:
     commands.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(sandbox.root / "another"))
-    ran = sandbox.run(TARGET, "--anomaly", DATA, *rig.login(), "--ssh-key", str(sandbox.root / "another")).end()
-    assert ran.code == EXIT_USAGE, ran.output
+    ran = sandbox.run(TARGET, "--anomaly", DATA, *rig.login(), "--ssh-key", str(sandbox.root / "another")).end(
+        EXIT_USAGE
+    )
     assert "it refuses the key of root" in ran.stderr
 
 
@@ -190,7 +190,6 @@ def test_a_host_that_disappears_in_mid_run_is_cleaned_once_it_is_back(sandbox: S
     assert ran.code in {EXIT_UNKNOWN, EXIT_FAILED}, ran.output
     assert rig.hosts[2] in ran.output
     assert "Traceback" not in ran.stderr
-    ran = sandbox.call("clean")
-    assert ran.code == EXIT_CLEAN, ran.output
+    ran = sandbox.call("clean", code=EXIT_CLEAN)
     assert left_on_nodes(rig, run_id) == []
     assert os.listdir(sandbox.work_root) == []  # noqa: PTH208  (names are what a failure should show)

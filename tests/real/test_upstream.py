@@ -92,8 +92,7 @@ def test_ducktape_passes_with_the_patch(tmp_path: Path, patched: tuple[str, Path
 @pytest.mark.parametrize("nemesis", ["kill", "join"])
 def test_brokers_with_the_patch_are_clean(sandbox: Sandbox, patched: tuple[str, Path], nemesis: str) -> None:
     words = ("--patch", str(patched[1]), "--anomaly", "all", "--nemesis", nemesis, "--format", "json")
-    ran = sandbox.run("kafka-4.3", *words).end()
-    assert ran.code == EXIT_CLEAN, ran.output
+    ran = sandbox.run("kafka-4.3", *words).end(EXIT_CLEAN)
     assert {one["exposure"]["earned"] for one in ran.verdict["scenarios"]} == {KEPT}
 
 
