@@ -190,26 +190,13 @@ def test_however_it_was_cut_off_it_can_go_on(subject: CutOff, runs: list[GoingOn
     assert len(runs) == 1
 
 
-def half_a_manifest(path: Path) -> None:
-    (path / "manifest.json").write_text('{"schema": 1, "run_')
-
-
-def a_list(path: Path) -> None:
-    (path / "manifest.json").write_text("[1, 2]")
-
-
 @pytest.mark.parametrize(
-    ("damage", "expected"),
-    [
-        (half_a_manifest, "the run folder is damaged: {path}/manifest.json: "),
-        (a_list, "the run folder is damaged: {path}/manifest.json does not have "),
-    ],
-    ids=["half a manifest", "a list"],
+    ("content", "expected"), [('{"schema": 1, "run_', ": "), ("[1, 2]", " does not have ")], ids=["half", "a list"]
 )
-def test_a_damaged_run_folder(subject: CutOff, damage: Callable[[Path], None], expected: str) -> None:
-    path = subject.folder.path
-    damage(path)
-    assert refusal(path).startswith(expected.format(path=path))
+def test_a_damaged_run_folder(subject: CutOff, content: str, expected: str) -> None:
+    subject.folder.manifest_path.write_text(content)
+    damaged = f"the run folder is damaged: {subject.folder.manifest_path}"
+    assert refusal(subject.folder.path).startswith(damaged + expected)
 
 
 @pytest.mark.parametrize(
@@ -221,41 +208,41 @@ def test_a_manifest_that_lacks_something(subject: CutOff, field: str) -> None:
     assert message == f"the run folder is damaged: {subject.folder.manifest_path} does not have {field}"
 
 
-def test_an_owner_that_is_none(subject: CutOff) -> None:
-    subject.tell(owner={"pid": 1, "nonsense": 2})
-    assert refusal(subject.folder.path) == f"the run folder is damaged: {subject.folder.manifest_path} names no owner"
+def own_process(subject: CutOff) -> dict[str, Any]:
+    return dict(leftovers.owner_of_this_process(RUN_ID, subject.folder.path))
 
 
-def test_a_run_that_is_complete(subject: CutOff) -> None:
-    subject.tell(status="complete")
-    message = refusal(subject.folder.path)
-    assert message == f"{subject.folder.path} went to its end; `harness check` judges it again"
-
-
-def test_a_run_whose_process_lives(subject: CutOff) -> None:
-    subject.own(**leftovers.owner_of_this_process(RUN_ID, subject.folder.path))
-    assert refusal(subject.folder.path) == f"{subject.folder.path} is still in progress (process {os.getpid()})"
-
-
-def test_a_run_that_is_just_starting_has_an_owner_in_its_manifest_alone(subject: CutOff) -> None:
+def just_started(subject: CutOff) -> None:
+    """Its owner is in its manifest alone."""
     subject.lose_data()
-    subject.tell(owner=leftovers.owner_of_this_process(RUN_ID, subject.folder.path))
-    assert "is still in progress" in refusal(subject.folder.path)
+    subject.tell(owner=own_process(subject))
 
 
-def test_a_run_whose_data_are_gone(subject: CutOff) -> None:
-    subject.lose_data()
-    message = refusal(subject.folder.path)
-    assert message == f"{subject.folder.path} cannot be continued: its brokers' data no longer exist; run it again"
-
-
-def test_a_run_that_was_cut_off_before_its_window(subject: CutOff) -> None:
-    subject.own(resumable=False)
-    message = refusal(subject.folder.path)
-    assert (
-        message
-        == f"{subject.folder.path} cannot be continued: it was interrupted before its window opened; run it again"
-    )
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda s: s.tell(status="complete"), "{path} went to its end; `harness check` judges it again"),
+        (lambda s: s.own(**own_process(s)), f"{{path}} is still in progress (process {os.getpid()})"),
+        (just_started, f"{{path}} is still in progress (process {os.getpid()})"),
+        (CutOff.lose_data, "{path} cannot be continued: its brokers' data no longer exist; run it again"),
+        (
+            lambda s: s.own(resumable=False),
+            "{path} cannot be continued: it was interrupted before its window opened; run it again",
+        ),
+        (
+            lambda s: s.own(kept=True),
+            f"{{path}} cannot be continued: its cluster was kept; `harness clean {RUN_ID}` removes it",
+        ),
+        (
+            lambda s: s.tell(owner={"pid": 1, "nonsense": 2}),
+            "the run folder is damaged: {path}/manifest.json names no owner",
+        ),
+    ],
+    ids=["complete", "in progress", "just started", "no data", "before its window", "kept", "no owner"],
+)
+def test_a_run_that_cannot_go_on(subject: CutOff, change: Callable[[CutOff], None], expected: str) -> None:
+    change(subject)
+    assert refusal(subject.folder.path) == expected.format(path=subject.folder.path)
 
 
 @pytest.mark.parametrize("nemesis", ["pause", "partition"])
@@ -297,15 +284,6 @@ def test_an_aftermath_without_partitions_for_it_is_refused_as_for_a_new_run(
 ) -> None:
     assert "give --partitions 3 or more" in refusal(subject.folder.path, "--aftermath")
     assert runs == []
-
-
-def test_a_cluster_that_was_kept_is_not_taken_over(subject: CutOff) -> None:
-    subject.own(kept=True)
-    message = refusal(subject.folder.path)
-    assert (
-        message
-        == f"{subject.folder.path} cannot be continued: its cluster was kept; `harness clean {RUN_ID}` removes it"
-    )
 
 
 def test_check_of_a_run_that_can_go_on_names_the_command(subject: CutOff) -> None:

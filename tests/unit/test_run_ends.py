@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import tempfile
+from contextlib import nullcontext
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from fakes.clock import TickingClock
@@ -23,55 +24,36 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-
-def go(content: Any, error: BaseException | None, *, is_observing: bool) -> None:
-    """Go through an outage that raises this."""
-
-    def through() -> None:
-        if error is not None:
-            raise error
-
-    outage: Any = SimpleNamespace(run=through, is_observing=is_observing)
-    run._carry_out(outage, content, Stages(TickingClock().now_s))
+    from harness.play.run_player import RunPlayer
 
 
-def test_a_run_that_went_through_is_complete() -> None:
-    manifest = FakeManifest()
-    go(manifest, None, is_observing=True)
-    assert manifest.ends == [("complete", None)]
-
-
-@pytest.mark.parametrize("is_observing", [True, False])
-def test_a_time_limit_is_no_failure_of_the_harness(*, is_observing: bool) -> None:
-    manifest = FakeManifest()
-    go(manifest, TimeLimitError("the limit"), is_observing=is_observing)
-    assert manifest.ends == [("time-limit", "the limit")]
+FAILURE = HarnessError("broker 3 ended by itself")
 
 
 @pytest.mark.parametrize(
-    ("error", "why"),
-    [(HarnessError("broker 3 ended by itself"), "broker 3 ended by itself"), (ValueError("no"), "ValueError: no")],
-    ids=["a sentence", "anything else"],
+    ("error", "is_observing", "end", "is_raised"),
+    [
+        (None, True, ("complete", None), False),
+        (TimeLimitError("the limit"), True, ("time-limit", "the limit"), False),
+        (TimeLimitError("the limit"), False, ("time-limit", "the limit"), False),
+        (FAILURE, True, ("failed", str(FAILURE)), False),
+        (ValueError("no"), True, ("failed", "ValueError: no"), False),
+        (FAILURE, False, ("failed", str(FAILURE)), True),
+        (KeyboardInterrupt(), True, ("interrupted", "interrupted"), True),
+        (KeyboardInterrupt(), False, ("interrupted", "interrupted"), True),
+    ],
 )
-def test_what_failed_once_there_is_something_to_judge_is_judged(error: Exception, why: str) -> None:
-    manifest = FakeManifest()
-    go(manifest, error, is_observing=True)
-    assert manifest.ends == [("failed", why)]
+def test_the_end_of_a_run_is_written_down(
+    error: BaseException | None, end: tuple[str, str | None], *, is_observing: bool, is_raised: bool
+) -> None:
+    def play() -> None:
+        if error is not None:
+            raise error
 
-
-def test_what_failed_before_leaves_nothing_to_judge() -> None:
-    manifest = FakeManifest()
-    with pytest.raises(HarnessError, match="no broker"):
-        go(manifest, HarnessError("no broker"), is_observing=False)
-    assert manifest.ends == [("failed", "no broker")]
-
-
-@pytest.mark.parametrize("is_observing", [True, False])
-def test_an_interrupt_is_written_down_and_ends_the_harness(*, is_observing: bool) -> None:
-    manifest = FakeManifest()
-    with pytest.raises(KeyboardInterrupt):
-        go(manifest, KeyboardInterrupt(), is_observing=is_observing)
-    assert manifest.ends == [("interrupted", "interrupted")]
+    manifest, player = FakeManifest(), SimpleNamespace(run=play, is_observing=is_observing)
+    with pytest.raises(type(error)) if error is not None and is_raised else nullcontext():
+        run._carry_out(cast("RunPlayer", player), manifest, Stages(TickingClock().now_s))
+    assert manifest.ends == [end]
 
 
 @pytest.mark.parametrize(
