@@ -86,8 +86,13 @@ class TopicAdmin(DelayedAdmin):
 
 
 @pytest.fixture
-def admins(tmp_path: Path) -> Iterator[Administrators]:
-    admin, runtime = TopicAdmin(), FakeRuntime()
+def admin() -> TopicAdmin:
+    return TopicAdmin()
+
+
+@pytest.fixture
+def admins(tmp_path: Path, admin: TopicAdmin) -> Iterator[Administrators]:
+    runtime = FakeRuntime()
     control = KafkaControl(runtime, admin)
     cluster = Cluster(runtime, admin, control, admin.clock, settle_s=30, replicas=PLACED)
     with closing(History(tmp_path / "history.jsonl", TickingClock())) as history:
@@ -122,9 +127,7 @@ def test_a_fault_that_cuts_off_ends_before_one_that_waits_for_an_answer(
     assert not admins.active
 
 
-def test_a_fault_that_ends_with_a_change_of_every_topic_finds_them_all(admins: Administrators) -> None:
-    admin = admins.cluster.admin
-    assert isinstance(admin, TopicAdmin)
+def test_a_fault_that_changes_every_topic_finds_them_all(admins: Administrators, admin: TopicAdmin) -> None:
     admins.play(Inject("throttle", 2))
     admin.delete_topic("b")
     admins.heal()
@@ -142,28 +145,22 @@ def test_what_does_not_end_is_named(admins: Administrators, monkeypatch: pytest.
         admins.heal()
 
 
-def test_a_topic_is_created_again_although_the_answer_is_lost(admins: Administrators) -> None:
-    admin = admins.cluster.admin
-    assert isinstance(admin, TopicAdmin)
+def test_a_topic_is_created_again_although_the_answer_is_lost(admins: Administrators, admin: TopicAdmin) -> None:
     admin.lost = 1
     admins.play(RecreateTopic("b"))
     assert admin.calls == ["create b", "create b"]
     assert admin.states.keys() == PLACED.keys()
 
 
-def test_a_deletion_that_a_broker_does_again_spares_the_topic_that_came_next(admins: Administrators) -> None:
+def test_a_repeated_deletion_spares_the_topic_that_came_next(admins: Administrators, admin: TopicAdmin) -> None:
     """Found by a soak (seed 622): a topic was deleted once more, by a request that a broker had kept."""
-    admin = admins.cluster.admin
-    assert isinstance(admin, TopicAdmin)
     admins.play(RecreateTopic("b"))
     (kept,) = admin.kept
     admin.delete_topic(*kept)
     assert admin.states.keys() == PLACED.keys()
 
 
-def test_a_topic_that_was_deleted_and_not_created_again_is_created_in_the_end(admins: Administrators) -> None:
-    admin = admins.cluster.admin
-    assert isinstance(admin, TopicAdmin)
+def test_a_topic_that_was_deleted_is_created_in_the_end(admins: Administrators, admin: TopicAdmin) -> None:
     assert admins.is_placed()
     admin.delete_topic("b")
     assert admins.is_placed()
@@ -172,10 +169,8 @@ def test_a_topic_that_was_deleted_and_not_created_again_is_created_in_the_end(ad
 
 @pytest.mark.parametrize("state", [PartitionState(1, (1, 2), (1, 2)), PartitionState(1, (1, 2, 3), (1, 2))], ids=str)
 def test_a_replica_that_was_removed_or_is_being_removed_is_assigned_again(
-    admins: Administrators, state: PartitionState
+    admins: Administrators, admin: TopicAdmin, state: PartitionState
 ) -> None:
-    admin = admins.cluster.admin
-    assert isinstance(admin, TopicAdmin)
     admin.states["a", 0] = state
     assert not admins.is_placed()
     assert admin.calls == ["reassign {('a', 0): [1, 2, 3]}"]

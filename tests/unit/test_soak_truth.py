@@ -404,22 +404,49 @@ def plain(*writes: tuple[bool, int | None]) -> ClientLog:
     )
 
 
-def test_a_deleted_value_that_is_served_is_tombstone_divergence() -> None:
-    log = plain((False, 0), (True, 1))
-    assert named_here(log, PUT) == {"tombstone-divergence"}
-    assert named_here(log, PUT, AGAIN) == set()
-    assert named_here(log, AGAIN) == set()
+EMPTIED = encode_batch(
+    base_offset=1, last_offset=1, records=[], is_transactional=True, producer_id=PRODUCER, producer_epoch=0
+)
+DELETED, UNANSWERED = plain((False, 0), (True, 1)), plain((False, 0), (True, 1), (False, None))
+"""Clients know that k was deleted; in the second log, a write without an answer may have followed the delete."""
 
 
-def test_a_deleted_value_has_its_name_although_a_write_without_an_answer_may_have_followed_the_delete() -> None:
-    log = plain((False, 0), (True, 1), (False, None))
-    assert named_here(log, PUT) == {"tombstone-divergence"}
-    assert named_here(log, data(3, 2, "k")) == set()
+@pytest.mark.parametrize(
+    ("log", "batches", "names"),
+    [
+        (DELETED, [PUT], {"tombstone-divergence"}),
+        (DELETED, [PUT, AGAIN], set()),
+        (DELETED, [AGAIN], set()),
+        (UNANSWERED, [PUT], {"tombstone-divergence"}),
+        (UNANSWERED, [data(3, 2, "k")], set()),
+        # A value that is lost, unless a delete without an acknowledgement was written.
+        (plain((False, 0)), [], {UNEXPLAINED}),
+        (plain((False, 0), (True, None)), [], set()),
+        (plain((False, 0)), [PUT, data(77, 1, "x")], {UNEXPLAINED}),
+        (clients(ABORTED), [VALUE, DELETE, end(2, commit=True)], {"aborted-to-committed"}),
+        (clients(COMMITTED), [VALUE, DELETE], {"stuck-lso"}),
+        (clients(ABORTED), [VALUE, EMPTIED], {"stuck-lso"}),
+        (clients(UNKNOWN), [VALUE, EMPTIED], set()),
+        (clients(ABORTED), [VALUE, EMPTIED, end(2, commit=False)], set()),
+    ],
+)
+def test_errors_have_names(log: ClientLog, batches: list[bytes], names: set[str]) -> None:
+    assert named_here(log, *batches) == names
 
 
-def test_a_value_that_is_lost_is_unexplained_but_for_an_unacknowledged_delete() -> None:
-    assert named_here(plain((False, 0))) == {UNEXPLAINED}
-    assert named_here(plain((False, 0), (True, None))) == set()
+@pytest.mark.parametrize(
+    ("deleted_before", "log_start", "names"), [(1, 1, set()), (2, 2, set()), (2, 0, {UNEXPLAINED})]
+)
+def test_records_below_the_log_start_are_served_by_nobody(deleted_before: int, log_start: int, names: set[str]) -> None:
+    log = plain((False, 0), (False, 1))
+    log.deleted_before[TP] = deleted_before
+    assert named_here(log, *([PUT, data(2, 1, "k")] if log_start else []), log_start=log_start) == names
+
+
+def test_a_log_start_that_nobody_asked_for_is_unexplained_but_for_retention() -> None:
+    log = plain((False, 0))
+    assert named_here(log, PUT, log_start=1) == {UNEXPLAINED}
+    assert named_here(log, PUT, log_start=1, with_retention={"t"}) == set()
 
 
 def test_what_an_aborted_record_makes_of_a_key_is_named_although_it_was_cleaned_away() -> None:
@@ -430,43 +457,10 @@ def test_what_an_aborted_record_makes_of_a_key_is_named_although_it_was_cleaned_
     assert named_here(clients(ABORTED)) == {UNEXPLAINED}, "no COMMIT can have covered it"
 
 
-def test_misjudged_records_name_the_state_that_they_make() -> None:
-    assert named_here(clients(ABORTED), VALUE, DELETE, end(2, commit=True)) == {"aborted-to-committed"}
-    assert named_here(clients(COMMITTED), VALUE, DELETE) == {"stuck-lso"}
-
-
 def test_a_transaction_that_is_open_everywhere_hangs() -> None:
     replica_log = stored(VALUE, DELETE)
     truth = compare(clients(ABORTED), {(1, TP): replica_log, (2, TP): replica_log})
     assert set().union(*names_of(RoundEvidence(truth))) == {"hanging-transaction"}
-
-
-def test_a_transaction_of_which_only_an_empty_batch_is_left_is_open_all_the_same() -> None:
-    emptied = encode_batch(
-        base_offset=1, last_offset=1, records=[], is_transactional=True, producer_id=PRODUCER, producer_epoch=0
-    )
-    assert named_here(clients(ABORTED), VALUE, emptied) == {"stuck-lso"}
-    assert named_here(clients(UNKNOWN), VALUE, emptied) == set()
-    assert named_here(clients(ABORTED), VALUE, emptied, end(2, commit=False)) == set()
-
-
-def test_records_below_the_log_start_are_served_by_nobody() -> None:
-    log = plain((False, 0), (False, 1))
-    log.deleted_before[TP] = 1
-    assert named_here(log, PUT, data(2, 1, "k"), log_start=1) == set()
-    log.deleted_before[TP] = 2
-    assert named_here(log, PUT, data(2, 1, "k"), log_start=2) == set()
-    assert named_here(log, log_start=0) == {UNEXPLAINED}
-
-
-def test_a_log_start_that_nobody_asked_for_is_unexplained_but_for_retention() -> None:
-    log = plain((False, 0))
-    assert named_here(log, PUT, log_start=1) == {UNEXPLAINED}
-    assert named_here(log, PUT, log_start=1, with_retention={"t"}) == set()
-
-
-def test_a_record_that_no_client_wrote_is_unexplained() -> None:
-    assert named_here(plain((False, 0)), PUT, data(77, 1, "x")) == {UNEXPLAINED}
 
 
 def test_a_committed_record_that_is_left_out_is_hidden_although_it_was_cleaned_away() -> None:
