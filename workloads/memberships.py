@@ -12,7 +12,7 @@ coordinator writes a tombstone for the classic group (`GroupMetadataManager.mayb
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -20,9 +20,9 @@ from harness.clients import ClientError
 from harness.schedules.scenario import CONSUMER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    from harness.clients import Answered, GroupConsumer, Headers, LibraryGroups, TransactionStep
+    from harness.clients import Answered, Headers, LibraryGroups, TransactionStep
     from harness.kafka_api.messages import TopicPartition
     from workloads.group_consumers import Group
     from workloads.offsets import Coordinators
@@ -35,25 +35,12 @@ OFFSET: Final = 20
 
 
 @dataclass
-class _Polls:
-    """Polls a member, and remembers whether a record was ever delivered to it."""
-
-    member: GroupConsumer
-    is_delivered: bool = False
-
-    def __call__(self) -> bool:
-        self.is_delivered = bool(self.member.poll(POLL_S)) or self.is_delivered
-        return self.is_delivered
-
-
-@dataclass
 class MembershipsProducer:
     """Implements `LibraryProducer` without transactions; keys are those of `encode_group_key`."""
 
     library: LibraryGroups
     coordinators: Coordinators
     groups: Mapping[TopicPartition, Group]
-    _last: dict[TopicPartition, int] = field(default_factory=dict, init=False)
 
     def transact(self, _step: TransactionStep) -> None:
         """Raise: members join outside of transactions."""
@@ -62,47 +49,35 @@ class MembershipsProducer:
     def send(self, to: TopicPartition, key: str | bytes, value: str | None, headers: Headers, reply: Answered) -> None:  # noqa: ARG002  (a coordinator writes no headers)
         """Join and leave, and answer with the offset of the record that the coordinator wrote."""
         content = key.encode() if isinstance(key, str) else key
-        group, find = self.groups[to], partial(self._find, to, content)
+        group = self.groups[to]
+        find = partial(self.coordinators.wait_for, to, content, within_s=JOIN_TIMEOUT_S)
+        deliveries: list[object] = []
         try:
             if value is not None:
                 self.library.commit(group.name, {group.inputs[0]: OFFSET})
             with closing(self.library.consumer(group.name, group.topic, value or CONSUMER)) as member:
-                polls = _Polls(member)
+
+                def is_delivered() -> bool:
+                    deliveries.extend(member.poll(POLL_S))
+                    return bool(deliveries)
+
                 if value is None:
                     # While the member joins: cleaners remove a tombstone as soon as its retention is over.
-                    find(f"the tombstone of group {group.name}", is_tombstone=True, meanwhile=polls)
+                    awaited = f"the tombstone of group {group.name}"
+                    offset = find(awaited, is_tombstone=True, meanwhile=is_delivered)
                 # A client that is closed before its join is answered does not leave: the coordinator would keep its
                 # partitions for it until its session times out.
                 joined = f"a member of group {group.name} to be delivered a record"
-                self.coordinators.clock.wait_until(polls, JOIN_TIMEOUT_S, joined)
+                self.coordinators.clock.wait_until(is_delivered, JOIN_TIMEOUT_S, joined)
                 if value is not None:
                     find(f"group {group.name} with its member", is_tombstone=False)
             if value is not None:
-                find(f"group {group.name} without members", is_tombstone=False)
+                offset = find(f"group {group.name} without members", is_tombstone=False)
         except ClientError as error:
             reply(str(error), -1)
         else:
-            reply(None, self._last[to])
+            reply(None, offset)
 
     def flush(self) -> int:
         """Return 0: every write was answered."""
         return 0
-
-    def _find(
-        self,
-        to: TopicPartition,
-        key: bytes,
-        awaited: str,
-        *,
-        is_tombstone: bool,
-        meanwhile: Callable[[], object] = lambda: None,
-    ) -> None:
-        self._last[to] = self.coordinators.wait_for(
-            to,
-            key,
-            awaited,
-            after=self._last.get(to, -1),
-            is_tombstone=is_tombstone,
-            within_s=JOIN_TIMEOUT_S,
-            meanwhile=meanwhile,
-        )

@@ -41,21 +41,7 @@ class Coordinators:
     create_topic: Callable[[str], None]
     expire: Callable[[str, TopicPartition], None]
     clock: Clock
-
-    def find(self, partition: TopicPartition, key: bytes, *, after: int, is_tombstone: bool) -> int:
-        """Return the offset of the newest record with the key beyond ``after``; -1 if there is no such record."""
-        try:
-            batches = self.log(partition)
-        except OSError:
-            return -1
-        offsets = [
-            record.offset
-            for batch in batches
-            if not batch.is_control and batch.last_offset > after
-            for record in iter_records(batch, source=SOURCE)
-            if record.key == key and (record.value is None) == is_tombstone and record.offset > after
-        ]
-        return max(offsets, default=-1)
+    _last: dict[TopicPartition, int] = field(default_factory=dict)
 
     def wait_for(
         self,
@@ -63,21 +49,37 @@ class Coordinators:
         key: bytes,
         awaited: str,
         *,
-        after: int,
         is_tombstone: bool,
         within_s: float,
         meanwhile: Callable[[], object] = lambda: None,
     ) -> int:
-        """Wait for a record, and return its offset as `find` does. ``meanwhile`` is called before each look."""
-        offset = [-1]
+        """Wait for a record with the key behind the last awaited record of the partition; return its offset.
+
+        ``meanwhile`` is called before each look. Coordinators delete some offsets at their own pace.
+        """
+        after = self._last.get(partition, -1)
 
         def is_there() -> bool:
             meanwhile()
-            offset[0] = self.find(partition, key, after=after, is_tombstone=is_tombstone)
-            return offset[0] > after
+            self._last[partition] = self._newest(partition, key, after=after, is_tombstone=is_tombstone)
+            return self._last[partition] > after
 
         self.clock.wait_until(is_there, within_s, f"{awaited} in {partition[0]}-{partition[1]}")
-        return offset[0]
+        return self._last[partition]
+
+    def _newest(self, partition: TopicPartition, key: bytes, *, after: int, is_tombstone: bool) -> int:
+        try:
+            batches = self.log(partition)
+        except OSError:
+            return after
+        offsets = [
+            record.offset
+            for batch in batches
+            if not batch.is_control and batch.last_offset > after
+            for record in iter_records(batch, source=SOURCE)
+            if record.key == key and (record.value is None) == is_tombstone and record.offset > after
+        ]
+        return max(offsets, default=after)
 
 
 def offset_key(scenario: str, group: str, step_key: str) -> bytes:
@@ -94,7 +96,6 @@ class OffsetsProducer:
     transactional_id: str | None
     deletes: Deletion = Deletion.GROUP
     _producer: clients.OffsetsProducer | None = field(default=None, init=False)
-    _last: dict[TopicPartition, int] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         if self.transactional_id is not None:
@@ -102,7 +103,9 @@ class OffsetsProducer:
 
     def transact(self, step: clients.TransactionStep) -> None:
         """See `LibraryProducer`."""
-        self._transactional.transact(step)
+        if self._producer is None:
+            raise ValueError("this producer of offsets has no transactional id")
+        self._producer.transact(step)
 
     def send(self, to: TopicPartition, key: str | bytes, value: str | None, headers: Headers, reply: Answered) -> None:  # noqa: ARG002  (a coordinator writes no headers)
         """Do it, and answer with the offset of the record that the coordinator wrote."""
@@ -113,7 +116,10 @@ class OffsetsProducer:
         try:
             self._act(parts, value)
             # At once: cleaners remove a tombstone as soon as its retention is over.
-            offset = self._find(to, content, is_tombstone=value is None)
+            awaited = "the committed offset" if value is not None else "the tombstone"
+            offset = self.coordinators.wait_for(
+                to, content, awaited, is_tombstone=value is None, within_s=OPERATION_TIMEOUT_S
+            )
             if value is None and self.deletes is Deletion.INPUT:
                 self.coordinators.create_topic(parts.topic)
             reply(None, offset)
@@ -124,33 +130,16 @@ class OffsetsProducer:
         """Return 0: every write was answered."""
         return 0
 
-    @property
-    def _transactional(self) -> clients.OffsetsProducer:
-        if self._producer is None:
-            raise ValueError("this producer of offsets has no transactional id")
-        return self._producer
-
     def _act(self, key: OffsetKey, value: str | None) -> None:
-        if value is None:
-            self._delete(key)
-        elif self._producer is None:
-            self.library.commit(key.group, {(key.topic, key.partition): int(value)})
-        else:
-            self._producer.send_offsets(key.group, {(key.topic, key.partition): int(value)})
-
-    def _delete(self, key: OffsetKey) -> None:
+        partition = (key.topic, key.partition)
+        if value is not None:
+            commit = self.library.commit if self._producer is None else self._producer.send_offsets
+            commit(key.group, {partition: int(value)})
+            return
         match self.deletes:
             case Deletion.GROUP:
                 self.library.delete(key.group)
             case Deletion.INPUT:
                 self.coordinators.delete_topic(key.topic)
             case Deletion.EXPIRY:
-                self.coordinators.expire(key.group, (key.topic, key.partition))
-
-    def _find(self, to: TopicPartition, key: bytes, *, is_tombstone: bool) -> int:
-        """Wait for a newer record with the key. Coordinators delete some offsets at their own pace."""
-        awaited = f"the {'tombstone' if is_tombstone else 'committed offset'}"
-        self._last[to] = self.coordinators.wait_for(
-            to, key, awaited, after=self._last.get(to, -1), is_tombstone=is_tombstone, within_s=OPERATION_TIMEOUT_S
-        )
-        return self._last[to]
+                self.coordinators.expire(key.group, partition)

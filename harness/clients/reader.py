@@ -100,6 +100,11 @@ def read_committed(
         return reading
 
 
+def delivered_record(offset: int, key: bytes, value: bytes | None) -> dict[str, Any]:
+    """Return a record of `Reading.delivered`."""
+    return {"offset": offset, "key": key.decode(), "value": None if value is None else value.decode()}
+
+
 class LibrdkafkaReading:
     """Implements `Reading`."""
 
@@ -135,14 +140,7 @@ class LibrdkafkaReading:
         error = message.error()
         tp = (message.topic(), message.partition())
         if error is None:
-            value = message.value()
-            self.delivered[tp].append(
-                {
-                    "offset": message.offset(),
-                    "key": message.key().decode(),
-                    "value": None if value is None else value.decode(),
-                }
-            )
+            self.delivered[tp].append(delivered_record(message.offset(), message.key(), message.value()))
         elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  (the library's only name for it)
             self.ends[tp] = message.offset()
         elif not error.retriable():

@@ -117,10 +117,9 @@ class Cluster:
 
     def registered(self) -> set[int]:
         """Return the registered brokers; none while no broker answers."""
-        try:
+        with suppress(HarnessError):
             return self.control.registered()
-        except HarnessError:
-            return set()
+        return set()
 
     def active_controller(self) -> int | None:
         """Return the node id of the controller that leads the quorum; None while there is none, or it is unknown."""

@@ -85,9 +85,4 @@ def find_runtime(name: str) -> Callable[[RuntimeRequest], PreparedRuntime]:
     """Return the ``prepare`` of the runtime with this name. Raises `UsageError` with the nearest names."""
     if name not in {AUTO, *RUNTIMES}:
         raise UsageError(nearest("runtime", name, [AUTO, *RUNTIMES]))
-
-    def prepare(request: RuntimeRequest) -> PreparedRuntime:
-        ready: PreparedRuntime = import_module(RUNTIMES[choose(name, request)[0]].module).prepare(request)
-        return ready
-
-    return prepare
+    return lambda request: import_module(RUNTIMES[choose(name, request)[0]].module).prepare(request)

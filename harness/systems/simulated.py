@@ -6,10 +6,12 @@ Topics and brokers take Kafka's settings; a setting without a rule is rejected (
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import starmap
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from harness.broker_files.segments.batches import iter_batches
 from harness.clients import ClientLibrary
+from harness.clients.reader import delivered_record
 from harness.clients.simulated import SimulatedClient
 from harness.errors import HarnessError, UsageError
 from harness.kafka_api.fetch import DEBUG_REPLICA_ID, ReplicaState
@@ -142,10 +144,6 @@ class SimulatedAdmin:
         return dict(self._cluster.brokers[broker].dynamic)
 
 
-def _ends(replica: Replica) -> ReplicaEnds:
-    return ReplicaEnds(replica.log_end, replica.high_watermark, replica.last_stable_offset)
-
-
 @dataclass(frozen=True)
 class SimulatedReader:
     """Implements `harness.kafka_api.replica.ReplicaReader`."""
@@ -163,13 +161,18 @@ class SimulatedReader:
 
     def ends(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, ReplicaEnds | str]:
         """Return the ends of each replica."""
-        return {tp: _ends(served) if (served := self.served(tp)) else NO_REPLICA for tp in positions}
+        return {
+            tp: ReplicaEnds(replica.log_end, replica.high_watermark, replica.last_stable_offset)
+            if (replica := self.served(tp))
+            else NO_REPLICA
+            for tp in positions
+        }
 
     def open_transactions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, OpenTransactions]:
         """Return the open transactions of each replica."""
         self._raise_if_down()
         replicas = {tp: self.cluster.partitions[tp].replica(self.broker) for tp in partitions}
-        return {tp: tuple(OpenTransaction(*fields) for fields in replicas[tp].open_transactions) for tp in partitions}
+        return {tp: tuple(starmap(OpenTransaction, r.open_transactions)) for tp, r in replicas.items()}
 
     def close(self) -> None:
         """Do nothing."""
@@ -221,14 +224,8 @@ class SimulatedReading:
         """Read everything up to the last stable offset."""
         for tp in self.delivered:
             if (replica := self.reader.served(tp)) is not None:
-                self.delivered[tp] = [
-                    {
-                        "offset": record.offset,
-                        "key": (record.key or b"").decode(),
-                        "value": None if record.value is None else record.value.decode(),
-                    }
-                    for record in delivered(replica)
-                ]
+                records = delivered(replica)
+                self.delivered[tp] = [delivered_record(r.offset, r.key or b"", r.value) for r in records]
                 offsets = (batch.last_offset + 1 for batch in batches_up_to(replica, replica.last_stable_offset))
                 self.ends[tp] = max(offsets, default=replica.log_start)
         return len(self.ends) == len(self.delivered)
