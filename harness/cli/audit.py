@@ -73,6 +73,7 @@ def audit() -> None:
 @common.command(
     "harness audit disk --topic 'orders-*' --broker 1=/copy/broker-1 --broker 2=/copy/broker-2",
     "harness audit disk --topic orders --broker 1=s3a://copies/broker-1 --broker 2=s3a://copies/broker-2 --format json",
+    of=audit,
     spark=True,
 )
 @common.topic_option(AUDITED)
@@ -100,6 +101,7 @@ def disk(topics: tuple[str, ...], brokers: tuple[str, ...], output: str, spark: 
 @common.command(
     "harness audit live --bootstrap-server kafka-1:9092 --topic 'orders-*'",
     "harness audit live --bootstrap-server kafka-1:9092 --topic 'orders-*' --quick",
+    of=audit,
     spark=True,
 )
 @common.topic_option(AUDITED)
@@ -165,24 +167,24 @@ def live(
 @common.command(
     "harness audit exposure --bootstrap-server kafka-1:9092 --topic 'orders-*'",
     "harness audit exposure --bootstrap-server kafka-1:9092 --topic 'orders-*' --format json",
-    name="exposure",
+    of=audit,
 )
 @common.topic_option(AUDITED)
 @common.bootstrap_option()
 @common.config_option
-def exposure_(topics: tuple[str, ...], bootstrap: str, config: Path | None, output: str) -> int:
+def exposure(topics: tuple[str, ...], bootstrap: str, config: Path | None, output: str) -> int:
     """Report the replicas of a running cluster that are at risk, and since when each is out of the ISR.
 
     Exit codes: 0 every topic is ok, 2 a topic is at risk or something is unknown, 254 arguments that cannot be
     used, 255 failed. This finds no anomaly, so it is never 1: see `harness audit live`.
     """
     from harness.audit.explain.show import exposure_json, exposure_table  # noqa: PLC0415
+    from harness.audit.live import exposure as exposures  # noqa: PLC0415
     from harness.audit.live.cluster import client_of, describe  # noqa: PLC0415
-    from harness.audit.live.exposure import Level, exposure  # noqa: PLC0415
 
     ConsoleProgress().stage("ask the cluster")
     cluster = describe(client_of(common.addresses(bootstrap, config)), topics)
-    result = exposure(cluster)
+    result = exposures.exposure(cluster)
     if output == JSON:
         stdout().json(common.envelope(**exposure_json(result)))
     else:
@@ -190,7 +192,7 @@ def exposure_(topics: tuple[str, ...], bootstrap: str, config: Path | None, outp
         out.table(exposure_table(result))
         for note in (*result.notes, *cluster.selection):
             out.line(f"note: {note}")
-    return EXIT_CLEAN if result.level == Level.OK and not result.notes else EXIT_UNKNOWN
+    return EXIT_CLEAN if result.level == exposures.Level.OK and not result.notes else EXIT_UNKNOWN
 
 
 def show(verdict: Verdict, output: str) -> int:
@@ -207,7 +209,3 @@ def show(verdict: Verdict, output: str) -> int:
     findings = f", {count} finding{'s' if count > 1 else ''}" if verdict.verdict == ANOMALY else ""
     out.line(f"partitions: {', '.join(counts)}{findings}   (exit code {code})")
     return code
-
-
-for subcommand in (disk, live, exposure_):
-    audit.add_command(subcommand)

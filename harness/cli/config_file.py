@@ -19,7 +19,6 @@ from the command line only.
 from __future__ import annotations
 
 import os
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -28,6 +27,7 @@ import click
 
 from harness.errors import UsageError
 from harness.suggest import nearest
+from harness.toml_tables import read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -72,10 +72,7 @@ def read_config_file() -> ConfigFile:
     path = Path(named or FILE).absolute()
     if not named and not path.exists():
         return ConfigFile(None, {})
-    try:
-        content = tomllib.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: {error}") from error
+    content = read_toml(path, str(path))
     return ConfigFile(path, {name: _value(path, name, value) for name, value in _flat(content)})
 
 

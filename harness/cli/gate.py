@@ -23,7 +23,7 @@ def gate() -> None:
     """The gate: a Java agent that delays compaction while a replica is out of the ISR."""
 
 
-@command("harness gate build", "harness gate build --output compaction-gate.jar")
+@command("harness gate build", "harness gate build --output compaction-gate.jar", of=gate)
 @OUTPUT.option(
     "--output",
     FilePath(dir_okay=False, metavar="JAR"),
@@ -53,6 +53,7 @@ def build(jar: Path | None, output: str) -> int:
 @command(
     "harness gate verify compaction-gate.jar --target kafka-4.4",
     "harness gate verify compaction-gate.jar --libs /opt/kafka/libs",
+    of=gate,
 )
 @cloup.argument("jar", type=file_to_read(), metavar="JAR")
 @BROKER.option("--target", TARGET, "A version: see `harness targets`.", name="name")
@@ -80,7 +81,3 @@ def verify(jar: Path, name: str | None, libs: Path | None, options: str | None, 
     else:
         stdout().line(f"{jar} does not fit {name or libs}: {tried.reason}")
     return EXIT_CLEAN if tried.fits else EXIT_ANOMALY
-
-
-for subcommand in (build, verify):
-    gate.add_command(subcommand)

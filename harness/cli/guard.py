@@ -93,6 +93,7 @@ def guard(context: click.Context, /, bootstrap: str | None, config: Path | None,
 @common.command(
     "harness guard status --bootstrap-server kafka-1:9092",
     "harness guard status --bootstrap-server kafka-1:9092 --format json",
+    of=guard,
 )
 @common.bootstrap_option()
 @common.config_option
@@ -108,6 +109,7 @@ def status(bootstrap: str, config: Path | None, output: str) -> int:
 @common.command(
     "harness guard release --bootstrap-server kafka-1:9092",
     "harness guard release --bootstrap-server kafka-1:9092 --exposed",
+    of=guard,
 )
 @common.bootstrap_option()
 @common.config_option
@@ -152,7 +154,3 @@ def _show(state: PauseState, output: str) -> None:
     if rows:
         stdout().table(Table(("topic", "phase", "since", "found", "held by"), rows))
     stdout().line(f"{len(rows)} topics are paused")
-
-
-for subcommand in (status, release):
-    guard.add_command(subcommand)

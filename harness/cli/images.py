@@ -16,7 +16,7 @@ def images() -> None:
     """Container images for `--runtime docker`."""
 
 
-@command("harness images build kafka-3.9", "harness images build kafka-4.4.0", formats=False)
+@command("harness images build kafka-3.9", "harness images build kafka-4.4.0", of=images, formats=False)
 @cloup.argument("target_name", type=TARGET, metavar="TARGET")
 def build(target_name: str) -> int:
     """Make an image with the contract of apache/kafka from the brokers' jars and this host's Java; pulls nothing."""
@@ -33,6 +33,3 @@ def build(target_name: str) -> int:
     image = build_image(client, target, jars, java)
     stdout().line(f"{image.reference}  {image.id}")
     return EXIT_CLEAN
-
-
-images.add_command(build)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 SUITE = "harness nightly"
 HEAD = ("anomaly", "payload", "client", "nemesis", "runtime", "protection")
-"""The columns of the summary table before the columns of versions."""
+"""The columns of the summary table before the columns of versions, and fields of `Cell`."""
 
 _FOR_MARKDOWN: Final = str.maketrans({character: f"\\{character}" for character in "\\`*_{}[]<>#|~!"})
 
@@ -43,9 +43,8 @@ def grid(results: Sequence[CellResult]) -> Grid:
     versions = {result.cell.target: result.version for result in results}
     rows: dict[tuple[str, ...], dict[str, CellResult]] = {}
     for result in results:
-        cell = result.cell
-        head = (cell.anomaly, cell.payload, cell.client, cell.nemesis, cell.runtime, cell.protection)
-        rows.setdefault(head, {})[cell.target] = result
+        head = tuple(getattr(result.cell, name) for name in HEAD)
+        rows.setdefault(head, {})[result.cell.target] = result
     return Grid(
         [title_of(target, version) for target, version in versions.items()],
         [(head, [by_target.get(target) for target in versions]) for head, by_target in rows.items()],

@@ -63,9 +63,9 @@ def examples(*lines: str) -> str:
 
 
 def command(
-    *lines: str, name: str | None = None, formats: bool = True, spark: bool = False
+    *lines: str, of: click.Group | None = None, formats: bool = True, spark: bool = False
 ) -> Callable[[Callable[..., int]], cloup.Command]:
-    """Return a decorator that makes a command, with these command lines as its examples.
+    """Return a decorator that makes a command, with these command lines as its examples; ``of``: its group.
 
     Every command has ``-v`` and ``-q``. With ``formats`` it has ``--format``, which it gets as ``output``; with
     ``spark``, ``--spark-master`` and ``--spark-conf``, which it gets as ``spark``, a `SparkOptions`.
@@ -79,19 +79,21 @@ def command(
                 parameters["spark"] = parse_spark(master, conf)
             return callback(*arguments, **parameters)
 
-        shared = [*VERBOSITY, *([FORMAT] if formats else []), *(SPARK_OPTIONS if spark else [])]
+        # Click lists the last option first: options that commands share stand below those of the command.
         declared = callback.__dict__.pop("__click_params__", [])
-        run.__dict__["__click_params__"] = []
-        for decorator in shared:
+        parameters = run.__dict__["__click_params__"] = []
+        for decorator in (*VERBOSITY, *([FORMAT] if formats else []), *(SPARK_OPTIONS if spark else [])):
             decorator(run)
-        parameters = run.__dict__["__click_params__"]
         parameters += declared
         # Cloup stores the options of a command in its groups: each command needs separate groups.
         groups: dict[str, cloup.OptionGroup] = {}
         for parameter in parameters:
             if (group := getattr(parameter, "group", None)) is not None:
                 parameter.group = groups.setdefault(group.title, cloup.OptionGroup(group.title))
-        return cloup.command(name, epilog=examples(*lines))(run)
+        made = cloup.command(epilog=examples(*lines))(run)
+        if of is not None:
+            of.add_command(made)
+        return made
 
     return decorate
 
