@@ -16,7 +16,7 @@ import json
 import subprocess
 import urllib.error
 import urllib.request
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -30,12 +30,12 @@ from harness.schedules.scenario import Critical, Scenario
 from workloads.applications import Application
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from harness.clients import ClientSpec
     from harness.host.clock import Clock
     from harness.schedules.operations.clients import Write
-    from workloads.applications import Life, Observation, Observe
+    from workloads.applications import Life, Observation
 
 MAIN_CLASS = "org.apache.kafka.connect.cli.ConnectDistributed"
 SOURCE = "org.apache.kafka.connect.file.FileStreamSource"
@@ -211,9 +211,11 @@ class Worker:
         properties = home / "worker.properties"
         properties.write_text("".join(f"{name}={value}\n" for name, value in {**SETTINGS, **settings}.items()))
         self._started_s = self.clock.now_s()
+        marker = (f"-Djava.io.tmpdir={self.spec.work_dir}", process_marker(self.spec.run_id))
+        flags = (*JVM_FLAGS, "-Xmx256m", *LOG_FLAGS, *marker, "-cp", self.spec.classpath)
         with self.spec.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                [*_command(self.spec), MAIN_CLASS, str(properties)],
+                [str(self.spec.java.path), *flags, MAIN_CLASS, str(properties)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -249,6 +251,14 @@ class Worker:
         answer = self.get("/connectors?expand=status")
         return {name: state_of(connector["status"]) for name, connector in answer.items()}
 
+    def connectors(self) -> dict[str, str]:
+        """Return the state of each connector without a separate offset topic."""
+        return {name: state for name, state in self.states().items() if name not in OFFSET_TOPICS}
+
+    def offsets(self, connector: str) -> dict[str, str]:
+        """Return the offsets of a connector by partition. Raises OSError where the worker refuses."""
+        return positions_of(self.get(f"/connectors/{connector}/offsets"))
+
     def has_settled(self) -> bool:
         """Return whether every connector is stopped, or runs with a task."""
         with suppress(OSError):
@@ -274,24 +284,10 @@ def positions_of(answer: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _command(spec: ClientSpec) -> Sequence[str]:
-    marker = (f"-Djava.io.tmpdir={spec.work_dir}", process_marker(spec.run_id))
-    return [str(spec.java.path), *JVM_FLAGS, "-Xmx256m", *LOG_FLAGS, *marker, "-cp", spec.classpath]
-
-
-@contextmanager
-def opened(spec: ClientSpec, clock: Clock) -> Iterator[Observe]:
-    """Make nothing ready: workers are started for each step."""
-    yield partial(observe, spec, clock)
-
-
 def observe(spec: ClientSpec, clock: Clock, life: Life) -> list[Observation]:
     """Start both workers, wait for them within bounds, and return their answers."""
-    ports = free_ports(2)
-    workers = [
-        Worker(CONFIGS, life.name, spec, clock, ports[0]),
-        Worker(STUCK_CONFIGS, life.name, spec, clock, ports[1]),
-    ]
+    topics = (CONFIGS, STUCK_CONFIGS)
+    workers = [Worker(topic, life.name, spec, clock, p) for topic, p in zip(topics, free_ports(2), strict=True)]
     with ExitStack() as owned:
         for worker in workers:
             worker.start()
@@ -306,41 +302,31 @@ def observe(spec: ClientSpec, clock: Clock, life: Life) -> list[Observation]:
         with suppress(WaitTimeoutError):
             clock.wait_until(lambda: all(worker.has_settled() for worker in ready), SETTLE_S, "the connectors to run")
         return [
-            *(_observation(worker, worker.configs, CONNECTORS, _connectors) for worker in workers),
+            *(_observation(worker, worker.configs, CONNECTORS, worker.connectors) for worker in workers),
             *(
-                _observation(workers[0], topic, OFFSETS, partial(_offsets, name))
+                _observation(workers[0], topic, OFFSETS, partial(workers[0].offsets, name))
                 for name, topic in OFFSET_TOPICS.items()
             ),
         ]
 
 
-def _observation(
-    worker: Worker, topic: str, view: str, ask: Callable[[Worker], tuple[str, dict[str, str]]]
-) -> Observation:
-    """Return what a worker answers; ``ask`` returns a state and entries, and raises OSError where it is refused."""
-    state, entries, error = "starting", None, None
+def _observation(worker: Worker, topic: str, view: str, ask: Callable[[], dict[str, str]]) -> Observation:
+    """Return what a worker answers; ``ask`` raises OSError where it is refused."""
+    entries, error = None, None
     if worker.running_s is not None:
         try:
-            state, entries = ask(worker)
+            entries = ask()
         except OSError as refused:
-            state, error = "ready", reason_of(refused)
+            error = reason_of(refused)
     return {
         "topic": topic,
         "view": view,
-        "state": state,
+        "state": "starting" if worker.running_s is None else "ready",
         "running_s": worker.running_s,
         "watched_s": worker.watched_s(),
         "entries": entries,
         "error": error,
     }
-
-
-def _connectors(worker: Worker) -> tuple[str, dict[str, str]]:
-    return "ready", {name: state for name, state in worker.states().items() if name not in OFFSET_TOPICS}
-
-
-def _offsets(name: str, worker: Worker) -> tuple[str, dict[str, str]]:
-    return "ready", positions_of(worker.get(f"/connectors/{name}/offsets"))
 
 
 def reason_of(refused: OSError) -> str:
@@ -355,14 +341,10 @@ def reason_of(refused: OSError) -> str:
     return f"{refused.code} {text}"
 
 
-def _topics(_scenarios: Sequence[Scenario]) -> list[str]:
-    return [scenario.name for scenario in SCENARIOS]
-
-
 APPLICATION: Final = Application(
     name="connect",
     summary="Kafka Connect: workers whose config and offset topics have diverged",
-    opened=opened,
+    opened=lambda spec, clock: nullcontext(partial(observe, spec, clock)),
     scenarios=SCENARIOS,
-    topics=_topics,
+    topics=lambda _: [scenario.name for scenario in SCENARIOS],
 )
