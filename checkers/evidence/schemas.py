@@ -79,16 +79,3 @@ OBSERVATIONS = _evidence(
 
 SETTINGS = _evidence(delete_retention_ms=LONG, min_compaction_lag_ms=LONG)
 """Settings of a run's topics, from the manifest (`parse.retentions_ms`); null if they are unknown."""
-
-SCHEMAS = {
-    "entries": ENTRIES,
-    "aborts": ABORTS,
-    "states": STATES,
-    "history": HISTORY,
-    "observations": OBSERVATIONS,
-    "producers": PRODUCERS,
-    "epochs": EPOCHS,
-    "coordinators": COORDINATORS,
-    "settings": SETTINGS,
-}
-"""Schemas by field of `checkers.evidence.tables.Evidence`."""

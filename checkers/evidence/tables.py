@@ -11,7 +11,6 @@ from pyspark.sql import functions as f
 
 from checkers.evidence.copies import READERS_OF_COPIES, SIDE_READERS_OF_COPIES
 from checkers.evidence.parse import READERS, TableReader, read
-from checkers.evidence.schemas import SCHEMAS
 from harness.broker_files.segments.batches import DIGEST_MODULUS
 from harness.errors import UsageError
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
@@ -40,6 +39,9 @@ RunPartition: TypeAlias = tuple[str, str, int]
 PLACE = ("run", "topic", "partition")
 """The columns of `PARTITION` in the order in which they are written."""
 REPLICA_PLACE = (*PLACE, "broker")
+
+SCHEMAS = {name: reader.schema for name, reader in {**READERS, **READERS_OF_COPIES}.items()}
+"""Schemas by field of `Evidence`."""
 
 PLANNERS = 2
 """Threads that plan: a new JVM interprets most of the code that planning calls, and each thread uses one core."""

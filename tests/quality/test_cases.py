@@ -12,7 +12,7 @@ from expected import STUCK_LSO
 from generate import LEGAL, PLANTED, Case, generate
 from truth import judge
 
-from harness.broker_files.segments.batches import CorruptLogError, iter_batches, iter_records, marker
+from harness.broker_files.segments.batches import iter_batches, iter_records, marker, until_cut
 from harness.broker_files.side_files.checkpoints import read_checkpoint
 from harness.broker_files.side_files.producer_state import iter_txnindex, read_producer_snapshot
 from harness.models.log.batch import encoded
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from disk import Copy
-
-    from harness.broker_files.segments.batches import Batch
 
 pytestmark = pytest.mark.commit
 
@@ -100,7 +98,7 @@ def _reads_back(copy: Copy, folder: Path) -> None:
     assert [int(path.stem) for path in sorted(folder.glob("*.log"))] == [s.base_offset for s in replica.segments]
     for segment in replica.segments:
         path = folder / f"{segment.base_offset:020d}.log"
-        batches = list(_whole_batches(path.read_bytes(), path.name))
+        batches = list(until_cut(iter_batches(path.read_bytes(), source=path.name)))
         assert [encoded(batch) for batch in segment.batches] == [
             path.read_bytes()[batch.position : batch.position + batch.size_bytes] for batch in batches
         ]
@@ -116,11 +114,3 @@ def _reads_back(copy: Copy, folder: Path) -> None:
     for at in replica.snapshots:
         entries = read_producer_snapshot((folder / f"{at:020d}.snapshot").read_bytes(), source="s")
         assert entries == list(replica.snapshots[at].values())
-
-
-def _whole_batches(data: bytes, source: str) -> Iterator[Batch]:
-    try:
-        yield from iter_batches(data, source=source)
-    except CorruptLogError as error:
-        if not error.cut:
-            raise

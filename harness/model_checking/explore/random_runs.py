@@ -27,8 +27,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from checkers.anomalies import FINDERS
 from checkers.consistency.doubts import CONTRADICTION
-from checkers.evidence.schemas import INT, SCHEMAS, TEXT
-from checkers.evidence.tables import PARTITIONS, Evidence, checkpointed, empty
+from checkers.evidence.schemas import INT, TEXT
+from checkers.evidence.tables import PARTITIONS, SCHEMAS, Evidence, checkpointed, empty
 from checkers.replay.judged import judge
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
