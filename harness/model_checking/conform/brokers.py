@@ -30,7 +30,6 @@ from harness.model_checking.conform.picture import (
     ALL_KEYS,
     NO_OFFSET,
     UNSTABLE,
-    FetchedOffset,
     ReplicaPicture,
     aborts_of,
     is_of_groups,
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
     from harness.host.workspace import Workspace
     from harness.kafka_api.messages import TopicPartition
     from harness.kafka_api.metadata import PartitionState
-    from harness.model_checking.conform.picture import Named
+    from harness.model_checking.conform.picture import FetchedOffset, Named
     from harness.models.world.world import Rules
     from harness.runtimes.base import Runtime
     from harness.schedules.operations.operation import Operation
@@ -319,7 +318,7 @@ def fetch_offsets(coordinator: Connection, groups: Sequence[str]) -> dict[str, t
         for is_stable in (True, False)
     )
     return {
-        group: tuple(FetchedOffset(tp[0], _text(stable[group][tp]), _text(current[group][tp])) for tp in partitions)
+        group: tuple((tp[0], _text(stable[group][tp]), _text(current[group][tp])) for tp in partitions)
         for group in stable.keys() & current.keys()
     }
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from harness.broker_files.internal_topics.decode import decode_offset_key
 from harness.broker_files.segments import batches as segments
@@ -32,86 +32,37 @@ if TYPE_CHECKING:
     from harness.schedules.schedule import Schedule
 
 
-NO_PRODUCER: Final = ""
-NO_SEQUENCE: Final = -1
-"""The sequence number of a batch without a producer; coordinators write 0, and nobody reads it."""
-DATA, EMPTIED = "data", "emptied"
-"""Kinds of batches in addition to COMMIT and ABORT: data, with or without records, and an emptied marker."""
-
 NO_OFFSET, UNSTABLE = "none", "unstable"
 """Answers of OffsetFetch without an offset: none is committed, or UNSTABLE_OFFSET_COMMIT."""
 
-Named = dict[int, str]
+Named: TypeAlias = dict[int, str]
 """Producers' names by their ids, which each cluster assigns."""
-
-
-class StoredBatch(NamedTuple):
-    """One batch. ``records``: offset and key of each, a tombstone's with a minus."""
-
-    base_offset: int
-    last_offset: int
-    kind: str
-    records: tuple[str, ...]
-    leader_epoch: int
-    producer: str
-    producer_epoch: int
-    base_sequence: int
-    transactional: bool
-    has_horizon: bool
-
-
-class ProducerState(NamedTuple):
-    """A broker's state of a producer (DescribeProducers); ``open_from``: None without an open transaction.
-
-    Producers without an epoch, of which the broker has read only an emptied marker, are left out: they have no time
-    either, expire at the next check, and so may exist or not.
-    """
-
-    producer: str
-    epoch: int
-    last_sequence: int
-    open_from: int | None
-
-
-class TxnIndexEntry(NamedTuple):
-    """One entry of a segment's ``.txnindex``."""
-
-    segment: int
-    producer: str
-    first_offset: int
-    last_offset: int
-    last_stable_offset: int
-
-
-class FetchedOffset(NamedTuple):
-    """A coordinator's answers about a group's key: with ``require_stable``, and without."""
-
-    key: str
-    stable: str
-    any: str
+FetchedOffset: TypeAlias = tuple[str, str, str]
+"""A coordinator's answers about a group's key: the key, the answer with ``require_stable``, and the one without."""
 
 
 @dataclass(frozen=True)
 class ReplicaPicture:
     """One replica after a step; every field is compared, except ``horizons_ms``.
 
-    ``listed_aborts``: producer and first offset of the aborted transactions that a read_committed consumer receives
-    when it reads this replica from its start. ``cleaned_to``: the cleaner's checkpoint. ``epochs``: leader epoch and
-    first offset. ``snapshots``: the states of producers at the start of each segment but the first. ``offsets``: of the
-    schedule's group, where this broker coordinates it.
+    Batches, producers and entries of a ``.txnindex`` are texts. ``listed_aborts``: producer and first offset of the
+    aborted transactions that a read_committed consumer receives when it reads this replica from its start.
+    ``cleaned_to``: the cleaner's checkpoint. ``epochs``: leader epoch and first offset. ``snapshots``: the states of
+    producers at the start of each segment but the first. ``offsets``: a coordinator's answers about each key of the
+    schedule's group, with ``require_stable`` and without, where this broker coordinates it.
     """
 
-    batches: tuple[StoredBatch, ...]
+    batches: tuple[str, ...]
     segments: tuple[int, ...]
     log_start: int
     high_watermark: int
     last_stable_offset: int
-    producers: tuple[ProducerState, ...]
+    producers: tuple[str, ...]
     listed_aborts: tuple[tuple[str, int], ...]
-    txnindex: tuple[TxnIndexEntry, ...]
+    txnindex: tuple[str, ...]
     cleaned_to: int | None
     epochs: tuple[tuple[int, int], ...]
-    snapshots: tuple[tuple[int, tuple[ProducerState, ...]], ...]
+    snapshots: tuple[tuple[int, tuple[str, ...]], ...]
     offsets: tuple[FetchedOffset, ...] = ()
     horizons_ms: tuple[tuple[int, int], ...] = field(default=(), compare=False)
     """Base offset of each batch that has a delete horizon, and the horizon."""
@@ -123,34 +74,32 @@ def log_fields(
     """Return the fields of a picture for the batches of a log, and for the entries of each segment's ``.txnindex``."""
     horizons_ms = ((batch.base_offset, batch.delete_horizon_ms) for batch in batches)
     return {
-        "batches": tuple(_stored_batch(batch, named) for batch in batches),
+        "batches": tuple(_batch_text(batch, named) for batch in batches),
         "txnindex": tuple(
-            TxnIndexEntry(
-                segment, name_of(txn.producer_id, named), txn.first_offset, txn.last_offset, txn.last_stable_offset
-            )
+            f"{name_of(txn.producer_id, named)} {txn.first_offset}-{txn.last_offset} in segment {segment}, "
+            f"last stable offset {txn.last_stable_offset}"
             for segment, txn in aborted
         ),
         "horizons_ms": tuple((base, horizon_ms) for base, horizon_ms in horizons_ms if horizon_ms is not None),
     }
 
 
-def _stored_batch(batch: segments.Batch, named: Named) -> StoredBatch:
+def _batch_text(batch: segments.Batch, named: Named) -> str:
     control = segments.marker(batch, source="a segment")
+    kind = control.type if control else "emptied marker" if batch.is_control else "data"
     records = () if batch.is_control else segments.iter_records(batch, source="a segment")
-    return StoredBatch(
-        base_offset=batch.base_offset,
-        last_offset=batch.last_offset,
-        kind=control.type if control else EMPTIED if batch.is_control else DATA,
-        records=tuple(
-            f"{record.offset}:{'-' * (record.value is None)}{_key_text(record.key or b'')}" for record in records
-        ),
-        leader_epoch=batch.leader_epoch,
-        producer=name_of(batch.producer_id, named),
-        producer_epoch=batch.producer_epoch,
-        base_sequence=batch.base_sequence if batch.producer_id >= 0 else NO_SEQUENCE,
-        transactional=batch.is_transactional,
-        has_horizon=batch.delete_horizon_ms is not None,
+    # Of a batch without a producer, coordinators write sequence number 0, and nobody reads it.
+    has_producer = batch.producer_id >= 0 or batch.producer_epoch >= 0
+    by = f"by {name_of(batch.producer_id, named)} epoch {batch.producer_epoch} sequence {batch.base_sequence}"
+    parts = (
+        f"{batch.base_offset}-{batch.last_offset} {kind}",
+        " ".join(f"{it.offset}:{'-' * (it.value is None)}{_key_text(it.key or b'')}" for it in records),
+        by if has_producer else "",
+        "transactional" if batch.is_transactional else "",
+        "ages" if batch.delete_horizon_ms is not None else "",
+        f"leader epoch {batch.leader_epoch}",
     )
+    return ", ".join(filter(None, parts))
 
 
 def _key_text(key: bytes) -> str:
@@ -159,20 +108,19 @@ def _key_text(key: bytes) -> str:
     return offset.topic if offset else key.decode()
 
 
-def states_of(producers: Iterable[ProducerEntry | ActiveProducer], named: Named) -> tuple[ProducerState, ...]:
-    """Return the states of producers, as a snapshot has them, or as a broker describes them."""
-    return tuple(
-        sorted(
-            ProducerState(
-                name_of(it.producer_id, named),
-                it.producer_epoch,
-                it.last_sequence,
-                it.current_txn_first_offset if isinstance(it, ProducerEntry) else it.first_offset,
-            )
-            for it in producers
-            if it.producer_epoch >= 0
-        )
-    )
+def states_of(producers: Iterable[ProducerEntry | ActiveProducer], named: Named) -> tuple[str, ...]:
+    """Return the states of producers, as a snapshot has them, or as a broker describes them.
+
+    Producers without an epoch, of which the broker has read only an emptied marker, are left out: they have no time
+    either, expire at the next check, and so may exist or not.
+    """
+    return tuple(sorted(_state_text(producer, named) for producer in producers if producer.producer_epoch >= 0))
+
+
+def _state_text(it: ProducerEntry | ActiveProducer, named: Named) -> str:
+    open_from = it.current_txn_first_offset if isinstance(it, ProducerEntry) else it.first_offset
+    text = f"{name_of(it.producer_id, named)} epoch {it.producer_epoch} sequence {it.last_sequence}"
+    return text if open_from is None else f"{text}, open from {open_from}"
 
 
 def aborts_of(listed: Iterable[tuple[int, int]], named: Named) -> tuple[tuple[str, int], ...]:
@@ -182,7 +130,7 @@ def aborts_of(listed: Iterable[tuple[int, int]], named: Named) -> tuple[tuple[st
 
 def name_of(producer_id: int, named: Named) -> str:
     """Return a producer's name; an unknown producer is named by its id."""
-    return NO_PRODUCER if producer_id < 0 else named.get(producer_id, f"producer {producer_id}")
+    return named.get(producer_id, f"producer {producer_id}")
 
 
 def differences(expected: ReplicaPicture, actual: ReplicaPicture) -> list[str]:
@@ -203,27 +151,15 @@ def _compared() -> list[str]:
 
 
 def _value_text(value: Any) -> str:
-    return ", ".join(map(str, value)) or "nothing" if isinstance(value, tuple) else str(value)
+    return "; ".join(map(str, value)) or "nothing" if isinstance(value, tuple) else str(value)
 
 
 def shown(picture: ReplicaPicture) -> list[str]:
     """Return a picture as lines of text."""
     return [
-        *(f"  {_batch_text(batch)}" for batch in picture.batches),
+        *(f"  {batch}" for batch in picture.batches),
         *(f"  {name.replace('_', ' ')}: {_value_text(getattr(picture, name))}" for name in _compared()[1:]),
     ]
-
-
-def _batch_text(batch: StoredBatch) -> str:
-    parts = (
-        f"{batch.base_offset}-{batch.last_offset} {batch.kind}",
-        " ".join(batch.records),
-        f"by {batch.producer} epoch {batch.producer_epoch} sequence {batch.base_sequence}" if batch.producer else "",
-        "transactional" if batch.transactional else "",
-        "ages" if batch.has_horizon else "",
-        f"leader epoch {batch.leader_epoch}",
-    )
-    return ", ".join(filter(None, parts))
 
 
 AT_ONCE_MS, NEVER_MS = 1, 10**15
@@ -325,4 +261,4 @@ def _parsed(batch: ModelBatch) -> segments.Batch:
 def _fetched(offsets: Offsets, key: str) -> FetchedOffset:
     answer = offsets.answer(key)
     text = NO_OFFSET if answer.offset is None else str(answer.offset)
-    return FetchedOffset(key, UNSTABLE if answer.is_pending else text, text)
+    return key, UNSTABLE if answer.is_pending else text, text

@@ -14,7 +14,7 @@ hangs on every replica, which is another matter.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from harness.models.faults import rules as by
@@ -76,7 +76,16 @@ class FaultSpace(ClusterSpace):
     def following(self, state: FaultState) -> Steps:
         """Yield each possible step, and the state after it."""
         yield from self.writes(state, state.copies_at_once, state.end if state.lags else None)
-        yield from Events(self.bound, self.parts, state).following()
+        yield from self._elections(state)
+        if state.lags:
+            yield from self._lagging(state)
+        elif state.away:
+            yield from self._away(state)
+        elif state.leader != LEAVES and state.is_in_sync(LEAVES):
+            yield from self._leaving(state)
+        yield from self._truncating(state)
+        yield from self._added(state)
+        yield from self._images(state)
         yield from self._cleanings(state)
         yield interned(TimePasses), self._aged(state)
         if self.is_coordinated:
@@ -112,40 +121,16 @@ class FaultSpace(ClusterSpace):
             return after
         # The gate keeps the high watermarks of up to a minute before, which is less than any sensible retention.
         is_used = by.ANEW_AFTER_LOSS in self.bound.rules
-        return after._replace(checkpointed=self.parts.clients[state.clients].truth.log_end if is_used else 0)
+        return after._replace(checkpointed=self._end(state) if is_used else 0)
 
-
-@dataclass(frozen=True)
-class Events:
-    """The events that are possible in a state."""
-
-    bound: FaultBound
-    parts: ClusterParts
-    state: FaultState
-
-    def following(self) -> Steps:
-        """Yield each event that is possible, and the state after it."""
-        state = self.state
-        yield from self._elections()
-        if state.lags:
-            yield from self._lagging()
-        elif state.away:
-            yield from self._away()
-        elif state.leader != LEAVES and state.is_in_sync(LEAVES):
-            yield from self._leaving()
-        yield from self._truncating()
-        yield from self._added()
-        yield from self._images()
+    def _end(self, state: FaultState) -> int:
+        return self.parts.clients[state.clients].truth.log_end
 
     def _has(self, rule: str) -> bool:
         return rule in self.bound.rules
 
-    @property
-    def _end(self) -> int:
-        return self.parts.clients[self.state.clients].truth.log_end
-
-    def _leaving(self) -> Steps:
-        state, end, replica = self.state, self._end, self.state.replica(LEAVES)
+    def _leaving(self, state: FaultState) -> Steps:
+        end, replica = self._end(state), state.replica(LEAVES)
         is_late = state.late == LEAVES
         if by.OUTAGE in state.may and not is_late:
             yield interned(Inject, by.OUTAGE, LEAVES), state.after(by.OUTAGE, away=True, end=end)
@@ -161,23 +146,22 @@ class Events:
             lost = state.after(by.DISK, away=True, copying=True, first_copy=True)
             yield interned(Inject, by.DISK, LEAVES), lost.with_replica(LEAVES, self.parts.empty)
 
-    def _lagging(self) -> Steps:
+    def _lagging(self, state: FaultState) -> Steps:
         """Yield the ends of a lag: then all replicas that do not lag have a high watermark at the log end."""
-        after = self.state._replace(lags=False)
-        for broker, number in self.state.replicas:
-            if self.state.copies_at_once(broker):
-                after = after.with_replica(broker, self.parts.watermarked(number, self._end))
+        after = state._replace(lags=False)
+        for broker, number in state.replicas:
+            if state.copies_at_once(broker):
+                after = after.with_replica(broker, self.parts.watermarked(number, self._end(state)))
         caught_up = self.parts.copied(after.replica(LEAVES), after.replica(after.leader))
         yield interned(Heal, by.LAG, LEAVES), after._replace(end=UNKNOWN_END).with_replica(LEAVES, caught_up)
         yield interned(LeaveIsr, LEAVES), after._replace(away=True, copying=True)
 
-    def _away(self) -> Steps:
-        state = self.state
+    def _away(self, state: FaultState) -> Steps:
         if state.unassigned:
             yield interned(AssignAgain, LEAVES), state._replace(unassigned=False, adding=True)
             return
         if state.is_up(state.leader) and (not state.adding or state.may_fetch_as_added):
-            begun, leader = self._begun()._replace(end=UNKNOWN_END), state.replica(state.leader)
+            begun, leader = self._begun(state)._replace(end=UNKNOWN_END), state.replica(state.leader)
             if state.copying or state.adding or state.lost:
                 copied = self.parts.copied(begun.replica(LEAVES), leader, 1)
                 yield interned(CopyBatch, LEAVES), begun._replace(copying=True).with_replica(LEAVES, copied)
@@ -190,19 +174,17 @@ class Events:
             knows = state.first_copy and self._has(by.FIRST_COPY_ON_DISK)
             yield interned(Inject, by.RESTART, LEAVES), state.after(by.RESTART, first_copy=knows)
         if by.UNCLEAN in state.may and state.end != UNKNOWN_END and not state.adding and not state.joining:
-            led = self._without_records_from(self._led_uncleanly(), state.end)
+            led = self._without_records_from(self._led_uncleanly(state), state.end)
             yield interned(Inject, by.UNCLEAN, LEAVES), led
 
-    def _begun(self) -> FaultState:
+    def _begun(self, state: FaultState) -> FaultState:
         """Return the state as broker 2 begins to fetch: without its old log, if a rule makes it drop the log."""
-        state = self.state
         is_added = state.adding and self._has(by.ADDED_BEGINS_EMPTY)
         if state.copying or not (is_added or state.lost):
             return state
         return state._replace(first_copy=True, lost=False).with_replica(LEAVES, self.parts.empty)
 
-    def _led_uncleanly(self) -> FaultState:
-        state = self.state
+    def _led_uncleanly(self, state: FaultState) -> FaultState:
         led = state.after(
             by.UNCLEAN,
             leader=LEAVES,
@@ -223,8 +205,7 @@ class Events:
         cut = clients._replace(truth=replace(clients.truth, wrote=wrote))
         return state._replace(clients=self.parts.clients.number(cut))
 
-    def _truncating(self) -> Steps:
-        state = self.state
+    def _truncating(self, state: FaultState) -> Steps:
         for broker, end in state.truncating:
             copied = self.parts.copied(self._truncated(state.replica(broker), end), state.replica(state.leader))
             others = tuple(pair for pair in state.truncating if pair[0] != broker)
@@ -233,8 +214,7 @@ class Events:
     def _truncated(self, number: int, end: int) -> int:
         return self.parts.truncated(number, end, self._has(by.ANEW_AFTER_TRUNCATION))
 
-    def _elections(self) -> Steps:
-        state = self.state
+    def _elections(self, state: FaultState) -> Steps:
         for broker, _ in state.replicas if state.elections else ():
             is_laggard = broker == LEAVES and state.lags
             if broker in {state.leader, state.late} or not (is_laggard or state.is_in_sync(broker)):
@@ -262,8 +242,8 @@ class Events:
                 after = after.with_replica(broker, self.parts.copied(self._truncated(number, end), leader))
         return self._without_records_from(after, end)
 
-    def _added(self) -> Steps:
-        state, added = self.state, self.bound.added
+    def _added(self, state: FaultState) -> Steps:
+        added = self.bound.added
         if by.RELAY in state.may:
             replicas = (*state.replicas, (added, self.parts.empty))
             yield interned(AddReplica, added), state.after(by.RELAY, replicas=replicas, joining=added)
@@ -273,8 +253,7 @@ class Events:
             joined = state._replace(joining=NO_BROKER).with_replica(added, self.parts.copied(number, leader))
             yield interned(JoinIsr, added), joined
 
-    def _images(self) -> Steps:
-        state = self.state
+    def _images(self, state: FaultState) -> Steps:
         current = state._replace(cut=NO_BROKER, late=NO_BROKER, late_open=False, late_adding=False, late_old=False)
         if state.cut:
             yield interned(Heal, by.ISOLATED, state.cut), current

@@ -19,13 +19,12 @@ T = TypeVar("T")
 class Explored:
     """The result. ``wrong``: by name of a violation, the steps of a shortest path to it.
 
-    ``depth``: steps to the farthest state. ``ends``: states without a following state. ``is_whole``: every reachable
-    state was visited; otherwise the exploration was ended early.
+    ``depth``: steps to the farthest state. ``is_whole``: every reachable state was visited; otherwise the exploration
+    was ended early.
     """
 
     states: int = 0
     transitions: int = 0
-    ends: int = 0
     depth: int = 0
     is_whole: bool = True
     wrong: dict[str, tuple[Operation, ...]] = field(default_factory=dict)
@@ -61,12 +60,10 @@ def explore(
         if first and first_only:
             explored.is_whole = False
             break
-        is_end = True
         for _, after in following(state):
             reached = key(after)
             if reached == here:
                 continue
-            is_end = False
             explored.transitions += 1
             if reached in predecessors:
                 continue
@@ -76,7 +73,6 @@ def explore(
             predecessors[reached] = state
             explored.states += 1
             ahead.append((after, explored.depth + 1))
-        explored.ends += is_end
     for name, state in first.items():
         path = [key(state)]
         while (before := predecessors[path[-1]]) is not None:
