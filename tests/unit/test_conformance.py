@@ -14,7 +14,7 @@ from described import described
 from fakes.conformance import ModelBrokers
 from kafka.protocol.consumer import OffsetFetchResponse
 
-from harness.broker_files.segments.records import ABORT, COMMIT
+from harness.broker_files.segments.records import ABORT, COMMIT, Record
 from harness.cli.conform import conform as command
 from harness.errors import UsageError
 from harness.judge.verdict import ANOMALY
@@ -308,7 +308,7 @@ def test_every_field_is_compared_but_times() -> None:
 
 
 CHANGES: dict[str, Any] = {
-    "base_offset": 1, "last_offset": 5, "records": (), "leader_epoch": 3, "producer_id": 8, "producer_epoch": 4,
+    "base_offset": 1, "last_offset": 5, "records": (Record(0, 0, b"K", b"v"),), "leader_epoch": 3, "producer_id": 8, "producer_epoch": 4,
     "base_sequence": 9, "transactional": False, "delete_horizon_ms": 5,
 }  # fmt: skip
 
@@ -317,8 +317,10 @@ CHANGES: dict[str, Any] = {
 def test_a_difference_in_any_field_of_a_batch_is_reported(name: str) -> None:
     model = taken("t writes K L", "p writes L")
     replica, named = model.world.replicas[1], {7: "t"}
-    picture, segment = picture_of(replica, named), replica.segments[0]
-    segment.batches[0] = replace(segment.batches[0], **{name: CHANGES[name]})
+    batches = replica.segments[0].batches
+    batches[0] = replace(batches[0], records=())
+    picture = picture_of(replica, named)
+    batches[0] = replace(batches[0], **{name: CHANGES[name]})
     differing, *_ = differences(picture, picture_of(replica, named))
     assert differing.startswith("batches: ")
     assert picture.batches[1] not in differing, "entries of both are omitted"
