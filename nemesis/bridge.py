@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 FEWEST = 5
 
 
-def shape(placement: Members) -> topology.Graph:
-    """Return two graphs that share the bridge, the last of the brokers that stay."""
+def shape(placement: Members) -> topology.Topology:
+    """Return two groups that share the bridge, the last of the brokers that stay."""
     *half, bridge = placement.staying
     return topology.groups((*placement.absent, bridge), (*half, bridge))
 

@@ -14,13 +14,9 @@ if TYPE_CHECKING:
     from harness.schedules.placement import Members
 
 
-def shape(placement: Members) -> topology.Graph:
-    """Return the complete graph without the links from the absent brokers."""
-    graph = topology.everybody(placement.brokers)
-    graph.remove_edges_from(
-        [link for link in topology.everybody(placement.brokers).edges if link[0] in placement.absent]
-    )
-    return graph
+def shape(placement: Members) -> topology.Topology:
+    """Return all links but those from the absent brokers."""
+    return frozenset(link for link in topology.groups(placement.brokers) if link[0] not in placement.absent)
 
 
 FAULT, SCRIPT = topology.declared(

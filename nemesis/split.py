@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from harness.schedules.placement import Members, Placement
 
 
-def shape(placement: Members) -> topology.Graph:
-    """Return two graphs without a link between them."""
+def shape(placement: Members) -> topology.Topology:
+    """Return two groups without a link between them."""
     return topology.groups(placement.absent, placement.staying)
 
 
