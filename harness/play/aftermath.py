@@ -169,7 +169,6 @@ def _next_transaction(aftermath: Aftermath, stuck: Stuck) -> None:
 
 
 def _admin_abort(aftermath: Aftermath, stuck: Stuck) -> None:
-    """Have the leader write an ABORT marker for the producer."""
     cluster = aftermath.cluster
     leader = cluster.states()[stuck.partition].leader
     cluster.admin.abort_transaction(cluster.runtime.address(leader), stuck.partition, stuck.transaction)

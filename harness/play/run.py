@@ -207,7 +207,6 @@ def _log_how_to_resume(workspace: Workspace) -> None:
 
 
 def _timings_s(stages: Stages) -> dict[str, float]:
-    """Return the seconds of each stage, and since the run began."""
     return {**stages.took_s, "total": round(stages.now_s(), 3)}
 
 

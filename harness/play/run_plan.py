@@ -133,6 +133,8 @@ def plan_run(options: RunOptions) -> RunPlan:
     if reason := nemesis.why_unfit(placement):
         raise UsageError(f"--nemesis {nemesis.name}: {reason}")
     topic_settings, broker_settings = system.settings(target, timers, nemesis.broker_settings)
+    # A guard needs a retention in which it looks several times.
+    for_guard = {RETENTION: str(max(int(topic_settings[RETENTION]), GUARDED_RETENTION_MS))} if options.guard else {}
     scenarios = (
         scenarios_of(options.schedule) if options.schedule else scenarios_for(options.anomaly, target.group_protocols)
     )
@@ -145,11 +147,7 @@ def plan_run(options: RunOptions) -> RunPlan:
         scenarios=(*scenarios, CONTROL),
         nemesis=nemesis,
         timers=system.timers(timers),
-        topic_settings={
-            **topic_settings,
-            **(_for_guard(topic_settings) if options.guard else {}),
-            **options.topic_settings,
-        },
+        topic_settings={**topic_settings, **for_guard, **options.topic_settings},
         broker_settings={
             **({"offsets.retention.check.interval.ms": EXPIRY_CHECK_MS} if groups else {}),
             **broker_settings,
@@ -160,12 +158,6 @@ def plan_run(options: RunOptions) -> RunPlan:
         placement=placement,
         seed=secrets.randbelow(2**31) if options.seed is None else options.seed,
     )
-
-
-def _for_guard(topic_settings: Mapping[str, str]) -> dict[str, str]:
-    """Return what a guard needs: a retention in which it looks several times."""
-    retention_ms = max(int(topic_settings[RETENTION]), GUARDED_RETENTION_MS)
-    return {RETENTION: str(retention_ms)}
 
 
 def run_schedule(plan: RunPlan) -> Schedule:
@@ -239,9 +231,9 @@ def prepare_run(plan: RunPlan, progress: Progress) -> PreparedRun:
     options, target = plan.options, plan.target
     if options.aftermath:
         aftermath.raise_if_pointless(plan)
-    if options.application:
-        has_login = options.command_config is not None
-        applications.raise_if_unfit(plan, find_application(options.application), has_login=has_login)
+    application = find_application(options.application) if options.application else None
+    if application:
+        applications.raise_if_unfit(plan, application, has_login=options.command_config is not None)
     client = find_client(options.client)
     security = read_security(options.command_config) if options.command_config else None
     if target.system in SIMULATED:
@@ -262,18 +254,16 @@ def prepare_run(plan: RunPlan, progress: Progress) -> PreparedRun:
         gate=(options.gate_options or "") if options.gate else None,
     )
     ports = free_ports(len(plan.placement.brokers) + len(plan.placement.controllers), base=options.port_base)
-    installed = _install(options.application, target, progress) if options.application else None
+    installed = None
+    if application:
+        version, jars = RELEASES[application.name].version_for(target), jars_of(application.name, target, progress.jars)
+        installed = applications.Installed(application, version, jars)
     return PreparedRun(plan, equipment, ports, security, installed)
 
 
 def runtime_of(options: RunOptions) -> str:
     """Return the name of the runtime that is asked for: brokers with the gate are local ones, unless one is named."""
     return LOCAL if options.gate and options.runtime == AUTO else options.runtime
-
-
-def _install(name: str, target: Target, progress: Progress) -> applications.Installed:
-    version = RELEASES[name].version_for(target)
-    return applications.Installed(find_application(name), version, jars_of(name, target, progress.jars))
 
 
 def repeatable(run: PreparedRun, folder: RunFolder) -> RunOptions:

@@ -137,14 +137,12 @@ class RunPlayer:
 
     @contextmanager
     def _filling(self, phase: Phase) -> Iterator[None]:
-        """Have fillers write throughout the block."""
         with ExitStack() as running:
             for filler in self._fillers:
                 running.enter_context(filler.running(phase))
             yield
 
     def _assemble(self, owned: ExitStack) -> None:
-        """Open the history and the observer, and make the clients."""
         plan, timers, clock, absent = self.plan, self.plan.timers, self.cluster.clock, self.plan.placement.absent
         history = History(self.folder.history_path, clock, resumed=self.is_resumed)
         self._history = owned.enter_context(closing(history))
@@ -185,7 +183,6 @@ class RunPlayer:
 
     @property
     def _context(self) -> ScriptContext:
-        """The run, for its script."""
         cluster, timers = self.cluster, self.plan.timers
         return ScriptContext(
             FaultContext(cluster, cluster.absent, timers.copy_bytes_per_s, timers.window_s, self._note),
@@ -201,7 +198,6 @@ class RunPlayer:
             self._groups.write_ballast(exposed)
 
     def _note(self, f: str, **fields: Any) -> None:
-        """Note an observation of a fault."""
         event = self._history.invoke(f=f, process=NEMESIS, part=NEMESIS, phase=Phase.OUTAGE)
         self._history.complete("ok", event, **fields)
 

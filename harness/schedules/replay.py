@@ -151,7 +151,6 @@ def _of_clients(operations: Sequence[Operation], names: Mapping[str, str], *, is
 
 
 def _is_open(operations: Sequence[Operation]) -> bool:
-    """Return whether the transactional client has a transaction open after these operations."""
     of_producer = [operation for operation in operations if operation.process == TRANSACTIONAL]
     return bool(of_producer) and not isinstance(of_producer[-1], End)
 

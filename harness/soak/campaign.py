@@ -124,7 +124,6 @@ class Soak:
 
 
 def _sum(counts_of_rounds: Iterable[Mapping[str, int] | None]) -> dict[str, int]:
-    """Return the sums of counts by name, over the rounds that have them."""
     sums = Counter[str]()
     for counts in counts_of_rounds:
         sums.update(counts or {})

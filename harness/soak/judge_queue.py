@@ -75,7 +75,6 @@ class JudgeQueue:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _judge(self, rounds: Mapping[RunFolder, PlayedRound]) -> None:
-        """Judge rounds, store each verdict, and delete the logs of clean rounds."""
         verdicts = self._verdicts(rounds)
         release(self.session)
         for folder, played in rounds.items():

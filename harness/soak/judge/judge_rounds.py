@@ -80,7 +80,9 @@ def judge_rounds(
     for folder, played in rounds.items():
         results = None
         if folder in complete:
-            events, metadata = _complete_history(folder), _metadata_of(folder, played)
+            events = _complete_history(folder)
+            topics = {*(topic.name for topic in played.plan.topics), TRANSACTION_STATE, CONSUMER_OFFSETS}
+            metadata = read_metadata_logs(metadata_folders(folder), topics).metadata
             drops_pending = CONSUMER in find_target(played.schedule.target).group_protocols
             results = JudgeResults(
                 truths[folder],
@@ -169,9 +171,3 @@ def _gates_of(
     outages = outages_of(metadata, {topic.name for topic in played.plan.topics})
     ended_ms = max((event["time_ms"] for event in events), default=None)
     return judge_gates(outages, removable_of(events), of_last_topics(logged, events), ended_ms, late_cleaners(events))
-
-
-def _metadata_of(folder: RunFolder, played: PlayedRound) -> ClusterMetadata | None:
-    """Return the metadata of a round's topics and of internal ones; None where no metadata log is kept."""
-    topics = {*(topic.name for topic in played.plan.topics), TRANSACTION_STATE, CONSUMER_OFFSETS}
-    return read_metadata_logs(metadata_folders(folder), topics).metadata

@@ -212,7 +212,6 @@ def _findings(evidence: RoundEvidence, checked: CheckedRound) -> tuple[list[Roun
 
 
 def _symptom(finding: Finding) -> Symptom:
-    """Return the symptom of a checker's finding."""
     return Symptom(
         CHECKERS,
         finding.broker,

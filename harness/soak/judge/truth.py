@@ -234,7 +234,6 @@ def _key_truth(log: ClientLog, writes: Sequence[WrittenRecord], offsets: Mapping
 
 
 def _followed(log: ClientLog) -> dict[TopicPartition, dict[int, set[str]]]:
-    """Return how later transactions of the same client ended, by partition and transaction."""
     by_client: dict[tuple[TopicPartition, str], set[int]] = defaultdict(set)
     for write in log.writes.values():
         if write.transaction is not None:

@@ -118,12 +118,10 @@ class Administrators:
         return self._noted(lambda: act(context), event_name(verb, operation.fault), NEMESIS, brokers=[operation.broker])
 
     def _note(self, f: str, **fields: Any) -> None:
-        """Note an observation of a fault."""
         event = self.history.invoke(f=f, process=NEMESIS, part=NEMESIS, phase=Phase.BEFORE)
         self.history.complete("ok", event, **fields)
 
     def _delete_records(self, operation: DeleteRecords) -> None:
-        """Ask the leader for its high watermark, and have it delete the records but the last few."""
         tp = (operation.topic, operation.partition)
         try:
             leader = self.cluster.states()[tp].leader
@@ -146,7 +144,6 @@ class Administrators:
         self._create_soon(topic)
 
     def _create_missing(self) -> None:
-        """Create each topic that is not there. Raises `HarnessError`."""
         missing = self.cluster.replicas.keys() - self.cluster.control.states(self.cluster.topics).keys()
         for topic in sorted({topic for topic, _ in missing}):
             self._create_soon(topic)

@@ -96,7 +96,6 @@ class ClientProcess:
             self._producer.flush()
 
     def _ready(self) -> RecordingProducer:
-        """Return the producer; make one where there is none."""
         if self._producer is None:
             client = self.client
             producer = RecordingProducer(

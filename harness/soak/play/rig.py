@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from harness.cluster.cluster import Cluster
     from harness.host.clock import RealClock
     from harness.judge.progress import Progress
-    from harness.schedules.schedule import RoundPlan
     from harness.soak.draw.plan import Shape
     from harness.targets import Target
     from nemesis.fault import Fault
@@ -171,10 +170,6 @@ class Rig:
                 name: owned.enter_context(system.client(runtime, name).opened(self.client))
                 for name in self.setup.shape.libraries
             }
-
-    def cluster_for(self, plan: RoundPlan) -> Cluster:
-        """Return the cluster as a round with this plan, and its faults, see it."""
-        return replace(self.cluster, replicas=plan.replicas, checks=[*self.cluster.checks])
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import itertools
 import time
 from collections import defaultdict
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.cluster import snapshot
@@ -113,7 +113,7 @@ def _play(  # noqa: PLR0917
 ) -> None:
     """Append each step to ``steps`` as it is begun. Raises what ends the round before its time."""
     gate_events = len(rig.gates.events()) if rig.gates else 0
-    cluster = rig.cluster_for(plan)
+    cluster = replace(rig.cluster, replicas=plan.replicas, checks=[*rig.cluster.checks])
     phases.begin("open clients")
     folder.observations_path.touch()  # empty: a round is judged by its end
     with (
