@@ -27,7 +27,7 @@ from harness.broker_files.copies.copies import find_copies
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
 from harness.judge.check import THREADS, collected, each, plan
-from harness.judge.finding import by_place, name_of, rows_by_place
+from harness.judge.finding import by_place, name_of
 from harness.judge.sessions import CHECKS
 from harness.judge.verdict import Doubt, ScenarioVerdict, Verdict, decide, overall
 from harness.run_folder.store import new_run_id
@@ -173,9 +173,9 @@ def assemble(
     brokers = {**compared, **context.evidence.replicas}
     span_findings, undecided_spans = attribute_spans(rows_of_run["unsure"], context.evidence)
     damaged, doubts, left_out, facts = (
-        rows_by_place(rows_of_run[table]) for table in ("damaged", "doubts", "left_out", "replicas")
+        by_place(rows_of_run[table]) for table in ("damaged", "doubts", "left_out", "replicas")
     )
-    unsure = rows_by_place(undecided_spans)
+    unsure = by_place(undecided_spans)
     # A replica that contradicts itself proves nothing about others.
     contradicted = damaged.keys() | doubts.keys()
     disagreements = [row for name in FINDERS for row in rows_of_run[name]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from harness.broker_files.internal_topics.phrases import subject
 from harness.escape import in_sentence
@@ -17,6 +17,7 @@ CheckerRow: TypeAlias = Mapping[str, Any]
 """A row that a checker returned: columns by name."""
 Place: TypeAlias = "tuple[str, int]"
 """Topic and partition."""
+T = TypeVar("T", "Finding", CheckerRow)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,24 +142,16 @@ def finding_of(row: CheckerRow) -> Finding:
     )
 
 
-def by_place(findings: Iterable[Finding]) -> dict[Place, list[Finding]]:
-    """Group findings by partition."""
-    places: dict[Place, list[Finding]] = {}
-    for finding in findings:
-        places.setdefault(finding.place, []).append(finding)
-    return places
+def place_of(item: Finding | CheckerRow) -> Place:
+    """Return the partition of a finding or of a checker's row."""
+    return item.place if isinstance(item, Finding) else (item["topic"], item["partition"])
 
 
-def place_of(row: CheckerRow) -> Place:
-    """Return the partition of a checker's row."""
-    return row["topic"], row["partition"]
-
-
-def rows_by_place(rows: Iterable[CheckerRow]) -> dict[Place, list[CheckerRow]]:
-    """Group checkers' rows by partition."""
-    places: dict[Place, list[CheckerRow]] = {}
-    for row in rows:
-        places.setdefault(place_of(row), []).append(row)
+def by_place(items: Iterable[T]) -> dict[Place, list[T]]:
+    """Group findings, or checkers' rows, by partition."""
+    places: dict[Place, list[T]] = {}
+    for item in items:
+        places.setdefault(place_of(item), []).append(item)
     return places
 
 

@@ -26,7 +26,7 @@ from checkers.attribution.blame import (
 from checkers.finding import LATENT, UNEXPLAINED_DIVERGENCE, VISIBLE
 from checkers.replay.batch_outcomes import ABORTED, COMMITTED
 from harness.json_codec import to_json
-from harness.judge.finding import Finding, ReplicaGroup, brokers_text, finding_of, place_of, rows_by_place
+from harness.judge.finding import Finding, ReplicaGroup, brokers_text, by_place, finding_of, place_of
 from harness.schedules.catalog import Anomaly
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Disputes:
         disputed: dict[tuple[Place, bytes, int], dict[int, CheckerRow]] = {}
         for row in key_states:
             disputed.setdefault((place_of(row), bytes(row["key"]), row["disputed"]), {})[row["broker"]] = row
-        return cls(disputed, rows_by_place(replicas), evidence)
+        return cls(disputed, by_place(replicas), evidence)
 
     def states_of(self, place: Place, key: bytes, offset: int) -> list[KeyState]:
         """Return every replica's state of a key and of a record."""

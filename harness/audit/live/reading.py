@@ -20,7 +20,6 @@ from harness.errors import HarnessError
 from harness.judge.finding import name_of
 from harness.kafka_api.error_names import OUT_OF_RANGE
 from harness.kafka_api.fetch import (
-    FETCH_VERSION,
     LATEST,
     NO_SUCH_OFFSET,
     READ_COMMITTED,
@@ -108,8 +107,8 @@ class SpanReader:
     broker: Connection
     clock: Clock
     pay: Callable[[int], None]
-    version: int = FETCH_VERSION
-    fetch_bytes: int = FETCH_BYTES
+    version: int
+    fetch_bytes: int
 
     def read(self, partition: TopicPartition, span: Span, high_watermark: int, write: Write) -> SpanReading:
         """Read a replica to its current high watermark, or to the end of the span.

@@ -161,7 +161,7 @@ def spool(
         try:
             list(pool.map(read_broker, brokers))
         except BaseException:
-            progress.stop_readers()
+            progress.is_over.set()
             raise
     return SpoolResult(readings, failures)
 
@@ -239,7 +239,8 @@ def raise_if_full(folder: Path, size_bytes: int) -> None:
 class _Progress:
     """The progress of all readers, in bytes on the brokers' disks, and their waits for the rate limit.
 
-    Where a broker does not report sizes, the progress is counted in offsets, in which cleaning leaves gaps.
+    Where a broker does not report sizes, the progress is counted in offsets, in which cleaning leaves gaps. Once
+    ``is_over`` is set, every reader stops.
     """
 
     def __init__(self, sizes: Mapping[Replica, int], lengths: Mapping[Replica, int], options: SpoolOptions) -> None:
@@ -247,7 +248,7 @@ class _Progress:
         self._total = sum((sizes if self._counts_bytes else lengths).values())
         self._offsets_done = self._bytes_done = 0
         self._lock = threading.Lock()
-        self._is_over = threading.Event()
+        self.is_over = threading.Event()
 
     def advance(self, offsets: int, size_bytes: int) -> None:
         """Count and report a part that was read."""
@@ -260,13 +261,9 @@ class _Progress:
     def pay(self, size_bytes: int) -> None:
         """Wait for the rate limit. Raises `HarnessError` once another reader has failed for all."""
         if self.options.limit is not None:
-            self.options.limit.pay(size_bytes, self._is_over.is_set)
-        if self._is_over.is_set():
+            self.options.limit.pay(size_bytes, self.is_over.is_set)
+        if self.is_over.is_set():
             raise HarnessError("reading was ended")
-
-    def stop_readers(self) -> None:
-        """Make every reader stop."""
-        self._is_over.set()
 
 
 def _store(read: Callable[[Write], SpanReading], span: Span, folder: Path, progress: _Progress) -> SpanReading:
