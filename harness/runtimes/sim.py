@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -64,6 +65,7 @@ class SimRuntime:
         self.start, self.stop, self.kill = self.cluster.start, self.cluster.stop, self.cluster.kill
         self.cut, self.heal, self.is_up = self.cluster.cut, self.cluster.heal, self.cluster.is_reachable
         self.clear_links = self.cluster.network.clear
+        self.pause, self.resume = (partial(self.cluster.pause, is_paused=is_paused) for is_paused in (True, False))
 
     def start_cluster(self) -> None:
         """Start every broker."""
@@ -73,14 +75,6 @@ class SimRuntime:
     def start_again(self, _brokers: Sequence[int]) -> None:
         """Raise `HarnessError`: simulated brokers do not outlive their process."""
         raise HarnessError("a simulated cluster ends with its run; start a new run with the same --seed")
-
-    def pause(self, broker: int) -> None:
-        """Pause a broker."""
-        self.cluster.pause(broker, is_paused=True)
-
-    def resume(self, broker: int) -> None:
-        """Continue a paused broker."""
-        self.cluster.pause(broker, is_paused=False)
 
     def lose(self, broker: int, fraction: float) -> None:
         """Lose this fraction of a broker's messages."""
