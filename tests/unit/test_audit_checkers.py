@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from audit_cases.case import Case
+    from audit_cases.case import Case, Finding
     from pyspark.sql import SparkSession
 
     from harness.broker_files.copies.copies import Copies
@@ -112,40 +112,19 @@ EVERY_CASE = pytest.mark.parametrize("case", [pytest.param(case, id=case.name) f
 @EVERY_CASE
 def test_findings(case: Case, way: str, results: Results) -> None:
     findings = results.verdicts[way][case.name]["findings"]
-    assert [_facts(finding) for finding in findings] == [
-        (
-            w.anomaly,
-            w.broker,
-            "t",
-            0,
-            w.offset,
-            w.key if w.key is None else {"text": w.key},
-            w.producer_id,
-            w.effect,
-            list(w.candidates),
-            w.decided,
-        )
-        for w in case.findings
-    ]
+    assert [{name: finding[name] for name in FACTS} for finding in findings] == list(map(_facts, case.findings))
     for finding, expected in zip(findings, case.findings, strict=True):
         assert expected.says in finding["explanation"]
         assert {name: finding["witness"].get(name) for name in expected.witness} == expected.witness
 
 
-def _facts(finding: dict[str, Any]) -> tuple[Any, ...]:
-    names = (
-        "anomaly",
-        "broker",
-        "topic",
-        "partition",
-        "offset",
-        "key",
-        "producer_id",
-        "effect",
-        "candidates",
-        "decided",
-    )
-    return tuple(finding[name] for name in names)
+OF_CASES = ("anomaly", "broker", "offset", "key", "producer_id", "effect", "candidates", "decided")
+FACTS = ("topic", "partition", *OF_CASES)
+
+
+def _facts(finding: Finding) -> dict[str, Any]:
+    facts = {name: to_json(getattr(finding, name)) for name in OF_CASES}
+    return {"topic": "t", "partition": 0, **facts, "key": None if finding.key is None else {"text": finding.key}}
 
 
 @BOTH_WAYS
