@@ -13,6 +13,7 @@ from harness.audit.explain.advice import with_advice
 from harness.audit.explain.attribution import Disputes, attribute
 from harness.audit.explain.metadata_evidence import MetadataEvidence
 from harness.broker_files.metadata_log.history import PartitionHistory, PartitionState
+from harness.escape import in_sentence
 from harness.json_codec import to_json
 
 STUCK, POISON = "stuck-lso", "aborted-to-committed"
@@ -21,12 +22,21 @@ ALL = (1, 2, 3)
 PLACE = ("t", 0)
 
 
-def disagreement(anomaly: str, broker: int, offset: int = 5, *, proven: bool = False, **witness: Any) -> dict[str, Any]:
+def disagreement(
+    anomaly: str,
+    broker: int = 2,
+    offset: int = 5,
+    *,
+    topic: str = "t",
+    key: bytes = b"K",
+    proven: bool = False,
+    **witness: Any,
+) -> dict[str, Any]:
     """Return a row as checkers return it."""
     return {
-        "run": "r", "topic": "t", "partition": 0, "broker": broker, "anomaly": anomaly, "candidates": [],
-        "offset": offset, "key": b"K", "producer_id": 7, "effect": "visible", "explanation": "the checker says so",
-        "proven": proven, "witness": json.dumps(witness),
+        "run": "r", "topic": topic, "partition": 0, "broker": broker, "anomaly": anomaly, "candidates": [],
+        "offset": offset, "key": bytearray(key), "producer_id": 7, "effect": "visible", "proven": proven,
+        "explanation": f"record {in_sentence(key)} is wrong", "witness": json.dumps(witness),
     }  # fmt: skip
 
 

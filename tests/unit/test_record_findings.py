@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +13,7 @@ from copied import segment_name
 from findings import verdict
 from hostile import HOSTILE, raise_if_forged, raise_if_raw
 from stored_records import GROUPS, KEY_BYTES, TRANSACTIONS, VALUES, offset_key, offset_value
-from test_attribution import received_by
+from test_attribution import disagreement, received_by
 from verdict_schema import schema, violations
 
 from checkers.attribution.coverage import EpochCoverage
@@ -27,7 +28,6 @@ from harness.broker_files.segments.encode import encode_batch
 from harness.cli.main import cli
 from harness.console import show_findings
 from harness.errors import EXIT_ANOMALY
-from harness.escape import in_sentence
 from harness.json_codec import to_json
 from harness.terminal import stdout
 
@@ -42,15 +42,7 @@ KEY = offset_key("g", "data", 0)
 STUCK, POISON, DIVERGED = "stuck-lso", "aborted-to-committed", "tombstone-divergence"
 
 
-def row(
-    anomaly: str, broker: int = 2, *, key: bytes = KEY, topic: str = GROUPS, proven: bool = False, **witness: Any
-) -> dict[str, Any]:
-    """Return a row as checkers return it, about a record at log offset 5."""
-    return {
-        "run": "r", "topic": topic, "partition": 0, "broker": broker, "anomaly": anomaly, "candidates": [],
-        "offset": 5, "key": bytearray(key), "producer_id": 7, "effect": "visible", "proven": proven,
-        "explanation": f"record {in_sentence(key)} is wrong", "witness": json.dumps(witness),
-    }  # fmt: skip
+row = partial(disagreement, topic=GROUPS, key=KEY)
 
 
 def serves(
