@@ -97,12 +97,6 @@ def test_a_node_under_two_ids(two: dict[int, list[Path]]) -> None:
     assert f"{path} says node.id=1 and was given for broker 2; give {two[2][0]} with --broker 1=…" in message
 
 
-def test_a_node_id_of_the_other_version_does_not_count(two: dict[int, list[Path]]) -> None:
-    """`MetaProperties` reads the identity in the same way."""
-    path = write_ids(two[1][0], "version=1", "broker.id=5", "cluster.id=literal")
-    assert notes(two) == (f"broker 1: its identity could not be checked in full: {path} has no node id",)
-
-
 def test_partition_folders_of_another_broker(two: dict[int, list[Path]]) -> None:
     """Given bare, they still lie in a log directory that says whose they are."""
     message = refusal({1: [two[1][0] / "t-0"], 3: [two[2][0] / "t-0"]})
@@ -147,6 +141,20 @@ def test_ids_that_cannot_be_read(two: dict[int, list[Path]], lines: tuple[str, .
     assert f"broker 1: {write_ids(two[1][0], *lines)} {expected}" in refusal(two)
 
 
+@pytest.mark.parametrize(
+    ("lines", "missing"),
+    [
+        (("version=0", "broker.id=1"), "cluster.id"),
+        (("version=0", "cluster.id=literal"), "node id"),
+        # `MetaProperties` does not read the id of the other version, either.
+        (("version=1", "broker.id=5", "cluster.id=literal"), "node id"),
+    ],
+)
+def test_ids_that_are_left_out_are_noted(two: dict[int, list[Path]], lines: tuple[str, ...], missing: str) -> None:
+    path = write_ids(two[1][0], *lines)
+    assert notes(two) == (f"broker 1: its identity could not be checked in full: {path} has no {missing}",)
+
+
 def test_bare_folders_are_noted_once_for_each_broker(tmp_path: Path) -> None:
     brokers: dict[int, list[Path]] = {}
     for broker in (1, 2):
@@ -161,13 +169,6 @@ def test_bare_folders_are_noted_once_for_each_broker(tmp_path: Path) -> None:
         f"t-0, t-1, t-2 and 2 more without {PARTITION_METADATA}"
         for broker in (1, 2)
     )
-
-
-@pytest.mark.parametrize("lines", [("version=0", "broker.id=1"), ("version=0", "cluster.id=literal")])
-def test_ids_that_version_0_leaves_out_are_noted(two: dict[int, list[Path]], lines: tuple[str, ...]) -> None:
-    path = write_ids(two[1][0], *lines)
-    lacking = {"broker.id=1": "cluster.id", "cluster.id=literal": "node id"}[lines[-1]]
-    assert notes(two) == (f"broker 1: its identity could not be checked in full: {path} has no {lacking}",)
 
 
 def test_one_remote_folder_for_two_brokers(two: dict[int, list[Path]], monkeypatch: pytest.MonkeyPatch) -> None:

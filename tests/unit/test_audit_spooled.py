@@ -158,7 +158,7 @@ def verdicts(
     top = tmp_path_factory.mktemp("spooled")
     copies = [spooled(name, case, RunFolder(top / name)) for name, case in CASES.items()]
     rows = request.param(spark, copies)
-    return {replica_1.run_id: to_json(assemble(replica_1, rows, timings_s={})) for replica_1 in copies}
+    return {case.run_id: to_json(assemble(case, rows, timings_s={})) for case in copies}
 
 
 def spooled(name: str, case: Case, folder: RunFolder) -> Copies:
@@ -177,8 +177,6 @@ def test_what_was_read_is_judged(verdicts: dict[str, dict[str, Any]], name: str)
     case, actual = CASES[name], verdicts[name]
     assert actual["checker_errors"] == {}
     assert (actual["verdict"], case.reason in actual["reason"]) == (case.verdict, True), actual["reason"]
-    accused = [
-        (replica_1["anomaly"], replica_1["broker"], replica_1["offset"], replica_1["effect"])
-        for replica_1 in actual["findings"]
-    ]
+    names = ("anomaly", "broker", "offset", "effect")
+    accused = [tuple(finding[name] for name in names) for finding in actual["findings"]]
     assert accused[:1] == ([] if case.finding is None else [(*case.finding, case.effect)])

@@ -13,16 +13,7 @@ from java_cases import agent, classpath_of, compile_java, run_java
 from harness.errors import HarnessError, UsageError
 from harness.host.java import find_java
 from harness.protect.gate import build
-from harness.protect.gate.build import (
-    GATE,
-    PACKAGE,
-    VERIFY,
-    build_agent,
-    export,
-    libraries,
-    relocated,
-    verify_agent,
-)
+from harness.protect.gate.build import GATE, PACKAGE, VERIFY, build_agent, export, libraries, relocated, verify_agent
 from harness.targets import WITH_JARS
 
 CASES = Path(__file__).parent / "gate_cases"

@@ -53,15 +53,13 @@ class Brokers:
         if broker in self.frozen:
             raise TimeoutError("silent")
         name = type(request).__name__.partition("Request")[0]
-        answers: dict[str, Callable[[Any], Any]] = {
-            "Metadata": lambda _: self.metadata(broker),
-            "DescribeConfigs": self.configs,
-            "IncrementalAlterConfigs": self.altered,
-            "ListPartitionReassignments": lambda _: self.adding(),
-        }
-        return answers[name](request)
+        answers: dict[str, Callable[[int, Any], Any]] = {
+            "Metadata": self.metadata, "DescribeConfigs": self.configs, "IncrementalAlterConfigs": self.altered,
+            "ListPartitionReassignments": self.adding,
+        }  # fmt: skip
+        return answers[name](broker, request)
 
-    def metadata(self, broker: int) -> Any:
+    def metadata(self, broker: int, _request: Any) -> Any:
         isr = [1, 2, 3] if broker in self.stale else self.isr
         partition = {"partition_index": 0, "leader_id": 1, "replica_nodes": [1, 2, 3], "isr_nodes": isr}
         brokers = [{"node_id": number, "host": "b", "port": number} for number in BROKERS]
@@ -71,19 +69,19 @@ class Brokers:
         ]
         return message(MetadataResponse, 8, brokers=brokers, topics=topics)
 
-    def configs(self, request: Any) -> Any:
+    def configs(self, _broker: int, request: Any) -> Any:
         codes = {"secret": 29, "gone": 3}
         entries = [{"name": name, "value": "1", "config_source": 1 if name in PAUSE else 5} for name in READ]
         names = [setting.resource_name for setting in request.resources]
         results = [{"resource_name": n, "error_code": codes.get(n, 0), "configs": entries} for n in names]
         return message(admin.DescribeConfigsResponse, 4, results=results)
 
-    def altered(self, request: Any) -> Any:
+    def altered(self, _broker: int, request: Any) -> Any:
         names = [setting.resource_name for setting in request.resources]
         responses = [{"resource_name": name, "error_code": 29 * (name == "secret")} for name in names]
         return message(admin.IncrementalAlterConfigsResponse, 1, responses=responses)
 
-    def adding(self) -> Any:
+    def adding(self, _broker: int, _request: Any) -> Any:
         ongoing = {"partition_index": 0, "adding_replicas": [2], "removing_replicas": []}
         topics = [{"name": "t", "partitions": [ongoing]}]
         return message(admin.ListPartitionReassignmentsResponse, 0, error_code=0, topics=topics)

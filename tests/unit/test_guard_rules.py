@@ -52,10 +52,8 @@ def test_a_pause_holds_where_every_record_of_a_log_is_dirty() -> None:
 
 
 def test_the_window_is_the_lag_and_the_retention() -> None:
-    assert (
-        window_ms({MIN_LAG_MS: ConfigEntry("7", is_explicit=True), RETENTION_MS: ConfigEntry("5", is_explicit=False)})
-        == 12
-    )
+    lag, retention = ConfigEntry("7", is_explicit=True), ConfigEntry("5", is_explicit=False)
+    assert window_ms({MIN_LAG_MS: lag, RETENTION_MS: retention}) == 12
 
 
 def test_a_replica_that_is_being_added_is_missing_until_it_is_in_the_isr() -> None:

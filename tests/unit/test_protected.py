@@ -30,17 +30,12 @@ BOTH = [*hold(1), *hold(3)]
 
 
 def judged(
-    events: list[dict[str, Any]], facts: list[dict[str, Any]] | None = None, **changes: Any
+    events: list[dict[str, Any]], facts: list[dict[str, Any]] | None = None, *, hands_over: bool = False, **changes: Any
 ) -> tuple[str | None, str]:
     rows = facts or [fact(1, **KEPT), fact(3, **KEPT), returned(seen_there=True, removed_at_ms=95)]
     record = ProtectionRecord(changes.get("by", GATES), events, changes.get("came_back_ms", CAME_BACK_MS))
-    return earn(
-        SCENARIO,
-        [record.facts(row) for row in rows],
-        changes.get("others", control()),
-        absent=[2],
-        protected_by=record.by,
-    )
+    others, facts = changes.get("others", control()), [record.facts(row) for row in rows]
+    return earn(SCENARIO, facts, others, absent=[2], hands_over=hands_over, protected_by=record.by)
 
 
 def test_a_gate_that_held_the_partition_earns_it() -> None:
@@ -129,6 +124,7 @@ def test_a_copy_that_began_anew_serves_what_its_leader_serves() -> None:
 
 DROPPED = {"had_payload": False, "log_end_before": 8, "has_payload": False, "served_digest": 1}
 """A copy that a gate dropped when its leader changed: all its records came from the second leader."""
+HANDED_OVER = [fact(1, led=True), fact(3, had_payload=True, has_payload=True, held_critical=True), returned(**DROPPED)]
 RELAYED = "the copy began from a replica that still held it, and continued from a leader that had removed it"
 
 
@@ -144,11 +140,7 @@ RELAYED = "the copy began from a replica that still held it, and continued from 
 )
 def test_a_copy_that_was_dropped_in_mid_copy_had_the_payload(dropped_up_to: int | None, lack: str) -> None:
     anew = [event("began-anew", 40, 2, leader=1, dropped_up_to=dropped_up_to)] if dropped_up_to else []
-    facts = [fact(1, led=True), fact(3, had_payload=True, has_payload=True, held_critical=True), returned(**DROPPED)]
-    record = ProtectionRecord(GATES, anew, CAME_BACK_MS)
-    earned, why = earn(
-        SCENARIO, [record.facts(row) for row in facts], control(), absent=[2], hands_over=True, protected_by=record.by
-    )
+    earned, why = judged(anew, HANDED_OVER, hands_over=True)
     assert earned == (None if lack else RELAYED)
     assert lack in why
 
@@ -170,8 +162,6 @@ def test_of_a_build_s_events_only_a_copy_that_began_anew_counts() -> None:
     anew = event("began-anew", 0, 2, leader=1, dropped_up_to=15)
     for row in (held, anew, released):
         del row["time_ms"]
-    facts = [fact(1, led=True), fact(3, had_payload=True, has_payload=True, held_critical=True), returned(**DROPPED)]
     record = ProtectionRecord(None, [held, anew, released], CAME_BACK_MS)
-    rows = [record.facts(row) for row in facts]
-    assert [row["released_at_ms"] for row in rows] == [None, None, None]
-    assert earn(SCENARIO, rows, control(), absent=[2], hands_over=True, protected_by=record.by) == (RELAYED, "")
+    assert [record.facts(row)["released_at_ms"] for row in HANDED_OVER] == [None, None, None]
+    assert judged([held, anew, released], HANDED_OVER, hands_over=True, by=None) == (RELAYED, "")
