@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
 from harness.schedules.operations.clients import ABORT, COMMIT, End, Write
-from harness.schedules.scenario import CLASSIC, CONSUMER, Critical, Deletion, Kind, Scenario
+from harness.schedules.scenario import CLASSIC, CONSUMER, Deletion, Kind, Scenario
 from harness.suggest import nearest
 
 if TYPE_CHECKING:
@@ -57,7 +57,6 @@ SCENARIOS = (
         summary="A key is deleted while a replica is down; it never sees the tombstone and keeps the value.",
         before=(put("plain", "K", "value-before-delete"),),
         outage=(delete("plain", "K"),),
-        critical=(Critical.TOMBSTONE,),
     ),
     Scenario(
         name="aborted-to-committed",
@@ -142,7 +141,6 @@ GROUP_SCENARIOS = (
         summary="A group is deleted while a replica is down; it never sees the tombstones and keeps the offsets.",
         before=(put("plain", "0", "10"),),
         outage=(delete("plain", "0"),),
-        critical=(Critical.TOMBSTONE,),
         kind=Kind.OFFSETS,
     ),
     Scenario(
@@ -152,7 +150,6 @@ GROUP_SCENARIOS = (
         summary="A group's input topic is deleted and created again; the replica that was down keeps the old offset.",
         before=(put("plain", "0", "40"),),
         outage=(delete("plain", "0"),),
-        critical=(Critical.TOMBSTONE,),
         kind=Kind.OFFSETS,
         deletes=Deletion.INPUT,
     ),
@@ -163,7 +160,6 @@ GROUP_SCENARIOS = (
         summary="A group's offset expires while a replica is down; it never sees the tombstone and keeps an older one.",
         before=(put("plain", "0", "10"),),
         outage=(delete("plain", "0"),),
-        critical=(Critical.TOMBSTONE,),
         kind=Kind.OFFSETS,
         deletes=Deletion.EXPIRY,
     ),
@@ -174,7 +170,6 @@ GROUP_SCENARIOS = (
         summary="A group changes to the consumer protocol while a replica is down; it keeps the classic group.",
         before=(put("member", GROUP, CLASSIC),),
         outage=(delete("member", GROUP),),
-        critical=(Critical.TOMBSTONE,),
         kind=Kind.MEMBERS,
         group_protocols=frozenset({CLASSIC, CONSUMER}),
     ),
@@ -188,7 +183,6 @@ CONTROL = Scenario(
     summary="The same settings without a replica on the absent broker: shows that cleaners work at all.",
     before=(put("plain", "D", "value-before-delete"), put("tx", "K", "V")),
     outage=(delete("plain", "D"), commit("tx"), put("plain", "K", "newer-value")),
-    critical=(Critical.TOMBSTONE, Critical.MARKER),
 )
 
 

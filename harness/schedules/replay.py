@@ -17,7 +17,7 @@ from harness.schedules.operations.environment import CleanerPass, TimePasses
 from harness.schedules.operations.faults import OUTAGES, Heal, Inject
 from harness.schedules.operations.operation import of_process
 from harness.schedules.operations.waits import TakeSnapshot, UntilInSync, UntilRemoved
-from harness.schedules.scenario import Critical, Scenario, scenario_and_process
+from harness.schedules.scenario import Scenario, scenario_and_process
 from harness.schedules.schedule import NO_PLAN, SchedulePlayer, unsupported
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _scenario_of_run(schedule: Schedule, name: str) -> Scenario:
     ]
     finding = known.anomaly if known and known.anomaly else schedule.finding
     scenario = scenario_of(replace(schedule, steps=tuple(steps), finding=finding, plan=NO_PLAN))
-    phases = {phase: getattr(scenario, phase) for phase in ("before", "outage", "late", "critical")}
+    phases = {phase: getattr(scenario, phase) for phase in ("before", "outage", "late")}
     return replace(known, **phases) if known else replace(scenario, name=name)
 
 
@@ -84,13 +84,7 @@ def scenario_of(schedule: Schedule) -> Scenario:
     missed = _of_clients(operations[begins_at:ends_at], names, is_open=is_open)
     late_from = _begin_of_late(missed) if is_open else len(missed)
     outage, late = missed[:late_from], missed[late_from:]
-    critical = [
-        *([Critical.TOMBSTONE] if any(isinstance(one, Write) and one.deletes for one in outage) else []),
-        *([Critical.MARKER] if is_open and not _is_open([*before, *outage]) else []),
-    ]
-    if not critical:
-        raise UsageError("this schedule cannot be replayed: nothing that can be missed is written during the outage")
-    return Scenario(
+    scenario = Scenario(
         name=f"schedule-{schedule.finding}",
         anomaly=Anomaly(schedule.finding),
         payload="schedule",
@@ -98,8 +92,10 @@ def scenario_of(schedule: Schedule) -> Scenario:
         before=tuple(before),
         outage=tuple(outage),
         late=tuple(late),
-        critical=tuple(critical),
     )
+    if not scenario.critical:
+        raise UsageError("this schedule cannot be replayed: nothing that can be missed is written during the outage")
+    return scenario
 
 
 def why_not_replayable(schedule: Schedule) -> str | None:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
-from harness.schedules.operations.clients import Begin, End
+from harness.schedules.operations.clients import Begin, End, Write
 
 if TYPE_CHECKING:
     from harness.schedules.catalog import Anomaly
@@ -80,9 +80,8 @@ class Scenario:
     """The operations of clients on one topic: its own, or partitions of ``__consumer_offsets`` that no other has.
 
     ``before``: while every replica follows. ``outage``: while brokers are down. ``late``: just before these return,
-    once the critical records are removed from the other replicas. ``critical`` names the records of the outage that
-    have to be removed: the tombstone, the marker of the transaction that ends. A process that ends a transaction is
-    transactional: its first write begins the transaction.
+    once the critical records are removed from the other replicas. A process that ends a transaction is transactional:
+    its first write begins the transaction.
 
     With `Kind.OFFSETS`, the key of a write is a partition of an input topic, its value is the offset that is
     committed, and ``deletes`` is how offsets are deleted. With `Kind.MEMBERS`, the value is the protocol by which a
@@ -97,7 +96,6 @@ class Scenario:
     before: tuple[Operation, ...]
     outage: tuple[Operation, ...]
     late: tuple[Operation, ...] = ()
-    critical: tuple[Critical, ...] = (Critical.MARKER,)
     kind: Kind = Kind.RECORDS
     deletes: Deletion = Deletion.GROUP
     group_protocols: frozenset[str] = frozenset()
@@ -116,6 +114,14 @@ class Scenario:
     def transactional_processes(self) -> frozenset[str]:
         """The processes that begin or end a transaction."""
         return frozenset(operation.process for operation in self.operations if isinstance(operation, Begin | End))
+
+    @property
+    def critical(self) -> tuple[Critical, ...]:
+        """The records of the outage that have to be removed: a tombstone, the marker of a transaction open before."""
+        is_open = {operation.process: not isinstance(operation, End) for operation in self.before}
+        deletes = any(isinstance(operation, Write) and operation.deletes for operation in self.outage)
+        ends = any(isinstance(operation, End) and is_open.get(operation.process) for operation in self.outage)
+        return (*[Critical.TOMBSTONE] * deletes, *[Critical.MARKER] * ends)
 
 
 CLASSIC, CONSUMER = "classic", "consumer"

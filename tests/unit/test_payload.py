@@ -29,7 +29,6 @@ SCENARIO = Scenario(
     before=(put("plain", "K", "old"), put("tx", "L", "new")),
     outage=(commit("tx"), delete("plain", "K")),
     late=(put("tx", "garbage", "g"), abort("tx")),
-    critical=(Critical.TOMBSTONE, Critical.MARKER),
 )
 STARTS = {("s", 0): 10, ("s", 1): 20, ("s", 2): 30}
 PARTITIONS = list(STARTS)

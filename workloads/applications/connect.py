@@ -26,7 +26,7 @@ from harness.errors import WaitTimeoutError
 from harness.host.leftovers import process_marker
 from harness.host.ports import LOOPBACK, free_ports
 from harness.schedules.catalog import Anomaly, abort, commit, delete, put
-from harness.schedules.scenario import Critical, Scenario
+from harness.schedules.scenario import Scenario
 from workloads.applications import Application
 
 if TYPE_CHECKING:
@@ -114,7 +114,6 @@ SCENARIOS: Final = (
             *connector("deleted"),
         ),
         outage=(delete("plain", "connector-deleted"), delete("plain", "target-state-deleted")),
-        critical=(Critical.TOMBSTONE,),
     ),
     Scenario(
         name=STUCK_CONFIGS,
@@ -131,7 +130,6 @@ SCENARIOS: Final = (
         summary="A source connector's offsets are reset while a replica of the offset topic is down.",
         before=(offset("plain", "reset", EVERYTHING),),
         outage=(delete("plain", _offset_key("reset")),),
-        critical=(Critical.TOMBSTONE,),
     ),
     Scenario(
         name=OFFSET_TOPICS["aborted"],
