@@ -31,8 +31,10 @@ OF_RECORDS = ("offset", "timestamp_ms", "key", "value", "attributes")
 
 
 def batch_row(batch: Batch, marker: str | None) -> dict[str, Any]:
-    names = [name for name in SCHEMAS["batches"].names if name not in {"magic", "marker"}]
-    return {"magic": 2, **{name: getattr(batch, NAMES.get(name, name)) for name in names}, "marker": marker}
+    names = [name for name in SCHEMAS["batches"].names if name not in {"magic", "marker", "base_timestamp_ms"}]
+    base_timestamp_ms = batch.timestamp_base_ms if batch.delete_horizon_ms is None else None
+    fields = {name: getattr(batch, NAMES.get(name, name)) for name in names}
+    return {"magic": 2, **fields, "marker": marker, "base_timestamp_ms": base_timestamp_ms}
 
 
 def record_row(record: Record, batch: Batch) -> dict[str, Any]:

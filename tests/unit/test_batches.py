@@ -126,7 +126,7 @@ def test_batches_of_kafka(codec: str) -> None:
     assert (batch.codec, batch.base_offset, batch.last_offset, batch.record_count) == (codec, 40, 42, 3)
     assert (batch.leader_epoch, batch.producer_id, batch.producer_epoch, batch.base_sequence) == (3, 7, 2, 5)
     assert (batch.is_transactional, batch.is_control, batch.is_empty) == (True, False, False)
-    assert (batch.base_timestamp_ms, batch.max_timestamp_ms) == (1_700_000_000_000, 1_700_000_000_005)
+    assert (batch.timestamp_base_ms, batch.max_timestamp_ms) == (1_700_000_000_000, 1_700_000_000_005)
     assert (batch.timestamp_type, batch.delete_horizon_ms) == ("create", None)
     assert records(batch) == KAFKA_RECORDS
     assert marker(batch, source=SOURCE) is None
@@ -143,13 +143,13 @@ def test_empty_batch_of_kafka() -> None:
     batch = only(KAFKA_EMPTY)
     assert batch.is_empty
     assert (batch.base_offset, batch.last_offset, batch.size_bytes) == (50, 54, HEADER_BYTES)
-    assert (batch.base_timestamp_ms, batch.max_timestamp_ms) == (-1, 1_700_000_002_000)
+    assert (batch.timestamp_base_ms, batch.max_timestamp_ms) == (-1, 1_700_000_002_000)
     assert records(batch) == []
 
 
 def test_delete_horizon_of_kafka_replaces_the_base_timestamp_only() -> None:
     batch = only(KAFKA_HORIZON)
-    assert (batch.base_timestamp_ms, batch.delete_horizon_ms) == (None, 1_700_086_400_000)
+    assert (batch.timestamp_base_ms, batch.delete_horizon_ms) == (1_700_086_400_000, 1_700_086_400_000)
     assert (batch.base_offset, batch.last_offset) == (60, 65)
     assert records(batch) == [Record(61, 1_700_000_003_000, b"k2", None), Record(63, 1_700_000_003_001, b"k3", b"v")]
 

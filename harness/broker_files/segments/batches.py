@@ -94,8 +94,8 @@ class Batch:
     """One record batch as stored, with packed records.
 
     ``timestamp_base_ms`` is the raw header field to which the records' timestamps are relative: the first record's
-    timestamp, or the delete horizon that the cleaner has set (attribute bit 6, for batches with tombstones or a
-    marker).
+    timestamp (-1: none), or the delete horizon that the cleaner has set (attribute bit 6, for batches with tombstones
+    or a marker).
     """
 
     position: int
@@ -113,11 +113,6 @@ class Batch:
     record_count: int
     payload: memoryview = field(repr=False)
     """The bytes after the header, still compressed: a view that keeps its source alive."""
-
-    @property
-    def base_timestamp_ms(self) -> int | None:
-        """The first record's timestamp (-1: none); None if the field has the delete horizon."""
-        return None if self.attributes & DELETE_HORIZON else self.timestamp_base_ms
 
     @property
     def delete_horizon_ms(self) -> int | None:
