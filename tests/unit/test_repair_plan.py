@@ -5,9 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import findings
 import pytest
 
 from harness.errors import UsageError
+from harness.json_codec import to_json
 from harness.protect.repair import plan as module
 from harness.protect.repair.plan import Abort, RepairPlan, read_audit
 
@@ -15,21 +17,8 @@ ORDERS = ("orders", 0)
 
 
 def finding(broker: int = 2, **more: Any) -> dict[str, Any]:
-    return {
-        "anomaly": "tombstone-divergence",
-        "topic": "orders",
-        "partition": 0,
-        "broker": broker,
-        "offset": 5,
-        "decided": True,
-        "candidates": [],
-        "key": None,
-        "producer_id": None,
-        "effect": "visible",
-        "witness": {},
-        "explanation": f"broker {broker} serves a deleted value",
-        **more,
-    }
+    fields = {"topic": "orders", "explanation": f"broker {broker} serves a deleted value", **more}
+    return dict(to_json(findings.finding(broker=broker, **fields)))
 
 
 def undecided(*groups: tuple[list[int], str], **more: Any) -> dict[str, Any]:
@@ -37,33 +26,17 @@ def undecided(*groups: tuple[list[int], str], **more: Any) -> dict[str, Any]:
     return finding(decided=False, disagree=disagree, right=[], **more)
 
 
-def verdict(*findings: dict[str, Any], **more: Any) -> dict[str, Any]:
-    places = dict.fromkeys((one["topic"], one["partition"]) for one in findings)
+def verdict(*of_findings: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Return what an audit prints that read the replicas of brokers 1, 2 and 3."""
+    scenario = {"anomaly": None, "payload": None, "verdict": "anomaly", "reason": ""}
+    replicas = [{"broker": broker} for broker in (1, 2, 3)]
     scenarios = [
-        {
-            "scenario": f"{topic}-{partition}",
-            "anomaly": None,
-            "payload": None,
-            "topic": topic,
-            "partition": partition,
-            "verdict": "anomaly",
-            "reason": "",
-            "exposure": {"replicas": [{"broker": broker} for broker in (1, 2, 3)]},
-        }
-        for topic, partition in places
+        {**scenario, "scenario": f"{topic}-{n}", "topic": topic, "partition": n, "exposure": {"replicas": replicas}}
+        for topic, n in dict.fromkeys((one["topic"], one["partition"]) for one in of_findings)
     ]
-    return {
-        "schema": 1,
-        "run_id": "audit-2026-11-24T10-20-30Z-ab12",
-        "verdict": "anomaly",
-        "reason": "",
-        "target": {"name": "cluster", "cluster_id": "c1"},
-        "timings_s": {},
-        "checker_errors": {},
-        "findings": list(findings),
-        "scenarios": scenarios,
-        **more,
-    }
+    target, run_id = {"name": "cluster", "cluster_id": "c1"}, "audit-2026-11-24T10-20-30Z-ab12"
+    audit = findings.verdict(run_id=run_id, target=target, findings=list(of_findings), scenarios=scenarios)
+    return {**to_json(audit), **more}
 
 
 def plan_of(content: Any, *arguments: Any, **named: Any) -> RepairPlan:
@@ -85,7 +58,7 @@ def test_a_replica_that_is_right_in_one_finding_and_wrong_in_another_is_wrong() 
 
 
 @pytest.mark.parametrize(
-    "findings",
+    "of_findings",
     [
         [finding(right=[])],
         [finding()],
@@ -94,8 +67,8 @@ def test_a_replica_that_is_right_in_one_finding_and_wrong_in_another_is_wrong() 
     ],
     ids=["none is shown to be right", "an answer of brokers", "each is wrong somewhere", "another is undecided"],
 )
-def test_a_partition_is_left_unless_all_is_decided_and_a_replica_is_right(findings: list[dict[str, Any]]) -> None:
-    plan = plan_of(verdict(*findings))
+def test_a_partition_is_left_unless_all_is_decided_and_a_replica_is_right(of_findings: list[dict[str, Any]]) -> None:
+    plan = plan_of(verdict(*of_findings))
     assert plan.tasks == ()
     assert [one.partition for one in plan.undecided] == [ORDERS]
     assert plan.undecided[0].replicas == (1, 2, 3)
@@ -131,7 +104,7 @@ def test_a_person_names_a_right_replica_where_only_the_wrong_one_is_decided() ->
 
 
 @pytest.mark.parametrize(
-    ("findings", "broker", "message"),
+    ("of_findings", "broker", "message"),
     [
         ([finding(right=[])], 2, "the audit shows that this replica is wrong"),
         ([undecided(([1], "a"), ([2], "b"))], 3, "did not compare this replica at offset 5"),
@@ -139,9 +112,9 @@ def test_a_person_names_a_right_replica_where_only_the_wrong_one_is_decided() ->
         ([finding(anomaly="hanging-transaction", producer_id=7)], 1, "its replicas do not disagree"),
     ],
 )
-def test_a_person_cannot_contradict_the_audit(findings: list[dict[str, Any]], broker: int, message: str) -> None:
+def test_a_person_cannot_contradict_the_audit(of_findings: list[dict[str, Any]], broker: int, message: str) -> None:
     with pytest.raises(UsageError, match=f"--right orders-0={broker}: .*{message}"):
-        plan_of(verdict(*findings), {ORDERS: broker})
+        plan_of(verdict(*of_findings), {ORDERS: broker})
 
 
 def test_only_a_hanging_transaction_is_aborted() -> None:
@@ -154,15 +127,10 @@ def test_only_a_hanging_transaction_is_aborted() -> None:
 
 
 def test_groups_whose_offsets_differ_are_named() -> None:
-    record = {
-        "topic_kind": "k",
-        "text": "g",
-        "type": "OffsetCommit",
-        "key": {"group": "g"},
-        "commit": "kafka-consumer-groups.sh …",
-    }
+    commit = "kafka-consumer-groups.sh …"
+    record = {"topic_kind": "k", "text": "g", "type": "OffsetCommit", "key": {"group": "g"}, "commit": commit}
     (task,) = plan_of(verdict(finding(right=[1], record=record, topic="__consumer_offsets"))).tasks
-    assert (task.groups, task.commits) == (("g",), ("kafka-consumer-groups.sh …",))
+    assert (task.groups, task.commits) == (("g",), (commit,))
 
 
 def test_a_choice_of_partitions_leaves_the_others_out() -> None:
