@@ -169,15 +169,12 @@ def test_a_delete_is_of_the_group_its_input_or_an_offset_that_expires(groups: Fa
     assert groups.calls == ["delete g", "delete in", "create in", "expire in-0 of g"]
 
 
-def test_what_a_library_refuses_is_no_record(groups: FakeGroups) -> None:
-    groups.refuses = True
-    assert sent(groups, "10")[0] == [("COORDINATOR_NOT_AVAILABLE", -1)]
-
-
-def test_a_commit_that_no_log_shows_ends_the_wait(groups: FakeGroups) -> None:
+def test_what_a_library_refuses_is_no_record_and_a_commit_that_no_log_shows_ends_the_wait(groups: FakeGroups) -> None:
     groups.writes = False
     with pytest.raises(WaitTimeoutError, match="the committed offset in __consumer_offsets-0"):
         sent(groups, "10")
+    groups.refuses = True
+    assert sent(groups, "10")[0] == [("COORDINATOR_NOT_AVAILABLE", -1)]
 
 
 # Consequences for groups
@@ -196,40 +193,42 @@ HERE = (("__consumer_offsets", 3), 2)
 WHO = "while broker 2 coordinates group g, "
 
 
+A_CONSUMER = f"{WHO}a consumer (classic protocol) "
 BEGINS = "with broker 1 it begins"
-SUFFERED = {
-    "frozen": (
-        seen(2, first={}, offsets={}, answer="Unstable"),
-        seen(1, first={"0": 61, "1": 0}, offsets={"0": 61}),
+
+
+@pytest.mark.parametrize(
+    ("offset", "there", "sentences"),
+    [
+        (60, 10, [f"{A_CONSUMER}skips offsets 10 to 59 of in-0; {BEGINS} at offset 10"]),
+        (10, 11, [f"{A_CONSUMER}repeats offset 10 of in-0; {BEGINS} at offset 11"]),
         (
-            f"{WHO}a consumer (classic protocol) got no record at all within 6 s (the broker answers Unstable); "
-            f"{BEGINS} in-0 at offset 61, in-1 at offset 0"
+            10,
+            None,
+            [
+                f"{A_CONSUMER}skips offsets 0 to 9 of in-0; {BEGINS} at offset 0",
+                f"{WHO}offset 10 of in-0 is committed, which with broker 1 is deleted",
+            ],
         ),
-    ),
-    "skips": (
-        seen(2, first={"0": 60, "1": 5}, offsets={"0": 60}),
-        seen(1, first={"0": 10, "1": 5}, offsets={"0": 10}),
-        f"{WHO}a consumer (classic protocol) skips offsets 10 to 59 of in-0; {BEGINS} at offset 10",
-    ),
-    "repeats": (
-        seen(2, first={"0": 10}, offsets={"0": 10}),
-        seen(1, first={"0": 11}, offsets={"0": 11}),
-        f"{WHO}a consumer (classic protocol) repeats offset 10 of in-0; {BEGINS} at offset 11",
-    ),
-    "deleted": (
-        seen(2, first={"0": 10}, offsets={"0": 10}),
-        seen(1, first={"0": 0}, offsets={}),
-        f"{WHO}a consumer (classic protocol) skips offsets 0 to 9 of in-0; {BEGINS} at offset 0",
-        f"{WHO}offset 10 of in-0 is committed, which with broker 1 is deleted",
-    ),
-    "no effect": (seen(2, first={"0": 61}, offsets={"0": 61}), seen(1, first={"0": 61}, offsets={"0": 61})),
-}
+        (61, 61, []),
+    ],
+    ids=["skips", "repeats", "deleted", "no effect"],
+)
+def test_a_consequence_is_what_differs_between_coordinators(
+    offset: int, there: int | None, sentences: list[str]
+) -> None:
+    events = seen(2, first={"0": offset, "1": 5}, offsets={"0": offset})
+    events += seen(1, first={"0": there or 0, "1": 5}, offsets={} if there is None else {"0": there})
+    assert group_consequences(events, [2]) == ({HERE: sentences} if sentences else {})
 
 
-@pytest.mark.parametrize("name", SUFFERED)
-def test_a_consequence_is_what_differs_between_coordinators(name: str) -> None:
-    here, there, *sentences = SUFFERED[name]
-    assert group_consequences([*here, *there], [2]) == ({HERE: sentences} if sentences else {})
+def test_a_consumer_that_gets_no_record_is_frozen() -> None:
+    events = seen(2, first={}, offsets={}, answer="Unstable") + seen(1, first={"0": 61, "1": 0}, offsets={"0": 61})
+    (sentence,) = group_consequences(events, [2])[HERE]
+    assert sentence == (
+        f"{A_CONSUMER}got no record at all within 6 s (the broker answers Unstable); "
+        f"{BEGINS} in-0 at offset 61, in-1 at offset 0"
+    )
 
 
 def test_protocols_that_suffer_alike_share_a_sentence() -> None:

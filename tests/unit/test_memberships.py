@@ -117,16 +117,14 @@ def test_a_member_joins_and_leaves_and_the_record_of_the_empty_group_is_the_answ
     assert producer.flush() == 0
 
 
-def test_a_member_that_is_rejected_is_no_record(members: FakeMembers) -> None:
-    members.joins, answers = False, []
-    producer_of(members).send(OFFSETS, KEY, "classic", [], lambda *answer: answers.append(answer))
+def test_a_member_that_is_rejected_is_no_record_and_none_is_part_of_a_transaction(members: FakeMembers) -> None:
+    producer, answers = producer_of(members), []
+    members.joins = False
+    producer.send(OFFSETS, KEY, "classic", [], lambda *answer: answers.append(answer))
     assert answers == [("GROUP_AUTHORIZATION_FAILED", -1)]
     assert members.calls[-1] == "ends without leaving"
-
-
-def test_a_membership_is_part_of_no_transaction(members: FakeMembers) -> None:
     with pytest.raises(TypeError, match="never part of a transaction"):
-        producer_of(members).transact("begin")
+        producer.transact("begin")
 
 
 def test_what_a_scenario_writes_depends_on_its_kind() -> None:
@@ -134,10 +132,8 @@ def test_what_a_scenario_writes_depends_on_its_kind() -> None:
     cluster: Any = SimpleNamespace(admin=SimpleNamespace(delete_topic=None), clock=TickingClock())
     library: Any = SimpleNamespace(groups=FakeMembers())
     history: Any = SimpleNamespace(past=[], last_txn=lambda _: 0)
-    workload = GroupWorkload(test, cluster, library, history)
     (upgraded,) = [one for one in test.scenarios if one.name == "group-upgraded"]
-    payload = workload.payload(upgraded)
-    assert payload.partitions == [OFFSETS]
+    assert GroupWorkload(test, cluster, library, history).payload(upgraded).partitions == [OFFSETS]
     assert groups_of(test)[OFFSETS].topic == "group-upgraded-input"
 
 
@@ -220,19 +216,6 @@ def test_groups_are_observed_with_brokers_that_have_their_partitions(monkeypatch
 # A broker that cannot load a group's partition
 
 
-class FakeReader:
-    """Implements `LibraryGroups`, as far as a reader needs it; no member is ever delivered a record."""
-
-    def consumer(self, *_: str) -> FakeReader:
-        return self
-
-    def poll(self, _timeout_s: float) -> Sequence[Any]:
-        return []
-
-    def close(self) -> None:
-        """It has joined nothing."""
-
-
 @dataclass
 class FakeHistory:
     """Records the completed events."""
@@ -249,10 +232,19 @@ class FakeHistory:
 def observed(
     monkeypatch: pytest.MonkeyPatch, answers: Sequence[CommittedOffsets], needed_s: dict[str, float]
 ) -> list[dict[str, Any]]:
-    left = iter(answers)
-    monkeypatch.setattr("workloads.group_consumers.connection.ask", lambda *_: next(left, answers[-1]))
+    """Return the events of a reader whose members get no record, and whose broker answers so; no answer: refuses."""
+
+    def ask(*_: Any) -> CommittedOffsets:
+        if not answers:
+            raise ConnectionRefusedError
+        return next(rest, answers[-1])
+
+    rest = iter(answers)
+    monkeypatch.setattr("workloads.group_consumers.connection.ask", ask)
     history: Any = FakeHistory()
-    reader = GroupReader(FakeReader(), history, TickingClock(), "after", NOWHERE, 30.0)  # type: ignore[arg-type]
+    member = SimpleNamespace(poll=lambda _timeout_s: [], close=lambda: None)
+    library: Any = SimpleNamespace(consumer=lambda *_: member)
+    reader = GroupReader(library, history, TickingClock(), "after", NOWHERE, 30.0)
     reader.ask({GROUP: 2}, needed_s)
     reader.consume({GROUP: 2}, ("consumer",), needed_s)
     return list(history.completed)
@@ -293,11 +285,5 @@ def test_a_broker_that_was_never_away_has_to_coordinate(monkeypatch: pytest.Monk
 
 
 def test_a_broker_without_any_answer_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: Any, **__: Any) -> Any:
-        raise ConnectionRefusedError
-
-    monkeypatch.setattr("workloads.group_consumers.connection.ask", refused)
-    history: Any = FakeHistory()
-    reader = GroupReader(FakeReader(), history, TickingClock(), "after", NOWHERE, 30.0)  # type: ignore[arg-type]
     with pytest.raises(WaitTimeoutError):
-        reader.ask({GROUP: 2}, NEEDED_S)
+        observed(monkeypatch, [], NEEDED_S)
