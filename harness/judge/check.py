@@ -14,9 +14,9 @@ from checkers.finding import completed
 from checkers.replay.judged import judge, transaction_outcomes
 from harness.json_codec import from_json, to_json
 from harness.judge.consequences import application_views, group_consequences, read_group_events, with_consequences
+from harness.judge.earned import FILES, GATES, ProtectionRecord, came_back_at_ms, protection_of
 from harness.judge.finding import finding_of
 from harness.judge.guarantees import CHECKER
-from harness.judge.protected import FILES, GATES, ProtectionRecord, came_back_at_ms, protection_of
 from harness.judge.run_verdict import Results, assemble
 from harness.judge.verdict import Doubt
 from harness.run_folder import inventory

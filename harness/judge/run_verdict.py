@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from harness.judge import guarantees
-from harness.judge.earned import earn
+from harness.judge.earned import ProtectionRecord, earn
 from harness.judge.stuck_durations import stuck_durations
 from harness.judge.verdict import Doubt, PartialEvidence, ScenarioVerdict, Verdict, decide, overall
 from harness.schedules.scenario import ONE_COPY
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from harness.judge.finding import CheckerRow, Finding, Place
     from harness.judge.guarantees import GuaranteeResult
-    from harness.judge.protected import ProtectionRecord
     from harness.run_folder.inventory import EvidenceDifference
 
 NO_FAULT = "none"

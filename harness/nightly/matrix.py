@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from harness.clients import find_client
 from harness.errors import UsageError
-from harness.judge.protected import GATES, THE_GUARD, UNPROTECTED
+from harness.judge.earned import GATES, THE_GUARD, UNPROTECTED
 from harness.play.options import RunOptions, find_protection
 from harness.play.run_plan import plan_run
 from harness.runtimes import LOCAL, SIM, find_runtime

@@ -14,7 +14,7 @@ import psutil
 
 from harness.errors import EXIT_CLEAN, EXIT_USAGE
 from harness.json_codec import from_json
-from harness.judge.protected import GATES, UNPROTECTED
+from harness.judge.earned import GATES, UNPROTECTED
 from harness.judge.verdict import EXIT_CODES, SoakVerdict, Verdict
 from harness.nightly.ledger import Attempt, ScenarioResult
 from harness.nightly.matrix import SOAK

@@ -12,7 +12,7 @@ from junitparser import Error, Failure
 from junitparser.xunit2 import FlakyError, JUnitXml, TestCase, TestSuite
 
 from harness.escape import visible
-from harness.judge.protected import UNPROTECTED
+from harness.judge.earned import UNPROTECTED
 from harness.judge.verdict import worst
 from harness.nightly.cells import CONTRADICTS, Status, exit_code
 from harness.targets import title_of

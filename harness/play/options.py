@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from harness.errors import UsageError
-from harness.judge.protected import FILES, UNPROTECTED
+from harness.judge.earned import FILES, UNPROTECTED
 from harness.runtimes import AUTO, COMMAND_CONFIG, GATE, GUARD, IMAGE, KEEP, NODES, PORT_BASE, RUNTIMES, SSH
 from harness.spark.options import SparkOptions
 from harness.suggest import nearest

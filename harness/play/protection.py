@@ -1,6 +1,6 @@
 """Protections of a run, which keep cleaners waiting for replicas out of the ISR: gates in brokers, or a guard.
 
-Both report when they hold a partition and when they release it; `harness.judge.protected` judges these events.
+Both report when they hold a partition and when they release it; `harness.judge.earned` judges these events.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.escape import to_json
-from harness.judge.protected import protection_of
+from harness.judge.earned import protection_of
 from harness.report.headlines import headline
 
 if TYPE_CHECKING:

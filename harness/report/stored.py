@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from harness.host import leftovers
 from harness.json_codec import from_json
-from harness.judge.protected import UNPROTECTED
+from harness.judge.earned import UNPROTECTED
 from harness.judge.verdict import RoundVerdict, SoakVerdict, Verdict
 from harness.report.headlines import headline
 from harness.report.pictures.story import ReplicaTimeline

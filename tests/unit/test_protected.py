@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from test_verdict import SCENARIO, control, fact, returned
 
-from harness.judge.earned import earn
-from harness.judge.protected import GATES, THE_GUARD, ProtectionRecord, came_back_at_ms
+from harness.judge.earned import GATES, THE_GUARD, ProtectionRecord, came_back_at_ms, earn
 
 if TYPE_CHECKING:
     from pathlib import Path
