@@ -23,12 +23,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from harness.broker_files.metadata_log.history import NO_LEADER, PartitionHistory, PartitionState
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from harness.broker_files.metadata_log.history import PartitionHistory, PartitionState
-
-NO_LEADER = -1
 _RESERVED = "A" * 20
 """``DirectoryId`` reserves the first hundred ids for directories that are unassigned, lost or unknown."""
 

@@ -12,13 +12,13 @@ import getpass
 import io
 import os
 import re
-import stat
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import unquote, urlsplit
 
@@ -52,7 +52,6 @@ READ_AHEAD_BYTES: Final = 4 << 20
 """The least to request at once where a reader asks for little: each request takes milliseconds."""
 
 _PATTERN = re.compile(r"[*?\[]")
-_STAT_FIELDS = 10
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _CONNECT_TIMEOUT_S, _REQUEST_TIMEOUT_S = 10, 60
 _UNAUTHORIZED, _NOT_FOUND = 401, 404
@@ -177,13 +176,11 @@ class RemotePath:
         """Return whether the path is a file."""
         return self.exists() and self._size_bytes() is not None
 
-    def stat(self) -> os.stat_result:
+    def stat(self) -> SimpleNamespace:
         """Return the size; of a folder, 0."""
         if not self.exists():
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(self))
-        fields = [0] * _STAT_FIELDS
-        fields[stat.ST_SIZE] = self._size_bytes() or 0
-        return os.stat_result(fields)
+        return SimpleNamespace(st_size=self._size_bytes() or 0)
 
     def open(self, mode: str = "rb", buffering: int = -1) -> Any:
         """Open it to read bytes: with a read-ahead of `READ_AHEAD_BYTES`, or without where ``buffering`` is 0."""

@@ -18,7 +18,6 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,8 +41,6 @@ NEEDED_DISK_BYTES = 1 << 30
 NEEDED_MEMORY_BYTES = 2 << 30
 """For another Spark, in addition to the brokers and the Spark of a run."""
 
-COMPILED = ("harness.broker_files.segments.kernels", "harness.broker_files.segments.fields")
-"""Modules that compile their loops, or load them, when they are imported."""
 _LAST_COMPILED = "*/fields.walk_headers-*.nbi"
 """The file of the last loop in numba's cache; if it is of another version, workers compile again."""
 
@@ -105,8 +102,7 @@ def why_not_started(archive: Path) -> str | None:
 
 def compile_all() -> None:
     """Compile the loops that are not compiled yet, for this user and processor."""
-    for module in COMPILED:
-        import_module(module)
+    import harness.broker_files.segments.fields  # noqa: F401, PLC0415  (this, and `kernels`, compile when imported)
 
 
 def main(jobs: SparkJobs) -> None:

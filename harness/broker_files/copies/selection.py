@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 MOST_NAMED: Final = 3
-_INTERNAL: Final = "__"
-_COMPACT: Final = "compact"
 _SHOWN: Final = 10
 
 
@@ -35,8 +33,7 @@ class Note:
 def is_named(topic: str, patterns: Iterable[str]) -> bool:
     """Return whether a name or a pattern (``*``, ``?``, ``[...]``) selects a topic."""
     return any(
-        fnmatchcase(topic, pattern) and (pattern.startswith(_INTERNAL) or not topic.startswith(_INTERNAL))
-        for pattern in patterns
+        fnmatchcase(topic, pattern) and (pattern.startswith("__") or not topic.startswith("__")) for pattern in patterns
     )
 
 
@@ -44,7 +41,7 @@ def is_compacted(topic: str, policy: str | None) -> bool:
     """Return whether a topic is compacted by its cleanup policy or, if that is unknown, by brokers' defaults."""
     if policy is None:
         return topic in COMPACTED_BY_DEFAULT
-    return _COMPACT in (part.strip() for part in policy.split(","))
+    return "compact" in (part.strip() for part in policy.split(","))
 
 
 def internal_left_out(topics: Iterable[str], patterns: Sequence[str]) -> list[str]:
