@@ -27,7 +27,7 @@ log = logging.getLogger("harness")
 
 def prepare_beside(workspace: Workspace, folder: RunFolder, java: Java, spark: SparkOptions) -> Prepared:
     """Start Spark and plan the checkers of a folder that is still being written. Raises as `session_of` does."""
-    spec = spec_for(workspace, java, spark, CHECKS, log_path=folder.path / "spark.log", archive_for=existing_archive)
+    spec = spec_for(workspace, java, spark, CHECKS, log_path=folder.path / "spark.log", archive=existing_archive(java))
     session = start(spec, CHECKS, [folder.path])
     from harness.judge import check  # noqa: PLC0415  (imported with the session)
 

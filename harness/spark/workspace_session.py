@@ -11,7 +11,6 @@ import subprocess
 import threading
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ from harness.spark.background import find_archive
 from harness.spark.launch import SMALL_DATA, SparkSpec, launch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -62,8 +61,8 @@ def session_of(
     Raises `UsageError` where the session does not start within `START_LIMIT_S`, or its executors cannot run the jobs:
     they do not have this project, or do not see the ``folders``.
     """
-    find, log_path = partial(find_archive, jobs=jobs), workspace.path / "spark.log"
-    spec = spec_for(workspace, java, spark, jobs, log_path=log_path, archive_for=find)
+    archive = find_archive(java, jobs) if spark.is_one_plain_jvm else None
+    spec = spec_for(workspace, java, spark, jobs, log_path=workspace.path / "spark.log", archive=archive)
     session = start(replace(spec, settings=settings, outlives_jobs=outlives_jobs), jobs, folders)
     try:
         yield session
@@ -82,12 +81,11 @@ def spec_for(
     jobs: SparkJobs,
     *,
     log_path: Path,
-    archive_for: Callable[[Java], Path | None],
+    archive: Path | None,
 ) -> SparkSpec:
-    """Return the specification of a session in the workspace, with the class archive that ``archive_for`` returns."""
+    """Return the specification of a session in the workspace, with this class archive."""
     # An archive is valid for the class path of a JVM that is started without spark-submit.
-    archive = archive_for(java) if spark.is_one_plain_jvm else None
-    flags = (f"-XX:SharedArchiveFile={archive}",) if archive else ()
+    flags = (f"-XX:SharedArchiveFile={archive}",) if archive and spark.is_one_plain_jvm else ()
     return SparkSpec(
         workspace.run_id, workspace.path / "spark", log_path, java.path, spark, jvm_flags=flags, workers=jobs.workers
     )
