@@ -28,6 +28,7 @@ from harness.judge.verdict import ANOMALY, CHECKERS, CLEAN, CLIENTS, ScenarioVer
 from harness.protect.gate.events import HELD, RELEASED
 from harness.run_folder.history import read_lines
 from harness.run_folder.store import AFTER_REJOIN, BATCHES, RunFolder
+from harness.soak.causes.cause import RoundEvidence
 from harness.soak.draw.plan import Shape, draw_plan
 from harness.soak.draw.workload import generator_of
 from harness.soak.evidence.client_log import COMMITTED, client_log_of
@@ -176,7 +177,7 @@ def told(evidence: GateEvidence, folder: RunFolder, played: PlayedRound) -> str:
         for topic, number in played.plan.partitions
     ]
     audited = replace(audited_verdict(), scenarios=tuple(scenarios))
-    results = JudgeResults(truth_of(folder, played), CheckedRound(), audited, gates=evidence)
+    results = JudgeResults(RoundEvidence(truth_of(folder, played)), CheckedRound(), audited, gates=evidence)
     return verdict_of(played, results).verdict
 
 

@@ -13,6 +13,7 @@ from harness.json_codec import to_json
 from harness.judge.verdict import ANOMALY, AS_EXPECTED, CHECKERS, CLEAN, CLIENTS, UNKNOWN, Doubt
 from harness.run_folder.store import RunFolder
 from harness.schedules.schedule import Schedule
+from harness.soak.causes.cause import RoundEvidence
 from harness.soak.causes.reopened_transaction import reopened
 from harness.soak.judge.judge_rounds import judge_rounds
 from harness.soak.judge.round_verdict import CheckedRound, JudgeResults, verdict_of
@@ -49,7 +50,7 @@ def row(anomaly: str, broker: int = 2) -> Finding:
 
 
 def verdict(actual: Truth, checked: CheckedRound = NOTHING, expected: tuple[str, ...] = ()) -> dict[str, Any]:
-    return judged(JudgeResults(actual, checked, AUDITED), expected)
+    return judged(JudgeResults(RoundEvidence(actual), checked, AUDITED), expected)
 
 
 def judged(
@@ -154,8 +155,8 @@ def test_what_could_not_be_judged_forbids_clean(checked: CheckedRound) -> None:
 def test_a_transaction_that_is_open_again_is_a_finding_and_no_doubt() -> None:
     reason = "the broker says that producer 3 has an open transaction, its log that it has none"
     checked = CheckedRound(doubts=[doubt(2, reason)])
-    assert judged(JudgeResults(truth(), checked, AUDITED))["verdict"] == UNKNOWN
-    actual = JudgeResults(truth(), checked, AUDITED, reopened=[reopened(2, ("t", 0), 3, 5, 9)])
+    assert judged(JudgeResults(RoundEvidence(truth()), checked, AUDITED))["verdict"] == UNKNOWN
+    actual = JudgeResults(RoundEvidence(truth()), checked, AUDITED, reopened=[reopened(2, ("t", 0), 3, 5, 9)])
     result = judged(actual)
     assert (result["verdict"], [entry["anomaly"] for entry in result["findings"]]) == (ANOMALY, [REOPENED])
     assert judged(actual, [REOPENED])["verdict"] == AS_EXPECTED
@@ -173,7 +174,7 @@ def test_a_guarantee_that_is_violated_without_a_finding_is_unexplained() -> None
 
 def test_an_audit_that_accuses_a_right_replica_is_unexplained() -> None:
     audited = replace(AUDITED, findings=(row("tombstone-divergence", broker=1),))
-    result = judged(JudgeResults(truth(), NOTHING, audited))
+    result = judged(JudgeResults(RoundEvidence(truth()), NOTHING, audited))
     assert result["verdict"] == UNKNOWN
     assert result["unexplained"][0]["found_by"] == "audit"
     assert result["audit"]["counts"]["wrong accusations"] == 1

@@ -85,7 +85,8 @@ def truth(wrongs: dict[int, tuple[Wrong, ...]], tp: tuple[str, int] = TP) -> Tru
 
 
 def verdict(actual: Truth, *losses: Loss, checked: CheckedRound = CheckedRound()) -> dict[str, Any]:  # noqa: B008
-    content: dict[str, Any] = to_json(verdict_of(PLAYED, JudgeResults(actual, checked, AUDITED, losses=losses)))
+    results = JudgeResults(RoundEvidence(actual, SMALL.brokers, losses), checked, AUDITED)
+    content: dict[str, Any] = to_json(verdict_of(PLAYED, results))
     return content
 
 

@@ -26,6 +26,7 @@ from harness.judge.verdict import Doubt
 from harness.run_folder.history import read_lines
 from harness.run_folder.store import AFTER_REJOIN, GATE, SKIPPED_MARKERS, WHOLE_HISTORY
 from harness.schedules.scenario import CONSUMER
+from harness.soak.causes.cause import RoundEvidence
 from harness.soak.causes.lost_unsynced import TRANSACTION_STATE, losses_of, unclean_leaders
 from harness.soak.causes.reopened_transaction import reopened_of
 from harness.soak.evidence.client_log import client_log_of, events_for_checkers
@@ -84,15 +85,15 @@ def judge_rounds(
             topics = {*(topic.name for topic in played.plan.topics), TRANSACTION_STATE, CONSUMER_OFFSETS}
             metadata = read_metadata_logs(metadata_folders(folder), topics).metadata
             drops_pending = CONSUMER in find_target(played.schedule.target).group_protocols
+            losses = losses_of(events, unclean_leaders(metadata))
+            skipped = _lines(folder, SKIPPED_MARKERS) or ()
             results = JudgeResults(
-                truths[folder],
+                RoundEvidence(truths[folder], played.plan.brokers, losses, skipped),
                 checked[folder.run_id],
                 audited[folder.run_id],
                 compare_groups(group_log_of(events), views_of(folder, drops_pending=drops_pending)),
                 _gates_of(folder, played, events, metadata),
-                losses_of(events, unclean_leaders(metadata)),
                 reopened_of(folder),
-                _lines(folder, SKIPPED_MARKERS) or (),
             )
         verdicts[folder.run_id] = verdict_of(played, results, expected)
     return verdicts

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from checkers.finding import UNEXPLAINED_DIVERGENCE
 from harness.escape import to_json as json_text
@@ -39,10 +39,8 @@ if TYPE_CHECKING:
     from harness.judge.guarantees import GuaranteeResult
     from harness.judge.verdict import Doubt, Verdict
     from harness.kafka_api.messages import TopicPartition
-    from harness.soak.causes.lost_unsynced import Loss
     from harness.soak.evidence.replica_log import Replica
     from harness.soak.judge.gate_evidence import GateEvidence
-    from harness.soak.judge.truth import Truth
     from harness.soak.play.round import PlayedRound
 
 UNEXPLAINED: Final = "unexplained"
@@ -65,19 +63,16 @@ class CheckedRound:
 class JudgeResults:
     """The results of all judges of a round.
 
-    ``audited``: the verdict of the audit. ``gates``: None for a round without gates. ``losses``: by power failures.
-    ``reopened``: transactions that are open on a broker and not in its log. ``skipped``: markers that coordinators left
-    out.
+    ``evidence``: with the truth by clients. ``audited``: the verdict of the audit. ``gates``: None for a round without
+    gates. ``reopened``: transactions that are open on a broker and not in its log.
     """
 
-    truth: Truth
+    evidence: RoundEvidence
     checked: CheckedRound
     audited: Verdict
     groups: GroupTruth = field(default_factory=GroupTruth)
     gates: GateEvidence | None = None
-    losses: Sequence[Loss] = ()
     reopened: Sequence[Symptom] = ()
-    skipped: Sequence[Mapping[str, Any]] = ()
 
 
 def unjudged(reason: str) -> RoundVerdict:
@@ -89,8 +84,7 @@ def verdict_of(played: PlayedRound, results: JudgeResults | None, expected: Coll
     """Return the verdict on a round. ``expected``: names of tolerated findings; these are listed, and no anomaly."""
     if played.failure is not None or results is None:
         return unjudged(f"the round did not go to its end: {played.failure}")
-    truth, checked, groups, gates = results.truth, results.checked, results.groups, results.gates
-    evidence = RoundEvidence(truth, played.plan.brokers, results.losses, results.skipped)
+    evidence, checked, groups, gates = results.evidence, results.checked, results.groups, results.gates
     findings, unexplained = _findings(evidence, checked)
     others = [*results.reopened, *groups.symptoms()]
     diagnoses = diagnose(evidence, others)
@@ -99,7 +93,7 @@ def verdict_of(played: PlayedRound, results: JudgeResults | None, expected: Coll
             findings.append(_finding(name, diagnoses, [symptom]))
         else:
             unexplained.append(_unexplained(CLIENTS, symptom.broker, symptom.partition, symptom.explanation))
-    tallied = tally(truth, results.audited)
+    tallied = tally(evidence.truth, results.audited)
     unexplained += [
         _unexplained(AUDIT, finding.broker, finding.place, f"the audit {fault}: {json_text(to_json(finding))}")
         for fault, entries in (("accuses a right replica", tallied.wrong), ("copies from a wrong one", tallied.harmful))
@@ -137,10 +131,10 @@ def verdict_of(played: PlayedRound, results: JudgeResults | None, expected: Coll
 
 def _clean(results: JudgeResults, tolerated: Sequence[RoundFinding]) -> str:
     """Return the proof of a round without other findings than tolerated ones."""
-    groups, gates = results.groups, results.gates
+    groups, gates, replicas = results.groups, results.gates, results.evidence.truth.wrongs
     counts = sorted(Counter(finding.anomaly for finding in tolerated).items())
     but = f", but for known findings: {', '.join(f'{n} {name}' for name, n in counts)}" if counts else ""
-    proofs = [f"{len(results.truth.wrongs)} replicas were read in full and agree with the history of clients{but}"]
+    proofs = [f"{len(replicas)} replicas were read in full and agree with the history of clients{but}"]
     if groups.views:
         views = f"{groups.views} views of {groups.keys} offsets of groups"
         proofs.append(f"{views} were compared with clients, too" if groups.wrongs else f"so do {views}")

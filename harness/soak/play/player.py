@@ -35,38 +35,49 @@ BOUND_S: Final = 90.0
 
 @dataclass
 class Process:
-    """The queue of one process; ``play`` executes one operation."""
+    """The queue of one process, ``waiting``: the first operation is being executed, by ``play``."""
 
-    name: str
     play: Callable[[Operation], None]
     most_waiting: int = MOST_WAITING
-    _waiting: deque[Operation] = field(default_factory=deque)
+    waiting: deque[Operation] = field(default_factory=deque)
 
     @property
     def is_busy(self) -> bool:
         """Return whether the process takes no further operation now."""
-        return len(self._waiting) >= self.most_waiting
+        return len(self.waiting) >= self.most_waiting
 
     @property
     def is_idle(self) -> bool:
         """Return whether the process has executed all its operations."""
-        return not self._waiting
-
-    @property
-    def at(self) -> str:
-        """The description of the current or next operation; empty for an idle process."""
-        return str(self._waiting[0]) if self._waiting else ""
-
-    def give(self, operation: Operation) -> None:
-        """Have it done after all that it was given before."""
-        self._waiting.append(operation)
+        return not self.waiting
 
     def work(self) -> None:
         """Do what waits. Called by its routine alone."""
-        while self._waiting:
+        while self.waiting:
             # Off the queue only when it is done: until then the process is not idle.
-            self.play(self._waiting[0])
-            self._waiting.popleft()
+            self.play(self.waiting[0])
+            self.waiting.popleft()
+
+
+@contextmanager
+def _repeated(clock: Clock, actions: Mapping[str, Callable[[], None]]) -> Iterator[Callable[[], None]]:
+    """Repeat actions concurrently throughout the block, by name; give a function that raises their errors."""
+    routines = [clock.every(PERIOD_S, action, name) for name, action in actions.items()]
+
+    def raise_if_failed() -> None:
+        for routine in routines:
+            routine.raise_if_failed()
+
+    try:
+        yield raise_if_failed
+    except BaseException:
+        for routine in routines:
+            # One that hangs as well is a consequence, and must not hide what went wrong.
+            with suppress(HarnessError):
+                routine.stop()
+        raise
+    for routine in routines:
+        routine.stop()
 
 
 def at_once(clock: Clock, actions: Mapping[str, Callable[[], None]], bound_s: float, check: Callable[[], None]) -> None:
@@ -78,62 +89,40 @@ def at_once(clock: Clock, actions: Mapping[str, Callable[[], None]], bound_s: fl
             actions[name]()
             del remaining[name]
 
-    routines = [clock.every(PERIOD_S, partial(once, name), name) for name in actions]
+    with _repeated(clock, {name: partial(once, name) for name in actions}) as raise_if_failed:
 
-    def are_done() -> bool:
-        check()
-        for routine in routines:
-            routine.raise_if_failed()
-        return not remaining
+        def are_done() -> bool:
+            check()
+            raise_if_failed()
+            return not remaining
 
-    try:
         clock.wait_until(are_done, bound_s, f"{', '.join(actions)} to end")
-    finally:
-        for routine in routines:
-            routine.stop()
 
 
 @dataclass
 class Player:
-    """The processes of a round while they run. ``check`` raises what went wrong in the background.
+    """The processes of a round while they run. ``checks`` raise what went wrong in the background.
 
     ``steps``: the operations so far, in order, each with the time when it began.
     """
 
     clock: Clock
     processes: Mapping[str, Process]
-    check: Callable[[], None]
+    checks: list[Callable[[], None]]
     steps: list[Step] = field(default_factory=list)
 
     @contextmanager
     def running(self) -> Iterator[None]:
         """Have every process work throughout the block."""
-        routines = [
-            self.clock.every(PERIOD_S, process.work, f"process {process.name}") for process in self.processes.values()
-        ]
-        check = self.check
-
-        def checked() -> None:
-            check()
-            for routine in routines:
-                routine.raise_if_failed()
-
-        self.check = checked
-        try:
+        work = {f"process {name}": process.work for name, process in self.processes.items()}
+        with _repeated(self.clock, work) as raise_if_failed:
+            self.checks.append(raise_if_failed)
             yield
-        except BaseException:
-            for routine in routines:
-                # One that hangs as well is a consequence, and must not hide what went wrong.
-                with suppress(HarnessError):
-                    routine.stop()
-            raise
-        for routine in routines:
-            routine.stop()
 
     def play(self, generator: Generator, seed: int, situation: Situation, least_s: float = 0.0) -> None:
         """Play a generator until it is done, for ``least_s`` at least; processes may still have something to do.
 
-        Raises what `check` raises.
+        Raises what `checks` raise.
         """
         began_s = self.clock.now_s()
         while True:
@@ -141,39 +130,43 @@ class Player:
             busy = frozenset(name for name, process in self.processes.items() if process.is_busy)
             answer, after = generator.draw(Context(seed, now_s, len(self.steps), busy, situation))
             if answer is Nothing.DONE:
-                self._wait(began_s + least_s)
+                self._wait_for_time(began_s + least_s)
                 return
             if not isinstance(answer, Step):
                 generator = after
-                self._wait(began_s + now_s + PERIOD_S)
+                self._wait_for_time(began_s + now_s + PERIOD_S)
                 continue
-            self._wait(began_s + min(answer.at_s, now_s + LATEST_S))
+            self._wait_for_time(began_s + min(answer.at_s, now_s + LATEST_S))
             if answer.at_s > now_s + LATEST_S:
                 continue
             step = Step(round(self.clock.now_s() - began_s, 3), answer.operation)
             generator, situation = after, situation.after(step)
             self.steps.append(step)
-            self.processes[step.operation.process].give(step.operation)
+            self.processes[step.operation.process].waiting.append(step.operation)
 
     def drain(self) -> None:
         """Wait until every process has done everything. Raises `WaitTimeoutError` after `BOUND_S`, with who has not."""
 
         def are_idle() -> bool:
-            self.check()
             return all(process.is_idle for process in self.processes.values())
 
         try:
-            self.clock.wait_until(are_idle, BOUND_S, "every process to end its operations")
+            self._wait(are_idle, BOUND_S, "every process to end its operations")
         except WaitTimeoutError as error:
             busy = "; ".join(
-                f"{name} is at {process.at}" for name, process in self.processes.items() if not process.is_idle
+                f"{name} is at {process.waiting[0]}" for name, process in self.processes.items() if process.waiting
             )
             raise WaitTimeoutError(f"{error}: {busy}") from error
 
-    def _wait(self, until_s: float) -> None:
-        def is_over() -> bool:
-            self.check()
-            return self.clock.now_s() >= until_s
-
+    def _wait_for_time(self, until_s: float) -> None:
         if self.clock.now_s() < until_s:
-            self.clock.wait_until(is_over, until_s - self.clock.now_s() + BOUND_S, "the next operation")
+            bound_s = until_s - self.clock.now_s() + BOUND_S
+            self._wait(lambda: self.clock.now_s() >= until_s, bound_s, "the next operation")
+
+    def _wait(self, condition: Callable[[], bool], bound_s: float, description: str) -> None:
+        def checked() -> bool:
+            for check in self.checks:
+                check()
+            return condition()
+
+        self.clock.wait_until(checked, bound_s, description)

@@ -137,9 +137,9 @@ def _play(  # noqa: PLR0917
             client.name: ClientProcess(client, libraries[client.library], history, numbers[client.transactional_id])
             for client in plan.clients
         }
-        processes = {name: Process(name, client.play, _most_waiting(client.client)) for name, client in clients.items()}
-        processes |= {name: Process(name, admins.play, most_waiting=1) for name in (ADMIN, NEMESIS)}
-        player = Player(cluster.clock, processes, cluster.runtime.raise_if_died, steps)
+        processes = {name: Process(client.play, _most_waiting(client.client)) for name, client in clients.items()}
+        processes |= {name: Process(admins.play, most_waiting=1) for name in (ADMIN, NEMESIS)}
+        player = Player(cluster.clock, processes, [cluster.runtime.raise_if_died], steps)
         filler = _Filler(rig, libraries, plan, history)
         try:
             phases.begin("play")
