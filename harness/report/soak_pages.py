@@ -123,7 +123,7 @@ def lags(stored: StoredRound, broker: int) -> list[Points]:
 
     A replica that is not observed for a while counts with its last log end.
     """
-    lags_of_replicas = []
+    lags_of_replicas: list[Points] = []
     for place, replica in stored.replicas[broker].items():
         replicas = [places[place] for places in stored.replicas.values() if place in places]
         times = sorted({at_s for each in replicas for at_s in each.at_s})

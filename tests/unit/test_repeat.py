@@ -140,9 +140,9 @@ def test_every_field_that_decides_is_drawn_and_rendered(folder: Path) -> None:
     texts = [command_line(options) for options in many]
     # `--nodes` contains their values, and the name of the target contains the patch.
     others = {"--nodes-file", "--ssh-user", "--ssh-port", "--patch"}
-    assert [option.flag for option in OPTIONS if not any(f"{option.flag} " in f"{text} " for text in texts)] == sorted(
-        others, key=[option.flag for option in OPTIONS].index
-    )
+    assert [
+        option.opts[0] for option in OPTIONS if not any(f"{option.opts[0]} " in f"{text} " for text in texts)
+    ] == sorted(others, key=[option.opts[0] for option in OPTIONS].index)
 
 
 def assembled(options: RunOptions, **more: Any) -> PreparedRun:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from harness.cli.options import parameters as kinds
@@ -35,62 +33,6 @@ LOGIN = frozenset({"ssh_user", "ssh_port", "ssh_key", "ssh_known_hosts", "ssh_pi
 """Parameters of the login to hosts."""
 
 
-@dataclass(frozen=True)
-class RunOption:
-    """One option of ``harness run``: ``value`` is its argument on the command line, None or () for no argument.
-
-    ``parameter``: the name of the command's parameter. ``declare``: adds the option to a command.
-    """
-
-    flag: str
-    parameter: str
-    value: Callable[[RunOptions], Any]
-    declare: Callable[[Callable[..., int]], Callable[..., int]]
-
-    def arguments(self, options: RunOptions) -> list[str]:
-        """Return the arguments of a command line for the same value."""
-        value = self.value(options)
-        if value is None or isinstance(value, bool):
-            return [self.flag] if value else []
-        values = value if isinstance(value, tuple) else (value,)
-        return [word for argument in values for word in (self.flag, str(argument))]
-
-
-def _option(
-    group: Group,
-    name: str,
-    kind: click.ParamType[Any] | None,
-    text: str,
-    parameter: str = "",
-    *,
-    value: Callable[[RunOptions], Any] | None = None,
-    **settings: Any,
-) -> RunOption:
-    """Return the option whose parameter and value have the option's name, unless others are passed.
-
-    ``kind``: None for an option without a value.
-    """
-    parameter = parameter or name.removeprefix("--").replace("-", "_")
-    if kind is None:
-        declare = group.flag(name, text, name=parameter)
-    else:
-        declare = group.option(name, kind, text, name=parameter, **settings)
-    return RunOption(name, parameter, value or attrgetter(parameter), declare)
-
-
-def _is_elsewhere(_: RunOptions) -> None:
-    """Return None: ``--nodes`` has the hosts and their login, and the target's name has the patch."""
-
-
-def _access_value(name: str) -> Callable[[RunOptions], Any]:
-    return lambda options: getattr(options.access, name) if options.access else None
-
-
-def _settings_values(options: RunOptions) -> tuple[str, ...]:
-    scopes = ((TOPIC, options.topic_settings), (BROKER, options.broker_settings))
-    return tuple(f"{scope}.{name}={value}" for scope, settings in scopes for name, value in settings.items())
-
-
 def _check_hosts(text: str) -> None:
     from harness.host.nodes import parse_nodes  # noqa: PLC0415  (an SSH client, which takes a while)
 
@@ -110,74 +52,91 @@ def _check_pin(text: str) -> None:
 TEST, WHERE, CLUSTER, RUN = map(Group, ("Test", "Where brokers run", "Cluster", "Run"))
 
 # fmt: off
-OPTIONS = (
-    _option(TEST, "--target", kinds.Text(kinds.TARGET.check, kinds.TARGET.names, "NAME|PATH"),
-            "The version to test: see `harness targets`, or the path of your own Kafka.  [required]"),
-    _option(TEST, "--patch", kinds.PATCH, "Classes in front of the class path of the target's brokers.",
-            value=_is_elsewhere),
-    _option(TEST, "--anomaly", kinds.ANOMALIES,
-            "The anomaly to look for, or `all`: see `harness anomalies`.  [required]",
-            value=lambda o: None if o.schedule else o.anomaly),
-    _option(TEST, "--schedule", kinds.file_to_read("`harness explore --out` writes schedules"),
-            "A schedule to play, as `harness explore --out` writes it; replaces --anomaly.",
-            value=lambda o: o.schedule_path),
-    _option(TEST, "--nemesis", kinds.NEMESIS, default="kill",
-            text="The fault to inject: see `harness nemeses`; none is the healthy control."),
-    _option(TEST, "--client", kinds.CLIENT, "librdkafka or java.", default="librdkafka"),
-    _option(WHERE, "--runtime", kinds.RUNTIME, "local (processes), docker, ssh, sim (models), or auto: docker where an"
-            " engine and an image are at hand.", default=AUTO),
-    _option(WHERE, "--nodes", kinds.Text(_check_hosts, metavar="HOST,…"),
-            "Hosts for --runtime ssh, one a broker: [user@]host[:port].",
-            value=lambda o: ",".join(map(str, o.access.nodes)) if o.access else None),
-    _option(WHERE, "--nodes-file", kinds.file_to_read(), "The same, one a line.", value=_is_elsewhere),
-    _option(WHERE, "--ssh-user", kinds.Text(metavar="NAME"), "User for hosts without USER@.  [default: yours]",
-            value=_is_elsewhere),
-    _option(WHERE, "--ssh-port", kinds.Count(1, 65_535, "PORT"), "Port for hosts without :PORT.", value=_is_elsewhere,
-            default=22, show_default=False),
-    _option(WHERE, "--ssh-key", kinds.file_to_read(), "A private key.  [default: the agent's, and the usual ones]",
-            value=_access_value("key")),
-    _option(WHERE, "--ssh-known-hosts", kinds.file_to_read(), "Host keys to trust.  [default: yours]",
-            value=_access_value("known_hosts")),
-    _option(WHERE, "--ssh-host-key", kinds.Text(_check_pin, metavar="SHA256:…"), "A host key to trust; repeatable.",
-            "ssh_pins", value=_access_value("pins"), multiple=True),
-    _option(WHERE, "--image", kinds.Text(_check_image, metavar="REFERENCE"),
-            "The image to use with docker.  [default: the target's]"),
-    _option(WHERE, "--command-config", kinds.file_to_read(),
-            "A Java client's properties for SASL and TLS: brokers ask for that login, and every client uses it."),
-    _option(CLUSTER, "--timers", kinds.TIMERS, "fast, 10m, or default (days).", default="fast"),
-    _option(CLUSTER, "--brokers", kinds.Count(FEWEST_BROKERS, MOST_BROKERS), "Number of brokers, 3 to 7.", default=3),
-    _option(CLUSTER, "--replication-factor", kinds.Count(2, MOST_BROKERS), "Replicas a partition.", default=3),
-    _option(CLUSTER, "--partitions", kinds.Count(1, MOST_PARTITIONS), "Partitions a topic.", default=1),
-    _option(CLUSTER, "--absent", kinds.Count(1, MOST_BROKERS - 1), default=1,
-            text="Number of brokers that go down together."),
-    _option(RUN, "--seed", kinds.SEED, "Fixes every choice the harness makes.  [default: random]"),
-    _option(CLUSTER, "--set", kinds.Text(parse_setting, metavar="SCOPE.NAME=VALUE"),
-            "topic.NAME=VALUE or broker.NAME=VALUE; repeatable.", "settings", value=_settings_values, multiple=True),
-    _option(RUN, "--time-limit", kinds.Number(0, kinds.LONGEST_TIME_S, "S", min_open=True),
-            "Bound on the whole run, in seconds; then `unknown`.", "time_limit_s"),
-    _option(TEST, "--application", kinds.APPLICATION, "Then show what an application on top sees: streams or connect."),
-    _option(CLUSTER, "--gate", None,
-            "Start every broker with the gate, which delays cleaning while a replica is out of the ISR."),
-    _option(CLUSTER, "--gate-options", kinds.Text(metavar="NAME=VALUE,…"),
-            "Options of the gate: see `harness gate build --help`."),
-    _option(CLUSTER, "--guard", None,
-            "Run `harness guard` next to the cluster: it pauses compaction while a replica is out of the ISR."),
-    _option(RUN, "--aftermath", None, "Then show how long a stuck LSO lasts, and what ends it."),
+_DECLARATIONS = (
+    TEST.option("--target", kinds.Text(kinds.TARGET.check, kinds.TARGET.names, "NAME|PATH"),
+                "The version to test: see `harness targets`, or the path of your own Kafka.  [required]"),
+    TEST.option("--patch", kinds.PATCH, "Classes in front of the class path of the target's brokers."),
+    TEST.option("--anomaly", kinds.ANOMALIES,
+                "The anomaly to look for, or `all`: see `harness anomalies`.  [required]"),
+    TEST.option("--schedule", kinds.file_to_read("`harness explore --out` writes schedules"),
+                "A schedule to play, as `harness explore --out` writes it; replaces --anomaly."),
+    TEST.option("--nemesis", kinds.NEMESIS, "The fault to inject: see `harness nemeses`; none is the healthy control.",
+                default="kill"),
+    TEST.option("--client", kinds.CLIENT, "librdkafka or java.", default="librdkafka"),
+    WHERE.option("--runtime", kinds.RUNTIME, "local (processes), docker, ssh, sim (models), or auto: docker where an"
+                 " engine and an image are at hand.", default=AUTO),
+    WHERE.option("--nodes", kinds.Text(_check_hosts, metavar="HOST,…"),
+                 "Hosts for --runtime ssh, one a broker: [user@]host[:port]."),
+    WHERE.option("--nodes-file", kinds.file_to_read(), "The same, one a line."),
+    WHERE.option("--ssh-user", kinds.Text(metavar="NAME"), "User for hosts without USER@.  [default: yours]"),
+    WHERE.option("--ssh-port", kinds.Count(1, 65_535, "PORT"), "Port for hosts without :PORT.", default=22,
+                 show_default=False),
+    WHERE.option("--ssh-key", kinds.file_to_read(), "A private key.  [default: the agent's, and the usual ones]"),
+    WHERE.option("--ssh-known-hosts", kinds.file_to_read(), "Host keys to trust.  [default: yours]"),
+    WHERE.option("--ssh-host-key", kinds.Text(_check_pin, metavar="SHA256:…"), "A host key to trust; repeatable.",
+                 name="ssh_pins", multiple=True),
+    WHERE.option("--image", kinds.Text(_check_image, metavar="REFERENCE"),
+                 "The image to use with docker.  [default: the target's]"),
+    WHERE.option("--command-config", kinds.file_to_read(),
+                 "A Java client's properties for SASL and TLS: brokers ask for that login, and every client uses it."),
+    CLUSTER.option("--timers", kinds.TIMERS, "fast, 10m, or default (days).", default="fast"),
+    CLUSTER.option("--brokers", kinds.Count(FEWEST_BROKERS, MOST_BROKERS), "Number of brokers, 3 to 7.", default=3),
+    CLUSTER.option("--replication-factor", kinds.Count(2, MOST_BROKERS), "Replicas a partition.", default=3),
+    CLUSTER.option("--partitions", kinds.Count(1, MOST_PARTITIONS), "Partitions a topic.", default=1),
+    CLUSTER.option("--absent", kinds.Count(1, MOST_BROKERS - 1), "Number of brokers that go down together.", default=1),
+    RUN.option("--seed", kinds.SEED, "Fixes every choice the harness makes.  [default: random]"),
+    CLUSTER.option("--set", kinds.Text(parse_setting, metavar="SCOPE.NAME=VALUE"),
+                   "topic.NAME=VALUE or broker.NAME=VALUE; repeatable.", name="settings", multiple=True),
+    RUN.option("--time-limit", kinds.Number(0, kinds.LONGEST_TIME_S, "S", min_open=True),
+               "Bound on the whole run, in seconds; then `unknown`.", name="time_limit_s"),
+    TEST.option("--application", kinds.APPLICATION,
+                "Then show what an application on top sees: streams or connect."),
+    CLUSTER.flag("--gate",
+                 "Start every broker with the gate, which delays cleaning while a replica is out of the ISR."),
+    CLUSTER.option("--gate-options", kinds.Text(metavar="NAME=VALUE,…"),
+                   "Options of the gate: see `harness gate build --help`."),
+    CLUSTER.flag("--guard",
+                 "Run `harness guard` next to the cluster: it pauses compaction while a replica is out of the ISR."),
+    RUN.flag("--aftermath", "Then show how long a stuck LSO lasts, and what ends it."),
 )
 # fmt: on
-"""``--nodes`` stands for all options of the hosts and of the login to them."""
 
 
 def run_options(command: Callable[..., int]) -> Callable[..., int]:
     """Add every option of the table to a command."""
-    for row in reversed(OPTIONS):
-        command = row.declare(command)
+    for declare in reversed(_DECLARATIONS):
+        command = declare(command)
     return command
+
+
+OPTIONS: tuple[click.Option, ...] = tuple(reversed(run_options(lambda: 0).__dict__["__click_params__"]))
+_IN_OTHER_OPTIONS = ("patch", "nodes_file", "ssh_user", "ssh_port")
+"""``--nodes`` has the hosts and their login, and the target's name has the patch."""
 
 
 def command_line(options: RunOptions) -> str:
     """Return the command that repeats the run, quoted for a shell."""
-    return shlex.join(["harness", "run", *(argument for option in OPTIONS for argument in option.arguments(options))])
+    access = options.access
+    scopes = ((TOPIC, options.topic_settings), (BROKER, options.broker_settings))
+    values: dict[str, Any] = {
+        **vars(options),
+        **dict.fromkeys(_IN_OTHER_OPTIONS),
+        "anomaly": None if options.schedule else options.anomaly,
+        "schedule": options.schedule_path,
+        "nodes": access and ",".join(map(str, access.nodes)),
+        "ssh_key": access and access.key,
+        "ssh_known_hosts": access and access.known_hosts,
+        "ssh_pins": access.pins if access else (),
+        "settings": tuple(f"{scope}.{name}={value}" for scope, of_scope in scopes for name, value in of_scope.items()),
+    }
+    words = ["harness", "run"]
+    for option in OPTIONS:
+        flag, value = option.opts[0], values[str(option.name)]
+        if option.is_flag:
+            words += [flag] if value else []
+        elif value is not None:
+            words += [word for text in (value if option.multiple else (value,)) for word in (flag, str(text))]
+    return shlex.join(words)
 
 
 def request_of(parameters: Mapping[str, Any], options_given: AbstractSet[str]) -> RunOptions:
@@ -216,7 +175,7 @@ def _access(parameters: Mapping[str, Any], options_given: AbstractSet[str]) -> A
     if {"nodes", "nodes_file"} <= options_given:
         raise UsageError("give --nodes or --nodes-file: both name the hosts")
     if not options_given & {"nodes", "nodes_file"}:
-        if lonely := [row.flag for row in OPTIONS if row.parameter in options_given & LOGIN]:
+        if lonely := [option.opts[0] for option in OPTIONS if option.name in options_given & LOGIN]:
             raise UsageError(f"{lonely[0]} is for --runtime ssh: give its hosts with --nodes or --nodes-file")
         return None
     from harness.host.nodes import Access, parse_nodes, read_hosts_file  # noqa: PLC0415
