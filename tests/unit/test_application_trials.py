@@ -7,6 +7,7 @@ import io
 import json
 import urllib.error
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 from email.message import Message
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -51,29 +52,26 @@ def test_each_application_has_jars_for_each_line_of_kafka(target: str, applicati
 
 @pytest.mark.parametrize("target", [name for name in TARGETS if name not in WITH_JARS])
 def test_other_systems_are_refused_by_name(target: str) -> None:
-    title = RELEASES["connect"].title
-    with pytest.raises(UsageError, match=f"--application connect: {title} was not tried on {target}"):
+    with pytest.raises(UsageError, match=f"--application connect: Kafka Connect was not tried on {target}"):
         check(target, "connect")
 
 
-def test_what_would_show_nothing_is_refused() -> None:
+def test_what_would_show_nothing_and_an_unknown_name_is_refused() -> None:
     with pytest.raises(UsageError, match="the same keys to every partition"):
         check(partitions=2)
     with pytest.raises(UsageError, match="leave out --command-config"):
         check(has_login=True)
-
-
-def test_names_are_completed() -> None:
     with pytest.raises(UsageError, match="streams"):
         find_application("stream")
     assert {find_application(name).name for name in APPLICATIONS} == set(APPLICATIONS) == set(RELEASES)
 
 
+@dataclass
 class FakeControl:
     """One leader for everything; its requests are recorded."""
 
-    def __init__(self) -> None:
-        self.leader, self.led = 0, list[tuple[int, ...]]()
+    leader: int = 0
+    led: list[tuple[int, ...]] = field(default_factory=list)
 
     def states(self, topics: list[str]) -> dict[tuple[str, int], Any]:
         return {(topic, 0): SimpleNamespace(leader=self.leader) for topic in topics}
@@ -164,12 +162,8 @@ def test_a_broker_that_loses_its_leadership_shows_nothing() -> None:
 
 
 def test_the_last_values() -> None:
-    records: list[dict[str, str | None]] = [
-        {"key": "a", "value": "1"},
-        {"key": "b", "value": "2"},
-        {"key": "a", "value": None},
-    ]
-    assert last_values(records) == {"b": "2"}
+    records = [("a", "1"), ("b", "2"), ("a", None)]
+    assert last_values({"key": key, "value": value} for key, value in records) == {"b": "2"}
 
 
 def test_the_answers_of_a_worker() -> None:
@@ -219,9 +213,6 @@ def test_the_records_of_connect_are_those_that_a_worker_writes() -> None:
     assert by_key["commit-deleted"] == '{"tasks":1}'
     assert by_key["target-state-reset"] == '{"state":"PAUSED","state.v2":"STOPPED"}'
     assert by_key['["reset",{"filename":"lines.txt"}]'] == '{"position":71}'
-
-
-def test_a_deletion_is_the_tombstones_that_a_worker_writes() -> None:
     scenario = next(candidate for candidate in SCENARIOS if candidate.name == CONFIGS)
     assert list(map(str, scenario.outage)) == ["plain deletes connector-deleted", "plain deletes target-state-deleted"]
 

@@ -102,14 +102,9 @@ def test_what_comes_later_is_no_difference(ended: Manifest, tmp_path: Path) -> N
     assert differences(Manifest(RunFolder(moved), ended.content), partial=False) == ()
 
 
-def lose(*names: str) -> Callable[[Path], None]:
-    """Return what removes files or folders."""
-
-    def damage(path: Path) -> None:
-        for name in names:
-            (shutil.rmtree if (path / name).is_dir() else os.unlink)(path / name)
-
-    return damage
+def lose(path: Path, *names: str) -> None:
+    for name in names:
+        (shutil.rmtree if (path / name).is_dir() else os.unlink)(path / name)
 
 
 def put_a_folder_in_place(path: Path) -> None:
@@ -117,17 +112,19 @@ def put_a_folder_in_place(path: Path) -> None:
     (path / SEGMENT).mkdir()
 
 
+def other_content(name: str) -> tuple[Callable[[Path], object], list[str]]:
+    return lambda path: change(path / name), [f"{name} has other content than the run wrote"]
+
+
 DAMAGES: dict[str, tuple[Callable[[Path], object], list[str]]] = {
-    "no fetched": (lose("fetched"), ["fetched is missing (6 files)"]),
-    "no observations": (lose("observations.jsonl"), ["observations.jsonl is missing"]),
+    "no fetched": (lambda path: lose(path, "fetched"), ["fetched is missing (6 files)"]),
+    "no observations": (lambda path: lose(path, "observations.jsonl"), ["observations.jsonl is missing"]),
     "neither": (
-        lose("fetched", "observations.jsonl"),
+        lambda path: lose(path, "fetched", "observations.jsonl"),
         ["fetched is missing (6 files)", "observations.jsonl is missing"],
     ),
-    "no segment": (lose(SEGMENT), [f"{SEGMENT} is missing"]),
-    "a folder for a segment": (
-        put_a_folder_in_place, [f"{SEGMENT} is missing"],
-    ),
+    "no segment": (lambda path: lose(path, SEGMENT), [f"{SEGMENT} is missing"]),
+    "a folder for a segment": (put_a_folder_in_place, [f"{SEGMENT} is missing"]),
     "a cut segment": (
         lambda path: os.truncate(path / SEGMENT, 10),
         [f"{SEGMENT} has 10 bytes, not the {len(encode(LOG))} that the run wrote"],
@@ -136,16 +133,9 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], list[str]]] = {
         lambda path: shutil.copy(path / SEGMENT, (path / SEGMENT).with_name(f"{9:020}.log")),
         [f"brokers/2/{AFTER_REJOIN}/t-0/{9:020}.log was not written by the run"],
     ),
-    "a garbled segment": (
-        lambda path: change(path / SEGMENT), [f"{SEGMENT} has other content than the run wrote"],
-    ),
-    "a garbled answer": (
-        lambda path: change(path / SERVED / "state.json"),
-        [f"{SERVED}/state.json has other content than the run wrote"],
-    ),
-    "a garbled history": (
-        lambda path: change(path / "history.jsonl"), ["history.jsonl has other content than the run wrote"],
-    ),
+    "a garbled segment": other_content(SEGMENT),
+    "a garbled answer": other_content(f"{SERVED}/state.json"),
+    "a garbled history": other_content("history.jsonl"),
 }  # fmt: skip
 
 
@@ -205,13 +195,12 @@ def test_a_list_that_is_none(begun: Manifest, listed: Any) -> None:
 
 
 def test_a_manifest_with_other_content(ended: Manifest) -> None:
-    path = ended.folder.path
-    folder, content = open_run_folder(path)
-    assert (folder.path, content) == (path, json.loads(ended.folder.manifest_path.read_text()))
-    text = ended.folder.manifest_path.read_text()
-    ended.folder.manifest_path.write_text(text.replace('"nemesis": "kill"', '"nemesis": "none"'))
+    manifest = ended.folder.manifest_path
+    folder, content = open_run_folder(ended.folder.path)
+    assert (folder.path, content) == (ended.folder.path, json.loads(manifest.read_text()))
+    manifest.write_text(manifest.read_text().replace('"nemesis": "kill"', '"nemesis": "none"'))
     with pytest.raises(UsageError, match=r"manifest\.json has other content than the run wrote"):
-        open_run_folder(path)
+        open_run_folder(ended.folder.path)
 
 
 def test_a_run_that_goes_on_lists_its_evidence_anew(ended: Manifest) -> None:
@@ -242,15 +231,11 @@ def test_a_run_that_goes_on_lists_its_evidence_anew(ended: Manifest) -> None:
 )
 def test_what_is_left_out_and_whom_it_concerns(path: str, left_out: str, concerned: list[str]) -> None:
     """A replica with a missing file is omitted: otherwise the records of the file would seem to be missing."""
-    difference = EvidenceDifference(path, "is missing")
-    assert difference.left_out == left_out
-    assert [topic for topic in ("t", "u") if difference.concerns(topic, ("t", "u", "control"))] == concerned
-
-
-def test_a_file_that_the_run_did_not_write_is_left_out_alone() -> None:
-    difference = EvidenceDifference("brokers/2/after-rejoin/t-0/9.log", "was not written by the run", is_extra=True)
-    assert difference.left_out == difference.path
-    assert not difference.concerns("t", ("t",))
+    for is_extra in (False, True):
+        difference = EvidenceDifference(path, "is different", is_extra=is_extra)
+        assert difference.left_out == (path if is_extra else left_out), "what the run did not write is left out alone"
+        topics = [topic for topic in ("t", "u") if difference.concerns(topic, ("t", "u", "control"))]
+        assert topics == ([] if is_extra else concerned)
 
 
 def test_an_aftermath_that_differs_is_not_reported(begun: Manifest) -> None:
@@ -261,15 +246,6 @@ def test_an_aftermath_that_differs_is_not_reported(begun: Manifest) -> None:
     assert read_afterwards(without(begun.folder, differences(begun)), AFTERMATH) == []
 
 
-def split(folder: RunFolder) -> Path:
-    """Put K's last record on broker 2 into a separate segment, and return the segment."""
-    path = folder.path / SEGMENT
-    path.write_bytes(encode(DELETED[:1]))
-    rest = path.with_name(f"{1:020}.log")
-    rest.write_bytes(encode(DELETED[1:]))
-    return rest
-
-
 DELETED = (put(0, "K"), delete(1, "K"), put(2, "L"))
 
 
@@ -278,7 +254,11 @@ def test_a_replica_with_a_lost_segment_is_not_accused(spark: SparkSession, tmp_p
     replicas = tuple(replica(broker, *DELETED) for broker in (1, 2, 3))
     folder = write_run(tmp_path, History("run", wrote=DELETED, after=replicas))
     manifest = Manifest(folder, {"status": "complete", "scenarios": [SCENARIO]})
-    lost = split(folder)
+    # K's last record on broker 2 is in a separate segment.
+    segment = folder.path / SEGMENT
+    lost = segment.with_name(f"{1:020}.log")
+    segment.write_bytes(encode(DELETED[:1]))
+    lost.write_bytes(encode(DELETED[1:]))
     manifest.list_evidence()
     lost.write_bytes(encode(DELETED[2:]))
     if not is_served:

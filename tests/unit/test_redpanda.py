@@ -13,6 +13,7 @@ from fakes.containers import ContainerCluster, packed
 from fakes.http_servers import FakeServer, served
 from fakes.runtime import FakeRuntime
 
+from harness.broker_files.segments.batches import HEADER as KAFKA_HEADER
 from harness.broker_files.segments.batches import iter_batches
 from harness.broker_files.segments.encode import encode_batch
 from harness.broker_files.segments.records import Record
@@ -90,13 +91,10 @@ def test_a_refused_transfer_is_repeated(subject: Subject) -> None:
     assert not subject.control.leads({TOPIC: (2, 1, 3)})
 
 
-def test_the_coordinator_is_an_internal_partition(subject: Subject) -> None:
+def test_the_coordinator_and_the_controller_lead_internal_partitions(subject: Subject) -> None:
     subject.answer("/v1/partitions/kafka_internal/tx/0", {"leader_id": 3})
     assert subject.control.coordinator == TX
     assert subject.control.leads({TX: (3, 1)})
-
-
-def test_the_active_controller_leads_the_partition_of_controllers(subject: Subject) -> None:
     subject.answer("/v1/partitions/redpanda/controller/0", {"leader_id": 3})
     assert subject.control.active_controller() == 3
 
@@ -138,17 +136,13 @@ def test_the_progress_of_compaction_has_kafka_offsets(subject: Subject) -> None:
 def test_requirements_of_coordinated_compaction_are_reported(
     subject: Subject, state: str, removal: object, expected: tuple[bool, bool]
 ) -> None:
+    assert tuple(subject.control.coordination().values()) == (False, False), "no broker answers"
     subject.answer("/v1/features", {"features": [{"name": "coordinated_compaction", "state": state}]})
-    subject.answer(
-        "/v1/cluster_config", {} if removal is None else {"log_compaction_tx_batch_removal_enabled": removal}
+    settings = {} if removal is None else {"log_compaction_tx_batch_removal_enabled": removal}
+    subject.answer("/v1/cluster_config", settings)
+    assert subject.control.coordination() == dict(
+        zip(("coordinated_compaction", "log_compaction_tx_batch_removal_enabled"), expected, strict=True)
     )
-    assert tuple(subject.control.coordination().values()) == expected
-
-
-def test_no_requirement_is_met_if_no_broker_answers(subject: Subject) -> None:
-    assert subject.control.coordination() == {
-        "coordinated_compaction": False, "log_compaction_tx_batch_removal_enabled": False,
-    }  # fmt: skip
 
 
 def test_a_data_directory_has_an_id(subject: Subject) -> None:
@@ -163,14 +157,8 @@ def test_open_transactions_are_not_reported() -> None:
 
 def segment() -> bytes:
     batch = encode_batch(base_offset=0, records=[Record(0, 1000, b"K", b"V")])
-    fields = (0, len(batch), 0, RAFT_DATA, *_kafka_fields(batch)[4:])
+    fields = (0, len(batch), 0, RAFT_DATA, *KAFKA_HEADER.unpack_from(batch)[4:])
     return HEADER.pack(*fields) + batch[61:]
-
-
-def _kafka_fields(batch: bytes) -> tuple[Any, ...]:
-    from harness.broker_files.segments.batches import HEADER as KAFKA_HEADER  # noqa: PLC0415
-
-    return KAFKA_HEADER.unpack_from(batch)
 
 
 @pytest.mark.parametrize("is_up", [True, False], ids=["up", "down"])
