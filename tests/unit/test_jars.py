@@ -79,12 +79,11 @@ def test_a_damaged_jar_is_fetched_again(cache: Path, damage: bytes | None) -> No
 
 def test_damage_of_the_same_size_is_found_by_verify(cache: Path) -> None:
     repository = Repository(CONTENTS)
-    jar = materialise(DIGESTS, cache, repository).directory / "org.a--one--1.0.jar"
-    jar.write_bytes(b"THE FIRST JAR")
-    materialise(DIGESTS, cache, repository)
-    assert repository.fetches == 1
-    assert_complete(materialise(DIGESTS, cache, repository, verify=True))
-    assert repository.fetches == 2
+    (materialise(DIGESTS, cache, repository).directory / "org.a--one--1.0.jar").write_bytes(b"THE FIRST JAR")
+    for verify, fetches in ((False, 1), (True, 2)):
+        jar_set = materialise(DIGESTS, cache, repository, verify=verify)
+        assert repository.fetches == fetches
+    assert_complete(jar_set)
 
 
 @pytest.mark.parametrize("marker", ["", "[]", '{"lock": 1}', "{"])
@@ -102,18 +101,14 @@ def test_a_new_lock_is_another_set(cache: Path) -> None:
     assert_complete(materialise(DIGESTS, cache, repository))
 
 
-def test_checksum_mismatch_names_the_jar_and_installs_nothing(cache: Path) -> None:
+def test_a_wrong_or_missing_jar_is_an_error_and_nothing_is_installed(cache: Path) -> None:
     forged = CONTENTS | {"org.b:two_2.13:2.0-ea": b"something else"}
     got = hashlib.sha256(b"something else").hexdigest()
-    with pytest.raises(UsageError) as caught:
+    expected = DIGESTS["org.b:two_2.13:2.0-ea"]
+    with pytest.raises(UsageError, match=rf"org\.b:two_2\.13:2\.0-ea .* expected {expected}, got {got}"):
         materialise(DIGESTS, cache, Repository(forged))
-    for part in ("org.b:two_2.13:2.0-ea", DIGESTS["org.b:two_2.13:2.0-ea"], got):
-        assert part in str(caught.value)
     assert list(cache.iterdir()) == []
     assert list(cache.parent.iterdir()) == [cache]
-
-
-def test_a_missing_jar_is_an_error(cache: Path) -> None:
     with pytest.raises(UsageError, match=r"org\.a:one:1\.0 was not delivered"):
         materialise(DIGESTS, cache, lambda _coordinates, _staging, _on_progress: None)
 
