@@ -8,10 +8,26 @@ from typing import TYPE_CHECKING
 from harness.kafka_api.address import Address
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from harness.runtimes.power import Cut
+
+
+def _taking_down(action: str) -> Callable[[FakeRuntime, int], None]:
+    def take_down(runtime: FakeRuntime, broker: int) -> None:
+        runtime.actions.append(f"{action} {broker}")
+        runtime.down.add(broker)
+
+    return take_down
+
+
+def _bringing_up(action: str) -> Callable[[FakeRuntime, int], None]:
+    def bring_up(runtime: FakeRuntime, broker: int) -> None:
+        runtime.actions.append(f"{action} {broker}")
+        runtime.down.discard(broker)
+
+    return bring_up
 
 
 @dataclass
@@ -39,26 +55,9 @@ class FakeRuntime:
     def start_again(self, brokers: Sequence[int]) -> None:
         self.down -= set(brokers)
 
-    def start(self, broker: int) -> None:
-        self._bring_up("start", broker)
-
-    def stop(self, broker: int) -> None:
-        self._take_down("stop", broker)
-
-    def kill(self, broker: int) -> None:
-        self._take_down("kill", broker)
-
-    def pause(self, broker: int) -> None:
-        self._take_down("pause", broker)
-
-    def resume(self, broker: int) -> None:
-        self._bring_up("resume", broker)
-
-    def cut(self, broker: int) -> None:
-        self._take_down("cut", broker)
-
-    def heal(self, broker: int) -> None:
-        self._bring_up("heal", broker)
+    start, resume, heal = (_bringing_up(action) for action in ("start", "resume", "heal"))
+    stop, kill, pause, cut = (_taking_down(action) for action in ("stop", "kill", "pause", "cut"))
+    fill_disk = _taking_down("fill the disk of")
 
     def block(self, links: Sequence[tuple[int, int]]) -> None:
         self.actions.append(f"block {', '.join(f'{source}>{hearer}' for source, hearer in links)}")
@@ -72,9 +71,6 @@ class FakeRuntime:
     def clear_links(self) -> None:
         self.actions.append("clear links")
 
-    def fill_disk(self, broker: int) -> None:
-        self._take_down("fill the disk of", broker)
-
     def free_disk(self, broker: int) -> None:
         self.actions.append(f"free the disk of {broker}")
 
@@ -87,7 +83,7 @@ class FakeRuntime:
         return cuts
 
     def cut_power(self, broker: int) -> list[Cut]:
-        self._take_down("cut the power of", broker)
+        _taking_down("cut the power of")(self, broker)
         return self.unsynced_files
 
     def kill_with_files(self, broker: int, _suffixes: tuple[str, ...]) -> dict[str, int]:
@@ -116,11 +112,3 @@ class FakeRuntime:
 
     def close(self, *, keep: bool = False) -> None:
         """There is nothing to end, and nothing to ``keep``."""
-
-    def _take_down(self, action: str, broker: int) -> None:
-        self.actions.append(f"{action} {broker}")
-        self.down.add(broker)
-
-    def _bring_up(self, action: str, broker: int) -> None:
-        self.actions.append(f"{action} {broker}")
-        self.down.discard(broker)
