@@ -24,9 +24,11 @@ def explain(evidence: RoundEvidence, symptoms: Symptoms) -> Explained:
     }
 
 
-CAUSE = Cause(
-    "hanging-transaction",
-    "a transaction that has ended is open on every replica",
-    explain,
-    is_seen_by_both=False,
+CAUSES = (
+    Cause(
+        "hanging-transaction",
+        "a transaction that has ended is open on every replica",
+        explain,
+        is_seen_by_both=False,
+    ),
 )

@@ -24,10 +24,12 @@ def explain(evidence: RoundEvidence, symptoms: Symptoms) -> Explained:
     return {symptom: loss for symptom in symptoms if (loss := keys[symptom.broker, symptom.partition].get(symptom.key))}
 
 
-CAUSE = Cause(
-    "hole-after-power-failure",
-    "a replica lost a segment in the middle of its log with its power",
-    explain,
-    before=frozenset({"stale-marker"}),
-    is_seen_by_both=False,
+CAUSES = (
+    Cause(
+        "hole-after-power-failure",
+        "a replica lost a segment in the middle of its log with its power",
+        explain,
+        before=frozenset({"stale-marker"}),
+        is_seen_by_both=False,
+    ),
 )

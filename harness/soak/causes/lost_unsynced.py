@@ -109,11 +109,13 @@ def explain(evidence: RoundEvidence, symptoms: Symptoms) -> dict[Symptom, object
     return with_key(symptoms, keys) | wrong_groups(symptoms, by_partition, evidence.brokers)
 
 
-CAUSE = Cause(
-    "lost-unsynced",
-    "a power failure took acknowledged records that every replica follows",
-    explain,
-    before=frozenset({"hole-after-power-failure"}),
-    is_anomaly=False,
-    is_seen_by_both=False,
+CAUSES = (
+    Cause(
+        "lost-unsynced",
+        "a power failure took acknowledged records that every replica follows",
+        explain,
+        before=frozenset({"hole-after-power-failure"}),
+        is_anomaly=False,
+        is_seen_by_both=False,
+    ),
 )

@@ -62,8 +62,10 @@ def reopened_of(folder: RunFolder) -> list[Symptom]:
     return symptoms
 
 
-CAUSE = Cause(
-    "reopened-transaction",
-    "a replica takes a transaction for open that its own log has ended",
-    lambda _evidence, symptoms: {symptom: "" for symptom in symptoms if symptom.judge == BROKER},
+CAUSES = (
+    Cause(
+        "reopened-transaction",
+        "a replica takes a transaction for open that its own log has ended",
+        lambda _evidence, symptoms: {symptom: "" for symptom in symptoms if symptom.judge == BROKER},
+    ),
 )

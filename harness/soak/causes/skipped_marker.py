@@ -94,10 +94,12 @@ def _words(tp: TopicPartition, transactional_id: str, marker: int | None = None)
     )
 
 
-CAUSE = Cause(
-    "skipped-marker",
-    "a coordinator skipped the marker of a transaction",
-    explain,
-    before=frozenset({"unclean-election", "reopened-transaction"}),
-    is_seen_by_both=False,
+CAUSES = (
+    Cause(
+        "skipped-marker",
+        "a coordinator skipped the marker of a transaction",
+        explain,
+        before=frozenset({"unclean-election", "reopened-transaction"}),
+        is_seen_by_both=False,
+    ),
 )

@@ -29,9 +29,11 @@ def explain(evidence: RoundEvidence, symptoms: Symptoms) -> Explained:
     return with_key(symptoms, keys)
 
 
-CAUSE = Cause(
-    "stale-marker",
-    "a late marker of a former coordinator ended a transaction",
-    explain,
-    before=frozenset({"skipped-marker"}),
+CAUSES = (
+    Cause(
+        "stale-marker",
+        "a late marker of a former coordinator ended a transaction",
+        explain,
+        before=frozenset({"skipped-marker"}),
+    ),
 )

@@ -15,10 +15,12 @@ def explain(evidence: RoundEvidence, symptoms: Symptoms) -> Explained:
     }
 
 
-CAUSE = Cause(
-    "unclean-election",
-    "replicas differ after an unclean election",
-    explain,
-    before=ANOMALIES | {"hanging-transaction"},
-    is_seen_by_both=False,
+CAUSES = (
+    Cause(
+        "unclean-election",
+        "replicas differ after an unclean election",
+        explain,
+        before=ANOMALIES | {"hanging-transaction"},
+        is_seen_by_both=False,
+    ),
 )
