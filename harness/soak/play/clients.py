@@ -28,7 +28,7 @@ from harness.schedules.scenario import Phase
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from harness.clients import Library, LibraryProducer
+    from harness.clients import Library, LibraryGroups, LibraryProducer
     from harness.kafka_api.messages import TopicPartition
     from harness.run_folder.history import History
     from harness.schedules.operations.operation import Operation
@@ -64,8 +64,13 @@ class ClientProcess:
                     self._producer = None
                 case SendOffset():
                     self._send_offset(operation)
-                case CommitOffset() | VisitGroup() | DeleteGroup():
-                    self._of_groups(operation)
+                case CommitOffset():
+                    offsets = {(operation.topic, operation.partition): operation.offset}
+                    self._of_group("commit offset", lambda groups: groups.commit(operation.group, offsets), operation)
+                case VisitGroup():
+                    self._of_group("visit group", lambda groups: _visit(groups, operation), operation)
+                case DeleteGroup():
+                    self._of_group("delete group", lambda groups: groups.delete(operation.group), operation)
         except OperationFailedError:
             self._producer = None
 
@@ -141,31 +146,21 @@ class ClientProcess:
         offsets = {(operation.topic, operation.partition): operation.offset}
         producer.record("send offset", lambda: send(operation.group, offsets), **_fields_of(operation))
 
-    def _of_groups(self, operation: CommitOffset | VisitGroup | DeleteGroup) -> None:
+    def _of_group(self, f: str, act: Callable[[LibraryGroups], None], operation: Operation) -> None:
         groups = self.library.groups
         if groups is None:
             raise HarnessError(f"{self.client.library} has no consumer groups here")
-        match operation:
-            case CommitOffset():
-                offsets = {(operation.topic, operation.partition): operation.offset}
-                self._record("commit offset", lambda: groups.commit(operation.group, offsets), operation)
-            case VisitGroup():
-
-                def visit() -> None:
-                    member = groups.consumer(operation.group, operation.topic, operation.protocol)
-                    try:
-                        member.poll(POLL_S)
-                    finally:
-                        member.close()
-
-                self._record("visit group", visit, operation)
-            case DeleteGroup():
-                self._record("delete group", lambda: groups.delete(operation.group), operation)
-
-    def _record(self, f: str, act: Callable[[], None], operation: Operation) -> None:
         fields = {"process": self.client.name, "part": self.part, "phase": Phase.BEFORE}
         ids = {"transactional_id": self.client.transactional_id, "txn": None}
-        record(self.history, act, f=f, **fields, **ids, **_fields_of(operation))
+        record(self.history, lambda: act(groups), f=f, **fields, **ids, **_fields_of(operation))
+
+
+def _visit(groups: LibraryGroups, visit: VisitGroup) -> None:
+    member = groups.consumer(visit.group, visit.topic, visit.protocol)
+    try:
+        member.poll(POLL_S)
+    finally:
+        member.close()
 
 
 def _fields_of(operation: Operation) -> dict[str, Any]:

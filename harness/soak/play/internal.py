@@ -39,19 +39,15 @@ REFUSAL: Final = re.compile(
 OFFSETS_SETTINGS: Final = {**FAST.topic, "compression.type": "producer"}
 
 
-def create_offsets_topic(rig: Rig) -> None:
-    """Create ``__consumer_offsets`` with fast timers, where groups take part and it is not there.
+def prepare_offsets(rig: Rig) -> None:
+    """Create ``__consumer_offsets`` with fast timers, where groups take part and it is not there; have it compacted.
 
     Brokers create it with replicas of their choice else, and when a group first asks for its coordinator. Raises
     `HarnessError`.
     """
-    if GROUP_OFFSETS in rig.setup.shape.features and not rig.cluster.admin.partitions([CONSUMER_OFFSETS]):
-        rig.cluster.admin.create_topics({OFFSETS: rig.setup.shape.brokers}, OFFSETS_SETTINGS)
-
-
-def thaw_offsets(rig: Rig) -> None:
-    """Have coordinators' logs compacted again. Raises `HarnessError`."""
     if GROUP_OFFSETS in rig.setup.shape.features:
+        if not rig.cluster.admin.partitions([CONSUMER_OFFSETS]):
+            rig.cluster.admin.create_topics({OFFSETS: rig.setup.shape.brokers}, OFFSETS_SETTINGS)
         rig.cluster.control.thaw([CONSUMER_OFFSETS], OFFSETS_SETTINGS)
 
 
@@ -69,14 +65,7 @@ def take_internal(rig: Rig, cluster: Cluster, folder: RunFolder, steps: Iterable
         cluster.admin.alter_topics([CONSUMER_OFFSETS], FREEZE)
         cluster.wait(lambda: not cluster.differing_ends(replicas), f"the replicas of {CONSUMER_OFFSETS} to be level")
         partitions.append(OFFSETS)
-        try:
-            cluster.wait(
-                lambda: _asked(rig, folder, _groups_of(steps)), "the coordinator of groups to answer", ANSWER_S
-            )
-        except WaitTimeoutError:
-            if (refused := _refused(rig)) is None:
-                raise
-            folder.write_json(folder.path / ANSWERS, refused)
+        folder.write_json(folder.path / ANSWERS, _answers(rig, cluster, _groups_of(steps)))
     for broker in cluster.runtime.brokers:
         for topic, partition in partitions:
             destination = folder.path / INTERNAL / str(broker) / f"{topic}-{partition}"
@@ -117,25 +106,27 @@ def _groups_of(steps: Iterable[Step]) -> Mapping[str, set[TopicPartition]]:
     return groups
 
 
-def _asked(rig: Rig, folder: RunFolder, groups: Mapping[str, set[TopicPartition]]) -> bool:
-    state = rig.cluster.admin.partitions([CONSUMER_OFFSETS]).get(OFFSETS)
-    if state is None or state.leader not in rig.cluster.runtime.brokers:
-        return False
-    answers = ask(rig.cluster.runtime.address(state.leader), groups)
-    if errors_of(answers):
-        return False
-    content = {"broker": state.leader, "partition": OFFSETS[1], "answers": answers}
-    folder.write_json(folder.path / ANSWERS, content)
-    return True
+def _answers(rig: Rig, cluster: Cluster, groups: Mapping[str, set[TopicPartition]]) -> dict[str, Any]:
+    """Return the content of `ANSWERS`: what the coordinator answers, or why it cannot load the partition."""
+    content: dict[str, Any] = {"partition": OFFSETS[1]}
 
+    def are_answered() -> bool:
+        state = cluster.admin.partitions([CONSUMER_OFFSETS]).get(OFFSETS)
+        if state is None or state.leader not in cluster.brokers:
+            return False
+        content["broker"] = state.leader
+        content["answers"] = ask(cluster.runtime.address(state.leader), groups)
+        return not errors_of(content["answers"])
 
-def _refused(rig: Rig) -> dict[str, Any] | None:
-    """Return what `ANSWERS` has of a coordinator that cannot load the partition; None if its log has no reason."""
-    broker = rig.cluster.admin.partitions([CONSUMER_OFFSETS])[OFFSETS].leader
-    refusal = refusal_in(rig.spec.log_path(broker).read_text(errors="replace"))
-    if refusal is None:
-        return None
-    return {"broker": broker, "partition": OFFSETS[1], "answers": [], "refusal": refusal}
+    try:
+        cluster.wait(are_answered, "the coordinator of groups to answer", ANSWER_S)
+    except WaitTimeoutError:
+        broker = cluster.admin.partitions([CONSUMER_OFFSETS])[OFFSETS].leader
+        refusal = refusal_in(rig.spec.log_path(broker).read_text(errors="replace"))
+        if refusal is None:
+            raise
+        return {**content, "broker": broker, "answers": [], "refusal": refusal}
+    return content
 
 
 def refusal_in(log: str) -> str | None:

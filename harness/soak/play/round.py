@@ -22,7 +22,7 @@ from harness.soak.draw.plan import OF_GROUPS, as_round
 from harness.soak.evidence.offsets import OffsetSampler
 from harness.soak.play.administrators import Administrators
 from harness.soak.play.clients import ClientProcess
-from harness.soak.play.internal import create_offsets_topic, take_internal, thaw_offsets
+from harness.soak.play.internal import prepare_offsets, take_internal
 from harness.soak.play.player import MOST_WAITING, Player, Process, at_once
 from harness.soak.play.rig import FILLER_PERIOD_S, SETTLE_S, TIMERS
 
@@ -128,8 +128,7 @@ def _play(  # noqa: PLR0917
         admins = Administrators(plan, cluster, history, TIMERS.copy_bytes_per_s)
         phases.begin("create topics")
         admins.create_topics()
-        create_offsets_topic(rig)
-        thaw_offsets(rig)
+        prepare_offsets(rig)
         cluster.wait(lambda: bool(cluster.states()), "the topics to exist")
         cluster.wait_in_isr(plan.brokers)
         numbers: dict[str | None, Any] = defaultdict(lambda: itertools.count(1))
