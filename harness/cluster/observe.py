@@ -69,11 +69,10 @@ class ReplicaObserver:
         reader: Callable[[int], ReplicaReader],
         resumed: bool = False,
     ) -> None:
-        """Open ``path`` for writing; no request is sent yet. ``period_s``: the pause between two polls.
+        """Open ``path`` for writing; a run that is ``resumed`` continues from its earlier observations.
 
-        ``replicas``: the present or future brokers of each partition. ``reader`` opens a broker's reader.
-
-        A run that is ``resumed`` continues from the earlier observations.
+        ``replicas``: the present or future brokers of each partition. ``period_s``: the pause between two polls.
+        ``reader`` opens a broker's reader.
         """
         self._poller = Poller(runtime, clock, reader, period_s=period_s, name="observations")
         self.stop, self.raise_if_failed = self._poller.stop, self._poller.raise_if_failed

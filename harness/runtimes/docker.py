@@ -25,7 +25,7 @@ from harness.kafka_api.address import Address
 from harness.runtimes import namespaces
 from harness.runtimes.base import Need, PreparedRuntime, listeners, raise_if_unmet
 from harness.runtimes.log_dir import copy_when_still, tail
-from harness.runtimes.namespaces import Reach
+from harness.runtimes.namespaces import NamespaceFaults, Reach
 from harness.runtimes.recipe import CLIENT_PORT, recipe_for, service
 from harness.targets import images
 
@@ -65,7 +65,6 @@ def prepare(request: RuntimeRequest) -> PreparedRuntime:
     client, compose = engine.connect(), engine.find_compose()
     image = images.obtain(client, request.target, request.image)
     recipe = recipe_for(request.target, client)
-
     with engine.errors_as("the container engine names no version"):
         version = client.version()["Version"]
 
@@ -80,8 +79,7 @@ def prepare(request: RuntimeRequest) -> PreparedRuntime:
 def why_unavailable(request: RuntimeRequest) -> str | None:
     """Return why containers of the target are not available now (no engine, no compose, no local image), or None."""
     try:
-        client = engine.connect()
-        engine.find_compose()
+        client, _ = engine.connect(), engine.find_compose()
         image = images.find(client, request.target, request.image)
     except HarnessError as error:
         return str(error)
@@ -108,8 +106,7 @@ class DockerRuntime:
         self._running: set[int] = set()
         self._paused: set[int] = set()
         self._reach = Reach(self.spec.controllers)
-        faults = namespaces.NamespaceFaults(self.brokers, self._inside, self._inner_address, self._reach)
-        self.abilities = (self, faults)
+        self.abilities = (self, NamespaceFaults(self.brokers, self._inside, self._inner_address, self._reach))
         self._addresses, _ = listeners(self.spec, lambda _: ports.LOOPBACK)
         self._configurations = {b: self.recipe.configure(self.spec, b, at) for b, at in self._addresses.items()}
         admin_ports = ports.free_ports(len(self.brokers)) if self.recipe.admin_port else []
@@ -216,10 +213,7 @@ class DockerRuntime:
                 raise BootError(self._ending(broker, state))
 
     def copy_partition(self, broker: int, topic: str, partition: int, destination: Path) -> None:
-        """Copy a partition's segments, transaction indexes, producer snapshots and epochs.
-
-        Repeats the copy until two copies have the same files. Raises `HarnessError` if they keep changing.
-        """
+        """Copy the files of the log until two copies are the same. Raises `HarnessError` if they keep changing."""
         copies: list[dict[str, int]] = []
 
         def copy() -> bool:
@@ -242,10 +236,7 @@ class DockerRuntime:
                 _extract(tar, destination, lambda _: True)
 
     def close(self, *, keep: bool = False) -> None:
-        """Store every broker's log, and remove the run's containers, network and volumes unless kept.
-
-        The containers of a resumable run are only ended.
-        """
+        """Store every broker's log. Unless kept, end the containers of a resumable run, and remove those of others."""
         containers = dict(self._containers)
         if not keep:
             self._containers.clear()

@@ -208,10 +208,7 @@ class LocalRuntime:
                 raise BootError(f"broker {broker} ended by itself ({how}); the end of {log}:\n{lines}")
 
     def copy_partition(self, broker: int, topic: str, partition: int, destination: Path) -> None:
-        """Copy a partition's segments, transaction indexes, producer snapshots and epochs.
-
-        Repeats the copy until the files are the same before and after. Raises `HarnessError` if they keep changing.
-        """
+        """Copy the files of the log until they are the same before and after. Raises `HarnessError` otherwise."""
         source = self._log_dir(broker) / f"{topic}-{partition}"
         if not source.is_dir():
             raise HarnessError(f"broker {broker} has no folder of {topic}-{partition}: {source}")

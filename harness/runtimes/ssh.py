@@ -206,10 +206,7 @@ class SshRuntime:
         self._looked_s = time.monotonic()
 
     def copy_partition(self, broker: int, topic: str, partition: int, destination: Path) -> None:
-        """Copy a partition's segments, transaction indexes, producer snapshots and epochs.
-
-        Repeats the copy until the files are the same before and after. Raises `HarnessError` if they keep changing.
-        """
+        """Copy the files of the log until they are the same before and after. Raises `HarnessError` otherwise."""
         source = f"{self._home(broker)}/data/{topic}-{partition}"
         files = self._connections[broker].files
 
