@@ -56,7 +56,8 @@ NO_TOPIC = ("",)
     default=60.0,
 )
 @common.OUTPUT.option("--events", FILE, "Append one JSON object an event.")
-@common.verbosity_options
+@common.verbose_option
+@common.quiet_option
 @click.pass_context
 def guard(context: click.Context, /, bootstrap: str | None, config: Path | None, **parameters: Any) -> int:
     """Pause compaction of a topic, from outside, while an assigned replica is not caught up.

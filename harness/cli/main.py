@@ -52,9 +52,8 @@ def cli(context: click.Context) -> None:
     context.default_map = default_map(cli, read_config_file())
 
 
-ON_RUNS = (run, check, compare, nightly, explore, soak, conform, report, serve)
-ON_CLUSTERS = (audit, repair, gate, guard)
-for subcommand in (*ON_RUNS, *ON_CLUSTERS, doctor, clean, images, *LISTS):
+COMMANDS = (run, check, compare, nightly, explore, soak, conform, report, serve, audit, repair, gate, guard)
+for subcommand in (*COMMANDS, doctor, clean, images, *LISTS):
     cli.add_command(subcommand)
 
 

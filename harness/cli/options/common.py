@@ -82,7 +82,12 @@ def command(
         # Click lists the last option first: options that commands share stand below those of the command.
         declared = callback.__dict__.pop("__click_params__", [])
         parameters = run.__dict__["__click_params__"] = []
-        for decorator in (*VERBOSITY, *([FORMAT] if formats else []), *(SPARK_OPTIONS if spark else [])):
+        for decorator in (
+            quiet_option,
+            verbose_option,
+            *([FORMAT] if formats else []),
+            *(SPARK_OPTIONS if spark else []),
+        ):
             decorator(run)
         parameters += declared
         # Cloup stores the options of a command in its groups: each command needs separate groups.
@@ -110,10 +115,8 @@ def _be_quiet(context: click.Context, _parameter: click.Parameter, is_on: bool) 
         context.meta[QUIET] = True
 
 
-VERBOSITY: Final = (
-    OUTPUT.flag("-q --quiet", "Print no progress.", expose_value=False, callback=_be_quiet),
-    OUTPUT.flag("-v --verbose", "Also print what the harness logs.", expose_value=False, callback=_be_loud),
-)
+quiet_option = OUTPUT.flag("-q --quiet", "Print no progress.", expose_value=False, callback=_be_quiet)
+verbose_option = OUTPUT.flag("-v --verbose", "Also print what the harness logs.", expose_value=False, callback=_be_loud)
 FORMAT: Final = OUTPUT.option("--format", click.Choice([TEXT, JSON]), "Output format.", name="output", default=TEXT)
 SPARK_OPTIONS: Final = (
     SPARK.option(
@@ -127,15 +130,6 @@ SPARK_OPTIONS: Final = (
     ),
 )
 """Options that `command` adds, the last option first."""
-
-
-def verbosity_options(callback: Callback) -> Callback:
-    """Add ``-v`` and ``-q`` to a group, which `command` does not make."""
-    for decorator in VERBOSITY:
-        decorator(callback)
-    return callback
-
-
 results_option = OUTPUT.option("--results", DIRECTORY, "The folder of run folders.", default=Path("results"))
 
 
