@@ -82,12 +82,8 @@ def command(
         # Click lists the last option first: options that commands share stand below those of the command.
         declared = callback.__dict__.pop("__click_params__", [])
         parameters = run.__dict__["__click_params__"] = []
-        for decorator in (
-            quiet_option,
-            verbose_option,
-            *([FORMAT] if formats else []),
-            *(SPARK_OPTIONS if spark else []),
-        ):
+        shared = [quiet_option, verbose_option, *([FORMAT] if formats else []), *(SPARK_OPTIONS if spark else [])]
+        for decorator in shared:
             decorator(run)
         parameters += declared
         # Cloup stores the options of a command in its groups: each command needs separate groups.
