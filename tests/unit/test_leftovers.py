@@ -9,6 +9,7 @@ import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
@@ -18,6 +19,9 @@ from harness.errors import EXIT_CLEAN, HarnessError, UsageError
 from harness.host import leftovers
 from harness.host.leftovers import Owner
 from harness.host.workspace import KEEP, Workspace, start_keeper
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 BOUND_S = 20.0
 
@@ -49,12 +53,23 @@ def test_processes_are_found_by_their_run_and_ended() -> None:
         other.wait(BOUND_S)
 
 
-def test_the_keeper_removes_a_run_when_the_pipe_ends() -> None:
+@pytest.mark.parametrize("resumable", [False, True])
+@pytest.mark.parametrize("release", [leftovers.release, lambda path: start_keeper(path).communicate(timeout=BOUND_S)])
+def test_a_release_ends_processes_and_keeps_the_data_of_a_run_that_can_be_resumed(
+    monkeypatch: pytest.MonkeyPatch, release: Callable[[Path], object], *, resumable: bool
+) -> None:
+    """By the harness, or by the keeper when the pipe ends."""
+    networks: list[str] = []
+    monkeypatch.setattr(leftovers, "remove_network", networks.append)
     directory = leftovers.claim_work_dir("run-c", Path("results"))
+    leftovers.change_owner(directory, resumable=resumable)
+    (directory / "data").mkdir()
     process = start_marked("run-c")
-    start_keeper(directory).communicate(timeout=BOUND_S)
+    ended = release(directory)
     assert process.wait(BOUND_S) != 0
-    assert not directory.exists()
+    assert (directory / "data").is_dir() == directory.exists() == resumable
+    if release is leftovers.release:
+        assert (ended, networks) == (1, ["run-c"])
 
 
 def test_the_directory_stays_while_a_network_cannot_be_removed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,37 +146,6 @@ def test_an_unreadable_owner_is_not_changed() -> None:
     (directory / "owner.json").write_text('{"pid": ')
     leftovers.change_owner(directory, resumable=True)
     assert (directory / "owner.json").read_text() == '{"pid": '
-
-
-def test_releasing_a_run_that_can_be_resumed_ends_its_processes_and_keeps_its_data(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    networks: list[str] = []
-    monkeypatch.setattr(leftovers, "remove_network", networks.append)
-    directory = cut_off("run-k", resumable=True)
-    (directory / "data").mkdir()
-    process = start_marked("run-k")
-    assert leftovers.release(directory) == 1
-    assert process.wait(BOUND_S) != 0
-    assert networks == ["run-k"]
-    assert (directory / "data").is_dir()
-
-
-def test_releasing_any_other_run_removes_it() -> None:
-    directory = cut_off("run-l")
-    process = start_marked("run-l")
-    assert leftovers.release(directory) == 1
-    assert process.wait(BOUND_S) != 0
-    assert not directory.exists()
-
-
-def test_the_keeper_keeps_the_data_of_a_run_that_can_be_resumed() -> None:
-    directory = leftovers.claim_work_dir("run-m", Path("results"))
-    leftovers.change_owner(directory, resumable=True)
-    process = start_marked("run-m")
-    start_keeper(directory).communicate(timeout=BOUND_S)
-    assert process.wait(BOUND_S) != 0
-    assert directory.exists()
 
 
 def test_clean_spares_a_resumable_run_and_explains_how_to_resume_it(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,7 @@ from xml.etree import ElementTree as ET
 import psutil
 import pytest
 from fakes.progress import NightOfRuns
+from findings import soak_json
 
 from harness.errors import UsageError
 from harness.json_codec import from_json
@@ -41,17 +42,8 @@ def anomalous(*names: str, scenario: str = STUCK) -> ScenarioResult:
 
 
 def ended(outage: int = 0, number: int = 1, *scenario_results: ScenarioResult, **more: Any) -> Attempt:
-    return Attempt(
-        outage,
-        number,
-        exit_code=1,
-        took_s=20.0,
-        failure=None,
-        run_dir="a/run",
-        version="3.9.2",
-        scenario_results=scenario_results,
-        **more,
-    )
+    fields: dict[str, Any] = {"run_dir": "a/run", "version": "3.9.2", "scenario_results": scenario_results, **more}
+    return Attempt(outage, number, exit_code=1, took_s=20.0, failure=None, **fields)
 
 
 def failed(outage: int = 0, number: int = 1, code: int = 255, why: str = "the cluster did not come up") -> Attempt:
@@ -70,19 +62,18 @@ def ledger(tmp_path: Path) -> Ledger:
     return Ledger.create(tmp_path / "nightly" / "n", plan_of(nemeses=["kill", "none"]))
 
 
-def test_every_outage_is_run_once(ledger: Ledger) -> None:
-    attempts = [ended(0), ended(1)]
-    assert worked(ledger, attempts).begun == [(0, 1), (1, 1)]
+@pytest.mark.parametrize(
+    "attempts",
+    [
+        [ended(0), ended(1)],
+        [failed(0), ended(0, 2), failed(1), failed(1, 2)],
+        [failed(0, code=254), ended(1)],
+    ],
+    ids=["once", "a failed run twice", "a refused run once"],
+)
+def test_outages_are_run_in_order(ledger: Ledger, attempts: list[Attempt]) -> None:
+    assert worked(ledger, attempts).begun == [(attempt.outage, attempt.number) for attempt in attempts]
     assert ledger.attempts() == attempts
-
-
-def test_a_run_that_fails_is_tried_once_more(ledger: Ledger) -> None:
-    attempts = [failed(0), ended(0, 2), failed(1), failed(1, 2)]
-    assert worked(ledger, attempts).begun == [(0, 1), (0, 2), (1, 1), (1, 2)]
-
-
-def test_what_is_refused_is_not_tried_again(ledger: Ledger) -> None:
-    assert worked(ledger, [failed(0, code=254), ended(1)]).begun == [(0, 1), (1, 1)]
 
 
 def test_a_night_that_was_cut_off_goes_on(ledger: Ledger) -> None:
@@ -113,17 +104,18 @@ def test_a_night_that_is_going_on_is_left_alone(ledger: Ledger) -> None:
         Ledger.reopen(ledger.path)
 
 
-@pytest.mark.parametrize("content", [None, "{", "{}", '{"expected": 1}'])
-def test_what_is_no_night_is_refused(content: str | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "is not the folder of a night"),
+        *((text, "is damaged") for text in ("{", "{}", '{"expected": 1}')),
+        ('{"schema": 1}', r"plan\.json has schema 1, not 2: begin another night$"),
+    ],
+)
+def test_what_is_no_night_is_refused(content: str | None, message: str, tmp_path: Path) -> None:
     if content is not None:
         (tmp_path / "plan.json").write_text(content)
-    with pytest.raises(UsageError, match="is not the folder of a night" if content is None else "is damaged"):
-        Ledger.reopen(tmp_path)
-
-
-def test_a_night_of_another_schema_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "plan.json").write_text('{"schema": 1}')
-    with pytest.raises(UsageError, match=r"plan\.json has schema 1, not 2: begin another night$"):
+    with pytest.raises(UsageError, match=message):
         Ledger.reopen(tmp_path)
 
 
@@ -276,20 +268,12 @@ def test_junit_has_a_case_a_cell(night: tuple[Plan, list[CellResult], list[str]]
 
 
 SOAK_FILE = "targets = ['sim-kafka']\nanomalies = ['stuck-lso']\n[[matrix]]\n[[soak]]\nminutes = 5\n"
-ROUND = {
-    "operations": 1, "faults": [], "findings": {}, "unexplained": 0, "audit": None, "groups": None, "gates": None,
-    "took_s": {},
-}  # fmt: skip
-SOAKED = {
-    "verdict": "anomaly", "reason": "1 anomaly", "folder": "/somewhere/sim-kafka/soak/the-soak",
-    "target": "sim-kafka", "seed": 4, "minutes": 5.0, "runtime": "auto", "gate": False, "shape": {},
-    "expected": {}, "drawn": [],
-    "not_drawn": {}, "took_s": 330.0, "unexplained": 0, "audit": {}, "groups": {}, "gates": {}, "shown": None,
-    "findings": {"hanging-transaction": 2}, "rounds": [
-        {**ROUND, "name": "soak-1", "seed": 4, "verdict": "clean", "reason": "all is well"},
-        {**ROUND, "name": "soak-2", "seed": 5, "verdict": "anomaly", "reason": "it hangs"},
-    ],
-}  # fmt: skip
+SOAKED = soak_json(
+    {"seed": 4},
+    {"name": "soak-2", "seed": 5, "verdict": "anomaly", "reason": "it hangs"},
+    folder="/somewhere/sim-kafka/soak/the-soak",
+    findings={"hanging-transaction": 2},
+)
 
 
 @pytest.fixture
@@ -301,9 +285,8 @@ def with_soak(tmp_path: Path) -> Plan:
 
 
 def soak_ended(plan: Plan, **more: Any) -> Attempt:
-    return with_soak_result(
-        Attempt(1, 1, 1, 330.0, None), from_json(SoakVerdict, {**SOAKED, **more}), plan.matrix.outages[1]
-    )
+    soak = from_json(SoakVerdict, {**SOAKED, **more})
+    return with_soak_result(Attempt(1, 1, 1, 330.0, None), soak, plan.matrix.outages[1])
 
 
 def test_a_soak_that_finds_something_new_is_a_regression_in_junit_and_summary(with_soak: Plan, tmp_path: Path) -> None:
@@ -322,21 +305,19 @@ def test_a_soak_that_finds_something_new_is_a_regression_in_junit_and_summary(wi
 
 
 @pytest.mark.parametrize(
-    ("verdict", "status", "code"),
-    [(CLEAN, Status.AS_EXPECTED, 0), (AS_EXPECTED, Status.AS_EXPECTED, 0), (UNKNOWN, Status.UNKNOWN, 2)],
+    ("verdict", "status", "code", "text"),
+    [
+        (CLEAN, Status.AS_EXPECTED, 0, "clean"),
+        (AS_EXPECTED, Status.AS_EXPECTED, 0, "as-expected"),
+        (UNKNOWN, Status.UNKNOWN, 2, "UNKNOWN"),
+    ],
 )
-def test_a_soak_is_a_cell_as_any_other(verdict: str, status: Status, code: int, with_soak: Plan) -> None:
+def test_a_soak_is_a_cell_as_any_other_and_never_clean_with_tolerated_findings(
+    verdict: str, status: Status, code: int, text: str, with_soak: Plan
+) -> None:
     results = results_of(with_soak, [ended(0, 1, anomalous()), soak_ended(with_soak, verdict=verdict)])
-    assert results[1].status == status
+    assert (results[1].status, cell_text(results[1])) == (status, text)
     assert exit_code(results, []) == code
-
-
-def test_a_soak_with_tolerated_findings_is_never_shown_as_clean(with_soak: Plan) -> None:
-    tolerated, clean = (
-        results_of(with_soak, [ended(0, 1, anomalous()), soak_ended(with_soak, verdict=verdict)])[1]
-        for verdict in (AS_EXPECTED, CLEAN)
-    )
-    assert (cell_text(tolerated), cell_text(clean)) == ("as-expected", "clean")
 
 
 def test_a_soak_begins_only_where_its_minutes_are_left(with_soak: Plan, tmp_path: Path) -> None:

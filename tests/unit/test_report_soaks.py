@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from findings import soak_json
 from soaked import COMMITS, KILL, START, TOPIC, T, play_steps, put
 
 from harness.errors import UsageError
@@ -22,20 +23,12 @@ FINDING = {
     "anomaly": "stuck-lso", "broker": 2, "topic": TOPIC, "partition": 0, "count": 1, "found_by": ["clients"],
     "explanation": "<b>frozen</b>", "witness": {},
 }  # fmt: skip
-ROW = {
-    "name": "soak-1", "seed": 7, "verdict": "anomaly", "reason": "a reason", "operations": 3, "faults": [],
-    "findings": {"stuck-lso": 1}, "unexplained": 0, "audit": None, "groups": None, "gates": None, "took_s": {},
-}  # fmt: skip
-STATE = {
-    "verdict": "anomaly", "reason": "a reason", "target": "sim-kafka", "seed": 7, "minutes": 1.0, "gate": False,
-    "folder": "f", "runtime": "auto", "shape": {},
-    "expected": {}, "drawn": [], "findings": {}, "unexplained": 0, "groups": {},
-    "gates": {}, "shown": None,
-    "not_drawn": {"ring": "takes five brokers"}, "took_s": 12.0, "audit": {"diverged": 1},
-    "rounds": [ROW, {**ROW, "name": "soak-2", "verdict": "clean", "findings": {}}],
-}  # fmt: skip
-
-
+STATE = soak_json(
+    {"verdict": "anomaly", "findings": {"stuck-lso": 1}},
+    {"name": "soak-2"},
+    not_drawn={"ring": "takes five brokers"},
+    audit={"diverged": 1},
+)
 VERDICT_OF_ROUND = {"verdict": "clean", "reason": "a reason", "audit": None, "groups": None, "gates": None}
 
 
