@@ -24,7 +24,9 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ContainerCluster:
     return ContainerCluster("kafka-3.9", tmp_path, monkeypatch, {"log.cleaner.threads": "3"})
 
 
-def test_compose_gets_the_brokers_of_the_run(bench: ContainerCluster, tmp_path: Path) -> None:
+def test_compose_gets_the_brokers_of_the_run_which_are_configured_before_they_start(
+    bench: ContainerCluster, tmp_path: Path
+) -> None:
     bench.runtime.start_cluster()
     ((words, variables),) = bench.composed
     assert words[:1] == ("compose",)
@@ -34,10 +36,6 @@ def test_compose_gets_the_brokers_of_the_run(bench: ContainerCluster, tmp_path: 
     assert [variables[f"HARNESS_PORT_{broker}"] for broker in (1, 2, 3)] == ["19001", "19002", "19003"]
     assert "${HARNESS_PORT_7" in (tmp_path / "compose.yaml").read_text()
     assert [container.calls for container in bench.brokers.values()] == [["start"]] * 3
-
-
-def test_brokers_are_configured_before_they_start(bench: ContainerCluster) -> None:
-    bench.runtime.start_cluster()
     lines = bench.brokers[BROKER].uploads["/mnt/shared/config/server.properties"].decode().splitlines()
     assert "listeners=CLIENT://0.0.0.0:9092,REPLICA://0.0.0.0:9094" in lines
     assert "advertised.listeners=CLIENT://127.0.0.1:19002,REPLICA://broker-2:9094" in lines
@@ -70,16 +68,14 @@ def test_files_that_change_in_every_copy_are_an_error(bench: ContainerCluster, t
         bench.runtime.copy_partition(BROKER, "topic", 0, tmp_path / "copy")
 
 
-def test_a_missing_replica_is_an_error(bench: ContainerCluster, tmp_path: Path) -> None:
-    bench.runtime.start_cluster()
-    with pytest.raises(HarnessError, match=r"broker 2 has no folder of topic-0: .* Could not find the file"):
-        bench.runtime.copy_partition(BROKER, "topic", 0, tmp_path / "copy")
-
-
-def test_a_missing_checkpoint_is_left_out(bench: ContainerCluster, tmp_path: Path) -> None:
+def test_a_missing_checkpoint_is_left_out_and_a_missing_replica_is_an_error(
+    bench: ContainerCluster, tmp_path: Path
+) -> None:
     archives: list[bytes | None] = [packed({"meta.properties": b"version=1"}, ".")]
     bench.brokers[BROKER].archives["/var/lib/kafka/data/meta.properties"] = archives
     bench.runtime.start_cluster()
+    with pytest.raises(HarnessError, match=r"broker 2 has no folder of topic-0: .* Could not find the file"):
+        bench.runtime.copy_partition(BROKER, "topic", 0, tmp_path / "copy")
     bench.runtime.copy_checkpoints(BROKER, tmp_path / "copy")
     assert {path.name: path.read_bytes() for path in (tmp_path / "copy").iterdir()} == {"meta.properties": b"version=1"}
 

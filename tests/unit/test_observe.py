@@ -67,6 +67,7 @@ def test_every_replica_has_its_last_view(observe: Callable[..., ReplicaObserver]
     assert subject.view(2, TP) == view({0: VALUE}, log_end=1)
     assert subject.view(1, OTHER) == view({0: FILLER}, log_end=1)
     assert subject.view(3, TP) is None
+    assert not subject.looked_since(1, 0.0), "polls of an earlier process do not count"
 
 
 def test_earlier_removals_are_remembered(observe: Callable[..., ReplicaObserver]) -> None:
@@ -93,19 +94,18 @@ def test_a_removed_marker_is_remembered(
     assert subject.marker_after(TP, 0) == 2
 
 
-def test_an_emptied_marker_keeps_its_kind(observe: Callable[..., ReplicaObserver]) -> None:
-    observe(resumed=False)._take(1, TP, view(WHOLE))
+def test_an_emptied_marker_keeps_its_kind_and_another_empty_batch_is_no_marker(
+    observe: Callable[..., ReplicaObserver],
+) -> None:
+    first = observe(resumed=False)
+    first._take(1, TP, view(WHOLE))
+    first._take(1, OTHER, view(EMPTIED))
     subject = observe()
     subject._take(1, TP, view(EMPTIED))
     assert subject.seen(TP)[2] == COMMIT
     assert observe().seen(TP)[2] == COMMIT, "and when the run is resumed once more"
-
-
-def test_an_empty_batch_is_no_marker(observe: Callable[..., ReplicaObserver]) -> None:
-    observe(resumed=False)._take(1, TP, view(EMPTIED))
-    subject = observe()
-    assert 2 not in subject.seen(TP)
-    assert subject.marker_after(TP, 0) is None
+    assert 2 not in subject.seen(OTHER)
+    assert subject.marker_after(OTHER, 0) is None
 
 
 def test_removals_during_an_interruption_are_written_at_the_first_poll(
@@ -121,22 +121,15 @@ def test_removals_during_an_interruption_are_written_at_the_first_poll(
     assert line["appeared"] == [{"offset": 4, "kind": "value", "producer_id": -1}], "the rest had appeared before"
 
 
-def test_a_new_replica_appears_completely(observe: Callable[..., ReplicaObserver], tmp_path: Path) -> None:
-    observe(resumed=False)._take(1, TP, view(WHOLE))
+def test_an_unchanged_view_is_written_once_and_a_new_replica_appears_completely(
+    observe: Callable[..., ReplicaObserver], tmp_path: Path
+) -> None:
+    first = observe(resumed=False)
+    for _ in range(3):
+        first._take(1, TP, view(WHOLE))
+    assert len(lines(tmp_path)) == 1
     observe()._take(3, TP, view(WHOLE))
     assert [entry["offset"] for entry in lines(tmp_path)[-1]["appeared"]] == [0, 1, 2, 3]
-
-
-def test_an_unchanged_view_is_written_once(observe: Callable[..., ReplicaObserver], tmp_path: Path) -> None:
-    subject = observe(resumed=False)
-    for _ in range(3):
-        subject._take(1, TP, view(WHOLE))
-    assert len(lines(tmp_path)) == 1
-
-
-def test_polls_of_an_earlier_process_do_not_count(observe: Callable[..., ReplicaObserver]) -> None:
-    observe(resumed=False)._take(1, TP, view(WHOLE))
-    assert not observe().looked_since(1, 0.0)
 
 
 def test_an_incomplete_line_is_cut_off(observe: Callable[..., ReplicaObserver], tmp_path: Path) -> None:
