@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from harness.clients.reader import read_committed
 from harness.cluster import snapshot
@@ -184,8 +184,9 @@ class RunPlayer:
     @property
     def _context(self) -> ScriptContext:
         cluster, timers = self.cluster, self.plan.timers
+        note = partial(self._history.note, process=NEMESIS, phase=Phase.OUTAGE)
         return ScriptContext(
-            FaultContext(cluster, cluster.absent, timers.copy_bytes_per_s, timers.window_s, self._note),
+            FaultContext(cluster, cluster.absent, timers.copy_bytes_per_s, timers.window_s, note),
             self._write_ballast,
             lambda: {tp: payload.end(tp) for payload in self._payloads.values() for tp in payload.partitions},
         )
@@ -196,10 +197,6 @@ class RunPlayer:
         write_ballast(of_topics, self.plan.timers, self.plan.seed, self.library.producer, self._history)
         if self._groups is not None:
             self._groups.write_ballast(exposed)
-
-    def _note(self, f: str, **fields: Any) -> None:
-        event = self._history.invoke(f=f, process=NEMESIS, part=NEMESIS, phase=Phase.OUTAGE)
-        self._history.complete("ok", event, **fields)
 
     def _boot_again(self) -> None:
         """Start the brokers on the data that they left; the absent ones as they were."""

@@ -116,6 +116,10 @@ class History:
         with self._lock:
             self._write(kind, {**event, **more})
 
+    def note(self, f: str, *, process: str, phase: str, **observed: Any) -> None:
+        """Record an observation, whose part is its process, as an operation that succeeded."""
+        self.complete("ok", self.invoke(f=f, process=process, part=process, phase=phase), **observed)
+
     def close(self) -> None:
         """Close the file; nothing more can be recorded."""
         self._file.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from harness.cluster.snapshot import states_of
@@ -114,12 +115,9 @@ class Administrators:
                 self.cluster.admin.delete_topic(topic.name)
 
     def _fault(self, operation: Inject | Heal, act: Callable[..., None], verb: str) -> bool:
-        context = FaultContext(self.cluster, (operation.broker,), self.copy_bytes_per_s, HOLD_S, self._note)
+        note = partial(self.history.note, process=NEMESIS, phase=Phase.BEFORE)
+        context = FaultContext(self.cluster, (operation.broker,), self.copy_bytes_per_s, HOLD_S, note)
         return self._noted(lambda: act(context), event_name(verb, operation.fault), NEMESIS, brokers=[operation.broker])
-
-    def _note(self, f: str, **fields: Any) -> None:
-        event = self.history.invoke(f=f, process=NEMESIS, part=NEMESIS, phase=Phase.BEFORE)
-        self.history.complete("ok", event, **fields)
 
     def _delete_records(self, operation: DeleteRecords) -> None:
         tp = (operation.topic, operation.partition)
