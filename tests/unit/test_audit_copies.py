@@ -58,11 +58,6 @@ def test_the_policy_of_a_deleted_topic_goes_with_it(tmp_path: Path) -> None:
     assert {copy.topic for copy in find({1: [folder]}).replicas} == {"other"}
 
 
-def test_folders_without_a_compacted_topic_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no topic in the folders is known to be compacted: name topics by --topic"):
-        find({1: [make(tmp_path / "1", "plain-0")]})
-
-
 def test_internal_topics_that_a_pattern_leaves_out_are_said(tmp_path: Path) -> None:
     folder = make(tmp_path / "1", "plain-0", "__consumer_offsets-0", "__cluster_metadata-0")
     assert "internal topics are left out: __consumer_offsets; " in find({1: [folder]}, "*").notes[-1]
@@ -170,28 +165,29 @@ def test_a_replica_twice(tmp_path: Path) -> None:
     assert len(find({1: [one], 2: [two]}, "t").replicas) == 2
 
 
-def test_a_topic_that_is_not_there(tmp_path: Path) -> None:
-    log_dir = make(tmp_path, "t-0", "t-1", "u-0")
+@pytest.mark.parametrize(
+    ("folders", "topics", "message"),
+    [
+        (["t-0", "t-1", "u-0"], ["nothing", "x*"], "broker 1 has no replica of nothing, x* in {top}; there are t, u"),
+        ([f"t{number:02}-0" for number in range(12)], ["nothing"], "; there are t00, t01, t02, t03, t04, t05, t06, "),
+        ([f"t{number:02}-0" for number in range(12)], ["nothing"], "t09 and 2 more"),
+        ([], ["t"], "there are no partition folders"),
+        (["plain-0"], [], "no topic in the folders is known to be compacted: name topics by --topic"),
+    ],
+)
+def test_folders_without_the_topics_are_refused(
+    folders: list[str], topics: list[str], message: str, tmp_path: Path
+) -> None:
+    top = make(tmp_path / "1", *folders)
     with pytest.raises(UsageError) as caught:
-        find({7: [log_dir]}, "nothing", "x*")
-    assert str(caught.value) == f"broker 7 has no replica of nothing, x* in {log_dir}; there are t, u"
-
-
-def test_of_many_topics_some_are_named(tmp_path: Path) -> None:
-    log_dir = make(tmp_path, *(f"t{number:02}-0" for number in range(12)))
-    with pytest.raises(UsageError, match=r"there are t00, t01, .*t09 and 2 more$"):
-        find({1: [log_dir]}, "nothing")
+        find({1: [top]}, *topics)
+    assert message.format(top=top) in str(caught.value)
 
 
 def test_a_topic_that_one_broker_does_not_have(tmp_path: Path) -> None:
     one, two = make(tmp_path / "1", "t-0"), make(tmp_path / "2", "u-0")
     with pytest.raises(UsageError, match=r"^broker 2 has no replica of t in .*; there are u$"):
         find({1: [one], 2: [two]}, "t")
-
-
-def test_a_folder_without_partitions(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="there are no partition folders"):
-        find({1: [tmp_path]}, "t")
 
 
 def test_folders_that_cannot_be_read(tmp_path: Path) -> None:
