@@ -37,20 +37,16 @@ def test_a_local_image_is_found(references: list[str], requested: str | None, ex
     image = images.find(client(references), TARGET, requested)
     assert (image.reference if image else None) == expected
     assert image is None or image.digests == (f"{expected}@sha256:1",)
-
-
-def test_the_official_image_is_pulled_if_it_is_missing() -> None:
-    assert images.obtain(client([], [OFFICIAL]), TARGET).reference == OFFICIAL
+    assert images.obtain(client([], [OFFICIAL]), TARGET).reference == OFFICIAL, "it is pulled if there is none"
 
 
 @pytest.mark.parametrize("requested", [None, "mine:1"])
-def test_a_failed_pull_is_reported_with_the_command_that_builds_an_image(requested: str | None) -> None:
+def test_a_failed_pull_and_an_invalid_reference_are_reported(
+    requested: str | None,
+) -> None:
     with pytest.raises(UsageError) as refused:
         images.obtain(client([]), TARGET, requested)
     assert f"{requested or OFFICIAL} cannot be pulled (dial tcp: lookup failed)" in str(refused.value)
     assert "`harness images build kafka-3.9`" in str(refused.value)
-
-
-def test_an_invalid_reference_is_reported() -> None:
     with pytest.raises(UsageError, match="--image 'UPPER:1': the container engine refuses it: invalid ref"):
         images.find(client([OFFICIAL]), TARGET, "UPPER:1")

@@ -90,18 +90,9 @@ def networked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalRuntime:
     return LocalRuntime(spec, java, "jars", its_network)
 
 
-def test_brokers_listen_on_separate_addresses(networked: LocalRuntime, tmp_path: Path) -> None:
-    with closing(networked):
-        networked.start_cluster()
-    assert [networked.address(broker).host for broker in (1, 2, 3)] == ["10.1.2.1", "10.1.2.2", "10.1.2.3"]
-    texts = {b: (tmp_path / "work" / f"broker-{b}" / "server.properties").read_text() for b in networked.brokers}
-    for broker, text in texts.items():
-        assert f"\nlisteners=CLIENT://{networked.address(broker)}" in text
-        assert "\ncontroller.quorum.voters=3@10.1.2.3:" in text
-    assert ",CONTROLLER://10.1.2.3:" in texts[3]
-
-
-def test_a_broker_in_a_namespace_keeps_the_process_id(networked: LocalRuntime, tmp_path: Path) -> None:
+def test_a_broker_in_a_namespace_keeps_the_process_id_and_has_a_separate_address(
+    networked: LocalRuntime, tmp_path: Path
+) -> None:
     with closing(networked):
         networked.start_cluster()
         logs = {b: tmp_path / "logs" / str(b) / "server.log" for b in networked.brokers}
@@ -112,6 +103,12 @@ def test_a_broker_in_a_namespace_keeps_the_process_id(networked: LocalRuntime, t
             assert "-Dharness.run=a-run" in arguments
     result = (tmp_path / "arguments").read_text().splitlines()
     assert sorted(" ".join(line.split()[:3]) for line in result) == [f"netns exec ch-a-run-{b}" for b in (1, 2, 3)]
+    assert [networked.address(broker).host for broker in (1, 2, 3)] == ["10.1.2.1", "10.1.2.2", "10.1.2.3"]
+    texts = {b: (tmp_path / "work" / f"broker-{b}" / "server.properties").read_text() for b in networked.brokers}
+    for broker, text in texts.items():
+        assert f"\nlisteners=CLIENT://{networked.address(broker)}" in text
+        assert "\ncontroller.quorum.voters=3@10.1.2.3:" in text
+    assert ",CONTROLLER://10.1.2.3:" in texts[3]
 
 
 def test_a_disconnected_broker_is_not_up_and_has_not_died(networked: LocalRuntime, tmp_path: Path) -> None:
