@@ -95,7 +95,7 @@ class OffsetsProducer:
     coordinators: Coordinators
     transactional_id: str | None
     deletes: Deletion = Deletion.GROUP
-    _producer: clients.OffsetsProducer | None = field(default=None, init=False)
+    _producer: clients.GroupsProducer | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         if self.transactional_id is not None:

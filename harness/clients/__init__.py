@@ -58,7 +58,7 @@ class LibraryProducer(Protocol):
         """Wait for the answers to all records; return the number of missing answers."""
 
 
-class OffsetsProducer(LibraryProducer, Protocol):
+class GroupsProducer(LibraryProducer, Protocol):
     """A transactional producer that commits offsets of groups, too (KIP-447)."""
 
     def send_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -88,7 +88,7 @@ class LibraryGroups(Protocol):
     def delete(self, group: str) -> None:
         """Delete a group without members. Raises `ClientError`."""
 
-    def producer(self, transactional_id: str) -> OffsetsProducer:
+    def producer(self, transactional_id: str) -> GroupsProducer:
         """Return a transactional producer."""
 
     def consumer(self, group: str, topic: str, protocol: str) -> GroupConsumer:

@@ -86,7 +86,7 @@ def test_other_keys_are_none_of_committed_offsets(content: bytes) -> None:
 
 @dataclass
 class FakeGroups:
-    """Implements `LibraryGroups` and `OffsetsProducer` over a list of records. ``refuses``: whether commits fail."""
+    """Implements `LibraryGroups` and `GroupsProducer` over a list of records. ``refuses``: whether commits fail."""
 
     log: list[tuple[bytes, bytes | None]] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
