@@ -158,7 +158,7 @@ def played(round_: Round, folder: Path) -> Iterator[Played]:
         cluster.admin.create_topics(places, TOPIC_SETTINGS)
         cluster.wait_coordinator()
         clients = client_spec(equipment, spec, cluster.runtime, folder / "java-client.log")
-        makers = {name: owned.enter_context(find_client(name).opened(clients)).producer for name in set(CLIENTS)}
+        makers = {name: owned.enter_context(find_client(name)(clients)).producer for name in set(CLIENTS)}
         chance = random.Random(round_.seed)  # noqa: S311  (it decides what is written, and is to be repeated)
         traffic = Traffic(chance, clients.bootstrap, list(places), [makers[name] for name in CLIENTS])
         rig = _Rig(cluster, chance, places, traffic, [], round_.is_gated)

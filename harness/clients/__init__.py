@@ -126,20 +126,15 @@ class ClientSpec:
     security: Security | None = None
 
 
-@dataclass(frozen=True)
-class ClientLibrary:
-    """A library: the function that opens it, and whether that needs the brokers' jars."""
+OpenLibrary: TypeAlias = "Callable[[ClientSpec], AbstractContextManager[Library]]"
 
-    opened: Callable[[ClientSpec], AbstractContextManager[Library]]
-    needs_jars: bool = False
+LIBRDKAFKA, JAVA = CLIENTS = ("librdkafka", "java")
+"""Each has a module with ``opened``. The Java client needs the brokers' jars."""
 
 
-CLIENTS: Final = ("librdkafka", "java")
-"""Each has a module with ``opened``."""
-
-
-def find_client(name: str) -> ClientLibrary:
-    """Return the library with a name. Raises `UsageError` with the nearest names."""
+def find_client(name: str) -> OpenLibrary:
+    """Return the function that opens the library with a name. Raises `UsageError` with the nearest names."""
     if name not in CLIENTS:
         raise UsageError(nearest("client", name, CLIENTS))
-    return ClientLibrary(import_module(f"{__name__}.{name}").opened, needs_jars=name == "java")
+    opened: OpenLibrary = import_module(f"{__name__}.{name}").opened
+    return opened

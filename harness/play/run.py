@@ -119,7 +119,7 @@ def conduct(
         cluster = running.enter_context(cluster_on(equipment, spec, settle_s=plan.timers.settle_s, keep=options.keep))
         # Before Spark, which changes the environment that a new process inherits.
         client = client_spec(equipment, spec, cluster.runtime, folder.path / "client.log")
-        library = running.enter_context(plan.system.client(cluster.runtime, options.client).opened(client))
+        library = running.enter_context(plan.system.client(cluster.runtime, options.client)(client))
 
         def report(stage: str) -> None:
             log.info("%s", stage)

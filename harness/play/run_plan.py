@@ -13,7 +13,7 @@ from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.clients import find_client
+from harness.clients import JAVA, find_client
 from harness.cluster.boot import equip
 from harness.errors import UsageError
 from harness.host.java import find_java
@@ -234,7 +234,7 @@ def prepare_run(plan: RunPlan, progress: Progress) -> PreparedRun:
     application = find_application(options.application) if options.application else None
     if application:
         applications.raise_if_unfit(plan, application, has_login=options.command_config is not None)
-    client = find_client(options.client)
+    find_client(options.client)
     security = read_security(options.command_config) if options.command_config else None
     if target.system in SIMULATED:
         raise_if_unknown(plan.topic_settings, plan.broker_settings)
@@ -250,7 +250,7 @@ def prepare_run(plan: RunPlan, progress: Progress) -> PreparedRun:
     equipment = equip(
         request,
         runtime,
-        has_jvm_clients=client.needs_jars and not plan.system.has_own_clients,
+        has_jvm_clients=options.client == JAVA and not plan.system.has_own_clients,
         gate=(options.gate_options or "") if options.gate else None,
     )
     ports = free_ports(len(plan.placement.brokers) + len(plan.placement.controllers), base=options.port_base)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from harness.clients import ClientLibrary
+    from harness.clients import OpenLibrary
     from harness.clients.reader import Reading
     from harness.kafka_api.messages import TopicPartition
     from harness.kafka_api.metadata import PartitionState
@@ -107,10 +107,11 @@ class System:
 
     ``settings``: returns the settings of a target for some timers and the broker settings that a nemesis needs.
     ``control``, ``admin``: send requests. ``consumer``: starts a read_committed consumer of partitions on their leader.
-    ``client``: returns the client library with a name; it needs no jars if the system ``has_own_clients``. ``timers``:
-    adapts timers. ``why_unfit``: returns the reason why a placement is impossible. ``unsupported_nemeses``: their
-    names. ``proof``: the requirements in `Control.coordination` of a clean run. ``has_odd_replicas``: whether
-    replication factors must be odd. ``least_window_s``: the minimum time for a removal, whatever the timers are.
+    ``client``: returns the function that opens the client library with a name; it needs no jars if the system
+    ``has_own_clients``. ``timers``: adapts timers. ``why_unfit``: returns the reason why a placement is impossible.
+    ``unsupported_nemeses``: their names. ``proof``: the requirements in `Control.coordination` of a clean run.
+    ``has_odd_replicas``: whether replication factors must be odd. ``least_window_s``: the minimum time for a removal,
+    whatever the timers are.
     """
 
     name: str
@@ -118,7 +119,7 @@ class System:
     control: Callable[[Runtime, Admin], Control]
     admin: Callable[[Runtime], Admin] = _admin
     consumer: Callable[[Runtime, int, Sequence[TopicPartition]], Reading] = _consumer
-    client: Callable[[Runtime, str], ClientLibrary] = lambda _, name: find_client(name)
+    client: Callable[[Runtime, str], OpenLibrary] = lambda _, name: find_client(name)
     has_own_clients: bool = False
     timers: Callable[[Timers], Timers] = lambda timers: timers
     why_unfit: Callable[[Placement], str | None] = lambda _: None

@@ -10,7 +10,6 @@ from itertools import starmap
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from harness.broker_files.segments.batches import iter_batches
-from harness.clients import ClientLibrary
 from harness.clients.reader import delivered_record
 from harness.clients.simulated import SimulatedClient
 from harness.errors import HarnessError, UsageError
@@ -30,6 +29,7 @@ from harness.targets import SIM_CLOUD_TOPICS, SIM_KAFKA, SIM_REDPANDA
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from harness.clients import OpenLibrary
     from harness.clients.reader import Reading
     from harness.kafka_api.address import Address
     from harness.kafka_api.admin import Admin
@@ -284,11 +284,11 @@ def _timers(timers: Timers) -> Timers:
     )
 
 
-def _client(runtime: Runtime, name: str) -> ClientLibrary:
+def _client(runtime: Runtime, name: str) -> OpenLibrary:
     if name not in VERSION_2:
         raise UsageError(nearest("client", name, list(VERSION_2)))
     sim = cast("SimRuntime", runtime)
-    return ClientLibrary(SimulatedClient(sim.cluster, sim.coordinator, VERSION_2[name]).opened)
+    return SimulatedClient(sim.cluster, sim.coordinator, VERSION_2[name]).opened
 
 
 def _consumer(runtime: Runtime, leader: int, partitions: Sequence[TopicPartition]) -> Reading:

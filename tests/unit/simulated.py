@@ -57,7 +57,7 @@ def simulate(path: Path, target: str, anomaly: str = "all", **options: Any) -> S
     equipment = equip(RuntimeRequest(plan.target, NOBODY, NOBODY), SIM, has_jvm_clients=False)
     with (
         cluster_on(equipment, spec, settle_s=plan.timers.settle_s) as cluster,
-        plan.system.client(cluster.runtime, plan.options.client).opened(NOBODY) as library,
+        plan.system.client(cluster.runtime, plan.options.client)(NOBODY) as library,
     ):
         RunPlayer(plan, cluster, library, RunFolder(path), messages.append).run()
     return Simulated(RunFolder(path), plan, messages, clock.now_s())

@@ -167,7 +167,7 @@ class Rig:
         system, runtime = self.setup.equipment.system, self.cluster.runtime
         with ExitStack() as owned:
             yield {
-                name: owned.enter_context(system.client(runtime, name).opened(self.client))
+                name: owned.enter_context(system.client(runtime, name)(self.client))
                 for name in self.setup.shape.libraries
             }
 
