@@ -4,25 +4,12 @@ No connection survives that, as acknowledgements are lost too; but packets that 
 delivered, and it keeps trying.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from nemesis import topology
-
-if TYPE_CHECKING:
-    from harness.schedules.placement import Members
-
-
-def shape(placement: Members) -> topology.Topology:
-    """Return all links but those from the absent brokers."""
-    return frozenset(link for link in topology.groups(placement.brokers) if link[0] not in placement.absent)
-
 
 FAULT, SCRIPT = topology.declared(
     name="one-way",
     summary="the broker hears all brokers, and no broker hears it (needs root)",
     leaving="silence broker {broker}",
     rejoining="let broker {broker} be heard",
-    shape=shape,
+    shape=lambda members: frozenset(link for link in topology.groups(members.brokers) if link[0] not in members.absent),
 )

@@ -7,12 +7,7 @@ from typing import TYPE_CHECKING
 from nemesis import topology
 
 if TYPE_CHECKING:
-    from harness.schedules.placement import Members, Placement
-
-
-def shape(placement: Members) -> topology.Topology:
-    """Return two groups without a link between them."""
-    return topology.groups(placement.absent, placement.staying)
+    from harness.schedules.placement import Placement
 
 
 def why_unfit(placement: Placement) -> str | None:
@@ -29,7 +24,7 @@ FAULT, SCRIPT = topology.declared(
     summary="a minority that hears itself, and a majority (needs root; two absent brokers or more)",
     leaving="split off broker {broker}",
     rejoining="join broker {broker} to the others",
-    shape=shape,
+    shape=lambda members: topology.groups(members.absent, members.staying),
     why_unfit=why_unfit,
     soak_excluded="takes two brokers out at once",
 )
