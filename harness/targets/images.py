@@ -42,7 +42,8 @@ JAVA, LIBS, CONFIG, DEFAULTS = "/opt/java", "/opt/kafka/libs", "/opt/kafka/confi
 DATA, MOUNTED = "/var/lib/kafka/data", "/mnt/shared/config"
 SHELL = Path("/bin/sh")
 USER_ID = 1000
-OWNED_DIRS = (CONFIG, DATA, MOUNTED, "/home/appuser")
+FOLDERS = {"/tmp": (0o1777, 0), **dict.fromkeys((CONFIG, DATA, MOUNTED, "/home/appuser"), (0o755, USER_ID))}  # noqa: S108
+"""The mode and the owner of each folder in the image."""
 
 JAVA_PARTS = ("bin", "conf", "lib", "legal", "release")
 LEFT_OUT = re.compile(r".*/(src\.zip|ct\.sym|lib\w*(awt|splash|font|sound|xawt|jawt|lcms|mlib|javajpeg)\w*\.so)")
@@ -161,7 +162,7 @@ def build_image(client: DockerClient, target: Target, jars: JarSet, java: Java) 
 
 
 def _fill(tar: tarfile.TarFile, java_home: Path, jars: Iterable[Path]) -> None:
-    for folder, mode, user_id in (("/tmp", 0o1777, 0), *((folder, 0o755, USER_ID) for folder in OWNED_DIRS)):  # noqa: S108  (of the image)
+    for folder, (mode, user_id) in FOLDERS.items():
         member = tarfile.TarInfo(folder.lstrip("/"))
         member.type, member.mode, member.uid, member.gid = tarfile.DIRTYPE, mode, user_id, user_id
         tar.addfile(member)
