@@ -11,7 +11,7 @@ import cloup
 
 from harness.broker_files.segments.records import MAX_INT64
 from harness.cli.options import common
-from harness.cli.options.parameters import MEGABYTES_A_SECOND, FilePath, Text
+from harness.cli.options.parameters import MEGABYTES_A_SECOND, MOST_BROKER, FilePath, Text, is_number
 from harness.console import JSON, MB, TEXT, ConsoleProgress, show_findings
 from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, UsageError, interruptible
 from harness.json_codec import to_json
@@ -28,13 +28,11 @@ if TYPE_CHECKING:
 
 NEEDS_DATA = common.SPARK_PARAMETERS | {"rate_limit_mb", "since", "until", "save"}
 """Parameters of ``audit live`` that make no sense if no data is read."""
-MAX_INT32 = 2**31 - 1
-"""The largest broker id."""
 
 
 def time_ms(text: str) -> int:
     """Return milliseconds since the epoch of such a number, or of an ISO 8601 time. Raises `UsageError`."""
-    if text.isascii() and text.isdigit() and len(text) <= len(str(MAX_INT64)) and int(text) <= MAX_INT64:
+    if is_number(text, MAX_INT64):
         return int(text)
     try:
         time = datetime.fromisoformat(text)
@@ -46,8 +44,7 @@ def time_ms(text: str) -> int:
 def broker_folder(text: str) -> tuple[int, str]:
     """Return broker and folder of ``ID=DIR``. Raises `UsageError` for any other text."""
     number, equals, folder = text.partition("=")
-    is_id = number.isascii() and number.isdigit() and len(number) <= len(str(MAX_INT32)) and int(number) <= MAX_INT32
-    if not (equals and is_id and folder.strip()):
+    if not (equals and is_number(number, MOST_BROKER) and folder.strip()):
         raise UsageError(f"{quoted(text)}: give it as ID=DIR, such as 1=/backup/broker-1")
     return int(number), folder
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import cloup
 
 from harness.cli.options import common
-from harness.cli.options.parameters import EXISTING_DIRECTORY, MEGABYTES_A_SECOND, Count, Text, file_to_read
+from harness.cli.options import parameters as kinds
 from harness.console import JSON, MB, ConsoleProgress
 from harness.errors import HarnessError, UsageError, interruptible
 from harness.suggest import quoted
@@ -26,10 +26,8 @@ if TYPE_CHECKING:
     from harness.protect.repair.run import RepairRequest
     from harness.spark.options import SparkOptions
 
-MAX_INT32 = 2**31 - 1
 REPAIR, DECISION, PACE = map(common.Group, ("Repair", "Undecided partitions", "Pace"))
 _PARTITION = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<number>[0-9]{1,9})")
-_BROKER = re.compile(r"[0-9]{1,10}")
 RESUME = "run the same command again to continue; until then compaction stays paused (`harness guard status`)"
 
 
@@ -44,7 +42,7 @@ def parse_partition(text: str) -> TopicPartition:
 def parse_right(text: str) -> tuple[TopicPartition | None, int]:
     """Return partition and broker of ``TOPIC-PARTITION=BROKER``, or only the broker. Raises `UsageError`."""
     name, equals, broker = text.rpartition("=")
-    if not _BROKER.fullmatch(broker) or int(broker) > MAX_INT32:
+    if not kinds.is_number(broker, kinds.MOST_BROKER):
         raise UsageError(f"{quoted(text)}: give TOPIC-PARTITION=BROKER, or BROKER together with --partition")
     return (parse_partition(name) if equals else None), int(broker)
 
@@ -81,13 +79,13 @@ def read_verdict(path: Path) -> Verdict:
     "harness repair audit.json --bootstrap-server kafka-1:9092 --apply --right orders-0=1 --saved-folders saved",
     spark=True,
 )
-@cloup.argument("audit", type=file_to_read(), metavar="AUDIT")
+@cloup.argument("audit", type=kinds.file_to_read(), metavar="AUDIT")
 @REPAIR.flag(
     "--plan/--apply", "Show what would be done, or do it. One of both is required.", name="is_plan", default=None
 )
 @REPAIR.option(
     "--partition",
-    Text(parse_partition, metavar="TOPIC-PARTITION"),
+    kinds.Text(parse_partition, metavar="TOPIC-PARTITION"),
     "Repair this partition only; repeatable.  [default: every partition with a finding]",
     name="partitions",
     multiple=True,
@@ -96,7 +94,7 @@ def read_verdict(path: Path) -> Verdict:
 @common.config_option
 @DECISION.option(
     "--right",
-    Text(parse_right, metavar="[TOPIC-PARTITION=]BROKER"),
+    kinds.Text(parse_right, metavar="[TOPIC-PARTITION=]BROKER"),
     "The broker whose replica is right where the audit does not decide; repeatable. Without a partition: of "
     "those given by --partition.",
     name="rights",
@@ -104,25 +102,25 @@ def read_verdict(path: Path) -> Verdict:
 )
 @DECISION.option(
     "--saved-folders",
-    EXISTING_DIRECTORY,
+    kinds.EXISTING_DIRECTORY,
     "The folder with saved copies of every replica, as BROKER/TOPIC-PARTITION; required for --right.",
 )
 @DECISION.flag("--saved-elsewhere", "State that they were saved elsewhere, in place of the above.")
-@PACE.option("--at-once", Count(1, 100), "Partitions that are repaired at the same time.", default=4)
+@PACE.option("--at-once", kinds.Count(1, 100), "Partitions that are repaired at the same time.", default=4)
 @PACE.option(
     "--throttle-mb",
-    MEGABYTES_A_SECOND,
+    kinds.MEGABYTES_A_SECOND,
     "Each broker sends and receives at most so many megabytes a second of the copies.",
 )
 @PACE.option(
     "--wait-s",
-    Count(1, 86_400, "S"),
+    kinds.Count(1, 86_400, "S"),
     "Give a partition up that does not change for so long, nor its copy grow.",
     default=300,
 )
 @REPAIR.option(
     "--spare",
-    Count(0, MAX_INT32, "BROKER"),
+    kinds.Count(0, kinds.MOST_BROKER, "BROKER"),
     "The broker that gets a replica meanwhile, where too few would be left in sync.  [default: any]",
 )
 def repair(

@@ -39,7 +39,6 @@ _NIGHT_ROW: Final = ("scenario", "client", "nemesis", "runtime")
 _TIME_CHARACTERS = 20
 _STAGE: Final = re.compile(r"^(\S+ \S+) INFO harness (.+)$")
 _NOT_STAGES: Final = ("Spark is up", "the checkers are planned", "the workers are rehearsed")
-AS_EXPECTED: Final = "as expected"
 DAMAGED: Final = (OSError, ValueError, LookupError, TypeError, AttributeError)
 """Errors of reading a folder that is damaged or of another release."""
 
@@ -78,16 +77,12 @@ class RunningRun:
 
 @dataclass(frozen=True)
 class Night:
-    """One night. ``columns``: versions. ``rows``: the fields of `_NIGHT_ROW`, protection, and a cell a column, or None.
-
-    ``unexpected``: the cells that are not as expected.
-    """
+    """One night. ``columns``: versions. ``rows``: the fields of `_NIGHT_ROW`, protection, a cell a column or None."""
 
     name: str
     summary: Mapping[str, Any]
     columns: tuple[str, ...]
     rows: tuple[tuple[tuple[str, ...], tuple[Mapping[str, Any] | None, ...]], ...]
-    unexpected: tuple[Mapping[str, Any], ...]
 
 
 @dataclass(frozen=True)
@@ -273,19 +268,18 @@ def _night(path: Path, _name: str) -> Night:
     titles: dict[str, str] = {}
     by_row: dict[tuple[str, ...], dict[str, Mapping[str, Any]]] = {}
     for result in summary["cells"]:
-        _ = result["expected"], result["why"], [list(result[field]) for field in ("runs", "flaky", "verdicts")]
+        _ = [result[field] for field in ("expected", "why", "status")]
+        _ = [list(result[field]) for field in ("runs", "flaky", "verdicts")]
         cell = result["cell"]
         titles[cell["target"]] = title_of(cell["target"], result["version"])
         # Published summaries of earlier releases have no protection.
         row = (*(cell[field] for field in _NIGHT_ROW), cell.get("protection", UNPROTECTED))
         by_row.setdefault(row, {})[cell["target"]] = result
     rows = ((row, tuple(cells.get(target) for target in titles)) for row, cells in by_row.items())
-    unexpected = tuple(result for result in summary["cells"] if result["status"] != AS_EXPECTED)
-    return Night(path.name, summary, tuple(titles.values()), tuple(rows), unexpected)
+    return Night(path.name, summary, tuple(titles.values()), tuple(rows))
 
 
 def _operations(events: Sequence[Mapping[str, Any]], since_s: Callable[[int], float]) -> list[ClientOperation]:
-    """Return the operations of clients, in the order in which they ended."""
     invoked: dict[int, int] = {}
     ended = []
     for event in events:

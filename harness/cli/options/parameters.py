@@ -40,6 +40,8 @@ MOST_SEED = 2**62
 
 _WHOLE_NUMBER = re.compile(r"[+-]?\d{1,30}", re.ASCII)
 _TOPIC_PATTERN = re.compile(r"[a-zA-Z0-9._\-*?\[\]!]+")
+MOST_BROKER = 2**31 - 1
+"""The largest broker id."""
 LONGEST_TOPIC = 249
 """``LEGAL_CHARS`` and ``MAX_NAME_LENGTH`` of `org.apache.kafka.common.internals.Topic`, with a glob's characters."""
 
@@ -173,6 +175,11 @@ class FilePath(click.Path):
 def file_to_read(hint: str = "") -> FilePath:
     """Return the type of a file that has to exist."""
     return FilePath(hint, exists=True, dir_okay=False, readable=True)
+
+
+def is_number(text: str, most: int) -> bool:
+    """Return whether a text has only ASCII digits, of a number up to ``most``."""
+    return text.isascii() and text.isdigit() and len(text) <= len(str(most)) and int(text) <= most
 
 
 def topic_pattern(text: str) -> None:
