@@ -13,7 +13,6 @@ from checkers.replay.truth import (
     bounded_replicas,
     differing_keys,
     expected_states,
-    later_keys,
     markers_seen,
     with_stable_ends,
     written_records,
@@ -105,7 +104,10 @@ def judge(evidence: Evidence, replicas: DataFrame | None = None) -> Judged:
     if evidence.has_clients:
         expected = checkpointed(expected_states(written, replicas))
     else:
-        later = checkpointed(later_keys(covered))
+        # The keys with a record at or beyond the bound that a replica does not believe aborted.
+        later = checkpointed(
+            covered.where("offset >= bound AND belief != 'aborted'").select(*PARTITION, "key").distinct()
+        )
         undeleted = checkpointed(undeleted_values(evidence.aborts, records, written, replicas, later))
         undecided = undeleted.select(*PARTITION, "key").unionByName(later).distinct()
         decided_keys = written.join(colocated(undecided), ["key", *PARTITION], "left_anti")

@@ -221,14 +221,6 @@ def written_records(evidence: Evidence, markers: DataFrame, replicas: DataFrame)
     )
 
 
-def later_keys(covered: DataFrame) -> DataFrame:
-    """Return PARTITION, key of every key with a record at or beyond the bound that a replica does not believe aborted.
-
-    ``covered``: records of every replica from its log start on, with beliefs and ``bound``.
-    """
-    return covered.where("offset >= bound AND belief != 'aborted'").select(*PARTITION, "key").distinct()
-
-
 def expected_states(written: DataFrame, replicas: DataFrame) -> DataFrame:
     """Return REPLICA, key, ``true_offset``, ``true_tombstone``, ``true_transactional`` that each replica must give.
 

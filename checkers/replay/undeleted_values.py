@@ -36,7 +36,7 @@ def undeleted_values(
     The facts: ``transactional``, ``producer_id``, ``decided_by``, ``own_marker``, ``removed_by`` (the first of these
     brokers, preferably with an older value alive), ``older_there`` (the offset of that older value, else null).
     ``aborts``: `ABORTS`. ``believed``: every record of every replica that counts, up to the bound, with its belief.
-    ``later``: from `truth.later_keys`.
+    ``later``: PARTITION, key of every key with a record at or beyond the bound that a replica does not believe aborted.
 
     ``own_marker``: whether the deciding marker is certainly the transaction's own, as its producer epoch is the next
     one. From transactions v2 on, each end of a transaction increments the producer epoch. In v1 a marker has the epoch

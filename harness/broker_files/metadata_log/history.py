@@ -141,15 +141,7 @@ class MetadataReplay:
         }
 
 
-def replay(messages: Iterable[Message], topics: Collection[str] | None = None) -> MetadataReplay:
-    """Replay records in order, and keep the partitions of these topics, or of all."""
-    replayed = MetadataReplay(topics)
-    for message in _committed(messages):
-        replayed.apply(message)
-    return replayed
-
-
-def _committed(messages: Iterable[Message]) -> Iterator[Message]:
+def committed(messages: Iterable[Message]) -> Iterator[Message]:
     """Yield the committed records: records of a transaction when it ends, not if it is aborted or open."""
     pending: list[Message] | None = None
     for message in messages:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from harness.broker_files.metadata_log.copy import MetadataCopy, log_messages, read_copy, snapshot_messages
-from harness.broker_files.metadata_log.history import ClusterMetadata, replay
+from harness.broker_files.metadata_log.history import ClusterMetadata, MetadataReplay, committed
 from harness.broker_files.segments.batches import CorruptLogError
 
 if TYPE_CHECKING:
@@ -112,7 +112,9 @@ def _replayed(
     parts = [log_messages(last, max(start_offset, last.start_offset), last.end_offset)]
     if start_offset < last.start_offset:
         parts.insert(0, log_messages(first, start_offset, last.start_offset))
-    replayed = replay(chain(state, *parts), topics)
+    replayed = MetadataReplay(topics)
+    for message in committed(chain(state, *parts)):
+        replayed.apply(message)
     return ClusterMetadata(
         source=last.folder,
         histories=replayed.histories(),
