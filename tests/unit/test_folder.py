@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from copied import segment_name as name
 
 from harness.broker_files.segments.batches import CorruptLogError, Record
 from harness.broker_files.segments.encode import encode_batch
@@ -12,10 +13,6 @@ from harness.broker_files.segments.folder import Live, Segment, choose_segments,
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-def name(base_offset: int, suffix: str = "log") -> str:
-    return f"{base_offset:020}.{suffix}"
 
 
 def choose(*names: str, **ends: int) -> Live:
@@ -26,10 +23,6 @@ def choose(*names: str, **ends: int) -> Live:
 
 def bases(live: Live) -> list[int]:
     return [segment.base_offset for segment in live.segments]
-
-
-def why(live: Live) -> dict[str, str]:
-    return live.left_out
 
 
 def test_a_folder_at_rest() -> None:
@@ -43,7 +36,7 @@ def test_what_is_deleted_or_not_yet_whole_is_left_out() -> None:
     deleted, cleaned = name(0, "log.deleted"), name(10, "log.cleaned")
     live = choose(deleted, name(0, "txnindex.deleted"), name(10), cleaned, name(10, "txnindex.cleaned"))
     assert live.segments == [Segment(10, name(10), None)]
-    assert why(live) == {
+    assert live.left_out == {
         deleted: "marked for deletion",
         cleaned: "not yet complete when its writer, a cleaner or a split, was interrupted",
     }
@@ -55,7 +48,7 @@ def test_a_swap_file_replaces_what_it_covers() -> None:
     live = choose(*names, name(10, "txnindex"), name(20, "txnindex"), swap, index, at_10=30)
     assert live.segments == [Segment(0, name(0), None), Segment(10, swap, index), Segment(30, name(30), None)]
     replaced = "replaced by a file of a cleaner or a split"
-    assert why(live) == {name(10): replaced, name(20): replaced}
+    assert live.left_out == {name(10): replaced, name(20): replaced}
 
 
 def test_swap_files_cover_from_the_first_to_the_end_of_the_last() -> None:
@@ -75,7 +68,7 @@ def test_swap_files_of_an_interrupted_split_are_left_out() -> None:
     swap = name(15, "log.swap")
     live = choose(name(0), name(10), name(10, "index.cleaned"), swap, at_15=20)
     assert bases(live) == [0, 10]
-    assert why(live) == {swap: "part of a split that was interrupted"}
+    assert live.left_out == {swap: "part of a split that was interrupted"}
     # A segment before the file that is still being written stays.
     assert bases(choose(name(0), name(5, "log.swap"), name(10, "log.cleaned"), at_5=9)) == [0, 5]
 
