@@ -7,7 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
-from cloud_logs import RecordedCloud, passes_to_clean, without
+from cloud_logs import RecordedCloud, begun, passes_to_clean, without
 
 from harness.models.cloud_topics.compaction import ENTRY_BYTES, Settings, dirty
 from harness.models.cloud_topics.judge import FALSE_CLEAN, Reader, deduplicated, last_of_keys, wrong_for_reader
@@ -43,8 +43,7 @@ def clean_all(cloud: RecordedCloud, now_ms: int = 0) -> int:
     """Compact until nothing is dirty, and return how many passes that took."""
     passes = 0
     while dirty(cloud.partitions[LOG].log):
-        job = cloud.begin(1, LOG, now_ms=now_ms)
-        assert job is not None
+        job = begun(cloud, 1, now_ms=now_ms)
         assert cloud.commit(job, now_ms=now_ms) is None
         passes += 1
     return passes

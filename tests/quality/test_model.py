@@ -6,68 +6,26 @@ Each batch is its own segment unless stated otherwise, and the last one is activ
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
+from model_logs import data, emptied, marker, replica
 
-from harness.broker_files.segments.records import ABORT, COMMIT, Record, marker_record
+from harness.broker_files.segments.records import ABORT, COMMIT
 from harness.broker_files.side_files.producer_state import AbortedTxn
-from harness.models.log.batch import ModelBatch
 from harness.models.log.cleaner import Bounds, Cleaning, clean
 from harness.models.log.replica import Replica
 from harness.models.log.replication import Replication
 from harness.models.log.version_rules import rules_of
+
+if TYPE_CHECKING:
+    from harness.models.log.batch import ModelBatch
 
 pytestmark = pytest.mark.commit
 
 RETENTION_MS = 100
 EXPIRATION_MS = 1000
 CLEANING = Cleaning(delete_retention_ms=RETENTION_MS, producer_expiration_ms=EXPIRATION_MS)
-
-
-def data(
-    base: int, *pairs: str, txn: int | None = None, epoch: int = 0, idempotent: int | None = None, at_ms: int = 0
-) -> ModelBatch:
-    """Return a batch of ``K=v`` values and ``K`` tombstones; ``txn`` and ``idempotent`` are producer ids."""
-    parts = [pair.partition("=") for pair in pairs]
-    producer_id = txn if txn is not None else -1 if idempotent is None else idempotent
-    return ModelBatch(
-        base_offset=base,
-        last_offset=base + len(pairs) - 1,
-        records=tuple(
-            Record(base + n, at_ms, key.encode(), value.encode() if sign else None)
-            for n, (key, sign, value) in enumerate(parts)
-        ),
-        max_timestamp_ms=at_ms,
-        producer_id=producer_id,
-        producer_epoch=epoch if producer_id >= 0 else -1,
-        base_sequence=0 if producer_id >= 0 else -1,
-        transactional=txn is not None,
-    )
-
-
-def marker(base: int, outcome: str, txn: int, epoch: int = 0) -> ModelBatch:
-    return ModelBatch(
-        base_offset=base,
-        last_offset=base,
-        records=(marker_record(base, 0, outcome),),
-        max_timestamp_ms=0,
-        producer_id=txn,
-        producer_epoch=epoch,
-        transactional=True,
-        control=True,
-    )
-
-
-def emptied(base: int, txn: int, epoch: int = 0) -> ModelBatch:
-    return ModelBatch(base, base, (), 0, producer_id=txn, producer_epoch=epoch, transactional=True, control=True)
-
-
-def replica(*batches: ModelBatch, high_watermark: int | None = None) -> Replica:
-    log = Replica(1)
-    for batch in batches:
-        log.append(batch, roll=True)
-    log.advance_high_watermark(log.log_end if high_watermark is None else high_watermark)
-    return log
 
 
 def grow(log: Replica, key: str = "filler") -> None:
@@ -207,27 +165,27 @@ def test_where_the_end_raises_the_epoch_the_marker_is_what_stays_empty() -> None
     assert left.marker is None
 
 
-def test_the_next_marker_closes_all_that_is_open_whatever_the_epochs() -> None:
-    log = replica(data(0, "k=1", txn=7), data(1, "l=1", txn=7, epoch=1), marker(2, ABORT, 7, epoch=2))
-    assert [segment.aborted for segment in log.segments] == [[], [], [AbortedTxn(7, 0, 2, 3)]]
-    assert log.last_stable_offset == 3
-
-
-def test_an_emptied_marker_closes_nothing() -> None:
-    log = replica(data(0, "k=1", txn=7), emptied(1, 7))
-    assert log.producers[7].current_txn_first_offset == 0
-    assert log.last_stable_offset == 0
-
-
-def test_a_marker_without_data_is_no_aborted_transaction() -> None:
-    log = replica(marker(0, ABORT, 7))
-    assert log.segments[0].aborted == []
-    assert log.producers[7].current_txn_first_offset is None
-
-
-def test_an_entry_tells_the_first_offset_that_is_still_open() -> None:
-    log = replica(data(0, "k=1", txn=7), data(1, "l=1", txn=8), marker(2, ABORT, 8))
-    assert log.segments[-1].aborted == [AbortedTxn(8, 1, 2, 0)]
+@pytest.mark.parametrize(
+    ("log", "aborted", "open_from"),
+    [
+        (
+            (data(0, "k=1", txn=7), data(1, "l=1", txn=7, epoch=1), marker(2, ABORT, 7, epoch=2)),
+            [AbortedTxn(7, 0, 2, 3)],
+            None,
+        ),
+        ((data(0, "k=1", txn=7), emptied(1, 7)), [], 0),
+        ((marker(0, ABORT, 7),), [], None),
+        ((data(0, "k=1", txn=7), data(1, "l=1", txn=8), marker(2, ABORT, 8)), [AbortedTxn(8, 1, 2, 0)], 0),
+    ],
+    ids=["a marker of any epoch", "an emptied marker", "a marker without data", "another transaction is open"],
+)
+def test_a_marker_ends_a_transaction(
+    log: tuple[ModelBatch, ...], aborted: list[AbortedTxn], open_from: int | None
+) -> None:
+    """An entry of the index has the first offset that is still open."""
+    after = replica(*log)
+    assert (after.aborted, after.producers[7].current_txn_first_offset) == (aborted, open_from)
+    assert after.last_stable_offset == (after.log_end if open_from is None else open_from)
 
 
 def test_a_producer_with_an_open_transaction_never_expires() -> None:

@@ -7,9 +7,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from walks import PLENTY, by_state, lengths, ways
 
 from harness.models.log.invariants import violations
-from harness.models.walk.exhaustive import Explored, explore
 from harness.models.walk.rows import walk
 from harness.models.walk.state_space import ADD, LEADER, NO_CHANGE, REMOVE, Bound, StateSpace
 from harness.models.world.groups import (
@@ -27,6 +27,7 @@ from harness.models.world.members import GROUP_BACK, MEMBER_BACK, NOT_LOADED, SC
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from harness.models.walk.exhaustive import Explored
     from harness.models.walk.state_space import State
 
 BOTH = pytest.mark.parametrize("coordinator", [OLD, NEW])
@@ -49,12 +50,9 @@ FREEZE_OF_DELETED = (
 
 @cache
 def walked(bound: Bound, **how: Any) -> Explored:
-    return walk(StateSpace(bound, **how), most_states=2_000_000)
-
-
-def ways(found: Explored) -> dict[str, str]:
-    assert found.is_whole
-    return {name: "; ".join(map(str, steps)) for name, steps in found.wrong.items()}
+    explored = walk(StateSpace(bound, **how), most_states=PLENTY)
+    assert explored.is_whole
+    return explored
 
 
 @BOTH
@@ -107,17 +105,15 @@ def test_every_consequence_has_an_anomaly_of_the_same_log(bound: Bound) -> None:
             if any(not name.endswith(AT_RELOAD) for name in names) and not any(violations(replica, truth)):
                 yield "unexplained"
 
-    found = explore(small.start, small.following, unexplained, most_states=2_000_000)
-    assert ways(found) == {}
+    found = by_state(small, unexplained)
+    assert (found.is_whole, found.wrong) == (True, {})
 
 
 @pytest.mark.parametrize("bound", [replace(TWO_TXNS, transactions=1), replace(DELETES, transactions=0)], ids=repr)
 def test_leaving_cleaners_alone_leaves_nothing_out(bound: Bound) -> None:
     all_of_them, fewer = walked(bound, reduced=False), walked(bound)
     assert fewer.states < all_of_them.states
-    assert {name: len(way) for name, way in ways(fewer).items()} == {
-        name: len(way) for name, way in ways(all_of_them).items()
-    }
+    assert lengths(fewer) == lengths(all_of_them)
 
 
 REMOVED = "1 cleans; time passes; 1 cleans; 2 returns"

@@ -6,10 +6,10 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+from walks import by_state, lengths, ways
 
 from harness.models.log import redpanda
 from harness.models.log.systems import redpanda_without
-from harness.models.walk.exhaustive import Explored, explore
 from harness.models.walk.rows import walk
 from harness.models.walk.state_space import ADD, LEADER, NO_CHANGE, REMOVE, Bound, State, StateSpace
 from harness.models.world import coordination
@@ -17,6 +17,8 @@ from harness.schedules.catalog import Anomaly
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
+
+    from harness.models.walk.exhaustive import Explored
 
 
 def writes(change: str) -> Bound:
@@ -87,7 +89,7 @@ COVERED = [
 def test_what_a_rule_is_good_for(rule: str, bound: Bound, steps: int) -> None:
     found = walked(bound, rule, first_only=True)
     name = Anomaly.STUCK_LSO if bound.transactions else Anomaly.TOMBSTONE_DIVERGENCE
-    assert {name: len(way) for name, way in found.wrong.items()} == {name: steps}
+    assert lengths(found) == {name: steps}
 
 
 @pytest.mark.parametrize(("rule", "bound"), COVERED, ids=repr)
@@ -99,7 +101,7 @@ def test_rules_that_others_cover(rule: str, bound: Bound) -> None:
 
 def test_an_added_replica_misses_a_marker_where_mxfo_is_what_the_post_says() -> None:
     found = walked(txn(ADD), "free-not-ended", first_only=True)
-    assert {name: "; ".join(map(str, way)) for name, way in found.wrong.items()} == {
+    assert ways(found) == {
         Anomaly.STUCK_LSO:
             "t puts K; t commits; 2 reports; 3 reports; 4 is added; 4 copies a batch; 1 cleans; time passes; "
             "1 cleans; 4 joins",
@@ -109,7 +111,7 @@ def test_an_added_replica_misses_a_marker_where_mxfo_is_what_the_post_says() -> 
 def test_committed_data_that_stay_transactional_need_a_bound_that_waits_for_them() -> None:
     """Either rule covers the other's loss in a replica that is never away; without both its own log misleads it."""
     found = walked(txn(NO_CHANGE), "committed-is-plain", "free-not-ended")
-    assert {name: len(way) for name, way in found.wrong.items()} == {Anomaly.STUCK_LSO: 7}
+    assert lengths(found) == {Anomaly.STUCK_LSO: 7}
 
 
 @pytest.mark.parametrize(
@@ -127,9 +129,7 @@ def test_forgetting_messages_leaves_nothing_out(bound: Bound, without: tuple[str
     few, all_of_them = (reached(bound, frozenset(without), reduced=reduced) for reduced in (True, False))
     assert few.replicas == all_of_them.replicas
     assert few.found.states <= all_of_them.found.states
-    assert {name: len(way) for name, way in few.found.wrong.items()} == {
-        name: len(way) for name, way in all_of_them.found.wrong.items()
-    }
+    assert lengths(few.found) == lengths(all_of_them.found)
 
 
 class Reached(NamedTuple):
@@ -149,7 +149,7 @@ def reached(bound: Bound, without: frozenset[str], *, reduced: bool) -> Reached:
         replicas.add((small.parts.clients[state.clients], held, state._replace(clients=0, replicas=(), protocol=None)))
         return small.wrong(state)
 
-    found = explore(small.start, small.following, wrong, most_states=1_000_000)
+    found = by_state(small, wrong)
     assert found.is_whole
     return Reached(found, replicas)
 

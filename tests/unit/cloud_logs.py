@@ -124,9 +124,15 @@ def _text(data: bytes | None) -> str:
     return "" if data is None else data.decode()
 
 
-def compact(cloud: Cloud, *, now_ms: int = 0, broker: int = 1) -> None:
-    """Make one pass and have it accepted."""
+def begun(cloud: Cloud, broker: int = 1, *, now_ms: int = 0) -> Job:
+    """Begin a pass, which has work."""
     job = cloud.begin(broker, NAME, now_ms=now_ms)
     assert job is not None
+    return job
+
+
+def compact(cloud: Cloud, *, now_ms: int = 0, broker: int = 1) -> None:
+    """Make one pass and have it accepted."""
+    job = begun(cloud, broker, now_ms=now_ms)
     refused = cloud.commit(job, now_ms=now_ms)
     assert refused is None, refused

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from cloud_logs import NAME, cloud_of, compact, log_of, passes_to_clean, shown, spoken, without
+from cloud_logs import NAME, begun, cloud_of, compact, log_of, passes_to_clean, shown, spoken, without
 
 from harness.broker_files.segments.records import COMMIT, Record, marker_record
 from harness.models.cloud_topics.cloud import need
@@ -140,8 +140,7 @@ def test_without_the_whole_prefix_what_is_rewritten_leaves_out_what_is_clean() -
 
 def test_a_tombstone_waits_from_the_commit_that_cleaned_its_range() -> None:
     cloud = cloud_of("A=1", "A=", "B=1")
-    job = cloud.begin(1, NAME, now_ms=0)
-    assert job is not None
+    job = begun(cloud)
     assert cloud.commit(job, now_ms=70) is None
     assert removable(log_of(cloud), now_ms=169, delete_retention_ms=100) == ()
     assert cloud.begin(1, NAME, now_ms=169) is None
@@ -178,8 +177,7 @@ def test_a_superseded_tombstone_goes_at_once() -> None:
 
 def test_what_is_appended_during_a_pass_stays_and_stays_dirty() -> None:
     cloud = cloud_of("A=1")
-    job = cloud.begin(1, NAME, now_ms=0)
-    assert job is not None
+    job = begun(cloud)
     cloud.produce(NAME, spoken("A="), now_ms=0)
     assert cloud.commit(job, now_ms=0) is None
     assert (shown(cloud), dirty(log_of(cloud))) == (["0-1: A=1@0", "1-2: A=@1"], ((1, 2),))

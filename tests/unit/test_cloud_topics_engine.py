@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from cloud_logs import NAME, RecordedCloud, cloud_of, compact, log_of, shown, spoken, without
+from cloud_logs import NAME, RecordedCloud, begun, cloud_of, compact, log_of, shown, spoken, without
 
 from harness.broker_files.segments.batches import iter_batches, iter_records
 from harness.models.cloud_topics.cloud import CompactionNeed, need, queue
@@ -16,9 +16,7 @@ from harness.models.log.batch import encoded
 def test_of_two_brokers_the_first_to_commit_is_accepted() -> None:
     """The other's uploads are in the store and in no log; its next pass starts from what the first made."""
     cloud = cloud_of("A=1", "A=2")
-    first, second = cloud.begin(1, NAME, now_ms=0), cloud.begin(2, NAME, now_ms=0)
-    assert first is not None
-    assert second is not None
+    first, second = begun(cloud, 1), begun(cloud, 2)
     assert cloud.commit(second, now_ms=1) is None
     before = shown(cloud)
     assert cloud.commit(first, now_ms=2) == "made at compaction epoch 0, it is 1"
@@ -30,8 +28,7 @@ def test_of_two_brokers_the_first_to_commit_is_accepted() -> None:
 
 def test_a_pass_that_is_over_cannot_be_committed() -> None:
     cloud = cloud_of("A=1")
-    job = cloud.begin(1, NAME, now_ms=0)
-    assert job is not None
+    job = begun(cloud)
     assert cloud.commit(job, now_ms=0) is None
     with pytest.raises(ValueError, match="the pass of broker 1 over t-0 is over"):
         cloud.commit(job, now_ms=0)
@@ -40,8 +37,7 @@ def test_a_pass_that_is_over_cannot_be_committed() -> None:
 def test_orphans_are_what_was_replaced_or_given_up_not_what_is_about_to_be_committed() -> None:
     cloud = cloud_of("A=1", "A=2")
     written = list(log_of(cloud).objects)
-    job = cloud.begin(1, NAME, now_ms=0)
-    assert job is not None
+    job = begun(cloud)
     assert cloud.orphans() == []
     assert cloud.crash(1) == [job]
     assert cloud.orphans() == list(job.update.objects)
@@ -52,9 +48,7 @@ def test_orphans_are_what_was_replaced_or_given_up_not_what_is_about_to_be_commi
 
 def test_a_crash_loses_the_passes_of_one_broker_only() -> None:
     cloud = cloud_of("A=1", "A=2")
-    lost, other = cloud.begin(1, NAME, now_ms=0), cloud.begin(2, NAME, now_ms=0)
-    assert lost is not None
-    assert other is not None
+    lost, other = begun(cloud, 1), begun(cloud, 2)
     assert cloud.crash(1) == [lost]
     with pytest.raises(ValueError, match="is over"):
         cloud.commit(lost, now_ms=0)
@@ -64,14 +58,12 @@ def test_a_crash_loses_the_passes_of_one_broker_only() -> None:
 
 def test_a_crash_between_replaced_objects_where_the_commit_is_not_atomic() -> None:
     cloud = cloud_of("A=1 B=1", "A=", off=without("atomic-commit"))
-    job = cloud.begin(1, NAME, now_ms=0)
-    assert job is not None
+    job = begun(cloud)
     assert cloud.commit(job, now_ms=0) is None
     assert len(job.updates) == 2
     cloud.crash(1)
     assert cloud.wrong(NAME) == {"false-clean"}
-    job = cloud.begin(2, NAME, now_ms=100)
-    assert job is not None
+    job = begun(cloud, 2, now_ms=100)
     while job.updates:
         assert cloud.commit(job, now_ms=100) is None
     assert (shown(cloud), cloud.wrong(NAME)) == (["0-2: A=1@0 B=1@1", "2-3:"], {"undeleted"})

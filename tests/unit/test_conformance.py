@@ -308,8 +308,8 @@ def test_every_field_is_compared_but_times() -> None:
 
 
 CHANGES: dict[str, Any] = {
-    "base_offset": 1, "last_offset": 5, "records": (Record(0, 0, b"K", b"v"),), "leader_epoch": 3, "producer_id": 8, "producer_epoch": 4,
-    "base_sequence": 9, "transactional": False, "delete_horizon_ms": 5,
+    "base_offset": 1, "last_offset": 5, "records": (Record(0, 0, b"K", b"v"),), "leader_epoch": 3,
+    "producer_id": 8, "producer_epoch": 4, "base_sequence": 9, "transactional": False, "delete_horizon_ms": 5,
 }  # fmt: skip
 
 

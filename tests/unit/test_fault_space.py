@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 from described import described
+from walks import PLENTY, by_state, lengths, ways
 
 from harness.cli.explore import explore as command
-from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, UsageError
+from harness.errors import EXIT_ANOMALY, EXIT_CLEAN
 from harness.model_checking.explore import cases as cases_module
 from harness.model_checking.explore.cases import ISR_GATE, ISR_GATE_MARKERS, PROPOSALS, FaultCase, cases, fault_cases
 from harness.models.faults import rules as by
 from harness.models.faults.space import FaultSpace
 from harness.models.faults.state import FaultBound
 from harness.models.log.invariants import LOST_VALUE
-from harness.models.walk.exhaustive import Explored, explore
 from harness.models.walk.rows import walk
 from harness.models.walk.state_space import Bound
 from harness.schedules.catalog import Anomaly
@@ -26,7 +26,8 @@ from harness.targets import SIM_KAFKA
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-PLENTY = 1_000_000
+    from harness.models.walk.exhaustive import Explored
+
 KAFKAS = frozenset(by.KAFKAS_RULES)
 GATE = KAFKAS | frozenset(by.GATE_RULES)
 DIVERGES = Anomaly.TOMBSTONE_DIVERGENCE
@@ -47,15 +48,6 @@ def walked(limits: FaultBound, *, symmetric: bool = True) -> Explored:
     explored = walk(FaultSpace(limits, symmetric=symmetric), most_states=PLENTY)
     assert explored.is_whole
     return explored
-
-
-def by_state(limits: FaultBound) -> Explored:
-    space = FaultSpace(limits)
-    return explore(space.start, space.following, space.wrong, most_states=PLENTY)
-
-
-def ways(explored: Explored) -> dict[str, str]:
-    return {str(name): "; ".join(map(str, steps)) for name, steps in explored.wrong.items()}
 
 
 NEEDED = {
@@ -187,7 +179,7 @@ def test_what_is_removed_while_a_replica_never_comes_back(waits: str) -> None:
             gone["tombstone"] |= wrote[1].deletes and 1 not in offsets
         return []
 
-    explore(space.start, space.following, noted, most_states=PLENTY)
+    by_state(space, noted)
     assert (gone["value"], gone["tombstone"]) == LIVENESS[waits]
 
 
@@ -205,14 +197,14 @@ BOUNDS = [
 
 @pytest.mark.parametrize("limits", BOUNDS, ids=name)
 def test_compiled_loops_walk_the_same(limits: FaultBound) -> None:
-    assert walked(limits, symmetric=False) == by_state(limits)
+    assert walked(limits, symmetric=False) == by_state(FaultSpace(limits))
 
 
 @pytest.mark.parametrize("limits", [replace(BOUNDS[0], brokers=4), *BOUNDS[1:6]], ids=name)
 def test_brokers_that_change_names_leave_nothing_out(limits: FaultBound) -> None:
     few, complete = walked(limits), walked(limits, symmetric=False)
     assert few.states <= complete.states
-    assert {one: len(way) for one, way in few.wrong.items()} == {one: len(way) for one, way in complete.wrong.items()}
+    assert lengths(few) == lengths(complete)
     assert few.depth == complete.depth
 
 
@@ -257,26 +249,6 @@ def test_cases_under_faults() -> None:
     assert {case.bound.waits for case in chosen("coordinated", faults=True)} == {by.COORDINATED}
     assert not chosen("coordinated")
     assert set(by.FURTHER_RULES) < set(PROPOSALS[SIM_KAFKA])
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (["--with", ISR_GATE, "--with", "gate"], "--with gate: it is not modelled under faults"),
-        (["--with", ISR_GATE, "--with", "coordinated"], "give only one of them under faults"),
-        (["--with", ISR_GATE, "--with", by.ANEW_AFTER_LOSS], "isr-gate has this rule"),
-        (["--with", ISR_GATE, "--without", "image-aged"], "did you mean image-age"),
-        (["--faults", "--without", "image-age"], "unknown rule 'image-age'"),
-        (["--faults", "--groups"], "--faults: leave out --groups"),
-        (["--with", ISR_GATE, "--groups"], "leave out --with isr-gate"),
-        (["--faults", "--runs", "3"], "--faults is for walks: leave out --runs"),
-        (["--with", ISR_GATE, "--runs", "3"], "has no random runs: leave out --runs"),
-    ],
-)
-def test_options_that_do_not_go_together(options: list[str], says: str) -> None:
-    ran = CliRunner().invoke(command, ["--target", SIM_KAFKA, *options], standalone_mode=False)
-    assert isinstance(ran.exception, UsageError)
-    assert says in str(ran.exception)
 
 
 def test_the_command_tells_the_way_of_each_case(monkeypatch: pytest.MonkeyPatch) -> None:

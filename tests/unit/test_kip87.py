@@ -62,11 +62,6 @@ def test_down_conversion_gives_a_delete_a_null_and_takes_the_flag() -> None:
     assert down_converted(VALUE) == VALUE
 
 
-def test_up_conversion_flags_a_null() -> None:
-    assert stored(NULL, sent_in=OLD, kept_in=NEW) == flagged(NULL)
-    assert stored(VALUE, sent_in=OLD, kept_in=NEW) == VALUE
-
-
 @pytest.mark.parametrize(
     ("record", "sent_in", "kept_in", "stored_record"),
     [(DELETE, NEW, OLD, NULL), (DELETE, NEW, NEW, DELETE), (NULL, OLD, OLD, NULL), (NULL, OLD, NEW, flagged(NULL)),

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from walks import PLENTY, by_state, lengths
 
 from harness.models.log.systems import REDPANDA
-from harness.models.walk.exhaustive import Explored, explore
 from harness.models.walk.rows import Rows, walk
 from harness.models.walk.state_space import ADD, HAND_OVER, LEADER, REASSIGN, REMOVE, Bound, StateSpace
 from harness.models.world.groups import NEW, OLD
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from harness.models.walk.state_space import State
 
-PLENTY = 1_000_000
 WRITES = Bound(writes=2, transactions=0)
 TXN = Bound(writes=1, transactions=1)
 TWO_KEYS = Bound(keys=("K", "L"), writes=1, transactions=1)
@@ -33,10 +32,6 @@ BOUNDS = [
     replace(TXN, epoch_bump=True, coordinator=OLD),
     replace(TWO_KEYS, writes=0, coordinator=NEW),
 ]
-
-
-def by_state(space: StateSpace, **how: Any) -> Explored:
-    return explore(space.start, space.following, space.wrong, **{"most_states": PLENTY, **how})
 
 
 @pytest.mark.parametrize("bound", BOUNDS, ids=repr)
@@ -66,10 +61,6 @@ def test_walks_that_end_early_end_at_the_same_state(bound: Bound, how: dict[str,
     assert not explored.is_whole
 
 
-def lengths(explored: Explored) -> dict[str, int]:
-    return {name: len(way) for name, way in explored.wrong.items()}
-
-
 SYMMETRIC = [
     replace(WRITES, change=LEADER),
     replace(WRITES, change=LEADER, outage=False),
@@ -90,7 +81,7 @@ def test_brokers_that_may_change_places_count_once(bound: Bound) -> None:
         rows.add(space_in_rows.row(state))
         yield from space.wrong(state)
 
-    complete = explore(space.start, space.following, noted, most_states=PLENTY)
+    complete = by_state(space, noted)
     explored = walk(StateSpace(bound, reduced=False, symmetric=True), most_states=PLENTY)
     assert complete.states == by_state(StateSpace(bound, reduced=False)).states
     assert explored.states == len(rows) <= complete.states
@@ -119,7 +110,7 @@ def test_keys_that_may_change_places_count_once(bound: Bound) -> None:
             unwritten.add(state)
         yield from space.wrong(state)
 
-    complete = explore(space.start, space.following, noted, most_states=PLENTY)
+    complete = by_state(space, noted)
     explored = walk(StateSpace(bound, symmetric=True), most_states=PLENTY)
     assert 2 * explored.states - len(unwritten) == complete.states
     assert lengths(explored) == lengths(complete)

@@ -7,8 +7,9 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from model_logs import data, marker, replica
 
-from harness.broker_files.segments.records import ABORT, COMMIT, Record, marker_record
+from harness.broker_files.segments.records import ABORT, COMMIT
 from harness.clients import ClientError
 from harness.clients.simulated import SimulatedClient, SimulatedProducer
 from harness.errors import UsageError
@@ -17,14 +18,13 @@ from harness.models.cluster.cluster import ClusterRules, SimCluster
 from harness.models.cluster.partition import begins_segment
 from harness.models.cluster.settings import BROKER, TOPIC, numbers
 from harness.models.cluster.transactions import TransactionCoordinator
-from harness.models.log.batch import ModelBatch
 from harness.models.log.cleaner import Cleaning
 from harness.models.log.delivery import batches_up_to, delivered, listed_aborts
-from harness.models.log.replica import Replica
 from harness.models.log.systems import due_later_ms, is_due
 
 if TYPE_CHECKING:
     from harness.models.cluster.partition import SimPartition
+    from harness.models.log.batch import ModelBatch
 
 TP = ("t", 0)
 QUICK = {
@@ -240,16 +240,8 @@ def test_a_new_replica_copies_no_faster_than_it_may(subject: Subject) -> None:
     assert 6 < subject.clock.now_s() - began_s < 9
 
 
-def replica_of(*batches: ModelBatch) -> Replica:
-    replica = Replica(1)
-    for batch in batches:
-        replica.append(batch, roll=True)
-    replica.advance_high_watermark(replica.log_end)
-    return replica
-
-
 def batch(offset: int, at_ms: int, size: int = 10) -> ModelBatch:
-    return ModelBatch(offset, offset, (Record(offset, at_ms, b"k%d" % offset, b"v" * size),), at_ms)
+    return data(offset, f"k{offset}={'v' * size}", at_ms=at_ms)
 
 
 CLEANING = Cleaning(delete_retention_ms=1000, producer_expiration_ms=1000)
@@ -265,24 +257,24 @@ CLEANING = Cleaning(delete_retention_ms=1000, producer_expiration_ms=1000)
     ],
 )
 def test_a_pass_begins_where_much_is_dirty_or_has_been_for_long(settings: dict[str, float], *, due: bool) -> None:
-    replica = replica_of(batch(0, 0, 1000), batch(1, 500), batch(2, 600))
-    replica.cleaned_to = 1
-    assert is_due(replica, CLEANING, {**TOPIC, **settings}, 1000) is due
+    log = replica(batch(0, 0, 1000), batch(1, 500), batch(2, 600))
+    log.cleaned_to = 1
+    assert is_due(log, CLEANING, {**TOPIC, **settings}, 1000) is due
 
 
 def test_nothing_dirty_is_no_reason_for_a_pass() -> None:
-    replica = replica_of(batch(0, 0), batch(1, 500))
-    replica.cleaned_to = 1
+    log = replica(batch(0, 0), batch(1, 500))
+    log.cleaned_to = 1
     topic = {**TOPIC, "min.cleanable.dirty.ratio": 0.0, "max.compaction.lag.ms": 0}
-    assert not is_due(replica, CLEANING, topic, 1000)
-    assert due_later_ms(replica, topic, 1000) is None
+    assert not is_due(log, CLEANING, topic, 1000)
+    assert due_later_ms(log, topic, 1000) is None
 
 
 def test_time_alone_makes_a_pass_due() -> None:
-    replica = replica_of(batch(0, 100), batch(1, 500))
-    assert due_later_ms(replica, {**TOPIC, "max.compaction.lag.ms": 1000}, 200) == 1101
-    assert due_later_ms(replica, {**TOPIC, "min.compaction.lag.ms": 300}, 200) == 401
-    assert due_later_ms(replica, TOPIC, 200) is None
+    log = replica(batch(0, 100), batch(1, 500))
+    assert due_later_ms(log, {**TOPIC, "max.compaction.lag.ms": 1000}, 200) == 1101
+    assert due_later_ms(log, {**TOPIC, "min.compaction.lag.ms": 300}, 200) == 401
+    assert due_later_ms(log, TOPIC, 200) is None
 
 
 @pytest.mark.parametrize(
@@ -291,10 +283,8 @@ def test_time_alone_makes_a_pass_due() -> None:
 def test_segments_end_by_the_time_of_their_batches_and_by_size(
     at_ms: int, segment_bytes: float, *, begins: bool
 ) -> None:
-    replica = Replica(1)
-    assert not begins_segment(100, 1, replica, batch(0, 0))
-    replica.append(batch(0, 0))
-    assert begins_segment(100, segment_bytes, replica, batch(1, at_ms)) is begins
+    assert not begins_segment(100, 1, replica(), batch(0, 0))
+    assert begins_segment(100, segment_bytes, replica(batch(0, 0)), batch(1, at_ms)) is begins
 
 
 @pytest.mark.parametrize("settings", [{"segment.colour": "1"}, {"segment.ms": "soon"}])
@@ -305,38 +295,19 @@ def test_settings_without_a_rule_are_refused(settings: dict[str, str]) -> None:
 
 
 def test_a_consumer_is_given_what_its_broker_does_not_call_aborted() -> None:
-    def data(offset: int, key: bytes, producer_id: int = -1) -> ModelBatch:
-        return ModelBatch(
-            offset, offset, (Record(offset, 0, key, b"v"),), 0, producer_id=producer_id, transactional=producer_id >= 0
-        )
-
-    def end(offset: int, producer_id: int, outcome: str) -> ModelBatch:
-        records = (marker_record(offset, 0, outcome),)
-        return ModelBatch(offset, offset, records, 0, producer_id=producer_id, transactional=True, control=True)
-
-    replica = Replica(1)
-    for entry in (
-        data(0, b"plain"), data(1, b"aborted", 7), data(2, b"other", 8), end(3, 7, ABORT),
-        data(4, b"next", 7), end(5, 7, COMMIT), end(6, 8, COMMIT), data(7, b"open", 7), data(8, b"later"),
-    ):  # fmt: skip
-        replica.append(entry, roll=True)
-    replica.advance_high_watermark(9)
-    assert listed_aborts(replica) == ((7, 1),)
-    assert [record.key for record in delivered(replica)] == [b"plain", b"other", b"next"]
-    assert [delivered_batch.base_offset for delivered_batch in batches_up_to(replica, replica.last_stable_offset)] == [
-        0,
-        1,
-        2,
-        3,
-        4,
-        5,
-        6,
-    ]
-    replica.delete_before(2)
-    assert listed_aborts(replica) == ((7, 1),), "its marker is still ahead of the log start"
-    assert [record.key for record in delivered(replica)] == [b"other", b"next"]
-    replica.delete_before(4)
-    assert listed_aborts(replica) == ()
+    log = replica(
+        data(0, "plain=v"), data(1, "aborted=v", txn=7), data(2, "other=v", txn=8), marker(3, ABORT, 7),
+        data(4, "next=v", txn=7), marker(5, COMMIT, 7), marker(6, COMMIT, 8), data(7, "open=v", txn=7),
+        data(8, "later=v"),
+    )  # fmt: skip
+    assert listed_aborts(log) == ((7, 1),)
+    assert [record.key for record in delivered(log)] == [b"plain", b"other", b"next"]
+    assert [batch.base_offset for batch in batches_up_to(log, log.last_stable_offset)] == list(range(7))
+    log.delete_before(2)
+    assert listed_aborts(log) == ((7, 1),), "its marker is still ahead of the log start"
+    assert [record.key for record in delivered(log)] == [b"other", b"next"]
+    log.delete_before(4)
+    assert listed_aborts(log) == ()
 
 
 def test_a_deleted_topic_is_gone_and_one_of_its_name_begins_empty(subject: Subject) -> None:

@@ -75,7 +75,7 @@ class Rows:
     def __init__(self, space: ClusterSpace) -> None:
         self.space: Any = space
         self._progress, self._violations = space.parts.progress, space.parts.violations
-        self._places = {broker: place for place, broker in enumerate(space.brokers, 1)}
+        self._places = {broker: place for place, broker in enumerate(self.space.brokers, 1)}
         self._states = Numbered[WalkState](lambda state: state)
         self._controls: list[_Control] = []
         self._steps = _Memo(self._recorded)
