@@ -42,7 +42,8 @@ def verdict(*findings: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
     return {
         "verdict": actual, "reason": f"because {HOSTILE}", "run_id": "stuck", "target": {"name": "kafka-3.9"},
-        "timings_s": {}, "scenarios": [scenario], "findings": list(findings), "checker_errors": {},
+        "timings_s": {}, "scenarios": [scenario], "checker_errors": {},
+        "findings": [dict(finding) for finding in findings],
     }  # fmt: skip
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Callable  # noqa: TC003
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fakes.host import write_java
 from findings import verdict
+from in_process import exit_code
 from literal import History, appeared, put, replica, write_run
+from pages import MANIFEST
 
 from harness import console
 from harness.cli import main as cli
@@ -33,8 +35,6 @@ from harness.targets.lock import read_lock
 from nemesis import SCRIPTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import SparkSession
 
     from harness.judge.run_verdict import Results
@@ -112,7 +112,7 @@ class Machine:
             monkeypatch.setenv(name, self.environment[name])
         monkeypatch.delenv("JAVA_HOME", raising=False)
         monkeypatch.chdir(self.root)
-        assert in_this_process(arguments, monkeypatch) == EXIT_USAGE
+        assert exit_code(monkeypatch, *arguments) == EXIT_USAGE
         stdout, stderr = capsys.readouterr()
         return only_error(stdout, stderr)
 
@@ -202,16 +202,6 @@ def test_results_that_cannot_be_written(machine: Machine, results: str, expected
     error = machine.refusal(*RUN, "--results", results)
     assert expected in error
     assert "--results" in error
-
-
-def in_this_process(arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> int:
-    """Run a command here, where the system can be made to lie; return its exit code."""
-    monkeypatch.setattr(sys, "argv", ["harness", *arguments])
-    monkeypatch.setattr(signal, "signal", lambda *_args: None)
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    assert isinstance(ended.value.code, int)
-    return ended.value.code
 
 
 def test_full_disk(machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -322,29 +312,17 @@ def list_evidence(path: Path) -> None:
 
 
 def write_manifest(path: Path, **changes: Any) -> None:
-    owner = leftovers.owner_of_this_process("run", path)
-    scenario = {
-        "name": "s",
-        "anomaly": "stuck-lso",
-        "payload": "value",
-        "topic": "t",
-        "replicas": {"0": [1, 2]},
-        "critical": ["marker"],
-    }
+    scenario = {"name": "s", "anomaly": "stuck-lso", "payload": "value", "critical": ["marker"]}
     manifest = {
+        **MANIFEST,
         "run_id": "run",
-        "target": {"name": "kafka-3.9"},
-        "anomaly": "stuck-lso",
-        "nemesis": "kill",
-        "absent_brokers": [2],
         "control": "control",
-        "scenarios": [scenario],
+        "scenarios": [{**scenario, "topic": "t", "replicas": {"0": [1, 2]}}],
         "status": "running",
-        "failure": None,
-        "timings_s": {},
-        "owner": owner,
+        "owner": leftovers.owner_of_this_process("run", path),
+        **changes,
     }
-    (path / "manifest.json").write_text(json.dumps({**manifest, **changes}))
+    (path / "manifest.json").write_text(json.dumps(manifest))
 
 
 def dead_owner() -> dict[str, Any]:
@@ -352,10 +330,6 @@ def dead_owner() -> dict[str, Any]:
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         process.wait()
     return {"pid": process.pid, "started_s": 0.0, "run_id": "run", "run_dir": "run"}
-
-
-def write_file(path: Path) -> None:
-    path.write_text("not a folder")
 
 
 def write_manifest_text(text: str) -> Callable[[Path], None]:
@@ -374,46 +348,32 @@ def write_unfinished(owner: Callable[[], dict[str, Any]]) -> Callable[[Path], No
     return write
 
 
-def write_without(name: str) -> Callable[[Path], None]:
-    def write(path: Path) -> None:
-        run_folder(path.parent)
-        (path / name).unlink()
-
-    return write
+def write_without_history(path: Path) -> None:
+    (run_folder(path.parent) / "history.jsonl").unlink()
 
 
-@pytest.mark.parametrize(
-    ("write", "expected"),
-    [
-        (lambda _path: None, ["'RUN_DIR'", "run' is not a folder; give a run folder"]),
-        (write_file, ["'RUN_DIR'", "run' is not a folder; give a run folder"]),
-        (lambda path: path.mkdir(), ["'RUN_DIR'", "run' is not such a folder", "it has no manifest.json"]),
-        (write_manifest_text('{"schema": 1, "run_'), ["damaged", "manifest.json"]),
-        (write_manifest_text(""), ["damaged", "manifest.json"]),
-        (write_manifest_text("[1, 2]"), ["damaged", "manifest.json"]),
-        (write_manifest_text('{"schema": 1, "run_id": "run"}'), ["manifest.json does not have target"]),
-        (write_unfinished(dead_owner), ["run is half-written", "interrupted"]),
-        (
-            write_unfinished(lambda: leftovers.owner_of_this_process("run", leftovers.work_root())),
-            ["run is half-written", f"still in progress (process {os.getpid()})"],
-        ),
-        (write_unfinished(dict), ["damaged", "manifest.json"]),
-        (write_without("history.jsonl"), ["damaged", "history.jsonl"]),
-    ],
-    ids=[
-        "missing",
-        "a file",
-        "empty",
-        "half a manifest",
-        "an empty manifest",
-        "a list for a manifest",
-        "a manifest that lacks fields",
-        "cut off",
-        "going on",
-        "an owner that is none",
-        "no history",
-    ],
-)
+UNFINISHED: dict[str, tuple[Callable[[Path], None], list[str]]] = {
+    "missing": (lambda _path: None, ["'RUN_DIR'", "run' is not a folder; give a run folder"]),
+    "a file": (Path.touch, ["'RUN_DIR'", "run' is not a folder; give a run folder"]),
+    "empty": (Path.mkdir, ["'RUN_DIR'", "run' is not such a folder", "it has no manifest.json"]),
+    "half a manifest": (write_manifest_text('{"schema": 1, "run_'), ["damaged", "manifest.json"]),
+    "an empty manifest": (write_manifest_text(""), ["damaged", "manifest.json"]),
+    "a list for a manifest": (write_manifest_text("[1, 2]"), ["damaged", "manifest.json"]),
+    "a manifest that lacks fields": (
+        write_manifest_text('{"schema": 1, "run_id": "run"}'),
+        ["manifest.json does not have target"],
+    ),
+    "cut off": (write_unfinished(dead_owner), ["run is half-written", "interrupted"]),
+    "going on": (
+        write_unfinished(lambda: leftovers.owner_of_this_process("run", leftovers.work_root())),
+        ["run is half-written", f"still in progress (process {os.getpid()})"],
+    ),
+    "an owner that is none": (write_unfinished(dict), ["damaged", "manifest.json"]),
+    "no history": (write_without_history, ["damaged", "history.jsonl"]),
+}
+
+
+@pytest.mark.parametrize(("write", "expected"), UNFINISHED.values(), ids=UNFINISHED)
 def test_check_refuses_what_is_no_finished_run(
     machine: Machine, write: Callable[[Path], None], expected: list[str]
 ) -> None:
@@ -424,76 +384,46 @@ def test_check_refuses_what_is_no_finished_run(
     assert str(path) in error
 
 
-def break_history(path: Path) -> str:
-    history = path / "history.jsonl"
-    first, second, *rest = history.read_text().splitlines(keepends=True)
-    history.write_text("".join([first, second[:20] + "\n", *rest]))
-    return f"{history} line 2"
+def with_half_of_line_2(data: bytes) -> bytes:
+    first, second, *rest = data.splitlines(keepends=True)
+    return b"".join([first, second[:20], b"\n", *rest])
 
 
-def append_line(path: Path, line: str) -> str:
-    """Add a line to a file and say where it is."""
-    with path.open("a") as file:
-        file.write(line + "\n")
-    return f"{path} line {len(path.read_text().splitlines())}"
+STATE, ON_BROKER_1 = f"fetched/1/{AFTER_REJOIN}/*/state.json", f"brokers/1/{AFTER_REJOIN}"
+FLIPPED = "flipped bits in a segment"
+DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes], str]] = {
+    "half a state": (STATE, lambda _: b'{"log_start": 0, ', "{path}"),
+    "a state that lacks a field": (
+        STATE,
+        lambda _: b'{"log_start": 0, "high_watermark": 1, "last_stable_offset": 1, "aborted": []}',
+        "{path} does not have open",
+    ),
+    "half a line of history": ("history.jsonl", with_half_of_line_2, "{path} line 2"),
+    "a list in the history": ("history.jsonl", lambda data: data + b"[]\n", "{path} line {lines} is not a JSON object"),
+    "words for an offset": (
+        "history.jsonl",
+        lambda data: data + b'{"f": "produce", "offset": "ten"}\n',
+        "history.jsonl has an entry whose offset is not of type int64",
+    ),
+    "zeros in observations": ("observations.jsonl", lambda data: data + b"\0\0\0\n", "{path} line {lines}"),
+    # The second of two batches of one size.
+    FLIPPED: (f"{ON_BROKER_1}/*/*.log", lambda data: data[:-1] + bytes([data[-1] ^ 0xFF]), "{path} at byte {half}"),
+    "zeros for an index": (f"{ON_BROKER_1}/*/*.txnindex", lambda _: b"\0" * 10, "{path} at byte 0"),
+    "words in a checkpoint": (
+        f"{ON_BROKER_1}/cleaner-offset-checkpoint",
+        lambda _: b"0\n1\nt zero 0\n",
+        "{path} at byte 4: line 3",
+    ),
+}
 
 
-def break_observations(path: Path) -> str:
-    return append_line(path / "observations.jsonl", "\0\0\0")
-
-
-def break_segment(path: Path) -> str:
-    (segment,) = (path / "brokers" / "1" / AFTER_REJOIN).glob("*/*.log")
-    data = bytearray(segment.read_bytes())
-    data[-1] ^= 0xFF
-    segment.write_bytes(data)
-    return f"{segment} at byte {len(data) // 2}"  # two batches of one size
-
-
-def break_index(path: Path) -> str:
-    (index,) = (path / "brokers" / "1" / AFTER_REJOIN).glob("*/*.txnindex")
-    index.write_bytes(b"\0" * 10)
-    return f"{index} at byte 0"
-
-
-def break_checkpoint(path: Path) -> str:
-    checkpoint = path / "brokers" / "1" / AFTER_REJOIN / "cleaner-offset-checkpoint"
-    checkpoint.write_text("0\n1\nt zero 0\n")
-    return f"{checkpoint} at byte 4: line 3"
-
-
-def break_state(path: Path) -> str:
-    (state,) = (path / "fetched" / "1" / AFTER_REJOIN).glob("*/state.json")
-    state.write_text('{"log_start": 0, ')
-    return str(state)
-
-
-def take_from_state(path: Path) -> str:
-    (state,) = (path / "fetched" / "1" / AFTER_REJOIN).glob("*/state.json")
-    state.write_text('{"log_start": 0, "high_watermark": 1, "last_stable_offset": 1, "aborted": []}')
-    return f"{state} does not have open"
-
-
-def list_in_history(path: Path) -> str:
-    return append_line(path / "history.jsonl", "[]") + " is not a JSON object"
-
-
-def words_for_an_offset(path: Path) -> str:
-    append_line(path / "history.jsonl", '{"f": "produce", "offset": "ten"}')
-    return "history.jsonl has an entry whose offset is not of type int64"
-
-
-DAMAGES = (
-    take_from_state,
-    list_in_history,
-    words_for_an_offset,
-    break_history,
-    break_observations,
-    break_segment,
-    break_index,
-    break_checkpoint,
-    break_state,
-)
+def damage(run: Path, name: str) -> str:
+    """Damage a file of a run; return the place that an error names."""
+    pattern, change, place = DAMAGES[name]
+    (path,) = run.glob(pattern)
+    data = change(path.read_bytes())
+    path.write_bytes(data)
+    return place.format(path=path, lines=data.count(b"\n"), half=len(data) // 2)
 
 
 def planned_before(spark: SparkSession, folder: RunFolder) -> Results:
@@ -501,16 +431,13 @@ def planned_before(spark: SparkSession, folder: RunFolder) -> Results:
 
 
 @pytest.mark.parametrize("judge", [check.check_folder, planned_before], ids=lambda judge: judge.__name__)
-@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+@pytest.mark.parametrize("name", DAMAGES)
 def test_damage_is_named_with_its_place(
-    spark: SparkSession,
-    tmp_path: Path,
-    damage: Callable[[Path], str],
-    judge: Callable[[SparkSession, RunFolder], Results],
+    spark: SparkSession, tmp_path: Path, name: str, judge: Callable[[SparkSession, RunFolder], Results]
 ) -> None:
     run_folder(tmp_path)
     folder, _ = open_run_folder(tmp_path / "run")
-    where = damage(folder.path)
+    where = damage(folder.path, name)
     with pytest.raises(UsageError) as refused:
         judge(spark, folder)
     assert "the run folder is damaged" in str(refused.value)
@@ -525,7 +452,7 @@ def test_check_of_a_sound_run_and_of_a_damaged_one(machine: Machine) -> None:
     assert json.loads(done.stdout) == json.loads((path / "verdict.json").read_text())
 
     (path / "verdict.json").unlink()
-    where = break_segment(path)
+    where = damage(path, FLIPPED)
     list_evidence(path)
     error = machine.refusal("check", path)
     assert "the run folder is damaged" in error
@@ -564,7 +491,7 @@ def test_check_of_a_run_whose_evidence_was_lost(machine: Machine) -> None:
     """Refused before Spark starts, for which there is no Java; the verdict stays."""
     path = run_folder(machine.root)
     (path / "verdict.json").write_text("former")
-    break_segment(path)
+    damage(path, FLIPPED)
     assert "000.log has other content than the run wrote" in machine.refusal("check", path)
     shutil.rmtree(path / "fetched")
     (path / "observations.jsonl").unlink()

@@ -1,16 +1,21 @@
-"""``harness.toml``: the default of each option, and errors in the file."""
+"""``harness.toml``: the default of each option, and errors in the file; every environment variable is listed."""
 
 from __future__ import annotations
 
+import ast
+import re
 from typing import TYPE_CHECKING, Any
 
 import click
 import pytest
+from documentation import ROOT
 
 from harness.cli.config_file import FILE, VARIABLE, ConfigFile, default_map, read_config_file
+from harness.cli.lists import VARIABLES
 from harness.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -115,3 +120,28 @@ def test_an_option_on_the_command_line_precedes_the_file(folder: Path) -> None:
     assert got == {"topics": ("orders",)}
     group.main(["audit", "live", "--topic", "users"], standalone_mode=False, default_map=defaults)
     assert got == {"topics": ("users",)}
+
+
+# --- environment
+
+
+OWN = re.compile("COMPACTION_HARNESS_[A-Z_]+|HARNESS_CONFIG")
+OTHERS = {"SPARK_CONNECT_MODE", "SPARK_LOCAL_IP", "PYSPARK_DRIVER_PYTHON"}
+"""Variables that the harness sets, or takes away, for its own Spark."""
+
+
+def variables_read() -> Iterator[str]:
+    """Yield the names of the environment variables that the source reads."""
+    for package in ("harness", "checkers", "models", "nemesis", "workloads"):
+        for path in (ROOT / package).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Constant) and OWN.fullmatch(str(node.value)):
+                    yield str(node.value)
+                if isinstance(node, ast.Call) and ast.unparse(node.func) == "os.environ.get":
+                    yield from (str(name.value) for name in node.args[:1] if isinstance(name, ast.Constant))
+
+
+def test_every_variable_that_is_read_is_listed() -> None:
+    read = set(variables_read())
+    assert {"JAVA_HOME", "HARNESS_CONFIG", "COMPACTION_HARNESS_CACHE"} <= read
+    assert read - OTHERS - {name for name, _ in VARIABLES} == set()

@@ -6,7 +6,6 @@ What is shown is never raw (`hostile.raise_if_raw`), markup in it is text, and J
 from __future__ import annotations
 
 import json
-import sys
 from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
@@ -18,6 +17,7 @@ from copied import copy, write_copies
 from fakes.brokers import FakeBroker, Held, audited_cluster
 from findings import verdict
 from hostile import HOSTILE, LITERAL, NAME, raise_if_forged, raise_if_raw
+from in_process import exit_code
 from literal import History, Txn, abort, commit, delete, put, replica, write_run
 from pages import MANIFEST, hostile_page, write_night
 from test_nightly_night import ended, failed, plan_of
@@ -29,7 +29,6 @@ from harness.audit.live import cluster as clusters
 from harness.audit.live import compare as live
 from harness.audit.live import exposure
 from harness.audit.live.prefilter import prefilter
-from harness.cli import main as cli
 from harness.cli.conform import _show as show_conformance
 from harness.cli.explore import _show as show_walks
 from harness.cli.main import cli as commands
@@ -308,32 +307,15 @@ def test_explore_and_conform(capsys: Capture) -> None:
     for of_each_case in (True, False):
         show_walks(content, ways, of_each_case=of_each_case)
     found = {"runs": 1, "first_seed": 1, "smallest": {"steps": [HOSTILE], "case": HOSTILE}}
-    amiss = {HOSTILE: {"times": 1, "first": [HOSTILE]}}
-    show_runs(
-        {
-            "runs": 1,
-            "exposed": 1,
-            "seed": 0,
-            "took_s": 1.0,
-            "verdict": ANOMALY,
-            "found": {HOSTILE: found},
-            "consequences": {HOSTILE: found},
-            "amiss": amiss,
-        }
-    )
+    show_runs({
+        "runs": 1, "exposed": 1, "seed": 0, "took_s": 1.0, "verdict": ANOMALY, "found": {HOSTILE: found},
+        "consequences": {HOSTILE: found}, "amiss": {HOSTILE: {"times": 1, "first": [HOSTILE]}},
+    })  # fmt: skip
     show_conformance([], HOSTILE, UNKNOWN)
     assert checked(capsys.readouterr().out).count(LITERAL) >= 8
 
 
 # --- errors and warnings of all commands --------------------------------------------------------------------------
-
-
-def main(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    monkeypatch.setattr(sys, "argv", ["harness", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    assert isinstance(ended.value.code, int)
-    return ended.value.code
 
 
 @pytest.mark.parametrize(
@@ -356,7 +338,7 @@ def main(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
 )
 def test_errors(monkeypatch: pytest.MonkeyPatch, capsys: Capture, tmp_path: Path, arguments: tuple[str, ...]) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(monkeypatch, *[argument.replace("\x00", "") for argument in arguments]) == EXIT_USAGE
+    assert exit_code(monkeypatch, *[argument.replace("\x00", "") for argument in arguments]) == EXIT_USAGE
     captured = capsys.readouterr()
     assert "harness: " in captured.err
     checked(captured.out + captured.err)
@@ -369,5 +351,5 @@ def test_what_brokers_logged_is_quoted_in_lines_that_are_no_messages(
         raise HarnessError(f"broker 1 ended:\n{HOSTILE}")
 
     monkeypatch.setattr(commands, "main", fail)
-    assert main(monkeypatch, "targets") != 0
+    assert exit_code(monkeypatch, "targets") != 0
     assert LITERAL in checked(capsys.readouterr().err)

@@ -1,4 +1,4 @@
-"""The site over many runs: counts, omissions, and files that it does not overwrite."""
+"""The site over many runs: counts, omissions, and files that it does not overwrite; two runs compared."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pages
 import pytest
+from click.testing import CliRunner
 from literal import History, put, replica, write_run
-from pages import write_night
+from pages import FINDING, MANIFEST, write_night
 
-from harness.errors import UsageError
+from harness.cli.main import cli
+from harness.errors import EXIT_CLEAN, UsageError
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 from harness.report.site import write_site
 from harness.report.stored import stored_runs
@@ -22,19 +25,9 @@ RUN = f"kafka-4.4/stuck-lso/{ID.format(1)}"
 
 
 def verdict_json(verdict: str) -> dict[str, Any]:
-    scenario = {
-        "scenario": "stuck-lso", "topic": "t", "anomaly": "stuck-lso", "payload": "value", "partitions": [0],
-        "exposure": {"replicas": []},
-    }  # fmt: skip
-    finding = {
-        "anomaly": "stuck-lso", "candidates": [], "broker": 2, "topic": "t", "partition": 0, "offset": 0,
-        "key": {"text": "K"}, "producer_id": 5, "effect": "visible", "explanation": "frozen", "witness": {},
-    }  # fmt: skip
-    return {
-        "verdict": verdict, "reason": "so it is", "run_id": "r", "target": {"name": "kafka-4.4"}, "timings_s": {},
-        "checker_errors": {}, "findings": [finding] if verdict == ANOMALY else [],
-        "scenarios": [{**scenario, "verdict": verdict, "reason": "so it is"}],
-    }  # fmt: skip
+    content = pages.verdict(*[FINDING] * (verdict == ANOMALY))
+    scenario = {**content["scenarios"][0], "scenario": "stuck-lso", "verdict": verdict}
+    return {**content, "verdict": verdict, "scenarios": [scenario]}
 
 
 def stored(results: Path, day: int, verdict: str, version: str = "4.4.0", **more: Any) -> Path:
@@ -44,13 +37,8 @@ def stored(results: Path, day: int, verdict: str, version: str = "4.4.0", **more
     top.mkdir(parents=True, exist_ok=True)
     folder = write_run(top, History(ID.format(day), wrote=(), after=tuple(replica(b, put(0, "K")) for b in (1, 2, 3))))
     folder.write_lines(folder.observations_path, [])
-    manifest = {
-        "run_id": folder.run_id, "target": {"name": target, "version": version}, "anomaly": "stuck-lso",
-        "nemesis": "kill", "client": "librdkafka", "takes_away": True, "timers": "fast", "seed": 7, "topology": None,
-        "brokers": [1, 2, 3], "absent_brokers": [2], "replication_factor": 3, "status": "complete", "failure": None,
-        "runtime": {"name": "local"}, "timings_s": {}, "topic_settings": {}, "broker_settings": {}, "versions": {},
-        "jars": {}, "scenarios": [{"topic": "t", "summary": "It is stuck.", "replicas": {"0": [1, 3, 2]}}], **more,
-    }  # fmt: skip
+    place = {"run_id": folder.run_id, "target": {"name": target, "version": version}}
+    manifest = {**MANIFEST, **place, "takes_away": True, **more}
     folder.write_json(folder.manifest_path, manifest)
     folder.write_json(folder.verdict_path, verdict_json(verdict))
     return folder.path
@@ -208,3 +196,42 @@ def test_a_site_is_written_again_and_nothing_else_is_written_over(tmp_path: Path
 def test_a_folder_without_runs(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has no run with a verdict; `harness run` writes some there"):
         written(tmp_path, tmp_path / "site")
+
+
+# --- harness compare
+
+
+SERVED = "broker 2 will never deliver t-0 past offset 0 to read_committed consumers"
+
+
+def test_runs_of_any_kind_are_compared(tmp_path: Path) -> None:
+    before = stored(tmp_path, 1, CLEAN, jars={"kafka:4.4.0": "beef"})
+    after = stored(tmp_path, 2, ANOMALY, "4.3.1", nemesis="pause", jars={"kafka:4.3.1": "cafe"})
+    ran = CliRunner().invoke(cli, ["compare", str(before), str(after), "--format", "json"], catch_exceptions=False)
+    assert ran.exit_code == EXIT_CLEAN
+    content = json.loads(ran.stdout)
+    assert content["verdicts"] == [{"name": "stuck-lso", "before": "clean", "after": "anomaly", "differs": True}]
+    assert content["findings"] == [
+        {"name": "stuck-lso on broker 2, t-0", "before": None, "after": SERVED, "differs": True}
+    ]
+    assert [(one["name"], one["before"], one["after"]) for one in content["settings"]] == [
+        ("target.name", "kafka-4.4", "kafka-4.3"),
+        ("target.version", "4.4.0", "4.3.1"),
+        ("nemesis", "kill", "pause"),
+    ]
+
+
+def test_what_is_in_neither_run_is_said_in_a_line(tmp_path: Path) -> None:
+    paths = [str(stored(tmp_path, day, CLEAN)) for day in (1, 2)]
+    ran = CliRunner().invoke(cli, ["compare", *paths], catch_exceptions=False)
+    assert "stuck-lso  clean   clean" in ran.stdout
+    assert "findings: none in either run" in ran.stdout
+    assert "settings: none differ" in ran.stdout
+
+
+def test_a_run_without_a_verdict_is_rejected(tmp_path: Path) -> None:
+    before, after = (stored(tmp_path, day, CLEAN) for day in (1, 2))
+    (after / "verdict.json").unlink()
+    ran = CliRunner().invoke(cli, ["compare", str(before), str(after)], standalone_mode=False)
+    assert isinstance(ran.exception, UsageError)
+    assert f"{after} has no verdict.json: it is in progress, or was interrupted" in str(ran.exception)

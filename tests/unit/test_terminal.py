@@ -9,9 +9,9 @@ from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from in_process import exit_code
 from rich.console import Console
 
-from harness.cli import main as cli
 from harness.console import ConsoleProgress
 from harness.errors import EXIT_FAILED, EXIT_USAGE
 from harness.terminal import Table, Terminal, stdout, styled
@@ -81,14 +81,6 @@ def test_what_a_locale_has_no_characters_for_is_escaped() -> None:
     assert b"kafka-\\u65e5\\u672c\xe9" in done.stderr
 
 
-def main(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    monkeypatch.setattr(sys, "argv", ["harness", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    assert isinstance(ended.value.code, int)
-    return ended.value.code
-
-
 def interrupt(*_: object, **__: object) -> Any:
     raise KeyboardInterrupt
 
@@ -119,6 +111,6 @@ def test_an_interrupt_says_what_is_true_of_its_command(  # noqa: PLR0917
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "manifest.json").write_text("{}")
     monkeypatch.setattr(f"harness.{place}", interrupt)
-    assert main(monkeypatch, *arguments) == EXIT_FAILED
+    assert exit_code(monkeypatch, *arguments) == EXIT_FAILED
     (actual,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("harness: ")]
     assert actual.startswith(f"harness: interrupted; {words}")
