@@ -22,7 +22,7 @@ from harness.errors import EXIT_CLEAN, EXIT_FAILED, EXIT_UNKNOWN
 from harness.host.clock import RealClock
 from harness.protect.guard.channel import TOPIC as CHANNEL
 from harness.protect.guard.cluster import LiveCluster
-from harness.protect.guard.settings import DIRTY_RATIO, MAX_LAG_MS, explicit_values, is_pause
+from harness.protect.guard.topics import DIRTY_RATIO, MAX_LAG_MS, explicit_values, is_pause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

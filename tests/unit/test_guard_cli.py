@@ -14,8 +14,8 @@ from fakes.guarded import FakeChannel, FakeCluster, FakeLeadership, start
 from harness.cli.main import cli
 from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, HarnessError, UsageError
 from harness.protect.guard.journal import HOLD, Entry
-from harness.protect.guard.settings import DIRTY_RATIO
 from harness.protect.guard.status import Observation
+from harness.protect.guard.topics import DIRTY_RATIO
 
 if TYPE_CHECKING:
     from pathlib import Path

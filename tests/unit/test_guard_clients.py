@@ -18,7 +18,7 @@ from harness.kafka_api.messages import message
 from harness.protect.guard.channel import GroupLeadership
 from harness.protect.guard.cluster import LiveCluster
 from harness.protect.guard.run import check_names
-from harness.protect.guard.settings import PAUSE, READ
+from harness.protect.guard.topics import PAUSE, READ
 
 if TYPE_CHECKING:
     from collections.abc import Callable

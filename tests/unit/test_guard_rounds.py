@@ -13,8 +13,8 @@ from harness.errors import HarnessError
 from harness.protect.guard.journal import HOLD, UNHOLD, Entry
 from harness.protect.guard.run import wait_for_round
 from harness.protect.guard.service import ALARMED_S
-from harness.protect.guard.settings import DIRTY_RATIO, MAX_LAG_MS, POLICY, RETENTION_MS
 from harness.protect.guard.status import DRY_RUN, OBSERVE
+from harness.protect.guard.topics import DIRTY_RATIO, MAX_LAG_MS, POLICY, RETENTION_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -8,6 +8,7 @@ import pytest
 
 from harness.kafka_api.configs import ConfigEntry
 from harness.kafka_api.metadata import PartitionState
+from harness.protect.guard.cluster import missing_replicas, united
 from harness.protect.guard.decide import decide, release, topics_to_pause, topics_to_read
 from harness.protect.guard.journal import (
     HOLD,
@@ -21,8 +22,7 @@ from harness.protect.guard.journal import (
     entry_of,
     parse_entry,
 )
-from harness.protect.guard.settings import DIRTY_RATIO, MAX_LAG_MS, MIN_LAG_MS, PAUSE, RETENTION_MS, is_same, window_ms
-from harness.protect.guard.topics import missing_replicas, united
+from harness.protect.guard.topics import DIRTY_RATIO, MAX_LAG_MS, MIN_LAG_MS, PAUSE, RETENTION_MS, is_same, window_ms
 
 MAX_LAG = str(2**63 - 1)
 

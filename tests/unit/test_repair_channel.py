@@ -9,7 +9,7 @@ import pytest
 from fakes.guarded import BoundedClock, FakeChannel, FakeCluster, KilledError, start
 
 from harness.errors import HarnessError, UsageError
-from harness.protect.guard.settings import DIRTY_RATIO, MAX_LAG_MS
+from harness.protect.guard.topics import DIRTY_RATIO, MAX_LAG_MS
 from harness.protect.repair.channel import (
     BROKER,
     RATES,

@@ -10,7 +10,7 @@ import pytest
 from fakes.diverged import DivergedCluster, DurableJournal, KillAt, SimulatedTime, diverged
 from fakes.guarded import FakeChannel, FakeCluster, KilledError
 
-from harness.protect.guard.settings import DIRTY_RATIO
+from harness.protect.guard.topics import DIRTY_RATIO
 from harness.protect.repair.channel import ChannelHolds, RepairJournal, RepairOwner, TakenOverError
 from harness.protect.repair.service import Repairs
 from harness.protect.repair.steps import RULES, PartitionRepair, Rule, needs_spare

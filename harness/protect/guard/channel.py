@@ -31,7 +31,7 @@ from harness.kafka_api.messages import RetriableError
 from harness.kafka_api.producing import produce
 from harness.kafka_api.topics import create_topic, delete_records
 from harness.protect.guard.journal import ReplayedJournal, parse_entry
-from harness.protect.guard.settings import POLICY
+from harness.protect.guard.topics import POLICY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

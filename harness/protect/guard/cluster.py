@@ -1,13 +1,18 @@
 """A running cluster: Metadata of several brokers in each round, settings only for a step.
 
+An assigned replica that is out of the ISR may miss a tombstone or marker: its topic is exposed. A replica that is being
+added is assigned, and out of the ISR until it has copied everything. A broker's metadata may be old: a broker that is
+cut off keeps its last metadata. So several brokers are asked, and a replica counts as missing if any of them reports
+it: that pauses too much rather than too little.
+
 One request concerns many topics, also when it changes settings.
 """
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from harness.errors import HarnessError, UsageError
 from harness.kafka_api.cluster_client import ClusterClient
@@ -16,8 +21,7 @@ from harness.kafka_api.connection import RetryPolicy, SocketStream
 from harness.kafka_api.error_names import NO_SUCH_TOPIC
 from harness.kafka_api.metadata import describe_cluster
 from harness.kafka_api.topics import list_reassignments
-from harness.protect.guard.settings import READ
-from harness.protect.guard.topics import SettingsRead, united
+from harness.protect.guard.topics import READ
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -25,9 +29,9 @@ if TYPE_CHECKING:
     from harness.host.clock import Clock
     from harness.kafka_api.address import Address
     from harness.kafka_api.connection import Dial
-    from harness.kafka_api.metadata import ClusterState
-    from harness.protect.guard.settings import TopicValues
-    from harness.protect.guard.topics import ClusterView
+    from harness.kafka_api.messages import TopicPartition
+    from harness.kafka_api.metadata import ClusterState, PartitionState
+    from harness.protect.guard.topics import Settings, TopicValues
 
 ASKED: Final = 3
 """The number of brokers that are asked for metadata in each round, in turn."""
@@ -36,6 +40,48 @@ SETTINGS: Final = RetryPolicy(answer_s=10.0, reopens=True)
 """For a request that reads or changes the settings of many topics."""
 ALARM_S: Final = 30.0
 """After a broker has stopped answering: longer than brokers keep a session (``broker.session.timeout.ms``)."""
+
+Replica: TypeAlias = "tuple[TopicPartition, int]"
+"""A partition, and the broker of the replica."""
+
+
+@dataclass(frozen=True)
+class ClusterView:
+    """The cluster at one time: its topics, as far as this user may describe them.
+
+    ``missing``: assigned replicas that are out of the ISR. ``adding``: the missing replicas that are being added.
+    ``notes``: sentences on unanswered questions.
+    """
+
+    topics: frozenset[str]
+    missing: frozenset[Replica]
+    adding: frozenset[Replica] = frozenset()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def exposed(self) -> frozenset[str]:
+        """The topics with a missing replica."""
+        return frozenset(topic for (topic, _), _ in self.missing)
+
+
+def missing_replicas(states: Mapping[TopicPartition, PartitionState]) -> set[Replica]:
+    """Return the assigned replicas that are out of the ISR."""
+    return {(tp, broker) for tp, state in states.items() for broker in state.replicas if broker not in state.isr}
+
+
+def united(answers: Collection[Mapping[TopicPartition, PartitionState]]) -> ClusterView:
+    """Return the reports of several brokers together."""
+    topics = frozenset(topic for answer in answers for topic, _ in answer)
+    return ClusterView(topics, frozenset().union(*map(missing_replicas, answers)))
+
+
+@dataclass(frozen=True)
+class SettingsRead:
+    """Settings by topic. ``gone``: topics that do not exist. ``refused``: unread topics, with the reason."""
+
+    settings: Mapping[str, Settings]
+    gone: frozenset[str] = frozenset()
+    refused: Mapping[str, str] = field(default_factory=dict)
 
 
 class LiveCluster:

@@ -16,14 +16,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from harness.protect.guard.journal import Pause, PausePhase, PauseState, entry_of
-from harness.protect.guard.settings import PAUSE, explicit_values, is_pause, is_same
+from harness.protect.guard.topics import PAUSE, explicit_values, is_pause, is_same
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from harness.protect.guard.channel import KafkaChannel
     from harness.protect.guard.cluster import LiveCluster
-    from harness.protect.guard.settings import Settings, TopicValues
+    from harness.protect.guard.topics import Settings, TopicValues
 
 CHANGED: Final = "its settings were changed meanwhile, or cannot be read"
 

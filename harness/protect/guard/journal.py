@@ -22,12 +22,12 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from harness.protect.guard.settings import PAUSE
+from harness.protect.guard.topics import PAUSE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from harness.protect.guard.settings import TopicValues
+    from harness.protect.guard.topics import TopicValues
 
 SCHEMA: Final = 1
 

@@ -23,9 +23,8 @@ from harness.broker_files.copies.selection import listed
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.protect.guard import decide
 from harness.protect.guard.journal import PausePhase, PauseState
-from harness.protect.guard.settings import PAUSE, changes_text, is_pause, window_ms
 from harness.protect.guard.status import ACT, DRY_RUN, GuardEvent, GuardStatus
-from harness.protect.guard.topics import TopicCoverage
+from harness.protect.guard.topics import PAUSE, TopicCoverage, changes_text, is_pause, window_ms
 from harness.run_folder.guard_events import GuardEventKind
 
 if TYPE_CHECKING:
@@ -33,11 +32,10 @@ if TYPE_CHECKING:
 
     from harness.host.clock import Clock
     from harness.protect.guard.channel import GroupLeadership, KafkaChannel
-    from harness.protect.guard.cluster import LiveCluster
+    from harness.protect.guard.cluster import ClusterView, LiveCluster, Replica
     from harness.protect.guard.decide import PauseStep
     from harness.protect.guard.journal import Pause
-    from harness.protect.guard.settings import Settings
-    from harness.protect.guard.topics import ClusterView, CoveredTopics, Replica
+    from harness.protect.guard.topics import CoveredTopics, Settings
 
 ALARMED_S: Final = 0.5
 """The longest interval while a broker has just stopped answering."""

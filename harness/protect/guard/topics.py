@@ -1,73 +1,71 @@
-"""Topics as a guard sees them: exposed and covered topics.
-
-An assigned replica that is out of the ISR may miss a tombstone or marker: its topic is exposed. A replica that is being
-added is assigned, and out of the ISR until it has copied everything. A broker's metadata may be old: a broker that is
-cut off keeps its last metadata. So several brokers are asked, and a replica counts as missing if any of them reports
-it: that pauses too much rather than too little.
+"""Topics as a guard covers them, the two topic settings that pause compaction, and the equality of their values.
 
 A guard covers the compacted topics that the user named, or all. Settings of a topic are read when the topic is new, and
 again every `REFRESH_S`.
+
+A cleaner chooses a log whose dirty ratio is *greater* than ``min.cleanable.dirty.ratio``, or that has a dirty record
+older than ``max.compaction.lag.ms`` (`LogCleanerManager.grabFilthiestCompactedLog`, KIP-354). A ratio is never greater
+than 1, and no record is older than the greatest lag: with both values even a log that is dirty from end to end waits.
+Seen to prevent every anomaly on Kafka 4.4.0 (`docs/how-to/guard.md`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from harness.broker_files.copies.selection import is_compacted, is_named
-from harness.protect.guard.settings import POLICY, window_ms
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from harness.host.clock import Clock
-    from harness.kafka_api.messages import TopicPartition
-    from harness.kafka_api.metadata import PartitionState
-    from harness.protect.guard.cluster import LiveCluster
-    from harness.protect.guard.settings import Settings
+    from harness.kafka_api.configs import ConfigEntry
+    from harness.protect.guard.cluster import ClusterView, LiveCluster
+
+DIRTY_RATIO: Final = "min.cleanable.dirty.ratio"
+MAX_LAG_MS: Final = "max.compaction.lag.ms"
+PAUSE: Final = {DIRTY_RATIO: "1", MAX_LAG_MS: str(2**63 - 1)}
+"""The settings of a topic whose compaction is paused. The guard changes no other settings."""
+POLICY: Final = "cleanup.policy"
+RETENTION_MS, MIN_LAG_MS = "delete.retention.ms", "min.compaction.lag.ms"
+READ: Final = (*PAUSE, POLICY, RETENTION_MS, MIN_LAG_MS)
+"""The settings that the guard reads."""
+
+TopicValues: TypeAlias = "Mapping[str, str | None]"
+"""The explicit values of a topic's settings; None where the topic inherits the broker's value."""
+Settings: TypeAlias = "Mapping[str, ConfigEntry]"
 
 
-Replica: TypeAlias = "tuple[TopicPartition, int]"
-"""A partition, and the broker of the replica."""
+def is_same(value: str | None, other: str | None) -> bool:
+    """Return whether two values are the same number: brokers answer ``1.0`` where ``1`` was set."""
+    if value is None or other is None:
+        return value is other
+    try:
+        return Decimal(value) == Decimal(other)
+    except InvalidOperation:
+        return value == other
 
 
-@dataclass(frozen=True)
-class ClusterView:
-    """The cluster at one time: its topics, as far as this user may describe them.
-
-    ``missing``: assigned replicas that are out of the ISR. ``adding``: the missing replicas that are being added.
-    ``notes``: sentences on unanswered questions.
-    """
-
-    topics: frozenset[str]
-    missing: frozenset[Replica]
-    adding: frozenset[Replica] = frozenset()
-    notes: tuple[str, ...] = ()
-
-    @property
-    def exposed(self) -> frozenset[str]:
-        """The topics with a missing replica."""
-        return frozenset(topic for (topic, _), _ in self.missing)
+def is_pause(name: str, setting: ConfigEntry) -> bool:
+    """Return whether a topic has the explicit value of a pause. An inherited value may change at any time."""
+    return is_same(setting.explicit, PAUSE[name])
 
 
-def missing_replicas(states: Mapping[TopicPartition, PartitionState]) -> set[Replica]:
-    """Return the assigned replicas that are out of the ISR."""
-    return {(tp, broker) for tp, state in states.items() for broker in state.replicas if broker not in state.isr}
+def explicit_values(settings: Settings) -> dict[str, str | None]:
+    """Return the topic's explicit values of the two settings."""
+    return {name: settings[name].explicit for name in PAUSE}
 
 
-def united(answers: Collection[Mapping[TopicPartition, PartitionState]]) -> ClusterView:
-    """Return the reports of several brokers together."""
-    topics = frozenset(topic for answer in answers for topic, _ in answer)
-    return ClusterView(topics, frozenset().union(*map(missing_replicas, answers)))
+def changes_text(values: TopicValues) -> str:
+    """Return values for people."""
+    return ", ".join(f"{name}={'(inherited)' if value is None else value}" for name, value in values.items())
 
 
-@dataclass(frozen=True)
-class SettingsRead:
-    """Settings by topic. ``gone``: topics that do not exist. ``refused``: unread topics, with the reason."""
-
-    settings: Mapping[str, Settings]
-    gone: frozenset[str] = frozenset()
-    refused: Mapping[str, str] = field(default_factory=dict)
+def window_ms(settings: Settings) -> int:
+    """Return the least time for which a tombstone or marker stays in the log."""
+    return int(settings[MIN_LAG_MS].value) + int(settings[RETENTION_MS].value)
 
 
 REFRESH_S: Final = 60.0

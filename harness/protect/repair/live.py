@@ -17,7 +17,7 @@ from harness.kafka_api.cluster_client import ClusterClient
 from harness.kafka_api.configs import BROKER_RESOURCE, TOPIC_RESOURCE, alter_configs, describe_configs, values_of
 from harness.kafka_api.connection import RetryPolicy, SocketStream
 from harness.kafka_api.metadata import FIRST_WITH_TOPIC_IDS, describe_cluster
-from harness.protect.guard.settings import PAUSE, is_same
+from harness.protect.guard.topics import PAUSE, is_same
 from harness.protect.repair.channel import BROKER, TOPIC
 from harness.protect.repair.steps import ObservedPartition
 

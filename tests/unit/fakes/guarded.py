@@ -9,17 +9,17 @@ from fakes.clock import JumpingClock
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.kafka_api.configs import ConfigEntry
 from harness.kafka_api.metadata import PartitionState
+from harness.protect.guard.cluster import ClusterView, SettingsRead, united
 from harness.protect.guard.journal import ReplayedJournal, parse_entry
 from harness.protect.guard.service import Guard, GuardOptions
-from harness.protect.guard.settings import DIRTY_RATIO, MAX_LAG_MS, MIN_LAG_MS, PAUSE, POLICY, RETENTION_MS
-from harness.protect.guard.topics import ClusterView, SettingsRead, united
+from harness.protect.guard.topics import DIRTY_RATIO, MAX_LAG_MS, MIN_LAG_MS, PAUSE, POLICY, RETENTION_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from harness.protect.guard.journal import Entry, PauseState
-    from harness.protect.guard.settings import TopicValues
     from harness.protect.guard.status import GuardEvent
+    from harness.protect.guard.topics import TopicValues
 
 DEFAULTS = {
     DIRTY_RATIO: "0.5",

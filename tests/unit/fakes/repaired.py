@@ -11,7 +11,7 @@ from kafka.protocol.metadata import MetadataResponse
 
 from fakes.connections import AnsweringStream
 from harness.kafka_api.messages import message
-from harness.protect.guard.settings import PAUSE
+from harness.protect.guard.topics import PAUSE
 
 if TYPE_CHECKING:
     from harness.kafka_api.address import Address
