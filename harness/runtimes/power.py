@@ -25,7 +25,7 @@ import re
 import sys
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from harness.broker_files.segments.batches import iter_batches, until_cut
 from harness.errors import HarnessError
@@ -33,7 +33,7 @@ from harness.json_codec import to_json
 from harness.protect.gate.build import AgentSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator
     from pathlib import Path
 
     from harness.kafka_api.messages import TopicPartition
@@ -71,56 +71,37 @@ def read_synced(text: str) -> Synced:
 
     Raises `HarnessError` for a malformed line.
     """
-    folders: _Folders = defaultdict(dict)
+    # Lengths by folder (empty, or with a slash at the end) and name: a broker renames folders of thousands of files.
+    folders: defaultdict[str, Synced] = defaultdict(dict)
     for number, line in enumerate(text.split("\n")[:-1], 1):
-        kind, *fields = line.split("\t")
-        try:
-            _KINDS[kind](folders, *fields)
-        except (KeyError, TypeError, ValueError) as error:
-            raise HarnessError(f"the notes of synced files have a wrong line {number}: {line!r}") from error
+        match line.split("\t"):
+            case ["sync", size, path] if size.isdecimal():
+                folder, name = _split(path)
+                # Concurrent syncs may be recorded in either order.
+                folders[folder][name] = max(int(size), folders[folder].get(name, 0))
+            case ["truncate", size, path] if size.isdecimal():
+                folder, name = _split(path)
+                # Content that is written after the truncation is not synced.
+                if name in folders[folder]:
+                    folders[folder][name] = min(int(size), folders[folder][name])
+            case ["rename", before, after]:
+                (old_folder, old_name), (folder, name) = _split(before), _split(after)
+                folders[folder].pop(name, None)
+                if old_name in folders[old_folder]:
+                    folders[folder][name] = folders[old_folder].pop(old_name)
+                if files := folders.pop(f"{before}/", None):
+                    folders[f"{after}/"] |= files
+            case ["remove", path]:
+                folder, name = _split(path)
+                folders[folder].pop(name, None)
+            case _:
+                raise HarnessError(f"the notes of synced files have a wrong line {number}: {line!r}")
     return {f"{folder}{name}": size for folder, files in folders.items() for name, size in files.items()}
-
-
-_Folders: TypeAlias = "defaultdict[str, dict[str, int]]"
-"""Lengths by folder (empty, or with a slash at the end) and name: a broker renames folders of thousands of files."""
 
 
 def _split(path: str) -> tuple[str, str]:
     folder, slash, name = path.rpartition("/")
     return folder + slash, name
-
-
-def _sync(folders: _Folders, size: str, path: str) -> None:
-    folder, name = _split(path)
-    # Concurrent syncs may be recorded in either order.
-    folders[folder][name] = max(int(size), folders[folder].get(name, 0))
-
-
-def _truncate(folders: _Folders, size: str, path: str) -> None:
-    """Reduce the synced length to the truncated one, as content written afterwards is not synced."""
-    folder, name = _split(path)
-    if name in folders[folder]:
-        folders[folder][name] = min(int(size), folders[folder][name])
-
-
-def _rename(folders: _Folders, before: str, after: str) -> None:
-    """Move a file, or a folder of files. A file with the new name is replaced."""
-    (old_folder, old_name), (folder, name) = _split(before), _split(after)
-    folders[folder].pop(name, None)
-    if old_name in folders[old_folder]:
-        folders[folder][name] = folders[old_folder].pop(old_name)
-    if files := folders.pop(f"{before}/", None):
-        folders[f"{after}/"] |= files
-
-
-def _remove(folders: _Folders, path: str) -> None:
-    folder, name = _split(path)
-    folders[folder].pop(name, None)
-
-
-_KINDS: Final[Mapping[str, Callable[..., None]]] = {
-    function.__name__.lstrip("_"): function for function in (_sync, _truncate, _rename, _remove)
-}
 
 
 @dataclass(frozen=True)
