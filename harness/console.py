@@ -19,8 +19,8 @@ from harness.terminal import Terminal, stderr, stdout, styled
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from harness.judge.consequences import AftermathStep
     from harness.judge.finding import Finding
-    from harness.judge.stuck_durations import AftermathStep
     from harness.judge.verdict import RunResult, Verdict
 
 TEXT, JSON = "text", "json"
@@ -125,7 +125,6 @@ def show(result: RunResult, output: str) -> None:
 
 
 def _audit_command(result: RunResult, command: str) -> str:
-    """Return the command that audits the kept cluster, with the login of the command that made it."""
     words = shlex.split(command)
     login = words[words.index("--command-config") :][:2] if "--command-config" in words else []
     servers = ",".join(result.addresses.values())

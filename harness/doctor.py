@@ -123,7 +123,6 @@ def _ports() -> Check:
 
 
 def _fault(need: str) -> Check:
-    """Check whether brokers can have the ability."""
     reason = local.WHY_UNAVAILABLE[need]()
     nemeses = ", ".join(script.name for script in SCRIPTS.values() if need in script.needs)
     remedy = f"only --nemesis {nemeses} needs it with --runtime local" if reason else ""

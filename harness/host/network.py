@@ -195,7 +195,6 @@ def _forwarding(action: str, bridge: str) -> None:
 
 
 def _namespaces(run_id: str) -> list[str]:
-    """Return every namespace of the run."""
     mine = re.compile(re.escape(_namespace(run_id, "")) + r"\d+")
     return sorted(path.name for path in NAMESPACES.glob("*") if mine.fullmatch(path.name))
 

@@ -78,7 +78,6 @@ def exit_code(results: Sequence[CellResult], strays: Sequence[str]) -> int:
 
 
 def _result(plan: Plan, cell: Cell, attempts: Sequence[Attempt]) -> CellResult:
-    """Return the result of a cell by its repeats: the attempts of each of its outages."""
     expected = plan.expected[cell]
     shares = {index: len(outage.cells) for index, outage in enumerate(plan.matrix.outages) if cell in outage.cells}
     repeats = [[attempt for attempt in attempts if attempt.outage == index] for index in shares]
@@ -116,7 +115,6 @@ def _last_result(cell: Cell, attempts: Sequence[Attempt]) -> ScenarioResult | No
 
 
 def _status(cell: Cell, expected: str, last: Attempt | None, result: ScenarioResult | None) -> tuple[Status, str]:
-    """Return the status of a repeat by its last attempt, and the reason."""
     if last is None:
         return Status.NOT_RUN, "the time was used up before"
     # A finding stands, whatever happened to the run afterwards.

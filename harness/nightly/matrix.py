@@ -231,10 +231,7 @@ def _targets(table: Mapping[str, Any], newest: Callable[[str], str | None], sour
 def _soaks(
     blocks: Any, targets: Sequence[str] | None, newest: Callable[[str], str | None], source: str
 ) -> Iterable[Outage]:
-    """Return the soaks of ``[[soak]]`` blocks. ``targets``: of blocks without any.
-
-    Raises `UsageError` for other keys, and for combinations that `harness soak` does not support.
-    """
+    """Return the soaks of ``[[soak]]`` blocks. ``targets``: of blocks without any."""
     if not isinstance(blocks, list) or not all(isinstance(block, dict) for block in blocks):
         raise UsageError(f"{source}: give soaks as [[soak]] blocks")
     soaks: list[Outage] = []

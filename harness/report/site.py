@@ -166,7 +166,6 @@ def _difference_page(before: StoredRun, after: StoredRun, linked: Collection[str
 
 
 def _anomaly_page(runs: Sequence[StoredRun], anomaly: str) -> str:
-    """Return the page that explains an anomaly, with a picture of the newest run that had the anomaly."""
     table, shown = _matrix(runs, anomaly), _picture(runs, anomaly)
     return render("anomaly.html", scenarios=ALL_SCENARIOS, anomaly=anomaly, table=table, picture=shown)
 

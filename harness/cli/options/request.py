@@ -171,7 +171,6 @@ _DERIVED = frozenset({"target", "anomaly", "schedule", "brokers"})
 
 
 def _access(parameters: Mapping[str, Any], options_given: AbstractSet[str]) -> Access | None:
-    """Return the login to the hosts; None without hosts."""
     if {"nodes", "nodes_file"} <= options_given:
         raise UsageError("give --nodes or --nodes-file: both name the hosts")
     if not options_given & {"nodes", "nodes_file"}:
@@ -192,7 +191,6 @@ def _access(parameters: Mapping[str, Any], options_given: AbstractSet[str]) -> A
 
 
 def _brokers(parameters: Mapping[str, Any], options_given: AbstractSet[str], access: Access | None) -> int:
-    """Return the number of brokers: one a host, if there are hosts."""
     brokers: int = parameters["brokers"]
     if access is None:
         return brokers
