@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from harness.judge import guarantees
+from harness.judge.consequences import stuck_durations
 from harness.judge.earned import ProtectionRecord, earn
-from harness.judge.stuck_durations import stuck_durations
 from harness.judge.verdict import Doubt, PartialEvidence, ScenarioVerdict, Verdict, decide, overall
 from harness.schedules.scenario import ONE_COPY
 

@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
-from harness.judge.consequences import ApplicationView  # noqa: TC001  (the codec)
+from harness.judge.consequences import AftermathStep, ApplicationView  # noqa: TC001  (the codec)
 from harness.judge.finding import Finding  # noqa: TC001  (the codec)
 from harness.judge.guarantees import GuaranteeResult  # noqa: TC001  (the codec)
-from harness.judge.stuck_durations import AftermathStep  # noqa: TC001  (the codec)
 from harness.run_folder.store import SCHEMA
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from harness.json_codec import to_json
-from harness.judge import stuck_durations as module
+from harness.judge import consequences as module
 
 TOPIC = "stuck-lso"
 FOUND, EXPIRIES, RESTART, NEXT = (

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 from harness.broker_files.copies.selection import audited, internal_left_out, is_compacted, is_named, listed
 from harness.broker_files.internal_topics.decode import TRANSACTION_STATE
 from harness.errors import UsageError
-from harness.host.clock import RealClock
 from harness.kafka_api.cluster_client import ClusterClient
 from harness.kafka_api.configs import TOPIC_RESOURCE, describe_configs, values_of
 from harness.kafka_api.connection import RetryPolicy
@@ -55,7 +54,7 @@ class AuditedCluster:
 
 def client_of(bootstrap: Sequence[Address], clock: Clock | None = None) -> ClusterClient:
     """Return a client for an audit, which may repeat each of its requests."""
-    return ClusterClient(lambda: bootstrap, QUICK, clock or RealClock())
+    return ClusterClient(lambda: bootstrap, QUICK, clock)
 
 
 def describe(client: ClusterClient, patterns: Sequence[str]) -> AuditedCluster:
