@@ -102,9 +102,13 @@ class Filler:
         self._plain.flush()
 
     def _transact(self, n: int, phase: Phase) -> None:
-        producer = self._transactional[n]
+        producer, choice = self._transactional[n], self._choices[1 + n]
         try:
-            self._run_transaction(producer, self._choices[1 + n], f"filler.{phase}.tx{n}")
+            producer.begin()
+            for partition in choice.sample(self.partitions, min(PARTITIONS_PER_TRANSACTION, len(self.partitions))):
+                for _ in range(RECORDS_PER_PARTITION):
+                    self._send(producer, choice, partition, f"filler.{phase}.tx{n}")
+            (producer.abort if choice.random() < ABORT_SHARE else producer.commit)()
         except HarnessError:
             # A broker that stalls for longer than producers are remembered refuses the transaction
             # (INVALID_TXN_STATE). The history has the refusal; it is not what a run tests.
@@ -112,14 +116,6 @@ class Filler:
                 raise
             self._renewals -= 1
             producer.renew()
-
-    def _run_transaction(self, producer: RecordingProducer, choice: random.Random, prefix: str) -> None:
-        producer.begin()
-        count = min(PARTITIONS_PER_TRANSACTION, len(self.partitions))
-        for partition in choice.sample(list(self.partitions), count):
-            for _ in range(RECORDS_PER_PARTITION):
-                self._send(producer, choice, partition, prefix)
-        (producer.abort if choice.random() < ABORT_SHARE else producer.commit)()
 
     def _send(self, producer: RecordingProducer, choice: random.Random, partition: TopicPartition, prefix: str) -> None:
         key = f"{prefix}.{choice.randrange(KEYS_PER_PROCESS)}"

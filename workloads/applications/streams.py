@@ -14,7 +14,7 @@ topics as changelogs), KIP-447 (exactly_once_v2).
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -127,23 +127,17 @@ def _instance(jvm: Any, spec: ClientSpec, life: Life, view: str, topic: str) -> 
 
 
 def _shown(jvm: Any, instance: Any) -> Observation:
+    streams, entries = jvm.org.apache.kafka.streams, {}
+    store_type = streams.state.QueryableStoreTypes.keyValueStore()
     try:
-        return {"entries": _entries(jvm, instance), "error": None}
+        store = instance.store(streams.StoreQueryParameters.fromNameAndType(STORE, store_type))
+        with closing(store.all()) as iterator:
+            while iterator.hasNext():
+                entry = iterator.next()
+                entries[entry.key] = entry.value
     except Py4JJavaError as error:
         return {"entries": None, "error": str(error.java_exception.toString())}
-
-
-def _entries(jvm: Any, instance: Any) -> dict[str, str]:
-    state = jvm.org.apache.kafka.streams.state
-    query = jvm.org.apache.kafka.streams.StoreQueryParameters.fromNameAndType(
-        STORE, state.QueryableStoreTypes.keyValueStore()
-    )
-    entries, iterator = {}, instance.store(query).all()
-    while iterator.hasNext():
-        entry = iterator.next()
-        entries[entry.key] = entry.value
-    iterator.close()
-    return entries
+    return {"entries": entries, "error": None}
 
 
 APPLICATION: Final = Application(
