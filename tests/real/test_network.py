@@ -75,6 +75,15 @@ def net(make_network: Callable[[], NamespaceNetwork]) -> NamespaceNetwork:
     return make_network()
 
 
+@pytest.fixture
+def served_net(net: NamespaceNetwork) -> Iterator[NamespaceNetwork]:
+    """Make a network with a server in each namespace."""
+    with ExitStack() as stack:
+        for broker in net.brokers:
+            stack.enter_context(serving(net, broker))
+        yield net
+
+
 @contextmanager
 def serving(net: NamespaceNetwork, broker: int) -> Iterator[subprocess.Popen[bytes]]:
     """Have a server in the broker's namespace that answers with its address."""
@@ -110,12 +119,10 @@ def links_of(run_id: str) -> list[str]:
     return [name for _, name in socket.if_nameindex() if name.startswith(network._bridge(run_id))]
 
 
-def test_everyone_reaches_everyone(net: NamespaceNetwork) -> None:
-    with ExitStack() as stack:
-        for broker in net.brokers:
-            stack.enter_context(serving(net, broker))
-        assert all(host_reaches(net, broker) for broker in net.brokers)
-        assert [(a, b) for a in net.brokers for b in net.brokers if not reaches(net, a, b)] == []
+def test_everyone_reaches_everyone(served_net: NamespaceNetwork) -> None:
+    brokers = served_net.brokers
+    assert all(host_reaches(served_net, broker) for broker in brokers)
+    assert [(a, b) for a in brokers for b in brokers if not reaches(served_net, a, b)] == []
 
 
 def test_a_process_inside_is_its_starters_own_child(net: NamespaceNetwork) -> None:
@@ -127,20 +134,18 @@ def test_a_process_inside_is_its_starters_own_child(net: NamespaceNetwork) -> No
         assert server.wait(BOUND_S) == -signal.SIGKILL
 
 
-def test_one_that_is_cut_off_reaches_nobody_and_the_others_go_on(net: NamespaceNetwork) -> None:
-    with ExitStack() as stack:
-        for broker in net.brokers:
-            stack.enter_context(serving(net, broker))
-        net.cut(2)
-        assert not host_reaches(net, 2)
-        assert not reaches(net, 1, 2)
-        assert not reaches(net, 2, 1)
-        assert reaches(net, 2, 2), "it reaches itself"
-        assert reaches(net, 1, 3)
-        assert host_reaches(net, 1)
-        net.heal(2)
-        wait_until(lambda: host_reaches(net, 2), BOUND_S, "the host to reach it again")
-        wait_until(lambda: reaches(net, 1, 2) and reaches(net, 2, 1), BOUND_S, "brokers to reach each other")
+def test_one_that_is_cut_off_reaches_nobody_and_the_others_go_on(served_net: NamespaceNetwork) -> None:
+    net = served_net
+    net.cut(2)
+    assert not host_reaches(net, 2)
+    assert not reaches(net, 1, 2)
+    assert not reaches(net, 2, 1)
+    assert reaches(net, 2, 2), "it reaches itself"
+    assert reaches(net, 1, 3)
+    assert host_reaches(net, 1)
+    net.heal(2)
+    wait_until(lambda: host_reaches(net, 2), BOUND_S, "the host to reach it again")
+    wait_until(lambda: reaches(net, 1, 2) and reaches(net, 2, 1), BOUND_S, "brokers to reach each other")
 
 
 def test_a_connection_outlives_a_cut_and_loses_nothing(net: NamespaceNetwork) -> None:

@@ -78,10 +78,6 @@ def list_anew(folder: Path) -> None:
 # The findings of a run, and its files
 
 
-def test_every_payload_is_found_and_nothing_else(killed: Run) -> None:
-    assert_every_payload_is_found(killed.ran)
-
-
 @pytest.mark.parametrize(
     ("target", "nemesis", "client", "transaction_version"),
     [
@@ -167,7 +163,8 @@ def assert_every_payload_is_found(ran: Ran) -> None:
     assert verdict["checker_errors"] == {}, verdict["checker_errors"]
 
 
-def test_findings_carry_their_witness(killed: Run) -> None:
+def test_every_payload_is_found_with_a_witness_and_nothing_else(killed: Run) -> None:
+    assert_every_payload_is_found(killed.ran)
     for finding in killed.ran.verdict["findings"]:
         assert finding["explanation"]
         assert finding["witness"]
@@ -175,7 +172,7 @@ def test_findings_carry_their_witness(killed: Run) -> None:
         assert finding["key"] is None or finding["key"]["text"]
 
 
-def test_the_run_folder_is_complete(killed: Run) -> None:
+def test_the_run_folder_is_complete_and_nothing_else_is_left(killed: Run) -> None:
     folder = killed.folder
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["status"] == "complete"
@@ -202,6 +199,7 @@ def test_the_run_folder_is_complete(killed: Run) -> None:
     outcomes = lines_of(folder / "outcomes.jsonl")
     assert {row["outcome"] for row in outcomes if row["topic"] == "stuck-lso" and row["broker"] == ABSENT} >= {"open"}
     assert (folder.parent / "latest").readlink() == Path(folder.name)
+    killed.sandbox.wait_until_nothing_is_left()
 
 
 def test_every_operation_was_invoked_and_completed(killed: Run) -> None:
@@ -211,17 +209,12 @@ def test_every_operation_was_invoked_and_completed(killed: Run) -> None:
         first, *rest = of_op
         assert first["type"] == "invoke", op
         assert [event["type"] for event in rest] in (["ok"], ["fail"], ["info"]), op
+    acts = [(event["f"], event["type"], event["brokers"]) for event in events if event["part"] == "nemesis"]
+    assert acts == [(act, how, [ABSENT]) for act in ("leave", "come back") for how in ("invoke", "ok")]
     clients = [event for event in events if event["part"] != "nemesis"]
     assert {event["f"] for event in clients} == {"init", "produce", "begin", "commit", "abort", "poll"}
     assert {event["part"] for event in clients} == {"payload", "filler", "reader"}
     assert {event["phase"] for event in events} == {"before", "outage", "late", "after"}
-
-
-def test_what_the_nemesis_did_is_in_the_history(killed: Run) -> None:
-    events = [event for event in lines_of(killed.folder / "history.jsonl") if event["part"] == "nemesis"]
-    assert [(event["f"], event["type"], event["brokers"]) for event in events] == [
-        (act, how, [ABSENT]) for act in ("leave", "come back") for how in ("invoke", "ok")
-    ]
 
 
 def test_observations_show_every_broker_and_removals(killed: Run) -> None:
@@ -246,10 +239,6 @@ def test_stored_records_name_their_transaction(killed: Run) -> None:
         if name == "txn"
     }
     assert {(b"poison", b"aborted-to-committed.tx/1"), (b"good", b"aborted-to-committed.tx/2")} <= names
-
-
-def test_a_run_leaves_nothing_behind(killed: Run) -> None:
-    killed.sandbox.wait_until_nothing_is_left()
 
 
 def test_the_healthy_control_earns_clean(healthy: Run) -> None:
@@ -435,26 +424,18 @@ def test_a_topic_setting_that_brokers_refuse(sandbox: Sandbox) -> None:
 # Runs that are ended from outside
 
 
-def send_kill(process: psutil.Process) -> None:
-    process.kill()
-
-
 def send_interrupt_to_group(process: psutil.Process) -> None:
     """Interrupt like Ctrl-C in a terminal: every process of the group gets the signal."""
     os.killpg(process.pid, signal.SIGINT)
 
 
-def send_terminate(process: psutil.Process) -> None:
-    process.terminate()
-
-
 @pytest.mark.parametrize(
     ("nemesis", "send", "code", "status", "checked"),
     [
-        ("kill", send_kill, -signal.SIGKILL, "running", EXIT_USAGE),
+        ("kill", psutil.Process.kill, -signal.SIGKILL, "running", EXIT_USAGE),
         ("kill", send_interrupt_to_group, EXIT_FAILED, "interrupted", EXIT_UNKNOWN),
-        ("pause", send_terminate, EXIT_FAILED, "interrupted", EXIT_UNKNOWN),
-        pytest.param("partition", send_kill, -signal.SIGKILL, "running", EXIT_USAGE, marks=NEEDS_NAMESPACES),
+        ("pause", psutil.Process.terminate, EXIT_FAILED, "interrupted", EXIT_UNKNOWN),
+        pytest.param("partition", psutil.Process.kill, -signal.SIGKILL, "running", EXIT_USAGE, marks=NEEDS_NAMESPACES),
     ],
     ids=["kill -9", "Ctrl-C", "SIGTERM", "kill -9 in a partition"],
 )
