@@ -38,7 +38,6 @@ SETTINGS = {
 BALLAST, BALLAST_BYTES, BYTES_PER_S = 60, 100_000, 200_000
 """The bulk between the value and its tombstone: the copy takes half a minute for it."""
 CLEANER_BOUND_S = 40.0
-THROTTLES = [f"{side}.replication.throttled" for side in (throttle.LEADER, throttle.FOLLOWER)]
 
 
 def values_after_copy(bed: Bed, *, restart: bool) -> dict[int, list[str]]:
@@ -66,8 +65,8 @@ def values_after_copy(bed: Bed, *, restart: bool) -> dict[int, list[str]]:
     bed.cluster.runtime.kill(LOSES)
     bed.cluster.wait(lambda: bed.isr(MOVED) == {LATE, CLEANED}, "broker 2 to be out of the ISR")
     shutil.rmtree(bed.partition_folder(LOSES, MOVED))
-    bed.cluster.admin.alter_topics([MOVED[0]], {f"{one}.replicas": "*" for one in THROTTLES})
-    bed.cluster.admin.alter_brokers({f"{one}.rate": str(BYTES_PER_S) for one in THROTTLES})
+    bed.cluster.admin.alter_topics([MOVED[0]], dict.fromkeys(throttle.REPLICAS, "*"))
+    bed.cluster.admin.alter_brokers(dict.fromkeys(throttle.RATES, str(BYTES_PER_S)))
     bed.cluster.runtime.start(LOSES)
     bed.cluster.wait(lambda: 0 < bed.read(LOSES, MOVED).log_end <= tombstone, "broker 2 to have copied the value")
     if restart:
@@ -77,8 +76,8 @@ def values_after_copy(bed: Bed, *, restart: bool) -> dict[int, list[str]]:
     bed.cluster.admin.reassign({MOVED: (CLEANED, LATE, LOSES)})
     bed.elect(MOVED, CLEANED)
     click.echo(f"broker 2 has copied up to {bed.read(LOSES, MOVED).log_end}; the tombstone is at {tombstone}")
-    bed.cluster.admin.alter_brokers({f"{one}.rate": None for one in THROTTLES})
-    bed.cluster.admin.alter_topics([MOVED[0]], {f"{one}.replicas": None for one in THROTTLES})
+    bed.cluster.admin.alter_brokers(dict.fromkeys(throttle.RATES))
+    bed.cluster.admin.alter_topics([MOVED[0]], dict.fromkeys(throttle.REPLICAS))
     bed.cluster.wait(lambda: LOSES in bed.isr(MOVED), "broker 2 to be in the ISR")
     return {broker: bed.values(broker, MOVED) for broker in (LATE, LOSES, CLEANED)}
 

@@ -16,26 +16,22 @@ from nemesis.fault import Fault, FaultContext, start
 if TYPE_CHECKING:
     from nemesis.script import ScriptContext
 
-REPLICAS = "{side}.replication.throttled.replicas"
-RATE = "{side}.replication.throttled.rate"
-LEADER, FOLLOWER = "leader", "follower"
-EVERY_REPLICA = "*"
+REPLICAS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 
 
 def throttle(context: FaultContext) -> None:
     """Throttle every replica that is not in its ISR. The rate is per broker, over all its copies."""
     admin, rate = context.cluster.admin, context.copy_bytes_per_s * len(context.exposed)
-    admin.alter_topics(_topics(context), {REPLICAS.format(side=s): EVERY_REPLICA for s in (LEADER, FOLLOWER)})
-    admin.alter_brokers(
-        {RATE.format(side=LEADER): str(rate * len(context.brokers)), RATE.format(side=FOLLOWER): str(rate)}
-    )
+    rates = (str(rate * len(context.brokers)), str(rate))
+    admin.alter_topics(_topics(context), dict.fromkeys(REPLICAS, "*"))
+    admin.alter_brokers(dict(zip(RATES, rates, strict=True)))
 
 
 def lift(context: FaultContext) -> None:
     """Remove the throttles."""
-    admin = context.cluster.admin
-    admin.alter_brokers({RATE.format(side=s): None for s in (LEADER, FOLLOWER)})
-    admin.alter_topics(_topics(context), {REPLICAS.format(side=s): None for s in (LEADER, FOLLOWER)})
+    context.cluster.admin.alter_brokers(dict.fromkeys(RATES))
+    context.cluster.admin.alter_topics(_topics(context), dict.fromkeys(REPLICAS))
 
 
 def resume(context: ScriptContext) -> None:
