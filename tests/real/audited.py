@@ -157,9 +157,9 @@ def wait_for_replication(auditor: list[Address]) -> None:
             return False  # ACLs reach brokers one after the other
         if any(cluster.notes for cluster in clusters):
             return False  # and one ACL after the other
-        looks = replica_statuses(clusters[0])
-        ends = {tp: {(s.log_end, s.high_watermark) for s in looks.by_broker(tp).values()} for tp in (TOPIC, SECOND)}
-        seen = all(len(looks.by_broker(tp)) == len(BROKERS) for tp in ends)
+        statuses = replica_statuses(clusters[0]).by_partition
+        ends = {tp: {(s.log_end, s.high_watermark) for s in statuses.get(tp, {}).values()} for tp in (TOPIC, SECOND)}
+        seen = all(len(statuses.get(tp, {})) == len(BROKERS) for tp in ends)
         return seen and all(len(positions) == 1 and len(set(*positions)) == 1 for positions in ends.values())
 
     clock.wait_until(is_level, BOUND_S, "the replicas to be level")

@@ -87,15 +87,12 @@ class ReplicaStatuses:
         return {transaction.producer_id for status in self.replicas.values() for transaction in status.open or ()}
 
     @cached_property
-    def _by_partition(self) -> Mapping[TopicPartition, dict[int, ReplicaStatus]]:
+    def by_partition(self) -> Mapping[TopicPartition, Mapping[int, ReplicaStatus]]:
+        """The status of each replica by partition and broker."""
         statuses: dict[TopicPartition, dict[int, ReplicaStatus]] = {}
         for (broker, tp), status in self.replicas.items():
             statuses.setdefault(tp, {})[broker] = status
         return statuses
-
-    def by_broker(self, partition: TopicPartition) -> Mapping[int, ReplicaStatus]:
-        """Return the status of each replica of one partition."""
-        return self._by_partition.get(partition, {})
 
 
 def replica_statuses(cluster: AuditedCluster) -> ReplicaStatuses:

@@ -151,7 +151,7 @@ def by_open_transactions(
     """
     open_before = {(broker, tp, _identity(transaction)) for broker, tp, transaction in _all_open(before)}
     for broker, tp, transaction in _all_open(statuses):
-        replicas = statuses.by_broker(tp)
+        replicas = statuses.by_partition[tp]
         past = {other: status.high_watermark for other, status in replicas.items() if _is_past(status, transaction)}
         described = coordinator_answers.by_producer.get(transaction.producer_id)
         leader = cluster.partitions[tp].leader
@@ -186,7 +186,7 @@ def by_last_stable_offsets(statuses: ReplicaStatuses) -> Iterator[PendingSuspici
     for (broker, tp), status in statuses.replicas.items():
         ahead = {
             b: other.high_watermark
-            for b, other in statuses.by_broker(tp).items()
+            for b, other in statuses.by_partition[tp].items()
             if other.log_start <= status.last_stable_offset < other.last_stable_offset
         }
         if status.open is None and ahead:

@@ -110,11 +110,11 @@ def open_transactions(statuses: ReplicaStatuses) -> dict[str, int]:
 
 def lso_spread(statuses: ReplicaStatuses) -> dict[str, int]:
     """Return the greatest difference by topic of the last stable offsets of one partition's replicas."""
-    offsets: dict[TopicPartition, list[int]] = {}
-    for (_, tp), status in statuses.replicas.items():
-        offsets.setdefault(tp, []).append(status.last_stable_offset)
-    spreads = sorted((max(lsos) - min(lsos), topic) for (topic, _), lsos in offsets.items())
-    return {topic: spread for spread, topic in spreads}
+    spreads: dict[str, int] = {}
+    for (topic, _), by_broker in statuses.by_partition.items():
+        offsets = [status.last_stable_offset for status in by_broker.values()]
+        spreads[topic] = max(spreads.get(topic, 0), max(offsets) - min(offsets))
+    return spreads
 
 
 def paused_bytes(cluster: AuditedCluster, paused: Collection[str]) -> tuple[dict[str, int], str | None]:
