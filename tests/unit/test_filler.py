@@ -23,7 +23,7 @@ BOUND_S = 20.0
 
 
 def fill(library: FakeLibrary, path: Path, transactions: int) -> None:
-    """Run the filler until so many transactions have ended."""
+    """Run the filler until this number of transactions has ended."""
     clock = RealClock()
     with closing(History(path, clock)) as history:
         filler = Filler([("t", 0)], 1, 0.001, library.make, history, clock)

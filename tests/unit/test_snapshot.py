@@ -30,11 +30,15 @@ def take(
     return network
 
 
-def test_a_stalled_fetch_is_repeated_on_another_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stalled_fetch_is_repeated_on_other_connections_and_then_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     network = take(tmp_path, monkeypatch, stalls=snapshot.FETCH_ATTEMPTS - 1)
     assert network.opened == network.closed == snapshot.FETCH_ATTEMPTS
     (stored,) = tmp_path.rglob("batches.bin")
     assert stored.read_bytes() == b"batch"
+    with pytest.raises(TimeoutError):
+        take(tmp_path, monkeypatch, stalls=snapshot.FETCH_ATTEMPTS)
 
 
 @pytest.mark.parametrize(
@@ -49,8 +53,3 @@ def test_a_snapshot_has_the_leader(
     (stored,) = tmp_path.rglob("state.json")
     content = json.loads(stored.read_text())
     assert {name: content[name] for name in content if name.startswith("leader")} == fields
-
-
-def test_an_incomplete_snapshot_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(TimeoutError):
-        take(tmp_path, monkeypatch, stalls=snapshot.FETCH_ATTEMPTS)
