@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from harness.model_checking.explore.random_runs import RunStatistics, SeedsByName, SweepResult
+    from harness.model_checking.explore.random_runs import RunStatistics, SeedsByName
     from harness.model_checking.explore.random_schedules import RandomSchedule
     from harness.spark.options import SparkOptions
 
@@ -66,17 +66,13 @@ def explore_runs(
     if out is not None:
         smallest = {**swept.smallest, **swept.smallest_of_consequences}.items()
         write_schedules(out, name, ((name, _case(drawn), drawn.steps, groups) for name, drawn in smallest))
-    more = {"without": sorted(without), "seed": seeds.start, "took_s": round(time.monotonic() - began_s, 3)}
-    return sweep_summary(target, with_, swept, more)
-
-
-def sweep_summary(target: str, with_: tuple[str, ...], swept: SweepResult, more: dict[str, Any]) -> dict[str, Any]:
-    """Return the content of the printed JSON; ``more``: further fields of the sweep."""
     statistics = swept.statistics
     return {
         "verdict": statistics.verdict,
         "target": {"name": target, "with": list(with_)},
-        **more,
+        "without": sorted(without),
+        "seed": seeds.start,
+        "took_s": round(time.monotonic() - began_s, 3),
         "runs": statistics.runs,
         "exposed": statistics.exposed,
         "found": _frequencies(statistics.runs, statistics.seeds_by_anomaly, swept.smallest),

@@ -156,7 +156,9 @@ class Copying:
         in_flight.discard(broker)
         if not self._can_copy(partition, broker):
             return
-        rate = self._rate(broker)
+        settings = self._cluster.brokers[broker].number_of
+        # A replica out of sync is throttled (KIP-73).
+        rate = min(settings("leader.replication.throttled.rate"), settings("follower.replication.throttled.rate"))
         is_throttled = rate < NEVER_MS and broker not in partition.in_sync
         previous, mine = partition.leader.high_watermark, partition.replica(broker)
         before = mine.log_end
@@ -169,11 +171,6 @@ class Copying:
         self._cluster.changed(partition, broker)
         self.advance(partition, previous)
         self.schedule_fetch(partition, broker)
-
-    def _rate(self, broker: int) -> float:
-        """Return how many bytes a second a replica out of sync may copy (KIP-73)."""
-        settings = self._cluster.brokers[broker].number_of
-        return min(settings("leader.replication.throttled.rate"), settings("follower.replication.throttled.rate"))
 
     def _join(self, partition: SimPartition, broker: int) -> None:
         """Add a follower to the ISR that has caught up with the high watermark (``Partition.maybeExpandIsr``)."""

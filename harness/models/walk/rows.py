@@ -14,6 +14,7 @@ from functools import cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
+from harness.models.log.cleaner import Bounds
 from harness.models.walk.exhaustive import Explored, Numbered, explore
 from harness.models.walk.parts import Effect, Slot, WalkState
 from harness.models.world.coordination import NOTHING
@@ -21,7 +22,6 @@ from harness.models.world.coordination import NOTHING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from harness.models.log.cleaner import Bounds
     from harness.models.walk.parts import ClusterSpace
     from harness.schedules.operations.operation import Operation
 
@@ -79,7 +79,9 @@ class Rows:
         self._states = Numbered[WalkState](lambda state: state)
         self._controls: list[_Control] = []
         self._steps = _Memo(self._recorded)
-        self._normalized = _Memo(self._normal_control)
+        self._normalized = _Memo[tuple[int, Bounds], int](
+            lambda key: self._control(self.space.normalized(self._controls[key[0]].state, key[1]))
+        )
         self._number_of = cache(self._compiled)
 
     @property
@@ -113,10 +115,6 @@ class Rows:
         control = self._controls[row[0]]
         normal = self._normalized[row[0], self._progress(row[control.leader], control.clients)]
         return row if normal == row[0] else (normal, *row[1:])
-
-    def _normal_control(self, control_and_own: tuple[int, Bounds]) -> int:
-        number, progress = control_and_own
-        return self._control(self.space.normalized(self._controls[number].state, progress))
 
     def _control(self, state: WalkState, alike: Sequence[int] = ()) -> int:
         """Return the number of a state's control part; ``alike``: the brokers in it that may change places."""

@@ -46,7 +46,7 @@ from harness.schedules.operations.faults import OUTAGE, Heal, Inject
 from harness.schedules.operations.operation import interned
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from harness.models.log.cleaner import Bounds
     from harness.models.log.invariants import ModelTruth
@@ -161,7 +161,9 @@ class StateSpace(ClusterSpace):
         self.parts = ClusterParts(
             bound, system, progress=progress, violations=_violations_of(bound), in_order=symmetric
         )
-        self.protocols = Numbered["Coordination"](_protocol_key)
+        self.protocols = Numbered["Coordination"](
+            lambda it: (it.leader, it.term, it.sent, tuple(it.views.items()), tuple(it.last.items()))
+        )
         self._with_progress = cache(self._with_progress_reported)
         # The brokers that steps name. Without symmetry and outages, LEAVES stands for all followers.
         self._special = frozenset({JOINS, LEAVES} if bound.outage or not symmetric else {JOINS})
@@ -322,7 +324,3 @@ def _violations_of(bound: Bound) -> Callable[[Replica, ModelTruth], Iterable[str
     if bound.coordinator:
         return partial(consequences, drops_pending=DROPS_PENDING[bound.coordinator])
     return violations
-
-
-def _protocol_key(protocol: Coordination) -> Hashable:
-    return protocol.leader, protocol.term, protocol.sent, tuple(protocol.views.items()), tuple(protocol.last.items())

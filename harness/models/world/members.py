@@ -79,16 +79,6 @@ class Loaded:
     is_consumer: bool = False
     parts: set[str] = field(default_factory=set)
 
-    @property
-    def exists(self) -> bool:
-        """True for a group of any kind."""
-        return self.is_classic or self.is_consumer
-
-    @property
-    def has_member(self) -> bool:
-        """True for a group of the consumer protocol with its member."""
-        return MEMBER in self.parts
-
     def apply(self, key: str, *, deletes: bool) -> None:
         """Replay a record. Raises `LoadFailedError`."""
         if key == CLASSIC:
@@ -130,21 +120,16 @@ def load(records: Iterable[tuple[str, bool]]) -> Loaded:
     return loaded
 
 
-def load_replica(replica: Replica) -> Loaded:
-    """Return the group as the broker of this replica loads it. Raises `LoadFailedError`."""
-    batches = (batch for batch in replica.batches() if not batch.control)
-    return load(((record.key or b"").decode(), record.value is None) for batch in batches for record in batch.records)
-
-
 def group_consequences(replica: Replica, truth: ModelTruth) -> Iterator[str]:
     """Yield the consequences for the group if the broker of this replica, which has caught up, coordinates it."""
     right = load((record.key, record.deletes) for record in truth.wrote)
+    records = (record for batch in replica.batches() if not batch.control for record in batch.records)
     try:
-        here = load_replica(replica)
+        here = load(((record.key or b"").decode(), record.value is None) for record in records)
     except LoadFailedError:
         yield NOT_LOADED
         return
-    if here.has_member and not right.has_member:
+    if MEMBER in here.parts - right.parts:
         yield MEMBER_BACK
-    if here.exists and not right.exists:
+    if (here.is_classic or here.is_consumer) and not (right.is_classic or right.is_consumer):
         yield GROUP_BACK

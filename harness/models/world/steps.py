@@ -22,6 +22,7 @@ from harness.models.log.cleaner import UNBOUNDED
 from harness.models.log.replica import Replica
 from harness.models.log.replication import Replication
 from harness.models.world import client_steps, coordination
+from harness.models.world.groups import load
 from harness.models.world.world import (
     ABSENT,
     BROKERS,
@@ -199,7 +200,9 @@ def _lead(world: World, elect: ElectLeader) -> StepResult | None:
     world.replication.elect(broker)
     world.replication.fetch_all()
     if world.rules.of_groups:
-        world.load_groups()
+        # ``GroupCoordinator.onElection``
+        drops_pending = world.rules.version.tombstone_drops_pending
+        world.coordinator = load(world.replication.leader, drops_pending=drops_pending)
     return NOTHING_WRITTEN
 
 

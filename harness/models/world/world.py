@@ -11,7 +11,7 @@ from harness.models.log.cleaner import Cleaning
 from harness.models.log.invariants import ModelTruth, Txn, Wrote, hidden_by_txnindex, violations, wrong_final_states
 from harness.models.log.systems import KAFKA, progress_of, redpanda_without
 from harness.models.log.version_rules import VersionRules
-from harness.models.world.groups import Offsets, consequences, entries_of, load
+from harness.models.world.groups import Offsets, consequences, entries_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -177,10 +177,6 @@ class World:
             return True
         drops_pending = self.rules.version.tombstone_drops_pending
         return client == PLAIN and self.coordinator.may_delete(key, drops_pending=drops_pending)
-
-    def load_groups(self) -> None:
-        """Have the leader's broker load the groups of its log (``GroupCoordinator.onElection``)."""
-        self.coordinator = load(self.replication.leader, drops_pending=self.rules.version.tombstone_drops_pending)
 
     def progress(self, broker: int) -> Bounds:
         """Return a replica's MCCO and MXFO."""
