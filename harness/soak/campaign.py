@@ -24,7 +24,7 @@ from harness.host.workspace import Workspace
 from harness.json_codec import from_json, to_json
 from harness.judge.sessions import CHECKS
 from harness.judge.verdict import EXIT_CODES, UNKNOWN, RepeatedFinding, RoundLine, SoakVerdict, worst
-from harness.run_folder.store import ROUND, SOAK_STATE, RunFolder, create_run_folder, new_run_id
+from harness.run_folder.store import ROUND, SCHEMA, SOAK_STATE, RunFolder, create_run_folder, new_run_id
 from harness.runtimes import AUTO
 from harness.schedules.generators import Fixed
 from harness.schedules.replay import why_not_replayable
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from harness.soak.play.round import PlayedRound
     from harness.spark.options import SparkOptions
 
-SCHEMA: Final = 1
 SOAK: Final = "soak"
 MOST_BOOTS: Final = 3
 """Clusters that are started for a round, one after another, before a soak gives up."""

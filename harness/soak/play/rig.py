@@ -77,7 +77,7 @@ LACKS: Final[Mapping[str, Mapping[str, str]]] = {
 class Setup:
     """All that a soak takes, found and fit, before anything is started.
 
-    ``left_out``: what rounds do not draw, and why, by name.
+    ``left_out``: what rounds do not draw, and why, by name. ``needs``: the abilities of the runtime that faults need.
     """
 
     equipment: Equipment
@@ -85,16 +85,12 @@ class Setup:
     faults: Mapping[str, Fault]
     left_out: Mapping[str, str]
     broker_settings: Mapping[str, str]
+    needs: frozenset[str]
 
     @property
     def target(self) -> Target:
         """The brokers under test."""
         return self.equipment.target
-
-    @property
-    def needs(self) -> frozenset[str]:
-        """The abilities of the runtime that the faults of rounds need."""
-        return frozenset[str]().union(*(fault.needs for fault in self.faults.values()))
 
     @property
     def is_simulated(self) -> bool:
@@ -126,9 +122,10 @@ def find_setup(target_name: str, shape: Shape, progress: Progress, *, gate: bool
     settings_of_real_brokers = {} if system.has_own_clients else {**REQUEST_SETTINGS, **IMAGE_SETTINGS}
     of_faults = {name: value for fault in faults.values() for name, value in fault.broker_settings.items()}
     _, broker_settings = system.settings(target, TIMERS, {**settings_of_real_brokers, **of_faults})
+    needs = frozenset[str]().union(*(fault.needs for fault in faults.values()))
     return Setup(
         equip(
-            replace(request, needs=frozenset[str]().union(*(fault.needs for fault in faults.values()))),
+            replace(request, needs=needs),
             runtime_name,
             has_jvm_clients=not system.has_own_clients,
             gate=GATE_OPTIONS if gate else None,
@@ -143,6 +140,7 @@ def find_setup(target_name: str, shape: Shape, progress: Progress, *, gate: bool
         faults,
         dict(sorted({**left_out, **lacks, **unknown}.items())),
         broker_settings,
+        needs,
     )
 
 
