@@ -7,8 +7,8 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
-from fakes.diverged import DivergedCluster, DurableJournal, KillAt, SimulatedTime, diverged
-from fakes.guarded import FakeChannel, FakeCluster, KilledError
+from fakes.diverged import DivergedCluster, KillAt, SimulatedTime, diverged
+from fakes.guarded import BoundedClock, FakeChannel, FakeCluster, KilledError
 
 from harness.protect.guard.topics import DIRTY_RATIO
 from harness.protect.repair.channel import ChannelHolds, RepairJournal, RepairOwner, TakenOverError
@@ -16,7 +16,7 @@ from harness.protect.repair.service import Repairs
 from harness.protect.repair.steps import RULES, PartitionRepair, Rule, needs_spare
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from harness.kafka_api.messages import TopicPartition
     from harness.protect.repair.service import RepairOutcome
@@ -63,17 +63,23 @@ class Shape:
         ]
 
 
+def empty_journal(kill: Callable[[], None] = lambda: None) -> RepairJournal:
+    """Return a journal that is killed before and after each entry."""
+    guarded = FakeCluster({})
+    guarded.before = guarded.after = lambda name: kill() if name == "append" else None
+    return RepairJournal(FakeChannel(guarded), BoundedClock(), "repair")
+
+
 def repair(
     cluster: DivergedCluster,
     entries: list[PartitionRepair],
     kills: KillAt | None = None,
     rules: Rules = RULES,
-    journal: DurableJournal | None = None,
+    journal: RepairJournal | None = None,
 ) -> list[RepairOutcome]:
     """Repair, and continue after each kill."""
-    journal, kill = journal or DurableJournal(), kills or KillAt()
-    clock = SimulatedTime(cluster)
-    journal.point = cluster.point = kill
+    kill = kills or KillAt()
+    journal, clock, cluster.point = journal or empty_journal(kill), SimulatedTime(cluster), kill
     while True:
         repairs = Repairs(cluster, journal, cluster, cluster, clock, at_once=2, patience_s=PATIENCE_S, rules=rules)
         try:
@@ -161,7 +167,7 @@ def test_a_repair_that_is_killed_often_ends_right() -> None:
 
 
 def test_no_partition_is_repaired_twice_by_one_audit() -> None:
-    cluster, journal = SHAPES[0].cluster(1, partitions=2, faults=False), DurableJournal()
+    cluster, journal = SHAPES[0].cluster(1, partitions=2, faults=False), empty_journal()
     entries = SHAPES[0].entries(cluster)
     assert len(repair(cluster, entries, journal=journal)) == 2
     assert repair(cluster, entries, journal=journal) == []
@@ -172,7 +178,7 @@ def test_no_partition_is_repaired_twice_by_one_audit() -> None:
 
 
 def test_a_partition_that_cannot_go_on_is_given_up_and_its_topic_stays_paused() -> None:
-    cluster, journal = SHAPES[0].cluster(1, partitions=2, faults=False), DurableJournal()
+    cluster, journal = SHAPES[0].cluster(1, partitions=2, faults=False), empty_journal()
     entries = SHAPES[0].entries(cluster)
     stuck, other = entries
     cluster.down[stuck.wrong[0]] = 10**6
@@ -196,7 +202,7 @@ def test_a_repair_that_was_taken_over_ends() -> None:
         raise TakenOverError("taken over")
 
     cluster = SHAPES[0].cluster(1)
-    repairs = Repairs(cluster, DurableJournal(), cluster, cluster, SimulatedTime(cluster), check_owner=check)
+    repairs = Repairs(cluster, empty_journal(), cluster, cluster, SimulatedTime(cluster), check_owner=check)
     with pytest.raises(TakenOverError):
         repairs.run(SHAPES[0].entries(cluster))
     assert cluster.held() == frozenset()

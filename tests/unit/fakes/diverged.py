@@ -13,7 +13,7 @@ depend on it: what is written is on every member of the ISR at once, and acknowl
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from fakes.clock import IdleRoutine
@@ -313,27 +313,6 @@ class DivergedCluster:
             for broker in replicated.replicas
             if replicated.logs[broker].state != replicated.truth
         ]
-
-
-@dataclass
-class DurableJournal:
-    """Progress in memory. ``point`` as above."""
-
-    stored: dict[TopicPartition, PartitionRepair] = field(default_factory=dict)
-    point: Callable[[], None] = lambda: None
-
-    def entries(self) -> dict[TopicPartition, PartitionRepair]:
-        return dict(self.stored)
-
-    def store(self, entry: PartitionRepair) -> None:
-        self.point()
-        self.stored[entry.partition] = replace(entry)
-        self.point()
-
-    def remove(self, partition: TopicPartition) -> None:
-        self.point()
-        del self.stored[partition]
-        self.point()
 
 
 @dataclass
