@@ -46,9 +46,9 @@ COMMAND_S = 120
 class Machine:
     """A place to run commands in: separate folders, a fake Java 17 that only prints its version, and fake jars."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         """Make the folders."""
-        self.root = root
+        self.root, self.monkeypatch, self.capsys = root, monkeypatch, capsys
         for name in ("bin", "cache", "tmp"):
             (root / name).mkdir()
         self.environment = {
@@ -104,17 +104,14 @@ class Machine:
         assert done.returncode == EXIT_USAGE, done.stdout + done.stderr
         return only_error(done.stdout, done.stderr)
 
-    def refusal_in_this_process(
-        self, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ) -> str:
+    def refusal_in_this_process(self, *arguments: str) -> str:
         """Run a command that is refused before anything starts, without a process, and return the one error."""
         for name in ("PATH", "COMPACTION_HARNESS_CACHE"):
-            monkeypatch.setenv(name, self.environment[name])
-        monkeypatch.delenv("JAVA_HOME", raising=False)
-        monkeypatch.chdir(self.root)
-        assert exit_code(monkeypatch, *arguments) == EXIT_USAGE
-        stdout, stderr = capsys.readouterr()
-        return only_error(stdout, stderr)
+            self.monkeypatch.setenv(name, self.environment[name])
+        self.monkeypatch.delenv("JAVA_HOME", raising=False)
+        self.monkeypatch.chdir(self.root)
+        assert exit_code(self.monkeypatch, *arguments) == EXIT_USAGE
+        return only_error(*self.capsys.readouterr())
 
 
 def only_error(stdout: str, stderr: str) -> str:
@@ -126,9 +123,13 @@ def only_error(stdout: str, stderr: str) -> str:
     return errors[0].removeprefix("harness: ")
 
 
+def files_below(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file() or path.is_symlink()]
+
+
 @pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    return Machine(tmp_path)
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Machine:
+    return Machine(tmp_path, monkeypatch, capsys)
 
 
 @pytest.mark.parametrize(
@@ -165,14 +166,8 @@ def machine(tmp_path: Path) -> Machine:
         ("chek", ["'chek'"]),
     ],
 )
-def test_arguments(
-    machine: Machine,
-    arguments: str,
-    expected: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    error = machine.refusal_in_this_process(tuple(arguments.split()), monkeypatch, capsys)
+def test_arguments(machine: Machine, arguments: str, expected: list[str]) -> None:
+    error = machine.refusal_in_this_process(*arguments.split())
     assert [part for part in expected if part not in error] == []
     assert not (machine.root / "results").exists()
 
@@ -204,27 +199,25 @@ def test_results_that_cannot_be_written(machine: Machine, results: str, expected
     assert "--results" in error
 
 
-def test_full_disk(machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(os, "statvfs", lambda _path: SimpleNamespace(f_bavail=100, f_frsize=4096))
+def test_full_disk(machine: Machine) -> None:
+    machine.monkeypatch.setattr(os, "statvfs", lambda _path: SimpleNamespace(f_bavail=100, f_frsize=4096))
     results = machine.root / "results"
-    error = machine.refusal_in_this_process((*RUN, "--results", str(results)), monkeypatch, capsys)
+    error = machine.refusal_in_this_process(*RUN, "--results", str(results))
     assert f"the disk of {results} has less than 64 MiB free" in error
-    assert [path for path in results.rglob("*") if path.is_file() or path.is_symlink()] == []
+    assert files_below(results) == []
 
 
-def test_java_missing(machine: Machine) -> None:
+@pytest.mark.parametrize(
+    ("version", "expected"), [("", "there is no java on PATH"), ("11.0.21", "is Java 11.0.21, older than 17")]
+)
+def test_java_missing_or_too_old(machine: Machine, version: str, expected: str) -> None:
     (machine.root / "bin" / "java").unlink()
+    if version:
+        machine.has_java(version)
     error = machine.refusal(*RUN)
-    assert "there is no java on PATH" in error
+    assert expected in error
     assert "openjdk-17-jre-headless" in error
     assert not (machine.root / "results").exists()
-
-
-def test_java_too_old(machine: Machine) -> None:
-    machine.has_java("11.0.21")
-    error = machine.refusal(*RUN)
-    assert "is Java 11.0.21, older than 17" in error
-    assert "openjdk-17-jre-headless" in error
 
 
 def test_the_doctor_names_what_is_missing(machine: Machine) -> None:
@@ -242,8 +235,7 @@ def test_a_port_that_is_taken(machine: Machine) -> None:
         port = holder.getsockname()[1]
         error = machine.refusal(*RUN, "--port-base", str(port - 3))
     assert f"port {port} on 127.0.0.1 is taken" in error
-    left = [path for path in (machine.root / "results").rglob("*") if path.is_file() or path.is_symlink()]
-    assert left == [], "a refused run leaves no run folder"
+    assert files_below(machine.root / "results") == [], "a refused run leaves no run folder"
 
 
 def test_jars_that_are_not_to_be_had(machine: Machine) -> None:
@@ -504,8 +496,6 @@ def test_check_of_a_run_whose_evidence_was_lost(machine: Machine) -> None:
 def test_check_of_partial_evidence(machine: Machine) -> None:
     machine.has_real_java()
     path = run_folder(machine.root)
-    content = json.loads((path / "manifest.json").read_text())
-    Manifest(RunFolder(path), content).list_evidence()
     (path / "verdict.json").write_text('{"verdict": "anomaly"}')
     (path / "observations.jsonl").unlink()
     done = machine.call("check", path, "--partial", "--format", "json")

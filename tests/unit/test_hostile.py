@@ -19,7 +19,7 @@ from findings import verdict
 from hostile import HOSTILE, LITERAL, NAME, raise_if_forged, raise_if_raw
 from in_process import exit_code
 from literal import History, Txn, abort, commit, delete, put, replica, write_run
-from pages import MANIFEST, hostile_page, write_night
+from pages import MANIFEST, write_night
 from test_nightly_night import ended, failed, plan_of
 from test_site import stored
 
@@ -243,10 +243,6 @@ def shows_no_markup(page: str) -> None:
     raise_if_raw(page)
     assert "<script>alert" not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
-
-
-def test_a_page_of_a_run(tmp_path: Path) -> None:
-    shows_no_markup(hostile_page(tmp_path))
 
 
 def test_a_site_over_runs_whose_manifests_and_logs_are_hostile(tmp_path: Path, capsys: Capture) -> None:
