@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 TP = ("orders", 0)
 ENTRY = PartitionRepair(TP, "id", (1, 2, 3), 1, (1, 3), (2,), audit="audit-1")
-DONE = RepairOutcome(TP, None, 5.0, 1, 300, 200)
 HERE = ("--bootstrap-server", "127.0.0.1:1")
 
 
@@ -85,14 +85,10 @@ def looked(*refused: Undecided) -> PreparedRepair:
     return PreparedRepair((ENTRY,), refused)
 
 
-def result(after: str | None = "clean", outcome: RepairOutcome = DONE, *refused: Undecided) -> RepairResult:
+def result(after: str | None = "clean", *refused: Undecided, why: str | None = None) -> RepairResult:
     scenario = {**verdict(finding())["scenarios"][0], "verdict": after}
     audited = None if after is None else verdict_of(scenarios=[scenario])
-    return RepairResult(looked(*refused), (outcome,), (), audited, 30.0)
-
-
-def outcome(why: str | None) -> RepairOutcome:
-    return RepairOutcome(TP, why, 5.0, 1, 300, 200)
+    return RepairResult(looked(*refused), (RepairOutcome(TP, why, 5.0, 1, 300, 200),), (), audited, 30.0)
 
 
 DECIDED = plan_of(verdict(finding(right=[1, 3])))
@@ -104,8 +100,8 @@ def test_exit_codes() -> None:
     assert exit_code(DECIDED, result("anomaly")) == EXIT_ANOMALY
     assert exit_code(DECIDED, result("unknown")) == EXIT_UNKNOWN
     assert exit_code(DECIDED, result(None)) == EXIT_UNKNOWN
-    assert exit_code(DECIDED, result("clean", outcome("waited in vain"))) == EXIT_ANOMALY
-    assert exit_code(DECIDED, result("clean", DONE, Undecided(TP, "down"))) == EXIT_ANOMALY
+    assert exit_code(DECIDED, result(why="waited in vain")) == EXIT_ANOMALY
+    assert exit_code(DECIDED, result("clean", Undecided(TP, "down"))) == EXIT_ANOMALY
     assert exit_code(OPEN, result("anomaly")) == EXIT_UNKNOWN
     assert exit_code(OPEN, result("clean")) == EXIT_CLEAN
     assert exit_code_of_plan(DECIDED, looked()) == EXIT_CLEAN
@@ -165,8 +161,6 @@ def test_an_applied_repair_is_shown(audit: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_transaction_is_aborted_only_if_it_still_hangs() -> None:
-    from types import SimpleNamespace  # noqa: PLC0415
-
     abort = Abort(TP, 7, 3)
 
     def suspicion(**more: Any) -> Any:
@@ -176,8 +170,6 @@ def test_a_transaction_is_aborted_only_if_it_still_hangs() -> None:
     assert is_confirmed(abort, suspicion())
     for other in ({"anomaly": "stuck-lso"}, {"offset": 4}, {"partition": 1}, {"transaction": None}):
         assert not is_confirmed(abort, suspicion(**other))
-    result_of_abort = RepairResult(looked(), (), (Aborted(abort, "no leader"),), None, 1.0)
-    assert (
-        exit_code(plan_of(verdict(finding(anomaly="hanging-transaction", producer_id=7))), result_of_abort)
-        == EXIT_ANOMALY
-    )
+    not_aborted = RepairResult(looked(), (), (Aborted(abort, "no leader"),), None, 1.0)
+    plan = plan_of(verdict(finding(anomaly="hanging-transaction", producer_id=7)))
+    assert exit_code(plan, not_aborted) == EXIT_ANOMALY
