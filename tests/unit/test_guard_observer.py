@@ -38,6 +38,7 @@ STATUSES = ReplicaStatuses(
     {},
 )
 COVERED = GuardStatus(covered=frozenset({"t", "u"}))
+PAUSED = replace(COVERED, state=PauseState({"t": Pause("t", PausePhase.PAUSED, "c", {}, 1)}))
 
 
 def test_a_transaction_that_is_open_on_two_replicas_counts_once() -> None:
@@ -90,7 +91,7 @@ def observer(clock: Any = None) -> GuardObserver:
 def test_a_look_sums_up_by_topic(monkeypatch: pytest.MonkeyPatch) -> None:
     Looked(monkeypatch)
     observing = observer()
-    observing.observe(replace(COVERED, state=PauseState({"t": Pause("t", PausePhase.PAUSED, "c", {}, 1)})))
+    observing.observe(PAUSED)
     assert (observing.latest.open_transactions, observing.latest.log_bytes) == ({"t": 1}, {"t": 150})
     assert observing.latest.failure is None
 
@@ -120,7 +121,7 @@ def test_sizes_that_a_broker_does_not_report_are_said(monkeypatch: pytest.Monkey
     del looked.sizes[2]
     looked.errors[2] = HarnessError("not allowed")
     observing = observer()
-    observing.observe(replace(COVERED, state=PauseState({"t": Pause("t", PausePhase.PAUSED, "c", {}, 1)})))
+    observing.observe(PAUSED)
     assert (observing.latest.log_bytes, observing.latest.failure) == (
         {"t": 100}, "sizes of logs are unknown on broker 2: not allowed"
     )  # fmt: skip
