@@ -24,9 +24,9 @@ NEVER_MS = 2**62
 
 
 def a_cloud(*, entries: int, object_records: int = 5, off: frozenset[str] = frozenset()) -> RecordedCloud:
-    cloud = RecordedCloud(off)
+    cloud = RecordedCloud()
     settings = Settings(
-        map_bytes=entries * ENTRY_BYTES, object_records=object_records, delete_retention_ms=RETENTION_MS
+        map_bytes=entries * ENTRY_BYTES, object_records=object_records, delete_retention_ms=RETENTION_MS, without=off
     )
     cloud.create(LOG, settings)
     return cloud

@@ -95,9 +95,9 @@ def cloud_of(
     off: frozenset[str] = frozenset(),
 ) -> RecordedCloud:
     """Return an engine with one log, whose objects were written at 0 ms."""
-    cloud = RecordedCloud(off)
+    cloud = RecordedCloud()
     settings = Settings(
-        map_bytes=entries * ENTRY_BYTES, object_records=object_records, delete_retention_ms=retention_ms
+        map_bytes=entries * ENTRY_BYTES, object_records=object_records, delete_retention_ms=retention_ms, without=off
     )
     cloud.create(NAME, settings)
     for words in objects:

@@ -132,7 +132,7 @@ def test_without_the_whole_prefix_what_is_rewritten_leaves_out_what_is_clean() -
     compact(cloud)
     between = log_of(cloud).objects[1]
     cloud.produce(NAME, spoken("C=1"), now_ms=0)
-    cloud.partitions[NAME].settings = Settings(object_records=9)
+    cloud.partitions[NAME].settings = Settings(object_records=9, without=without("whole-prefix"))
     compact(cloud)
     assert shown(cloud) == ["0-1: D=1@0", "1-2: B=1@1", "2-3: C=1@2"]
     assert log_of(cloud).objects[1] is between
@@ -142,9 +142,9 @@ def test_a_tombstone_waits_from_the_commit_that_cleaned_its_range() -> None:
     cloud = cloud_of("A=1", "A=", "B=1")
     job = begun(cloud)
     assert cloud.commit(job, now_ms=70) is None
-    assert removable(log_of(cloud), now_ms=169, delete_retention_ms=100) == ()
+    assert removable(log_of(cloud), cloud.partitions[NAME].settings, now_ms=169) == ()
     assert cloud.begin(1, NAME, now_ms=169) is None
-    assert removable(log_of(cloud), now_ms=170, delete_retention_ms=100) == ((0, 3),)
+    assert removable(log_of(cloud), cloud.partitions[NAME].settings, now_ms=170) == ((0, 3),)
     compact(cloud, now_ms=170)
     assert shown(cloud) == ["0-3: B=1@2"]
     assert log_of(cloud).tombstones == ()

@@ -39,9 +39,7 @@ class CompactionNeed:
     is_overdue: bool
 
 
-def need(
-    name: str, log: Log, settings: Settings, *, now_ms: int, without: frozenset[str] = frozenset()
-) -> CompactionNeed | None:
+def need(name: str, log: Log, settings: Settings, *, now_ms: int) -> CompactionNeed | None:
     """Return why a log is eligible now; None if it is not.
 
     The post names the dirty ratio (dirty bytes of all bytes, against min.cleanable.dirty.ratio) and the time since data
@@ -56,9 +54,7 @@ def need(
     lag_ms = max(0, now_ms - min(stamps_ms, default=now_ms))
     ratio = size_bytes(dirty_batches) / size_bytes(batches) if batches else 0.0
     is_overdue = bool(dirty_batches) and lag_ms >= settings.max_compaction_lag_ms
-    retention_ms = settings.delete_retention_ms
-    has_expired = removable(log, now_ms=now_ms, delete_retention_ms=retention_ms, without=without)
-    if ratio > settings.min_cleanable_dirty_ratio or is_overdue or has_expired:
+    if ratio > settings.min_cleanable_dirty_ratio or is_overdue or removable(log, settings, now_ms=now_ms):
         return CompactionNeed(name, ratio, lag_ms, is_overdue)
     return None
 
@@ -99,7 +95,6 @@ class Cloud:
     post), so two brokers may compact one log at once: the metastore accepts the first update.
     """
 
-    without: frozenset[str] = frozenset()
     partitions: dict[str, Stored] = field(default_factory=dict)
     running: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
     jobs: list[Job] = field(default_factory=list)
@@ -118,7 +113,7 @@ class Cloud:
     def poll(self, broker: int, *, now_ms: int) -> str | None:
         """Give an idle worker of a broker, the next log of any (the post); None without a free log."""
         needs = (
-            need(name, stored.log, stored.settings, now_ms=now_ms, without=self.without)
+            need(name, stored.log, stored.settings, now_ms=now_ms)
             for name, stored in self.partitions.items()
             if name not in self.running[broker]
         )
@@ -130,11 +125,11 @@ class Cloud:
     def begin(self, broker: int, name: str, *, now_ms: int) -> Job | None:
         """Run a pass over a log, also without ``poll``, and upload its objects; None without any work."""
         stored = self.partitions[name]
-        update = begin_pass(stored.log, stored.settings, now_ms=now_ms, without=self.without)
+        update = begin_pass(stored.log, stored.settings, now_ms=now_ms)
         if update is None:
             self.running[broker].discard(name)
             return None
-        job = Job(broker, name, update, stages(update, self.without))
+        job = Job(broker, name, update, stages(update, stored.settings.without))
         self.running[broker].add(name)
         self.jobs.append(job)
         return job
@@ -148,9 +143,10 @@ class Cloud:
         if not job.updates:
             raise ValueError(f"the pass of broker {job.broker} over {job.name} is over")
         stored = self.partitions[job.name]
-        why_not = refusal(stored.log, job.updates[0], self.without)
+        without = stored.settings.without
+        why_not = refusal(stored.log, job.updates[0], without)
         if why_not is None:
-            stored.log = applied(stored.log, job.updates[0], now_ms=now_ms, without=self.without)
+            stored.log = applied(stored.log, job.updates[0], now_ms=now_ms, without=without)
             job.updates = job.updates[1:]
         if why_not is not None or not job.updates:
             self.end(job)

@@ -63,13 +63,17 @@ class KeyOffsetMap:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Settings of topic and broker. Neighbouring objects are merged until an object has ``object_records`` records."""
+    """Settings of topic and broker. Neighbouring objects are merged until an object has ``object_records`` records.
+
+    ``without``: names of `harness.models.cloud_topics.rules.RULES` that are left out.
+    """
 
     delete_retention_ms: int = 86_400_000
     map_bytes: int = DEFAULT_MAP_BYTES
     object_records: int = 1000
     min_cleanable_dirty_ratio: float = 0.5
     max_compaction_lag_ms: int = 2**63 - 1
+    without: frozenset[str] = frozenset()
 
 
 def dirty(log: Log) -> Ranges:
@@ -77,24 +81,24 @@ def dirty(log: Log) -> Ranges:
     return gaps(log.cleaned, log.end_offset)
 
 
-def removable(log: Log, *, now_ms: int, delete_retention_ms: int, without: frozenset[str] = frozenset()) -> Ranges:
+def removable(log: Log, settings: Settings, *, now_ms: int) -> Ranges:
     """Return the cleaned ranges with removable tombstones: delete.retention.ms has passed since they were cleaned.
 
     Such a tombstone has no value left to delete, as no record of its key is below a cleaned range; and a reader of an
     earlier value began before the range was cleaned (the post says less, see ``TombstoneRange``).
     """
-    wait_ms = 0 if "tombstone-wait" in without else delete_retention_ms
+    wait_ms = 0 if "tombstone-wait" in settings.without else settings.delete_retention_ms
     return tuple((entry.first, entry.end) for entry in log.tombstones if entry.cleaned_at_ms + wait_ms <= now_ms)
 
 
-def begin_pass(log: Log, settings: Settings, *, now_ms: int, without: frozenset[str] = frozenset()) -> Update | None:
+def begin_pass(log: Log, settings: Settings, *, now_ms: int) -> Update | None:
     """Run one pass over a log as it is now; None if it has no dirty offsets and no removable tombstone.
 
     Only indexed offsets become clean, down to the key that did not fit. A record there is the last of its key in all
     dirty ranges, and once everything below has been rewritten, the only record of its key at or below its offset.
     """
-    unclean = dirty(log)
-    expired = removable(log, now_ms=now_ms, delete_retention_ms=settings.delete_retention_ms, without=without)
+    unclean, without = dirty(log), settings.without
+    expired = removable(log, settings, now_ms=now_ms)
     if not unclean and not expired:
         return None
     latest = KeyOffsetMap(settings.map_bytes, without)

@@ -8,7 +8,7 @@ or several if it is not atomic. Time passes in units; delete.retention.ms is a f
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from harness.broker_files.segments.records import Record
@@ -48,11 +48,15 @@ class Case:
     has_reader: bool = True
     without: frozenset[str] = frozenset()
 
-    @property
+    @cached_property
     def settings(self) -> Settings:
         """The engine's settings; a millisecond is a unit of time here."""
-        map_bytes = self.entries * ENTRY_BYTES
-        return Settings(delete_retention_ms=self.retention, map_bytes=map_bytes, object_records=self.object_records)
+        return Settings(
+            delete_retention_ms=self.retention,
+            map_bytes=self.entries * ENTRY_BYTES,
+            object_records=self.object_records,
+            without=self.without,
+        )
 
     def walk(self, *, most_states: int, first_only: bool) -> Explored:
         """Explore it."""
@@ -101,8 +105,7 @@ class CompactionWorld:
                 yield BeginReading()
         elif self.reader.position < self.log.end_offset:
             yield ReadOn()
-        log, retention_ms, without = self.log, self.case.retention, self.case.without
-        has_work = dirty(log) or removable(log, now_ms=self.now, delete_retention_ms=retention_ms, without=without)
+        has_work = dirty(self.log) or removable(self.log, self.case.settings, now_ms=self.now)
         for number, (updates, _) in enumerate(self.passes, 1):
             if updates:
                 yield _commit(number, updates[0])
@@ -168,7 +171,7 @@ class CompactionWorld:
         log, without = self.log, self.case.without
         updates, began_at = self.passes[index]
         if isinstance(step, CompactorPass):
-            update = begin_pass(log, self.case.settings, now_ms=self.now, without=without)
+            update = begin_pass(log, self.case.settings, now_ms=self.now)
             updates, began_at = stages(update, without) if update else (), self.now
         elif isinstance(step, CompactorCrash) or refusal(log, updates[0], without) is not None:
             updates = ()

@@ -69,11 +69,6 @@ class ModelTruth:
         """Return the truth with the open transaction ended."""
         return replace(self, txns=(*self.txns[:-1], Txn(outcome, marker_offset)))
 
-    def final(self, key: str) -> Wrote | None:
-        """Return the last committed record of a key; None where there is none."""
-        records = (record for record in reversed(self.wrote) if record.key == key)
-        return next((record for record in records if self.outcome(record) == COMMIT), None)
-
     def last(self, key: str) -> Wrote | None:
         """Return the last record of a key that is not aborted; None where there is none, or its transaction is open."""
         records = (record for record in reversed(self.wrote) if record.key == key)
@@ -101,7 +96,7 @@ def violations(replica: Replica, truth: ModelTruth) -> Iterator[str]:
         elif outcome == COMMIT and is_present:
             believed[record.key] = max(record, believed.get(record.key, record))
     for key in {record.key for record in truth.wrote} - unsure:
-        here, final = believed.get(key), truth.final(key)
+        here, final = believed.get(key), truth.last(key)
         if final is not None and final.deletes and here is not None and not here.deletes:
             yield Anomaly.TOMBSTONE_DIVERGENCE
         elif final is not None and not final.deletes and here != final:
