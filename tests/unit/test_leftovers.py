@@ -9,9 +9,8 @@ import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import psutil
 import pytest
 
 from harness.cli import main as cli
@@ -91,17 +90,20 @@ def test_the_keeper_does_not_remove_a_kept_run() -> None:
     assert directory.exists()
 
 
-def test_a_run_is_abandoned_if_its_owner_has_ended() -> None:
+@pytest.mark.parametrize(
+    ("changes", "is_abandoned"),
+    [
+        ({}, False),
+        ({"started_s": 0.0}, True),
+        ({"started_s": 0.0, "kept": True}, False),
+        ({"started_s": 0.0, "resumable": True}, False),
+    ],
+    ids=["alive", "a later process with that id", "kept", "resumable"],
+)
+def test_a_run_is_abandoned_if_its_owner_has_ended(*, changes: dict[str, Any], is_abandoned: bool) -> None:
     directory = leftovers.claim_work_dir("run-e", Path("results"))
-    owner = leftovers.read_owner(directory)
-    assert owner is not None
-    assert owner.pid == os.getpid()
-    assert not leftovers.is_abandoned(directory, owner)
-    started_s = psutil.Process().create_time()
-    same_id_later = Owner(os.getpid(), started_s - 1000, "run-e", "results")
-    assert leftovers.is_abandoned(directory, same_id_later), "a later process with that id is not the owner"
-    kept_owner = Owner(os.getpid(), started_s - 1000, "run-e", "results", kept=True)
-    assert not leftovers.is_abandoned(directory, kept_owner)
+    leftovers.change_owner(directory, **changes)
+    assert leftovers.is_abandoned(directory, leftovers.read_owner(directory)) is is_abandoned
 
 
 def test_a_young_directory_without_an_owner_is_not_abandoned() -> None:
@@ -123,13 +125,6 @@ def cut_off(run_id: str, **fields: bool) -> Path:
 def clean(*run_ids: str) -> int:
     code: int = cli.cli.main(["clean", *run_ids], standalone_mode=False)
     return code
-
-
-def test_a_run_that_can_be_resumed_is_not_abandoned() -> None:
-    directory = cut_off("run-h", resumable=True)
-    assert not leftovers.is_abandoned(directory, leftovers.read_owner(directory))
-    leftovers.change_owner(directory, resumable=False)
-    assert leftovers.is_abandoned(directory, leftovers.read_owner(directory))
 
 
 def test_a_change_of_an_owner_keeps_the_other_fields() -> None:
