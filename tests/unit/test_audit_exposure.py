@@ -63,27 +63,29 @@ def lag(time_ms: int | None, *, is_append_time: bool = False) -> Lag:
     return Lag(2, TP, tuple(batches), None)
 
 
-def judged(time_ms: int | None, now_ms: int, settings: RemovalSettings = DAILY) -> ReplicaExposure:
-    return judge_lag(lag(time_ms), settings, now_ms)
+AT_RISK = (
+    "broker 2 is out of the ISR of t-0 and misses the records since 1970-01-02 00:00:00 UTC (24.0 h ago, by producers'"
+    " clocks); tombstones and markers stay for at least 24.0 h: until the ISR is full, no removal"
+)
 
 
 class TestLags:
-    def test_one_that_lacks_less_than_the_window_is_at_risk(self) -> None:
-        result = judged(DAY_MS, DAY_MS + DAY_MS - 1)
-        assert (result.level, result.since_ms) == (Level.AT_RISK, DAY_MS)
-        assert result.sentence.startswith(
-            "broker 2 is out of the ISR of t-0 and misses the records since 1970-01-02 00:00:00 UTC (24.0 h ago, by"
-            " producers' clocks); tombstones and markers stay for at least 24.0 h: until the ISR is full, no removal"
-        )
-
-    def test_one_that_lacks_what_is_as_old_as_the_window_may_be_too_late(self) -> None:
-        result = judged(DAY_MS, DAY_MS + DAY_MS)
-        assert result.level == Level.TOO_LATE
-        assert "some that it never fetched may be gone" in result.sentence
-
-    def test_the_compaction_lag_belongs_to_the_window(self) -> None:
-        assert judged(0, 119_999, SETTINGS).level == Level.AT_RISK
-        assert judged(0, 120_000, SETTINGS).level == Level.TOO_LATE
+    @pytest.mark.parametrize(
+        ("since_ms", "now_ms", "settings", "level", "text"),
+        [
+            (DAY_MS, 2 * DAY_MS - 1, DAILY, Level.AT_RISK, AT_RISK),
+            (DAY_MS, 2 * DAY_MS, DAILY, Level.TOO_LATE, "some that it never fetched may be gone"),
+            (0, 119_999, SETTINGS, Level.AT_RISK, "at least 2.0 min: until"),
+            (0, 120_000, SETTINGS, Level.TOO_LATE, "at least 2.0 min, so"),
+            (0, DAY_MS * 99, read_settings(None), Level.AT_RISK, "the retention of tombstones and markers is unknown"),
+        ],
+    )
+    def test_it_may_be_too_late_once_compaction_lag_and_retention_have_passed(
+        self, since_ms: int, now_ms: int, settings: RemovalSettings, level: Level, text: str
+    ) -> None:
+        result = judge_lag(lag(since_ms), settings, now_ms)
+        assert (result.level, result.since_ms) == (level, since_ms)
+        assert text in result.sentence
 
     def test_whose_clock_it_is_is_reported(self) -> None:
         result = judge_lag(lag(1000, is_append_time=True), DAILY, 2000)
@@ -91,7 +93,7 @@ class TestLags:
         assert "by the broker's clock" in result.sentence
 
     def test_one_that_lacks_nothing_is_fine(self) -> None:
-        result = judged(None, 0)
+        result = judge_lag(lag(None), DAILY, 0)
         assert result.level == Level.OK
         assert result.sentence == "broker 2 is out of the ISR of t-0, and misses no record of its leader"
 
@@ -107,11 +109,6 @@ class TestLags:
         result = judge_lag(away, DAILY, DAY_MS * 99)
         assert (result.level, result.since_ms) == (Level.AT_RISK, None)
         assert words in result.sentence
-
-    def test_without_a_known_retention_nothing_is_too_late_for_certain(self) -> None:
-        result = judged(0, DAY_MS * 99, read_settings(None))
-        assert result.level == Level.AT_RISK
-        assert "the retention of tombstones and markers is unknown" in result.sentence
 
     def test_what_goes_first_of_what_it_lacks_is_reported(self) -> None:
         away = Lag(2, TP, (header(5, max_timestamp_ms=0), header(6, attributes=0x40, timestamp_base_ms=7_000)), None)
