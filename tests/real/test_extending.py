@@ -24,7 +24,7 @@ TARGETS = "harness/targets/__init__.py"
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     """Give a copy of the packages."""
-    for name in ("harness", "checkers", "nemesis", "workloads", "models", "compose"):
+    for name in ("harness", "checkers", "nemesis", "workloads", "compose"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     return tmp_path
 
@@ -92,7 +92,7 @@ def test_a_runtime_is_one_file_and_a_row(source: Path) -> None:
     (command,) = commands("runtime.md")
     assert "unknown runtime 'sim-slow'" in run(source, *command).stderr
     add(source, "sim_slow.py", "harness/runtimes/sim_slow.py")
-    (row,) = re.findall(r'^ +("sim-slow": Row\(.*\),)$', page("runtime.md"), re.MULTILINE)
+    (row,) = re.findall(r'^ +("sim-slow": RuntimeKind\(.*\),)$', page("runtime.md"), re.MULTILINE)
     insert(source, RUNTIMES, '}\n"""Every runtime by its name.', f"    {row}")
     assert verdict(source, command)["verdict"] == "anomaly"
 
