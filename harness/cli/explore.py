@@ -125,7 +125,7 @@ def _print_progress(walked: WalkResult) -> None:
 
 
 def _show(
-    content: dict[str, Any], ways: Mapping[str, tuple[AnyCase, tuple[Operation, ...]]], *, of_each_case: bool = False
+    content: dict[str, Any], ways: Mapping[str, tuple[AnyCase, tuple[Operation, ...]]], *, of_each_case: bool
 ) -> None:
     out = stdout()
     counted = ("states", "transitions", "depth")

@@ -139,9 +139,9 @@ def stored_runs(results: Path) -> tuple[list[StoredRun], list[str]]:
     return sorted(runs, key=lambda run: (run.folder.run_id, run.name)), left_out
 
 
-def stored_run(path: Path, name: str = "") -> StoredRun:
-    """Return the run of a folder. ``name``: else the path. Raises ValueError without a verdict."""
-    return _read(_run, path, name or str(path))
+def stored_run(path: Path) -> StoredRun:
+    """Return the run of a folder, with the path as its name. Raises ValueError without a verdict."""
+    return _read(_run, path, str(path))
 
 
 def running_runs(results: Path) -> list[RunningRun]:
