@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from harness.cli.options import parameters as kinds
@@ -153,21 +154,18 @@ def request_of(parameters: Mapping[str, Any], options_given: AbstractSet[str]) -
         raise UsageError(f"give {' and '.join(missing)}: see `harness targets` and `harness anomalies`")
     access = _access(parameters, options_given)
     topic_settings, broker_settings = parse_settings(parameters["settings"])
-    names = RunOptions.__dataclass_fields__
-    return RunOptions(
-        **{name: value for name, value in parameters.items() if name in names and name not in _DERIVED},
-        target=patched(parameters["target"], parameters["patch"]),
-        anomaly=parameters["anomaly"] or "",
-        schedule=read_schedule(parameters["schedule"]) if parameters["schedule"] else None,
-        schedule_path=parameters["schedule"],
-        brokers=_brokers(parameters, options_given, access),
-        topic_settings=topic_settings,
-        broker_settings=broker_settings,
-        access=access,
-    )
-
-
-_DERIVED = frozenset({"target", "anomaly", "schedule", "brokers"})
+    values = {
+        **parameters,
+        "target": patched(parameters["target"], parameters["patch"]),
+        "anomaly": parameters["anomaly"] or "",
+        "schedule": read_schedule(parameters["schedule"]) if parameters["schedule"] else None,
+        "schedule_path": parameters["schedule"],
+        "brokers": _brokers(parameters, options_given, access),
+        "topic_settings": topic_settings,
+        "broker_settings": broker_settings,
+        "access": access,
+    }
+    return RunOptions(**{field.name: values[field.name] for field in fields(RunOptions)})
 
 
 def _access(parameters: Mapping[str, Any], options_given: AbstractSet[str]) -> Access | None:
