@@ -53,24 +53,15 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "data"
 
 
-def test_a_broker_with_such_a_file_is_killed(data: Path) -> None:
+def test_a_broker_is_killed_with_such_a_file_and_resumed_if_the_file_vanished(data: Path) -> None:
     processes = Processes()
+    files = LocalFiles(processes, lambda _: data)
+    assert (files.kill_with_files(2, SUFFIXES), processes.actions) == ({}, []), "there is no such file"
     (data / CLEANED).write_bytes(bytes(12))
-    sizes = LocalFiles(processes, lambda _: data).kill_with_files(2, SUFFIXES)
-    assert (sizes, processes.actions) == ({CLEANED: 12}, ["pause 2", "kill 2"])
-
-
-def test_a_broker_without_such_a_file_is_not_killed(data: Path) -> None:
-    processes = Processes()
-    assert LocalFiles(processes, lambda _: data).kill_with_files(2, SUFFIXES) == {}
-    assert processes.actions == []
-
-
-def test_a_broker_is_resumed_if_the_file_vanished(data: Path) -> None:
-    processes = Processes(on_pause=(data / CLEANED).unlink)
-    (data / CLEANED).write_bytes(bytes(12))
-    assert LocalFiles(processes, lambda _: data).kill_with_files(2, SUFFIXES) == {}
-    assert processes.actions == ["pause 2", "resume 2"]
+    assert (files.kill_with_files(2, SUFFIXES), processes.actions) == ({CLEANED: 12}, ["pause 2", "kill 2"])
+    processes.on_pause = (data / CLEANED).unlink
+    processes.actions.clear()
+    assert (files.kill_with_files(2, SUFFIXES), processes.actions) == ({}, ["pause 2", "resume 2"])
 
 
 def test_unsynced_data_are_removed(data: Path) -> None:

@@ -126,22 +126,14 @@ def test_a_segment_that_was_never_synced_is_lost_before_the_next_one(tmp_path: P
     assert file_cut.as_json()["next_segment"] == 10
 
 
-def test_an_incomplete_append_has_no_records(tmp_path: Path) -> None:
-    write(tmp_path, {LOG: batch(7) + batch(8)[:-1]})
-    (file_cut,) = find_unsynced(tmp_path, {LOG: len(batch(7))})
-    assert (file_cut.lost, file_cut.from_bytes) == (None, len(batch(7) + batch(8)) - 1)
-
-
-def test_files_that_are_not_cut(tmp_path: Path) -> None:
-    stays = {
-        "__cluster_metadata-0/00000000000000000000.log": batch(0),
-        "t-0/00000000000000000007.index": bytes(10),
-        "t-0/00000000000000000007.timeindex": bytes(10),
-        "t-0/00000000000000000007.index.cleaned": bytes(10),
-        "t-0/00000000000000000007.timeindex.deleted": bytes(10),
-    }
-    write(tmp_path, stays)
+def test_files_that_are_not_cut_and_an_incomplete_append_without_records(tmp_path: Path) -> None:
+    indexes = (LOG.replace("log", suffix) for suffix in ("index", "timeindex", "index.cleaned", "timeindex.deleted"))
+    write(tmp_path, {"__cluster_metadata-0/00000000000000000000.log": batch(0), **dict.fromkeys(indexes, bytes(10))})
     assert cut_unsynced(tmp_path, {}) == []
+    write(tmp_path, {LOG: batch(7) + batch(8)[:-1]})
+    assert list(find_unsynced(tmp_path, {LOG: len(batch(7))})) == [
+        Cut(LOG, len(batch(7) + batch(8)) - 1, len(batch(7)), None)
+    ]
 
 
 @pytest.mark.parametrize(
