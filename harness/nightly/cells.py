@@ -81,16 +81,10 @@ def _result(plan: Plan, cell: Cell, attempts: Sequence[Attempt]) -> CellResult:
     expected = plan.expected[cell]
     shares = {index: len(outage.cells) for index, outage in enumerate(plan.matrix.outages) if cell in outage.cells}
     repeats = [[attempt for attempt in attempts if attempt.outage == index] for index in shares]
-    results = [_last_result(cell, repeat) for repeat in repeats]
     last = [repeat[-1] for repeat in repeats if repeat]
+    outcomes = [_outcome(cell, expected.verdict, repeat[-1] if repeat else None) for repeat in repeats]
     order = list(Status)
-    status, why, result = min(
-        (
-            (*_status(cell, expected.verdict, repeat[-1] if repeat else None, result), result)
-            for repeat, result in zip(repeats, results, strict=True)
-        ),
-        key=lambda entry: order.index(entry[0]),
-    )
+    status, why, result = min(outcomes, key=lambda outcome: order.index(outcome[0]))
     versions = (attempt.version for repeat in repeats for attempt in repeat if attempt.version)
     recovered = [repeat for repeat in repeats if repeat and repeat[-1].failure is None]
     return CellResult(
@@ -100,7 +94,7 @@ def _result(plan: Plan, cell: Cell, attempts: Sequence[Attempt]) -> CellResult:
         expected_why=expected.why,
         status=status,
         why=why,
-        verdicts=tuple(result.verdict for result in results if result is not None),
+        verdicts=tuple(result.verdict for _, _, result in outcomes if result is not None),
         repeats=len(repeats),
         flaky=tuple(attempt.failure for repeat in recovered for attempt in repeat if attempt.failure is not None),
         witness=result.witness if result else "",
@@ -109,21 +103,19 @@ def _result(plan: Plan, cell: Cell, attempts: Sequence[Attempt]) -> CellResult:
     )
 
 
-def _last_result(cell: Cell, attempts: Sequence[Attempt]) -> ScenarioResult | None:
-    results = attempts[-1].scenario_results if attempts else ()
-    return next((result for result in results if result.scenario == cell.scenario), None)
-
-
-def _status(cell: Cell, expected: str, last: Attempt | None, result: ScenarioResult | None) -> tuple[Status, str]:
+def _outcome(cell: Cell, expected: str, last: Attempt | None) -> tuple[Status, str, ScenarioResult | None]:
+    """Return the status of a repeat by its last attempt, the reason, and the result of the cell's scenario."""
     if last is None:
-        return Status.NOT_RUN, "the time was used up before"
+        return Status.NOT_RUN, "the time was used up before", None
+    result = next((result for result in last.scenario_results if result.scenario == cell.scenario), None)
     # A finding stands, whatever happened to the run afterwards.
     if result is None or (last.failure is not None and result.verdict != ANOMALY):
-        return Status.REFUSED if is_refused(last) else Status.FAILED, str(last.failure)
+        return Status.REFUSED if is_refused(last) else Status.FAILED, str(last.failure), result
+    status, why = Status.AS_EXPECTED, result.reason
     if result.verdict == UNKNOWN:
-        return Status.UNKNOWN, result.reason
-    if result.verdict not in {expected, CLEAN if expected == AS_EXPECTED else expected}:
-        return Status.FIXED if expected == ANOMALY else Status.REGRESSED, result.reason
-    if expected == ANOMALY and cell.scenario != SOAK and result.anomalies != (cell.anomaly,):
-        return Status.OTHER_NAME, f"{', '.join(result.anomalies)}: {result.reason}"
-    return Status.AS_EXPECTED, result.reason
+        status = Status.UNKNOWN
+    elif result.verdict not in {expected, CLEAN if expected == AS_EXPECTED else expected}:
+        status = Status.FIXED if expected == ANOMALY else Status.REGRESSED
+    elif expected == ANOMALY and cell.scenario != SOAK and result.anomalies != (cell.anomaly,):
+        status, why = Status.OTHER_NAME, f"{', '.join(result.anomalies)}: {why}"
+    return status, why, result
