@@ -46,7 +46,7 @@ def test_an_observation_has_metadata_settings_folders_and_reassignments() -> Non
     assert [sorted(brokers) for brokers in (observed.isr, observed.adding, observed.online)] == [[1, 3], [2], [1, 2, 3]]
     assert (observed.folders_bytes, sorted(observed.answered), observed.is_held) == ({1: 90, 3: 80}, [1, 2, 3], True)
     assert cluster.cluster_id == "c1"
-    assert cluster.usable_bytes(2) == 300
+    assert cluster.answers([TP]).brokers[2].usable_bytes == 300
 
 
 @pytest.mark.parametrize(
@@ -66,8 +66,6 @@ def test_a_cluster_that_does_not_answer_or_refuses_is_an_error() -> None:
         cluster_of(RepairedBrokers(silent={1, 9})).observe([ENTRY])
     with pytest.raises(HarnessError, match="reassignments are unknown: ClusterAuthorizationFailedError"):
         cluster_of(RepairedBrokers(listing_error=NOT_ALLOWED)).observe([ENTRY])
-    with pytest.raises(ConnectionError, match="it is not registered with the cluster"):
-        cluster_of(RepairedBrokers()).usable_bytes(5)
 
 
 def test_explicit_settings_are_those_that_a_topic_or_a_broker_has_itself() -> None:

@@ -27,7 +27,7 @@ STATE = PartitionState(1, (1, 2, 3), (1, 2, 3), leader_epoch=7)
 UNKNOWN = ClusterState("c1", {}, {})
 SETTINGS = {"min.cleanable.dirty.ratio": "0.5", "max.compaction.lag.ms": "1"}
 TASK = Task(TP, (2,), (1, 3), ("why",))
-FREE = dict.fromkeys((1, 2, 3, 4), 10_000)
+FREE = 10_000
 
 
 def answer(
@@ -35,7 +35,7 @@ def answer(
 ) -> BrokerAnswer:
     settings = {**SETTINGS, MIN_INSYNC: str(min_insync), **(PAUSE if paused else {})}
     cluster = ClusterState("c1", {}, {"t": TopicState("t", {0: state}, TOPIC_ID)})
-    return BrokerAnswer(cluster, {"t": settings}, {} if folder is None else {TP: folder})
+    return BrokerAnswer(cluster, {"t": settings}, {} if folder is None else {TP: folder}, FREE)
 
 
 def answers(
@@ -51,8 +51,8 @@ def plan_of(*tasks: Task, cluster_id: str | None = "c1") -> RepairPlan:
     return RepairPlan(tasks, (), (), (), cluster_id, datetime(2026, 1, 1, tzinfo=UTC))
 
 
-def prepared(cluster_answers: ClusterAnswers, free: Any = None, task: Task = TASK, **limits: Any) -> PreparedRepair:
-    return prepare(plan_of(task), cluster_answers, free or FREE, "audit-1", begun={}, **limits)
+def prepared(cluster_answers: ClusterAnswers, task: Task = TASK, **limits: Any) -> PreparedRepair:
+    return prepare(plan_of(task), cluster_answers, "audit-1", begun={}, **limits)
 
 
 def test_what_can_be_done_is_prepared_with_what_is_there_now() -> None:
@@ -102,15 +102,17 @@ def test_a_spare_broker_has_no_replica_and_no_folder() -> None:
 def test_disks_have_to_hold_the_copies() -> None:
     grown = replace(answers(), brokers={**answers().brokers, 1: answer(folder=5_000)})
     assert prepared(grown).refused == ()
-    (refused,) = prepared(grown, {**FREE, 2: 5_400}).refused
+    small, unknown = (replace(answer(), usable_bytes=usable) for usable in (5_400, None))
+    (refused,) = prepared(replace(grown, brokers={**grown.brokers, 2: small})).refused
     assert refused.why == "broker 2 has 5,400 bytes free, and the copies need 5,500"
-    assert prepared(answers(), {**FREE, 2: None}).notes == ("the free disk space of broker 2 is unknown",)
+    silent = replace(answers(), brokers={**answers().brokers, 2: unknown})
+    assert prepared(silent).notes == ("the free disk space of broker 2 is unknown",)
 
 
 def test_repairs_that_began_are_gone_on_with_and_those_of_this_audit_are_not_done_twice() -> None:
     def entries(stored: PartitionRepair) -> int:
         begun = {TP: stored}
-        return len(prepare(plan_of(TASK), answers(), FREE, "audit-1", begun=begun).entries)
+        return len(prepare(plan_of(TASK), answers(), "audit-1", begun=begun).entries)
 
     stored = PartitionRepair(TP, str(TOPIC_ID), (1, 2, 3), 1, (1,), (2,), audit="audit-1")
     assert entries(stored) == 0

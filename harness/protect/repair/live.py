@@ -40,11 +40,15 @@ KINDS: Final = {TOPIC: TOPIC_RESOURCE, BROKER: BROKER_RESOURCE}
 
 @dataclass(frozen=True)
 class BrokerAnswer:
-    """The report of one broker. ``folders``: sizes in bytes; an error's name where some may be missing."""
+    """The report of one broker. ``folders``: sizes in bytes; an error's name where some may be missing.
+
+    ``usable_bytes``: free on its fullest log directory; None where the broker does not report it.
+    """
 
     state: ClusterState
     settings: Mapping[str, Mapping[str, str]]
     folders: Mapping[TopicPartition, int] | str
+    usable_bytes: int | None
 
 
 @dataclass(frozen=True)
@@ -125,6 +129,7 @@ class LiveRepairCluster:
                 state,
                 {name: values_of(values) for name, values in settings.items() if not isinstance(values, str)},
                 folders.error or folders.sizes_bytes,
+                folders.usable_bytes,
             )
 
         online = self._describe(topics).brokers
@@ -147,10 +152,6 @@ class LiveRepairCluster:
     def elect_preferred(self, partition: TopicPartition) -> None:
         """Have the first replica lead (KIP-460). A replica that cannot lead yet is not an error."""
         self._client.ask_any(topic_requests.elect_preferred([partition]))
-
-    def usable_bytes(self, broker: int) -> int | None:
-        """Return the free bytes of a broker's fullest log directory; None where the broker does not report them."""
-        return self._client.ask(broker, topic_requests.describe_log_dirs([], version=WITH_FREE_SPACE)).usable_bytes
 
     def explicit(self, kind: str, name: str, names: Collection[str]) -> dict[str, str | None]:
         """Return the explicit values of a topic or a broker; None for an inherited value. Raises as `alter`."""

@@ -66,7 +66,6 @@ def check_saved(saved: Path | None, replicas: Mapping[TopicPartition, Sequence[i
 def prepare(
     plan: RepairPlan,
     answers: ClusterAnswers,
-    usable_bytes: Mapping[int, int | None],
     audit: str,
     *,
     begun: Mapping[TopicPartition, PartitionRepair],
@@ -75,10 +74,9 @@ def prepare(
 ) -> PreparedRepair:
     """Return the partitions of the plan that can be repaired now.
 
-    ``usable_bytes``: the free disk of each broker, None where it is unknown. ``audit``: the run id of the audit.
-    ``begun``: partitions in the journal. A repair under way continues whatever the cluster looks like, and a partition
-    that the same audit had repaired is left out. ``spare``: the broker that may have a replica during a repair; None:
-    any. ``at_once``: the number of partitions at a time.
+    ``audit``: the run id of the audit. ``begun``: partitions in the journal. A repair under way continues whatever the
+    cluster looks like, and a partition that the same audit had repaired is left out. ``spare``: the broker that may
+    have a replica during a repair; None: any. ``at_once``: the number of partitions at a time.
     """
     entries: list[PartitionRepair] = []
     refused: list[Undecided] = []
@@ -90,7 +88,7 @@ def prepare(
                 entries.append(entry)
             else:
                 refused.append(Undecided(task.partition, entry))
-    full, unknown = _full_disks(entries, answers, usable_bytes, at_once)
+    full, unknown = _full_disks(entries, answers, at_once)
     notes = [f"the free disk space of {brokers_text(sorted(unknown))} is unknown"] if unknown else []
     reasons = {entry: next((full[b] for b in entry.copying if b in full), None) for entry in entries}
     refused += [Undecided(entry.partition, why) for entry, why in reasons.items() if why is not None]
@@ -131,7 +129,7 @@ def _spare(observed: ObservedPartition, chosen: int | None) -> int | None:
 
 
 def _full_disks(
-    entries: Sequence[PartitionRepair], answers: ClusterAnswers, usable_bytes: Mapping[int, int | None], at_once: int
+    entries: Sequence[PartitionRepair], answers: ClusterAnswers, at_once: int
 ) -> tuple[dict[int, str], set[int]]:
     """Return the brokers whose disk is too small, with the reason, and those whose free space is unknown.
 
@@ -148,7 +146,7 @@ def _full_disks(
                 growth += max(copy - present, 0)
                 old.append(present)
         needed = int((growth + sum(sorted(old)[-at_once:])) * FREE_SHARE)
-        usable = usable_bytes.get(broker)
+        usable = answers.brokers[broker].usable_bytes if broker in answers.brokers else None
         if usable is None:
             unknown.add(broker)
         elif usable < needed:

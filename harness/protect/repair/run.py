@@ -83,8 +83,7 @@ def look(request: RepairRequest, cluster: LiveRepairCluster, channel: KafkaChann
     notes = check_cluster(plan, cluster.cluster_id)
     begun = RepairJournal(channel, RealClock(), REPAIR).entries()
     answers = cluster.answers(sorted({*plan.partitions, *begun}))
-    usable = {broker: cluster.usable_bytes(broker) for broker in sorted(answers.brokers)}
-    prepared = prepare(plan, answers, usable, request.audit, begun=begun, spare=request.spare, at_once=request.at_once)
+    prepared = prepare(plan, answers, request.audit, begun=begun, spare=request.spare, at_once=request.at_once)
     return replace(prepared, notes=(*notes, *prepared.notes))
 
 
