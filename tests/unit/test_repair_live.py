@@ -45,7 +45,7 @@ def test_an_observation_has_metadata_settings_folders_and_reassignments() -> Non
     )
     assert [sorted(brokers) for brokers in (observed.isr, observed.adding, observed.online)] == [[1, 3], [2], [1, 2, 3]]
     assert (observed.folders_bytes, sorted(observed.answered), observed.is_held) == ({1: 90, 3: 80}, [1, 2, 3], True)
-    assert cluster.cluster_id == "c1"
+    assert cluster.connect() == "c1"
     assert cluster.answers([TP]).brokers[2].usable_bytes == 300
 
 

@@ -96,26 +96,17 @@ class ClusterAnswers:
 
 
 class LiveRepairCluster:
-    """Observes partitions, and changes assignments and settings. One owner.
-
-    ``cluster_id``: None before the first answer.
-    """
+    """Observes partitions, and changes assignments and settings. One owner."""
 
     def __init__(self, bootstrap: Sequence[Address], dial: Dial = SocketStream) -> None:
         self._client = ClusterClient(lambda: bootstrap, ONE_ANSWER, dial=dial)
-        self.cluster_id: str | None = None
 
-    def connect(self) -> None:
-        """Ask for the cluster's id and brokers. Raises `UsageError` where no broker answers."""
+    def connect(self) -> str:
+        """Ask for the cluster's brokers and return its id. Raises `UsageError` where no broker answers."""
         try:
-            self._describe([])
+            return self._client.describe([]).cluster_id
         except OSError as error:
             raise UsageError(f"--bootstrap-server: {error}") from error
-
-    def _describe(self, topics: Sequence[str]) -> ClusterState:
-        state = self._client.describe(topics, version=FIRST_WITH_TOPIC_IDS)
-        self.cluster_id = state.cluster_id
-        return state
 
     def answers(self, partitions: Collection[TopicPartition]) -> ClusterAnswers:
         """Ask every registered broker. Raises ConnectionError where none answers, `HarnessError`."""
@@ -132,7 +123,7 @@ class LiveRepairCluster:
                 folders.usable_bytes,
             )
 
-        online = self._describe(topics).brokers
+        online = self._client.describe([]).brokers
         answers, _ = self._client.ask_all(online, ask)
         return ClusterAnswers(
             frozenset(online),

@@ -39,7 +39,7 @@ class PreparedRepair:
     resumed: tuple[PartitionRepair, ...] = ()
 
 
-def check_cluster(plan: RepairPlan, cluster_id: str | None) -> list[str]:
+def check_cluster(plan: RepairPlan, cluster_id: str) -> list[str]:
     """Return a note if the audit does not name its cluster. Raises `UsageError` if it was of another cluster."""
     if plan.cluster_id is None:
         return ["the audit does not have the id of the cluster: make sure that it was of this cluster"]

@@ -79,8 +79,7 @@ class RepairResult:
 def look(request: RepairRequest, cluster: LiveRepairCluster, channel: KafkaChannel) -> PreparedRepair:
     """Compare the plan with the cluster. Changes nothing. Raises `HarnessError` and OSError."""
     plan = request.plan
-    cluster.connect()
-    notes = check_cluster(plan, cluster.cluster_id)
+    notes = check_cluster(plan, cluster.connect())
     begun = RepairJournal(channel, RealClock(), REPAIR).entries()
     answers = cluster.answers(sorted({*plan.partitions, *begun}))
     prepared = prepare(plan, answers, request.audit, begun=begun, spare=request.spare, at_once=request.at_once)
@@ -92,8 +91,7 @@ def apply(request: RepairRequest, progress: Progress, spark: SparkOptions) -> Re
     clock, plan = RealClock(), request.plan
     progress.stage("ask the cluster")
     cluster = LiveRepairCluster(request.bootstrap)
-    cluster.connect()
-    check_cluster(plan, cluster.cluster_id)
+    check_cluster(plan, cluster.connect())
     with closing(KafkaChannel(request.bootstrap, clock)) as channel:
         channel.ensure()
         journal = RepairJournal(channel, clock, f"{REPAIR} {secrets.token_hex(4)}")
