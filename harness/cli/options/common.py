@@ -37,21 +37,19 @@ class Group:
         self._group = cloup.OptionGroup(title)
 
     def option(
-        self, names: str, kind: click.ParamType[Any], text: str, *, name: str = "", **settings: Any
+        self, names: str, kind: click.ParamType[Any] | None, text: str, *, name: str = "", **settings: Any
     ) -> Callable[[Callback], Callback]:
         """Return a decorator that adds an option, whose help is ``text`` and the default value.
 
         ``name``: the parameter of the command, if the option has another name.
         """
         settings.setdefault("show_default", settings.get("default") is not None)
-        return self._declare(names, name, type=kind, help=text, **settings)
+        parameter = [name] if name else []
+        return cloup.option(*names.split(), *parameter, type=kind, help=text, group=self._group, **settings)
 
-    def flag(self, names: str, text: str, *, name: str = "", **settings: Any) -> Callable[[Callback], Callback]:
+    def flag(self, names: str, text: str, **settings: Any) -> Callable[[Callback], Callback]:
         """Return a decorator that adds an option without a value."""
-        return self._declare(names, name, is_flag=True, help=text, **settings)
-
-    def _declare(self, names: str, name: str, **settings: Any) -> Callable[[Callback], Callback]:
-        return cloup.option(*names.split(), *([name] if name else []), group=self._group, **settings)
+        return self.option(names, None, text, is_flag=True, **settings)
 
 
 OUTPUT, CLUSTER, SPARK = map(Group, ("Output", "Cluster", "Spark"))
