@@ -68,11 +68,9 @@ class ClusterClient:
         """Return whether a request to this broker timed out within the last `SILENT_S`."""
         return self._silent_until_s.get(address, 0.0) > self.clock.now_s()
 
-    def describe(
-        self, topics: Iterable[str] | None, policy: RetryPolicy | None = None, *, version: int = 8
-    ) -> ClusterState:
+    def describe(self, topics: Iterable[str] | None, policy: RetryPolicy | None = None) -> ClusterState:
         """Return the metadata of the first broker that answers, and remember the brokers. Raises as `ask_any`."""
-        state = self.ask_any(describe_cluster(topics, version=version), policy)
+        state = self.ask_any(describe_cluster(topics), policy)
         self.remember([state])
         return state
 
