@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import click
-    from click.shell_completion import CompletionItem
 
     from harness.judge.verdict import RoundLine, SoakVerdict
     from harness.soak.campaign import SoakOptions
@@ -27,13 +26,11 @@ if TYPE_CHECKING:
 SOAKED, ROUNDS = map(Group, ("Soak", "Rounds"))
 
 
-class _FindingName(kinds.Text):
-    """The name of a finding; the causes of findings are slow to import, and only the shell's completion lists them."""
+def _names_of_findings(_context: click.Context, _parameter: click.Parameter, typed: str) -> list[str]:
+    """Return the names for the shell's completion, which alone imports the causes of findings."""
+    from harness.soak.causes import NAMES  # noqa: PLC0415
 
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        from harness.soak.causes import NAMES  # noqa: PLC0415
-
-        return kinds.Text(names=NAMES).shell_complete(ctx, param, incomplete)
+    return [name for name in NAMES if name.startswith(typed)]
 
 
 OF_DRAWN_ROUNDS = frozenset({"partitions", "rate_hz", "play_s"})
@@ -77,8 +74,9 @@ OF_DRAWN_ROUNDS = frozenset({"partitions", "rate_hz", "play_s"})
 )
 @ROUNDS.option(
     "--shrink",
-    _FindingName(metavar="NAME"),
+    kinds.Text(metavar="NAME"),
     "Reduce the --schedule instead while it shows this finding on sim-kafka, for --minutes at most.",
+    shell_complete=_names_of_findings,
 )
 @ROUNDS.option("--partitions", kinds.Count(1, 1000), "Of a round, in up to five topics.", default=30)
 @ROUNDS.option("--rate", kinds.Number(1, 10_000), "Operations of clients a second.", name="rate_hz", default=300.0)
