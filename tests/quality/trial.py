@@ -39,6 +39,7 @@ from checkers.anomalies import FINDERS
 from checkers.evidence.tables import load, load_copies
 from harness.audit.judge_copies import KEY_STATES
 from harness.broker_files.copies.copies import find_copies
+from harness.json_codec import to_json
 from harness.judge.check import collected
 from harness.run_folder.store import RunFolder
 
@@ -325,7 +326,7 @@ def _spark(stand: Stand) -> SparkSession:
 
 def _verdicts(stand: Stand, code: Code, rows: Rows) -> Verdicts:
     rows_of = dealt(stand.copies, {**code.copies.NO_ROWS, **rows})
-    return {one.run_id: code.copies.assemble(one, rows_of[one.run_id], timings_s={}) for one in stand.copies}
+    return {one.run_id: to_json(code.copies.assemble(one, rows_of[one.run_id], timings_s={})) for one in stand.copies}
 
 
 def _complaint(stand: Stand, verdicts: Verdicts, let_go: set[str], *, alone: Verdicts) -> str | None:
