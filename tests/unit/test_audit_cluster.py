@@ -151,11 +151,8 @@ def test_a_cluster_that_does_not_answer_is_one_sentence() -> None:
 
 
 def test_bootstrap_servers_are_host_and_port() -> None:
-    assert parse_bootstrap("a:1, b.example:22,[::1]:3") == [
-        Address("a", 1),
-        Address("b.example", 22),
-        Address("::1", 3),
-    ]
+    addresses = [Address("a", 1), Address("b.example", 22), Address("::1", 3)]
+    assert parse_bootstrap("a:1, b.example:22,[::1]:3") == addresses
 
 
 @pytest.mark.parametrize("text", ["", "a", "a:", ":1", "a:b", "a:1,"])

@@ -130,10 +130,8 @@ def test_a_build_with_the_rules_holds_what_it_says(tmp_path: Path) -> None:
     assert not build.holds(1, ("orders", 0))
     build.write()
     events = [json.loads(line) for line in (tmp_path / "gate.jsonl").read_text().splitlines()]
-    assert [(one["event"], one["topic"], one["partition"]) for one in events] == [
-        ("held", "orders", 0),
-        ("released", "orders", 0),
-    ]
+    assert [event["event"] for event in events] == ["held", "released"]
+    assert {(event["topic"], event["partition"]) for event in events} == {("orders", 0)}
 
 
 @pytest.mark.parametrize(("is_build", "is_written"), [(True, False), (False, True)])
