@@ -92,7 +92,7 @@ def test_a_stuck_replica_is_found_without_reading_data(kept: Kept, sandbox: Sand
     assert found.coordinator is not None
     assert found.coordinator.state == "CompleteCommit"
     assert filtered.notes == ()
-    exposed = exposure(cluster, prefiltered=filtered)
+    exposed = exposure(cluster)
     assert exposed.level == Level.TOO_LATE
     ((frozen,),) = (topic.replicas for topic in exposed.topics)
     assert (frozen.kind, frozen.broker) == (ExposureKind.FROZEN, 2)

@@ -235,11 +235,8 @@ class TestClusters:
         assert f"4 of 10 {OFFSETS}" in replica.sentence
 
     def test_what_may_not_be_asked_is_a_note(self) -> None:
-        brokers = {1: FakeBroker({TP: [LEADER]})}
-        cluster = audited(brokers, settings=COMPACTED)
-        answers = prefilter(cluster)
-        brokers[1].error = kafka.errors.ClusterAuthorizationFailedError.errno
-        result = exposure(cluster, prefiltered=answers)
+        refusal = kafka.errors.ClusterAuthorizationFailedError.errno
+        result = exposed({1: FakeBroker({TP: [LEADER]}, listing_error=refusal)})
         assert result.notes == ("reassignments are unknown: ClusterAuthorizationFailedError",)
 
     def test_a_topic_that_is_not_compacted_loses_no_tombstones(self) -> None:

@@ -76,6 +76,7 @@ class FakeBroker:
     fetch_versions: tuple[int, int] = (4, 17)
     dies_after: int | None = None
     error: int = 0
+    listing_error: int = 0
     asked: list[Any] = field(default_factory=list)
     answer_bytes: int = 1 << 20
     adding: dict[tuple[str, int], list[int]] = field(default_factory=dict)
@@ -186,7 +187,7 @@ class FakeBroker:
             (tp, {"partition_index": tp[1], "adding_replicas": brokers, "removing_replicas": []})
             for tp, brokers in self.adding.items()
         )
-        return message(ListPartitionReassignmentsResponse, 0, error_code=self.error, topics=topics)
+        return message(ListPartitionReassignmentsResponse, 0, error_code=self.listing_error, topics=topics)
 
     def _describelogdirs(self, _request: Any) -> Any:
         self.sizes = {tp: size + self.growth_bytes for tp, size in self.sizes.items()}
