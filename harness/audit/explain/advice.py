@@ -68,7 +68,7 @@ def with_advice(
     ``brokers``: the replicas of each partition, in the order of its assignment. ``bootstrap``: a broker's address.
     """
     partitions = {place: _partition(place, group, brokers[place]) for place, group in by_place(findings).items()}
-    return [_advised(with_consumers(finding, BOOTSTRAP), partitions[finding.place], bootstrap) for finding in findings]
+    return [_advised(with_consumers(finding), partitions[finding.place], bootstrap) for finding in findings]
 
 
 def _partition(place: Place, findings: Sequence[Finding], brokers: Sequence[int]) -> _Partition:
@@ -157,7 +157,7 @@ def is_about_offsets(finding: Finding) -> bool:
     return finding.record is not None and finding.record.type == OFFSET_COMMIT
 
 
-def with_consumers(finding: Finding, bootstrap: str) -> Finding:
+def with_consumers(finding: Finding) -> Finding:
     """Add to a finding about a committed offset ``consumers`` (a sentence) and ``commit`` (a line for a shell).
 
     ``commit`` is added only where the right offset is known, and a shell's line can show the names.
@@ -173,7 +173,7 @@ def with_consumers(finding: Finding, bootstrap: str) -> Finding:
         brokers = " or ".join(map(str, state.brokers))
         texts.append(f"with broker {brokers} as coordinator {_effect(state, offset, partition)}")
     consumers = f"group {escape(key['group'])}: {'; '.join(texts)}"
-    return replace(finding, record=replace(record, consumers=consumers, commit=_commit(key, offset, bootstrap)))
+    return replace(finding, record=replace(record, consumers=consumers, commit=_commit(key, offset)))
 
 
 def _effect(state: ServedState, right_offset: int | None, partition: str) -> str:
@@ -190,11 +190,11 @@ def _effect(state: ServedState, right_offset: int | None, partition: str) -> str
     return f"{start}, and consumes {offsets_text(offset, right_offset)} again"
 
 
-def _commit(key: Mapping[str, str], offset: int | None, bootstrap: str) -> str | None:
+def _commit(key: Mapping[str, str], offset: int | None) -> str | None:
     if offset is None or any(escape(name) != name or not name for name in (key["group"], key["topic"])):
         return None
     group, partition = shlex.quote(key["group"]), shlex.quote(f"{key['topic']}:{key['partition']}")
     return (
-        f"kafka-consumer-groups.sh {bootstrap} --group {group} --topic {partition} --reset-offsets "
+        f"kafka-consumer-groups.sh {BOOTSTRAP} --group {group} --topic {partition} --reset-offsets "
         f"--to-offset {offset} --execute"
     )
