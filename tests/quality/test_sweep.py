@@ -24,7 +24,6 @@ from harness.model_checking.explore.random_schedules import (
     NO_OUTAGE,
     RandomSchedule,
     draw,
-    has_consequence,
     is_replayable,
     is_wrong,
 )
@@ -87,9 +86,9 @@ def test_what_goes_wrong_for_groups_has_an_anomaly_of_the_same_replica(spark: Sp
         *(FROZEN, DELETED_BACK, BEGINS_AT_ABORTED),
         *(name + AT_RELOAD for name in (FROZEN, DELETED_BACK)),
     }
-    for name, way in found.smallest_of_consequences.items():
-        assert has_consequence(way, name)
-        assert len(way.steps) <= 12
+    for name in found.statistics.seeds_by_consequence:
+        assert is_wrong(found.smallest[name], name)
+        assert len(found.smallest[name].steps) <= 12
 
 
 @pytest.mark.commit

@@ -341,7 +341,7 @@ def test_what_goes_wrong_for_groups_is_reported_beside_the_anomalies(
     statistics = RunStatistics(runs=1000, exposed=100)
     statistics.seeds_by_anomaly["stuck-lso"] = [7, 9]
     statistics.seeds_by_consequence["group-frozen"] = [9]
-    result = SweepResult(statistics, {"stuck-lso": way}, {"group-frozen": way})
+    result = SweepResult(statistics, {"stuck-lso": way, "group-frozen": way})
     monkeypatch.setattr(report, "explore_random_runs", lambda *_: result)
     options = ["--target", SIM_KAFKA, "--groups", "--runs", "1000", "--out", str(tmp_path)]
     ran = CliRunner().invoke(command, [*options, "--format", "json"], standalone_mode=False)

@@ -37,7 +37,7 @@ from harness.judge.earned import earn
 from harness.judge.guarantees import CHECKER
 from harness.judge.sessions import CHECKS
 from harness.judge.verdict import decide
-from harness.model_checking.explore.random_schedules import RandomSchedule, draw, has_consequence, is_wrong, smallest
+from harness.model_checking.explore.random_schedules import RandomSchedule, draw, smallest
 from harness.model_checking.explore.recorder import record_run
 from harness.models.log.invariants import LOST_VALUE
 from harness.models.world.groups import AT_RELOAD
@@ -257,7 +257,6 @@ class SweepResult:
 
     statistics: RunStatistics
     smallest: Mapping[str, RandomSchedule]
-    smallest_of_consequences: Mapping[str, RandomSchedule] = field(default_factory=dict)
 
 
 def explore_random_runs(
@@ -281,15 +280,11 @@ def sweep(
         numbers = range(first, min(first + size, seeds.stop))
         statistics.add(len(numbers), check_runs(session, numbers, partial(draw, rules=rules)))
         on_progress(statistics)
-    of_anomalies, of_consequences = (
-        {name: smallest(name, some[:SHRUNK], rules, shows) for name, some in sorted(seeds_by_name.items())}
-        for seeds_by_name, shows in (
-            (statistics.seeds_by_anomaly, is_wrong),
-            (statistics.seeds_by_consequence, has_consequence),
-        )
-    )
+    found = {**statistics.seeds_by_anomaly, **statistics.seeds_by_consequence}
+    smallest_by_name = {name: smallest(name, some[:SHRUNK], rules) for name, some in sorted(found.items())}
     # The smallest schedules were found by the model's state alone: checkers judge them, too.
-    names, schedules = list(of_anomalies), list(of_anomalies.values())
+    names = sorted(statistics.seeds_by_anomaly)
+    schedules = [smallest_by_name[name] for name in names]
     if names:
         confirmed = found_by_checkers(check_runs(session, range(len(names)), schedules.__getitem__))
         for number, name in enumerate(names):
@@ -297,4 +292,4 @@ def sweep(
                 statistics.amiss["smallest schedules that checkers find nothing in"].append(
                     f"{name}: {'; '.join(map(str, schedules[number].steps))}"
                 )
-    return SweepResult(statistics, of_anomalies, of_consequences)
+    return SweepResult(statistics, smallest_by_name)

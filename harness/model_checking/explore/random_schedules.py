@@ -216,13 +216,9 @@ RARE: Final = (ElectLeader, CopyBatch, MessageArrives, MessageIsLost, MessagesAr
 
 
 def is_wrong(drawn: RandomSchedule, name: str) -> bool:
-    """Return whether a schedule leads to an anomaly."""
-    return any(name == anomaly for _, anomaly in play(drawn.rules, drawn.steps).violations())
-
-
-def has_consequence(drawn: RandomSchedule, name: str) -> bool:
-    """Return whether a schedule leads to a consequence for groups (`harness.models.world.groups`)."""
-    return any(name == consequence for _, consequence in play(drawn.rules, drawn.steps).consequences())
+    """Return whether a schedule leads to an anomaly or a consequence for groups (`harness.models.world.groups`)."""
+    world = play(drawn.rules, drawn.steps)
+    return any(name == other for _, other in (*world.violations(), *world.consequences()))
 
 
 def is_replayable(name: str, drawn: RandomSchedule) -> bool:
@@ -230,25 +226,25 @@ def is_replayable(name: str, drawn: RandomSchedule) -> bool:
     return why_not_replayable(Schedule(in_order(*drawn.steps), name)) is None
 
 
-def smallest(
-    name: str, seeds: Sequence[int], rules: Rules, shows: Callable[[RandomSchedule, str], bool]
-) -> RandomSchedule:
+def smallest(name: str, seeds: Sequence[int], rules: Rules) -> RandomSchedule:
     """Return the smallest schedule of a few seeds, preferably a schedule that can be replayed."""
-    candidates = [shrink(draw(seed, rules), name, shows) for seed in seeds]
+    candidates = [shrink(draw(seed, rules), name) for seed in seeds]
     return min(candidates, key=lambda drawn: (not is_replayable(name, drawn), cost(drawn)))
 
 
-def shrink(drawn: RandomSchedule, name: str, shows: Callable[[RandomSchedule, str], bool] = is_wrong) -> RandomSchedule:
+def shrink(drawn: RandomSchedule, name: str) -> RandomSchedule:
     """Return the smallest schedule within reach of small changes, each of which keeps the finding ``name``."""
     smaller: RandomSchedule | None = drawn
     while smaller:
-        drawn = _shorter(smaller, name, shows)
-        smaller = next((other for other in _simpler(drawn) if cost(other) < cost(drawn) and shows(other, name)), None)
+        drawn = _shorter(smaller, name)
+        smaller = next(
+            (other for other in _simpler(drawn) if cost(other) < cost(drawn) and is_wrong(other, name)), None
+        )
     return drawn
 
 
-def _shorter(drawn: RandomSchedule, name: str, shows: Callable[[RandomSchedule, str], bool]) -> RandomSchedule:
-    steps = ddmin(drawn.steps, lambda steps: shows(replace(drawn, steps=tuple(steps)), name))
+def _shorter(drawn: RandomSchedule, name: str) -> RandomSchedule:
+    steps = ddmin(drawn.steps, lambda steps: is_wrong(replace(drawn, steps=tuple(steps)), name))
     return replace(drawn, steps=tuple(steps))
 
 

@@ -64,7 +64,7 @@ def explore_runs(
 
     swept = explore_random_runs(rules, seeds, spark, on_progress)
     if out is not None:
-        smallest = {**swept.smallest, **swept.smallest_of_consequences}.items()
+        smallest = swept.smallest.items()
         write_schedules(out, name, ((name, _case(drawn), drawn.steps, groups) for name, drawn in smallest))
     statistics = swept.statistics
     return {
@@ -76,7 +76,7 @@ def explore_runs(
         "runs": statistics.runs,
         "exposed": statistics.exposed,
         "found": _frequencies(statistics.runs, statistics.seeds_by_anomaly, swept.smallest),
-        "consequences": _frequencies(statistics.runs, statistics.seeds_by_consequence, swept.smallest_of_consequences),
+        "consequences": _frequencies(statistics.runs, statistics.seeds_by_consequence, swept.smallest),
         "amiss": {
             kind: {"times": len(places), "first": places[:MOST_LISTED]} for kind, places in statistics.amiss.items()
         },

@@ -45,11 +45,8 @@ class Replication:
 
     def append(self, batch: ModelBatch, *, roll: bool = False) -> None:
         """Append a batch of a client or the transaction coordinator to the leader."""
-        self._put(self.leader, batch, roll=roll)
+        self.leader.append(batch, roll=roll or self.rolls(self.leader, batch))
         self.advance()
-
-    def _put(self, replica: Replica, batch: ModelBatch, *, roll: bool = False) -> int | None:
-        return replica.append(batch, roll=roll or self.rolls(replica, batch))
 
     def advance(self) -> None:
         """Raise the leader's high watermark to the smallest log end offset of the ISR."""
@@ -72,7 +69,7 @@ class Replication:
             ended = [
                 (batch.producer_id, first, batch.last_offset)
                 for batch in response
-                if (first := self._put(replica, batch)) is not None
+                if (first := replica.append(batch, roll=self.rolls(replica, batch))) is not None
             ]
             replica.correct_stable_offsets(ended)
         replica.advance_high_watermark(leader.high_watermark)
