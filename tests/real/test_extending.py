@@ -93,7 +93,7 @@ def test_a_runtime_is_one_file_and_a_row(source: Path) -> None:
     assert "unknown runtime 'sim-slow'" in run(source, *command).stderr
     add(source, "sim_slow.py", "harness/runtimes/sim_slow.py")
     (row,) = re.findall(r'^ +("sim-slow": RuntimeKind\(.*\),)$', page("runtime.md"), re.MULTILINE)
-    insert(source, RUNTIMES, '}\n"""Every runtime by its name.', f"    {row}")
+    insert(source, RUNTIMES, '}\n"""Every runtime by name.', f"    {row}")
     assert verdict(source, command)["verdict"] == "anomaly"
 
 
