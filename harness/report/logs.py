@@ -41,11 +41,6 @@ class LogCell:
     outcome: str | None = None
     decided_by: int | None = None
 
-    @property
-    def is_marker(self) -> bool:
-        """True for a control record."""
-        return self.kind not in {VALUE, TOMBSTONE, EMPTIED}
-
 
 @dataclass(frozen=True)
 class LogRow:
