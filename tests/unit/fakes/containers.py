@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 RUN_ID = "2026-A-Run"
 PORTS = (19001, 19002, 19003, 19004)
+LOG = b"[12:00:00] INFO started\n[12:00:01] ERROR no space left\n"
 
 
 def packed(files: Mapping[str, bytes], folder: str) -> bytes:
@@ -34,14 +35,8 @@ def packed(files: Mapping[str, bytes], folder: str) -> bytes:
         top.type = tarfile.DIRTYPE
         tar.addfile(top)
         for name, data in files.items():
-            member = tarfile.TarInfo(f"{folder}/{name}")
-            member.size = len(data)
-            tar.addfile(member, io.BytesIO(data))
+            images.add_file(tar, f"{folder}/{name}", data)
     return content.getvalue()
-
-
-def _default_log(**_: Any) -> bytes:
-    return b"[12:00:00] INFO started\n[12:00:01] ERROR no space left\n"
 
 
 @dataclass
@@ -78,7 +73,7 @@ class FakeContainer(FakeResource):
     calls: list[str] = field(default_factory=list)
     uploads: dict[str, bytes] = field(default_factory=dict)
     status: str = "running"
-    logs: Callable[..., bytes | Iterator[bytes]] = _default_log
+    logs: Callable[..., bytes | Iterator[bytes]] = lambda **_: LOG
 
     @property
     def id(self) -> str:
