@@ -204,10 +204,9 @@ def test_truncation_takes_the_producers_back() -> None:
 
 
 def test_truncation_inside_a_segment_takes_back_its_aborted_transactions() -> None:
-    log = replica(data(0, "k=1", txn=7))
-    log.append(marker(1, ABORT, 7))
-    log.append(data(2, "l=1", txn=7))
-    log.append(marker(3, ABORT, 7))
+    log = Replica(1)
+    for batch in (data(0, "k=1", txn=7), marker(1, ABORT, 7), data(2, "l=1", txn=7), marker(3, ABORT, 7)):
+        log.append(batch)
     log.truncate(3)
     assert log.segments[0].aborted == [AbortedTxn(7, 0, 1, 2)]
     assert log.producers[7].current_txn_first_offset == 2

@@ -61,11 +61,6 @@ def test_a_map_without_room_for_an_entry_is_refused() -> None:
         KeyOffsetMap(39)
 
 
-def test_a_rule_that_is_none_is_refused() -> None:
-    with pytest.raises(ValueError, match="no such rule: epochs"):
-        without("epochs", "tombstone-wait")
-
-
 def test_one_pass_with_room_for_all_keys() -> None:
     cloud = cloud_of("A=1 B=1 A=2", "C=1 B=", "A=3")
     compact(cloud, now_ms=7)

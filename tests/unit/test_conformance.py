@@ -218,12 +218,6 @@ def test_what_a_leader_refuses() -> None:
     assert model.can_write("p")
 
 
-def test_a_log_start_inside_a_batch() -> None:
-    model = taken(PUT, KILLED, "p writes K L M", "p writes M", DeleteRecords(3), "2 returns")
-    back = model.pictures()[ABSENT]
-    assert (back.log_start, back.segments, back.epochs) == (2, (1, 4), ((0, 2),))
-
-
 def test_versions_differ() -> None:
     aborted = (BEGIN, BEGIN, "u writes L", "t aborts", clean())
     assert "1-1 data" in held(taken(*aborted[:3], "producers expire", *aborted[3:], rules=OLD), 1)
