@@ -70,12 +70,12 @@ def walk(space: ClusterSpace, *, most_states: int, first_only: bool = False) -> 
 
 
 class Rows:
-    """The rows of a space, and the steps between them."""
+    """The rows of a `ClusterSpace`, and the steps between them."""
 
-    def __init__(self, space: ClusterSpace) -> None:
-        self.space: Any = space
+    def __init__(self, space: Any) -> None:
+        self.space = space
         self._progress, self._violations = space.parts.progress, space.parts.violations
-        self._places = {broker: place for place, broker in enumerate(self.space.brokers, 1)}
+        self._places = {broker: place for place, broker in enumerate(space.brokers, 1)}
         self._states = Numbered[WalkState](lambda state: state)
         self._controls: list[_Control] = []
         self._steps = _Memo(self._recorded)
