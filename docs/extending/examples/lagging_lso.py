@@ -30,20 +30,18 @@ def check(judged: Judged) -> DataFrame:
         "last_stable_offset < furthest AND log_end >= furthest"
     )
     return findings(
-        behind.select(
-            *REPLICA,
-            "furthest",
-            f.col("last_stable_offset").alias("offset"),
-            f.lit(None).cast("binary").alias("key"),
-            f.lit(None).cast("long").alias("producer_id"),
-        ),
+        behind,
         Anomaly.LAGGING_LSO,
-        effect=f.lit(VISIBLE),
+        effect=VISIBLE,
         explanation=f.format_string(
-            "broker %d has its last stable offset at %d, another replica at %d", "broker", "offset", "furthest"
+            "broker %d has its last stable offset at %d, another replica at %d",
+            "broker", "last_stable_offset", "furthest",
         ),
-        witness={"last_stable_offset": f.col("offset"), "furthest": f.col("furthest")},
-    )
+        witness="last_stable_offset, furthest",
+        offset="last_stable_offset",
+        key=None,
+        producer_id=None,
+    )  # fmt: skip
 
 
 FINDER = Finder(
