@@ -75,8 +75,8 @@ def write_site(results: Path, out: Path, progress: Callable[[str], None]) -> Con
     _make_room(out)
     problems: list[str] = []
 
-    def write(pages: Pages) -> list[str]:
-        written = []
+    def write(pages: Pages) -> set[str]:
+        written = set()
         for address, draw in pages.items():
             try:
                 text = draw()
@@ -85,7 +85,7 @@ def write_site(results: Path, out: Path, progress: Callable[[str], None]) -> Con
                 continue
             (out / address).parent.mkdir(parents=True, exist_ok=True)
             (out / address).write_text(text)
-            written.append(address)
+            written.add(address)
         return written
 
     progress(f"{len(contents.runs)} runs")
@@ -121,15 +121,15 @@ def evidence_pages(contents: Contents) -> Pages:
 
 def overview_pages(contents: Contents, drawn: Collection[str]) -> Pages:
     """Return all other pages except the index; ``drawn``: the addresses of `evidence_pages` that can be linked."""
-    runs, previous, linked = contents.runs, previous_runs(contents.runs), _linked_runs(contents, drawn)
+    runs, previous = contents.runs, previous_runs(contents.runs)
     pages: Pages = {f"anomalies/{name}.html": partial(_anomaly_page, runs, name) for name in ANOMALIES}
     for name, (title, text) in contents.analyses.items():
         pages[f"analyses/{name}.html"] = partial(render, "analysis.html", title=title, text=text)
     for run in runs:
         if before := previous.get(run.name):
-            pages[f"differences/{run.name}.html"] = partial(_difference_page, before, run, linked)
+            pages[f"differences/{run.name}.html"] = partial(_difference_page, before, run, drawn)
     for night in contents.nights:
-        pages[f"nights/{night.name}.html"] = partial(render, "night.html", night=night, linked=linked)
+        pages[f"nights/{night.name}.html"] = partial(render, "night.html", night=night, drawn=drawn)
     for soak in contents.soaks:
         rounds = {name for name in soak.with_evidence if f"soaks/{soak.name}/{name}.html" in drawn}
         address = f"soaks/{soak.name}/{INDEX}"
@@ -148,7 +148,7 @@ def index_page(
         trend=_trend(contents.runs),
         running=running,
         update_s=update_s,
-        linked=_linked_runs(contents, drawn),
+        drawn=drawn,
         previous=previous_runs(contents.runs),
     )
 
@@ -160,9 +160,9 @@ def run_page(run: StoredRun) -> str:
     return stored.read_text() if is_stored else page(run.folder, run.manifest, run.verdict)
 
 
-def _difference_page(before: StoredRun, after: StoredRun, linked: Collection[str]) -> str:
+def _difference_page(before: StoredRun, after: StoredRun, drawn: Collection[str]) -> str:
     up, compared = _up(f"differences/{after.name}"), difference(before, after)
-    return render("difference.html", compared=compared, before=before, after=after, linked=linked, up=up)
+    return render("difference.html", compared=compared, before=before, after=after, drawn=drawn, up=up)
 
 
 def _anomaly_page(runs: Sequence[StoredRun], anomaly: str) -> str:
@@ -172,10 +172,6 @@ def _anomaly_page(runs: Sequence[StoredRun], anomaly: str) -> str:
 
 def _up(address: str) -> str:
     return "../" * address.count("/")
-
-
-def _linked_runs(contents: Contents, drawn: Collection[str]) -> set[str]:
-    return {run.name for run in contents.runs if f"runs/{run.name}.html" in drawn}
 
 
 def _read_analyses(results: Path) -> dict[str, tuple[str, Markup]]:
