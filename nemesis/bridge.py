@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 FEWEST = 5
 
 
-def shape(placement: Members) -> topology.Topology:
+def shape(placement: Members) -> topology.Graph:
     """Return two groups that share the bridge, the last of the brokers that stay."""
     *half, bridge = placement.staying
     return topology.groups((*placement.absent, bridge), (*half, bridge))

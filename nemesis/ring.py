@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 FEWEST, STAYING = 5, 3
 
 
-def shape(placement: Members) -> topology.Topology:
+def shape(placement: Members) -> topology.Graph:
     """Return the ring: leader, a neighbour, the absent brokers, the other neighbour."""
     leader, neighbour, other = placement.staying
     return topology.circle([leader, neighbour, *placement.absent, other])

@@ -73,7 +73,7 @@ class Script:
     joins: bool = False
     hands_over: bool = False
     quorum: int = 1
-    shape: Callable[[Placement], topology.Topology] | None = None
+    shape: Callable[[Placement], topology.Graph] | None = None
     why_unfit: Callable[[Placement], str | None] = lambda _: None
     soak_excluded: str = ""
 
