@@ -1,10 +1,9 @@
-"""The registry of causes: each is declared in a file, and so is the order in which they are asked."""
+"""The registry of causes: each is declared in its file, and so is the order in which they are asked."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from graphlib import CycleError
-from types import SimpleNamespace
 
 import pytest
 
@@ -19,11 +18,15 @@ ANOMALIES = ("aborted-to-committed", "committed-to-aborted", "tombstone-divergen
 NOTHING = Truth({}, frozenset(), {}, {}, {})
 
 
-def declares(name: str, *before: str) -> SimpleNamespace:
-    """Return a module of a plug-in, with one cause."""
-    return SimpleNamespace(
-        CAUSES=(Cause(name, name, lambda _, symptoms: dict.fromkeys(symptoms, ""), frozenset(before)),)
-    )
+@dataclass
+class Declares:
+    """A module of a plug-in."""
+
+    CAUSE: Cause
+
+
+def cause(name: str, *before: str) -> Cause:
+    return Cause(name, name, lambda _, symptoms: dict.fromkeys(symptoms, ""), frozenset(before))
 
 
 def test_a_cause_is_asked_before_those_that_it_precedes() -> None:
@@ -36,12 +39,12 @@ def test_a_cause_is_asked_before_those_that_it_precedes() -> None:
 
 
 def test_the_order_is_declared_whatever_the_order_of_files() -> None:
-    modules = [declares("a"), declares("b", "a"), declares("c", "b")]
+    modules = [Declares(cause("a")), Declares(cause("b", "a")), Declares(cause("c", "b"))]
     assert list(declared_in(modules)) == list(declared_in(modules[::-1])) == ["c", "b", "a"]
     with pytest.raises(CycleError):
-        declared_in([*modules, declares("a", "c")])
+        declared_in([*modules, Declares(cause("a", "c"))])
     with pytest.raises(KeyError, match="unknown"):
-        declared_in([declares("d", "unknown")])
+        declared_in([Declares(cause("d", "unknown"))])
 
 
 def test_a_symptom_has_the_first_cause_that_explains_it() -> None:

@@ -1,4 +1,4 @@
-"""Causes, which give findings of rounds their names: files that each declare ``CAUSES``; and tolerated names."""
+"""Causes, which give findings of rounds their names: one file each, which declares ``CAUSE``; and tolerated names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def declared_in(modules: Iterable[object]) -> dict[str, Cause]:
 
     Raises ValueError for a circle, and KeyError for an unknown name in `Cause.before`.
     """
-    causes = {cause.name: cause for module in modules for cause in getattr(module, "CAUSES", ())}
+    causes = {module.CAUSE.name: module.CAUSE for module in modules if hasattr(module, "CAUSE")}
     order = TopologicalSorter[str]({name: [] for name in sorted(causes)})
     for name, cause in sorted(causes.items()):
         for later in cause.before - {name}:

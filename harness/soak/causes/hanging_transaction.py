@@ -24,11 +24,9 @@ def explain(evidence: RoundEvidence, symptoms: Symptoms) -> Explained:
     }
 
 
-CAUSES = (
-    Cause(
-        "hanging-transaction",
-        "a transaction that has ended is open on every replica",
-        explain,
-        is_seen_by_both=False,
-    ),
+CAUSE = Cause(
+    "hanging-transaction",
+    "a transaction that has ended is open on every replica",
+    explain,
+    is_seen_by_both=False,
 )

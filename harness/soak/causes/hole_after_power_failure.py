@@ -24,12 +24,10 @@ def explain(evidence: RoundEvidence, symptoms: Symptoms) -> Explained:
     return {symptom: loss for symptom in symptoms if (loss := keys[symptom.broker, symptom.partition].get(symptom.key))}
 
 
-CAUSES = (
-    Cause(
-        "hole-after-power-failure",
-        "a replica lost a segment in the middle of its log with its power",
-        explain,
-        before=frozenset({"stale-marker"}),
-        is_seen_by_both=False,
-    ),
+CAUSE = Cause(
+    "hole-after-power-failure",
+    "a replica lost a segment in the middle of its log with its power",
+    explain,
+    before=frozenset({"stale-marker"}),
+    is_seen_by_both=False,
 )

@@ -109,13 +109,11 @@ def explain(evidence: RoundEvidence, symptoms: Symptoms) -> dict[Symptom, object
     return with_key(symptoms, keys) | wrong_groups(symptoms, by_partition, evidence.brokers)
 
 
-CAUSES = (
-    Cause(
-        "lost-unsynced",
-        "a power failure took acknowledged records that every replica follows",
-        explain,
-        before=frozenset({"hole-after-power-failure"}),
-        is_anomaly=False,
-        is_seen_by_both=False,
-    ),
+CAUSE = Cause(
+    "lost-unsynced",
+    "a power failure took acknowledged records that every replica follows",
+    explain,
+    before=frozenset({"hole-after-power-failure"}),
+    is_anomaly=False,
+    is_seen_by_both=False,
 )

@@ -62,10 +62,8 @@ def reopened_of(folder: RunFolder) -> list[Symptom]:
     return symptoms
 
 
-CAUSES = (
-    Cause(
-        "reopened-transaction",
-        "a replica takes a transaction for open that its own log has ended",
-        lambda _evidence, symptoms: {symptom: "" for symptom in symptoms if symptom.judge == BROKER},
-    ),
+CAUSE = Cause(
+    "reopened-transaction",
+    "a replica takes a transaction for open that its own log has ended",
+    lambda _evidence, symptoms: {symptom: "" for symptom in symptoms if symptom.judge == BROKER},
 )

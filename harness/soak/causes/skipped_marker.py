@@ -94,12 +94,10 @@ def _words(tp: TopicPartition, transactional_id: str, marker: int | None = None)
     )
 
 
-CAUSES = (
-    Cause(
-        "skipped-marker",
-        "a coordinator skipped the marker of a transaction",
-        explain,
-        before=frozenset({"unclean-election", "reopened-transaction"}),
-        is_seen_by_both=False,
-    ),
+CAUSE = Cause(
+    "skipped-marker",
+    "a coordinator skipped the marker of a transaction",
+    explain,
+    before=frozenset({"unclean-election", "reopened-transaction"}),
+    is_seen_by_both=False,
 )

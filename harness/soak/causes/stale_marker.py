@@ -29,11 +29,9 @@ def explain(evidence: RoundEvidence, symptoms: Symptoms) -> Explained:
     return with_key(symptoms, keys)
 
 
-CAUSES = (
-    Cause(
-        "stale-marker",
-        "a late marker of a former coordinator ended a transaction",
-        explain,
-        before=frozenset({"skipped-marker"}),
-    ),
+CAUSE = Cause(
+    "stale-marker",
+    "a late marker of a former coordinator ended a transaction",
+    explain,
+    before=frozenset({"skipped-marker"}),
 )

@@ -15,12 +15,10 @@ def explain(evidence: RoundEvidence, symptoms: Symptoms) -> Explained:
     }
 
 
-CAUSES = (
-    Cause(
-        "unclean-election",
-        "replicas differ after an unclean election",
-        explain,
-        before=ANOMALIES | {"hanging-transaction"},
-        is_seen_by_both=False,
-    ),
+CAUSE = Cause(
+    "unclean-election",
+    "replicas differ after an unclean election",
+    explain,
+    before=ANOMALIES | {"hanging-transaction"},
+    is_seen_by_both=False,
 )
