@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from string import Formatter
 from typing import TYPE_CHECKING, Any, Final
@@ -13,8 +14,6 @@ from checkers.evidence.tables import REPLICA
 from harness.escape import in_sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import Column, DataFrame
 
     from checkers.replay.judged import Judged

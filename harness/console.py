@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
@@ -13,15 +14,10 @@ from rich.progress import Progress as Bar
 
 from harness.json_codec import to_json
 from harness.judge import guarantees
-from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, EXIT_CODES, UNKNOWN
+from harness.judge.consequences import AftermathStep
+from harness.judge.finding import Finding
+from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, EXIT_CODES, UNKNOWN, RunResult, Verdict
 from harness.terminal import Terminal, stderr, stdout, styled
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from harness.judge.consequences import AftermathStep
-    from harness.judge.finding import Finding
-    from harness.judge.verdict import RunResult, Verdict
 
 TEXT, JSON = "text", "json"
 QUIET = "harness.quiet"

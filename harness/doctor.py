@@ -11,8 +11,8 @@ import shutil
 import socket
 import sys
 import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import psutil
 
@@ -23,9 +23,6 @@ from harness.runtimes import local
 from harness.targets import TARGETS, WITH_JARS, Target
 from harness.targets.jars import is_cached
 from nemesis import SCRIPTS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 MIN_PYTHON = (3, 11)
 MIN_DISK_BYTES = 2 * 1024**3

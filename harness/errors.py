@@ -6,11 +6,8 @@ broker starts, 255 where the harness or the boot failed and there is nothing to 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 EXIT_CLEAN, EXIT_ANOMALY, EXIT_UNKNOWN, EXIT_USAGE, EXIT_FAILED = 0, 1, 2, 254, 255
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from collections.abc import Sequence
 
 LONGEST_NAME = 200
 """Characters that are shown and compared: no name has as many, and comparing takes the product of both."""

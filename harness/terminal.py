@@ -6,8 +6,9 @@ a table is as wide as its longest cells: nothing is cut off or wrapped.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import click
 from rich.console import Console
@@ -15,9 +16,6 @@ from rich.table import Table as Drawn
 from rich.text import Text
 
 from harness.escape import CONTINUED, to_json, visible
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 NOBODY_CUTS = 100_000
 """Characters of a line that goes to a file or a pipe."""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import tomllib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
 
 from harness.errors import UsageError
 from harness.suggest import nearest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from importlib.resources.abc import Traversable
-    from pathlib import Path
 
 
 def read_toml(path: Path | Traversable, source: str) -> dict[str, Any]:

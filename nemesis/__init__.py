@@ -7,6 +7,7 @@ A module declares ``FAULT``, a `nemesis.fault.Fault` that soak draws, or ``SCRIP
 from __future__ import annotations
 
 import pkgutil
+from collections.abc import Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,6 @@ from harness.errors import UsageError
 from harness.suggest import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from nemesis.fault import Fault
     from nemesis.script import Script
 

@@ -6,12 +6,8 @@ still hears its leader misses nothing, whatever its state is for the controller.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from harness.schedules.placement import Members, Placement
 from nemesis import topology
-
-if TYPE_CHECKING:
-    from harness.schedules.placement import Members, Placement
 
 FEWEST = 5
 

@@ -6,13 +6,9 @@ and coordinators move.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from harness.schedules.placement import Placement
 from nemesis import kill
 from nemesis.script import Act, ScriptContext, script_of
-
-if TYPE_CHECKING:
-    from harness.schedules.placement import Placement
 
 QUORUM = 3
 

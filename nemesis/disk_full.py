@@ -37,7 +37,5 @@ FAULT = Fault(
     soak_excluded="the broker ends by itself, some time after the fault",
 )
 SCRIPT = script_of(
-    FAULT,
-    leave=Act("fill the disk of broker {broker}", leave),
-    rejoining="make room for broker {broker} and start it",
+    FAULT, leave=Act("fill the disk of broker {broker}", leave), rejoining="make room for broker {broker} and start it"
 )

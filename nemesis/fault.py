@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, TypeVar
 
+from harness.cluster.cluster import Cluster
 from harness.runtimes.base import Need, ability
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from harness.cluster.cluster import Cluster
     from harness.kafka_api.messages import TopicPartition
 
 Ability = TypeVar("Ability")

@@ -6,12 +6,8 @@ delivered, and it keeps trying.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from harness.schedules.placement import Members
 from nemesis import topology
-
-if TYPE_CHECKING:
-    from harness.schedules.placement import Members
 
 
 def shape(placement: Members) -> topology.Graph:

@@ -13,7 +13,7 @@ from nemesis.script import script_of
 BROKER_SETTINGS = {
     # A follower that is cut off waits this long (30 s by default) for an answer to its last Fetch, then connects again.
     # Until then it continues only when the leader's TCP retransmits: after as long as the partition lasted.
-    "request.timeout.ms": "2000",
+    "request.timeout.ms": "2000"
 }
 
 FAULT = Fault(

@@ -9,13 +9,9 @@ retention.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from harness.schedules.placement import Members, Placement
 from nemesis import late_cleaner, throttle
 from nemesis.script import Act, Script, ScriptContext
-
-if TYPE_CHECKING:
-    from harness.schedules.placement import Members, Placement
 
 LEADERS = 2
 """The leaders of each copy, in turn."""

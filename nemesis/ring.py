@@ -7,12 +7,8 @@ neighbours follow it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from harness.schedules.placement import Members, Placement
 from nemesis import topology
-
-if TYPE_CHECKING:
-    from harness.schedules.placement import Members, Placement
 
 FEWEST, STAYING = 5, 3
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from nemesis.fault import BrokerState
+from harness.cluster.cluster import Cluster
+from harness.schedules.placement import Placement
+from nemesis.fault import BrokerState, Fault, FaultContext
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from harness.cluster.cluster import Cluster
     from harness.kafka_api.messages import TopicPartition
-    from harness.schedules.placement import Placement
     from nemesis import topology
-    from nemesis.fault import Fault, FaultContext
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from harness.schedules.placement import Placement
 from nemesis import topology
-
-if TYPE_CHECKING:
-    from harness.schedules.placement import Placement
 
 
 def why_unfit(placement: Placement) -> str | None:

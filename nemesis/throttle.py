@@ -9,12 +9,8 @@ hence the broker settings.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from nemesis.fault import Fault, FaultContext, start
-
-if TYPE_CHECKING:
-    from nemesis.script import ScriptContext
+from nemesis.script import ScriptContext
 
 REPLICAS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")

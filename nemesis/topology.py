@@ -8,20 +8,18 @@ are those without a controller that hears them and is heard by them, whatever ot
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from harness.runtimes.base import Firewalls
+from harness.schedules.placement import Members, Placement
 from nemesis import partition
 from nemesis.fault import FIREWALL, ON_LINKS, BrokerState, Fault, FaultContext
 from nemesis.script import Script, script_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     import networkx as nx
-
-    from harness.schedules.placement import Members, Placement
 
     Graph: TypeAlias = nx.DiGraph[int]
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from harness.cluster.cluster import Cluster
 from nemesis.fault import ON_ASSIGNMENT, Fault, FaultContext
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from harness.cluster.cluster import Cluster
     from harness.kafka_api.metadata import PartitionState
 
 

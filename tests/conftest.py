@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
+from pyspark.sql import SparkSession
 
 from harness.spark import background
 from harness.spark.launch import SparkSpec
 from harness.spark.session import start_session
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import SparkSession
 
 # Tests look at what commands leave behind, and measure none of them.
 os.environ[background.SWITCH] = "0"

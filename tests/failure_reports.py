@@ -8,12 +8,9 @@ raises, the traceback of this second exception is formatted, for which Python 3.
 from __future__ import annotations
 
 import gc
-from typing import TYPE_CHECKING
+from collections.abc import Generator
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
 
 
 @pytest.hookimpl(wrapper=True)

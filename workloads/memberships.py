@@ -11,18 +11,16 @@ coordinator writes a tombstone for the classic group (`GroupMetadataManager.mayb
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from harness.clients import ClientError
+from harness.clients import Answered, ClientError, Headers, LibraryGroups, TransactionStep
 from harness.schedules.scenario import CONSUMER
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from harness.clients import Answered, Headers, LibraryGroups, TransactionStep
     from harness.kafka_api.messages import TopicPartition
     from workloads.group_consumers import Group
     from workloads.offsets import Coordinators

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from harness.host.clock import Clock, Routine
+from harness.kafka_api.address import Address
 from harness.kafka_api.connection import ask
 from harness.kafka_api.groups import commit_offsets
-from harness.schedules.scenario import group_in
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from harness.host.clock import Clock, Routine
-    from harness.kafka_api.address import Address
-    from harness.kafka_api.messages import TopicPartition
-    from harness.schedules.scenario import Phase
-    from harness.schedules.timers import Timers
+from harness.kafka_api.messages import TopicPartition
+from harness.schedules.scenario import Phase, group_in
+from harness.schedules.timers import Timers
 
 FILLER_GROUPS: Final = 4
 """Of each partition and phase."""

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from harness.clients import MakeProducer
 from harness.clients.recorded import RecordingProducer
+from harness.run_folder.history import History
 from harness.schedules.operations.clients import COMMIT, Begin, End, Write
+from harness.schedules.operations.operation import Operation
 from harness.schedules.scenario import Critical, Phase, Scenario, client_name, scenario_and_process
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from harness.clients import MakeProducer
     from harness.cluster.observe import ReplicaObserver
     from harness.kafka_api.messages import TopicPartition
-    from harness.run_folder.history import History
-    from harness.schedules.operations.operation import Operation
 
 PART = "payload"
 

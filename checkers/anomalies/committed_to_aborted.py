@@ -25,12 +25,11 @@ from pyspark.sql import functions as f
 from checkers.evidence.tables import REPLICA, at_first
 from checkers.finding import LATENT, VISIBLE, Finder, findings, sentence
 from checkers.replay.batch_outcomes import with_first_marker
+from checkers.replay.judged import Judged
 from harness.schedules.catalog import Anomaly
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-    from checkers.replay.judged import Judged
 
 
 def check(judged: Judged) -> DataFrame:

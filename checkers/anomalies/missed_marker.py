@@ -18,12 +18,11 @@ from pyspark.sql import functions as f
 from checkers.evidence.tables import REPLICA, colocated
 from checkers.finding import LATENT, UNEXPLAINED_DIVERGENCE, Finder, findings, sentence
 from checkers.replay.batch_outcomes import COMMITTED, with_first_marker
+from checkers.replay.judged import Judged
 from harness.schedules.catalog import Anomaly
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-    from checkers.replay.judged import Judged
 
 
 def check(judged: Judged) -> DataFrame:

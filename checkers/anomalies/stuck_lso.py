@@ -28,13 +28,13 @@ from pyspark.sql import functions as f
 from checkers.evidence.tables import PARTITION, REPLICA, at_first, checkpointed, colocated
 from checkers.finding import VISIBLE, Finder, findings, sentence
 from checkers.replay.batch_outcomes import with_first_marker
+from checkers.replay.judged import Judged
 from harness.broker_files.segments.records import MARKERS
 from harness.schedules.catalog import Anomaly
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from checkers.replay.judged import Judged
 
 _TRANSACTION = ["producer_id", *REPLICA]
 

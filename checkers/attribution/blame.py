@@ -19,14 +19,13 @@ Does not verify: that logs were not tampered with; the assumptions of a `coverag
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from checkers.replay.batch_outcomes import ABORTED, OPEN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from checkers.attribution.coverage import EpochCoverage, Proof
 
 ProvenTruth: TypeAlias = "int | str"

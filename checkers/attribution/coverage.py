@@ -19,14 +19,11 @@ metadata log are returned as assumptions.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from harness.broker_files.metadata_log.history import NO_LEADER, PartitionHistory, PartitionState
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 _RESERVED = "A" * 20
 """``DirectoryId`` reserves the first hundred ids for directories that are unassigned, lost or unknown."""

@@ -7,19 +7,17 @@ start to the bound.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, colocated, place_of
 from checkers.replay.batch_outcomes import COMMITTED, OPEN
+from checkers.replay.judged import Judged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from pyspark.sql import DataFrame
-
-    from checkers.replay.judged import Judged
 
 
 def disputed_records(findings: Iterable[Mapping[str, Any]]) -> list[tuple[Any, ...]]:

@@ -24,12 +24,12 @@ from checkers.consistency import side_files
 from checkers.evidence.parse import FETCH
 from checkers.evidence.tables import REPLICA, at_first, colocated, digest_share
 from checkers.finding import reason, sentence
+from checkers.replay.judged import Judged
 from harness.run_folder.store import AFTER_REJOIN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from checkers.replay.judged import Judged
 
 CONTRADICTION, UNEXPLAINED = "contradiction", "unexplained"
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from checkers.evidence.parse import FETCH
-from checkers.evidence.tables import PARTITION, REPLICA, colocated, digest_share
+from checkers.evidence.tables import PARTITION, REPLICA, Evidence, colocated, digest_share
 from harness.broker_files.segments.records import MARKERS
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
 from harness.schedules.scenario import Critical, Phase
@@ -19,7 +19,6 @@ from harness.schedules.scenario import Critical, Phase
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from checkers.evidence.tables import Evidence
     from checkers.replay.judged import Judged
 
 CRITICAL = [*PARTITION, "kind", "payload_offset", "critical_offset"]

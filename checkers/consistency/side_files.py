@@ -26,7 +26,7 @@ from pyspark.sql import functions as f
 
 from checkers.evidence.parse import FETCH
 from checkers.evidence.schemas import ABORTS
-from checkers.evidence.tables import REPLICA, at_first, checkpointed, colocated
+from checkers.evidence.tables import REPLICA, Evidence, at_first, checkpointed, colocated
 from checkers.finding import reason
 from checkers.replay.batch_outcomes import from_here_on, with_first_marker
 from harness.broker_files.segments.records import ABORT
@@ -35,7 +35,6 @@ from harness.run_folder.store import AFTER_REJOIN
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from checkers.evidence.tables import Evidence
 
 _PRODUCER = ["producer_id", *REPLICA]
 

@@ -5,7 +5,9 @@ Logs that were read from a running cluster have the same layout, with the broker
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from checkers.evidence.parse import (
@@ -28,9 +30,6 @@ from harness.broker_files.side_files.producer_state import read_producer_snapsho
 from harness.run_folder.store import AFTER_REJOIN, COORDINATOR, STATE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
-
     from harness.broker_files.copies.copies import Copies, ReplicaCopy
 
 Row = tuple[Any, ...]

@@ -6,8 +6,10 @@ Files are listed when a job runs, not when it is planned: a check can be planned
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -27,14 +29,11 @@ from harness.broker_files.side_files.checkpoints import read_checkpoint
 from harness.broker_files.side_files.producer_state import iter_txnindex
 from harness.run_folder import store
 from harness.run_folder.history import HEADER_TXN, key_of
+from harness.run_folder.store import RunFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
     from pyspark.sql import types as t
 
-    from harness.run_folder.store import RunFolder
 
 DISK, FETCH = "disk", "fetch"
 ROWS_PER_ARROW_BATCH = 10_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, reduce
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -13,18 +14,15 @@ from checkers.evidence.copies import READERS_OF_COPIES, SIDE_READERS_OF_COPIES
 from checkers.evidence.parse import READERS, TableReader, read
 from harness.broker_files.segments.batches import DIGEST_MODULUS
 from harness.errors import UsageError
-from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
+from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN, RunFolder
 from harness.spark.threads import threads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     import pyarrow as pa
     from pyspark.sql import Column, Row, SparkSession
     from pyspark.sql.types import StructType
 
     from harness.broker_files.copies.copies import Copies
-    from harness.run_folder.store import RunFolder
 
 PARTITION = ["topic", "partition", "run"]
 """Columns that identify a partition of a run.

@@ -7,19 +7,15 @@ guarantees about the age of removed records; every other guarantee has its own m
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import reduce
-from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
 from checkers.evidence.tables import colocated
 from checkers.guarantees import control_batches, last_value, offsets, order
 from checkers.guarantees.removals import check_compaction_lag, check_tombstones, observed_removals
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from checkers.replay.judged import Judged
+from checkers.replay.judged import Judged
 
 LAST_VALUE = "last-value"
 GUARANTEES = {

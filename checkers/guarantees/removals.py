@@ -43,12 +43,11 @@ from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, checkpointed, colocated
 from checkers.finding import results, sentence
+from checkers.replay.judged import Judged
 from checkers.replay.truth import txn_header
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-    from checkers.replay.judged import Judged
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,9 @@ A producer span stands for a batch in the functions of `batch_outcomes` and `tru
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
@@ -14,7 +15,7 @@ from pyspark.sql import functions as f
 from checkers.consistency import side_files, txnindex_disagreement
 from checkers.evidence.parse import DISK
 from checkers.evidence.schemas import ENTRIES
-from checkers.evidence.tables import PARTITION, REPLICA, checkpointed, colocated, place_of
+from checkers.evidence.tables import PARTITION, REPLICA, Evidence, RunPartition, checkpointed, colocated, place_of
 from checkers.reduction.segments import BEYOND, COMPARED
 from checkers.replay.batch_outcomes import (
     ABORTED,
@@ -29,11 +30,6 @@ from checkers.replay.batch_outcomes import (
 from checkers.replay.truth import markers_seen, with_stable_ends, with_whole_beyond
 from checkers.replay.unreplicated_tails import unreplicated_tails
 from harness.run_folder.store import AFTER_REJOIN
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from checkers.evidence.tables import Evidence, RunPartition
 
 _DIGESTS = (COMMITTED, ABORTED, OPEN, "marker")
 

@@ -13,6 +13,7 @@ Two keys with the same hash (64 bits) count as one key; a difference is missed i
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,21 +23,15 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from checkers.evidence.schemas import INT, LONG, TEXT, table
-from checkers.evidence.tables import PARTITION, PLACE
-from checkers.reduction.segments import shares
+from checkers.evidence.tables import PARTITION, PLACE, RunPartition
+from checkers.reduction.segments import ReplicaSegment, shares
 from checkers.replay.batch_outcomes import ABORTED, OPEN
 from harness.broker_files.segments.batches import CONTROL, TRANSACTIONAL, until_cut
-from harness.broker_files.segments.blocks import iter_blocks, key_hashes, unpack
+from harness.broker_files.segments.blocks import Block, Unpacked, iter_blocks, key_hashes, unpack
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-
     import numpy.typing as npt
     from pyspark.sql import DataFrame
-
-    from checkers.evidence.tables import RunPartition
-    from checkers.reduction.segments import ReplicaSegment
-    from harness.broker_files.segments.blocks import Block, Unpacked
 
     Longs = npt.NDArray[np.int64]
     Hashes = npt.NDArray[np.uint64]

@@ -10,6 +10,7 @@ replica. The checkers judge every other partition.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -20,19 +21,16 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from checkers.evidence.copies import SIDE_READERS_OF_COPIES
 from checkers.evidence.schemas import FLAG, INT, LONG, TEXT, table
-from checkers.evidence.tables import PARTITION, PLACE, REPLICA_PLACE, place_of
+from checkers.evidence.tables import PARTITION, PLACE, REPLICA_PLACE, RunPartition, place_of
 from checkers.reduction.candidate_keys import candidate_keys
 from checkers.reduction.segments import BEFORE, differs_from_previous, producer_spans, replica_segments
 from checkers.replay.batch_outcomes import ABORTED, COMMITTED
 from harness.broker_files.segments.batches import CorruptLogError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import numpy.typing as npt
     from pyspark.sql import SparkSession
 
-    from checkers.evidence.tables import RunPartition
     from harness.broker_files.copies.copies import Copies
 
     Longs = npt.NDArray[np.int64]

@@ -13,6 +13,7 @@ takes four steps:
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -27,6 +28,8 @@ from checkers.evidence.tables import (
     PARTITION,
     REPLICA,
     REPLICA_PLACE,
+    Evidence,
+    RunPartition,
     checkpointed,
     colocated,
     load_side_files,
@@ -34,20 +37,15 @@ from checkers.evidence.tables import (
 )
 from checkers.reduction.beliefs import Beliefs, as_entries, differing_places
 from checkers.reduction.candidate_keys import candidate_keys
-from checkers.reduction.consistent_partitions import cleared_partitions
-from checkers.reduction.segments import producer_spans, read_records, replica_segments
+from checkers.reduction.consistent_partitions import Facts, cleared_partitions
+from checkers.reduction.segments import ReplicaSegment, producer_spans, read_records, replica_segments
 from checkers.replay.truth import bounded
 from checkers.replay.unreplicated_tails import side_files_before
 from harness.broker_files.segments.batches import CorruptLogError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from pyspark.sql import SparkSession
 
-    from checkers.evidence.tables import Evidence, RunPartition
-    from checkers.reduction.consistent_partitions import Facts
-    from checkers.reduction.segments import ReplicaSegment
     from harness.broker_files.copies.copies import Copies
 
 Rows = list[dict[str, Any]]

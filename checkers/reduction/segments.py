@@ -7,7 +7,9 @@ checksums stands for the records. The checksums are computed, not only read.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -17,23 +19,18 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from checkers.evidence.parse import DISK, batch_rows
 from checkers.evidence.schemas import ENTRIES, FLAG, INT, LONG, TEXT, table
-from checkers.evidence.tables import PLACE, REPLICA
+from checkers.evidence.tables import PLACE, REPLICA, RunPartition
 from checkers.replay.truth import UNBOUNDED
 from harness.broker_files.segments.batches import CONTROL, TRANSACTIONAL, CorruptLogError, until_cut
-from harness.broker_files.segments.blocks import iter_blocks
+from harness.broker_files.segments.blocks import Block, iter_blocks
 from harness.broker_files.segments.columns import MARKER_NAMES
 from harness.run_folder.store import AFTER_REJOIN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
     import numpy.typing as npt
     from pyspark.sql import DataFrame, SparkSession
 
-    from checkers.evidence.tables import RunPartition
     from harness.broker_files.copies.copies import Copies
-    from harness.broker_files.segments.blocks import Block
     from harness.broker_files.segments.columns import Batches
 
     Flags = npt.NDArray[np.bool_]

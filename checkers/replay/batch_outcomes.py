@@ -8,6 +8,7 @@ control batch ends none. Without a following marker the transaction is open on t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Window
@@ -17,8 +18,6 @@ from checkers.evidence.tables import PARTITION, REPLICA, at_first, colocated
 from harness.broker_files.segments.records import ABORT, COMMIT, MARKERS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.window import WindowSpec
 

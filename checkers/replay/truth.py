@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as f
 
-from checkers.evidence.tables import PARTITION, REPLICA, checkpointed, colocated
+from checkers.evidence.tables import PARTITION, REPLICA, Evidence, checkpointed, colocated
 from checkers.replay.batch_outcomes import ABORTED, outcome_of, with_first_marker
 from harness.broker_files.segments.records import DATA, MARKERS
 from harness.run_folder.store import AFTER_REJOIN
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-
-    from checkers.evidence.tables import Evidence
 
 
 UNBOUNDED = 2**63 - 1

@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.evidence.tables import PARTITION, REPLICA, checkpointed, colocated
+from checkers.evidence.tables import PARTITION, REPLICA, Evidence, checkpointed, colocated
 from checkers.replay.truth import UNBOUNDED
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-
-    from checkers.evidence.tables import Evidence
 
 
 def unreplicated_tails(batches: DataFrame, epochs: DataFrame) -> DataFrame:

@@ -6,6 +6,7 @@ Copies come from disks (``harness audit disk``), or were read from a cluster (`h
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -15,37 +16,30 @@ from checkers.attribution.key_states import disputed_records, key_states
 from checkers.consistency import side_files, txnindex_disagreement
 from checkers.consistency.doubts import CONTRADICTION
 from checkers.consistency.side_files import with_served_aborts
-from checkers.evidence.tables import REPLICA, load_copies
+from checkers.evidence.tables import REPLICA, Evidence, load_copies
 from checkers.reduction.reduce import Reduced, reduce_copies
-from checkers.replay.judged import judge
+from checkers.replay.judged import Judged, judge
 from checkers.replay.unreplicated_tails import without_unreplicated_tails
 from harness.audit.explain.advice import ANY_BROKER, with_advice
 from harness.audit.explain.attribution import Disputes, attribute, attribute_spans
 from harness.audit.explain.internal_records import read_values, values_of, with_coordinator, with_states
 from harness.audit.explain.metadata_evidence import MetadataEvidence, evidence_of_log
-from harness.broker_files.copies.copies import find_copies
+from harness.broker_files.copies.copies import Copies, find_copies
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
 from harness.judge.check import THREADS, collected, each, plan
-from harness.judge.finding import by_place, name_of
+from harness.judge.finding import CheckerRow, Finding, Place, by_place, name_of
+from harness.judge.progress import Progress
 from harness.judge.sessions import CHECKS
 from harness.judge.verdict import Doubt, ScenarioVerdict, Verdict, decide, overall
 from harness.run_folder.store import new_run_id
 from harness.spark.background import start_compilation
+from harness.spark.options import SparkOptions
 from harness.spark.threads import threads
 from harness.spark.workspace_session import session_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from pyspark.sql import DataFrame, SparkSession
-
-    from checkers.evidence.tables import Evidence
-    from checkers.replay.judged import Judged
-    from harness.broker_files.copies.copies import Copies
-    from harness.judge.finding import CheckerRow, Finding, Place
-    from harness.judge.progress import Progress
-    from harness.spark.options import SparkOptions
 
 
 Rows: TypeAlias = "Sequence[CheckerRow]"

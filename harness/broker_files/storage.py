@@ -12,6 +12,7 @@ import getpass
 import io
 import os
 import re
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -19,14 +20,10 @@ from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final, cast
-from urllib.parse import unquote, urlsplit
+from typing import Any, Final, cast
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from harness.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Mapping
-    from urllib.parse import SplitResult
 
 S3A: Final = "spark.hadoop.fs.s3a."
 PATH_STYLE, TLS = "path.style.access", "connection.ssl.enabled"

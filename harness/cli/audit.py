@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import cloup
 
@@ -15,16 +17,10 @@ from harness.cli.options.parameters import MEGABYTES_A_SECOND, MOST_BROKER, File
 from harness.console import JSON, MB, TEXT, ConsoleProgress, show_findings
 from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, UsageError, interruptible
 from harness.json_codec import to_json
-from harness.judge.verdict import ANOMALY, CLEAN, EXIT_CODES, UNKNOWN
+from harness.judge.verdict import ANOMALY, CLEAN, EXIT_CODES, UNKNOWN, Verdict
+from harness.spark.options import SparkOptions
 from harness.suggest import quoted
 from harness.terminal import stdout
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from harness.judge.verdict import Verdict
-    from harness.spark.options import SparkOptions
 
 NEEDS_DATA = common.SPARK_PARAMETERS | {"rate_limit_mb", "since", "until", "save"}
 """Parameters of ``audit live`` that make no sense if no data is read."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import cloup
 
@@ -10,11 +10,7 @@ from harness.cli.options.common import Group, command
 from harness.cli.options.parameters import RUN_FOLDER
 from harness.console import ConsoleProgress, show
 from harness.judge.verdict import EXIT_CODES
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from harness.spark.options import SparkOptions
+from harness.spark.options import SparkOptions
 
 EVIDENCE = Group("Evidence")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import cloup
 
@@ -11,9 +11,6 @@ from harness.cli.options.parameters import RUN_FOLDER
 from harness.console import JSON
 from harness.errors import EXIT_CLEAN, UsageError
 from harness.terminal import Table, stdout
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 OLD = "results/kafka-4.4/all/2026-11-22T17-49-05Z-e334"
 NEW = "results/kafka-4.4/all/latest"

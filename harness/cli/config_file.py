@@ -19,18 +19,16 @@ from the command line only.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
 from harness.errors import UsageError
 from harness.suggest import nearest
 from harness.toml_tables import read_toml
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 FILE: Final = "harness.toml"
 VARIABLE: Final = "HARNESS_CONFIG"

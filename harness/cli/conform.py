@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,6 @@ from harness.judge.verdict import ANOMALY, CLEAN, EXIT_CODES, decide
 from harness.terminal import stdout, styled
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from harness.model_checking.conform.conform import Outcome
 
 SCHEDULES = Group("Schedules")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.cli.options import common
@@ -11,17 +13,14 @@ from harness.cli.options.parameters import DIRECTORY, SEED, Count, Text
 from harness.console import JSON, STYLES, print_progress
 from harness.errors import UsageError
 from harness.judge.verdict import EXIT_CODES
+from harness.schedules.operations.operation import Operation
+from harness.spark.options import SparkOptions
 from harness.targets import SIMULATED
 from harness.terminal import Table, stdout, styled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
     from harness.model_checking.explore.cases import AnyCase
     from harness.model_checking.explore.walk import WalkResult
-    from harness.schedules.operations.operation import Operation
-    from harness.spark.options import SparkOptions
 
 MODEL, WALK, RANDOM = map(common.Group, ("Model", "Walk of every interleaving", "Random runs"))
 OF_WALKS = frozenset({"most_states", "first_only", "processes", "faults"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import cloup
 
@@ -11,9 +11,6 @@ from harness.cli.options.parameters import EXISTING_DIRECTORY, TARGET, FilePath,
 from harness.console import JSON, ConsoleProgress
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, UsageError
 from harness.terminal import Table, stdout
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BROKER = Group("Broker")
 

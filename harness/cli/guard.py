@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,8 +16,6 @@ from harness.errors import EXIT_CLEAN, UsageError
 from harness.terminal import Table, stdout
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from harness.protect.guard.journal import PauseState
 
 MOST_S, MOST_WARNING_S = 3600.0, 366 * 86_400.0

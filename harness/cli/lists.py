@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 from harness.cli.config_file import FILE, SETTINGS, VARIABLE, read_config_file
 from harness.cli.options.common import command, envelope
 from harness.console import JSON
 from harness.errors import EXIT_CLEAN
 from harness.schedules import catalog
+from harness.targets import Target
 from harness.terminal import Table, stdout
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from harness.targets import Target
 
 VARIABLES: Final = (
     (VARIABLE, f"the file of settings; else {FILE} of the current folder"),

@@ -7,7 +7,8 @@ import logging
 import signal
 import sys
 import traceback
-from typing import TYPE_CHECKING, NoReturn
+from types import FrameType
+from typing import NoReturn
 
 import click
 import cloup
@@ -33,9 +34,6 @@ from harness.cli.soak import soak
 from harness.errors import EXIT_CLEAN, EXIT_FAILED, EXIT_USAGE, HarnessError
 from harness.escape import LogFormatter, visible
 from harness.terminal import stderr
-
-if TYPE_CHECKING:
-    from types import FrameType
 
 
 @cloup.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

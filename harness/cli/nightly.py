@@ -7,6 +7,7 @@ import sys
 import time
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import cloup
@@ -19,8 +20,6 @@ from harness.escape import to_json
 from harness.terminal import Table, stdout, styled
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from harness.nightly.cells import CellResult
     from harness.nightly.ledger import Ledger
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import cloup
@@ -13,18 +15,15 @@ from harness.cli.options import common
 from harness.cli.options import parameters as kinds
 from harness.console import JSON, MB, ConsoleProgress
 from harness.errors import HarnessError, UsageError, interruptible
+from harness.judge.verdict import Verdict
+from harness.spark.options import SparkOptions
 from harness.suggest import quoted
 from harness.terminal import stderr, stdout
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from harness.judge.verdict import Verdict
     from harness.kafka_api.messages import TopicPartition
     from harness.protect.repair.plan import Undecided
     from harness.protect.repair.run import RepairRequest
-    from harness.spark.options import SparkOptions
 
 REPAIR, DECISION, PACE = map(common.Group, ("Repair", "Undecided partitions", "Pace"))
 _PARTITION = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<number>[0-9]{1,9})")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from harness.cli.options.common import SPARK_PARAMETERS, command, flags_of, options_given, results_option
 from harness.cli.options.parameters import RUN_FOLDER, Count
@@ -11,9 +12,6 @@ from harness.cli.options.request import RUN, WHERE, command_line, request_of, ru
 from harness.console import ConsoleProgress, show
 from harness.errors import UsageError
 from harness.judge.verdict import EXIT_CODES
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @command(

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from harness.cli.options.common import OUTPUT, Group, command, results_option
 from harness.cli.options.parameters import DIRECTORY, PORT
 from harness.console import ConsoleProgress
 from harness.errors import EXIT_CLEAN, UsageError, interruptible
 from harness.terminal import stderr, stdout
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SERVER = Group("Server")
 

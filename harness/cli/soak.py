@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.cli.options import parameters as kinds
@@ -10,17 +12,13 @@ from harness.cli.options.common import SPARK_PARAMETERS, Group, command, flags_o
 from harness.console import JSON, STYLES, ConsoleProgress, print_progress
 from harness.errors import EXIT_ANOMALY, UsageError
 from harness.json_codec import to_json
-from harness.judge.verdict import EXIT_CODES
+from harness.judge.verdict import EXIT_CODES, RoundLine, SoakVerdict
 from harness.runtimes import AUTO
 from harness.terminal import Table, stdout, styled
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
     import click
 
-    from harness.judge.verdict import RoundLine, SoakVerdict
     from harness.soak.campaign import SoakOptions
 
 SOAKED, ROUNDS = map(Group, ("Soak", "Rounds"))

@@ -7,18 +7,17 @@ requests that client libraries do not support.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 from harness.errors import UsageError
+from harness.host.java import Java
 from harness.suggest import nearest
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-    from pathlib import Path
-
-    from harness.host.java import Java
     from harness.kafka_api.messages import TopicPartition
     from harness.kafka_api.security import Security
 

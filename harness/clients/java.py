@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -9,14 +10,21 @@ from typing import TYPE_CHECKING, Any
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from harness.clients import NO_OFFSET, OPERATION_TIMEOUT_S, TRANSACTION_TIMEOUT_MS, ClientError, Library
+from harness.clients import (
+    NO_OFFSET,
+    OPERATION_TIMEOUT_S,
+    TRANSACTION_TIMEOUT_MS,
+    Answered,
+    ClientError,
+    ClientSpec,
+    Headers,
+    Library,
+    TransactionStep,
+)
 from harness.host.leftovers import process_marker
 from harness.schedules.scenario import CLASSIC
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from harness.clients import Answered, ClientSpec, Headers, TransactionStep
     from harness.kafka_api.messages import TopicPartition
 
 JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from harness.clients import NO_OFFSET, OPERATION_TIMEOUT_S, TRANSACTION_TIMEOUT_MS, ClientError, Library
+from harness.clients import (
+    NO_OFFSET,
+    OPERATION_TIMEOUT_S,
+    TRANSACTION_TIMEOUT_MS,
+    Answered,
+    ClientError,
+    ClientSpec,
+    Headers,
+    Library,
+    TransactionStep,
+)
 from harness.schedules.scenario import CLASSIC
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from harness.clients import Answered, ClientSpec, Headers, TransactionStep
     from harness.kafka_api.messages import TopicPartition
 
 CONNECTION = {

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError
 
 from harness.errors import HarnessError, WaitTimeoutError
+from harness.host.clock import Clock
+from harness.kafka_api.address import Address
 from harness.kafka_api.connection import ask
 from harness.kafka_api.fetch import fetch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from harness.host.clock import Clock
-    from harness.kafka_api.address import Address
-    from harness.kafka_api.messages import TopicPartition
-    from harness.run_folder.history import History
+from harness.kafka_api.messages import TopicPartition
+from harness.run_folder.history import History
 
 PART = "reader"
 POLL_S = 0.2

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from harness.clients import NO_OFFSET, OPERATION_TIMEOUT_S, ClientError
+from harness.clients import NO_OFFSET, OPERATION_TIMEOUT_S, ClientError, MakeProducer, TransactionStep
 from harness.errors import HarnessError
-from harness.run_folder.history import HEADER_OP, HEADER_TXN, key_fields
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from harness.clients import MakeProducer, TransactionStep
-    from harness.run_folder.history import History
+from harness.run_folder.history import HEADER_OP, HEADER_TXN, History, key_fields
 
 
 class OperationFailedError(HarnessError):

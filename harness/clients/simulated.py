@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
 from harness.broker_files.segments.records import ABORT, COMMIT, Record
-from harness.clients import OPERATION_TIMEOUT_S, ClientError, Library
+from harness.clients import OPERATION_TIMEOUT_S, Answered, ClientError, ClientSpec, Headers, Library, TransactionStep
 from harness.errors import WaitTimeoutError
+from harness.models.cluster.partition import SimPartition
+from harness.models.cluster.transactions import Transactional, TransactionCoordinator
 from harness.models.log.batch import ModelBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from harness.clients import Answered, ClientSpec, Headers, TransactionStep
     from harness.kafka_api.messages import TopicPartition
     from harness.models.cluster.cluster import SimCluster
-    from harness.models.cluster.partition import SimPartition
-    from harness.models.cluster.transactions import Transactional, TransactionCoordinator
 
 
 @dataclass(frozen=True)

@@ -6,30 +6,22 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from harness.clients import ClientSpec
 from harness.cluster.cluster import Cluster
 from harness.errors import HarnessError, UsageError
 from harness.host.clock import RealClock
-from harness.protect.gate.build import build_agent, gate_options, verify_agent
+from harness.host.java import Java
+from harness.protect.gate.build import Agent, build_agent, gate_options, verify_agent
 from harness.runtimes import find_runtime
-from harness.runtimes.base import bootstrap_servers
-from harness.systems import find_system
-from harness.targets.jars import jars_for_client
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from harness.host.java import Java
-    from harness.protect.gate.build import Agent
-    from harness.runtimes.base import ClusterSpec, PreparedRuntime, Runtime, RuntimeRequest
-    from harness.systems import System
-    from harness.targets import Target
-    from harness.targets.jars import JarSet
+from harness.runtimes.base import ClusterSpec, PreparedRuntime, Runtime, RuntimeRequest, bootstrap_servers
+from harness.systems import System, find_system
+from harness.targets import Target
+from harness.targets.jars import JarSet, jars_for_client
 
 log = logging.getLogger("harness")
 

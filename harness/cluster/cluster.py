@@ -5,17 +5,16 @@ Every wait polls a condition until it holds or its bound ends; a failure in the 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from harness.errors import HarnessError
+from harness.host.clock import Clock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
     from harness.cluster.observe import ReplicaObserver
-    from harness.host.clock import Clock
     from harness.kafka_api.admin import Admin
     from harness.kafka_api.fetch import ReplicaState
     from harness.kafka_api.messages import TopicPartition

@@ -15,24 +15,23 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from harness.broker_files.segments.batches import Batch, batch_digest, iter_records, marker
 from harness.broker_files.segments.records import DATA, MARKERS, first_marker
 from harness.errors import HarnessError
+from harness.host.clock import Clock, Routine
 from harness.kafka_api.fetch import ReplicaState
+from harness.kafka_api.messages import TopicPartition
+from harness.kafka_api.replica import ReplicaReader
+from harness.kafka_api.transactions import OpenTransaction, OpenTransactions
 from harness.run_folder.history import read_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from harness.host.clock import Clock, Routine
-    from harness.kafka_api.messages import TopicPartition
-    from harness.kafka_api.replica import ReplicaReader
-    from harness.kafka_api.transactions import OpenTransaction, OpenTransactions
     from harness.runtimes.base import Runtime
 
 Content = tuple[tuple[int, str], ...]

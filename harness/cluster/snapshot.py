@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING, Any, TypeAlias
+from pathlib import Path
+from typing import Any, TypeAlias
 
+from harness.cluster.cluster import Cluster
 from harness.cluster.observe import as_lists
 from harness.errors import HarnessError
 from harness.kafka_api.fetch import CONSUMER_REPLICA_ID, ReplicaState
-from harness.run_folder.store import BATCHES, BROKER_UUID, STATE
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from harness.cluster.cluster import Cluster
-    from harness.kafka_api.messages import TopicPartition
-    from harness.kafka_api.replica import ReplicaReader
-    from harness.kafka_api.transactions import OpenTransaction
-    from harness.run_folder.store import RunFolder
+from harness.kafka_api.messages import TopicPartition
+from harness.kafka_api.replica import ReplicaReader
+from harness.kafka_api.transactions import OpenTransaction
+from harness.run_folder.store import BATCHES, BROKER_UUID, STATE, RunFolder
 
 FETCH_ATTEMPTS = 5
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from harness.errors import HarnessError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 TIMEOUT_S = 10.0
 

@@ -6,9 +6,10 @@ Containers, networks and volumes of a run have the label `LABEL`, by which they 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import docker
 from docker.errors import APIError, DockerException, NotFound
@@ -16,10 +17,6 @@ from requests.exceptions import RequestException
 
 from harness.errors import HarnessError, UsageError
 from harness.host import commands
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 LABEL = "compaction-harness.run"
 TIMEOUT_S = 30

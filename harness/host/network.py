@@ -13,17 +13,14 @@ import os
 import re
 import secrets
 import socket
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from harness.errors import HarnessError, UsageError
 from harness.host import commands
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
 
 NAMESPACES = Path("/var/run/netns")
 BLOCKS = (IPv4Network("10.0.0.0/8"), IPv4Network("172.16.0.0/12"))

@@ -9,17 +9,15 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TypeVar
 
 from harness.errors import HarnessError, UsageError
 from harness.host.leftovers import NODES_FILE
 from harness.host.nodes import Access, NodeConnection
 from harness.json_codec import from_json
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
 
 T = TypeVar("T")
 

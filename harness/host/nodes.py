@@ -7,18 +7,16 @@ import getpass
 import hashlib
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import paramiko
 from paramiko.ssh_exception import AuthenticationException, BadHostKeyException, NoValidConnectionsError, SSHException
 
 from harness.errors import HarnessError, UsageError
 from harness.suggest import quoted
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 PORT, LAST_PORT = 22, 65_535
 _NODE = re.compile(r"((?P<user>[^@:/\s]{1,64})@)?(?P<host>[\w.-]{1,253})(:(?P<port>[0-9]{1,5}))?")

@@ -12,13 +12,11 @@ import logging
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from types import TracebackType
+from typing import Self
 
 from harness.errors import HarnessError, UsageError
 from harness.host import leftovers
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 log = logging.getLogger("harness")
 

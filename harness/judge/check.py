@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from checkers import guarantees
@@ -11,29 +13,23 @@ from checkers.anomalies import FINDERS
 from checkers.consistency import doubts, exposure
 from checkers.evidence.tables import PLANNERS, checkpointed, load, raise_if_damaged
 from checkers.finding import completed
-from checkers.replay.judged import judge, transaction_outcomes
+from checkers.replay.judged import Judged, judge, transaction_outcomes
 from harness.json_codec import from_json, to_json
 from harness.judge.consequences import application_views, group_consequences, read_group_events, with_consequences
 from harness.judge.earned import FILES, GATES, ProtectionRecord, came_back_at_ms, protection_of
-from harness.judge.finding import finding_of
+from harness.judge.finding import CheckerRow, finding_of
 from harness.judge.guarantees import CHECKER
 from harness.judge.run_verdict import Results, assemble
-from harness.judge.verdict import Doubt
+from harness.judge.verdict import Doubt, Verdict
 from harness.run_folder import inventory
 from harness.run_folder.history import read_lines
+from harness.run_folder.inventory import EvidenceDifference
 from harness.run_folder.store import AFTERMATH, APPLICATIONS, RunFolder
 from harness.spark.threads import threads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
 
-    from checkers.replay.judged import Judged
-    from harness.judge.finding import CheckerRow
-    from harness.judge.verdict import Verdict
-    from harness.run_folder.inventory import EvidenceDifference
 
 T = TypeVar("T")
 log = logging.getLogger("harness")

@@ -14,19 +14,16 @@ By ``aftermath.jsonl`` (`harness.play.aftermath` has the schema): the time for w
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from pathlib import Path
+from typing import Any, Final, TypeAlias
 
 from harness.broker_files.internal_topics.phrases import offsets_text
+from harness.judge.finding import Finding, Place
 from harness.kafka_api.error_names import NO_COORDINATOR_YET
 from harness.run_folder.history import CONSUME, FETCH_OFFSETS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from harness.judge.finding import Finding, Place
 
 AppliedLine: TypeAlias = "Mapping[str, Any]"
 """A line of ``applications.jsonl``."""

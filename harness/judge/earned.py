@@ -11,17 +11,15 @@ at which brokers came back.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from pathlib import Path
+from typing import Any, Final, TypeAlias
 
 from harness.protect.gate.events import BEGAN_ANEW, HELD, RELEASED
 from harness.run_folder.guard_events import GuardEventKind
 from harness.run_folder.store import GATE, GUARD
 from harness.schedules.scenario import Critical
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
 Fact: TypeAlias = "Mapping[str, Any]"
 """A row of `checkers.consistency.exposure`."""

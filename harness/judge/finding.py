@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from harness.broker_files.internal_topics.phrases import subject
 from harness.escape import in_sentence
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 CheckerRow: TypeAlias = Mapping[str, Any]
 """A row that a checker returned: columns by name."""

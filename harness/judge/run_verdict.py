@@ -13,21 +13,18 @@ without evidence forbids nothing.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness.judge import guarantees
 from harness.judge.consequences import stuck_durations
 from harness.judge.earned import ProtectionRecord, earn
+from harness.judge.finding import CheckerRow, Finding, Place
+from harness.judge.guarantees import GuaranteeResult
 from harness.judge.verdict import Doubt, PartialEvidence, ScenarioVerdict, Verdict, decide, overall
+from harness.run_folder.inventory import EvidenceDifference
 from harness.schedules.scenario import ONE_COPY
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from harness.judge.finding import CheckerRow, Finding, Place
-    from harness.judge.guarantees import GuaranteeResult
-    from harness.run_folder.inventory import EvidenceDifference
 
 NO_FAULT = "none"
 """The only nemesis without an absent broker, for run folders whose manifest does not have ``takes_away``."""

@@ -9,16 +9,16 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
+from harness.host.java import Java
+from harness.host.workspace import Workspace
+from harness.run_folder.store import RunFolder
 from harness.spark.background import existing_archive
 from harness.spark.launch import SparkJobs
+from harness.spark.options import SparkOptions
 from harness.spark.workspace_session import spec_for, start
 
 if TYPE_CHECKING:
-    from harness.host.java import Java
-    from harness.host.workspace import Workspace
     from harness.judge.check import Prepared
-    from harness.run_folder.store import RunFolder
-    from harness.spark.options import SparkOptions
 
 CHECKS: Final = SparkJobs("harness.judge.check:check_without_data", workers="checkers.workers")
 

@@ -8,21 +8,15 @@ makes ``as-expected``.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence  # noqa: TC003  (the codec reads the types of fields)
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
-from harness.judge.consequences import AftermathStep, ApplicationView  # noqa: TC001  (the codec)
-from harness.judge.finding import Finding  # noqa: TC001  (the codec)
-from harness.judge.guarantees import GuaranteeResult  # noqa: TC001  (the codec)
-from harness.run_folder.store import SCHEMA
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from harness.judge.finding import Place
-    from harness.run_folder.store import RunFolder
+from harness.judge.consequences import AftermathStep, ApplicationView
+from harness.judge.finding import Finding, Place
+from harness.judge.guarantees import GuaranteeResult
+from harness.run_folder.store import SCHEMA, RunFolder
 
 ANOMALY, UNKNOWN, AS_EXPECTED, CLEAN = "anomaly", "unknown", "as-expected", "clean"
 EXIT_CODES: Final = {ANOMALY: EXIT_ANOMALY, UNKNOWN: EXIT_UNKNOWN, AS_EXPECTED: EXIT_CLEAN, CLEAN: EXIT_CLEAN}

@@ -5,11 +5,14 @@ Kafka 3.9, Kafka 4.4 and Redpanda all support the request versions used here, wh
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeVar
+from uuid import UUID
 
 from harness.errors import HarnessError
 from harness.kafka_api import topics as topic_requests
 from harness.kafka_api import transactions
+from harness.kafka_api.address import Address
 from harness.kafka_api.cluster_client import ClusterClient
 from harness.kafka_api.configs import (
     BROKER_RESOURCE,
@@ -20,17 +23,15 @@ from harness.kafka_api.configs import (
     values_of,
 )
 from harness.kafka_api.connection import RetryPolicy
-from harness.kafka_api.messages import RefusedError, RetriableError
-from harness.kafka_api.metadata import FIRST_WITH_TOPIC_IDS, describe_cluster, find_active_controller, find_coordinator
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from uuid import UUID
-
-    from harness.kafka_api.address import Address
-    from harness.kafka_api.messages import Request, TopicPartition
-    from harness.kafka_api.metadata import PartitionState
-    from harness.kafka_api.transactions import OpenTransaction
+from harness.kafka_api.messages import RefusedError, Request, RetriableError, TopicPartition
+from harness.kafka_api.metadata import (
+    FIRST_WITH_TOPIC_IDS,
+    PartitionState,
+    describe_cluster,
+    find_active_controller,
+    find_coordinator,
+)
+from harness.kafka_api.transactions import OpenTransaction
 
 T = TypeVar("T")
 CHANGE: Final = RetryPolicy(answer_s=5.0)

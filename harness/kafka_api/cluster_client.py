@@ -7,24 +7,18 @@ requests to one broker, although that broker may be frozen.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from harness.errors import HarnessError
-from harness.host.clock import RealClock
+from harness.host.clock import Clock, RealClock
 from harness.kafka_api.address import Address
-from harness.kafka_api.connection import ONCE, Connection, SocketStream
-from harness.kafka_api.metadata import describe_cluster
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-
-    from harness.host.clock import Clock
-    from harness.kafka_api.connection import Dial, RetryPolicy
-    from harness.kafka_api.messages import Request
-    from harness.kafka_api.metadata import ClusterState
+from harness.kafka_api.connection import ONCE, Connection, Dial, RetryPolicy, SocketStream
+from harness.kafka_api.messages import Request
+from harness.kafka_api.metadata import ClusterState, describe_cluster
 
 T = TypeVar("T")
 SILENT_S: Final = 10.0

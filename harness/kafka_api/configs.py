@@ -6,15 +6,13 @@ it alone has.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kafka.protocol.admin import DescribeConfigsRequest, IncrementalAlterConfigsRequest
 
 from harness.kafka_api.messages import Request, error_name, refusal, request
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
 
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 EVERY_BROKER: Final = ""

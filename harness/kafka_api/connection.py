@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
@@ -17,16 +18,13 @@ from kafka.net.sasl import get_sasl_mechanism
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from harness.errors import HarnessError, WaitTimeoutError
-from harness.host.clock import RealClock
+from harness.host.clock import Clock, RealClock
+from harness.kafka_api.address import Address
+from harness.kafka_api.messages import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kafka.protocol.api_message import ApiMessage
 
-    from harness.host.clock import Clock
-    from harness.kafka_api.address import Address
-    from harness.kafka_api.messages import Request
     from harness.kafka_api.security import Security
 
 T = TypeVar("T")

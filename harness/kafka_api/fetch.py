@@ -12,6 +12,7 @@ the request.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -20,13 +21,10 @@ from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import ApiVersionsRequest
 
 from harness.errors import HarnessError
-from harness.kafka_api.messages import Request, error_name, per_topic, request, results_in
+from harness.kafka_api.messages import Request, TopicPartition, error_name, per_topic, request, results_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from harness.broker_files.segments.batches import Batch
-    from harness.kafka_api.messages import TopicPartition
 
 CONSUMER_REPLICA_ID = -1
 DEBUG_REPLICA_ID = -2

@@ -6,14 +6,16 @@ manages its partitions itself: no member id, generation -1.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
 
 from harness.kafka_api.messages import (
     Request,
+    TopicPartition,
     acknowledged,
     error_codes,
     error_name,
@@ -23,11 +25,6 @@ from harness.kafka_api.messages import (
     request,
     results_in,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from harness.kafka_api.messages import TopicPartition
 
 NO_GENERATION, NO_MEMBER, NO_EPOCH = -1, "", -1
 NO_OFFSET: Final = -1

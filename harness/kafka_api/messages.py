@@ -6,6 +6,7 @@ Messages are kafka-python's; their structures are dictionaries here.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
@@ -14,8 +15,6 @@ import kafka.errors
 from harness.errors import HarnessError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from kafka.protocol.api_message import ApiMessage
 
 T = TypeVar("T")

@@ -6,21 +6,17 @@ which may be old.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+from uuid import UUID
 
 from kafka.protocol.admin import DescribeQuorumRequest
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest, MetadataRequest
 
 from harness.broker_files.internal_topics.decode import CLUSTER_METADATA
 from harness.kafka_api.address import Address
-from harness.kafka_api.messages import Request, error_name, raise_for_errors, request
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from uuid import UUID
-
-    from harness.kafka_api.messages import TopicPartition
+from harness.kafka_api.messages import Request, TopicPartition, error_name, raise_for_errors, request
 
 FIRST_WITH_TOPIC_IDS: Final = 10
 """Version of Metadata. Redpanda may not have it."""

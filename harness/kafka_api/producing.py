@@ -7,8 +7,9 @@ knows the versions of the requests.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kafka.protocol.producer import (
     AddOffsetsToTxnRequest,
@@ -20,12 +21,15 @@ from kafka.protocol.producer import (
 )
 
 from harness.kafka_api.groups import committed_topics
-from harness.kafka_api.messages import Request, acknowledged, numbers_per_topic, per_topic, raise_for_errors, request
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from harness.kafka_api.messages import TopicPartition
+from harness.kafka_api.messages import (
+    Request,
+    TopicPartition,
+    acknowledged,
+    numbers_per_topic,
+    per_topic,
+    raise_for_errors,
+    request,
+)
 
 TIMEOUT_MS: Final = 5_000
 ALL_IN_SYNC: Final = -1

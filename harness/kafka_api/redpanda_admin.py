@@ -5,16 +5,15 @@ Calls follow Redpanda's documentation and source of 25.3; here they were run aga
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import requests
 
 from harness.errors import HarnessError
+from harness.kafka_api.address import Address
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from harness.kafka_api.address import Address
     from harness.kafka_api.messages import TopicPartition
 
 TIMEOUT_S = 5.0

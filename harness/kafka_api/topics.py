@@ -6,13 +6,16 @@ the controller.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+from uuid import UUID
 
 from kafka.protocol import admin
 
 from harness.kafka_api.messages import (
     Request,
+    TopicPartition,
     acknowledged,
     error_codes,
     error_name,
@@ -23,12 +26,6 @@ from harness.kafka_api.messages import (
     refusal,
     request,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from uuid import UUID
-
-    from harness.kafka_api.messages import TopicPartition
 
 TIMEOUT_MS: Final = 5_000
 PREFERRED_ELECTION: Final = 0

@@ -6,14 +6,16 @@ the ids that a user may not see.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from kafka.protocol.admin import DescribeProducersRequest, DescribeTransactionsRequest, ListTransactionsRequest
 from kafka.protocol.producer import WriteTxnMarkersRequest
 
 from harness.kafka_api.messages import (
     Request,
+    TopicPartition,
     error_name,
     numbers_per_topic,
     partitions_in,
@@ -21,11 +23,6 @@ from harness.kafka_api.messages import (
     request,
     results_in,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from harness.kafka_api.messages import TopicPartition
 
 NO_MARKER_YET: Final = 0
 """The coordinator epoch where DescribeProducers has no marker, as in `AbortTransactionHandler`."""
@@ -97,11 +94,7 @@ def list_transactions(states: Sequence[str] = (), producer_ids: Iterable[int] = 
         return tuple(state.transactional_id for state in answer.transaction_states)
 
     return request(
-        ListTransactionsRequest,
-        0,
-        decode,
-        state_filters=list(states),
-        producer_id_filters=list(producer_ids),
+        ListTransactionsRequest, 0, decode, state_filters=list(states), producer_id_filters=list(producer_ids)
     )
 
 

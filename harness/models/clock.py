@@ -6,20 +6,17 @@ over after its last action. Every run begins at the same moment.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 import greenlet
 
 from harness.errors import HarnessError, WaitTimeoutError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from harness.host.clock import Routine
+from harness.host.clock import Routine
 
 T = TypeVar("T")
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
 from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, UNKNOWN
-from harness.nightly.matrix import SOAK
+from harness.nightly.ledger import Attempt, Plan, ScenarioResult
+from harness.nightly.matrix import SOAK, Cell
 from harness.nightly.night import is_refused
 from harness.targets import find_target
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from harness.nightly.ledger import Attempt, Plan, ScenarioResult
-    from harness.nightly.matrix import Cell
 
 
 class Status(StrEnum):

@@ -10,23 +10,18 @@ An axis (targets, anomalies, clients, nemeses, runtimes, protections) that is le
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib import resources
-from typing import TYPE_CHECKING
+from importlib.resources.abc import Traversable
+from pathlib import Path
 
 from harness.errors import UsageError
 from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN
-from harness.nightly.matrix import AXES
+from harness.nightly.matrix import AXES, Cell
 from harness.targets import line_of
 from harness.toml_tables import expect_entries, names_in, with_known_keys
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from importlib.resources.abc import Traversable
-    from pathlib import Path
-
-    from harness.nightly.matrix import Cell
 
 VERDICTS = (ANOMALY, AS_EXPECTED, CLEAN)
 

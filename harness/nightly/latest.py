@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 from xml.etree import ElementTree as ET
 
@@ -13,10 +13,6 @@ import requests
 
 from harness.errors import UsageError
 from harness.targets import KAFKA, REDPANDA, SIMULATED, at_version, find_target, line_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 _RELEASE = re.compile(r"v?(\d+\.\d+\.\d+)")
 _TIMEOUT_S = 30.0

@@ -10,8 +10,10 @@ results/nightly/<id>/
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -22,10 +24,6 @@ from harness.nightly.expectations import Expectation
 from harness.nightly.matrix import Cell, Matrix
 from harness.run_folder.history import read_lines
 from harness.run_folder.store import RunFolder
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 NIGHTLY = "nightly"
 """The folder of all nights among the results."""

@@ -29,10 +29,11 @@ A soak is ``as-expected`` if every finding is tolerated by name, and ``clean`` i
 from __future__ import annotations
 
 import fnmatch
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from harness.clients import find_client
 from harness.errors import UsageError
@@ -44,9 +45,6 @@ from harness.schedules.catalog import ALL, ALL_SCENARIOS, BY_NAME, GROUP_SCENARI
 from harness.targets import KAFKA, SIM_KAFKA, SIMULATED, TARGETS, find_target
 from harness.targets.settings import parse_settings
 from harness.toml_tables import names_in, read_toml, with_known_keys
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 SOAK = "soak"
 """The scenario of a cell that is a soak."""

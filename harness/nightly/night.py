@@ -6,29 +6,23 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import resources
-from typing import TYPE_CHECKING, Final, TypeAlias
+from pathlib import Path
+from typing import Final, TypeAlias
 
 import psutil
 
 from harness.errors import EXIT_CLEAN, EXIT_USAGE
 from harness.json_codec import from_json
 from harness.judge.earned import GATES, UNPROTECTED
-from harness.judge.verdict import EXIT_CODES, SoakVerdict, Verdict
-from harness.nightly.ledger import Attempt, ScenarioResult
-from harness.nightly.matrix import SOAK
+from harness.judge.finding import Finding
+from harness.judge.verdict import EXIT_CODES, ScenarioVerdict, SoakVerdict, Verdict
+from harness.nightly.ledger import Attempt, Ledger, ScenarioResult
+from harness.nightly.matrix import SOAK, Matrix, Outage
 from harness.run_folder.store import COMPLETE, MANIFEST
 from harness.targets import find_target
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from harness.judge.finding import Finding
-    from harness.judge.verdict import ScenarioVerdict
-    from harness.nightly.ledger import Ledger
-    from harness.nightly.matrix import Matrix, Outage
 
 ATTEMPTS: Final = 2
 """A failed run is repeated once."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from junitparser import Error, Failure
@@ -14,15 +16,9 @@ from junitparser.xunit2 import FlakyError, JUnitXml, TestCase, TestSuite
 from harness.escape import visible
 from harness.judge.earned import UNPROTECTED
 from harness.judge.verdict import worst
-from harness.nightly.cells import CONTRADICTS, Status, exit_code
+from harness.nightly.cells import CONTRADICTS, CellResult, Status, exit_code
+from harness.nightly.ledger import Plan
 from harness.targets import title_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from harness.nightly.cells import CellResult
-    from harness.nightly.ledger import Plan
 
 SUITE = "harness nightly"
 HEAD = ("anomaly", "payload", "client", "nemesis", "runtime", "protection")

@@ -18,33 +18,30 @@ Aftermath schema (``aftermath.jsonl``), one line a replica and step:
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
+from harness.clients import MakeProducer
 from harness.clients.recorded import RecordingProducer
+from harness.cluster.cluster import Cluster
 from harness.cluster.observe import as_lists
 from harness.cluster.snapshot import states_of
 from harness.errors import UsageError
 from harness.kafka_api.fetch import CONSUMER_REPLICA_ID
+from harness.kafka_api.messages import TopicPartition
+from harness.kafka_api.transactions import OpenTransaction
 from harness.run_folder.history import History
-from harness.run_folder.store import AFTERMATH, AFTERMATH_HISTORY
+from harness.run_folder.store import AFTERMATH, AFTERMATH_HISTORY, RunFolder
 from harness.schedules.catalog import Anomaly
-from harness.schedules.scenario import Kind, Phase, client_name
+from harness.schedules.scenario import Kind, Phase, Scenario, client_name
 from harness.targets import KAFKA
 from workloads.filler import Filler
 from workloads.payload import PART
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from harness.clients import MakeProducer
-    from harness.cluster.cluster import Cluster
-    from harness.kafka_api.messages import TopicPartition
-    from harness.kafka_api.transactions import OpenTransaction
     from harness.play.run_plan import RunPlan
-    from harness.run_folder.store import RunFolder
-    from harness.schedules.scenario import Scenario
 
 EXPIRIES = 10
 EXPIRATION = "producer.id.expiration.ms"

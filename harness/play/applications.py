@@ -24,30 +24,27 @@ Schema (``applications.jsonl``), one line an application, topic and view of it, 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import IO, TYPE_CHECKING, Final
 
+from harness.clients import ClientSpec
 from harness.clients.reader import read_committed
+from harness.cluster.cluster import Cluster
 from harness.errors import HarnessError, UsageError
 from harness.judge.consequences import ABSENT, AGAIN, STAYING
 from harness.run_folder.history import History
-from harness.run_folder.store import APPLICATION_HISTORY, APPLICATIONS
+from harness.run_folder.store import APPLICATION_HISTORY, APPLICATIONS, RunFolder
 from harness.schedules.placement import led_by
 from harness.schedules.scenario import Phase
 from harness.targets.applications import RELEASES
-from workloads.applications import Life
+from harness.targets.jars import JarSet
+from workloads.applications import Application, Life, Observe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from harness.clients import ClientSpec
-    from harness.cluster.cluster import Cluster
     from harness.play.run_plan import RunPlan
-    from harness.run_folder.store import RunFolder
-    from harness.targets.jars import JarSet
-    from workloads.applications import Application, Observe
 
 PARTITION: Final = 0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 import re
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,8 +22,6 @@ from harness.schedules.catalog import CONTROL
 from harness.schedules.schedule import schedule_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from harness.play.run_plan import PreparedRun
 
 PACKAGES = ("confluent-kafka", "kafka-python", "pyspark", "pyarrow")

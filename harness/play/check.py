@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import logging
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
+from harness.judge.progress import Progress
 from harness.judge.sessions import CHECKS
 from harness.judge.verdict import RunResult
 from harness.report.pictures.ahead import drawing_ahead, write_if_possible
 from harness.run_folder import inventory
 from harness.run_folder.manifest import open_run_folder
 from harness.run_folder.store import COMPLETE, new_run_id
+from harness.spark.options import SparkOptions
 from harness.spark.workspace_session import session_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from harness.judge.progress import Progress
-    from harness.spark.options import SparkOptions
 
 log = logging.getLogger("harness")
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from harness.broker_files.internal_topics.decode import encode_group_key
+from harness.broker_files.segments.batches import Batch
+from harness.clients import Library, LibraryGroups
+from harness.cluster.cluster import Cluster
 from harness.errors import HarnessError
+from harness.kafka_api.address import Address
 from harness.kafka_api.connection import ask
 from harness.kafka_api.fetch import ReplicaState
 from harness.kafka_api.groups import commit_offsets
+from harness.kafka_api.messages import TopicPartition
+from harness.run_folder.history import History
 from harness.schedules.placement import led_by
 from harness.schedules.scenario import INPUT_PARTITIONS, INPUT_RECORDS, Kind, Phase, Scenario, group_in, input_topic
 from workloads.group_consumers import Group, GroupReader
@@ -20,15 +27,7 @@ from workloads.offsets_filler import OffsetsFiller
 from workloads.payload import Payload
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from harness.broker_files.segments.batches import Batch
-    from harness.clients import Library, LibraryGroups
-    from harness.cluster.cluster import Cluster
-    from harness.kafka_api.address import Address
-    from harness.kafka_api.messages import TopicPartition
     from harness.play.run_plan import RunPlan
-    from harness.run_folder.history import History
 
 FILLER_TOPIC = input_topic("filler")
 INPUT_SETTINGS = {"cleanup.policy": "delete"}

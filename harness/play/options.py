@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -9,17 +10,14 @@ from typing import TYPE_CHECKING, Final
 from harness.errors import UsageError
 from harness.judge.earned import FILES, UNPROTECTED
 from harness.runtimes import AUTO, COMMAND_CONFIG, GATE, GUARD, IMAGE, KEEP, NODES, PORT_BASE, RUNTIMES, SSH
+from harness.schedules.schedule import Schedule
 from harness.spark.options import SparkOptions
 from harness.suggest import nearest
-from harness.targets import REDPANDA, SIMULATED
+from harness.targets import REDPANDA, SIMULATED, Target
 from harness.targets.settings import BROKER, TOPIC, raise_if_unfit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from harness.host.nodes import Access
-    from harness.schedules.schedule import Schedule
-    from harness.targets import Target
 
 PROTECTIONS = (UNPROTECTED, *FILES)
 """Protections that keep cleaners waiting for replicas out of the ISR: none, ``--gate`` or ``--guard``."""

@@ -7,29 +7,25 @@ from scratch.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from harness.errors import UsageError
 from harness.host import leftovers
 from harness.host.clock import RealClock
+from harness.judge.progress import Progress
+from harness.judge.verdict import RunResult
 from harness.play.options import RunOptions
 from harness.play.run import conduct
 from harness.play.run_plan import plan_run, prepare_run
 from harness.run_folder import inventory
 from harness.run_folder.manifest import HIDDEN, Manifest, open_run
-from harness.run_folder.store import COMPLETE
+from harness.run_folder.store import COMPLETE, RunFolder
 from harness.schedules.schedule import schedule_of
 from harness.targets import at_version
 from nemesis import find_script
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from harness.judge.progress import Progress
-    from harness.judge.verdict import RunResult
-    from harness.run_folder.store import RunFolder
 
 AS_IT_BEGAN = (
     "anomaly", "nemesis", "timers", "topic_settings", "broker_settings", "replication_factor", "partitions", "seed",

@@ -6,48 +6,43 @@ import json
 import logging
 import os
 import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from harness.broker_files.side_files.server_logs import ServerLogs
+from harness.clients import ClientSpec, Library
 from harness.cluster.boot import client_spec, cluster_on
+from harness.cluster.cluster import Cluster
 from harness.errors import HarnessError, TimeLimitError, interruptible
 from harness.escape import LogFormatter
 from harness.host import leftovers
-from harness.host.clock import RealClock, Stages
+from harness.host.clock import Clock, RealClock, Stages
 from harness.host.workspace import Workspace
+from harness.judge.progress import Progress
 from harness.judge.verdict import RunResult
 from harness.play import aftermath, applications
 from harness.play.begin import SCHEDULE, begin_manifest
-from harness.play.protection import Gates, GuardBeside
-from harness.play.run_plan import plan_run, prepare_run, repeatable, run_schedule
+from harness.play.options import RunOptions
+from harness.play.protection import Gates, GuardBeside, Protection
+from harness.play.run_plan import PreparedRun, plan_run, prepare_run, repeatable, run_schedule
 from harness.play.run_player import RunPlayer
 from harness.protect.gate.events import parse_line
 from harness.report.pictures.ahead import drawing_ahead, write_if_possible
 from harness.run_folder import store
-from harness.run_folder.store import COMPLETE, GATE, GUARD, GUARD_LOG, HARNESS_LOG, LATEST, LOGS, RUNNING
+from harness.run_folder.manifest import Manifest
+from harness.run_folder.store import COMPLETE, GATE, GUARD, GUARD_LOG, HARNESS_LOG, LATEST, LOGS, RUNNING, RunFolder
 from harness.runtimes.base import ClusterSpec
 from harness.schedules.schedule import write_schedule
 from harness.targets.settings import note_on
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from harness.clients import ClientSpec, Library
-    from harness.cluster.cluster import Cluster
-    from harness.host.clock import Clock
     from harness.judge.check import Prepared
-    from harness.judge.progress import Progress
-    from harness.play.options import RunOptions
-    from harness.play.protection import Protection
-    from harness.play.run_plan import PreparedRun
-    from harness.run_folder.manifest import Manifest
-    from harness.run_folder.store import RunFolder
 
 log = logging.getLogger("harness")
 

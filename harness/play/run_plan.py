@@ -8,57 +8,45 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count, islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from harness.clients import JAVA, find_client
-from harness.cluster.boot import equip
+from harness.cluster.boot import Equipment, equip
 from harness.errors import UsageError
 from harness.host.java import find_java
 from harness.host.ports import free_ports
+from harness.judge.progress import Progress
 from harness.judge.sessions import CHECKS
-from harness.kafka_api.security import read_security
+from harness.kafka_api.messages import TopicPartition
+from harness.kafka_api.security import Security, read_security
 from harness.models.cluster.settings import raise_if_unknown
 from harness.play import aftermath, applications
 from harness.play.begin import without_secrets
-from harness.play.options import raise_if_contradictory
+from harness.play.options import RunOptions, raise_if_contradictory
 from harness.play.protection import GUARDED_RETENTION_MS
 from harness.run_folder import store
+from harness.run_folder.store import RunFolder
 from harness.runtimes import AUTO, LOCAL, choose
 from harness.runtimes.base import RuntimeRequest
 from harness.schedules.catalog import CONTROL, scenarios_for
 from harness.schedules.operations.faults import Expose, Heal, Inject
 from harness.schedules.operations.operation import of_process
 from harness.schedules.operations.waits import TakeSnapshot, UntilInSync, UntilRemoved
-from harness.schedules.placement import place
+from harness.schedules.placement import Placement, place
 from harness.schedules.replay import scenarios_of
-from harness.schedules.scenario import client_name
+from harness.schedules.scenario import Scenario, client_name
 from harness.schedules.schedule import RoundClient, RoundPlan, RoundTopic, Schedule, in_order
-from harness.schedules.timers import find_timers
+from harness.schedules.timers import Timers, find_timers
 from harness.spark.background import find_archive
-from harness.systems import find_system
-from harness.targets import SIMULATED, exact_name, find_target
+from harness.systems import System, find_system
+from harness.targets import SIMULATED, Target, exact_name, find_target
 from harness.targets.applications import RELEASES, jars_of
 from nemesis import SCRIPTS, find_script
+from nemesis.script import Script
 from workloads.applications import find_application
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from harness.cluster.boot import Equipment
-    from harness.judge.progress import Progress
-    from harness.kafka_api.messages import TopicPartition
-    from harness.kafka_api.security import Security
-    from harness.play.options import RunOptions
-    from harness.run_folder.store import RunFolder
-    from harness.schedules.placement import Placement
-    from harness.schedules.scenario import Scenario
-    from harness.schedules.timers import Timers
-    from harness.systems import System
-    from harness.targets import Target
-    from nemesis.script import Script
 
 RETENTION = "delete.retention.ms"
 EXPIRY_CHECK_MS = "1000"

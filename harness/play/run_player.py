@@ -6,44 +6,38 @@ anomalies.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from harness.clients import Library
 from harness.clients.reader import read_committed
 from harness.cluster import snapshot
+from harness.cluster.cluster import Cluster
 from harness.cluster.observe import ReplicaObserver
 from harness.errors import HarnessError, WaitTimeoutError
+from harness.kafka_api.messages import TopicPartition
 from harness.play.group_workload import GroupWorkload
-from harness.play.run_plan import run_schedule
+from harness.play.protection import Protection
+from harness.play.run_plan import RunPlan, run_schedule
 from harness.play.window import is_kept, wait_removed
 from harness.run_folder import store
 from harness.run_folder.history import History
+from harness.run_folder.store import RunFolder
 from harness.schedules.operations.clients import Begin, End, Write
 from harness.schedules.operations.faults import NEMESIS, Expose, Heal, Inject
-from harness.schedules.operations.operation import of_process
+from harness.schedules.operations.operation import Operation, of_process
 from harness.schedules.operations.waits import TakeSnapshot, UntilInSync, UntilRemoved
 from harness.schedules.placement import led_by
 from harness.schedules.scenario import CONSUMER_OFFSETS, Phase, scenario_and_process
 from nemesis.fault import FaultContext
-from nemesis.script import ScriptContext
+from nemesis.script import Act, ScriptContext
 from workloads.filler import Filler, write_ballast
+from workloads.offsets_filler import OffsetsFiller
 from workloads.payload import Payload
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from harness.clients import Library
-    from harness.cluster.cluster import Cluster
-    from harness.kafka_api.messages import TopicPartition
-    from harness.play.protection import Protection
-    from harness.play.run_plan import RunPlan
-    from harness.run_folder.store import RunFolder
-    from harness.schedules.operations.operation import Operation
-    from nemesis.script import Act
-    from workloads.offsets_filler import OffsetsFiller
 
 FILLER_RECORDS: Final = 4
 """Filler records that reach every replica after the rejoin."""

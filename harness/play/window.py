@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
-
     from harness.cluster.cluster import Cluster
     from harness.kafka_api.messages import TopicPartition
     from workloads.payload import Payload

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,8 +12,6 @@ from harness.judge.earned import protection_of
 from harness.report.headlines import headline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from harness.report.stored import StoredRun
 
 _INCIDENTAL: Final = frozenset({"command", "evidence", "owner", "run_id", "timings_s"})

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from harness.escape import escape, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from harness.judge.finding import Finding
 
 VISIBLE: Final = "visible"

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from harness.broker_files.internal_topics.phrases import state, subject
-from harness.broker_files.segments.batches import CorruptLogError, iter_batches, iter_records, marker, until_cut
+from harness.broker_files.segments.batches import (
+    Batch,
+    CorruptLogError,
+    Record,
+    iter_batches,
+    iter_records,
+    marker,
+    until_cut,
+)
 from harness.escape import shortened
+from harness.judge.finding import Finding, Place
+from harness.report.pictures.story import Story
 from harness.run_folder.history import HEADER_TXN, read_lines
-from harness.run_folder.store import AFTER_REJOIN
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from harness.broker_files.segments.batches import Batch, Record
-    from harness.judge.finding import Finding, Place
-    from harness.report.pictures.story import Story
-    from harness.run_folder.store import RunFolder
+from harness.run_folder.store import AFTER_REJOIN, RunFolder
 
 BACKGROUND: Final = b"filler."
 """Prefix of keys and transactional ids of the background traffic."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -13,22 +14,16 @@ from markupsafe import Markup
 from harness.errors import HarnessError
 from harness.escape import to_json, visible
 from harness.json_codec import to_json as as_json
+from harness.judge.finding import Finding, Place
 from harness.judge.run_verdict import places_of
-from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, UNKNOWN
+from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, UNKNOWN, Verdict
 from harness.judge.verdict import worst as worst_verdict
 from harness.report.headlines import headline, worst_number
 from harness.report.logs import side_by_side
-from harness.report.pictures.story import read_story
+from harness.report.pictures.story import Story, read_story
 from harness.report.pictures.timeline import draw_graph, timeline, transactions
 from harness.report.pictures.topology import topology
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from harness.judge.finding import Finding, Place
-    from harness.judge.verdict import Verdict
-    from harness.report.pictures.story import Story
-    from harness.run_folder.store import RunFolder
+from harness.run_folder.store import RunFolder
 
 SENTENCES: Final = {
     ANOMALY: "the replicas disagree, and nothing will bring them together",

@@ -10,7 +10,8 @@ import base64
 import hashlib
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from flask import Flask, Response, abort, request
 from werkzeug.serving import BaseWSGIServer, make_server
@@ -20,9 +21,6 @@ from harness.escape import visible
 from harness.report.page import DRAWING_ERRORS, render
 from harness.report.site import INDEX, evidence_pages, index_page, overview_pages, problem_of, read_contents
 from harness.report.stored import running_runs
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HOST: Final = "127.0.0.1"
 _NAMES: Final = frozenset({HOST, "localhost"})

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from pathlib import Path
+from typing import Any, Final, TypeAlias
 
 from markdown_it import MarkdownIt
 from markupsafe import Markup
@@ -24,16 +27,9 @@ from harness.report.pictures.picture import picture
 from harness.report.pictures.story import read_story
 from harness.report.pictures.timeline import timeline
 from harness.report.soak_pages import round_page, soak_page
-from harness.report.stored import stored_nights, stored_runs, stored_soaks
+from harness.report.stored import Night, RunningRun, StoredRun, StoredSoak, stored_nights, stored_runs, stored_soaks
 from harness.run_folder.store import REPORT
 from harness.schedules.catalog import ALL_SCENARIOS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-    from datetime import datetime
-    from pathlib import Path
-
-    from harness.report.stored import Night, RunningRun, StoredRun, StoredSoak
 
 Pages: TypeAlias = "dict[str, Callable[[], str]]"
 """Functions that return pages, by the address in the site."""

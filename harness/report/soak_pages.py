@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
@@ -12,16 +14,11 @@ from harness.escape import visible
 from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN, UNKNOWN
 from harness.report.page import DRAWING_ERRORS, render
 from harness.report.pictures.picture import LABEL_IN, draw_steps, rows_over_time, shade
-from harness.report.stored import read_round, read_soak
+from harness.report.stored import ClientOperation, StoredRound, StoredSoak, read_round, read_soak
 from harness.run_folder.store import REPORT, ROUND
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-    from pathlib import Path
-
     from matplotlib.axes import Axes
-
-    from harness.report.stored import ClientOperation, StoredRound, StoredSoak
 
 
 MOST_FINDINGS: Final = 50

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from glob import iglob
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 from harness.host import leftovers
 from harness.json_codec import from_json
@@ -22,10 +24,6 @@ from harness.run_folder.history import read_lines
 from harness.schedules.operations.administrators import ADMIN
 from harness.schedules.operations.faults import NEMESIS
 from harness.targets import title_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
 Stored = TypeVar("Stored")
 

@@ -32,15 +32,12 @@ from __future__ import annotations
 import base64
 import json
 import threading
-from typing import IO, TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
 
 from harness.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from harness.host.clock import Clock
+from harness.host.clock import Clock
 
 FETCH_OFFSETS, CONSUME = "fetch offsets", "consume"
 """Operations of groups on their coordinators; `workloads.group_consumers` describes their additional fields."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
 
 from harness.errors import UsageError
 from harness.run_folder.store import (
@@ -31,10 +32,6 @@ from harness.run_folder.store import (
     OBSERVATIONS,
     RunFolder,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
 FIELD: Final = "evidence"
 """The manifest's field with ``{path: {"size_bytes": …, "blake2b": …}}``; paths are relative to the run folder."""

@@ -5,22 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from harness.broker_files.segments.batches import CorruptLogError, iter_batches
+from harness.broker_files.segments.batches import Batch, CorruptLogError, iter_batches
 from harness.errors import UsageError
 from harness.host import leftovers
 from harness.run_folder import inventory
 from harness.run_folder.store import MANIFEST, RUNNING, RunFolder
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from harness.broker_files.segments.batches import Batch
 
 log = logging.getLogger("harness")
 

@@ -18,18 +18,16 @@ from __future__ import annotations
 import json
 import os
 import secrets
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from harness.errors import UsageError
 from harness.escape import to_json
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 SCHEMA = 1
 """The version of ``manifest.json`` and ``verdict.json``."""

@@ -6,6 +6,7 @@ brokers; `harness.host` those of the host.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -13,13 +14,10 @@ from typing import TYPE_CHECKING
 from harness.errors import UsageError
 from harness.host.leftovers import may_have_engine
 from harness.suggest import nearest
-from harness.targets import KAFKA, REDPANDA, SIMULATED
+from harness.targets import KAFKA, REDPANDA, SIMULATED, Target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from harness.runtimes.base import PreparedRuntime, RuntimeRequest
-    from harness.targets import Target
 
 AUTO, LOCAL, DOCKER, SSH, SIM = "auto", "local", "docker", "ssh", "sim"
 

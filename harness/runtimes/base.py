@@ -7,20 +7,19 @@ it obtains an ability with `ability`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, runtime_checkable
 
 from harness.errors import HarnessError, UsageError
+from harness.host.clock import Clock, RealClock
+from harness.host.java import Java
 from harness.host.ports import free_ports
 from harness.kafka_api.address import Address
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from harness.host.clock import Clock, RealClock
-    from harness.host.java import Java
     from harness.host.nodes import Access
     from harness.kafka_api.security import Security
     from harness.runtimes.power import Cut

@@ -10,11 +10,12 @@ import io
 import shutil
 import tarfile
 import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.resources import files
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
@@ -23,22 +24,17 @@ from harness.host import commands, engine, leftovers, ports
 from harness.host.leftovers import COMPOSE_FILE
 from harness.kafka_api.address import Address
 from harness.runtimes import namespaces
-from harness.runtimes.base import Need, PreparedRuntime, listeners, raise_if_unmet
+from harness.runtimes.base import ClusterSpec, Need, PreparedRuntime, RuntimeRequest, listeners, raise_if_unmet
 from harness.runtimes.log_dir import copy_when_still, tail
 from harness.runtimes.namespaces import NamespaceFaults, Reach
-from harness.runtimes.recipe import CLIENT_PORT, recipe_for, service
+from harness.runtimes.recipe import CLIENT_PORT, Recipe, recipe_for, service
 from harness.targets import images
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
     from docker import DockerClient
     from docker.models.containers import Container
     from docker.models.networks import Network
 
-    from harness.runtimes.base import ClusterSpec, RuntimeRequest
-    from harness.runtimes.recipe import Recipe
 
 CREATE_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S, SHUTDOWN_TIMEOUT_S = 10, 60

@@ -9,31 +9,25 @@ import os
 import shutil
 import signal
 import subprocess
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from harness.errors import BootError, HarnessError
 from harness.host import disk, leftovers, network, ports
+from harness.host.network import NamespaceNetwork
 from harness.kafka_api.address import Address
 from harness.kafka_api.security import PLAINTEXT
-from harness.protect.gate.build import build_agent
+from harness.protect.gate.build import Agent, build_agent
 from harness.runtimes import faketime, namespaces
-from harness.runtimes.base import Need, PreparedRuntime, listeners, raise_if_unmet
+from harness.runtimes.base import ClusterSpec, Need, PreparedRuntime, RuntimeRequest, listeners, raise_if_unmet
 from harness.runtimes.local_files import LocalFiles
 from harness.runtimes.log_dir import LOG_DIR_FILES, copy_when_still, is_live, tail
 from harness.runtimes.power import SYNC_NOTES, why_no_notes
 from harness.targets import kafka
 from harness.targets.jars import jars_for
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from harness.host.network import NamespaceNetwork
-    from harness.protect.gate.build import Agent
-    from harness.runtimes.base import ClusterSpec, RuntimeRequest
 
 FORMAT_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from harness.errors import HarnessError
+from harness.protect.gate.build import Agent
 from harness.runtimes import power
-from harness.runtimes.base import Need
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from harness.protect.gate.build import Agent
-    from harness.runtimes.base import Runtime
-    from harness.runtimes.power import Cut, Synced
+from harness.runtimes.base import Need, Runtime
+from harness.runtimes.power import Cut, Synced
 
 NOTES: Final = "synced"
 LOOK_S: Final = 0.001

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from contextlib import suppress
-from pathlib import PurePath
-from typing import TYPE_CHECKING
+from pathlib import Path, PurePath
 
 from harness.errors import HarnessError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 LIVE_SUFFIXES = (".log", ".txnindex", ".snapshot")
 SIDE_FILES = ("leader-epoch-checkpoint", "partition.metadata")

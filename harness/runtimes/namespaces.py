@@ -7,16 +7,12 @@ broken cable: connections stay open on both sides, and TCP retries with increasi
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from harness.host import commands, network
+from harness.host.network import NamespaceNetwork
 from harness.host.node_runs import CHAINS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from harness.host.network import NamespaceNetwork
 
 TABLES, CONTROL = "iptables", "tc"
 

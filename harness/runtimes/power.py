@@ -24,7 +24,9 @@ import os
 import re
 import sys
 from collections import defaultdict
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.broker_files.segments.batches import iter_batches, until_cut
@@ -33,9 +35,6 @@ from harness.json_codec import to_json
 from harness.protect.gate.build import AgentSource
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-    from pathlib import Path
-
     from harness.kafka_api.messages import TopicPartition
 
 SYNC_NOTES: Final = AgentSource("sync notes", "harness.runtimes", "power/syncs", "sync-notes.jar")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING
@@ -11,15 +12,12 @@ from harness.errors import UsageError
 from harness.kafka_api.address import Address
 from harness.kafka_api.security import PLAINTEXT
 from harness.runtimes.log_dir import LOG_DIR_FILES, is_live
-from harness.targets import KAFKA, REDPANDA, images, kafka
+from harness.targets import KAFKA, REDPANDA, Target, images, kafka
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from docker import DockerClient
 
     from harness.runtimes.base import ClusterSpec
-    from harness.targets import Target
 
 CLIENT_PORT, CONTROLLER_PORT, REPLICA_PORT, ADMIN_PORT = 9092, 9093, 9094, 9644
 ANYWHERE = "0.0.0.0"  # noqa: S104  (inside the container; only clients' ports are published, on loopback)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from harness.errors import HarnessError
 from harness.kafka_api.address import Address
@@ -16,15 +18,8 @@ from harness.models.cluster.files import write_checkpoint, write_replica
 from harness.models.cluster.transactions import TransactionCoordinator
 from harness.models.log.systems import REDPANDA
 from harness.models.log.version_rules import rules_of
-from harness.runtimes.base import PreparedRuntime
-from harness.targets import SIM_CLOUD_TOPICS, SIM_KAFKA, SIM_REDPANDA
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from harness.runtimes.base import ClusterSpec, RuntimeRequest
-    from harness.targets import Target
+from harness.runtimes.base import ClusterSpec, PreparedRuntime, RuntimeRequest
+from harness.targets import SIM_CLOUD_TOPICS, SIM_KAFKA, SIM_REDPANDA, Target
 
 RULES: Final[Mapping[str, ClusterRules]] = {
     SIM_KAFKA: ClusterRules(),

@@ -11,29 +11,23 @@ import json
 import shlex
 import stat
 import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from harness.errors import BootError, HarnessError, UsageError
 from harness.host import java, node_runs
 from harness.host.leftovers import NODES_FILE
 from harness.host.node_runs import log_in, log_out, node_marker, on_each, remove, run_dir
+from harness.host.nodes import Access, NodeConnection
 from harness.json_codec import to_json
-from harness.runtimes.base import Need, PreparedRuntime, listeners, raise_if_unmet
+from harness.kafka_api.address import Address
+from harness.runtimes.base import ClusterSpec, Need, PreparedRuntime, RuntimeRequest, listeners, raise_if_unmet
 from harness.runtimes.log_dir import LOG_DIR_FILES, copy_when_still, is_live, tail
 from harness.runtimes.namespaces import Reach, at_random
 from harness.targets import kafka
-from harness.targets.jars import jars_for
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from harness.host.nodes import Access, NodeConnection
-    from harness.kafka_api.address import Address
-    from harness.runtimes.base import ClusterSpec, RuntimeRequest
-    from harness.targets.jars import JarSet
+from harness.targets.jars import JarSet, jars_for
 
 JAR_CACHE = ".cache/compaction-harness/jars"
 LOOK_EVERY_S, LOOK_TIMEOUT_S = 1.0, 10.0

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
 from harness.schedules.operations.clients import ABORT, COMMIT, End, Write
 from harness.schedules.scenario import CLASSIC, CONSUMER, Deletion, Kind, Scenario
 from harness.suggest import nearest
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 ALL = "all"
 GROUP = "group"

@@ -8,21 +8,17 @@ Rounds of a soak are drawn while real brokers play them, schedules of ``explore`
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from random import Random
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from harness.schedules.operations.clients import Die, End, SendOffset, Write
 from harness.schedules.operations.faults import Heal, Inject
+from harness.schedules.operations.operation import Operation
 from harness.schedules.schedule import Step, in_order
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from harness.schedules.operations.operation import Operation
-
 
 MOST_BEHIND_S: Final = 1.0
 """Operations that are later than this are left out, rather than begun all at once."""

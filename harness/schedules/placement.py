@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from harness.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 FIRST_ABSENT = 2
 FEWEST_BROKERS, MOST_BROKERS = 3, 7

@@ -7,24 +7,19 @@ outage, and at most one client with transactions and one without.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from harness.errors import UsageError
 from harness.schedules.catalog import BY_NAME, CONTROL, Anomaly
 from harness.schedules.operations.clients import Begin, End, Write
 from harness.schedules.operations.environment import CleanerPass, TimePasses
 from harness.schedules.operations.faults import OUTAGES, Heal, Inject
-from harness.schedules.operations.operation import of_process
+from harness.schedules.operations.operation import Operation, of_process
 from harness.schedules.operations.waits import TakeSnapshot, UntilInSync, UntilRemoved
 from harness.schedules.scenario import Scenario, scenario_and_process
-from harness.schedules.schedule import NO_PLAN, SchedulePlayer, unsupported
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from harness.schedules.operations.operation import Operation
-    from harness.schedules.schedule import Schedule
+from harness.schedules.schedule import NO_PLAN, Schedule, SchedulePlayer, unsupported
 
 TRANSACTIONAL, PLAIN = "tx", "plain"
 OF_CLIENTS: Final = (Write, Begin, End)

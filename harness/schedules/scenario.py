@@ -9,10 +9,10 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from harness.schedules.operations.clients import Begin, End, Write
+from harness.schedules.operations.operation import Operation
 
 if TYPE_CHECKING:
     from harness.schedules.catalog import Anomaly
-    from harness.schedules.operations.operation import Operation
 
 ONE_COPY = "one-copy"
 """The coordination (`harness.systems.Control.coordination`) of brokers that share one copy of each partition."""

@@ -10,19 +10,17 @@ before it starts.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.errors import UsageError
 from harness.schedules.operations.faults import Heal, Inject
-from harness.schedules.operations.operation import decode, encode
+from harness.schedules.operations.operation import Operation, decode, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
     from harness.kafka_api.messages import TopicPartition
-    from harness.schedules.operations.operation import Operation
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, TypeVar
 
 from harness.schedules.operations.administrators import DeleteRecords
 from harness.schedules.operations.clients import CommitOffset, Die, End, SendOffset, Write
 from harness.schedules.operations.faults import Heal, Inject
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
-
-    from harness.schedules.schedule import Step
+from harness.schedules.schedule import Step
 
 T = TypeVar("T")
 
@@ -43,9 +40,7 @@ def reduced(
 
 
 def ddmin(
-    items: Sequence[T],
-    shows: Callable[[Sequence[T]], bool],
-    on_smaller: Callable[[Sequence[T]], None] = lambda _: None,
+    items: Sequence[T], shows: Callable[[Sequence[T]], bool], on_smaller: Callable[[Sequence[T]], None] = lambda _: None
 ) -> list[T]:
     """Return items of which no single item can be left out, in their order."""
     items, size = list(items), -(-len(items) // 2)

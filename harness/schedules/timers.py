@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
 from harness.suggest import nearest
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -118,11 +115,7 @@ DEFAULT = Timers(
 
 TIMERS = {timers.name: timers for timers in (FAST, TEN_MINUTES, DEFAULT)}
 
-FREEZE = {
-    "min.cleanable.dirty.ratio": "1.0",
-    "max.compaction.lag.ms": str(2**63 - 1),
-    "segment.ms": str(7 * DAY_MS),
-}
+FREEZE = {"min.cleanable.dirty.ratio": "1.0", "max.compaction.lag.ms": str(2**63 - 1), "segment.ms": str(7 * DAY_MS)}
 """Settings under which no cleaner pass begins (the ratio is compared with a strict >), and no segment rolls."""
 
 

@@ -13,41 +13,34 @@ import json
 import shutil
 import time
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 from harness.console import print_progress
 from harness.errors import HarnessError, UsageError, interruptible
 from harness.host.clock import RealClock
 from harness.host.workspace import Workspace
 from harness.json_codec import from_json, to_json
+from harness.judge.progress import Progress
 from harness.judge.sessions import CHECKS
 from harness.judge.verdict import EXIT_CODES, UNKNOWN, RepeatedFinding, RoundLine, SoakVerdict, worst
 from harness.run_folder.store import ROUND, SCHEMA, SOAK_STATE, RunFolder, create_run_folder, new_run_id
 from harness.runtimes import AUTO
-from harness.schedules.generators import Fixed
+from harness.schedules.generators import Fixed, Generator
 from harness.schedules.replay import why_not_replayable
-from harness.schedules.schedule import write_schedule
+from harness.schedules.schedule import RoundPlan, Schedule, write_schedule
 from harness.soak.draw.plan import Shape, draw_plan, fitted
 from harness.soak.draw.workload import generator_of
 from harness.soak.judge_queue import JudgeQueue
 from harness.soak.play.internal import serves_groups
-from harness.soak.play.rig import booted, find_setup
-from harness.soak.play.round import play_round, read_played, read_round, write_round
+from harness.soak.play.rig import Rig, Setup, booted, find_setup
+from harness.soak.play.round import PlayedRound, play_round, read_played, read_round, write_round
+from harness.spark.options import SparkOptions
 from harness.spark.workspace_session import session_of
 from harness.targets import SIM_KAFKA, find_target
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from pathlib import Path
-
-    from harness.judge.progress import Progress
-    from harness.schedules.generators import Generator
-    from harness.schedules.schedule import RoundPlan, Schedule
-    from harness.soak.play.rig import Rig, Setup
-    from harness.soak.play.round import PlayedRound
-    from harness.spark.options import SparkOptions
 
 SOAK: Final = "soak"
 MOST_BOOTS: Final = 3

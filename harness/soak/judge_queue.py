@@ -6,25 +6,22 @@ The logs of a clean round are deleted.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Self
 
 from harness.errors import HarnessError
 from harness.json_codec import to_json
-from harness.judge.verdict import CLEAN, RoundLine
-from harness.run_folder.store import BROKERS, FETCHED
+from harness.judge.verdict import CLEAN, RoundLine, RoundVerdict
+from harness.run_folder.store import BROKERS, FETCHED, RunFolder
 from harness.schedules.operations.faults import Inject
 from harness.soak.play.internal import INTERNAL
 from harness.spark.workspace_session import has_ended, release
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-
     from pyspark.sql import SparkSession
 
-    from harness.judge.verdict import RoundVerdict
-    from harness.run_folder.store import RunFolder
     from harness.soak.play.round import PlayedRound
 
 MOST_IN_A_JOB: Final = 4

@@ -17,22 +17,17 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 
 from harness.errors import HarnessError
 from harness.host.cache import cache_root, compiled_folder
-from harness.host.java import find_java
+from harness.host.java import Java, find_java
 from harness.spark.class_archive import archive_path, failure_path, is_being_made, make_archive
 from harness.spark.launch import SparkJobs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from harness.host.java import Java
 
 SWITCH = "COMPACTION_HARNESS_BACKGROUND"
 AUTOGROUP = Path("/proc/self/autogroup")

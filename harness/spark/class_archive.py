@@ -12,20 +12,16 @@ from __future__ import annotations
 
 import hashlib
 import os
+from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from harness.errors import HarnessError
 from harness.host.cache import alone_in, cache_root
+from harness.host.java import Java
 from harness.host.workspace import Workspace
 from harness.run_folder.store import new_run_id
-from harness.spark.launch import HEAP_FLAGS, JVM_FLAGS, MODULE_FLAGS, SparkSpec, spark_home
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from harness.host.java import Java
-    from harness.spark.launch import SparkJobs
+from harness.spark.launch import HEAP_FLAGS, JVM_FLAGS, MODULE_FLAGS, SparkJobs, SparkSpec, spark_home
 
 DUMP_TIMEOUT_S = 300.0
 """For a JVM with the lowest priority to write some 150 MB."""

@@ -13,18 +13,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from harness.errors import HarnessError
 from harness.host.java import find_java
 from harness.host.leftovers import SPARK_MARKER, process_marker
 from harness.spark.options import SparkOptions
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 MAIN_CLASS = "org.apache.spark.api.python.PythonGatewayServer"
 """The class that ``spark-submit pyspark-shell`` runs, too. The JVM ends with its input."""

@@ -10,14 +10,11 @@ from __future__ import annotations
 import os
 import re
 import socket
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from harness.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 LOCAL = "local[2]"
 OWN = {

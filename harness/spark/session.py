@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext, accumulators
@@ -15,11 +18,6 @@ from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
 from harness.spark.launch import SparkSpec, connect, launch, options_of, public, set_environment
 from harness.spark.threads import name_call_sites
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
 
 log = logging.getLogger("harness")
 

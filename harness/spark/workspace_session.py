@@ -9,26 +9,24 @@ import os
 import re
 import subprocess
 import threading
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import HarnessError, UsageError
 from harness.host import leftovers
+from harness.host.java import Java
+from harness.host.workspace import Workspace
 from harness.spark.background import find_archive
-from harness.spark.launch import SMALL_DATA, SparkSpec, launch
+from harness.spark.launch import SMALL_DATA, SparkJobs, SparkSpec, launch
+from harness.spark.options import SparkOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
-    from harness.host.java import Java
-    from harness.host.workspace import Workspace
-    from harness.spark.launch import SparkJobs
-    from harness.spark.options import SparkOptions
 
 START_LIMIT_S = 300.0
 """For a session to start, and for a first task on each executor: a busy cluster may delay both."""
@@ -75,13 +73,7 @@ def session_of(
 
 
 def spec_for(
-    workspace: Workspace,
-    java: Java,
-    spark: SparkOptions,
-    jobs: SparkJobs,
-    *,
-    log_path: Path,
-    archive: Path | None,
+    workspace: Workspace, java: Java, spark: SparkOptions, jobs: SparkJobs, *, log_path: Path, archive: Path | None
 ) -> SparkSpec:
     """Return the specification of a session in the workspace, with this class archive."""
     # An archive is valid for the class path of a JVM that is started without spark-submit.

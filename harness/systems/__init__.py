@@ -6,29 +6,24 @@ A system has settings for topics and brokers, requests for its brokers, a client
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from harness.clients import find_client
-from harness.clients.reader import LibrdkafkaReading
+from harness.clients import OpenLibrary, find_client
+from harness.clients.reader import LibrdkafkaReading, Reading
 from harness.kafka_api.admin import Admin
-from harness.runtimes.base import live_addresses
-from harness.targets import KAFKA, REDPANDA, SIMULATED
+from harness.kafka_api.messages import TopicPartition
+from harness.kafka_api.metadata import PartitionState
+from harness.runtimes.base import Runtime, live_addresses
+from harness.schedules.placement import Placement
+from harness.schedules.timers import Timers
+from harness.targets import KAFKA, REDPANDA, SIMULATED, Target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from harness.clients import OpenLibrary
-    from harness.clients.reader import Reading
-    from harness.kafka_api.messages import TopicPartition
-    from harness.kafka_api.metadata import PartitionState
     from harness.kafka_api.replica import ReplicaReader
-    from harness.runtimes.base import Runtime
-    from harness.schedules.placement import Placement
-    from harness.schedules.timers import Timers
-    from harness.targets import Target
 
 SystemSettings = tuple[dict[str, str], dict[str, str]]
 """Settings of topics, and of brokers."""

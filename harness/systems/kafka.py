@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from harness.kafka_api.admin import Admin
 from harness.kafka_api.connection import Connection
-from harness.kafka_api.replica import WireReader
-from harness.runtimes.base import live_addresses
-from harness.schedules.timers import DAY_MS, FREEZE
-from harness.systems import System
-from harness.targets import KAFKA
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from harness.kafka_api.admin import Admin
-    from harness.kafka_api.messages import TopicPartition
-    from harness.kafka_api.replica import ReplicaReader
-    from harness.runtimes.base import Runtime
-    from harness.schedules.timers import Timers
-    from harness.systems import SystemSettings
-    from harness.targets import Target
+from harness.kafka_api.messages import TopicPartition
+from harness.kafka_api.replica import ReplicaReader, WireReader
+from harness.runtimes.base import Runtime, live_addresses
+from harness.schedules.timers import DAY_MS, FREEZE, Timers
+from harness.systems import System, SystemSettings
+from harness.targets import KAFKA, Target
 
 TRANSACTION_STATE = ("__transaction_state", 0)
 CLEANER_BACKOFF = "log.cleaner.backoff.ms"

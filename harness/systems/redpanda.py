@@ -6,33 +6,24 @@ answer DescribeProducers, and Fetch ignores replica ids). Tried with stand-ins o
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from harness.broker_files.segments.redpanda import is_segment, to_kafka
 from harness.errors import HarnessError
+from harness.kafka_api.admin import Admin
 from harness.kafka_api.connection import Connection
+from harness.kafka_api.messages import TopicPartition
+from harness.kafka_api.metadata import PartitionState
 from harness.kafka_api.redpanda_admin import COORDINATED_COMPACTION, INTERNAL, KAFKA, TX_BATCH_REMOVAL, RedpandaAdmin
-from harness.kafka_api.replica import WireReader
-from harness.runtimes.base import AdminApi, ability, live_addresses, live_brokers
-from harness.schedules.timers import DAY_MS
-from harness.systems import System
-from harness.targets import REDPANDA
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from harness.kafka_api.admin import Admin
-    from harness.kafka_api.messages import TopicPartition
-    from harness.kafka_api.metadata import PartitionState
-    from harness.kafka_api.replica import ReplicaReader
-    from harness.runtimes.base import Runtime
-    from harness.schedules.placement import Placement
-    from harness.schedules.timers import Timers
-    from harness.systems import SystemSettings
-    from harness.targets import Target
+from harness.kafka_api.replica import ReplicaReader, WireReader
+from harness.runtimes.base import AdminApi, Runtime, ability, live_addresses, live_brokers
+from harness.schedules.placement import Placement
+from harness.schedules.timers import DAY_MS, Timers
+from harness.systems import System, SystemSettings
+from harness.targets import REDPANDA, Target
 
 COORDINATOR, CONTROLLER = ("tx", 0), ("controller", 0)
 CONTROLLERS = "redpanda"

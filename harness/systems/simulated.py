@@ -5,43 +5,39 @@ Topics and brokers take Kafka's settings; a setting without a rule is rejected (
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import starmap
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from harness.broker_files.segments.batches import iter_batches
-from harness.clients.reader import delivered_record
+from harness.clients import OpenLibrary
+from harness.clients.reader import Reading, delivered_record
 from harness.clients.simulated import SimulatedClient
 from harness.errors import HarnessError, UsageError
+from harness.kafka_api.address import Address
+from harness.kafka_api.admin import Admin
 from harness.kafka_api.fetch import DEBUG_REPLICA_ID, ReplicaState
+from harness.kafka_api.messages import TopicPartition
 from harness.kafka_api.metadata import PartitionState
 from harness.kafka_api.redpanda_admin import COORDINATED_COMPACTION
-from harness.kafka_api.replica import ReplicaEnds
-from harness.kafka_api.transactions import OpenTransaction
+from harness.kafka_api.replica import ReplicaEnds, ReplicaReader
+from harness.kafka_api.transactions import OpenTransaction, OpenTransactions
+from harness.models.cluster.transactions import TransactionCoordinator
 from harness.models.log.batch import encoded
 from harness.models.log.delivery import batches_up_to, delivered, listed_aborts
+from harness.models.log.replica import Replica
+from harness.runtimes.base import Runtime
 from harness.schedules.scenario import ONE_COPY
+from harness.schedules.timers import Timers
 from harness.suggest import nearest
 from harness.systems import System
 from harness.systems.kafka import TRANSACTION_STATE, KafkaControl, kafka_settings
 from harness.targets import SIM_CLOUD_TOPICS, SIM_KAFKA, SIM_REDPANDA
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from harness.clients import OpenLibrary
-    from harness.clients.reader import Reading
-    from harness.kafka_api.address import Address
-    from harness.kafka_api.admin import Admin
-    from harness.kafka_api.messages import TopicPartition
-    from harness.kafka_api.replica import ReplicaReader
-    from harness.kafka_api.transactions import OpenTransactions
     from harness.models.cluster.cluster import SimCluster
-    from harness.models.cluster.transactions import TransactionCoordinator
-    from harness.models.log.replica import Replica
-    from harness.runtimes.base import Runtime
     from harness.runtimes.sim import SimRuntime
-    from harness.schedules.timers import Timers
 
 
 REST_MS: Final = 10**12

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,8 +16,6 @@ from harness.schedules.scenario import CLASSIC, CONSUMER
 from harness.suggest import nearest, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from harness.targets.builds import Build
 
 KAFKA, REDPANDA = "kafka", "redpanda"

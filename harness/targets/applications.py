@@ -7,20 +7,15 @@ release, which the manifest and each observation state.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from harness.errors import UsageError
 from harness.host.cache import cache_root
-from harness.targets import KAFKA, TARGETS, line_of
-from harness.targets.jars import fetch_locked, materialise
+from harness.targets import KAFKA, TARGETS, Target, line_of
+from harness.targets.jars import JarSet, OnProgress, fetch_locked, materialise
 from harness.targets.lock import lock_of_package, read_digests
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from harness.targets import Target
-    from harness.targets.jars import JarSet, OnProgress
 
 
 @dataclass(frozen=True)

@@ -16,25 +16,20 @@ import shutil
 import tarfile
 import zipfile
 import zlib
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, Final
 
 from harness.errors import UsageError
 from harness.host.cache import cache_root
 from harness.suggest import quoted
-from harness.targets import WITH_JARS
-from harness.targets.jars import JarSet, fetch_locked, jars_for, materialise, mismatch, staging_in
+from harness.targets import WITH_JARS, Target
+from harness.targets.jars import JarSet, OnProgress, fetch_locked, jars_for, materialise, mismatch, staging_in
 from harness.targets.lock import BINDING, file_sha256, jar_name, read_lock
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from harness.targets import Target
-    from harness.targets.jars import OnProgress
 
 BUILD, PATCH = "build", "patch"
 """Kinds: a complete Kafka, or classes in front of the class path of a known version's brokers."""

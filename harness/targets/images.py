@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import re
 import tarfile
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.resources import files
@@ -22,17 +23,14 @@ from requests.exceptions import RequestException
 
 from harness.errors import HarnessError, UsageError
 from harness.host import commands, engine
+from harness.host.java import Java
 from harness.suggest import quoted
-from harness.targets import KAFKA
+from harness.targets import KAFKA, Target
+from harness.targets.jars import JarSet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from docker import DockerClient
 
-    from harness.host.java import Java
-    from harness.targets import Target
-    from harness.targets.jars import JarSet
 
 BUILT_HERE = "compaction-harness/kafka"
 STORE = "minio/minio:RELEASE.2025-04-22T22-12-26Z"

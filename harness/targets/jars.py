@@ -15,14 +15,13 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
 from harness.host.cache import cache_root
-from harness.targets import KAFKA, WITH_JARS
+from harness.targets import KAFKA, WITH_JARS, Target
 from harness.targets.lock import (
     FETCH_LIMIT_S,
     file_sha256,
@@ -34,11 +33,6 @@ from harness.targets.lock import (
     resolve,
     run_ivy,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from harness.targets import Target
 
 OnProgress = Callable[[int, int], None]
 Fetch = Callable[[Sequence[str], Path, OnProgress], None]

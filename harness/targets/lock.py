@@ -16,7 +16,9 @@ import re
 import select
 import subprocess
 import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import quoteattr
@@ -26,9 +28,6 @@ from harness.host.cache import cache_root
 from harness.host.java import find_java
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from importlib.resources.abc import Traversable
-
     from harness.targets import Target
 
 FETCH_LIMIT_S = 900.0

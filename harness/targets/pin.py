@@ -16,23 +16,19 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from py4j.java_gateway import JavaGateway, get_field
 
 from harness.errors import UsageError
 from harness.host.java import find_java
-from harness.targets import find_target
+from harness.targets import Target, find_target
 from harness.targets.applications import RELEASES
 from harness.targets.jars import jars_for
 from harness.targets.lock import lock_name, lock_text, resolve, resolve_modules
 from harness.terminal import stderr
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from harness.targets import Target
 
 _LOCKS = Path(__file__).parent / "locks"
 _UNNAMED = "$$Lambda"

@@ -5,20 +5,16 @@ from __future__ import annotations
 import importlib.resources
 import math
 import re
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from harness.errors import UsageError
 from harness.suggest import close_to, quoted
-from harness.targets import REDPANDA, SIMULATED
+from harness.targets import REDPANDA, SIMULATED, Target
 from harness.targets.kafka import SET_BY_HARNESS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from harness.targets import Target
 
 TOPIC, BROKER = SCOPES = ("topic", "broker")
 

@@ -6,21 +6,15 @@ where they give another outcome: of records that it holds, by its ``.txnindex``,
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from truth import is_below, judge
+from partition import Partition, Txn
+from truth import Judged, is_below, judge
+from view import View
 
 from harness.broker_files.segments.records import COMMIT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from partition import Partition, Txn
-    from truth import Judged
-    from view import View
-
-    from harness.broker_files.side_files.producer_state import AbortedTxn
+from harness.broker_files.side_files.producer_state import AbortedTxn
 
 
 @dataclass(frozen=True, slots=True)

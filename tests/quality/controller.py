@@ -6,18 +6,14 @@ process was killed registers again before it is back in the ISR.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from random import Random
+from typing import Any
 
-from metadata_logs import change, directory_uuid, partition, register, topic
+from metadata_logs import Written, change, directory_uuid, partition, register, topic
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from random import Random
-
-    from metadata_logs import Written
-
-    from harness.models.log.replication import Replication
+from harness.models.log.replication import Replication
 
 V3_5, V3_6, V4_0 = 11, 12, 25
 TRANSACTION_STATE = "__transaction_state"

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+from partition import Partition
 
 from harness.models.cluster.files import write_checkpoint, write_replica, write_segment
 from harness.models.log.batch import ModelBatch, encoded
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from partition import Partition
-
-    from harness.models.log.replica import Replica
+from harness.models.log.replica import Replica
 
 _INDEX_BYTES = 512
 """Brokers preallocate 10 MiB of zeros; less is as good for a reader that must not mind them."""

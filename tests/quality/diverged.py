@@ -6,14 +6,16 @@ miss what is removed meanwhile. Each of them goes at a moment of its own, at tim
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from controller import V3_5, V3_6, V4_0, Controller
 from disk import Copy, write_broker
 from expected import ABORTED_TO_COMMITTED, COMMITTED_TO_ABORTED, STUCK_LSO, TOMBSTONE_DIVERGENCE
-from metadata_logs import write_metadata_log, write_topic_id
+from metadata_logs import Written, write_metadata_log, write_topic_id
 from partition import Partition, Settings
 from planted import ABORTED_DELETE, COMMITTED_DELETE, PLOTS, Stage, clean_until
 from traffic import SHARES, Traffic
@@ -22,13 +24,6 @@ from harness.broker_files.segments.codecs import CODECS
 from harness.models.log.cleaner import Cleaning
 from harness.models.log.replica import Replica
 from harness.models.log.replication import Replication
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
-
-    from metadata_logs import Written
-
 
 PAYLOADS: Final = (
     TOMBSTONE_DIVERGENCE, ABORTED_TO_COMMITTED, ABORTED_DELETE, COMMITTED_TO_ABORTED, COMMITTED_DELETE, STUCK_LSO,

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from disk import Copy, write_broker
-from expected import (
-    ABORTED_TO_COMMITTED,
-    COMMITTED_TO_ABORTED,
-    STUCK_LSO,
-    TOMBSTONE_DIVERGENCE,
-    Expected,
-)
+from expected import ABORTED_TO_COMMITTED, COMMITTED_TO_ABORTED, STUCK_LSO, TOMBSTONE_DIVERGENCE, Expected
 from oracle import expected
 from partition import Partition, Settings
 from planted import ABORTED_DELETE, SAME_OUTCOME, plant
@@ -24,10 +19,6 @@ from harness.broker_files.segments.codecs import CODECS
 from harness.models.log.cleaner import Cleaning
 from harness.models.log.replica import Replica
 from harness.models.log.replication import Replication
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 LEGAL: Final = "legal"
 TWO: Final = "two"

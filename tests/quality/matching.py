@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from expected import Expected
-    from generate import Case
+from expected import Expected
+from generate import Case
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

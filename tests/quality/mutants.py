@@ -16,18 +16,16 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from types import CodeType, ModuleType
+from typing import Any, Final
 
 import sqlglot
 from sqlglot import exp
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import CodeType, ModuleType
 
 BOUNDS: Final = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
 FLIPPED: Final = {

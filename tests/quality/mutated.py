@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from mutants import Mutant
 from pyspark import cloudpickle
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from mutants import Mutant
 
 PACKAGE: Final = "checkers"
 JUDGES: Final = ("harness.judge.check", "harness.audit.judge_copies")

@@ -40,8 +40,8 @@ No other findings may be reported.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from expected import (
     ABORTED_TO_COMMITTED,
@@ -52,19 +52,13 @@ from expected import (
     VISIBLE,
     Expected,
 )
-from truth import is_below, judge
+from partition import Partition, Txn, Written
+from truth import Judged, is_below, judge
+from view import Run, View
 
 from harness.broker_files.segments.records import ABORT, COMMIT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from partition import Partition, Txn, Written
-    from truth import Judged
-    from view import Run, View
-
-    from harness.broker_files.side_files.producer_state import AbortedTxn
-    from harness.models.log.batch import ModelBatch
+from harness.broker_files.side_files.producer_state import AbortedTxn
+from harness.models.log.batch import ModelBatch
 
 
 def expected(partition: Partition, high_watermarks: Iterable[int]) -> list[Expected]:

@@ -6,21 +6,16 @@ from their times. The truth is kept next to the replicas: every record ever writ
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from random import Random
 
+from harness.broker_files.segments.codecs import Codec
 from harness.broker_files.segments.records import ABORT, COMMIT, Record, marker_record
 from harness.models.log.batch import ModelBatch
-from harness.models.log.cleaner import clean
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from random import Random
-
-    from harness.broker_files.segments.codecs import Codec
-    from harness.models.log.cleaner import Cleaning
-    from harness.models.log.replica import Replica
-    from harness.models.log.replication import Replication
+from harness.models.log.cleaner import Cleaning, clean
+from harness.models.log.replica import Replica
+from harness.models.log.replication import Replication
 
 
 @dataclass(frozen=True, kw_only=True)

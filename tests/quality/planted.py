@@ -7,22 +7,19 @@ that are run side by side share one outage.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from random import Random
 from typing import TYPE_CHECKING, Final
 
 from expected import ABORTED_TO_COMMITTED, COMMITTED_TO_ABORTED, STUCK_LSO, TOMBSTONE_DIVERGENCE
+from partition import Client, Partition
+from traffic import Traffic
 
 from harness.broker_files.segments.records import ABORT, COMMIT
+from harness.models.log.batch import ModelBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from random import Random
-
-    from partition import Client, Partition
-    from traffic import Traffic
-
-    from harness.models.log.batch import ModelBatch
-
     Gone = Callable[[], bool]
     Plot = Iterator[Gone]
 

@@ -11,28 +11,22 @@ The same findings are attributed once with the metadata log, and once without on
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, islice, product
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 from client_truth import Wrongs, wrongs_by_broker
 from diverged import CALM, PAYLOADS, ROUGH, Diverged, Weather, diverge
+from pyspark.sql import SparkSession
 from test_audit import dealt, key_of
 
 from checkers.evidence.tables import load_copies
-from harness.audit.judge_copies import assemble, judge_whole
-from harness.broker_files.copies.copies import find_copies
+from harness.audit.judge_copies import Rows, assemble, judge_whole
+from harness.broker_files.copies.copies import Copies, find_copies
 from harness.json_codec import to_json
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from harness.audit.judge_copies import Rows
-    from harness.broker_files.copies.copies import Copies
 
 pytestmark = pytest.mark.timeout(3600)
 

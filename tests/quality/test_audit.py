@@ -7,30 +7,23 @@ say the same. To see a case again: ``python -m pytest tests/quality --quality-se
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
-from generate import LEGAL, generate
+from generate import LEGAL, Case, generate
 from matching import Found, complaints
 from planted import SAME_OUTCOME
+from pyspark.sql import SparkSession
 
 from checkers.evidence.tables import load_copies
 from checkers.finding import UNEXPLAINED_DIVERGENCE
 from checkers.reduction.reduce import reduce_copies
-from harness.audit.judge_copies import assemble, judge_reduced, judge_whole
-from harness.broker_files.copies.copies import find_copies
+from harness.audit.judge_copies import Rows, assemble, judge_reduced, judge_whole
+from harness.broker_files.copies.copies import Copies, find_copies
 from harness.json_codec import to_json
+from harness.judge.finding import CheckerRow
 from harness.judge.verdict import ANOMALY
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from generate import Case
-    from pyspark.sql import SparkSession
-
-    from harness.audit.judge_copies import Rows
-    from harness.broker_files.copies.copies import Copies
-    from harness.judge.finding import CheckerRow
 
 Verdicts = dict[str, dict[str, Any]]
 

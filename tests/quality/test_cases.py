@@ -5,9 +5,11 @@ To see one again: ``python -m pytest tests/quality --quality-seed SEED --quality
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from disk import Copy
 from expected import STUCK_LSO
 from generate import LEGAL, PLANTED, Case, generate
 from truth import judge
@@ -16,12 +18,6 @@ from harness.broker_files.segments.batches import iter_batches, iter_records, ma
 from harness.broker_files.side_files.checkpoints import read_checkpoint
 from harness.broker_files.side_files.producer_state import iter_txnindex, read_producer_snapshot
 from harness.models.log.batch import encoded
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from disk import Copy
 
 pytestmark = pytest.mark.commit
 

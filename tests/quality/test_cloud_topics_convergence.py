@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 from cloud_logs import RecordedCloud, begun, passes_to_clean, without
 
+from harness.models.cloud_topics.cloud import Job
 from harness.models.cloud_topics.compaction import ENTRY_BYTES, Settings, dirty
 from harness.models.cloud_topics.judge import FALSE_CLEAN, Reader, deduplicated, last_of_keys, wrong_for_reader
 from harness.models.cloud_topics.rules import RULES
-
-if TYPE_CHECKING:
-    from harness.models.cloud_topics.cloud import Job
 
 pytestmark = pytest.mark.commit
 

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 from cloud_logs import without
 
-from harness.models.cloud_topics.judge import (
-    FALSE_CLEAN,
-    LOST_VALUE,
-    MISSED_TOMBSTONE,
-    OUT_OF_ORDER,
-    UNDELETED,
-)
+from harness.models.cloud_topics.judge import FALSE_CLEAN, LOST_VALUE, MISSED_TOMBSTONE, OUT_OF_ORDER, UNDELETED
 from harness.models.cloud_topics.rules import RULES
 from harness.models.cloud_topics.world import UNCONVERGED, Case, CompactionWorld
 from harness.models.walk.exhaustive import Explored, explore
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 A1, A2, A3, B1, B2, NO_A = ("A", "1"), ("A", "2"), ("A", "3"), ("B", "1"), ("B", "2"), ("A", None)
 
@@ -97,11 +88,7 @@ PREVENTED: dict[str, tuple[Case, str, str]] = {
             "compactor 1 makes a pass; compactor 1 commits"
         ),
     ),
-    "collision-resistance": (
-        TOGETHER,
-        LOST_VALUE,
-        "p writes A B; compactor 1 makes a pass; compactor 1 commits",
-    ),
+    "collision-resistance": (TOGETHER, LOST_VALUE, "p writes A B; compactor 1 makes a pass; compactor 1 commits"),
     "tombstone-wait": (
         TOGETHER,
         MISSED_TOMBSTONE,

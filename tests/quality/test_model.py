@@ -6,20 +6,17 @@ Each batch is its own segment unless stated otherwise, and the last one is activ
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 from model_logs import data, emptied, marker, replica
 
 from harness.broker_files.segments.records import ABORT, COMMIT
 from harness.broker_files.side_files.producer_state import AbortedTxn
+from harness.models.log.batch import ModelBatch
 from harness.models.log.cleaner import Bounds, Cleaning, clean
 from harness.models.log.replica import Replica
 from harness.models.log.replication import Replication
 from harness.models.log.version_rules import rules_of
-
-if TYPE_CHECKING:
-    from harness.models.log.batch import ModelBatch
 
 pytestmark = pytest.mark.commit
 

@@ -11,24 +11,20 @@ import logging
 import sys
 from importlib import import_module
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 from equivalent import EQUIVALENT
 from expected import ABORTED_TO_COMMITTED
 from generate import LEGAL, generate
-from mutants import mutants, unchanged
+from mutants import Mutant, mutants, unchanged
 from mutated import in_place
 from planted import ABORTED_DELETE, SAME_OUTCOME
-from trial import REDUCING, build, failed
+from pyspark.sql import SparkSession
+from trial import REDUCING, Stand, build, failed
 
 import checkers.reduction.candidate_keys
 import checkers.replay.truth
-
-if TYPE_CHECKING:
-    from mutants import Mutant
-    from pyspark.sql import SparkSession
-    from trial import Stand
 
 CHECKERS: Final = (
     "anomalies.aborted_to_committed",
@@ -110,10 +106,7 @@ def chosen(checker: str, request: pytest.FixtureRequest) -> list[Mutant]:
 def test_nothing_fails_for_unchanged_code(stand: Stand) -> None:
     assert [
         failed(stand, unchanged(module)) for module in (checkers.replay.truth, checkers.reduction.candidate_keys)
-    ] == [
-        None,
-        None,
-    ]
+    ] == [None, None]
 
 
 @pytest.mark.commit(

@@ -5,30 +5,24 @@ All runs are judged in one job, as checkers are keyed by run.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 from simulated import simulate
 
 from harness.cluster.boot import Equipment
 from harness.host.java import find_java
 from harness.json_codec import to_json
 from harness.judge.check import compute_rows, prepare, results_of
-from harness.judge.run_verdict import assemble
+from harness.judge.finding import CheckerRow
+from harness.judge.run_verdict import Results, assemble
 from harness.play.begin import begin_manifest
 from harness.play.run_plan import PreparedRun
-from harness.run_folder.store import COMPLETE
+from harness.run_folder.store import COMPLETE, RunFolder
 from harness.runtimes.base import PreparedRuntime
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from harness.judge.finding import CheckerRow
-    from harness.judge.run_verdict import Results
-    from harness.run_folder.store import RunFolder
 
 WRONG: tuple[dict[str, Any], ...] = (
     {"nemesis": "kill"},

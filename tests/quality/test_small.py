@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from walks import PLENTY, by_state, lengths, ways
 
 from harness.model_checking.explore.cases import MESSAGES_MATTER
+from harness.models.walk.exhaustive import Explored
 from harness.models.walk.rows import walk
 from harness.models.walk.state_space import ADD, HAND_OVER, LEADER, NO_CHANGE, REASSIGN, REMOVE, Bound, StateSpace
 from harness.models.world.coordination import RULES
 from harness.schedules.catalog import Anomaly
-
-if TYPE_CHECKING:
-    from harness.models.walk.exhaustive import Explored
 
 BY_CHANGE = {change: Bound(writes=2, transactions=0, change=change) for change in (NO_CHANGE, LEADER, ADD, REMOVE)}
 TXN_JOINS = Bound(writes=0, transactions=1, change=ADD)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
 
 import pytest
 
 from harness.model_checking.explore.cases import ISR_GATE, ISR_GATE_MARKERS, fault_cases
 from harness.models.faults.rules import DISK, FURTHER_RULES, ISOLATED, LATE, OUTAGE, POWER, RESTART, UNCLEAN
-
-if TYPE_CHECKING:
-    from harness.models.walk.exhaustive import Explored
+from harness.models.walk.exhaustive import Explored
 
 PLENTY = 10_000_000
 DISK_RESTARTED = frozenset({DISK, RESTART})

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from walks import PLENTY, by_state, lengths, ways
 
 from harness.models.log.invariants import violations
+from harness.models.walk.exhaustive import Explored
 from harness.models.walk.rows import walk
-from harness.models.walk.state_space import ADD, LEADER, NO_CHANGE, REMOVE, Bound, StateSpace
+from harness.models.walk.state_space import ADD, LEADER, NO_CHANGE, REMOVE, Bound, State, StateSpace
 from harness.models.world.groups import (
     AT_RELOAD,
     BEGINS_AT_ABORTED,
@@ -23,12 +25,6 @@ from harness.models.world.groups import (
     consequences,
 )
 from harness.models.world.members import GROUP_BACK, MEMBER_BACK, NOT_LOADED, SCRIPTS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from harness.models.walk.exhaustive import Explored
-    from harness.models.walk.state_space import State
 
 BOTH = pytest.mark.parametrize("coordinator", [OLD, NEW])
 TWO_TXNS = Bound(keys=("K", "L"), writes=0, transactions=2, coordinator=NEW)
@@ -126,10 +122,7 @@ OF_MEMBERS = {
             NOT_LOADED: "m joins; 2 leaves; m leaves; 1 cleans; g is deleted; time passes; 1 cleans; 2 returns",
         },
     ),
-    "a classic group is upgraded": (
-        371,
-        {NOT_LOADED: f"m joins classically; m leaves; 2 leaves; m joins; {REMOVED}"},
-    ),
+    "a classic group is upgraded": (371, {NOT_LOADED: f"m joins classically; m leaves; 2 leaves; m joins; {REMOVED}"}),
     "a classic group is deleted, and is one of the consumer protocol later": (
         588,
         {

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from walks import by_state, lengths, ways
 
 from harness.models.log import redpanda
 from harness.models.log.systems import redpanda_without
+from harness.models.walk.exhaustive import Explored
 from harness.models.walk.rows import walk
 from harness.models.walk.state_space import ADD, LEADER, NO_CHANGE, REMOVE, Bound, State, StateSpace
 from harness.models.world import coordination
 from harness.schedules.catalog import Anomaly
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
-
-    from harness.models.walk.exhaustive import Explored
 
 
 def writes(change: str) -> Bound:

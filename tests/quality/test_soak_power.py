@@ -13,16 +13,19 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 from fakes.progress import FakeProgress
 from findings import audited_verdict
+from pyspark.sql import SparkSession
 from soaked import play
 
-from harness.broker_files.segments.batches import iter_batches, marker
+from harness.broker_files.segments.batches import Batch, iter_batches, marker
 from harness.broker_files.side_files.producer_state import encode_txnindex, iter_txnindex
 from harness.judge.verdict import ANOMALY, CHECKERS, CLEAN, CLIENTS, ScenarioVerdict
 from harness.protect.gate.events import HELD, RELEASED
@@ -32,20 +35,11 @@ from harness.soak.causes.cause import RoundEvidence
 from harness.soak.draw.plan import Shape, draw_plan
 from harness.soak.draw.workload import generator_of
 from harness.soak.evidence.client_log import COMMITTED, client_log_of
-from harness.soak.judge.gate_evidence import ReplicaOutage, judge_gates, removable_of
+from harness.soak.judge.gate_evidence import GateEvidence, ReplicaOutage, judge_gates, removable_of
 from harness.soak.judge.judge_rounds import judge_rounds, replicas_of, truth_of
 from harness.soak.judge.round_verdict import CheckedRound, JudgeResults, verdict_of
 from harness.soak.play.rig import find_setup
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from harness.broker_files.segments.batches import Batch
-    from harness.soak.judge.gate_evidence import GateEvidence
-    from harness.soak.play.round import PlayedRound
+from harness.soak.play.round import PlayedRound
 
 pytestmark = pytest.mark.timeout(3600)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pytest
 from described import described
+from pyspark.sql import SparkSession
 
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 from harness.model_checking.explore.random_runs import (
@@ -20,21 +21,10 @@ from harness.model_checking.explore.random_runs import (
     partitioned_session,
     sweep,
 )
-from harness.model_checking.explore.random_schedules import (
-    NO_OUTAGE,
-    RandomSchedule,
-    draw,
-    is_replayable,
-    is_wrong,
-)
+from harness.model_checking.explore.random_schedules import NO_OUTAGE, RandomSchedule, draw, is_replayable, is_wrong
 from harness.models.world.groups import AT_RELOAD, BEGINS_AT_ABORTED, DELETED_BACK, FROZEN
 from harness.models.world.world import Rules
 from harness.schedules.catalog import Anomaly
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pyspark.sql import SparkSession
 
 RUNS = 600
 WITHOUT = Rules(coordinated=True, without=frozenset({"markers-wait", "tombstones-wait"}))

@@ -7,16 +7,14 @@ only by another's hand.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from random import Random
+from typing import Final
+
+from partition import Client, Partition
 
 from harness.broker_files.segments.records import ABORT, COMMIT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from random import Random
-
-    from partition import Client, Partition
 
 _MOST_CLIENTS = 5
 _MOST_RECORDS = 5

@@ -9,12 +9,15 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from functools import partial
 from importlib import import_module
 from itertools import chain, product
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
 
 import networkx as nx
 import pytest
@@ -28,35 +31,25 @@ from audit_cases import CASES as AUDIT_CASES
 from checker_cases import CASES
 from checker_cases.exposures import EXPOSURES
 from copied import write_copies
+from generate import Case
 from literal import write_run
 from matching import complaints
-from mutants import unchanged
+from mutants import Mutant, unchanged
 from mutated import Code, in_place
+from pyspark.sql import DataFrame, SparkSession
 from test_audit import dealt, found_in, is_missed_marker
+from test_audit_checkers import Verdicts
 
 import checkers.replay.truth
 from checkers.anomalies import FINDERS
-from checkers.evidence.tables import load, load_copies
+from checkers.evidence.tables import Evidence, load, load_copies
+from checkers.reduction.reduce import Reduced
+from checkers.replay.judged import Judged
 from harness.audit.judge_copies import KEY_STATES
-from harness.broker_files.copies.copies import find_copies
+from harness.broker_files.copies.copies import Copies, find_copies
 from harness.json_codec import to_json
 from harness.judge.check import collected
 from harness.run_folder.store import RunFolder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-    from types import ModuleType
-
-    from generate import Case
-    from mutants import Mutant
-    from pyspark.sql import DataFrame, SparkSession
-    from test_audit_checkers import Verdicts
-
-    from checkers.evidence.tables import Evidence
-    from checkers.reduction.reduce import Reduced
-    from checkers.replay.judged import Judged
-    from harness.broker_files.copies.copies import Copies
 
 Rows = dict[str, list[dict[str, Any]]]
 RUNS, COPIES = "runs", "copies"
@@ -144,11 +137,7 @@ class Stand:
 def build(spark: SparkSession, top: Path, cases: Sequence[Case]) -> Stand:
     """Write and read all cases, and judge them by the code as it is."""
     (top / RUNS).mkdir()
-    histories = [
-        *(case.history for case in CASES),
-        *EXPOSURES,
-        *(case.history for case in test_guarantees.CASES),
-    ]
+    histories = [*(case.history for case in CASES), *EXPOSURES, *(case.history for case in test_guarantees.CASES)]
     folders = [write_run(top / RUNS, history) for history in histories]
     copies = []
     for literal in AUDIT_CASES:

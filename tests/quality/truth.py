@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from partition import Partition, Txn, Written
 from view import View, view
 
 from harness.broker_files.segments.records import COMMIT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from partition import Partition, Txn, Written
-
-    from harness.models.log.batch import ModelBatch
+from harness.models.log.batch import ModelBatch
 
 
 @dataclass(slots=True)

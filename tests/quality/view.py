@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from harness.broker_files.segments.records import COMMIT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from harness.broker_files.side_files.producer_state import AbortedTxn
-    from harness.models.log.batch import ModelBatch
-    from harness.models.log.replica import Replica
+from harness.broker_files.side_files.producer_state import AbortedTxn
+from harness.models.log.batch import ModelBatch
+from harness.models.log.replica import Replica
 
 
 @dataclass(slots=True)

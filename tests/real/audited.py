@@ -6,9 +6,11 @@ listener, where ACLs hold.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from confluent_kafka import Producer
 from kafka.protocol.admin import CreateAclsRequest, ListGroupsRequest
@@ -19,6 +21,7 @@ from harness.audit.live.cluster import AuditedCluster, client_of, describe
 from harness.clients.librdkafka import CONFIG
 from harness.errors import UsageError
 from harness.host.clock import RealClock
+from harness.kafka_api.address import Address
 from harness.kafka_api.admin import Admin
 from harness.kafka_api.connection import ask
 from harness.kafka_api.fetch import list_log_ends
@@ -27,12 +30,6 @@ from harness.kafka_api.metadata import describe_cluster
 from harness.kafka_api.security import read_security
 from harness.runtimes.local import LocalRuntime
 from harness.schedules.timers import FAST
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
-
-    from harness.kafka_api.address import Address
 
 BOUND_S = 60.0
 BROKERS = (1, 2, 3)

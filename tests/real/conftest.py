@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import signal
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 import pytest
 from audited import Audited, running
 from sandbox import DATA, Run, Sandbox, harness_command
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 FETCH_S = 900
 

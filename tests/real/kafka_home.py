@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from harness.host.cache import cache_root
-from harness.targets.jars import fetch_locked, materialise
+from harness.targets.jars import JarSet, fetch_locked, materialise
 from harness.targets.lock import read_digests
-
-if TYPE_CHECKING:
-    from harness.targets.jars import JarSet
 
 UPSTREAM: Final = Path(__file__).parents[2] / "results" / "upstream"
 NEWEST: Final = "4.4.0"

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from harness.cluster.boot import cluster_on, equip
+from harness.cluster.cluster import Cluster
 from harness.errors import HarnessError
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
+from harness.kafka_api.security import Security
 from harness.run_folder.store import new_run_id
 from harness.runtimes import LOCAL
 from harness.runtimes.base import ClusterSpec, RuntimeRequest
 from harness.targets import find_target
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from harness.cluster.cluster import Cluster
-    from harness.kafka_api.security import Security
 
 BOUND_S = 120.0
 

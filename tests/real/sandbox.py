@@ -8,10 +8,11 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psutil
 from verdict_schema import violations
@@ -19,9 +20,6 @@ from verdict_schema import violations
 from harness.errors import EXIT_CLEAN
 from harness.host.clock import RealClock
 from harness.run_folder.history import read_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 RUN_S = 600
 """The bound on any command; a run takes some 15 s on an idle machine."""

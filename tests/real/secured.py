@@ -6,11 +6,12 @@ everything.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from audited import AUTHORIZED, BROKERS, LITERAL, may
 from cryptography import x509
@@ -23,16 +24,11 @@ from local_cluster import local_cluster
 from sandbox import wait_until
 
 from harness.errors import HarnessError
+from harness.kafka_api.address import Address
 from harness.kafka_api.admin import Admin
+from harness.kafka_api.messages import TopicPartition
 from harness.kafka_api.security import read_security
 from harness.runtimes.local import LocalRuntime
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-    from pathlib import Path
-
-    from harness.kafka_api.address import Address
-    from harness.kafka_api.messages import TopicPartition
 
 BOUND_S, STORE_SECRET = 60.0, "the-password-of-the-store"
 GROUPS = 3

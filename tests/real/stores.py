@@ -6,10 +6,11 @@ import getpass
 import logging
 import subprocess
 import xml.etree.ElementTree as ET
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import requests
 from moto.server import ThreadedMotoServer
@@ -20,9 +21,6 @@ from harness.host.cache import cache_root
 from harness.host.clock import RealClock
 from harness.host.java import find_java
 from harness.targets.jars import fetch_locked, materialise
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 LOOPBACK = "127.0.0.1"
 BUCKET = "copies"

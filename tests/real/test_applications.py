@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sandbox import DATA
+from sandbox import DATA, Sandbox
 
 from harness.errors import EXIT_ANOMALY
-
-if TYPE_CHECKING:
-    from sandbox import Sandbox
 
 TARGET = "kafka-4.4"
 BACK_IN_STORES = {

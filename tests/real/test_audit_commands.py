@@ -8,23 +8,18 @@ from __future__ import annotations
 import random
 import signal
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
-from audited import BOUND_S, LOGIN, SECOND, TOPIC, everything, wait_for_replication
+from audited import BOUND_S, LOGIN, SECOND, TOPIC, Audited, everything, wait_for_replication
 from confluent_kafka import Producer
+from sandbox import Ran, Sandbox
 
 from harness.clients.librdkafka import CONFIG
 from harness.errors import EXIT_CLEAN, EXIT_FAILED, EXIT_UNKNOWN
 from harness.host.clock import RealClock
 from harness.schedules.timers import FAST
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from audited import Audited
-    from sandbox import Ran, Sandbox
 
 BUSY = ("audited-busy", 0)
 KEYS = 30

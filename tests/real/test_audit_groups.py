@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
+from sandbox import Sandbox
 from test_groups import FOUND
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
-
-    from sandbox import Sandbox
 
 OFFSETS = "__consumer_offsets"
 SHOWN: dict[str, dict[tuple[int, ...], Any]] = {

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
-from sandbox import DATA, copy_live_disk
+from sandbox import DATA, Sandbox, copy_live_disk
 
 from harness.audit.live.cluster import client_of, describe
 from harness.audit.live.exposure import ExposureKind, Level, exposure
 from harness.audit.live.prefilter import prefilter
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
 from harness.kafka_api.address import parse_bootstrap
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from sandbox import Sandbox
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,14 @@ The cluster is the one of `audited`.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
-from audited import BOUND_S, BROKERS, KEPT, SECOND, TOPIC, everything, wait_for_replication, write_plainly
+from audited import BOUND_S, BROKERS, KEPT, SECOND, TOPIC, Audited, everything, wait_for_replication, write_plainly
 
 from harness.audit.live.broker_reports import ReplicaStatuses, replica_statuses
+from harness.audit.live.cluster import AuditedCluster
 from harness.audit.live.exposure import Level, exposure
 from harness.audit.live.prefilter import prefilter
 from harness.audit.live.reading import spans_between
@@ -23,13 +25,6 @@ from harness.kafka_api.admin import Admin
 from harness.kafka_api.connection import ask
 from harness.kafka_api.fetch import list_log_ends
 from harness.run_folder.store import RunFolder
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from audited import Audited
-
-    from harness.audit.live.cluster import AuditedCluster
 
 COPIED = ("audited-copy", 0)
 THROTTLED_REPLICAS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
@@ -146,9 +141,7 @@ def test_a_copy_that_is_slower_than_the_retention_is_seen(audited: Audited) -> N
         admin.alter_broker(broker, address, dict.fromkeys(THROTTLES, "200000"))
     admin.reassign({COPIED: (1, 2, 3)})
     clock.wait_until(
-        lambda: isinstance(ask(audited.inside[2], list_log_ends([COPIED]))[COPIED], int),
-        BOUND_S,
-        "the third replica",
+        lambda: isinstance(ask(audited.inside[2], list_log_ends([COPIED]))[COPIED], int), BOUND_S, "the third replica"
     )
     result = exposure(audited.describe("audited-copy"))
     ((copy,),) = (topic.replicas for topic in result.topics)

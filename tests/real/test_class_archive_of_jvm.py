@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import psutil
 import pytest
-from sandbox import command_line, wait_until
+from sandbox import Sandbox, command_line, wait_until
 
 from harness.errors import EXIT_ANOMALY
 from harness.spark import background, class_archive
-
-if TYPE_CHECKING:
-    import psutil
-    from sandbox import Sandbox
 
 MAKING_S = 280
 """With the lowest priority, next to other tests."""

@@ -8,22 +8,18 @@ from __future__ import annotations
 import re
 import shutil
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from local_cluster import local_cluster
 from metadata_logs import read_metadata_log
 
 from harness.broker_files.copies.copies import find_copies
+from harness.broker_files.metadata_log.history import PartitionState
 from harness.broker_files.segments.batches import iter_batches
+from harness.cluster.cluster import Cluster
 from harness.runtimes.local import LocalRuntime
 from harness.schedules.timers import FAST
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from harness.broker_files.metadata_log.history import PartitionState
-    from harness.cluster.cluster import Cluster
 
 BROKERS = (1, 2, 3)
 T = ("moved", 0)

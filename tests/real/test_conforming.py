@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
+from sandbox import Sandbox
 
 from harness.errors import EXIT_CLEAN, EXIT_USAGE
 from harness.model_checking.conform.schedules import GROUP_WAYS, WAYS
-
-if TYPE_CHECKING:
-    from sandbox import Sandbox
 
 RANDOM = 6
 FEWEST_STEPS = 20

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
+from docker import DockerClient
 from docker.errors import APIError
+from docker.models.containers import Container
 from sandbox import ALL_TOPICS, DATA, Sandbox, long_timers, wait_until
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_FAILED, EXIT_UNKNOWN, EXIT_USAGE, UsageError
@@ -17,13 +21,6 @@ from harness.host import engine
 from harness.schedules.catalog import Anomaly, scenarios_for
 from harness.schedules.scenario import CONSUMER_OFFSETS
 from harness.targets import find_target
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from docker import DockerClient
-    from docker.models.containers import Container
 
 pytestmark = pytest.mark.needs("engine", "compose")
 

@@ -9,18 +9,15 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
+from docker import DockerClient
+from sandbox import Sandbox
 
 from harness.host import engine
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from docker import DockerClient
-    from sandbox import Sandbox
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 COMMAND_S: Final = 900

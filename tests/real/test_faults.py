@@ -7,7 +7,8 @@ import os
 import re
 import subprocess
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from sandbox import ALL_TOPICS, DATA, GONE_S, Going, Sandbox, events_of, wait_until
@@ -19,9 +20,6 @@ from harness.host import network
 from harness.host.leftovers import processes_of
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
 from nemesis import SCRIPTS
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.needs("iptables")
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+import click
 import late_image
 import lost_segment
 import lost_tail
@@ -13,11 +14,6 @@ from click.testing import CliRunner
 from sandbox import ALL_TOPICS, DATA, Sandbox, earned, events_of, protected_run
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import click
 
 HELD = "the gate held it while the replica was absent, cleaners passed others, and every replica removed it afterwards"
 REMOVED = "the others removed it while the replica was absent"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer
@@ -14,7 +15,7 @@ from harness.console import ConsoleProgress
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
 from harness.kafka_api.connection import Connection
-from harness.model_checking.conform.brokers import CLEANED, fetch_offsets, running
+from harness.model_checking.conform.brokers import CLEANED, Brokers, fetch_offsets, running
 from harness.model_checking.conform.schedules import FILLER, PUT, STAYING, partition_schedule
 from harness.models.world.world import Rules
 from harness.run_folder.store import new_run_id
@@ -25,12 +26,6 @@ from harness.schedules.operations.environment import CleanerPass
 from harness.schedules.operations.faults import Heal, Inject
 from harness.schedules.scenario import CONSUMER_OFFSETS
 from harness.targets import find_target
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from harness.model_checking.conform.brokers import Brokers
 
 PASSES = 5
 """Enough for a tombstone to get its delete horizon, and to be removed."""

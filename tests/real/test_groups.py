@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from sandbox import DATA, Ran, Sandbox
@@ -10,9 +11,6 @@ from sandbox import DATA, Ran, Sandbox
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN
 from harness.schedules.catalog import scenarios_for
 from harness.targets import find_target
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 FOUND = {
     "group-stuck-lso": ("stuck-lso", "visible"),
@@ -74,11 +72,7 @@ def assert_groups_suffer(ran: Ran, target: str, client: str = "librdkafka") -> N
 
 @pytest.mark.parametrize(
     ("target", "nemesis", "client"),
-    [
-        ("kafka-4.4", "kill", "librdkafka"),
-        ("kafka-3.9", "join", "java"),
-        ("kafka-4.4", "pause", "java"),
-    ],
+    [("kafka-4.4", "kill", "librdkafka"), ("kafka-3.9", "join", "java"), ("kafka-4.4", "pause", "java")],
 )
 def test_groups_suffer_from_the_coordinator_that_was_away(
     sandbox: Sandbox, target: str, nemesis: str, client: str

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from sandbox import ALL_TOPICS, DATA, STAGE_S, Sandbox, command_line, earned, protected_run, wait_until
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_USAGE
 from harness.run_folder.guard_events import GuardEventKind
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HELD = "the guard held it while the replica was absent, cleaners passed others, and every replica removed it afterwards"
 

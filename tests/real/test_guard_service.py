@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 import signal
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 import pytest
@@ -15,7 +17,7 @@ from audited import CLUSTER, DESCRIBE, DESCRIBE_CONFIGS, READ, TOPICS
 from audited import TRANSACTIONAL_IDS as IDS
 from confluent_kafka import Consumer, TopicPartition
 from documentation import ROOT
-from sandbox import wait_until
+from sandbox import Going, Ran, Sandbox, wait_until
 from secured import ALTER_CONFIGS, BOUND_S, CREATE, DELETE, GROUPS, WRITE, Secured, booted, login_file
 
 from harness.errors import EXIT_CLEAN, EXIT_FAILED, EXIT_UNKNOWN
@@ -23,12 +25,6 @@ from harness.host.clock import RealClock
 from harness.protect.guard.channel import TOPIC as CHANNEL
 from harness.protect.guard.cluster import LiveCluster
 from harness.protect.guard.topics import DIRTY_RATIO, MAX_LAG_MS, explicit_values, is_pause
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from sandbox import Going, Ran, Sandbox
 
 USER = "guard"
 OPERATIONS = {

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 from zipfile import ZipFile
 
 import pytest
@@ -12,9 +13,6 @@ from harness.broker_files.internal_topics.decode import CLUSTER_METADATA, KAFKAS
 from harness.broker_files.internal_topics.message_format import message_formats
 from harness.targets import find_target
 from harness.targets.jars import jars_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 pytestmark = pytest.mark.commit
 

@@ -8,9 +8,9 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from sandbox import Sandbox, wait_until
@@ -18,9 +18,6 @@ from sandbox import Sandbox, wait_until
 from harness.host import leftovers, network
 from harness.host.network import NAMESPACES, NamespaceNetwork, create_network, remove_network, why_impossible
 from harness.run_folder.store import new_run_id
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 pytestmark = [pytest.mark.needs("namespaces"), pytest.mark.commit]
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 from sandbox import STAGE_S, Ran, Sandbox, wait_until
 
 from harness.errors import EXIT_ANOMALY, EXIT_USAGE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 CELLS = {nemesis: f"kafka-3.9 stuck-lso librdkafka {nemesis} local" for nemesis in ("kill", "none")}
 WRONG = """

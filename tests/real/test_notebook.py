@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
-
-if TYPE_CHECKING:
-    from nbformat import NotebookNode
+from nbformat import NotebookNode
 
 NOTEBOOK: Final = Path(__file__).resolve().parents[2] / "examples" / "kafka-segments.ipynb"
 CELL_S: Final = 180

@@ -9,9 +9,9 @@ import tempfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from sandbox import Sandbox
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN
 from harness.host.java import find_java
@@ -19,9 +19,6 @@ from harness.protect.gate.build import compile_java, parts
 from harness.targets import find_target
 from harness.targets.jars import jars_for
 from harness.targets.lock import run_ivy
-
-if TYPE_CHECKING:
-    from sandbox import Sandbox
 
 PACKAGE = "org/apache/kafka/storage/internals/log"
 MARK = "a build of one's own: "

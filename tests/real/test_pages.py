@@ -8,21 +8,18 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 from browsers import chromium, install_axe, violations
 from pages import hostile_page, write_night
+from playwright.sync_api import Browser, Dialog, Page
+from sandbox import Run
 
 import harness.report
 from harness.errors import EXIT_CLEAN
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from playwright.sync_api import Browser, Dialog, Page
-    from sandbox import Run
 
 pytestmark = pytest.mark.needs("chromium")
 

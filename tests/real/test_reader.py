@@ -10,7 +10,7 @@ import json
 import time
 from contextlib import closing
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from local_cluster import BOUND_S, local_cluster
@@ -20,9 +20,6 @@ from harness.broker_files.segments.records import Record
 from harness.clients.reader import LibrdkafkaReading, read_committed
 from harness.run_folder.history import History
 from harness.runtimes.local import LocalRuntime
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BROKER = 1
 TOPIC = "gap"

@@ -4,34 +4,27 @@ from __future__ import annotations
 
 import re
 import shutil
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
 from expected import STUCK_LSO, TOMBSTONE_DIVERGENCE
-from generate import LEGAL, generate
-from stores import BUCKET, KEYS, S3A, MiniHdfs, MotoS3, mini_hdfs, moto_s3
+from generate import LEGAL, Case, generate
+from pyspark.sql import SparkSession
+from sandbox import Sandbox
+from stores import BUCKET, KEYS, S3A, MiniHdfs, MotoS3, Store, mini_hdfs, moto_s3
 
 from checkers.evidence.tables import load_copies
 from checkers.reduction.reduce import reduce_copies
 from harness.audit.judge_copies import assemble, judge_reduced, judge_whole
-from harness.broker_files.copies.copies import find_copies
+from harness.broker_files.copies.copies import Copies, find_copies
 from harness.broker_files.storage import HTTP_ADDRESS
 from harness.cli.audit import parse_brokers
 from harness.errors import EXIT_ANOMALY, EXIT_USAGE, UsageError
 from harness.json_codec import to_json
 from harness.judge.verdict import ANOMALY
 from harness.spark.source import register
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from generate import Case
-    from pyspark.sql import SparkSession
-    from sandbox import Sandbox
-    from stores import Store
-
-    from harness.broker_files.copies.copies import Copies
 
 CASES = ((STUCK_LSO, 0), (TOMBSTONE_DIVERGENCE, 0), (LEGAL, 1))
 """Two whose replicas have diverged, and a sound one."""
@@ -203,8 +196,7 @@ def test_who_may_not_read_is_reported(
     monkeypatch.setenv("HADOOP_USER_NAME", "somebody")
     sentence = refused(["1=hdfs://namenode/private"], conf)
     assert re.search(
-        r"hdfs://namenode/private: AccessControlException: Permission denied.* \(WebHDFS .* as somebody: see",
-        sentence,
+        r"hdfs://namenode/private: AccessControlException: Permission denied.* \(WebHDFS .* as somebody: see", sentence
     )
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import re
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from sandbox import Sandbox, copy_live_disk, wait_until
+from sandbox import Going, Sandbox, copy_live_disk, wait_until
 
 from harness.audit.live.cluster import client_of, describe
 from harness.clients.librdkafka import CONFIG
@@ -19,12 +21,6 @@ from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE
 from harness.kafka_api.address import parse_bootstrap
 from harness.kafka_api.admin import Admin
 from harness.protect.guard.topics import PAUSE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from sandbox import Going
 
 pytestmark = pytest.mark.timeout(1200)
 

@@ -8,47 +8,30 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from contextlib import closing
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from audited import BROKERS, CLUSTER, DESCRIBE, DESCRIBE_CONFIGS, READ, TOPICS, TRANSACTIONAL_IDS
 from confluent_kafka import Producer
 from documentation import ROOT
-from sandbox import wait_until
-from secured import (
-    ALTER,
-    ALTER_CONFIGS,
-    BOUND_S,
-    CREATE,
-    GROUPS,
-    WRITE,
-    Secured,
-    booted,
-    login_file,
-    make_stores,
-)
+from sandbox import Ran, Sandbox, wait_until
+from secured import ALTER, ALTER_CONFIGS, BOUND_S, CREATE, GROUPS, WRITE, Secured, booted, login_file, make_stores
 
-from harness.broker_files.segments.batches import iter_batches, iter_records, marker
+from harness.broker_files.segments.batches import Batch, iter_batches, iter_records, marker
 from harness.broker_files.segments.encode import encode_batch
 from harness.broker_files.segments.records import Record
 from harness.clients.librdkafka import CONFIG
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, HarnessError
 from harness.kafka_api.connection import Connection, ask
 from harness.kafka_api.fetch import ReplicaState
+from harness.kafka_api.messages import TopicPartition
 from harness.kafka_api.producing import produce
 from harness.kafka_api.replica import WireReader
 from harness.protect.guard.channel import TOPIC as CHANNEL
 from harness.schedules.timers import FAST
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from sandbox import Ran, Sandbox
-
-    from harness.broker_files.segments.batches import Batch
-    from harness.kafka_api.messages import TopicPartition
 
 USER = "repairer"
 DIVERGED, HANGING = ("diverged", 0), ("hanging", 0)

@@ -6,18 +6,15 @@ import json
 import shlex
 from html import unescape
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
+from sandbox import Sandbox
 
 from harness.errors import EXIT_ANOMALY
 from harness.targets import find_target
 from harness.targets.pin import read_from_jars
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from sandbox import Sandbox
 
 DECIDES = (
     "anomaly", "nemesis", "client", "timers", "seed", "topic_settings", "broker_settings", "brokers", "absent_brokers",

@@ -8,9 +8,10 @@ import re
 import shutil
 import signal
 import time
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psutil
 import pytest
@@ -25,9 +26,6 @@ from harness.kafka_api.address import Address
 from harness.kafka_api.admin import Admin
 from harness.run_folder.manifest import Manifest
 from harness.run_folder.store import RunFolder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 TARGET, OTHER_TARGET = "kafka-3.9", "kafka-4.4"
 ABSENT = 2

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from sandbox import Sandbox
 
 from harness.errors import EXIT_ANOMALY
-
-if TYPE_CHECKING:
-    from sandbox import Sandbox
 
 SCHEDULES = Path(__file__).parents[2] / "results" / "schedules"
 

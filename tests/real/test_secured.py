@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from sandbox import Sandbox
 from secured import PLAIN, SCRAM, STORE_SECRET, login_file, make_stores
 
 from harness.errors import EXIT_ANOMALY, EXIT_USAGE
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from sandbox import Sandbox
 
 USER, USER_SECRET = "ann", "the-password-of-ann"
 

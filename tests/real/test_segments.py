@@ -8,29 +8,24 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 from local_cluster import BOUND_S, local_cluster
 
-from harness.broker_files.segments.arrow import read_table
+from harness.broker_files.segments.arrow import Table, read_table
 from harness.broker_files.segments.batches import Batch, Record, iter_batches, iter_records, marker
 from harness.broker_files.segments.codecs import CODECS
 from harness.broker_files.side_files.producer_state import iter_txnindex, read_producer_snapshot
 from harness.clients.librdkafka import CONFIG
+from harness.cluster.cluster import Cluster
 from harness.host.java import find_java
 from harness.schedules.timers import FAST
 from harness.targets import find_target
 from harness.targets.jars import jars_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from harness.broker_files.segments.arrow import Table
-    from harness.cluster.cluster import Cluster
 
 pytestmark = pytest.mark.commit
 

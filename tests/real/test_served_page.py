@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import json
 import threading
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
 
 import pytest
 from browsers import chromium, install_axe, violations
+from playwright.sync_api import Browser, Page, ViewportSize
 from test_site import ID, stored
+from werkzeug.serving import BaseWSGIServer
 
 from harness.host import leftovers
 from harness.judge.verdict import ANOMALY, CLEAN
 from harness.report.serve import serving
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from playwright.sync_api import Browser, Page, ViewportSize
-    from werkzeug.serving import BaseWSGIServer
 
 pytestmark = pytest.mark.needs("chromium")
 

@@ -11,25 +11,20 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 from documentation import PAGES, ROOT, Command, commands, matches
 from markdown_it import MarkdownIt
-from sandbox import DATA, copy_live_disk
+from sandbox import DATA, Sandbox, copy_live_disk
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE
 from harness.targets import find_target
 from harness.targets.jars import jars_for
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from sandbox import Sandbox
-
 
 PAGE_S: Final = 1500
 MARK: Final = "--- end of command"

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import json
 from importlib import resources
-from typing import TYPE_CHECKING
 
 import pytest
+from sandbox import Sandbox
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 from harness.soak.play.internal import INTERNAL
-
-if TYPE_CHECKING:
-    from sandbox import Sandbox
 
 CODES = {CLEAN: EXIT_CLEAN, ANOMALY: EXIT_ANOMALY, UNKNOWN: EXIT_UNKNOWN}
 KNOWN = resources.files("harness.nightly") / "known.toml"

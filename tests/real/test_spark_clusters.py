@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import psutil
 import pyspark
 import pytest
 from expected import STUCK_LSO
 from generate import generate
-from sandbox import Sandbox, command_line, wait_until
+from sandbox import Going, Sandbox, command_line, wait_until
 
 from harness.broker_files.segments.blocks import WORTH_COMPILING_BYTES
 from harness.errors import EXIT_ANOMALY, EXIT_FAILED, EXIT_USAGE
 from harness.host.leftovers import SPARK_MARKER
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import psutil
-    from sandbox import Going
 
 EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 EXECUTORS = 2

@@ -8,10 +8,10 @@ import secrets
 import signal
 import socket
 import subprocess
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 import pytest
@@ -19,13 +19,8 @@ from sandbox import DATA, GONE_S, Sandbox, wait_until
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_FAILED, EXIT_UNKNOWN, EXIT_USAGE
 from harness.host import commands
-from harness.host.network import create_network, remove_network
+from harness.host.network import NamespaceNetwork, create_network, remove_network
 from harness.host.node_runs import WORK_ROOT, node_marker
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from harness.host.network import NamespaceNetwork
 
 pytestmark = pytest.mark.needs("sshd", "iptables")
 

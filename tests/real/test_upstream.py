@@ -6,19 +6,15 @@ import os
 import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import late_image
 import pytest
 from click.testing import CliRunner
 from kafka_home import UPSTREAM, make_kafka_home
+from sandbox import Sandbox
 
 from harness.errors import EXIT_CLEAN
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from sandbox import Sandbox
 
 TESTS_OF_THE_PATCH = 9
 DUCKTAPE = "ducktape==0.17.0"

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from sample_logs import SOURCE, Read, read_by_reference
 
 from harness.broker_files.segments.batches import CorruptLogError, OldEntry, Record
-from harness.broker_files.segments.blocks import iter_blocks, unpack
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from harness.broker_files.segments.blocks import Block, Unpacked
+from harness.broker_files.segments.blocks import Block, Unpacked, iter_blocks, unpack
 
 FIELDS = (
     "position", "size_bytes", "base_offset", "last_offset", "leader_epoch", "crc", "attributes", "timestamp_base_ms",

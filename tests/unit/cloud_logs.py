@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from harness.broker_files.segments.records import Record
-from harness.models.cloud_topics.cloud import Cloud
+from harness.models.cloud_topics.cloud import Cloud, Job
 from harness.models.cloud_topics.compaction import ENTRY_BYTES, Settings, dirty
 from harness.models.cloud_topics.judge import wrong_in_log
-from harness.models.cloud_topics.metastore import holds
+from harness.models.cloud_topics.metastore import L1Object, Log, holds
 from harness.models.cloud_topics.rules import RULES
 from harness.models.log.batch import ModelBatch
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from harness.models.cloud_topics.cloud import Job
-    from harness.models.cloud_topics.metastore import L1Object, Log
 
 NAME = "t-0"
 

@@ -12,24 +12,23 @@ leader epochs exist where they are given.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from literal import ABORT, TOPIC, aborted, encode, transactions
+from literal import ABORT, TOPIC, Entry, Txn, aborted, encode, transactions
 
 from harness.broker_files.copies.identity import META_PROPERTIES, PARTITION_METADATA
 from harness.broker_files.internal_topics.decode import STATES
 from harness.broker_files.segments.batches import Record
 from harness.broker_files.segments.encode import encode_batch
-from harness.broker_files.side_files.producer_state import ProducerEntry, encode_producer_snapshot, encode_txnindex
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from literal import Entry, Txn
-
-    from harness.broker_files.side_files.producer_state import AbortedTxn
+from harness.broker_files.side_files.producer_state import (
+    AbortedTxn,
+    ProducerEntry,
+    encode_producer_snapshot,
+    encode_txnindex,
+)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 from harness.schedules.operations.administrators import AddReplica, AssignAgain, ElectLeader, Unassign
 from harness.schedules.operations.clients import (
@@ -34,11 +35,7 @@ from harness.schedules.operations.environment import (
     TimePasses,
 )
 from harness.schedules.operations.faults import BEGINNINGS, ENDINGS, Heal, Inject, LosePower
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from harness.schedules.operations.operation import Operation
+from harness.schedules.operations.operation import Operation
 
 BROKERS: Final = range(1, 6)
 

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from harness.host.java import find_java
 from harness.protect.gate import build
-from harness.protect.gate.build import build_agent, parts
+from harness.protect.gate.build import Agent, build_agent, parts
 from harness.targets import find_target
 from harness.targets.jars import jars_for
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from harness.protect.gate.build import Agent
 
 
 def agent() -> Agent:

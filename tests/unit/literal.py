@@ -20,9 +20,11 @@ delivered. So a test says only what its case is about.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from stored_markers import encode_marker
 
@@ -32,10 +34,6 @@ from harness.broker_files.side_files.producer_state import AbortedTxn, encode_tx
 from harness.run_folder.history import HEADER_TXN
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN, BROKER_UUID, RunFolder
 from harness.systems.redpanda import RAW_FOLDER
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
 
 TOPIC = "t"
 READER = 2

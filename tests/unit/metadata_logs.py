@@ -13,22 +13,19 @@ from __future__ import annotations
 
 import struct
 import uuid
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from kafka.protocol.schemas.fields.codecs.types import UnsignedVarInt32
 
 from harness.broker_files.internal_topics.message_format import uuid_text
 from harness.broker_files.metadata_log.copy import SCHEMAS, RecordType
+from harness.broker_files.metadata_log.history import ClusterMetadata
 from harness.broker_files.metadata_log.join import read_metadata_logs
 from harness.broker_files.segments.batches import Record
 from harness.broker_files.segments.encode import encode_batch
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-    from pathlib import Path
-
-    from harness.broker_files.metadata_log.history import ClusterMetadata
 
 FOLDER = "__cluster_metadata-0"
 SNAPSHOT_HEADER, SNAPSHOT_FOOTER = 3, 4

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from literal import History, put, replica, write_run
 
 from harness.json_codec import from_json
 from harness.judge.verdict import ANOMALY, CLEAN, Verdict
 from harness.report import page as report
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from harness.run_folder.store import RunFolder
+from harness.run_folder.store import RunFolder
 
 HOSTILE = "<script>alert(1)</script>\x00\u202e\x1b[31m&\"'"
 LONG = "x" * (1 << 20)

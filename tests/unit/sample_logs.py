@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from zlib import crc32
 
 from crc32c import crc32c
@@ -21,12 +22,7 @@ from harness.broker_files.segments.batches import (
 )
 from harness.broker_files.segments.codecs import CODECS, Codec
 from harness.broker_files.segments.encode import encode_batch
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Sequence
-
-    from harness.broker_files.segments.records import Marker
+from harness.broker_files.segments.records import Marker
 
 SOURCE = "t-0/00.log"
 

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from harness.cluster.boot import cluster_on, equip
 from harness.host.clock import RealClock
 from harness.models.clock import VirtualClock
 from harness.play.options import RunOptions
-from harness.play.run_plan import plan_run
+from harness.play.run_plan import RunPlan, plan_run
 from harness.play.run_player import RunPlayer
 from harness.run_folder.store import RunFolder
 from harness.runtimes import SIM
 from harness.runtimes.base import ClusterSpec, RuntimeRequest
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from harness.play.run_plan import RunPlan
 
 NOBODY: Any = None
 OF_BROKERS = ("brokers", "fetched", "history.jsonl", "observations.jsonl")

@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from fakes.progress import FakeProgress
 
 from harness.host.clock import RealClock
 from harness.run_folder.store import RunFolder
-from harness.schedules.generators import Fixed
+from harness.schedules.generators import Fixed, Generator
 from harness.schedules.operations.clients import ABORT, COMMIT, Die, End, Write
 from harness.schedules.operations.faults import Heal, Inject
+from harness.schedules.operations.operation import Operation
 from harness.schedules.schedule import RoundClient, RoundPlan, RoundTopic, Step
 from harness.soak.causes import diagnose
 from harness.soak.causes.cause import RoundEvidence, symptoms_of
 from harness.soak.draw.plan import Shape, draw_plan
 from harness.soak.draw.workload import generator_of
+from harness.soak.evidence.replica_log import Replica
 from harness.soak.judge.round_verdict import UNEXPLAINED
 from harness.soak.play.rig import booted, find_setup
 from harness.soak.play.round import PlayedRound, play_round
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from harness.schedules.generators import Generator
-    from harness.schedules.operations.operation import Operation
-    from harness.soak.evidence.replica_log import Replica
 
 TOPIC = "soak-1-0"
 SETTINGS = {

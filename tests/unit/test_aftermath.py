@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from fakes.admin import RecordingAdmin
@@ -14,11 +14,8 @@ from fakes.runtime import FakeRuntime
 from harness.errors import UsageError
 from harness.play.aftermath import EXPIRIES, REMEDIES, Aftermath, raise_if_pointless
 from harness.play.options import RunOptions
-from harness.play.run_plan import plan_run
+from harness.play.run_plan import RunPlan, plan_run
 from harness.systems.kafka import KafkaControl
-
-if TYPE_CHECKING:
-    from harness.play.run_plan import RunPlan
 
 
 def asked(anomaly: str = "stuck-lso", **options: Any) -> RunPlan:

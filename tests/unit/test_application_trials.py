@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from email.message import Message
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -26,11 +26,8 @@ from harness.schedules.scenario import CONSUMER_OFFSETS, Kind
 from harness.targets import TARGETS, WITH_JARS, find_target
 from harness.targets.applications import RELEASES
 from harness.targets.lock import read_digests
-from workloads.applications import APPLICATIONS, Application, Life, find_application
+from workloads.applications import APPLICATIONS, Application, Life, Observation, Observe, find_application
 from workloads.applications.connect import CONFIGS, OFFSET_TOPICS, SCENARIOS, positions_of, reason_of, state_of
-
-if TYPE_CHECKING:
-    from workloads.applications import Observation, Observe
 
 
 def check(target: str = "kafka-4.4", application: str = "streams", *, has_login: bool = False, **options: Any) -> None:

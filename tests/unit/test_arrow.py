@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import io
 import random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from sample_logs import SOURCE, old_entry, random_log, read_by_reference
 
 from harness.broker_files.segments import arrow, blocks
 from harness.broker_files.segments.arrow import SCHEMAS, read_table
-from harness.broker_files.segments.batches import CorruptLogError, Record
+from harness.broker_files.segments.batches import Batch, CorruptLogError, Record
 from harness.broker_files.segments.encode import encode_batch
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from harness.broker_files.segments.batches import Batch
 
 
 def rows(data: bytes, table: arrow.Table, columns: list[str] | None = None, **options: Any) -> list[dict[str, Any]]:

@@ -6,27 +6,22 @@ what is left of them after the reduction. Both have to say the same, and each ca
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from audit_cases import CASES
+from audit_cases.case import Case, Finding
 from copied import write_copies
+from pyspark.sql import SparkSession
 
 from checkers.evidence.tables import load_copies
 from checkers.reduction.reduce import reduce_copies
 from harness.audit.judge_copies import assemble, judge_reduced, judge_whole
-from harness.broker_files.copies.copies import find_copies
+from harness.broker_files.copies.copies import Copies, find_copies
 from harness.json_codec import to_json
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from audit_cases.case import Case, Finding
-    from pyspark.sql import SparkSession
-
-    from harness.broker_files.copies.copies import Copies
 
 LET_GO = {
     "a producer snapshot was taken before the marker, and nothing but that followed",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import click
 import pytest
@@ -13,16 +12,13 @@ from fakes.progress import FakeProgress
 
 from harness.audit.explain.show import replica_table
 from harness.audit.live import compare as live
-from harness.audit.live.prefilter import prefilter
+from harness.audit.live.prefilter import Prefiltered, prefilter
 from harness.cli.audit import audit, show, time_ms
 from harness.console import JSON, TEXT
 from harness.errors import EXIT_ANOMALY, EXIT_UNKNOWN, UsageError
 from harness.json_codec import to_json
+from harness.judge.verdict import Verdict
 from harness.kafka_api.transactions import OpenTransaction
-
-if TYPE_CHECKING:
-    from harness.audit.live.prefilter import Prefiltered
-    from harness.judge.verdict import Verdict
 
 LIVE = ("live", "--topic", "t", "--bootstrap-server", "127.0.0.1:1")
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import kafka.errors
 import pytest
@@ -17,9 +18,6 @@ from harness.kafka_api.address import Address, parse_bootstrap
 from harness.kafka_api.cluster_client import ClusterClient
 from harness.kafka_api.messages import message
 from harness.kafka_api.metadata import PartitionState
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 TOPICS = ("orders", "orders-eu", "users", "__consumer_offsets", "__transaction_state")
 UNKNOWN = kafka.errors.UnknownTopicOrPartitionError.errno

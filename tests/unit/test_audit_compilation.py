@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from harness.audit.judge_copies import WORTH_REDUCING_BYTES, is_big
 from harness.spark.background import start_compilation
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize(("size_bytes", "expected"), [(WORTH_REDUCING_BYTES - 1, False), (WORTH_REDUCING_BYTES, True)])

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from copied import segment_name
 from metadata_logs import Written, remove_topic, topic_uuid, write_metadata_log
 
-from harness.broker_files.copies.copies import LEADER_EPOCHS, NO_EPOCHS, find_copies
+from harness.broker_files.copies.copies import LEADER_EPOCHS, NO_EPOCHS, Copies, find_copies
 from harness.broker_files.copies.identity import META_PROPERTIES, PARTITION_METADATA
 from harness.broker_files.metadata_log.copy import RecordType
 from harness.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from harness.broker_files.copies.copies import Copies
-
 
 CONFIG = RecordType.CONFIG
 TOPICS = ("own", "policy", "delete", "cleaned", "plain", "__consumer_offsets")

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from copied import copy, write_copies
 from literal import Txn, delete, put
+from pyspark.sql import SparkSession
 
 from harness.audit import judge_copies
 from harness.cli.audit import parse_brokers
@@ -18,11 +21,6 @@ from harness.cli.main import cli
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
     Command = Callable[..., tuple[int, str]]
 
 COMMAND_S = 120

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from copied import copy, segment_name, write_copies
@@ -13,9 +13,6 @@ from literal import put
 from harness.broker_files.copies.copies import find_copies
 from harness.broker_files.copies.identity import META_PROPERTIES, PARTITION_METADATA
 from harness.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 
 def notes(brokers: Mapping[int, Sequence[Path]]) -> tuple[str, ...]:

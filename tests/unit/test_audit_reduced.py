@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from copied import copy, write_copies
-from literal import Txn, abort, commit, delete, put
+from literal import Entry, Txn, abort, commit, delete, put
+from pyspark.sql import SparkSession
 
 from checkers.reduction.candidate_keys import KEYS_A_BUCKET
-from checkers.reduction.reduce import reduce_copies
+from checkers.reduction.reduce import Reduced, reduce_copies
 from harness.audit.judge_copies import assemble, judge_reduced
-from harness.broker_files.copies.copies import find_copies
+from harness.broker_files.copies.copies import Copies, find_copies
 from harness.json_codec import to_json
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from literal import Entry
-    from pyspark.sql import SparkSession
-
-    from checkers.reduction.reduce import Reduced
-    from harness.broker_files.copies.copies import Copies
 
 KEYS, TOO_MANY = KEYS_A_BUCKET + 500, 500
 FIRST = range(KEYS)

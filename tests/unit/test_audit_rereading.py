@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection
+from typing import Any
 
 from harness.audit.judge_copies import NO_ROWS
 from harness.audit.live.compare import CHANGING, READINGS, CheckedReading, read_until_confirmed
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from harness.judge.finding import Place
+from harness.judge.finding import Place
 
 A, B = ("a", 0), ("b", 0)
 

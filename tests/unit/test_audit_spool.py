@@ -6,8 +6,9 @@ import json
 import os
 import struct
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from fakes.brokers import NOT_LEADER, TP, FakeBroker, Held, audited
@@ -23,9 +24,6 @@ from harness.kafka_api.address import Address
 from harness.kafka_api.fetch import choose_fetch_version
 from harness.kafka_api.transactions import OpenTransaction
 from harness.run_folder.store import RunFolder
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def batch(*offsets: int) -> bytes:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from fakes.brokers import TP, FakeBroker, Held, audited
+from pyspark.sql import SparkSession
 from stored_markers import encode_marker
 
 from checkers.evidence.tables import load_copies
@@ -15,18 +17,12 @@ from harness.audit.judge_copies import assemble, judge_reduced, judge_whole
 from harness.audit.live.broker_reports import TransactionDescriptions, replica_statuses
 from harness.audit.live.reading import Span
 from harness.audit.live.spool import SpoolOptions, copies_of, spool
+from harness.broker_files.copies.copies import Copies
 from harness.broker_files.segments.batches import Record
 from harness.broker_files.segments.encode import encode_batch
 from harness.json_codec import to_json
 from harness.kafka_api.transactions import OpenTransaction, TransactionDescription
 from harness.run_folder.store import RunFolder
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pyspark.sql import SparkSession
-
-    from harness.broker_files.copies.copies import Copies
 
 P = 5
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from fakes.clients import FakeLibrary
@@ -13,9 +13,6 @@ from fakes.clock import TickingClock
 from harness.run_folder.history import History
 from harness.schedules.timers import FAST, TIMERS, Timers
 from workloads.filler import RECORD_BYTES, write_ballast
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PARTITIONS = [("s", 0), ("s", 1), ("t", 0)]
 

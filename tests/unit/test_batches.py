@@ -6,7 +6,7 @@ import mmap
 import random
 import struct
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import cramjam
 import pytest
@@ -27,9 +27,6 @@ from harness.broker_files.segments.batches import (
     marker,
 )
 from harness.broker_files.segments.encode import encode_batch
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SOURCE = "t-0/00.log"
 HEADER_BYTES = 61

@@ -7,7 +7,7 @@ import os
 import random
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,9 +18,6 @@ from harness.broker_files.segments import blocks, codecs
 from harness.broker_files.segments.batches import Record
 from harness.broker_files.segments.blocks import iter_blocks, key_hashes, unpack
 from harness.broker_files.segments.encode import encode_batch
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize("seed", range(30))

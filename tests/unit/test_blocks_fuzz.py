@@ -7,7 +7,8 @@ import random
 import struct
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from both_readers import assert_same
@@ -16,10 +17,6 @@ from sample_logs import random_log, sealed
 from harness.broker_files.segments import codecs
 from harness.broker_files.segments.batches import Record
 from harness.broker_files.segments.encode import encode_batch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 HEADER_BYTES = 61
 HUGE = (-(2**31), -1, 0, 1, 2**31 - 1, 2**30, 300 << 20)

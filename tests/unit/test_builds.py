@@ -7,9 +7,10 @@ import json
 import os
 import tarfile
 import zipfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -28,15 +29,21 @@ from harness.play.run_plan import PreparedRun, plan_run, repeatable
 from harness.run_folder.store import RunFolder
 from harness.runtimes import LOCAL, choose
 from harness.runtimes.base import PreparedRuntime, RuntimeRequest
-from harness.targets import at_version, builds, exact_name, find_target, images, jars, line_of, patched, title_of
+from harness.targets import (
+    Target,
+    at_version,
+    builds,
+    exact_name,
+    find_target,
+    images,
+    jars,
+    line_of,
+    patched,
+    title_of,
+)
 from harness.targets.jars import JarSet, jars_for
 from harness.targets.lock import BINDING, file_sha256, jar_name
 from harness.targets.settings import note_on, raise_if_unfit
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from harness.targets import Target
 
 VERSION = "4.5.0-SNAPSHOT"
 COMMIT = "0123456789abcdef"

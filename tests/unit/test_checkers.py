@@ -9,25 +9,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from checker_cases import CASES
+from checker_cases.case import Case
 from checker_cases.exposures import EXPOSURES, MARKER, TOMBSTONE
 from literal import write_run
+from pyspark.sql import SparkSession
 
 from checkers.anomalies import aborted_to_committed, committed_to_aborted, stuck_lso, tombstone_divergence
 from checkers.consistency import doubts, exposure
 from checkers.evidence.tables import load, raise_if_damaged
-from checkers.replay.judged import judge
+from checkers.replay.judged import Judged, judge
 from harness.judge.check import collected
 from harness.run_folder.store import RunFolder
-
-if TYPE_CHECKING:
-    from checker_cases.case import Case
-    from pyspark.sql import SparkSession
-
-    from checkers.replay.judged import Judged
 
 PARAMETERS = [pytest.param(case, id=case.history.name) for case in CASES]
 
@@ -146,10 +142,7 @@ EXPOSURE_FACTS: dict[tuple[str, str], dict[tuple[str, int], tuple[Any, ...]]] = 
         (False, True, False, False, 903, True),
     ),
     ("kept together and removed together", "had_payload held_critical held_after passed removed_at_ms"): of_brokers(
-        BOTH,
-        (True, True, False, False, 901),
-        (True, False, False, False, 902),
-        (True, True, False, False, 903),
+        BOTH, (True, True, False, False, 901), (True, False, False, False, 902), (True, True, False, False, 903)
     ),
     ("kept together and removed together", "same_directory was_served log_end_after"): of_brokers(
         BOTH, (True, True, 7), (True, True, 7), (True, True, 7)

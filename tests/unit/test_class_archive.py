@@ -6,7 +6,9 @@ import os
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -16,10 +18,6 @@ from harness.host.cache import alone_in
 from harness.host.java import Java
 from harness.spark import background, class_archive
 from harness.spark.launch import SparkJobs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 JOBS = SparkJobs("no_such_module:rehearse", workers="no_such_module")
 

@@ -9,10 +9,10 @@ import socket
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable  # noqa: TC003
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from fakes.host import write_java
@@ -20,12 +20,14 @@ from findings import verdict
 from in_process import exit_code
 from literal import History, appeared, put, replica, write_run
 from pages import MANIFEST
+from pyspark.sql import SparkSession
 
 from harness import console
 from harness.cli import main as cli
 from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE, UsageError
 from harness.host import leftovers
 from harness.judge import check
+from harness.judge.run_verdict import Results
 from harness.judge.verdict import RunResult
 from harness.run_folder.manifest import Manifest, open_run_folder
 from harness.run_folder.store import AFTER_REJOIN, RunFolder
@@ -33,11 +35,6 @@ from harness.targets import TARGETS, WITH_JARS, find_target
 from harness.targets.jars import _lock_digest
 from harness.targets.lock import read_lock
 from nemesis import SCRIPTS
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from harness.judge.run_verdict import Results
 
 RUN = ("run", "--target", "kafka-3.9", "--anomaly", "stuck-lso", "--runtime", "local")
 COMMAND_S = 120

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from fakes.admin import PARTITION as TOPIC
@@ -11,13 +11,11 @@ from fakes.admin import DelayedAdmin, LeaderAdmin
 from fakes.cluster import FakeCluster
 from fakes.observer import WHOLE
 
+from harness.cluster.observe import ObservedReplica
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.kafka_api.metadata import PartitionState
 from harness.schedules.placement import Placement
 from harness.systems.kafka import KafkaControl
-
-if TYPE_CHECKING:
-    from harness.cluster.observe import ObservedReplica
 
 
 def fake(**delays: Any) -> FakeCluster:

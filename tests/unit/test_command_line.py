@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import shlex
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import click
 import cloup
@@ -26,10 +28,6 @@ from harness.judge.verdict import RunResult
 from harness.nightly.ledger import Ledger
 from harness.run_folder.store import RunFolder
 from harness.terminal import stdout
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 def leaves(group: click.Group = cli, name: str = "") -> Iterator[tuple[str, cloup.Command | cloup.Group]]:

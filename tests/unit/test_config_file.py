@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -13,10 +15,6 @@ from documentation import ROOT
 from harness.cli.config_file import FILE, VARIABLE, ConfigFile, default_map, read_config_file
 from harness.cli.lists import VARIABLES
 from harness.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from pathlib import Path
+from typing import Any, Final, TypeVar
 from unittest.mock import MagicMock
 
 import click
@@ -18,7 +20,7 @@ from harness.broker_files.segments.records import ABORT, COMMIT, Record
 from harness.cli.conform import conform as command
 from harness.errors import UsageError
 from harness.judge.verdict import ANOMALY
-from harness.kafka_api.messages import message
+from harness.kafka_api.messages import Request, message
 from harness.kafka_api.producing import ProducerIdentity
 from harness.model_checking.conform import partition as partitions
 from harness.model_checking.conform.brokers import CLEANED, Brokers, fetch_offsets, read_folder
@@ -54,14 +56,8 @@ from harness.schedules.operations.administrators import DeleteRecords, ElectLead
 from harness.schedules.operations.clients import End, EndElsewhere, Write, WriteBatch
 from harness.schedules.operations.environment import CleanerPass, Rest
 from harness.schedules.operations.faults import OUTAGE, Heal, Inject
+from harness.schedules.operations.operation import Operation
 from harness.schedules.schedule import NO_PLAN, RoundClient, RoundPlan, RoundTopic, Schedule, in_order, write_schedule
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from harness.kafka_api.messages import Request
-    from harness.schedules.operations.operation import Operation
 
 OLD, NEW = (Rules(version=rules_of(version)) for version in ("3.9.2", "4.4.0"))
 BEGIN = "t writes K"
@@ -354,10 +350,7 @@ def gone(cluster: ModelBrokers, schedules: Sequence[Schedule] = tuple(TWO)) -> l
 
 def test_schedules_that_agree_go_to_their_end() -> None:
     cluster = ModelBrokers()
-    assert [(it.schedule.case, it.agreed, it.disagreements) for it in gone(cluster)] == [
-        ("one", 6, ()),
-        ("two", 6, ()),
-    ]
+    assert [(it.schedule.case, it.agreed, it.disagreements) for it in gone(cluster)] == [("one", 6, ()), ("two", 6, ())]
     assert cluster.aged == [True, False, False], "only before time passes"
 
 

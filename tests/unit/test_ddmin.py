@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import pytest
 from soaked import KILL, PAUSE, RESUME, START
 
 from harness.schedules.operations.clients import ABORT, COMMIT, Die, End, Write
+from harness.schedules.operations.operation import Operation
 from harness.schedules.schedule import Step
 from harness.schedules.shrink import ddmin, reduced
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from harness.schedules.operations.operation import Operation
 
 
 @pytest.mark.parametrize("needed", [{3}, {0, 99}, {10, 11, 12}, {7, 20, 33, 61, 80}])

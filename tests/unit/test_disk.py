@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from harness.host import disk
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_mounts_below_a_folder_are_found_the_deepest_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

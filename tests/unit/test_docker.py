@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from docker.errors import APIError
@@ -11,9 +12,6 @@ from fakes.containers import ContainerCluster, packed
 from harness.errors import BootError, HarnessError
 from harness.host import commands, engine, leftovers
 from harness.host.leftovers import Owner
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BROKER = 2
 PORTS = (19001, 19002, 19003, 19004)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 import pytest
@@ -12,9 +12,6 @@ from documentation import PAGES, ROOT, Command, commands, matches
 from harness.cli.main import cli
 from harness.cli.options.parameters import FilePath, Text
 from harness.targets import find_target, is_of_build
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 COMMANDS = [command for page in PAGES for command in commands(page) if "harness " in command.text]
 

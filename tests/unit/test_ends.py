@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from copied import segment_name
@@ -11,9 +11,6 @@ from sample_logs import old_entry
 from harness.broker_files.segments.batches import Record
 from harness.broker_files.segments.encode import encode_batch
 from harness.broker_files.segments.folder import end_of_segment
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BASE = 5
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import docker
 import pytest
@@ -14,9 +15,6 @@ from requests.exceptions import ReadTimeout
 
 from harness.errors import HarnessError, UsageError
 from harness.host import commands, engine
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 NOWHERE = Path()
 RUN_ID = "2026-11-21T22-00-00Z-abcd"

@@ -5,18 +5,15 @@ from __future__ import annotations
 import json
 import logging
 import unicodedata
-from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
 from hostile import HOSTILE, raise_if_forged, raise_if_raw
+from pyspark.sql import SparkSession
 
 from checkers.finding import completed, sentence
 from harness.escape import CONTINUED, UNSEEN, LogFormatter, escape, shortened, to_json, visible
 from harness.judge.check import collected
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 BY_NAME = {
     "ESC": ("\x1b[31m", r"\x1b[31m"),

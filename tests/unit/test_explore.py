@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psutil
 import pytest
@@ -41,11 +41,9 @@ from harness.models.world import coordination
 from harness.models.world.groups import NEW, OLD
 from harness.models.world.world import Rules
 from harness.schedules.operations.clients import Die
+from harness.schedules.operations.operation import Operation
 from harness.schedules.schedule import read_schedule
 from harness.targets import SIM_CLOUD_TOPICS, SIM_KAFKA, SIM_REDPANDA
-
-if TYPE_CHECKING:
-    from harness.schedules.operations.operation import Operation
 
 BOUND_S = 30
 WRITES = Bound(writes=2, transactions=0)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import failure_reports
-
-if TYPE_CHECKING:
-    import pytest
+import pytest
 
 FAILING = """
 import gc

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -18,15 +19,11 @@ from harness.models.faults import rules as by
 from harness.models.faults.space import FaultSpace
 from harness.models.faults.state import FaultBound
 from harness.models.log.invariants import LOST_VALUE
+from harness.models.walk.exhaustive import Explored
 from harness.models.walk.rows import walk
 from harness.models.walk.state_space import Bound
 from harness.schedules.catalog import Anomaly
 from harness.targets import SIM_KAFKA
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from harness.models.walk.exhaustive import Explored
 
 KAFKAS = frozenset(by.KAFKAS_RULES)
 GATE = KAFKAS | frozenset(by.GATE_RULES)

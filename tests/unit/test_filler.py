@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from fakes.clients import FakeLibrary
@@ -14,10 +14,6 @@ from harness.host.clock import RealClock
 from harness.run_folder.history import History
 from harness.schedules.scenario import Phase
 from workloads.filler import MOST_RENEWALS, Filler
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 BOUND_S = 20.0
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from checkers.finding import sentence
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def test_a_sentence_has_the_values_of_columns_and_those_that_are_given(spark: SparkSession) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from copied import segment_name as name
@@ -10,9 +10,6 @@ from copied import segment_name as name
 from harness.broker_files.segments.batches import CorruptLogError, Record
 from harness.broker_files.segments.encode import encode_batch
 from harness.broker_files.segments.folder import Live, Segment, choose_segments, live_segments, next_offset
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def choose(*names: str, **ends: int) -> Live:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +11,6 @@ from harness.broker_files.side_files.server_logs import ServerLogs
 from harness.play.protection import Gates
 from harness.protect.gate.build import gate_options
 from harness.protect.gate.events import is_held, parse_line
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HELD = (
     b"[23:01:02.345] [INFO] compaction.gate - compaction-gate: held topic=stuck-lso partition=0 time_ms=1000"

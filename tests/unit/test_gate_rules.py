@@ -7,14 +7,11 @@ the oldest and of the newest version: all cases of a version in one JVM.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from java_cases import agent, classpath_of, compile_java, run_java
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 CASES = Path(__file__).parent / "gate_cases" / "GateCases.java"
 WAITS = "true an assigned replica is out of the ISR"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -25,12 +25,8 @@ from harness.schedules.generators import (
 )
 from harness.schedules.operations.clients import Die, Write
 from harness.schedules.operations.faults import Inject
+from harness.schedules.operations.operation import Operation
 from harness.schedules.schedule import Step
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from harness.schedules.operations.operation import Operation
 
 
 def by(process: str) -> Each:
@@ -127,8 +123,7 @@ def test_a_time_limit_leaves_out_what_would_begin_later() -> None:
 
 
 @pytest.mark.parametrize(
-    "made",
-    [lambda: Mix(((1, by("a")), (2, by("b")))), lambda: Stagger(0.3, Mix(((1, by("a")), (2, by("b")))))],
+    "made", [lambda: Mix(((1, by("a")), (2, by("b")))), lambda: Stagger(0.3, Mix(((1, by("a")), (2, by("b")))))]
 )
 def test_the_same_seed_draws_the_same(made: Callable[[], Generator]) -> None:
     first, again = (drawn(made(), 200)[0] for _ in range(2))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from fakes.clock import TickingClock
@@ -14,16 +15,12 @@ from harness.broker_files.internal_topics.decode import OffsetKey, decode_offset
 from harness.clients import ClientError
 from harness.errors import WaitTimeoutError
 from harness.judge.consequences import group_consequences
+from harness.kafka_api.messages import TopicPartition
 from harness.play.group_workload import groups_of
 from harness.play.options import RunOptions
 from harness.play.run_plan import plan_run
 from harness.schedules.scenario import Deletion, group_in, offsets_partition
 from workloads.offsets import Coordinators, OffsetsProducer, offset_key
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from harness.kafka_api.messages import TopicPartition
 
 WRITTEN_BY_A_COORDINATOR = "AAEAEWdyb3VwLXN0dWNrLWxzby0yABVncm91cC1zdHVjay1sc28taW5wdXQAAAAA"
 OFFSETS: TopicPartition = ("__consumer_offsets", 0)

@@ -10,11 +10,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from literal import (
+    Entry,
     History,
+    Replica,
     Seen,
     Txn,
     abort,
@@ -30,6 +32,7 @@ from literal import (
     untied,
     write_run,
 )
+from pyspark.sql import SparkSession
 from test_checkers import by_run
 
 from checkers import guarantees
@@ -37,10 +40,6 @@ from checkers.evidence.parse import retentions_ms
 from checkers.evidence.tables import load, raise_if_damaged
 from checkers.replay.judged import judge
 from harness.judge.check import collected
-
-if TYPE_CHECKING:
-    from literal import Entry, Replica
-    from pyspark.sql import SparkSession
 
 T1, T2 = Txn(5, "t/1"), Txn(5, "t/2")
 U1 = Txn(7, "u/1")
@@ -332,10 +331,7 @@ TOMBSTONE_CASES = [
     tombstones_case("deleted with all that was before", {}, seen=seen(D, gone_at_ms=200, log_end=3, log_start=2)),
     tombstones_case("not yet there again", {}, seen=seen(D, gone_at_ms=200, log_end=1)),
     tombstones_case(
-        "nobody knows for how long tombstones stay",
-        {},
-        settings=None,
-        seen=seen(D, gone_at_ms=200, log_end=3),
+        "nobody knows for how long tombstones stay", {}, settings=None, seen=seen(D, gone_at_ms=200, log_end=3)
     ),
 ]
 
@@ -392,13 +388,7 @@ CONTROL_CASES = [
         after=everywhere(untied(BEGUN), END),
         seen=seen(C, gone_at_ms=900),
     ),
-    control_case(
-        "lost with the end of the log",
-        {},
-        wrote=(BEGUN,),
-        after=everywhere(BEGUN),
-        seen=(appeared(1, C),),
-    ),
+    control_case("lost with the end of the log", {}, wrote=(BEGUN,), after=everywhere(BEGUN), seen=(appeared(1, C),)),
     control_case(
         "a marker went and left its transaction's record",
         {1: 2},
@@ -426,9 +416,7 @@ CONTROL_CASES = [
         seen=seen(C, gone_at_ms=549),
     ),
     control_case(
-        "a marker went in time, after its data",
-        {1: 2},
-        seen=(*seen(BEGUN, gone_at_ms=300), *seen(C, gone_at_ms=550)),
+        "a marker went in time, after its data", {1: 2}, seen=(*seen(BEGUN, gone_at_ms=300), *seen(C, gone_at_ms=550))
     ),
     control_case(
         "a marker never arrived, and the record of its transaction is present",

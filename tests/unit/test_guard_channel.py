@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import kafka.errors
 import pytest
@@ -20,9 +21,6 @@ from harness.kafka_api.address import Address
 from harness.kafka_api.messages import message
 from harness.protect.guard.channel import TOPIC, GroupLeadership, KafkaChannel, consumer_config
 from harness.protect.guard.journal import Pause, PausePhase, PauseState, entry_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 CLOCK = RealClock()
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -16,9 +17,6 @@ from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, HarnessError, UsageError
 from harness.protect.guard.journal import HOLD, Entry
 from harness.protect.guard.status import Observation
 from harness.protect.guard.topics import DIRTY_RATIO
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SERVER = ("--bootstrap-server", "b:1")
 RUNNING = (*SERVER, "--port", "0", "--interval", "0.2")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -19,9 +20,6 @@ from harness.protect.guard.channel import GroupLeadership
 from harness.protect.guard.cluster import LiveCluster
 from harness.protect.guard.run import check_names
 from harness.protect.guard.topics import PAUSE, READ
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 BROKERS = {number: Address("b", number) for number in (1, 2, 3)}
 

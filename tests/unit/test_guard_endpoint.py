@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
@@ -17,9 +17,6 @@ from harness.errors import UsageError
 from harness.protect.guard.journal import Pause, PausePhase, PauseState
 from harness.protect.guard.metrics import PREFIX, Endpoint, unhealthy
 from harness.protect.guard.status import GuardStatus, Observation
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 NOW_MS = 100_000
 HELD = PauseState({"t": Pause("t", PausePhase.PAUSED, "c", {}, 40_000)}, {"t": frozenset({"repair 7c1f"})})

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pytest
 from fakes.clock import TickingClock
 
 from harness.audit.live.broker_reports import ReplicaStatus, ReplicaStatuses, UnreadableTopicError
@@ -13,18 +15,12 @@ from harness.audit.live.prefilter import Prefiltered
 from harness.errors import HarnessError
 from harness.host.clock import RealClock
 from harness.kafka_api.address import Address
+from harness.kafka_api.cluster_client import ClusterClient
 from harness.kafka_api.metadata import ClusterState, PartitionState, TopicState
 from harness.kafka_api.transactions import OpenTransaction
 from harness.protect.guard.journal import Pause, PausePhase, PauseState
 from harness.protect.guard.observe import GuardObserver, growth, lso_spread, open_transactions
 from harness.protect.guard.status import GuardStatus, Observation
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import pytest
-
-    from harness.kafka_api.cluster_client import ClusterClient
 
 OPEN = OpenTransaction(7, 0, 5)
 STATUSES = ReplicaStatuses(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Mapping
 from threading import Event
-from typing import TYPE_CHECKING
 
 import pytest
 from fakes.guarded import BoundedClock, FakeCluster, KilledError, Started, failing, start
@@ -15,9 +15,6 @@ from harness.protect.guard.run import wait_for_round
 from harness.protect.guard.service import ALARMED_S
 from harness.protect.guard.status import DRY_RUN, OBSERVE
 from harness.protect.guard.topics import DIRTY_RATIO, MAX_LAG_MS, POLICY, RETENTION_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 MAX_LAG = str(2**63 - 1)
 NOTHING: Mapping[str, str] = {}

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import findings
 import pytest
 
 from checkers.finding import HANGING_TRANSACTION, UNEXPLAINED_DIVERGENCE
+from harness.judge.finding import Finding
 from harness.report.headlines import _SENTENCES, headline, worst_number
 from harness.schedules.catalog import Anomaly
-
-if TYPE_CHECKING:
-    from harness.judge.finding import Finding
 
 VISIBLE, LATENT = "visible", "latent"
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from fakes.clients import FakeLibrary
@@ -14,9 +15,6 @@ from fakes.host import append_half_a_line
 from harness.clients.recorded import RecordingProducer
 from harness.errors import UsageError
 from harness.run_folder.history import HEADER_OP, HEADER_TXN, History
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TX = ("filler.tx", "filler", "filler.tx")
 PLAIN = ("filler.plain", "filler")

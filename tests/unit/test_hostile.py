@@ -6,10 +6,12 @@ What is shown is never raw (`hostile.raise_if_raw`), markup in it is text, and J
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -20,6 +22,7 @@ from hostile import HOSTILE, LITERAL, NAME, raise_if_forged, raise_if_raw
 from in_process import exit_code
 from literal import History, Txn, abort, commit, delete, put, replica, write_run
 from pages import MANIFEST, write_night
+from pyspark.sql import SparkSession
 from test_nightly_night import ended, failed, plan_of
 from test_site import stored
 
@@ -48,12 +51,6 @@ from harness.nightly.reports import markdown, summary, write_junit
 from harness.report.site import index_page, read_contents, write_site
 from harness.report.stored import RunningRun
 from harness.run_folder.store import RunFolder
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 Capture = pytest.CaptureFixture[str]
 TP = (NAME, 0)

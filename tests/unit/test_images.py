@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from fakes.containers import FakeEngine, FakeImages
 
 from harness.errors import UsageError
 from harness.targets import find_target, images
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 TARGET = find_target("kafka-3.9")
 OFFICIAL = f"apache/kafka:{TARGET.version}"
@@ -41,9 +39,7 @@ def test_a_local_image_is_found(references: list[str], requested: str | None, ex
 
 
 @pytest.mark.parametrize("requested", [None, "mine:1"])
-def test_a_failed_pull_and_an_invalid_reference_are_reported(
-    requested: str | None,
-) -> None:
+def test_a_failed_pull_and_an_invalid_reference_are_reported(requested: str | None) -> None:
     with pytest.raises(UsageError) as refused:
         images.obtain(client([]), TARGET, requested)
     assert f"{requested or OFFICIAL} cannot be pulled (dial tcp: lookup failed)" in str(refused.value)

@@ -16,7 +16,9 @@ import socket
 import subprocess
 import sys
 import zipfile
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
 
 import click
 import pytest
@@ -30,10 +32,6 @@ from harness.host.ports import free_ports
 from harness.play import run
 from harness.play.options import RunOptions, raise_if_contradictory
 from harness.targets import find_target
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 HUGE = "9" * 400
 WHITE = ("", " ", "\n")

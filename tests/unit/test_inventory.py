@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from literal import History, appeared, delete, encode, put, replica, write_run
+from pyspark.sql import SparkSession
 
 from harness.errors import UsageError
 from harness.host import leftovers
@@ -17,12 +20,6 @@ from harness.run_folder import inventory
 from harness.run_folder.inventory import FIELD, EvidenceDifference, comparing, without
 from harness.run_folder.manifest import Manifest, open_run_folder
 from harness.run_folder.store import AFTER_REJOIN, AFTERMATH, RunFolder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 SCENARIO = {
     "name": "t", "anomaly": "tombstone-divergence", "payload": "value", "topic": "t",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping  # noqa: TC003  (the codec reads the types of fields)
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 

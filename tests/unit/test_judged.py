@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import cast
+
+from pyspark.sql import SparkSession
 
 from checkers.replay.batch_outcomes import ABORTED, COMMITTED, OPEN
 from checkers.replay.judged import Judged, transaction_outcomes
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 REPLICA = ("run", "t", 0, 1)
 SCHEMA = (

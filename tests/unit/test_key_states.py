@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
+
+from pyspark.sql import SparkSession
 
 from checkers.attribution.key_states import disputed_records, key_states
 from checkers.replay.batch_outcomes import ABORTED, COMMITTED, OPEN
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from checkers.replay.judged import Judged
+from checkers.replay.judged import Judged
 
 K, L = b"K", b"L"
 RECORDS = (

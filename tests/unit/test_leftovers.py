@@ -7,9 +7,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -18,9 +19,6 @@ from harness.errors import EXIT_CLEAN, HarnessError, UsageError
 from harness.host import leftovers
 from harness.host.leftovers import Owner
 from harness.host.workspace import KEEP, Workspace, start_keeper
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 BOUND_S = 20.0
 

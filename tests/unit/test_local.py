@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import closing
 from ipaddress import IPv4Network
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -15,10 +16,6 @@ from harness.host.clock import RealClock
 from harness.host.network import NamespaceNetwork
 from harness.runtimes.base import ClusterSpec
 from harness.runtimes.local import LocalRuntime
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 BOUND_S = 30.0
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from fakes.runtime import FakeRuntime
@@ -14,9 +14,6 @@ from harness.errors import HarnessError
 from harness.protect.gate.build import Agent
 from harness.runtimes import local_files
 from harness.runtimes.local_files import LocalFiles
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SUFFIXES = (".cleaned", ".swap")
 CLEANED = "t-0/00000000000000000000.log.cleaned"

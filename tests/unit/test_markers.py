@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from pyspark.sql import SparkSession
 
 from checkers.reduction.consistent_partitions import NOWHERE, first_after
 from checkers.replay.batch_outcomes import outcome_of, with_first_marker
 from harness.broker_files.segments.records import ABORT, COMMIT, DATA, MARKERS, first_marker
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 OTHER = "control-2"
 Entries = dict[int, tuple[str, int]]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from fakes.clock import TickingClock
@@ -15,6 +16,7 @@ from harness.clients import ClientError
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.judge.consequences import group_consequences
 from harness.kafka_api.groups import CommittedOffsets, commit_offsets
+from harness.kafka_api.messages import TopicPartition
 from harness.play.group_workload import GroupWorkload, groups_of
 from harness.play.options import RunOptions
 from harness.play.run_plan import plan_run
@@ -23,11 +25,6 @@ from harness.targets import find_target
 from workloads.group_consumers import Group, GroupReader
 from workloads.memberships import MembershipsProducer
 from workloads.offsets import Coordinators
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from harness.kafka_api.messages import TopicPartition
 
 OFFSETS: TopicPartition = ("__consumer_offsets", 6)
 GROUP = Group("g", OFFSETS, "in")

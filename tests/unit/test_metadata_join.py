@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import pytest
 from metadata_logs import (
     FOLDER,
+    Written,
     change,
     encode_log,
     encode_snapshot,
@@ -18,17 +20,9 @@ from metadata_logs import (
     write_topic_id,
 )
 
-from harness.broker_files.copies.copies import LEADER_EPOCHS, find_copies
+from harness.broker_files.copies.copies import LEADER_EPOCHS, Copies, find_copies
 from harness.broker_files.metadata_log.join import JoinedLog, read_metadata_logs
 from harness.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from metadata_logs import Written
-
-    from harness.broker_files.copies.copies import Copies
 
 T = ("t", 0)
 CREATED = [topic("t"), partition("t", 0, (1, 2, 3))]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from metadata_logs import (
@@ -27,14 +29,8 @@ from metadata_logs import (
 
 from harness.broker_files.internal_topics.message_format import uuid_text
 from harness.broker_files.metadata_log.copy import RecordType
-from harness.broker_files.metadata_log.history import NO_LEADER, PartitionState
+from harness.broker_files.metadata_log.history import NO_LEADER, ClusterMetadata, PartitionHistory, PartitionState
 from harness.broker_files.metadata_log.join import read_metadata_logs
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from harness.broker_files.metadata_log.history import ClusterMetadata, PartitionHistory
 
 T = ("t", 0)
 CREATED = [topic("t"), partition("t", 0, (1, 2, 3))]

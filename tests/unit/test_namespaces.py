@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from ipaddress import IPv4Network
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from fakes.host import FakeHost
@@ -14,9 +14,6 @@ from harness.errors import HarnessError, UsageError
 from harness.host import commands, network
 from harness.host.network import create_network, free_subnet, remove_network, why_impossible
 from harness.runtimes.namespaces import Reach
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 RUN = "2026-01-02T03-04-05Z-abcd"
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from fakes.cluster import RecordedCluster, recorded_cluster
@@ -21,9 +22,6 @@ from harness.targets import find_target
 from nemesis import FAULTS, SCRIPTS, declared_in, find_script, topology
 from nemesis.fault import Fault, FaultContext
 from nemesis.script import Act, Script, ScriptContext, nothing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 PACE, WINDOW_S = 1000, 20
 FIVE = place(brokers=5, replication_factor=3, partitions=1, absent=2)

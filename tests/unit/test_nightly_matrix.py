@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from fakes.http_servers import served
@@ -18,9 +19,6 @@ from harness.nightly.matrix import Cell, Matrix, SoakCell, options_of, read_matr
 from harness.nightly.night import command_of
 from harness.soak.causes import NAMES, read_expected
 from harness.targets import TARGETS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 STANDARD = read_expectations(None)
 PAYLOADS = (

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import psutil
@@ -23,10 +25,6 @@ from harness.nightly.ledger import ATTEMPTS, Attempt, Ledger, Plan, ScenarioResu
 from harness.nightly.matrix import read_matrix
 from harness.nightly.night import SOAK_ENDS_S, with_soak_result, work
 from harness.nightly.reports import cell_text, grid, markdown, summary, write_junit
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 STUCK = "stuck-lso"
 TOLD = {"began_at": "2026-11-22T01:00:00+00:00", "commit": "c0ffee", "command": "harness nightly"}
@@ -64,11 +62,7 @@ def ledger(tmp_path: Path) -> Ledger:
 
 @pytest.mark.parametrize(
     "attempts",
-    [
-        [ended(0), ended(1)],
-        [failed(0), ended(0, 2), failed(1), failed(1, 2)],
-        [failed(0, code=254), ended(1)],
-    ],
+    [[ended(0), ended(1)], [failed(0), ended(0, 2), failed(1), failed(1, 2)], [failed(0, code=254), ended(1)]],
     ids=["once", "a failed run twice", "a refused run once"],
 )
 def test_outages_are_run_in_order(ledger: Ledger, attempts: list[Attempt]) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import paramiko
 import pytest
@@ -13,10 +15,6 @@ from harness.errors import UsageError
 from harness.host import nodes
 from harness.host.nodes import Access, Node, NodeConnection, fingerprint, parse_nodes, read_hosts_file
 from harness.json_codec import from_json, to_json
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 NODE = Node("n1", 22, "root")
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from fakes.clock import NOW_MS, TickingClock
@@ -11,10 +13,6 @@ from fakes.host import append_half_a_line
 from fakes.runtime import FakeRuntime
 
 from harness.cluster.observe import ObservedReplica, ReplicaObserver
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 TP = ("stuck-lso", 0)
 OTHER = ("stuck-lso", 1)
@@ -141,9 +139,7 @@ def test_an_incomplete_line_is_cut_off(observe: Callable[..., ReplicaObserver], 
     assert len(lines(tmp_path)) == 2
 
 
-def test_existing_observations_are_only_continued_by_a_resumed_run(
-    observe: Callable[..., ReplicaObserver],
-) -> None:
+def test_existing_observations_are_only_continued_by_a_resumed_run(observe: Callable[..., ReplicaObserver]) -> None:
     observe(resumed=False)
     with pytest.raises(FileExistsError):
         observe(resumed=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -54,12 +54,9 @@ from harness.schedules.operations.environment import (
     TimePasses,
 )
 from harness.schedules.operations.faults import NEMESIS, Expose, Heal, Inject, LosePower
-from harness.schedules.operations.operation import CLASSES, decode, encode
+from harness.schedules.operations.operation import CLASSES, Operation, decode, encode
 from harness.schedules.operations.waits import PLAYER, TakeSnapshot, UntilInSync, UntilRemoved
 from harness.schedules.schedule import Step, step_of
-
-if TYPE_CHECKING:
-    from harness.schedules.operations.operation import Operation
 
 EVERY: dict[str, tuple[Operation, dict[str, Any]]] = {
     "p puts k in t-0": (Write("p", "k", topic="t"), {"do": "write", "process": "p", "key": "k", "topic": "t"}),

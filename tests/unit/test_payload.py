@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from fakes.clients import FakeLibrary
@@ -17,9 +17,6 @@ from harness.schedules.catalog import CONTROL, SCENARIOS, Anomaly, abort, commit
 from harness.schedules.operations.clients import Write
 from harness.schedules.scenario import Critical, Phase, Scenario
 from workloads.payload import Payload
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SCENARIO = Scenario(
     name="s",

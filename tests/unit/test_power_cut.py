@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +11,6 @@ from harness.broker_files.segments.encode import encode_batch
 from harness.errors import HarnessError
 from harness.runtimes import power
 from harness.runtimes.power import Cut, LostRecords, cut_unsynced, find_unsynced
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LOG = "t-0/00000000000000000007.log"
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from test_verdict import SCENARIO, control, fact, returned
 
 from harness.judge.earned import GATES, THE_GUARD, ProtectionRecord, came_back_at_ms, earn
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CAME_BACK_MS = 50
 WAY = "the gate held it while the replica was absent, cleaners passed others, and every replica removed it afterwards"

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from copied import segment_name
 from findings import verdict
 from hostile import HOSTILE, raise_if_forged, raise_if_raw
+from pyspark.sql import SparkSession
 from stored_records import GROUPS, KEY_BYTES, TRANSACTIONS, VALUES, offset_key, offset_value
 from test_attribution import disagreement, received_by
 from verdict_schema import schema, violations
@@ -30,12 +33,6 @@ from harness.console import show_findings
 from harness.errors import EXIT_ANOMALY
 from harness.json_codec import to_json
 from harness.terminal import stdout
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 ALL = (1, 2, 3)
 KEY = offset_key("g", "data", 0)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from described import described
+from pyspark.sql.types import StructType
 
 from checkers.evidence.parse import DISK, log_rows
 from checkers.evidence.schemas import ABORTS, ENTRIES, HISTORY, OBSERVATIONS, SETTINGS, STATES
@@ -15,11 +16,6 @@ from harness.models.log.batch import encoded
 from harness.models.log.delivery import delivered
 from harness.models.world.world import Rules
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql.types import StructType
 
 DELETED = described("p puts K; 2 leaves; p deletes K; 1 cleans; time passes; 1 cleans; 2 returns")
 SEEDS = range(200)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from fakes.admin import PARTITION as TOPIC
@@ -25,10 +27,6 @@ from harness.play.options import RunOptions
 from harness.play.run_plan import plan_run
 from harness.systems.redpanda import RedpandaControl
 from harness.targets import TARGETS, images
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 TX = ("tx", 0)
 INTERVAL = "log_compaction_interval_ms"

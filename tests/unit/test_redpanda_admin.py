@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from fakes.http_servers import FakeServer, served
@@ -10,9 +10,6 @@ from fakes.http_servers import FakeServer, served
 from harness.errors import HarnessError
 from harness.kafka_api.address import Address
 from harness.kafka_api.redpanda_admin import RedpandaAdmin
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 TOPIC = ("stuck-lso", 0)
 OFFSETS = {

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from model_logs import data, marker, replica
 
 from harness.broker_files.segments.records import ABORT, COMMIT
 from harness.models.log.cleaner import Bounds, Cleaning
 from harness.models.log.redpanda import clean, progress
-
-if TYPE_CHECKING:
-    from harness.models.log.replica import Replica
+from harness.models.log.replica import Replica
 
 CLEANING = Cleaning(delete_retention_ms=10, producer_expiration_ms=10)
 KEPT = Bounds(tombstones=0, markers=0)

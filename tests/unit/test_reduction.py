@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import checkers.reduction.beliefs
 import checkers.reduction.reduce
-from checkers.evidence.tables import REPLICA_PLACE
+from checkers.evidence.tables import REPLICA_PLACE, RunPartition
+from checkers.reduction.reduce import Cuts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from checkers.evidence.tables import RunPartition
-    from checkers.reduction.reduce import Cuts
-
     CutFurther = Callable[[Cuts, Cuts], Cuts]
     Differing = Callable[[list[dict[str, Any]]], set[RunPartition]]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import pytest
 from fakes.guarded import BoundedClock, FakeChannel, FakeCluster, KilledError, start
@@ -23,9 +23,6 @@ from harness.protect.repair.channel import (
     TakenOverError,
 )
 from harness.protect.repair.steps import PartitionRepair, ReplicaCopying
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
 
 ENTRY = PartitionRepair(("t-1", 3), "id", (1, 2, 3), 1, (1, 3), (2,), None, (), ReplicaCopying(2, 1, 7), 2, "audit-x")
 RATE = 1_000_000

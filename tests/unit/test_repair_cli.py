@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import pytest
@@ -22,9 +23,6 @@ from harness.protect.repair.run import Aborted, RepairResult, is_confirmed
 from harness.protect.repair.service import RepairOutcome
 from harness.protect.repair.show import age_text, exit_code, exit_code_of_plan, result_json
 from harness.protect.repair.steps import PartitionRepair
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TP = ("orders", 0)
 ENTRY = PartitionRepair(TP, "id", (1, 2, 3), 1, (1, 3), (2,), audit="audit-1")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -17,9 +18,6 @@ from harness.protect.repair.live import MIN_INSYNC, BrokerAnswer, ClusterAnswers
 from harness.protect.repair.plan import RepairPlan, Task
 from harness.protect.repair.preflight import PreparedRepair, check_cluster, check_saved, prepare
 from harness.protect.repair.steps import PartitionRepair
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TP = ("t", 0)
 TOPIC_ID = UUID(int=1)

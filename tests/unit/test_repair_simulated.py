@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 from fakes.diverged import DivergedCluster, KillAt, SimulatedTime, diverged
 from fakes.guarded import BoundedClock, FakeChannel, FakeCluster, KilledError
 
+from harness.kafka_api.messages import TopicPartition
 from harness.protect.guard.topics import DIRTY_RATIO
 from harness.protect.repair.channel import ChannelHolds, RepairJournal, RepairOwner, TakenOverError
-from harness.protect.repair.service import Repairs
-from harness.protect.repair.steps import RULES, PartitionRepair, Rule, needs_spare
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from harness.kafka_api.messages import TopicPartition
-    from harness.protect.repair.service import RepairOutcome
-    from harness.protect.repair.steps import Rules
+from harness.protect.repair.service import RepairOutcome, Repairs
+from harness.protect.repair.steps import RULES, PartitionRepair, Rule, Rules, needs_spare
 
 SEEDS = 40
 PATIENCE_S = 600.0

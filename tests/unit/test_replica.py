@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import kafka.errors
 import pytest
@@ -12,12 +12,10 @@ from fakes.connections import SegmentConnection
 from harness.broker_files.segments.batches import CorruptLogError, Record
 from harness.broker_files.segments.encode import encode_batch
 from harness.errors import HarnessError
+from harness.kafka_api.connection import Connection
 from harness.kafka_api.fetch import CONSUMER_REPLICA_ID, DEBUG_REPLICA_ID, ReplicaState
 from harness.kafka_api.replica import ReplicaEnds, WireReader
 from harness.kafka_api.transactions import OpenTransaction
-
-if TYPE_CHECKING:
-    from harness.kafka_api.connection import Connection
 
 TP, OTHER = ("t", 0), ("t", 1)
 NOT_HERE = kafka.errors.NotLeaderForPartitionError.errno

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hostile import raise_if_raw
@@ -22,11 +23,7 @@ from harness.report.page import commands
 from harness.report.pictures.story import Outage, StoryEvent, read_story
 from harness.report.pictures.timeline import _last_change_s, _text, timeline, transactions
 from harness.run_folder.history import key_fields
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from harness.run_folder.store import RunFolder
+from harness.run_folder.store import RunFolder
 
 T1 = Txn(5, "t/1")
 FILLED = put(3, "filler.before.1")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from findings import soak_json
@@ -15,9 +16,6 @@ from harness.report.soak_pages import draw_round, lags, replay_command, unstable
 from harness.report.stored import ClientOperation, FaultSpan, read_round, read_soak, stored_soaks
 from harness.run_folder.store import HISTORY, OFFSETS, REPORT, ROUND, SOAK_STATE, VERDICT, WHOLE_HISTORY
 from harness.soak.play.round import write_round
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FINDING = {
     "anomaly": "stuck-lso", "broker": 2, "topic": TOPIC, "partition": 0, "count": 1, "found_by": ["clients"],

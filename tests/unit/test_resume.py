@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from findings import verdict
@@ -18,17 +20,11 @@ from harness.host import leftovers
 from harness.play import resume, run_plan
 from harness.play.begin import begin_manifest
 from harness.play.options import RunOptions
-from harness.play.run_plan import PreparedRun, plan_run
+from harness.play.run_plan import PreparedRun, RunPlan, plan_run
 from harness.run_folder import manifest
 from harness.run_folder.store import RunFolder
 from harness.runtimes.base import PreparedRuntime, RuntimeRequest
 from harness.targets import find_target
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from harness.play.run_plan import RunPlan
 
 RUN_ID = "2026-11-21T18-06-51Z-548a"
 WANTED: list[RuntimeRequest] = []

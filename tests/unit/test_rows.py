@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from walks import PLENTY, by_state, lengths
 
 from harness.models.log.systems import REDPANDA
 from harness.models.walk.rows import Rows, walk
-from harness.models.walk.state_space import ADD, HAND_OVER, LEADER, REASSIGN, REMOVE, Bound, StateSpace
+from harness.models.walk.state_space import ADD, HAND_OVER, LEADER, REASSIGN, REMOVE, Bound, State, StateSpace
 from harness.models.world.groups import NEW, OLD
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from harness.models.walk.state_space import State
 
 WRITES = Bound(writes=2, transactions=0)
 TXN = Bound(writes=1, transactions=1)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable
 from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from fakes.clock import TickingClock
@@ -18,14 +20,8 @@ from harness.host.clock import Stages
 from harness.judge import sessions
 from harness.play import run
 from harness.play.run_plan import PreparedRun
+from harness.play.run_player import RunPlayer
 from harness.run_folder.store import RunFolder, create_run_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from harness.play.run_player import RunPlayer
-
 
 FAILURE = HarnessError("broker 3 ended by itself")
 

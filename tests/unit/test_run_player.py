@@ -77,9 +77,7 @@ def test_what_nobody_ever_saw_is_not_gone(unseen: Critical) -> None:
 
 
 def test_a_window_that_does_not_open_ends_the_wait_and_not_the_run() -> None:
-    assert waited(cluster_of(set())) == [
-        "the window does not open: the critical tombstones and markers to be removed",
-    ]
+    assert waited(cluster_of(set())) == ["the window does not open: the critical tombstones and markers to be removed"]
 
 
 def held_window(replicas: tuple[int, ...], removed: set[tuple[int, int, int]], held: set[int]) -> FakeCluster:

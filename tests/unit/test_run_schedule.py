@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -10,9 +10,6 @@ from harness.play.options import RunOptions
 from harness.play.run_plan import plan_run, run_schedule
 from harness.schedules.replay import scenarios_of
 from harness.schedules.schedule import read_schedule, write_schedule
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PHASES = ("before", "outage", "late")
 BEFORE = ("stuck-lso.tx puts K", "control.plain puts D", "control.tx puts K", "wait until every replica is in sync")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from cryptography import x509
@@ -18,9 +18,6 @@ from harness.errors import UsageError
 from harness.kafka_api.address import Address
 from harness.kafka_api.security import read_security
 from harness.play import begin
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PASSWORD = 'pass "word" \\ 1'  # noqa: S105
 MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"

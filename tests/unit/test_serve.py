@@ -7,9 +7,10 @@ import hashlib
 import json
 import re
 import socket
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from flask.testing import FlaskClient
 from pages import write_night
 from test_site import ID, stored
 
@@ -17,11 +18,6 @@ from harness.errors import UsageError
 from harness.host import leftovers
 from harness.judge.verdict import ANOMALY, CLEAN
 from harness.report.serve import HOST, app_of, serving
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from flask.testing import FlaskClient
 
 OURS = f"http://{HOST}:8642"
 RUN = f"runs/kafka-4.4/stuck-lso/{ID.format(1)}.html"

@@ -5,14 +5,7 @@ from __future__ import annotations
 import pytest
 from described import described
 
-from harness.model_checking.explore.random_schedules import (
-    RandomSchedule,
-    cost,
-    draw,
-    is_replayable,
-    is_wrong,
-    shrink,
-)
+from harness.model_checking.explore.random_schedules import RandomSchedule, cost, draw, is_replayable, is_wrong, shrink
 from harness.models.world.world import Rules
 from harness.schedules.catalog import Anomaly
 from harness.schedules.operations.clients import Write

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from model_logs import data, marker, replica
@@ -15,16 +15,13 @@ from harness.clients.simulated import SimulatedClient, SimulatedProducer
 from harness.errors import UsageError
 from harness.models.clock import VirtualClock
 from harness.models.cluster.cluster import ClusterRules, SimCluster
-from harness.models.cluster.partition import begins_segment
+from harness.models.cluster.partition import SimPartition, begins_segment
 from harness.models.cluster.settings import BROKER, TOPIC, numbers
 from harness.models.cluster.transactions import TransactionCoordinator
+from harness.models.log.batch import ModelBatch
 from harness.models.log.cleaner import Cleaning
 from harness.models.log.delivery import batches_up_to, delivered, listed_aborts
 from harness.models.log.systems import due_later_ms, is_due
-
-if TYPE_CHECKING:
-    from harness.models.cluster.partition import SimPartition
-    from harness.models.log.batch import ModelBatch
 
 TP = ("t", 0)
 QUICK = {

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from fakes.progress import FakeProgress
-from simulated import simulate
+from simulated import Simulated, simulate
 
 from harness.broker_files.segments.batches import iter_batches, iter_records
 from harness.cli.options.request import command_line
@@ -18,11 +19,6 @@ from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
 from harness.systems.simulated import UNSUPPORTED_NEMESES
 from harness.targets import SIMULATED
 from nemesis import SCRIPTS
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from simulated import Simulated
 
 HOUR_S = 3600.0
 CLOSED = "the window does not open"

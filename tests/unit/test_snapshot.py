@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from fakes.admin import PARTITION
@@ -13,9 +14,6 @@ from fakes.connections import StallingReader
 from harness.cluster import snapshot
 from harness.kafka_api.metadata import PartitionState
 from harness.run_folder.store import BEFORE_RETURN, RunFolder
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def take(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -14,6 +15,8 @@ from fakes.runtime import FakeRuntime
 
 from harness.cluster.cluster import Cluster
 from harness.errors import HarnessError, WaitTimeoutError
+from harness.kafka_api.address import Address
+from harness.kafka_api.messages import TopicPartition
 from harness.kafka_api.metadata import PartitionState
 from harness.run_folder.history import History
 from harness.schedules.operations.administrators import RecreateTopic
@@ -23,14 +26,7 @@ from harness.soak.play import administrators
 from harness.soak.play.administrators import Administrators
 from harness.systems.kafka import KafkaControl
 from nemesis import FAULTS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from harness.kafka_api.address import Address
-    from harness.kafka_api.messages import TopicPartition
-    from nemesis.fault import FaultContext
+from nemesis.fault import FaultContext
 
 PLACED = {("a", 0): (1, 2, 3), ("b", 0): (2, 3, 1)}
 PLAN = RoundPlan(1, (RoundTopic("a", 1, {}), RoundTopic("b", 1, {})), ())

@@ -6,12 +6,14 @@ import itertools
 import json
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
 from fakes.progress import FakeProgress
+from pyspark.sql import SparkSession
 from soaked import KILL, START, P, play_steps, put
 
 from harness.cli.main import cli
@@ -26,16 +28,9 @@ from harness.soak.draw.plan import Shape
 from harness.soak.judge.judge_rounds import truth_of
 from harness.soak.judge_queue import JudgeQueue
 from harness.soak.play.rig import booted, find_setup
-from harness.soak.play.round import write_round
+from harness.soak.play.round import PlayedRound, write_round
 from harness.spark.options import SparkOptions
 from harness.spark.workspace_session import has_ended
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from harness.soak.play.round import PlayedRound
 
 SMALL = Shape(partitions=4, clients=6, play_s=12.0, rate_hz=30.0)
 

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import itertools
 import weakref
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from harness.clients import NO_OFFSET, ClientError, Library
+from harness.clients import NO_OFFSET, Answered, ClientError, Headers, Library, TransactionStep
 from harness.errors import HarnessError
 from harness.host.clock import RealClock
+from harness.kafka_api.messages import TopicPartition
 from harness.run_folder.history import History, read_lines
 from harness.schedules.operations.clients import CommitOffset, DeleteGroup, Die, End, SendOffset, VisitGroup, Write
+from harness.schedules.operations.operation import Operation
 from harness.schedules.schedule import RoundClient
 from harness.soak.play.clients import MOST_UNANSWERED, ClientProcess
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from harness.clients import Answered, Headers, TransactionStep
-    from harness.kafka_api.messages import TopicPartition
-    from harness.schedules.operations.operation import Operation
 
 PUT, COMMIT, ABORT = Write("c", "k", topic="t"), End("c", "commit"), End("c", "abort")
 

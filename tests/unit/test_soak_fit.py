@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 from described import described
@@ -16,12 +15,10 @@ from harness.schedules.operations.administrators import AlterTopic, DeleteRecord
 from harness.schedules.operations.clients import CommitOffset
 from harness.schedules.operations.environment import Rest
 from harness.schedules.operations.faults import Inject
+from harness.schedules.operations.operation import Operation
 from harness.schedules.schedule import NO_PLAN, RoundClient, RoundPlan, RoundTopic, Schedule, in_order
 from harness.soak.draw.plan import APART_S, FEATURES, ROOM_S, SETTINGS, Shape, as_round, fitted
 from harness.soak.play.rig import IMAGE_SETTINGS, MAX_IMAGE_AGE_MS, Setup, find_setup
-
-if TYPE_CHECKING:
-    from harness.schedules.operations.operation import Operation
 
 OF_REAL_ONES = {"cleanup.policy": "compact,delete", "compression.type": "lz4", "segment.ms": "100"}
 

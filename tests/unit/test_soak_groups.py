@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import struct
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from stored_markers import encode_marker
@@ -18,9 +19,6 @@ from harness.soak.evidence.client_log import FAIL, INVOKE, OK, RECREATE
 from harness.soak.evidence.group_offsets import ANSWERS, GroupLog, GroupView, answered, group_log_of, replayed
 from harness.soak.judge.group_truth import NAMELESS, compare_groups
 from harness.soak.play.internal import refusal_in, serves_groups
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 INFO = "info"
 KEY = ("g", ("t", 0))

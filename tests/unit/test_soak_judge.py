@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from findings import audited_verdict, finding, violated
+from pyspark.sql import SparkSession
 from soaked import ABORTS, DIES, KILL, SMALL, START, P, T, play_steps, put
 
 from harness.json_codec import to_json
+from harness.judge.finding import Finding
 from harness.judge.verdict import ANOMALY, AS_EXPECTED, CHECKERS, CLEAN, CLIENTS, UNKNOWN, Doubt
 from harness.run_folder.store import RunFolder
+from harness.schedules.operations.operation import Operation
 from harness.schedules.schedule import Schedule
 from harness.soak.causes.cause import RoundEvidence
 from harness.soak.causes.reopened_transaction import reopened
@@ -19,15 +24,6 @@ from harness.soak.judge.judge_rounds import judge_rounds
 from harness.soak.judge.round_verdict import CheckedRound, JudgeResults, verdict_of
 from harness.soak.judge.truth import STATE, STUCK, Truth, Wrong
 from harness.soak.play.round import PlayedRound
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from harness.judge.finding import Finding
-    from harness.schedules.operations.operation import Operation
 
 TP = ("t", 0)
 HANGING, REOPENED = "hanging-transaction", "reopened-transaction"

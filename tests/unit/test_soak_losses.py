@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from findings import audited_verdict, finding, violated
@@ -11,6 +12,7 @@ from metadata_logs import change, partition, read_metadata_log, topic, write_met
 from soaked import SMALL
 
 from harness.json_codec import to_json
+from harness.judge.finding import Finding
 from harness.judge.verdict import ANOMALY, AS_EXPECTED, CLEAN
 from harness.schedules.schedule import Schedule
 from harness.soak.causes import diagnose
@@ -20,11 +22,6 @@ from harness.soak.evidence.client_log import WrittenRecord
 from harness.soak.judge.round_verdict import CheckedRound, JudgeResults, verdict_of
 from harness.soak.judge.truth import HIDDEN, STATE, STUCK, Truth, Wrong
 from harness.soak.play.round import PlayedRound
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from harness.judge.finding import Finding
 
 TP, OTHER = ("t", 0), ("u", 0)
 LOST, HOLE, SKIPPED_MARKER, UNCLEAN = (

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fakes.connections import StallingReader
 
-from harness.kafka_api.replica import ReplicaEnds
+from harness.kafka_api.messages import TopicPartition
+from harness.kafka_api.replica import ReplicaEnds, ReplicaReader
 from harness.models.clock import VirtualClock
 from harness.run_folder.history import read_lines
 from harness.soak.evidence.offsets import PERIOD_S, OffsetSampler
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from harness.kafka_api.messages import TopicPartition
-    from harness.kafka_api.replica import ReplicaReader
 
 A, B = ("t", 0), ("t", 1)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
 
 import pytest
 from test_generators import drawn
@@ -18,9 +17,6 @@ from harness.schedules.operations.faults import Heal, Inject
 from harness.schedules.schedule import RoundPlan, Step, plan_of
 from harness.soak.draw.plan import DELETE_RECORDS, FEATURES, RECREATION, SETTINGS, Shape, available, draw_plan
 from harness.soak.draw.workload import generator_of
-
-if TYPE_CHECKING:
-    from harness.schedules.schedule import Step
 
 SHAPE = Shape(partitions=12, rate_hz=60.0, features=FEATURES, group_protocols=("classic",))
 

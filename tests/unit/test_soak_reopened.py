@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from test_soak_truth import PRODUCER, data, end, replica
@@ -12,9 +13,6 @@ from harness.json_codec import from_json
 from harness.judge.verdict import Doubt
 from harness.run_folder.store import AFTER_REJOIN, STATE, RunFolder
 from harness.soak.causes.reopened_transaction import explains, reopened, reopened_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TP = ("t", 0)
 BROKER = 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from soaked import (
@@ -34,17 +34,12 @@ from harness.run_folder.store import AFTER_REJOIN, RunFolder
 from harness.schedules.generators import Fixed
 from harness.schedules.operations.administrators import AlterTopic, DeleteRecords, RecreateTopic
 from harness.schedules.operations.faults import Inject
+from harness.schedules.operations.operation import Operation
 from harness.schedules.schedule import Step
 from harness.soak.causes.cause import RoundEvidence
 from harness.soak.evidence.client_log import ABORTED, client_log_of
 from harness.soak.judge.judge_rounds import replicas_of, truth_of
-from harness.soak.play.round import read_played, read_round, write_round
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from harness.schedules.operations.operation import Operation
-    from harness.soak.play.round import PlayedRound
+from harness.soak.play.round import PlayedRound, read_played, read_round, write_round
 
 TP = (TOPIC, 0)
 

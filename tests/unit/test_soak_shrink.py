@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from described import described
@@ -13,17 +13,13 @@ from soaked import ABORTS, COMMITS, KILL, SMALL, START, TOPIC, TWIN, P, T, put
 from harness.errors import HarnessError
 from harness.schedules.operations.administrators import DeleteRecords
 from harness.schedules.operations.faults import Inject
+from harness.schedules.operations.operation import Operation
 from harness.schedules.replay import scenario_of, why_not_replayable
 from harness.schedules.scenario import Critical
 from harness.schedules.schedule import RoundTopic, Schedule, Step, in_order
 from harness.soak.draw.plan import APART_S, ROOM_S, Shape, as_round, fitted
 from harness.soak.draw.shrink import CONFIRMATIONS, ShrinkStage, shrink, trimmed
 from harness.soak.play.rig import find_setup
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from harness.schedules.operations.operation import Operation
 
 
 def steps(*timed: tuple[float, Operation]) -> tuple[Step, ...]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import findings
 import pytest
@@ -17,6 +18,8 @@ from stored_markers import encode_marker
 from harness.broker_files.segments.batches import Record
 from harness.broker_files.segments.encode import encode_batch
 from harness.broker_files.side_files.producer_state import AbortedTxn, encode_txnindex
+from harness.judge.finding import Finding
+from harness.judge.verdict import Verdict
 from harness.run_folder.history import HEADER_OP
 from harness.soak.causes import diagnose
 from harness.soak.causes.cause import RoundEvidence
@@ -26,12 +29,6 @@ from harness.soak.evidence.replica_log import OPEN, ReplicaLog, read_replica
 from harness.soak.judge.audit_tally import BY_LUCK, EITHER, RIGHT, WRONG, judge, tally
 from harness.soak.judge.round_verdict import UNEXPLAINED
 from harness.soak.judge.truth import HIDDEN, SERVED, STATE, STUCK, compare
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from harness.judge.finding import Finding
-    from harness.judge.verdict import Verdict
 
 TP = ("t", 0)
 PRODUCER = 7

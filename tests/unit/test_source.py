@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException, PythonException
+from pyspark.sql import DataFrameReader, SparkSession
 from pyspark.sql.datasource import EqualTo, GreaterThan, In, LessThan
 from pyspark.sql.types import StructType
 from stored_markers import encode_marker
@@ -16,11 +18,6 @@ from harness.broker_files.segments.batches import Record
 from harness.broker_files.segments.encode import encode_batch
 from harness.errors import UsageError
 from harness.spark.source import KafkaSegments, find_files, register
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import DataFrameReader, SparkSession
 
 
 def put(*offsets: int) -> bytes:

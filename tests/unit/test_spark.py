@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
@@ -13,9 +14,6 @@ from pyspark.sql import SparkSession
 from harness.errors import UsageError
 from harness.spark.session import session_on
 from harness.spark.workspace_session import probe
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_exceptions_of_another_jvm_are_its_own(spark: SparkSession) -> None:

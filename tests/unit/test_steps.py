@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
 
 import pytest
 from described import described
@@ -19,10 +18,8 @@ from harness.schedules.operations.administrators import AddReplica, Unassign
 from harness.schedules.operations.clients import End, Restart, Write
 from harness.schedules.operations.environment import JoinIsr, TimePasses
 from harness.schedules.operations.faults import OUTAGE, Heal, Inject
+from harness.schedules.operations.operation import Operation
 from harness.schedules.operations.waits import TakeSnapshot
-
-if TYPE_CHECKING:
-    from harness.schedules.operations.operation import Operation
 
 V1, V2 = Rules(), Rules(epoch_bump=True)
 TOGETHER = Rules(coordinated=True)

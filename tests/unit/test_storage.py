@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,8 +26,6 @@ from harness.broker_files.storage import AUTHENTICATION, AZURE_KEY, READ_AHEAD_B
 from harness.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     At = Callable[[InMemoryFiles, str], Path]
 
 LOG = "00000000000000000007.log"

@@ -5,17 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from java_cases import classpath_of, compile_java
 
 from harness.host.java import find_java
-from harness.protect.gate.build import build_agent
+from harness.protect.gate.build import Agent, build_agent
 from harness.runtimes import power
-
-if TYPE_CHECKING:
-    from harness.protect.gate.build import Agent
 
 CASES = Path(__file__).parent / "power_cases"
 EMPTY = "t-9/0.log"
@@ -63,13 +59,7 @@ def test_what_was_synced_is_noted(java: Path, target: str, tmp_path: Path) -> No
 def test_a_broker_whose_syncs_cannot_be_noted_does_not_start(tmp_path: Path) -> None:
     """Kafka's classes are absent here, so their calls are not noted."""
     compile_java(tmp_path, CASES / "Writes.java")
-    done = run(
-        find_java().path,
-        str(tmp_path),
-        "Writes",
-        tmp_path,
-        flags=[agent().flag(f"{tmp_path}/log={tmp_path}")],
-    )
+    done = run(find_java().path, str(tmp_path), "Writes", tmp_path, flags=[agent().flag(f"{tmp_path}/log={tmp_path}")])
     assert done.returncode == 1
     assert "sync-notes: not installed: java.lang.ClassNotFoundException: org.apache.kafka" in done.stderr
     assert not (tmp_path / "t-0").exists()

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from io import StringIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,8 +18,6 @@ from harness.errors import EXIT_FAILED, EXIT_USAGE
 from harness.terminal import Table, Terminal, stdout, styled
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     Capture = pytest.CaptureFixture[str]
 
 LONG = "aborted-to-committed-" * 20

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from checkers.consistency.txnindex_disagreement import compare
 from harness.judge.check import collected
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pyspark.sql import SparkSession
 
 PLACE = "run string, topic string, partition int, broker int"
 LONG, SHORT = 10, 14

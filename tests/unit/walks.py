@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from harness.models.faults.space import FaultSpace
 from harness.models.walk.exhaustive import Explored, explore
-
-if TYPE_CHECKING:
-    from harness.models.faults.space import FaultSpace
-    from harness.models.walk.state_space import StateSpace
+from harness.models.walk.state_space import StateSpace
 
 PLENTY = 2_000_000
 

@@ -7,19 +7,18 @@ like those of any scenario (`Application.scenarios`). It is started from scratch
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from harness.clients import ClientSpec
 from harness.errors import UsageError
+from harness.host.clock import Clock
 from harness.suggest import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from contextlib import AbstractContextManager
-
-    from harness.clients import ClientSpec
-    from harness.host.clock import Clock
     from harness.schedules.scenario import Scenario
 
 Observation: TypeAlias = "dict[str, Any]"

@@ -16,26 +16,22 @@ import json
 import subprocess
 import urllib.error
 import urllib.request
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from harness.clients import ClientSpec
 from harness.clients.java import JVM_FLAGS
 from harness.errors import WaitTimeoutError
+from harness.host.clock import Clock
 from harness.host.leftovers import process_marker
 from harness.host.ports import LOOPBACK, free_ports
 from harness.schedules.catalog import Anomaly, abort, commit, delete, put
+from harness.schedules.operations.clients import Write
 from harness.schedules.scenario import Scenario
-from workloads.applications import Application
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from harness.clients import ClientSpec
-    from harness.host.clock import Clock
-    from harness.schedules.operations.clients import Write
-    from workloads.applications import Life, Observation
+from workloads.applications import Application, Life, Observation
 
 MAIN_CLASS = "org.apache.kafka.connect.cli.ConnectDistributed"
 SOURCE = "org.apache.kafka.connect.file.FileStreamSource"

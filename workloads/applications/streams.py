@@ -14,23 +14,19 @@ topics as changelogs), KIP-447 (exactly_once_v2).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
+from harness.clients import ClientSpec
 from harness.clients.java import virtual_machine
 from harness.errors import HarnessError, WaitTimeoutError
+from harness.host.clock import Clock
 from harness.judge.consequences import ABSENT
-from workloads.applications import Application
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from harness.clients import ClientSpec
-    from harness.host.clock import Clock
-    from workloads.applications import Life, Observation, Observe
+from workloads.applications import Application, Life, Observation, Observe
 
 HEAP: Final = "512m"
 RUNNING = "RUNNING"
@@ -141,7 +137,5 @@ def _shown(jvm: Any, instance: Any) -> Observation:
 
 
 APPLICATION: Final = Application(
-    name="streams",
-    summary="Kafka Streams: tables and global tables of the diverged topics",
-    opened=opened,
+    name="streams", summary="Kafka Streams: tables and global tables of the diverged topics", opened=opened
 )

@@ -14,22 +14,17 @@ from __future__ import annotations
 import json
 import shlex
 import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from checkers.anomalies import MEANS
 from checkers.finding import HANGING_TRANSACTION
 from harness.broker_files.internal_topics.decode import CONSUMER_OFFSETS, KAFKAS_OWN
 from harness.broker_files.internal_topics.phrases import CLASSIC_GROUP, OFFSET_COMMIT, TRANSACTION_LOG, offsets_text
 from harness.escape import escape
-from harness.judge.finding import by_place
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from harness.judge.finding import Finding, Place, ServedState
-
+from harness.judge.finding import Finding, Place, ServedState, by_place
 
 BOOTSTRAP: Final = '--bootstrap-server "$BOOTSTRAP"'
 """The first command sets the variable."""

@@ -10,12 +10,14 @@ Of several ``.txnindex`` spans of one aborted transaction, a witness that receiv
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from checkers.attribution.blame import (
     DELETED,
     SUPERSEDED,
+    Blame,
     DisputedRecord,
     KeyState,
     LastRecord,
@@ -26,16 +28,12 @@ from checkers.attribution.blame import (
 from checkers.finding import LATENT, UNEXPLAINED_DIVERGENCE, VISIBLE
 from checkers.replay.batch_outcomes import ABORTED, COMMITTED
 from harness.json_codec import to_json
-from harness.judge.finding import Finding, ReplicaGroup, brokers_text, by_place, finding_of, place_of
+from harness.judge.finding import CheckerRow, Finding, Place, ReplicaGroup, brokers_text, by_place, finding_of, place_of
 from harness.schedules.catalog import Anomaly
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from checkers.attribution.blame import Blame
     from checkers.attribution.coverage import EpochCoverage
     from harness.audit.explain.metadata_evidence import MetadataEvidence
-    from harness.judge.finding import CheckerRow, Place
 
 STUCK = str(Anomaly.STUCK_LSO)
 DIVERGED = str(Anomaly.TOMBSTONE_DIVERGENCE)

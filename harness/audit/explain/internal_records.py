@@ -12,8 +12,10 @@ Sources: ``GroupCoordinatorService.partitionFor``, ``TransactionStateManager.par
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from harness.broker_files.internal_topics.decode import (
@@ -22,24 +24,18 @@ from harness.broker_files.internal_topics.decode import (
     TRANSACTION_STATE,
     internal_topic,
 )
-from harness.broker_files.internal_topics.phrases import OFFSET_COMMIT, committed_offset, state, subject
-from harness.broker_files.segments.batches import CorruptLogError, iter_batches, iter_records
+from harness.broker_files.internal_topics.phrases import OFFSET_COMMIT, Subject, committed_offset, state, subject
+from harness.broker_files.segments.batches import Batch, CorruptLogError, iter_batches, iter_records
 from harness.broker_files.segments.blocks import WORTH_COMPILING_BYTES, iter_blocks
 from harness.escape import escape
-from harness.judge.finding import CoordinatorStatus, ServedState, place_of
+from harness.judge.finding import CheckerRow, CoordinatorStatus, Finding, Place, ServedState, place_of
 from harness.schedules.scenario import offsets_partition
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
     from checkers.attribution.blame import KeyState
     from harness.audit.explain.attribution import Disputes
     from harness.audit.explain.metadata_evidence import MetadataEvidence
     from harness.broker_files.copies.copies import Copies, ReplicaCopy
-    from harness.broker_files.internal_topics.phrases import Subject
-    from harness.broker_files.segments.batches import Batch
-    from harness.judge.finding import CheckerRow, Finding, Place
 
 Values: TypeAlias = "Mapping[tuple[Place, int, int], bytes | None]"
 """Values by partition, broker and offset of the log."""

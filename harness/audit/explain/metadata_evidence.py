@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from checkers.attribution.coverage import EpochCoverage
 from harness.broker_files.internal_topics.decode import TRANSACTION_STATE
-from harness.broker_files.metadata_log.history import PartitionHistory, PartitionState
+from harness.broker_files.metadata_log.history import ClusterMetadata, PartitionHistory, PartitionState
+from harness.judge.finding import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
     from harness.audit.live.cluster import AuditedCluster
-    from harness.broker_files.metadata_log.history import ClusterMetadata
-    from harness.judge.finding import Place
 
 
 @dataclass(frozen=True)

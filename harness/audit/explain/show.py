@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from harness.audit.live.exposure import Level
+from harness.audit.live.broker_reports import ReplicaStatuses
+from harness.audit.live.exposure import Exposure, Level
+from harness.audit.live.prefilter import Prefiltered
 from harness.judge.finding import name_of
 from harness.terminal import Table, styled
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from harness.audit.live.broker_reports import ReplicaStatuses
-    from harness.audit.live.exposure import Exposure
-    from harness.audit.live.prefilter import Prefiltered
 
 STYLES = {Level.OK: "green", Level.AT_RISK: "yellow", Level.TOO_LATE: "red"}
 UNKNOWN = "?"

@@ -11,6 +11,7 @@ Every broker is asked for the transactions that it coordinates. FindCoordinator 
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -18,10 +19,14 @@ from typing import TYPE_CHECKING
 from harness.broker_files.internal_topics.decode import TRANSACTION_STATE
 from harness.errors import UsageError
 from harness.escape import escape
+from harness.kafka_api.connection import Connection
 from harness.kafka_api.error_names import NO_TOPIC_ACCESS
 from harness.kafka_api.fetch import choose_fetch_version, fetch, list_log_ends
+from harness.kafka_api.messages import TopicPartition
 from harness.kafka_api.metadata import describe_cluster
 from harness.kafka_api.transactions import (
+    OpenTransaction,
+    TransactionDescription,
     describe_producers,
     describe_transactions,
     list_transactions,
@@ -29,12 +34,7 @@ from harness.kafka_api.transactions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
     from harness.audit.live.cluster import AuditedCluster
-    from harness.kafka_api.connection import Connection
-    from harness.kafka_api.messages import TopicPartition
-    from harness.kafka_api.transactions import OpenTransaction, TransactionDescription
 
 
 NO_RECORDS_BYTES = 1

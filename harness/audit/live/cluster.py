@@ -6,25 +6,21 @@ unknown.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from harness.broker_files.copies.selection import audited, internal_left_out, is_compacted, is_named, listed
 from harness.broker_files.internal_topics.decode import TRANSACTION_STATE
 from harness.errors import UsageError
+from harness.host.clock import Clock
+from harness.kafka_api.address import Address
 from harness.kafka_api.cluster_client import ClusterClient
 from harness.kafka_api.configs import TOPIC_RESOURCE, describe_configs, values_of
 from harness.kafka_api.connection import RetryPolicy
 from harness.kafka_api.error_names import NO_SUCH_TOPIC, NO_TOPIC_ACCESS
-from harness.kafka_api.metadata import describe_cluster
+from harness.kafka_api.metadata import ClusterState, describe_cluster
 from harness.suggest import close_to
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from harness.host.clock import Clock
-    from harness.kafka_api.address import Address
-    from harness.kafka_api.metadata import ClusterState
 
 METADATA: Final = RetryPolicy(answer_s=10.0)
 QUICK: Final = RetryPolicy(answer_s=5.0, repeat_s=5.0)

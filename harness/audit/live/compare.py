@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,37 +20,28 @@ from checkers.anomalies import FINDERS
 from checkers.finding import VISIBLE
 from harness.audit.explain.advice import ANY_BROKER
 from harness.audit.explain.metadata_evidence import evidence_of_cluster
-from harness.audit.judge_copies import NO_ROWS, AuditContext, assemble, judge_copies
+from harness.audit.judge_copies import NO_ROWS, AuditContext, Rows, assemble, judge_copies
 from harness.audit.live.broker_reports import ask_coordinators, replica_statuses
-from harness.audit.live.cluster import client_of, describe
-from harness.audit.live.prefilter import prefilter
+from harness.audit.live.cluster import AuditedCluster, client_of, describe
+from harness.audit.live.prefilter import Prefiltered, Suspicion, prefilter
 from harness.audit.live.reading import spans_between
-from harness.audit.live.spool import RateLimit, SpoolOptions, copies_of, spool
-from harness.broker_files.copies.copies import Copies
+from harness.audit.live.spool import RateLimit, SpoolOptions, SpoolResult, copies_of, spool
+from harness.broker_files.copies.copies import Copies, ReplicaCopy
 from harness.errors import UsageError
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
-from harness.judge.finding import Finding, place_of
+from harness.judge.finding import CheckerRow, Finding, Place, place_of
+from harness.judge.progress import Progress
 from harness.judge.sessions import CHECKS
+from harness.judge.verdict import Verdict
+from harness.kafka_api.address import Address
 from harness.run_folder.store import RunFolder, new_run_id
 from harness.spark.background import start_compilation
+from harness.spark.options import SparkOptions
 from harness.spark.workspace_session import session_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-
     from pyspark.sql import SparkSession
-
-    from harness.audit.judge_copies import Rows
-    from harness.audit.live.cluster import AuditedCluster
-    from harness.audit.live.prefilter import Prefiltered, Suspicion
-    from harness.audit.live.spool import SpoolResult
-    from harness.broker_files.copies.copies import ReplicaCopy
-    from harness.judge.finding import CheckerRow, Place
-    from harness.judge.progress import Progress
-    from harness.judge.verdict import Verdict
-    from harness.kafka_api.address import Address
-    from harness.spark.options import SparkOptions
 
 
 NOT_READ = "data was not read (--quick): the verdict rests on the brokers' reports of transactions"

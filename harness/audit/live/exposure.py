@@ -18,11 +18,12 @@ be the longest that brokers allow by default.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import IntEnum, StrEnum
-from typing import TYPE_CHECKING
 
+from harness.audit.live.cluster import AuditedCluster
 from harness.audit.live.lags import (
     CopyProgress,
     Lag,
@@ -32,17 +33,11 @@ from harness.audit.live.lags import (
     next_removal,
     read_batches,
 )
-from harness.audit.live.prefilter import prefilter
+from harness.audit.live.prefilter import Prefiltered, Suspicion, prefilter
 from harness.errors import HarnessError
 from harness.judge.finding import name_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from harness.audit.live.cluster import AuditedCluster
-    from harness.audit.live.prefilter import Prefiltered, Suspicion
-    from harness.kafka_api.messages import TopicPartition
-    from harness.kafka_api.transactions import OpenTransaction
+from harness.kafka_api.messages import TopicPartition
+from harness.kafka_api.transactions import OpenTransaction
 
 DEFAULT_MAX_TIMEOUT_MS = 900_000
 """Default of ``transaction.max.timeout.ms`` (`TransactionStateManagerConfig`)."""

@@ -12,23 +12,22 @@ few times more.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from harness.broker_files.segments.batches import Batch, iter_batches, until_cut
 from harness.errors import HarnessError
+from harness.host.clock import Clock
 from harness.judge.finding import name_of
+from harness.kafka_api.connection import Connection
 from harness.kafka_api.fetch import READ_UNCOMMITTED, ReplicaState, choose_fetch_version, fetch, list_log_ends
+from harness.kafka_api.messages import TopicPartition
 from harness.kafka_api.topics import describe_log_dirs, list_reassignments
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
     from harness.audit.live.broker_reports import ReplicaStatuses
     from harness.audit.live.cluster import AuditedCluster
-    from harness.host.clock import Clock
-    from harness.kafka_api.connection import Connection
-    from harness.kafka_api.messages import TopicPartition
 
 MISSING_BYTES = 1 << 20
 MARKER, TOMBSTONES = "marker", "tombstones"

@@ -12,8 +12,8 @@ coordinator is ending the transaction (Prepare…), the transaction is not suspi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from harness.audit.live.broker_reports import (
     FINISHED,
@@ -24,18 +24,14 @@ from harness.audit.live.broker_reports import (
     ask_coordinators,
     replica_statuses,
 )
+from harness.audit.live.cluster import AuditedCluster
 from harness.broker_files.copies.selection import listed
 from harness.errors import WaitTimeoutError
 from harness.escape import escape
 from harness.judge.finding import brokers_text, name_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from harness.audit.live.cluster import AuditedCluster
-    from harness.kafka_api.messages import TopicPartition
-    from harness.kafka_api.metadata import ClusterState
-    from harness.kafka_api.transactions import OpenTransaction, TransactionDescription
+from harness.kafka_api.messages import TopicPartition
+from harness.kafka_api.metadata import ClusterState
+from harness.kafka_api.transactions import OpenTransaction, TransactionDescription
 
 BOUND_S = 10.0
 """For a follower to catch up; `replica.lag.time.max.ms` is 30 s, yet an in-sync follower is rarely a second behind."""

@@ -11,13 +11,16 @@ KIP-79).
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-from harness.audit.live.cluster import PATIENT
+from harness.audit.live.cluster import PATIENT, AuditedCluster
 from harness.broker_files.segments.batches import LOG_OVERHEAD, MAGIC, CorruptLogError
 from harness.errors import HarnessError
+from harness.host.clock import Clock
 from harness.judge.finding import name_of
+from harness.kafka_api.connection import Connection
 from harness.kafka_api.error_names import OUT_OF_RANGE
 from harness.kafka_api.fetch import (
     LATEST,
@@ -30,16 +33,8 @@ from harness.kafka_api.fetch import (
     list_log_starts,
     list_offsets,
 )
-from harness.kafka_api.transactions import describe_producers, open_transactions
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from harness.audit.live.cluster import AuditedCluster
-    from harness.host.clock import Clock
-    from harness.kafka_api.connection import Connection
-    from harness.kafka_api.messages import TopicPartition
-    from harness.kafka_api.transactions import OpenTransaction
+from harness.kafka_api.messages import TopicPartition
+from harness.kafka_api.transactions import OpenTransaction, describe_producers, open_transactions
 
 Write: TypeAlias = "Callable[[int, memoryview, int], None]"
 """Stores whole batches: the first one's base offset, the bytes, and the offset after them."""

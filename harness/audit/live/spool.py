@@ -15,33 +15,27 @@ import json
 import os
 import shutil
 import threading
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import IO, TYPE_CHECKING, Any, TypeAlias
+from pathlib import Path
+from typing import IO, Any, TypeAlias
 
-from harness.audit.live.cluster import PATIENT
-from harness.audit.live.reading import FETCH_BYTES, Span, SpanReader
+from harness.audit.live.broker_reports import ReplicaStatus, ReplicaStatuses, TransactionDescriptions
+from harness.audit.live.cluster import PATIENT, AuditedCluster
+from harness.audit.live.reading import FETCH_BYTES, Span, SpanReader, SpanReading, Write
 from harness.broker_files.copies.copies import Copies, ReplicaCopy
 from harness.broker_files.segments.folder import live_segments
 from harness.cluster.snapshot import write_state
 from harness.errors import HarnessError, TimeLimitError
+from harness.host.clock import Clock
+from harness.kafka_api.connection import Connection
 from harness.kafka_api.fetch import choose_fetch_version
+from harness.kafka_api.messages import TopicPartition
 from harness.kafka_api.topics import describe_log_dirs
-from harness.run_folder.store import AFTER_REJOIN, COORDINATOR, MIN_FREE_BYTES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-    from pathlib import Path
-
-    from harness.audit.live.broker_reports import ReplicaStatus, ReplicaStatuses, TransactionDescriptions
-    from harness.audit.live.cluster import AuditedCluster
-    from harness.audit.live.reading import SpanReading, Write
-    from harness.host.clock import Clock
-    from harness.kafka_api.connection import Connection
-    from harness.kafka_api.messages import TopicPartition
-    from harness.run_folder.store import RunFolder
+from harness.run_folder.store import AFTER_REJOIN, COORDINATOR, MIN_FREE_BYTES, RunFolder
 
 Replica: TypeAlias = "tuple[int, TopicPartition]"
 PIECE_BYTES = 256 << 20

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from harness.broker_files.copies.identity import PARTITION_METADATA, topic_id, verify_identity
 from harness.broker_files.copies.selection import (
@@ -17,18 +18,12 @@ from harness.broker_files.copies.selection import (
     listed,
 )
 from harness.broker_files.internal_topics.decode import CLUSTER_METADATA, TRANSACTION_STATE
+from harness.broker_files.metadata_log.history import ClusterMetadata
 from harness.broker_files.metadata_log.join import JoinedLog, read_metadata_logs
 from harness.broker_files.segments.batches import CorruptLogError
-from harness.broker_files.segments.folder import live_segments
+from harness.broker_files.segments.folder import Segment, live_segments
 from harness.broker_files.side_files.checkpoints import read_checkpoint
 from harness.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from harness.broker_files.metadata_log.history import ClusterMetadata
-    from harness.broker_files.segments.folder import Segment
 
 CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"

@@ -8,8 +8,10 @@ The topic's id is in ``partition.metadata`` of each partition folder (KIP-516); 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import javaproperties
@@ -19,9 +21,6 @@ from harness.broker_files.storage import lineage
 from harness.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
-
     from harness.broker_files.copies.copies import ReplicaCopy
 
 META_PROPERTIES = "meta.properties"

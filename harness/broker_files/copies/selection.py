@@ -7,14 +7,12 @@ and those that were left out; equal notes about many files, folders or partition
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from harness.broker_files.internal_topics.decode import COMPACTED_BY_DEFAULT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 MOST_NAMED: Final = 3
 _SHOWN: Final = 10

@@ -9,15 +9,12 @@ from __future__ import annotations
 import json
 import re
 import struct
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from harness.broker_files.internal_topics.message_format import message_formats
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from harness.broker_files.segments.records import Record
+from harness.broker_files.segments.records import Record
 
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"

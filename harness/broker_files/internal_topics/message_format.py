@@ -10,15 +10,13 @@ from __future__ import annotations
 import base64
 import json
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from uuid import UUID
+from typing import Any
+from uuid import UUID
 
 Fields = list[dict[str, Any]]
 

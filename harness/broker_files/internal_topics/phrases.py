@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from string import Formatter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from harness.broker_files.internal_topics.decode import STATES, DecodedKey, internal_topic
 from harness.escape import escape, shortened
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 OFFSET_COMMIT: Final = "OffsetCommit"
 TRANSACTION_LOG: Final = "TransactionLog"

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from io import BytesIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -24,15 +26,11 @@ from numpy.lib.recfunctions import repack_fields
 from harness.broker_files.internal_topics.decode import CLUSTER_METADATA
 from harness.broker_files.internal_topics.message_format import message_formats
 from harness.broker_files.segments.batches import CorruptLogError, marker, until_cut
-from harness.broker_files.segments.blocks import iter_blocks, unpack
+from harness.broker_files.segments.blocks import Block, Unpacked, iter_blocks, unpack
 from harness.broker_files.segments.columns import HEADERS
 from harness.broker_files.segments.folder import live_segments
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from harness.broker_files.segments.blocks import Block, Unpacked
     from harness.broker_files.segments.columns import Batches
 
 SNAPSHOT_FOOTER: Final = "control-4"

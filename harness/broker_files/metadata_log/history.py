@@ -7,17 +7,13 @@ Records are replayed as brokers do: ``PartitionRegistration.merge`` for the chan
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 from harness.broker_files.internal_topics.message_format import uuid_text
-from harness.broker_files.metadata_log.copy import RecordType
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
-    from pathlib import Path
-
-    from harness.broker_files.metadata_log.copy import Message
+from harness.broker_files.metadata_log.copy import Message, RecordType
 
 NO_LEADER: Final = -1
 

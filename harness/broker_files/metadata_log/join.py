@@ -7,21 +7,26 @@ higher epoch, which had all committed batches. Different batches of one epoch ar
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from harness.broker_files.metadata_log.copy import MetadataCopy, log_messages, read_copy, snapshot_messages
+from harness.broker_files.metadata_log.copy import (
+    Message,
+    MetadataCopy,
+    Snapshot,
+    log_messages,
+    read_copy,
+    snapshot_messages,
+)
 from harness.broker_files.metadata_log.history import ClusterMetadata, MetadataReplay, committed
 from harness.broker_files.segments.batches import CorruptLogError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from harness.broker_files.metadata_log.copy import Message, Snapshot
     from harness.broker_files.segments.columns import Batches
 
 

@@ -13,20 +13,18 @@ Sizes are in bytes, times in milliseconds since the epoch. Every column is nulla
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from harness.broker_files.segments.batches import APPEND_TIME, CODEC_MASK, CONTROL, DELETE_HORIZON, TRANSACTIONAL
-from harness.broker_files.segments.blocks import BLOCK_BYTES, iter_blocks, unpack
+from harness.broker_files.segments.blocks import BLOCK_BYTES, Block, Readable, Unpacked, iter_blocks, unpack
 from harness.broker_files.segments.codecs import CODECS
 from harness.broker_files.segments.columns import MARKER_NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from harness.broker_files.segments.blocks import Block, Readable, Unpacked
     from harness.broker_files.segments.columns import Batches, Bytes, Ints
 
 Table: TypeAlias = Literal["batches", "records"]

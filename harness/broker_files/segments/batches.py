@@ -11,7 +11,9 @@ delete horizons: offset and length as in a batch, then crc32 at 12 (not crc32c),
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from mmap import mmap
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 from zlib import crc32
 
@@ -22,9 +24,6 @@ from harness.broker_files.segments.records import MAX_INT64, Marker, Record, rea
 from harness.errors import HarnessError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from mmap import mmap
-
     BytesLike: TypeAlias = bytes | bytearray | memoryview | mmap
 
 __all__ = ["Batch", "CorruptLogError", "Marker", "Record", "iter_batches", "iter_entries", "iter_records", "marker"]

@@ -8,6 +8,7 @@ loops, the first use on a machine compiles them.
 from __future__ import annotations
 
 import mmap
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 from zlib import crc32
@@ -35,8 +36,6 @@ from harness.broker_files.segments.columns import ASK, HEADERS, NO_MARKER, OTHER
 from harness.broker_files.segments.records import MARKERS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import numpy.typing as npt
 
     from harness.broker_files.segments.columns import Batches, Bytes, Ints, Longs

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
 from harness.broker_files.segments.records import MARKERS
 
 if TYPE_CHECKING:
-    from typing import TypeAlias
-
     import numpy.typing as npt
 
     Batches: TypeAlias = npt.NDArray[np.void]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from crc32c import crc32c
 
@@ -18,12 +18,7 @@ from harness.broker_files.segments.batches import (
     TRANSACTIONAL,
 )
 from harness.broker_files.segments.codecs import CODECS, Codec, compress
-from harness.broker_files.segments.records import encode_record
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from harness.broker_files.segments.records import Record
+from harness.broker_files.segments.records import Record, encode_record
 
 _NO_TIMESTAMP = -1
 _CRC = struct.Struct(">I")

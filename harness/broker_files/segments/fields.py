@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numba import int32, int64, types, uint64
 
-from harness.broker_files.segments.jit import (
-    BYTES,
-    compiled,
-    copy_bytes,
-    load_byte,
-    load_eight_bytes,
-)
+from harness.broker_files.segments.jit import BYTES, compiled, copy_bytes, load_byte, load_eight_bytes
 from harness.broker_files.segments.kernels import read_field
 
 if TYPE_CHECKING:

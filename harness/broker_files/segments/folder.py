@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from harness.broker_files.segments.batches import HEADER, LOG_OVERHEAD, MAGIC, OLD_MAGICS
 from harness.broker_files.segments.blocks import iter_blocks
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
 
 _NAME: Final = re.compile(r"(\d{20})\.(log|index|timeindex|txnindex)(?:\.(deleted|cleaned|swap))?")
 _WHY_LEFT_OUT: Final = {

@@ -5,8 +5,9 @@ Compiled code is cached in ``NUMBA_CACHE_DIR``, or else below `cache_root`. Arra
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numba
 from llvmlite import ir
@@ -15,9 +16,6 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from harness.host.cache import alone_in, compiled_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 if not numba.config.CACHE_DIR:  # type: ignore[attr-defined]
     numba.config.CACHE_DIR = str(compiled_folder())  # type: ignore[attr-defined]

@@ -7,11 +7,9 @@ defines the key, ``EndTransactionMarker`` the value of a COMMIT or an ABORT.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from typing import Final
 
 MAX_INT64: Final = 2**63 - 1
 DATA: Final = ("value", "tombstone")

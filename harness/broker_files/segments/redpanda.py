@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import re
 import struct
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 from harness.broker_files.segments.batches import HEADER as KAFKA_HEADER
 from harness.broker_files.segments.batches import LOG_OVERHEAD, MAGIC, CorruptLogError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 HEADER: Final = struct.Struct("<IiqbIhiqqqhii")
 """Header CRC, size (with this header), base offset, type, CRC, attributes, last offset delta, first timestamp, max

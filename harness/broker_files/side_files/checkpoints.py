@@ -9,12 +9,9 @@ folder, ``leader-epoch-checkpoint`` has the start offset of each leader epoch (`
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from harness.broker_files.segments.batches import CorruptLogError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _COUNT_LINE = 2
 _HEAD = {1: (re.compile(rb"0"), "version {}, not 0"), _COUNT_LINE: (re.compile(rb"\d{1,10}"), "entry count {}")}

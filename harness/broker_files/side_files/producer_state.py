@@ -9,6 +9,7 @@ transaction on this broker; a broker appends entries in the order of the ABORT m
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,6 @@ from crc32c import crc32c
 from harness.broker_files.segments.batches import CorruptLogError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from harness.broker_files.segments.batches import BytesLike
 
 _VERSION = 1

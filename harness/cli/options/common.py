@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import logging
+from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 import cloup
@@ -16,12 +17,8 @@ from click.core import ParameterSource
 from harness import DISTRIBUTION
 from harness.cli.options.parameters import DIRECTORY, TOPIC, Text, file_to_read
 from harness.console import JSON, QUIET, TEXT
+from harness.kafka_api.address import Address
 from harness.spark.options import LOCAL, parse_spark
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from harness.kafka_api.address import Address
 
 Callback = TypeVar("Callback", bound="Callable[..., Any]")
 

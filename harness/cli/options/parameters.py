@@ -10,8 +10,9 @@ import errno
 import math
 import os
 import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -29,9 +30,6 @@ from harness.suggest import quoted
 from harness.targets import TARGETS, find_target
 from nemesis import SCRIPTS, find_script
 from workloads.applications import APPLICATIONS, find_application
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 LONGEST_TIME_S = 366 * 86_400.0
 """The bound on a run or a night: longer than any of them, and short enough for every timer of the platform."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +24,6 @@ from harness.targets import patched
 from harness.targets.settings import BROKER, TOPIC, parse_setting, parse_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from collections.abc import Set as AbstractSet
-
     import click
 
     from harness.host.nodes import Access

@@ -9,20 +9,26 @@ from __future__ import annotations
 
 import math
 import shutil
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 from harness.broker_files.segments.batches import CorruptLogError, iter_batches
 from harness.broker_files.side_files.checkpoints import read_checkpoint, read_leader_epochs
 from harness.broker_files.side_files.producer_state import iter_txnindex, read_producer_snapshot
-from harness.cluster.boot import booted_cluster
+from harness.cluster.boot import Equipment, booted_cluster
+from harness.cluster.cluster import Cluster
 from harness.errors import HarnessError
+from harness.host.workspace import Workspace
 from harness.kafka_api import groups as groups_api
 from harness.kafka_api.connection import Connection
 from harness.kafka_api.error_names import UNSTABLE_OFFSET
 from harness.kafka_api.fetch import CONSUMER_REPLICA_ID
 from harness.kafka_api.groups import fetch_offsets_of_groups
+from harness.kafka_api.messages import TopicPartition
+from harness.kafka_api.metadata import PartitionState
 from harness.kafka_api.replica import WireReader
 from harness.kafka_api.transactions import describe_producers
 from harness.model_checking.conform.partition import BrokerPartition
@@ -30,6 +36,8 @@ from harness.model_checking.conform.picture import (
     ALL_KEYS,
     NO_OFFSET,
     UNSTABLE,
+    FetchedOffset,
+    Named,
     ReplicaPicture,
     aborts_of,
     is_of_groups,
@@ -37,28 +45,14 @@ from harness.model_checking.conform.picture import (
     states_of,
 )
 from harness.model_checking.conform.schedules import STAYING
-from harness.models.world.world import ABSENT, BROKERS, KILL, STOP
-from harness.runtimes.base import ClusterSpec, live_brokers
+from harness.models.world.world import ABSENT, BROKERS, KILL, STOP, Rules
+from harness.runtimes.base import ClusterSpec, Runtime, live_brokers
 from harness.schedules.operations.environment import CleanerPass, ProducersExpire, TimePasses
 from harness.schedules.operations.faults import Heal, Inject
+from harness.schedules.operations.operation import Operation
 from harness.schedules.scenario import CONSUMER_OFFSETS, group_in
+from harness.schedules.schedule import Schedule
 from harness.schedules.timers import DAY_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from harness.cluster.boot import Equipment
-    from harness.cluster.cluster import Cluster
-    from harness.host.workspace import Workspace
-    from harness.kafka_api.messages import TopicPartition
-    from harness.kafka_api.metadata import PartitionState
-    from harness.model_checking.conform.picture import FetchedOffset, Named
-    from harness.models.world.world import Rules
-    from harness.runtimes.base import Runtime
-    from harness.schedules.operations.operation import Operation
-    from harness.schedules.schedule import Schedule
-
 
 SETTLE_S: Final = 60.0
 BETWEEN_WRITES_MS: Final = 5

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from pathlib import Path
+from typing import Any, Final, TypeAlias
 
 from harness.cluster.boot import equip
 from harness.errors import BootError, HarnessError, UsageError, WaitTimeoutError
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
+from harness.judge.progress import Progress
 from harness.kafka_api.messages import RefusedError
-from harness.model_checking.conform.brokers import running
-from harness.model_checking.conform.picture import Simulated, differences, is_of_groups
+from harness.model_checking.conform.brokers import Brokers, running
+from harness.model_checking.conform.picture import ReplicaPicture, Simulated, differences, is_of_groups
 from harness.model_checking.conform.schedules import CLUSTER_WIDE, at_random, read_for_conform, written
 from harness.models.log.version_rules import rules_of
 from harness.models.world.world import Rules
@@ -20,18 +23,9 @@ from harness.run_folder.store import new_run_id
 from harness.runtimes import LOCAL
 from harness.runtimes.base import RuntimeRequest
 from harness.schedules.operations.environment import TimePasses
+from harness.schedules.operations.operation import Operation
+from harness.schedules.schedule import Schedule
 from harness.targets import KAFKA, find_target
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from harness.judge.progress import Progress
-    from harness.model_checking.conform.brokers import Brokers
-    from harness.model_checking.conform.picture import ReplicaPicture
-    from harness.schedules.operations.operation import Operation
-    from harness.schedules.schedule import Schedule
-
 
 AGREE_S: Final = 30.0
 """Time for brokers to reach the model's state: they copy, write markers and clean in the background.

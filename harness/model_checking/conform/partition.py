@@ -6,34 +6,32 @@ then the name of an input topic with one partition, and its value is a committed
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from harness.broker_files.segments.encode import encode_batch
 from harness.broker_files.segments.records import COMMIT, Record
 from harness.kafka_api import connection, producing
+from harness.kafka_api.address import Address
 from harness.kafka_api.connection import RetryPolicy
 from harness.kafka_api.groups import commit_offsets, delete_offset
-from harness.kafka_api.messages import RetriableError
+from harness.kafka_api.messages import Request, RetriableError, TopicPartition
 from harness.kafka_api.metadata import find_coordinator
 from harness.kafka_api.producing import ProducerIdentity
 from harness.kafka_api.topics import delete_records
+from harness.model_checking.conform.picture import Named
 from harness.model_checking.conform.schedules import STAYING
 from harness.models.world.client_steps import keys_and_values
 from harness.models.world.world import ABSENT, PLAIN, PRODUCERS
 from harness.schedules.operations.administrators import DeleteRecords, ElectLeader
 from harness.schedules.operations.clients import End, EndElsewhere, Restart, Write, WriteBatch
 from harness.schedules.operations.environment import JoinIsr, Rest
+from harness.schedules.operations.operation import Operation
 from harness.schedules.placement import led_by
+from harness.schedules.schedule import Schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from harness.kafka_api.address import Address
-    from harness.kafka_api.messages import Request, TopicPartition
     from harness.model_checking.conform.brokers import Brokers
-    from harness.model_checking.conform.picture import Named
-    from harness.schedules.operations.operation import Operation
-    from harness.schedules.schedule import Schedule
 
     KeysAndValues = Sequence[tuple[bytes, bytes | None]]
 

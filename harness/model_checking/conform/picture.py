@@ -5,31 +5,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from harness.broker_files.internal_topics.decode import decode_offset_key
 from harness.broker_files.segments import batches as segments
-from harness.broker_files.side_files.producer_state import ProducerEntry
-from harness.models.log.batch import encoded
+from harness.broker_files.side_files.producer_state import AbortedTxn, ProducerEntry
+from harness.models.log.batch import ModelBatch, encoded
 from harness.models.log.cleaner import Cleaning, first_dirty
 from harness.models.log.delivery import listed_aborts
+from harness.models.log.replica import ModelSegment, Replica
 from harness.models.world import steps
+from harness.models.world.groups import Offsets
+from harness.models.world.world import Rules
 from harness.schedules.operations.environment import CleanerPass
+from harness.schedules.operations.operation import Operation
 from harness.schedules.scenario import CONSUMER_OFFSETS
+from harness.schedules.schedule import Schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from harness.broker_files.side_files.producer_state import AbortedTxn
     from harness.kafka_api.transactions import ActiveProducer
-    from harness.models.log.batch import ModelBatch
-    from harness.models.log.replica import ModelSegment, Replica
-    from harness.models.world.groups import Offsets
-    from harness.models.world.world import Rules
-    from harness.schedules.operations.operation import Operation
-    from harness.schedules.schedule import Schedule
 
 
 NO_OFFSET, UNSTABLE = "none", "unstable"

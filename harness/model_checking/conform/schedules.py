@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile, zip_longest
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from harness.errors import UsageError
 from harness.model_checking.conform.picture import FILLER_KEY, KEYS, LATE_KEY, Simulated
-from harness.models.world.world import (
-    ABSENT,
-    BROKERS,
-    IDEMPOTENT,
-    KILL,
-    OUTCOMES,
-    PAUSE,
-    PLAIN,
-    PRODUCERS,
-    STOP,
-)
+from harness.models.world.world import ABSENT, BROKERS, IDEMPOTENT, KILL, OUTCOMES, PAUSE, PLAIN, PRODUCERS, STOP, Rules
 from harness.schedules.generators import Context, Each, Limit, Phases, fixed, operations
 from harness.schedules.operations.administrators import DeleteRecords, ElectLeader
 from harness.schedules.operations.clients import ABORT, COMMIT, End, EndElsewhere, Restart, Write, WriteBatch
 from harness.schedules.operations.environment import CleanerPass, JoinIsr, ProducersExpire, Rest, TimePasses
 from harness.schedules.operations.faults import OUTAGE, Heal, Inject
+from harness.schedules.operations.operation import Operation
 from harness.schedules.scenario import CONSUMER_OFFSETS
 from harness.schedules.schedule import (
     RoundPlan,
@@ -36,13 +29,6 @@ from harness.schedules.schedule import (
     read_schedule,
     unsupported,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from harness.models.world.world import Rules
-    from harness.schedules.operations.operation import Operation
 
 STAYING: Final = (1, 3)
 """The brokers that always stay up; ABSENT alone goes down and returns, or joins."""

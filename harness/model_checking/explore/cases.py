@@ -8,8 +8,9 @@ Topics' compaction: there is one copy, and only the committer matters (`harness.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from harness.errors import UsageError
 from harness.models.cloud_topics.rules import RULES as CLOUD_RULES
@@ -19,6 +20,7 @@ from harness.models.faults.space import FaultSpace
 from harness.models.faults.state import FaultBound
 from harness.models.log import redpanda
 from harness.models.log.systems import KAFKA, redpanda_without
+from harness.models.walk.exhaustive import Explored
 from harness.models.walk.rows import walk
 from harness.models.walk.state_space import ADD, HAND_OVER, LEADER, REASSIGN, REMOVE, Bound, StateSpace
 from harness.models.world import coordination
@@ -26,11 +28,6 @@ from harness.models.world.groups import DROPS_PENDING, NEW, OLD
 from harness.models.world.members import SCRIPTS
 from harness.suggest import nearest
 from harness.targets import SIM_CLOUD_TOPICS, SIM_KAFKA, SIM_REDPANDA
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from harness.models.walk.exhaustive import Explored
 
 COORDINATED, KIP_87, GATE, FRESH_COPIES = "coordinated", "kip-87", "gate", "fresh-copies"
 ISR_GATE, ISR_GATE_MARKERS = "isr-gate", "isr-gate-markers"

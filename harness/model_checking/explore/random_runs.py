@@ -13,6 +13,7 @@ not count.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -41,18 +42,14 @@ from harness.model_checking.explore.random_schedules import RandomSchedule, draw
 from harness.model_checking.explore.recorder import record_run
 from harness.models.log.invariants import LOST_VALUE
 from harness.models.world.groups import AT_RELOAD
-from harness.models.world.world import ABSENT, ADDED
+from harness.models.world.world import ABSENT, ADDED, Rules
 from harness.run_folder.store import new_run_id
 from harness.spark.launch import MANY_RUNS
+from harness.spark.options import SparkOptions
 from harness.spark.workspace_session import session_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
     from pyspark.sql import DataFrame, SparkSession
-
-    from harness.models.world.world import Rules
-    from harness.spark.options import SparkOptions
 
 
 TABLES: Final = ("entries", "aborts", "states", "history", "observations", "settings")

@@ -9,15 +9,16 @@ later steps come after the cleaners'.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from harness.models.log.version_rules import VersionRules
 from harness.models.world.steps import begin, play, take
-from harness.models.world.world import ABSENT, ADDED, BROKERS, OUTCOMES, PLAIN, PRODUCERS, Rules
+from harness.models.world.world import ABSENT, ADDED, BROKERS, OUTCOMES, PLAIN, PRODUCERS, Rules, World
 from harness.schedules.generators import Context, Each, Generator, Lazy, Limit, Mix, Phases, fixed, operations
 from harness.schedules.operations.administrators import AddReplica, AssignAgain, ElectLeader, Unassign
 from harness.schedules.operations.clients import End, Write
@@ -32,16 +33,10 @@ from harness.schedules.operations.environment import (
     TimePasses,
 )
 from harness.schedules.operations.faults import LAG, OUTAGE, Heal, Inject
+from harness.schedules.operations.operation import Operation
 from harness.schedules.replay import why_not_replayable
 from harness.schedules.schedule import Schedule, in_order
 from harness.schedules.shrink import ddmin
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from harness.models.world.world import World
-    from harness.schedules.operations.operation import Operation
-
 
 LEAVES, LAGS, ADDS, NO_OUTAGE = "leaves", "lags", "is added", "no outage"
 OUTAGE_BEGINS, OUTAGE_ENDS = Inject(OUTAGE, ABSENT), Heal(OUTAGE, ABSENT)

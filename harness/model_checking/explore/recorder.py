@@ -8,29 +8,24 @@ files.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from checkers.evidence.parse import DISK, FETCH, batch_rows
 from harness.broker_files.segments.batches import batch_digest, iter_batches
 from harness.cluster.observe import content_of
-from harness.models.log.batch import encoded
+from harness.models.log.batch import ModelBatch, encoded
 from harness.models.log.delivery import delivered
+from harness.models.log.replica import Replica
 from harness.models.world.steps import begin, take
-from harness.models.world.world import ABSENT, CLEANING, PLAIN, STEP_MS
+from harness.models.world.world import ABSENT, CLEANING, PLAIN, STEP_MS, Open, Rules, World
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
 from harness.schedules.operations.administrators import AddReplica
 from harness.schedules.operations.environment import CleanerPass, CopyBatch, JoinIsr
 from harness.schedules.operations.faults import Heal, Inject
+from harness.schedules.operations.operation import Operation
 from harness.schedules.scenario import Phase
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from harness.models.log.batch import ModelBatch
-    from harness.models.log.replica import Replica
-    from harness.models.world.world import Open, Rules, World
-    from harness.schedules.operations.operation import Operation
 
 Row: TypeAlias = tuple[Any, ...]
 

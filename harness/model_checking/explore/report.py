@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
 
 from harness.console import STYLES, ConsoleProgress
 from harness.errors import UsageError
 from harness.judge.verdict import UNKNOWN
 from harness.model_checking.explore.cases import COORDINATED, FRESH_COPIES, GATE
-from harness.model_checking.explore.random_runs import explore_random_runs
-from harness.model_checking.explore.random_schedules import is_replayable
+from harness.model_checking.explore.random_runs import RunStatistics, SeedsByName, explore_random_runs
+from harness.model_checking.explore.random_schedules import RandomSchedule, is_replayable
 from harness.model_checking.explore.walk import write_schedules
 from harness.models.world.groups import NEW, OLD
 from harness.models.world.world import Rules
+from harness.spark.options import SparkOptions
 from harness.targets import SIM_CLOUD_TOPICS, SIM_REDPANDA
 from harness.terminal import Table, stdout, styled
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from harness.model_checking.explore.random_runs import RunStatistics, SeedsByName
-    from harness.model_checking.explore.random_schedules import RandomSchedule
-    from harness.spark.options import SparkOptions
 
 MOST_LISTED: Final = 5
 """The number of examples of each kind that are listed."""

@@ -6,28 +6,24 @@ import gc
 import os
 import threading
 import time
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import psutil
 
 from harness.broker_files.segments.records import Record
 from harness.judge.verdict import decide, worst
-from harness.model_checking.explore.cases import KIP_87
+from harness.model_checking.explore.cases import KIP_87, AnyCase
 from harness.models.log.kip87 import differences
+from harness.models.walk.exhaustive import Explored
+from harness.schedules.operations.operation import Operation
 from harness.schedules.scenario import CONSUMER_OFFSETS
 from harness.schedules.schedule import NO_PLAN, RoundPlan, RoundTopic, Schedule, in_order, write_schedule
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from pathlib import Path
-
-    from harness.model_checking.explore.cases import AnyCase
-    from harness.models.walk.exhaustive import Explored
-    from harness.schedules.operations.operation import Operation
 
 OF_GROUPS: Final = RoundPlan(topics=(RoundTopic(CONSUMER_OFFSETS, 1, {}),))
 """The plan of a schedule whose records are committed offsets of a group."""

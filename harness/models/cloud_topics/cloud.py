@@ -14,19 +14,12 @@ With all rules on, one call of ``commit`` is the whole commit. With a rule for a
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from harness.models.cloud_topics.compaction import begin_pass, dirty, removable
-from harness.models.cloud_topics.metastore import Log, appended, applied, overlap, refusal, stages
-from harness.models.log.batch import size_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from harness.models.cloud_topics.compaction import Settings
-    from harness.models.cloud_topics.metastore import Update
-    from harness.models.log.batch import ModelBatch
+from harness.models.cloud_topics.compaction import Settings, begin_pass, dirty, removable
+from harness.models.cloud_topics.metastore import Log, Update, appended, applied, overlap, refusal, stages
+from harness.models.log.batch import ModelBatch, size_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,17 +6,24 @@ not part of the log until the metastore has accepted its update.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from harness.models.cloud_topics.metastore import Bookkeeping, L1Object, Update, gaps, holds, overlap, union
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from harness.broker_files.segments.records import Record
-    from harness.models.cloud_topics.metastore import Log, Range, Ranges
+from harness.broker_files.segments.records import Record
+from harness.models.cloud_topics.metastore import (
+    Bookkeeping,
+    L1Object,
+    Log,
+    Range,
+    Ranges,
+    Update,
+    gaps,
+    holds,
+    overlap,
+    union,
+)
 
 ENTRY_BYTES: Final = 32 + 8
 """A SHA-256 hash and a 64-bit offset (the post)."""

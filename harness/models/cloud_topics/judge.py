@@ -7,17 +7,13 @@ read, order and offsets do not change.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from harness.models.cloud_topics.metastore import holds
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from harness.broker_files.segments.records import Record
-    from harness.models.cloud_topics.metastore import Log
+from harness.broker_files.segments.records import Record
+from harness.models.cloud_topics.metastore import Log, holds
 
 LOST_VALUE: Final = "lost-value"
 """The last value of a key is not in the log, or was not delivered to a reader who is at the log's end."""

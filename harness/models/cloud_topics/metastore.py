@@ -6,13 +6,13 @@ same content are two objects.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+from harness.broker_files.segments.records import Record
 
-    from harness.broker_files.segments.records import Record
+if TYPE_CHECKING:
     from harness.models.log.batch import ModelBatch
 
 Range: TypeAlias = tuple[int, int]

@@ -7,24 +7,20 @@ or several if it is not atomic. Time passes in units; delete.retention.ms is a f
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from harness.broker_files.segments.records import Record
 from harness.models.cloud_topics.compaction import ENTRY_BYTES, Settings, begin_pass, dirty, removable
 from harness.models.cloud_topics.judge import Reader, deduplicated, wrong_for_reader, wrong_in_log
 from harness.models.cloud_topics.metastore import L1Object, Log, Update, appended, applied, refusal, stages
 from harness.models.log.batch import ModelBatch
-from harness.models.walk.exhaustive import explore
+from harness.models.walk.exhaustive import Explored, explore
 from harness.schedules.operations.clients import BeginReading, ReadOn, WriteBatch
 from harness.schedules.operations.environment import CompactorCommit, CompactorCrash, CompactorPass, TimePasses
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
-
-    from harness.models.walk.exhaustive import Explored
-    from harness.schedules.operations.operation import Operation
+from harness.schedules.operations.operation import Operation
 
 UNCONVERGED: Final = "unconverged"
 """No step is possible, but the log differs from the result of full deduplication."""

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from random import Random
 from typing import TYPE_CHECKING, Final
 
 from harness.models.cluster.settings import BROKER, numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from random import Random
-
     from harness.models.cluster.partition import SimPartition
     from harness.models.log.replica import Replica
 

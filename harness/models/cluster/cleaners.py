@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from harness.models.log.cleaner import UNBOUNDED, Cleaning
+from harness.models.cluster.broker import Broker
+from harness.models.cluster.partition import SimPartition
+from harness.models.log.cleaner import UNBOUNDED, Bounds, Cleaning
+from harness.models.log.replica import Replica
 from harness.models.world import coordination
+from harness.models.world.coordination import Coordination, CoordinationMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from harness.models.cluster.broker import Broker
     from harness.models.cluster.cluster import SimCluster
-    from harness.models.cluster.partition import SimPartition
-    from harness.models.log.cleaner import Bounds
-    from harness.models.log.replica import Replica
-    from harness.models.world.coordination import Coordination, CoordinationMessage
 
 REPORTS_S: Final = 1.0
 """The time after which a replica repeats a report that its leader may not have received."""

@@ -10,21 +10,20 @@ once the metastore accepts the first (`harness.models.cloud_topics`).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from harness.models.cloud_topics.cloud import Cloud, Job
 from harness.models.cloud_topics.compaction import Settings
+from harness.models.cluster.partition import SimPartition
 from harness.models.log.batch import ModelBatch
 from harness.models.log.replica import ModelSegment, Replica
 from harness.models.log.systems import AT_REST
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from harness.models.cluster.cluster import SimCluster
-    from harness.models.cluster.partition import SimPartition
 
 HAND_OVER_S: Final = 0.25
 """The time that decided batches may stay only in L0."""

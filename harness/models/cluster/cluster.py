@@ -5,7 +5,9 @@ Sources: ``ReplicationControlManager`` and ``BrokerHeartbeatManager`` (sessions,
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from random import Random
 from typing import TYPE_CHECKING
 
 from harness.models.cluster.broker import Broker, Network
@@ -13,6 +15,7 @@ from harness.models.cluster.cleaners import Cleaners, CoordinatedCompaction
 from harness.models.cluster.cloud import CloudStore
 from harness.models.cluster.partition import Copying, SimPartition, begins_segment
 from harness.models.cluster.settings import BROKER, TOPIC, numbers
+from harness.models.log.batch import ModelBatch
 from harness.models.log.replica import Replica
 from harness.models.log.replication import Replication
 from harness.models.log.systems import KAFKA, BrokerSystem
@@ -20,11 +23,7 @@ from harness.models.log.version_rules import VersionRules
 from harness.models.world import coordination
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from random import Random
-
     from harness.models.clock import VirtualClock
-    from harness.models.log.batch import ModelBatch
 
 TopicPartition = tuple[str, int]
 

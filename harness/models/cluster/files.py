@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 from harness.broker_files.side_files.producer_state import encode_producer_snapshot, encode_txnindex
 from harness.models.log.batch import encoded
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from harness.models.log.replica import ModelSegment, Replica
+from harness.models.log.replica import ModelSegment, Replica
 
 
 def write_replica(folder: Path, replica: Replica) -> None:

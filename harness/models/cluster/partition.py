@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 from harness.broker_files.segments.records import MAX_INT64
 from harness.models.cluster.settings import NEVER_MS
-from harness.models.log.batch import size_bytes
+from harness.models.log.batch import ModelBatch, size_bytes
+from harness.models.log.replica import Replica
+from harness.models.log.replication import Replication
+from harness.models.world.coordination import Coordination
 
 if TYPE_CHECKING:
     from harness.models.cluster.cluster import SimCluster
-    from harness.models.log.batch import ModelBatch
-    from harness.models.log.replica import Replica
-    from harness.models.log.replication import Replication
-    from harness.models.world.coordination import Coordination
 
 
 @dataclass(eq=False)

@@ -6,13 +6,11 @@ and ``TransactionStateManagerConfig`` (Kafka 3.9 to 4.4).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 from harness.broker_files.segments.records import MAX_INT64
 from harness.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 NEVER_MS: Final = MAX_INT64
 DAY_MS: Final = 86_400_000

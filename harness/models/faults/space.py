@@ -14,11 +14,12 @@ hangs on every replica, which is another matter.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from harness.models.faults import rules as by
-from harness.models.faults.state import NO_BROKER, UNKNOWN_END, FaultState
+from harness.models.faults.state import NO_BROKER, UNKNOWN_END, FaultBound, FaultState
 from harness.models.log.cleaner import UNBOUNDED
 from harness.models.log.invariants import violations
 from harness.models.log.systems import KAFKA, lowered
@@ -28,14 +29,9 @@ from harness.models.world.coordination import NOTHING, least
 from harness.schedules.operations.administrators import AddReplica, AssignAgain, ElectLeader, Unassign
 from harness.schedules.operations.environment import BoundsArrive, CleanerPass, CopyBatch, JoinIsr, LeaveIsr, TimePasses
 from harness.schedules.operations.faults import Heal, Inject, LosePower
-from harness.schedules.operations.operation import interned
+from harness.schedules.operations.operation import Operation, interned
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from harness.models.faults.state import FaultBound
-    from harness.schedules.operations.operation import Operation
-
     Steps = Iterator[tuple[Operation, FaultState]]
 
 

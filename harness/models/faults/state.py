@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from harness.models.faults.rules import ADDING_COUNTS, ALL_WAITS, GATE_RULES, IMAGE_AGE, KAFKAS_RULES, NOT_IN_SYNC
+from harness.models.log.cleaner import Bounds
 from harness.models.walk.state_space import LEAVES, Bound
 from harness.models.world.coordination import NOTHING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from harness.models.log.cleaner import Bounds
 
 NO_BROKER: Final = 0
 UNKNOWN_END: Final = -1

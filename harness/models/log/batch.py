@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
+from harness.broker_files.segments.codecs import Codec
 from harness.broker_files.segments.encode import encode_batch
-from harness.broker_files.segments.records import ABORT, COMMIT, MARKER_KEYS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from harness.broker_files.segments.codecs import Codec
-    from harness.broker_files.segments.records import Record
+from harness.broker_files.segments.records import ABORT, COMMIT, MARKER_KEYS, Record
 
 
 @dataclass(frozen=True, slots=True, eq=False)

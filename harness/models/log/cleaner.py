@@ -13,20 +13,15 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count, zip_longest
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from harness.broker_files.segments.records import ABORT, MAX_INT64
-from harness.models.log.replica import ModelSegment
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from harness.broker_files.segments.records import Record
-    from harness.broker_files.side_files.producer_state import AbortedTxn
-    from harness.models.log.batch import ModelBatch
-    from harness.models.log.replica import Replica
+from harness.broker_files.segments.records import ABORT, MAX_INT64, Record
+from harness.broker_files.side_files.producer_state import AbortedTxn
+from harness.models.log.batch import ModelBatch
+from harness.models.log.replica import ModelSegment, Replica
 
 
 @dataclass(slots=True)

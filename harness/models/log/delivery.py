@@ -5,14 +5,12 @@ Source of the rules: Fetch (``LocalLog.read``, ``TransactionIndex``) and the Jav
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from harness.broker_files.segments.records import ABORT
+from harness.broker_files.segments.records import ABORT, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from harness.broker_files.segments.records import Record
     from harness.models.log.batch import ModelBatch
     from harness.models.log.replica import Replica
 

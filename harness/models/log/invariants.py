@@ -6,6 +6,7 @@ history.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -13,8 +14,6 @@ from harness.broker_files.segments.records import ABORT, COMMIT
 from harness.schedules.catalog import Anomaly
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from harness.models.log.replica import Replica
 
 LOST_VALUE: Final = "lost-value"

@@ -10,13 +10,11 @@ the flag.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from harness.broker_files.segments.records import Record
+from harness.broker_files.segments.records import Record
 
 FLAG: Final = 0x20
 """Bit 5 of a record's attributes."""

@@ -19,18 +19,13 @@ Fences of transactions are not modelled: data begin them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from harness.models.log.cleaner import UNBOUNDED, Bounds, stable_segments
-from harness.models.log.replica import ModelSegment
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from harness.models.log.batch import ModelBatch
-    from harness.models.log.cleaner import Cleaning
-    from harness.models.log.replica import Replica
+from harness.models.log.batch import ModelBatch
+from harness.models.log.cleaner import UNBOUNDED, Bounds, Cleaning, stable_segments
+from harness.models.log.replica import ModelSegment, Replica
 
 RULES: Final[Mapping[str, str]] = {
     "committed-is-plain": "a pass clears the transactional bit of committed data",

@@ -7,17 +7,13 @@ never uses the truth: its beliefs come from the batches that it received.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from harness.broker_files.segments.records import ABORT, coordinator_epoch
 from harness.broker_files.side_files.producer_state import AbortedTxn, ProducerEntry
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from harness.models.log.batch import ModelBatch
+from harness.models.log.batch import ModelBatch
 
 
 @dataclass(slots=True)

@@ -7,14 +7,13 @@ the ISR at once, neither copies nor cleans, and rejoins when it has caught up wi
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import groupby, islice
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from harness.models.log.batch import ModelBatch
     from harness.models.log.replica import Replica
 

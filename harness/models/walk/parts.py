@@ -5,6 +5,7 @@ Each effect is computed once for a replica, or recorded to be computed for many 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cache, partial
@@ -13,24 +14,20 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from harness.broker_files.segments.records import ABORT, COMMIT, Record, marker_record
 from harness.models.log.batch import ModelBatch
-from harness.models.log.cleaner import Cleaning, has_null_value
+from harness.models.log.cleaner import Bounds, Cleaning, has_null_value
 from harness.models.log.invariants import ModelTruth, Wrote
 from harness.models.log.kip87 import flagged, is_flagged
 from harness.models.log.replica import ModelSegment, Replica
 from harness.models.log.replication import Replication
-from harness.models.log.systems import NOW_MS, RETENTION_MS
+from harness.models.log.systems import NOW_MS, RETENTION_MS, BrokerSystem
 from harness.models.walk.exhaustive import Numbered
 from harness.models.world.groups import DROPS_PENDING, intended
 from harness.models.world.members import SCRIPTS
 from harness.schedules.operations.clients import End, Write
+from harness.schedules.operations.operation import Operation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-
-    from harness.models.log.cleaner import Bounds
-    from harness.models.log.systems import BrokerSystem
     from harness.models.walk.state_space import Bound
-    from harness.schedules.operations.operation import Operation
 
 
 PRODUCER_ID: Final = 7

@@ -8,22 +8,17 @@ each. States that differ only by the names of brokers that may change places are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from copy import copy
 from functools import cache
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from harness.models.log.cleaner import Bounds
 from harness.models.walk.exhaustive import Explored, Numbered, explore
-from harness.models.walk.parts import Effect, Slot, WalkState
+from harness.models.walk.parts import ClusterSpace, Effect, Slot, WalkState
 from harness.models.world.coordination import NOTHING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from harness.models.walk.parts import ClusterSpace
-    from harness.schedules.operations.operation import Operation
+from harness.schedules.operations.operation import Operation
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

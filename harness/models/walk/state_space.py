@@ -21,16 +21,19 @@ transaction writes a single record.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from harness.models.log.cleaner import UNBOUNDED
-from harness.models.log.invariants import violations
-from harness.models.log.systems import KAFKA, lowered, progress_of
+from harness.models.log.cleaner import UNBOUNDED, Bounds
+from harness.models.log.invariants import ModelTruth, violations
+from harness.models.log.replica import Replica
+from harness.models.log.systems import KAFKA, BrokerSystem, lowered, progress_of
 from harness.models.walk.exhaustive import Numbered
 from harness.models.walk.parts import ClusterParts, ClusterSpace
 from harness.models.world import coordination
+from harness.models.world.coordination import Coordination
 from harness.models.world.groups import DROPS_PENDING, consequences
 from harness.models.world.members import group_consequences
 from harness.schedules.operations.administrators import AddReplica, AssignAgain, ElectLeader, Unassign
@@ -43,17 +46,7 @@ from harness.schedules.operations.environment import (
     TimePasses,
 )
 from harness.schedules.operations.faults import OUTAGE, Heal, Inject
-from harness.schedules.operations.operation import interned
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from harness.models.log.cleaner import Bounds
-    from harness.models.log.invariants import ModelTruth
-    from harness.models.log.replica import Replica
-    from harness.models.log.systems import BrokerSystem
-    from harness.models.world.coordination import Coordination
-    from harness.schedules.operations.operation import Operation
+from harness.schedules.operations.operation import Operation, interned
 
 LEAVES: Final = 2
 """The broker that may go down."""

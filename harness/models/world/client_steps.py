@@ -5,19 +5,13 @@ Raise `UsageError` for a process that is not a client of models, or has no trans
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from harness.broker_files.segments.records import ABORT, Record, marker_record
 from harness.errors import UsageError
 from harness.models.log.batch import ModelBatch
 from harness.models.log.invariants import Txn, Wrote
-from harness.models.world.world import PLAIN, Open, StepResult
+from harness.models.world.world import PLAIN, Client, Open, StepResult, World
 from harness.run_folder.history import HEADER_TXN
-from harness.schedules.operations.clients import WriteBatch
-
-if TYPE_CHECKING:
-    from harness.models.world.world import Client, World
-    from harness.schedules.operations.clients import End, EndElsewhere, Restart, Write
+from harness.schedules.operations.clients import End, EndElsewhere, Restart, Write, WriteBatch
 
 
 def _client(world: World, process: str) -> Client:

@@ -16,14 +16,12 @@ Each rule has a name and can be left out, which shows the anomalies that it prev
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from harness.broker_files.segments.records import MAX_INT64
 from harness.models.log.cleaner import Bounds
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
 
 RULES: Final[Mapping[str, str]] = {
     "mtro-includes-offline": "a replica that is down counts with its last reported offsets",

@@ -22,14 +22,13 @@ generations.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from harness.broker_files.segments.records import COMMIT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from harness.models.log.batch import ModelBatch
     from harness.models.log.invariants import ModelTruth
     from harness.models.log.replica import Replica

@@ -14,14 +14,17 @@ separate segment, with endless other traffic (`harness.models.log.cleaner.Cleani
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from harness.errors import UsageError
-from harness.models.log.cleaner import UNBOUNDED
+from harness.models.log.batch import ModelBatch
+from harness.models.log.cleaner import UNBOUNDED, Cleaning
 from harness.models.log.replica import Replica
 from harness.models.log.replication import Replication
 from harness.models.world import client_steps, coordination
+from harness.models.world.coordination import CoordinationMessage
 from harness.models.world.groups import load
 from harness.models.world.world import (
     ABSENT,
@@ -34,6 +37,7 @@ from harness.models.world.world import (
     PAUSE,
     STEP_MS,
     STOP,
+    Rules,
     StepResult,
     World,
 )
@@ -41,16 +45,8 @@ from harness.schedules.operations import environment
 from harness.schedules.operations.administrators import AddReplica, AssignAgain, DeleteRecords, ElectLeader, Unassign
 from harness.schedules.operations.clients import End, EndElsewhere, Restart, Write, WriteBatch
 from harness.schedules.operations.faults import LAG, OUTAGE, Heal, Inject
+from harness.schedules.operations.operation import Operation
 from harness.schedules.schedule import SchedulePlayer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from harness.models.log.batch import ModelBatch
-    from harness.models.log.cleaner import Cleaning
-    from harness.models.world.coordination import CoordinationMessage
-    from harness.models.world.world import Rules
-    from harness.schedules.operations.operation import Operation
 
 ADDING: Final = "added"
 """The outage of a broker that is added, and has no log yet."""

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from harness.broker_files.segments.records import ABORT, COMMIT
-from harness.models.log.cleaner import Cleaning
+from harness.models.log.batch import ModelBatch
+from harness.models.log.cleaner import Bounds, Cleaning
 from harness.models.log.invariants import ModelTruth, Txn, Wrote, hidden_by_txnindex, violations, wrong_final_states
-from harness.models.log.systems import KAFKA, progress_of, redpanda_without
+from harness.models.log.replica import Replica
+from harness.models.log.replication import Replication
+from harness.models.log.systems import KAFKA, BrokerSystem, progress_of, redpanda_without
 from harness.models.log.version_rules import VersionRules
+from harness.models.world.coordination import Coordination, CoordinationMessage
 from harness.models.world.groups import Offsets, consequences, entries_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from harness.models.log.batch import ModelBatch
-    from harness.models.log.cleaner import Bounds
-    from harness.models.log.replica import Replica
-    from harness.models.log.replication import Replication
-    from harness.models.log.systems import BrokerSystem
-    from harness.models.world.coordination import Coordination, CoordinationMessage
 
 DAY_MS: Final = 24 * 60 * 60 * 1000
 HOUR_MS: Final = 60 * 60 * 1000

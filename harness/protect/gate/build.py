@@ -17,22 +17,17 @@ import struct
 import subprocess
 import tempfile
 import zipfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from harness import DISTRIBUTION
 from harness.errors import HarnessError, UsageError
 from harness.host.cache import cache_root
-from harness.targets.jars import fetch_locked, materialise
+from harness.host.java import Java
+from harness.targets.jars import JarSet, OnProgress, fetch_locked, materialise
 from harness.targets.lock import file_sha256, lock_of_package, read_digests
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from harness.host.java import Java
-    from harness.targets.jars import JarSet, OnProgress
-
 
 LOCK: Final = "gate.lock"
 PACKAGE: Final = "compaction/gate"

@@ -21,11 +21,10 @@ compaction waits or continues (``LogCleanerManager.isWaitingForReplicas`` of the
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from harness.kafka_api.messages import TopicPartition
 
 HELD, RELEASED, GAVE_UP, BEGAN_ANEW = "held", "released", "gave-up", "began-anew"

@@ -13,8 +13,9 @@ believe that they lead; the actions of each still follow from the channel and th
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import Consumer, KafkaException
 
@@ -22,26 +23,18 @@ from harness.broker_files.segments.batches import iter_batches, iter_records, un
 from harness.broker_files.segments.encode import encode_batch
 from harness.broker_files.segments.records import Record
 from harness.errors import HarnessError, UsageError, WaitTimeoutError
+from harness.host.clock import Clock
+from harness.kafka_api.address import Address
 from harness.kafka_api.cluster_client import ClusterClient
 from harness.kafka_api.configs import TOPIC_RESOURCE, describe_configs
-from harness.kafka_api.connection import RetryPolicy, SocketStream
+from harness.kafka_api.connection import Dial, RetryPolicy, SocketStream
 from harness.kafka_api.error_names import NO_SUCH_TOPIC
 from harness.kafka_api.fetch import EARLIEST, LATEST, fetch, list_offsets
-from harness.kafka_api.messages import RetriableError
+from harness.kafka_api.messages import Request, RetriableError, TopicPartition
 from harness.kafka_api.producing import produce
 from harness.kafka_api.topics import create_topic, delete_records
-from harness.protect.guard.journal import ReplayedJournal, parse_entry
+from harness.protect.guard.journal import Entry, PauseState, ReplayedJournal, parse_entry
 from harness.protect.guard.topics import POLICY
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from harness.host.clock import Clock
-    from harness.kafka_api.address import Address
-    from harness.kafka_api.connection import Dial
-    from harness.kafka_api.messages import Request, TopicPartition
-    from harness.protect.guard.journal import Entry, PauseState
-
 
 T = TypeVar("T")
 TOPIC: Final = "compaction-guard"

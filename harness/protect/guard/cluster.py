@@ -10,28 +10,22 @@ One request concerns many topics, also when it changes settings.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from harness.errors import HarnessError, UsageError
+from harness.host.clock import Clock
+from harness.kafka_api.address import Address
 from harness.kafka_api.cluster_client import ClusterClient
 from harness.kafka_api.configs import TOPIC_RESOURCE, alter_configs, describe_configs
-from harness.kafka_api.connection import RetryPolicy, SocketStream
+from harness.kafka_api.connection import Dial, RetryPolicy, SocketStream
 from harness.kafka_api.error_names import NO_SUCH_TOPIC
-from harness.kafka_api.metadata import describe_cluster
+from harness.kafka_api.messages import TopicPartition
+from harness.kafka_api.metadata import ClusterState, PartitionState, describe_cluster
 from harness.kafka_api.topics import list_reassignments
-from harness.protect.guard.topics import READ
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from harness.host.clock import Clock
-    from harness.kafka_api.address import Address
-    from harness.kafka_api.connection import Dial
-    from harness.kafka_api.messages import TopicPartition
-    from harness.kafka_api.metadata import ClusterState, PartitionState
-    from harness.protect.guard.topics import Settings, TopicValues
+from harness.protect.guard.topics import READ, Settings, TopicValues
 
 ASKED: Final = 3
 """The number of brokers that are asked for metadata in each round, in turn."""

@@ -12,18 +12,16 @@ pauses topics by the same function.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from harness.protect.guard.journal import Pause, PausePhase, PauseState, entry_of
-from harness.protect.guard.topics import PAUSE, explicit_values, is_pause, is_same
+from harness.protect.guard.topics import PAUSE, Settings, TopicValues, explicit_values, is_pause, is_same
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-
     from harness.protect.guard.channel import KafkaChannel
     from harness.protect.guard.cluster import LiveCluster
-    from harness.protect.guard.topics import Settings, TopicValues
 
 CHANGED: Final = "its settings were changed meanwhile, or cannot be read"
 

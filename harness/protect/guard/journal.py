@@ -18,16 +18,12 @@ sent by a guard that has been replaced, and arrived late. Unknown kinds are skip
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from harness.protect.guard.topics import PAUSE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from harness.protect.guard.topics import TopicValues
+from harness.protect.guard.topics import PAUSE, TopicValues
 
 SCHEMA: Final = 1
 

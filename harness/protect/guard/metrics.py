@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import socket
 import threading
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -16,12 +17,7 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 
 from harness.errors import UsageError
 from harness.escape import to_json
-from harness.protect.guard.status import ACT, OBSERVE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from harness.protect.guard.status import GuardStatus, Observation
+from harness.protect.guard.status import ACT, OBSERVE, GuardStatus, Observation
 
 PREFIX: Final = "compaction_guard_"
 LATE_ROUNDS: Final = 3

@@ -6,27 +6,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from harness.audit.live.broker_reports import UnreadableTopicError
-from harness.audit.live.cluster import client_of, describe
+from harness.audit.live.broker_reports import ReplicaStatuses, UnreadableTopicError
+from harness.audit.live.cluster import AuditedCluster, client_of, describe
 from harness.audit.live.prefilter import Prefiltered, prefilter
 from harness.errors import HarnessError
+from harness.host.clock import Clock
+from harness.kafka_api.address import Address
+from harness.kafka_api.connection import Connection
+from harness.kafka_api.messages import TopicPartition
 from harness.kafka_api.topics import describe_log_dirs
-from harness.protect.guard.status import Observation
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-
-    from harness.audit.live.broker_reports import ReplicaStatuses
-    from harness.audit.live.cluster import AuditedCluster
-    from harness.host.clock import Clock
-    from harness.kafka_api.address import Address
-    from harness.kafka_api.connection import Connection
-    from harness.kafka_api.messages import TopicPartition
-    from harness.protect.guard.status import GuardStatus
+from harness.protect.guard.status import GuardStatus, Observation
 
 FIRST_S: Final = 1.0
 

@@ -5,32 +5,28 @@ from __future__ import annotations
 import os
 import signal
 import socket
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict
+from pathlib import Path
 from threading import Event as Flag
-from typing import TYPE_CHECKING, Final
+from types import FrameType
+from typing import Final
 from uuid import uuid4
 
 from harness.audit.live.cluster import GLOB
 from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, HarnessError, UsageError, WaitTimeoutError
 from harness.escape import to_json
-from harness.host.clock import RealClock
+from harness.host.clock import Clock, RealClock
+from harness.kafka_api.address import Address
 from harness.protect.guard.channel import SESSION_MS, GroupLeadership, KafkaChannel
 from harness.protect.guard.cluster import LiveCluster
+from harness.protect.guard.journal import PauseState
 from harness.protect.guard.metrics import Endpoint
 from harness.protect.guard.observe import GuardObserver
 from harness.protect.guard.service import Guard, GuardOptions
 from harness.protect.guard.status import ACT, GuardEvent
 from harness.run_folder.guard_events import GuardEventKind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-    from types import FrameType
-
-    from harness.host.clock import Clock
-    from harness.kafka_api.address import Address
-    from harness.protect.guard.journal import PauseState
 
 EXIT_STILL_PAUSED: Final = EXIT_UNKNOWN
 LEAD_S: Final = 3 * SESSION_MS / 1000

@@ -15,27 +15,32 @@ A round that fails is repeated: a guard keeps no state except the channel's stat
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from harness.broker_files.copies.selection import listed
 from harness.errors import HarnessError, WaitTimeoutError
+from harness.host.clock import Clock
 from harness.protect.guard import decide
-from harness.protect.guard.journal import PausePhase, PauseState
+from harness.protect.guard.decide import PauseStep
+from harness.protect.guard.journal import Pause, PausePhase, PauseState
 from harness.protect.guard.status import ACT, DRY_RUN, GuardEvent, GuardStatus
-from harness.protect.guard.topics import PAUSE, TopicCoverage, changes_text, is_pause, window_ms
+from harness.protect.guard.topics import (
+    PAUSE,
+    CoveredTopics,
+    Settings,
+    TopicCoverage,
+    changes_text,
+    is_pause,
+    window_ms,
+)
 from harness.run_folder.guard_events import GuardEventKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-
-    from harness.host.clock import Clock
     from harness.protect.guard.channel import GroupLeadership, KafkaChannel
     from harness.protect.guard.cluster import ClusterView, LiveCluster, Replica
-    from harness.protect.guard.decide import PauseStep
-    from harness.protect.guard.journal import Pause
-    from harness.protect.guard.topics import CoveredTopics, Settings
 
 ALARMED_S: Final = 0.5
 """The longest interval while a broker has just stopped answering."""

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from harness.protect.guard.journal import PauseState
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from harness.run_folder.guard_events import GuardEventKind
+from harness.run_folder.guard_events import GuardEventKind
 
 ACT, DRY_RUN, OBSERVE = "act", "dry-run", "observe-only"
 """The modes of a guard."""

@@ -11,16 +11,15 @@ Seen to prevent every anomaly on Kafka 4.4.0 (`docs/how-to/guard.md`).
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from harness.broker_files.copies.selection import is_compacted, is_named
+from harness.host.clock import Clock
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from harness.host.clock import Clock
     from harness.kafka_api.configs import ConfigEntry
     from harness.protect.guard.cluster import ClusterView, LiveCluster
 

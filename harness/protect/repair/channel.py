@@ -10,23 +10,21 @@ the repair are named, so that a follower that lags is not held back. Members of 
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from harness.errors import HarnessError, UsageError, WaitTimeoutError
+from harness.host.clock import Clock
 from harness.protect.guard import decide
-from harness.protect.guard.journal import HOLD, NOTE, UNHOLD, Entry, PausePhase
+from harness.protect.guard.journal import HOLD, NOTE, UNHOLD, Entry, Pause, PausePhase
 from harness.protect.repair.steps import PartitionRepair, ReplicaCopying
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from harness.host.clock import Clock
     from harness.kafka_api.messages import TopicPartition
     from harness.protect.guard.channel import KafkaChannel
     from harness.protect.guard.cluster import LiveCluster
-    from harness.protect.guard.journal import Pause
     from harness.protect.repair.live import LiveRepairCluster
 
 

@@ -7,28 +7,22 @@ frozen broker delays an observation by `ONE_ANSWER`.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from harness.errors import HarnessError, UsageError
 from harness.judge.finding import brokers_text
 from harness.kafka_api import topics as topic_requests
+from harness.kafka_api.address import Address
 from harness.kafka_api.cluster_client import ClusterClient
 from harness.kafka_api.configs import BROKER_RESOURCE, TOPIC_RESOURCE, alter_configs, describe_configs, values_of
-from harness.kafka_api.connection import RetryPolicy, SocketStream
-from harness.kafka_api.metadata import FIRST_WITH_TOPIC_IDS, describe_cluster
+from harness.kafka_api.connection import Connection, Dial, RetryPolicy, SocketStream
+from harness.kafka_api.messages import Request, TopicPartition
+from harness.kafka_api.metadata import FIRST_WITH_TOPIC_IDS, ClusterState, describe_cluster
 from harness.protect.guard.topics import PAUSE, is_same
 from harness.protect.repair.channel import BROKER, TOPIC
-from harness.protect.repair.steps import ObservedPartition
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from harness.kafka_api.address import Address
-    from harness.kafka_api.connection import Connection, Dial
-    from harness.kafka_api.messages import Request, TopicPartition
-    from harness.kafka_api.metadata import ClusterState
-    from harness.protect.repair.steps import PartitionRepair
+from harness.protect.repair.steps import ObservedPartition, PartitionRepair
 
 T = TypeVar("T")
 ONE_ANSWER: Final = RetryPolicy(answer_s=3.0)
@@ -126,9 +120,7 @@ class LiveRepairCluster:
         online = self._client.describe([]).brokers
         answers, _ = self._client.ask_all(online, ask)
         return ClusterAnswers(
-            frozenset(online),
-            answers,
-            self._client.ask_any(topic_requests.list_reassignments(sorted(partitions))),
+            frozenset(online), answers, self._client.ask_any(topic_requests.list_reassignments(sorted(partitions)))
         )
 
     def observe(self, entries: Collection[PartitionRepair]) -> dict[TopicPartition, ObservedPartition | str]:

@@ -7,6 +7,7 @@ the evidence does not decide, a person names a right replica: then every replica
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -15,14 +16,11 @@ from checkers.finding import HANGING_TRANSACTION
 from harness.audit.explain.advice import NONE_RIGHT, is_about_offsets
 from harness.errors import UsageError
 from harness.json_codec import from_json
-from harness.judge.finding import brokers_text, by_place, name_of
+from harness.judge.finding import Finding, brokers_text, by_place, name_of
 from harness.judge.verdict import UNKNOWN, Verdict
 from harness.run_folder.store import SCHEMA, TIME_FORMAT
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from harness.judge.finding import Finding
     from harness.kafka_api.messages import TopicPartition
 
 AUDIT_RUN = "audit-"

@@ -5,22 +5,19 @@ Before a person's decision destroys a copy, every replica of the partition has t
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from harness.errors import UsageError
 from harness.judge.finding import brokers_text, name_of
-from harness.protect.repair.plan import Undecided
-from harness.protect.repair.steps import PartitionRepair, needs_spare
+from harness.protect.repair.plan import RepairPlan, Task, Undecided
+from harness.protect.repair.steps import ObservedPartition, PartitionRepair, needs_spare
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
     from harness.kafka_api.messages import TopicPartition
     from harness.protect.repair.live import ClusterAnswers
-    from harness.protect.repair.plan import RepairPlan, Task
-    from harness.protect.repair.steps import ObservedPartition
 
 FREE_SHARE: Final = 1.1
 """Of the bytes that copies need: clients continue to write, and compaction is paused."""

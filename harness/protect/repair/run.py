@@ -8,39 +8,32 @@ before. A client may still commit any other open transaction.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from checkers.finding import HANGING_TRANSACTION
-from harness.audit.live.cluster import client_of, describe
+from harness.audit.live.cluster import AuditedCluster, client_of, describe
 from harness.audit.live.compare import AuditRequest, audit_live
-from harness.audit.live.prefilter import prefilter
+from harness.audit.live.prefilter import Suspicion, prefilter
 from harness.errors import HarnessError
-from harness.host.clock import RealClock
+from harness.host.clock import Clock, RealClock
 from harness.judge.finding import name_of
+from harness.judge.progress import Progress
+from harness.judge.verdict import Verdict
+from harness.kafka_api.address import Address
 from harness.kafka_api.connection import ONCE
+from harness.kafka_api.messages import TopicPartition
 from harness.kafka_api.transactions import abort_transaction
 from harness.protect.guard.channel import KafkaChannel
 from harness.protect.guard.cluster import LiveCluster
 from harness.protect.repair.channel import REPAIR, ChannelHolds, ChannelThrottle, RepairJournal, RepairOwner
 from harness.protect.repair.live import LiveRepairCluster
+from harness.protect.repair.plan import Abort, RepairPlan
 from harness.protect.repair.preflight import PreparedRepair, check_cluster, prepare
 from harness.protect.repair.service import PATIENCE_S, RepairOutcome, Repairs
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from harness.audit.live.cluster import AuditedCluster
-    from harness.audit.live.prefilter import Suspicion
-    from harness.host.clock import Clock
-    from harness.judge.progress import Progress
-    from harness.judge.verdict import Verdict
-    from harness.kafka_api.address import Address
-    from harness.kafka_api.messages import TopicPartition
-    from harness.protect.repair.plan import Abort, RepairPlan
-    from harness.spark.options import SparkOptions
-
+from harness.spark.options import SparkOptions
 
 AGREE, DIFFER, UNKNOWN, UNDECIDED, NOT_AUDITED = "agree", "differ", "unknown", "undecided", "not audited"
 STATE: Final = {"clean": AGREE, "anomaly": DIFFER, "unknown": UNKNOWN}

@@ -7,22 +7,33 @@ topic is done; it stays paused where the repair of a partition failed.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from harness.errors import HarnessError, WaitTimeoutError
-from harness.protect.repair.channel import TakenOverError
-from harness.protect.repair.steps import RULES, Done, Elect, Hold, Reassign, RecordProgress, Stop, Wait, next_step
+from harness.host.clock import Clock
+from harness.protect.repair.channel import ChannelHolds, ChannelThrottle, RepairJournal, TakenOverError
+from harness.protect.repair.steps import (
+    RULES,
+    Done,
+    Elect,
+    Hold,
+    ObservedPartition,
+    PartitionRepair,
+    Reassign,
+    RecordProgress,
+    Rules,
+    Step,
+    Stop,
+    Wait,
+    next_step,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from harness.host.clock import Clock
     from harness.kafka_api.messages import TopicPartition
-    from harness.protect.repair.channel import ChannelHolds, ChannelThrottle, RepairJournal
     from harness.protect.repair.live import LiveRepairCluster
-    from harness.protect.repair.steps import ObservedPartition, PartitionRepair, Rules, Step
 
 ROUND_S: Final = 0.5
 """Between two observations."""

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
 from harness.json_codec import to_json
 from harness.judge.finding import brokers_text, name_of
-from harness.judge.verdict import CLEAN
-from harness.protect.repair.run import AGREE, DIFFER, UNDECIDED
-from harness.terminal import Table
-
-if TYPE_CHECKING:
-    from harness.judge.verdict import Verdict
-    from harness.kafka_api.messages import TopicPartition
-    from harness.protect.repair.plan import RepairPlan, Undecided
-    from harness.protect.repair.preflight import PreparedRepair
-    from harness.protect.repair.run import RepairResult
-    from harness.protect.repair.steps import PartitionRepair
-    from harness.terminal import Terminal
+from harness.judge.verdict import CLEAN, Verdict
+from harness.kafka_api.messages import TopicPartition
+from harness.protect.repair.plan import RepairPlan, Undecided
+from harness.protect.repair.preflight import PreparedRepair
+from harness.protect.repair.run import AGREE, DIFFER, UNDECIDED, RepairResult
+from harness.protect.repair.steps import PartitionRepair
+from harness.terminal import Table, Terminal
 
 MINUTE_S: Final = 60
 HOUR_S: Final = 3600

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from harness.run_folder.store import REPORT
+from harness.run_folder.store import REPORT, RunFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from harness.judge.verdict import Verdict
     from harness.report.page import Drawn
-    from harness.run_folder.store import RunFolder
 
 log = logging.getLogger("harness")
 

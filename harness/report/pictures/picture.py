@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
@@ -16,8 +17,6 @@ from matplotlib.figure import Figure
 from harness.escape import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from matplotlib.axes import Axes
 
 WIDTH_IN: Final = 9.0

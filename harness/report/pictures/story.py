@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness.broker_files.internal_topics.phrases import OFFSET_COMMIT, subject
 from harness.errors import UsageError
 from harness.escape import escape
+from harness.judge.finding import Place
 from harness.run_folder.history import key_of, read_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from harness.judge.finding import Place
-    from harness.run_folder.store import RunFolder
+from harness.run_folder.store import RunFolder
 
 MARKERS, EMPTY = ("commit", "abort"), "empty"
 """Kinds of batches, as `harness.cluster.observe` calls them."""

@@ -5,6 +5,7 @@ The timeline shows operations of clients, absent brokers, and the offsets of eac
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 from math import radians, sin
 from operator import attrgetter
@@ -15,15 +16,12 @@ from matplotlib.ticker import MaxNLocator
 from harness.broker_files.segments.records import first_marker
 from harness.escape import visible
 from harness.report.pictures.picture import LABEL_IN, TITLE_IN, WIDTH_IN, draw_steps, picture, rows_over_time, shade
-from harness.report.pictures.story import MARKERS
+from harness.report.pictures.story import MARKERS, ObservedEntry, Outage, ReplicaTimeline, Story, StoryEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
     from matplotlib.axes import Axes
 
     from harness.report.logs import SideBySide
-    from harness.report.pictures.story import ObservedEntry, Outage, ReplicaTimeline, Story, StoryEvent
 
 
 TICK_IN, OFFSET_DIGITS = 0.15, 7

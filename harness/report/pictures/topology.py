@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Sequence
 from xml.etree import ElementTree as ET
 
 from harness.escape import visible
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
 
 SIZE, RADIUS, NODE = 320, 110, 24
 ABSENT, PRESENT, LINK = "#c0392b", "#2c3e50", "#7f8c8d"

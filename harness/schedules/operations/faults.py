@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 from harness.schedules.operations.operation import operation
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 NEMESIS = "nemesis"
 """The process of faults."""

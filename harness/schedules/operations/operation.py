@@ -6,14 +6,12 @@ The name in ``do`` and the fields come from the class. A field that has its defa
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Hashable
 from dataclasses import MISSING, dataclass, fields, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, dataclass_transform, get_type_hints
+from typing import Any, Final, Protocol, TypeVar, dataclass_transform, get_type_hints
 
 from harness.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
 
 T = TypeVar("T")
 DO: Final = "do"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pkgutil
+from collections.abc import Iterable
 from graphlib import TopologicalSorter
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
@@ -13,9 +15,6 @@ from harness.suggest import nearest
 from harness.toml_tables import expect_entries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
     from harness.soak.causes.cause import Cause, RoundEvidence, Symptom
 
 
@@ -27,7 +26,7 @@ def declared_in(modules: Iterable[object]) -> dict[str, Cause]:
     causes = {module.CAUSE.name: module.CAUSE for module in modules if hasattr(module, "CAUSE")}
     order = TopologicalSorter[str]({name: [] for name in sorted(causes)})
     for name, cause in sorted(causes.items()):
-        for later in cause.before - {name}:
+        for later in sorted(cause.before - {name}):
             order.add(causes[later].name, name)
     return {name: causes[name] for name in order.static_order()}
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from harness.judge.verdict import CLIENTS
 from harness.schedules.catalog import Anomaly
-from harness.soak.judge.truth import HIDDEN, SERVED, STATE, STUCK
+from harness.soak.judge.truth import HIDDEN, SERVED, STATE, STUCK, Truth, Wrong
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-
     from harness.kafka_api.messages import TopicPartition
     from harness.soak.causes.lost_unsynced import Loss
-    from harness.soak.judge.truth import Truth, Wrong
 
 ANOMALIES: Final = frozenset(map(str, Anomaly))
 GROUPS: Final = "groups"

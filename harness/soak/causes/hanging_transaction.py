@@ -25,8 +25,5 @@ def explain(evidence: RoundEvidence, symptoms: Symptoms) -> Explained:
 
 
 CAUSE = Cause(
-    "hanging-transaction",
-    "a transaction that has ended is open on every replica",
-    explain,
-    is_seen_by_both=False,
+    "hanging-transaction", "a transaction that has ended is open on every replica", explain, is_seen_by_both=False
 )

@@ -11,18 +11,17 @@ The cause of this module: all replicas agree, and contradict the history of clie
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.soak.causes.cause import Cause, RoundEvidence, Symptom, Symptoms, with_key, wrong_groups
+from harness.soak.evidence.replica_log import Replica
 from harness.soak.judge.truth import STATE
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
-
     from harness.broker_files.metadata_log.history import ClusterMetadata
     from harness.kafka_api.messages import TopicPartition
-    from harness.soak.evidence.replica_log import Replica
 
 TRANSACTION_STATE: Final = "__transaction_state"
 """Outcomes of transactions can be lost there, whatever their partitions."""

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.judge.verdict import BROKER
+from harness.judge.verdict import BROKER, Doubt
+from harness.run_folder.store import RunFolder
 from harness.soak.causes.cause import Cause, Symptom
 from harness.soak.evidence.replica_log import OPEN, read_replica, served_replicas
 
 if TYPE_CHECKING:
-    from harness.judge.verdict import Doubt
     from harness.kafka_api.messages import TopicPartition
-    from harness.run_folder.store import RunFolder
 
 
 def reopened(broker: int, tp: TopicPartition, producer_id: int, offset: int, marker: int | None) -> Symptom:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -13,21 +14,11 @@ from harness.schedules.operations.administrators import AlterTopic, DeleteRecord
 from harness.schedules.operations.clients import CommitOffset, DeleteGroup, Die, End, SendOffset, VisitGroup, Write
 from harness.schedules.operations.environment import CleanerPass, ProducersExpire, Rest, TimePasses
 from harness.schedules.operations.faults import OUTAGE, Heal, Inject
-from harness.schedules.schedule import (
-    RoundClient,
-    RoundPlan,
-    RoundTopic,
-    Schedule,
-    SchedulePlayer,
-    Step,
-    unsupported,
-)
+from harness.schedules.operations.operation import Operation
+from harness.schedules.schedule import RoundClient, RoundPlan, RoundTopic, Schedule, SchedulePlayer, Step, unsupported
 from nemesis import FAULTS, SCRIPTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-
-    from harness.schedules.operations.operation import Operation
     from nemesis.fault import Fault
 
 TOPICS: Final = 5

@@ -8,30 +8,26 @@ from __future__ import annotations
 
 import shutil
 from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from harness.errors import HarnessError
 from harness.host.clock import RealClock
+from harness.kafka_api.messages import TopicPartition
 from harness.run_folder.store import RunFolder
 from harness.schedules.generators import Fixed
 from harness.schedules.operations.clients import Write
 from harness.schedules.operations.faults import Heal, Inject
+from harness.schedules.schedule import Schedule, Step
 from harness.schedules.shrink import reduced
 from harness.soak.causes import diagnose
 from harness.soak.causes.cause import RoundEvidence, symptoms_of
 from harness.soak.draw.plan import APART_S, ROOM_S
 from harness.soak.judge.judge_rounds import truth_of
-from harness.soak.play.rig import booted
+from harness.soak.play.rig import Setup, booted
 from harness.soak.play.round import play_round
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-    from pathlib import Path
-
-    from harness.kafka_api.messages import TopicPartition
-    from harness.schedules.schedule import Schedule, Step
-    from harness.soak.play.rig import Setup
 
 MOST_APART: Final = 14
 """A round with more steps keeps its times."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from random import Random
 from typing import TYPE_CHECKING, Final
 
-from harness.schedules.generators import Each, Generator, Mix, Phases, Stagger, Together, Until
+from harness.schedules.generators import Context, Each, Generator, Mix, Phases, Stagger, Together, Until
 from harness.schedules.operations.administrators import AlterTopic, DeleteRecords, RecreateTopic
 from harness.schedules.operations.clients import (
     ABORT,
@@ -19,6 +21,8 @@ from harness.schedules.operations.clients import (
     Write,
 )
 from harness.schedules.operations.faults import Heal, Inject
+from harness.schedules.operations.operation import Operation
+from harness.schedules.schedule import RoundClient, RoundPlan
 from harness.soak.draw.plan import (
     ALTERATION,
     DELETE_RECORDS,
@@ -28,16 +32,10 @@ from harness.soak.draw.plan import (
     RECREATION,
     RETENTION,
     SETTINGS,
+    Shape,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-    from random import Random
-
-    from harness.schedules.generators import Context
-    from harness.schedules.operations.operation import Operation
-    from harness.schedules.schedule import RoundClient, RoundPlan
-    from harness.soak.draw.plan import Shape
     from nemesis.fault import Fault
 
 MOST_RECORDS: Final = 5

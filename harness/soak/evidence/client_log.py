@@ -9,12 +9,11 @@ was acknowledged.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from harness.kafka_api.messages import TopicPartition
 
 COMMITTED, ABORTED, UNKNOWN = "committed", "aborted", "unknown"

@@ -12,16 +12,20 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 from harness.broker_files.internal_topics.decode import CONSUMER_OFFSETS, decode_offset_key, internal_topic
 from harness.broker_files.segments.batches import iter_records, marker
 from harness.broker_files.segments.records import MARKERS
+from harness.kafka_api.address import Address
 from harness.kafka_api.connection import Connection
 from harness.kafka_api.error_names import UNSTABLE_OFFSET
 from harness.kafka_api.groups import fetch_offsets
+from harness.kafka_api.messages import TopicPartition
 from harness.models.world.groups import Commit, Offsets, TransactionEnd
 from harness.soak.evidence.client_log import (
     ABORTED,
@@ -36,13 +40,6 @@ from harness.soak.evidence.client_log import (
     transactions_of,
 )
 from harness.soak.evidence.replica_log import batches_in
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from harness.kafka_api.address import Address
-    from harness.kafka_api.messages import TopicPartition
 
 ANSWERS: Final = "group-offsets.json"
 """In the folder of a round: the coordinator's answers in the end."""

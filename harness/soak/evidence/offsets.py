@@ -13,18 +13,16 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 from harness.cluster.observe import Poller
-from harness.kafka_api.replica import ReplicaEnds
+from harness.host.clock import Clock
+from harness.kafka_api.messages import TopicPartition
+from harness.kafka_api.replica import ReplicaEnds, ReplicaReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
-
-    from harness.host.clock import Clock
-    from harness.kafka_api.messages import TopicPartition
-    from harness.kafka_api.replica import ReplicaReader
     from harness.runtimes.base import Runtime
 
 PERIOD_S: Final = 0.5

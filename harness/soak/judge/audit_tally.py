@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from harness.judge.finding import by_place
-from harness.judge.verdict import CLEAN
+from harness.judge.finding import Finding, by_place
+from harness.judge.verdict import CLEAN, Verdict
 from harness.schedules.catalog import Anomaly
 from harness.soak.evidence.client_log import UNKNOWN
-from harness.soak.judge.truth import STATE, STUCK
+from harness.soak.judge.truth import STATE, STUCK, Truth
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from harness.judge.finding import Finding
-    from harness.judge.verdict import Verdict
     from harness.kafka_api.messages import TopicPartition
-    from harness.soak.judge.truth import Truth
 
 RIGHT, BY_LUCK, WRONG, EITHER = "right", "by luck", "wrong", "either"
 NONE = 0

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
@@ -26,8 +27,6 @@ from nemesis import late_cleaner
 from nemesis.clock_skew import AHEAD_S
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
     from harness.broker_files.metadata_log.history import ClusterMetadata, PartitionState
     from harness.kafka_api.messages import TopicPartition
 

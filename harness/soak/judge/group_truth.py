@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -20,8 +21,6 @@ from harness.soak.causes.cause import GROUPS, Symptom
 from harness.soak.evidence.client_log import ABORTED, UNKNOWN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from harness.soak.evidence.group_offsets import GroupKey, GroupLog, GroupView, OffsetChange
 
 NAMELESS: Final = ""

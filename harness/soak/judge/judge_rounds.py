@@ -6,6 +6,7 @@ nothing with them. A further judge, `harness.soak.judge.group_truth`, compares t
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,46 +14,44 @@ from checkers import guarantees
 from checkers.anomalies import FINDERS
 from checkers.consistency import doubts
 from checkers.evidence.tables import load
-from checkers.replay.judged import judge
+from checkers.replay.judged import Judged, judge
 from harness.audit.judge_copies import assemble, judge_copies
 from harness.broker_files.copies.copies import find_copies
 from harness.broker_files.internal_topics.decode import CONSUMER_OFFSETS
+from harness.broker_files.metadata_log.history import ClusterMetadata
 from harness.broker_files.metadata_log.join import read_metadata_logs
 from harness.json_codec import from_json
 from harness.judge.check import THREADS, collected, each
-from harness.judge.finding import finding_of
+from harness.judge.finding import CheckerRow, finding_of
 from harness.judge.guarantees import CHECKER, guarantee_results
-from harness.judge.verdict import Doubt
+from harness.judge.verdict import Doubt, RoundVerdict, Verdict
 from harness.run_folder.history import read_lines
-from harness.run_folder.store import AFTER_REJOIN, GATE, SKIPPED_MARKERS, WHOLE_HISTORY
+from harness.run_folder.store import AFTER_REJOIN, GATE, SKIPPED_MARKERS, WHOLE_HISTORY, RunFolder
 from harness.schedules.scenario import CONSUMER
 from harness.soak.causes.cause import RoundEvidence
 from harness.soak.causes.lost_unsynced import TRANSACTION_STATE, losses_of, unclean_leaders
 from harness.soak.causes.reopened_transaction import reopened_of
 from harness.soak.evidence.client_log import client_log_of, events_for_checkers
 from harness.soak.evidence.group_offsets import group_log_of
-from harness.soak.evidence.replica_log import read_replica, served_replicas
-from harness.soak.judge.gate_evidence import judge_gates, late_cleaners, of_last_topics, outages_of, removable_of
+from harness.soak.evidence.replica_log import Replica, ReplicaLog, read_replica, served_replicas
+from harness.soak.judge.gate_evidence import (
+    GateEvidence,
+    judge_gates,
+    late_cleaners,
+    of_last_topics,
+    outages_of,
+    removable_of,
+)
 from harness.soak.judge.group_truth import compare_groups
 from harness.soak.judge.round_verdict import CheckedRound, JudgeResults, verdict_of
-from harness.soak.judge.truth import compare
+from harness.soak.judge.truth import Truth, compare
 from harness.soak.play.internal import metadata_folders, views_of
 from harness.spark.threads import threads
 from harness.targets import find_target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-
     from pyspark.sql import DataFrame, SparkSession
 
-    from checkers.replay.judged import Judged
-    from harness.broker_files.metadata_log.history import ClusterMetadata
-    from harness.judge.finding import CheckerRow
-    from harness.judge.verdict import RoundVerdict, Verdict
-    from harness.run_folder.store import RunFolder
-    from harness.soak.evidence.replica_log import Replica, ReplicaLog
-    from harness.soak.judge.gate_evidence import GateEvidence
-    from harness.soak.judge.truth import Truth
     from harness.soak.play.round import PlayedRound
 
 WITHOUT_AUDIT: Final = ("unexplained", "hanging_transaction")

@@ -10,36 +10,36 @@ for. A round is ``clean`` if all replicas were read and nothing was found. If ev
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from checkers.finding import UNEXPLAINED_DIVERGENCE
 from harness.escape import to_json as json_text
 from harness.json_codec import to_json
+from harness.judge.finding import Finding
+from harness.judge.guarantees import GuaranteeResult
 from harness.judge.verdict import (
     AUDIT,
     CHECKERS,
     CLIENTS,
     UNKNOWN,
+    Doubt,
     RoundFinding,
     RoundVerdict,
     UnexplainedDifference,
+    Verdict,
     decide,
 )
 from harness.soak.causes import CAUSES, diagnose
 from harness.soak.causes.cause import GROUPS, Diagnosis, RoundEvidence, Symptom, symptoms_of
 from harness.soak.causes.reopened_transaction import explains
+from harness.soak.evidence.replica_log import Replica
 from harness.soak.judge.audit_tally import tally
 from harness.soak.judge.group_truth import GroupTruth
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from harness.judge.finding import Finding
-    from harness.judge.guarantees import GuaranteeResult
-    from harness.judge.verdict import Doubt, Verdict
     from harness.kafka_api.messages import TopicPartition
-    from harness.soak.evidence.replica_log import Replica
     from harness.soak.judge.gate_evidence import GateEvidence
     from harness.soak.play.round import PlayedRound
 

@@ -7,18 +7,15 @@ only one of both judges has is worth a look.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from harness.soak.evidence.client_log import ABORTED, COMMITTED, UNKNOWN
-from harness.soak.evidence.replica_log import OPEN, final_state
+from harness.soak.evidence.client_log import ABORTED, COMMITTED, UNKNOWN, ClientLog, WrittenRecord
+from harness.soak.evidence.replica_log import OPEN, Replica, ReplicaLog, final_state
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
     from harness.kafka_api.messages import TopicPartition
-    from harness.soak.evidence.client_log import ClientLog, WrittenRecord
-    from harness.soak.evidence.replica_log import Replica, ReplicaLog
 
 SERVED, HIDDEN, STUCK, STATE = "aborted record served", "committed record hidden", "transaction open", "wrong state"
 STRANGE, LOG_START = "record that no client wrote", "log start that nobody asked for"

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from harness.cluster.cluster import Cluster
 from harness.cluster.snapshot import states_of
 from harness.errors import HarnessError, UsageError, WaitTimeoutError
 from harness.run_folder.fault_times import HEAL, INJECT, event_name
+from harness.run_folder.history import History
 from harness.schedules.operations.administrators import ADMIN, AlterTopic, DeleteRecords, RecreateTopic
 from harness.schedules.operations.faults import NEMESIS, Heal, Inject
+from harness.schedules.operations.operation import Operation
 from harness.schedules.scenario import Phase
+from harness.schedules.schedule import RoundPlan
 from harness.soak.draw.workload import HOLD_S
 from harness.soak.evidence.client_log import DELETE_RECORDS, RECREATE
 from nemesis import FAULTS
 from nemesis.fault import FaultContext
 from nemesis.unassign import assign_again, is_placed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from harness.cluster.cluster import Cluster
-    from harness.run_folder.history import History
-    from harness.schedules.operations.operation import Operation
-    from harness.schedules.schedule import RoundPlan
 
 EXISTS = "already exists"
 GONE_S, CREATED_S = 10.0, 30.0

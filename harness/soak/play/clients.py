@@ -6,12 +6,15 @@ new producer of the same id, which aborts the transaction that the former produc
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from harness.clients import Library, LibraryGroups, LibraryProducer
 from harness.clients.recorded import OperationFailedError, RecordingProducer, record
 from harness.errors import HarnessError
+from harness.run_folder.history import History
 from harness.schedules.operations.clients import (
     ABORT,
     COMMIT,
@@ -23,16 +26,12 @@ from harness.schedules.operations.clients import (
     VisitGroup,
     Write,
 )
+from harness.schedules.operations.operation import Operation
 from harness.schedules.scenario import Phase
+from harness.schedules.schedule import RoundClient
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from harness.clients import Library, LibraryGroups, LibraryProducer
     from harness.kafka_api.messages import TopicPartition
-    from harness.run_folder.history import History
-    from harness.schedules.operations.operation import Operation
-    from harness.schedules.schedule import RoundClient
 
 MOST_UNANSWERED = 5_000
 """A client outside of transactions waits for its answers only where so many are due, which is more than it writes in a

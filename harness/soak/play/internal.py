@@ -8,24 +8,22 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.broker_files.internal_topics.decode import CLUSTER_METADATA, CONSUMER_OFFSETS
+from harness.cluster.cluster import Cluster
 from harness.errors import WaitTimeoutError
+from harness.kafka_api.messages import TopicPartition
+from harness.run_folder.store import RunFolder
 from harness.schedules.operations.clients import CommitOffset, SendOffset
+from harness.schedules.schedule import Step
 from harness.schedules.timers import FAST, FREEZE
 from harness.soak.draw.plan import GROUP_OFFSETS
-from harness.soak.evidence.group_offsets import ANSWERS, answered, ask, errors_of, replayed
+from harness.soak.evidence.group_offsets import ANSWERS, GroupView, answered, ask, errors_of, replayed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from harness.cluster.cluster import Cluster
-    from harness.kafka_api.messages import TopicPartition
-    from harness.run_folder.store import RunFolder
-    from harness.schedules.schedule import Step
-    from harness.soak.evidence.group_offsets import GroupView
     from harness.soak.play.rig import Rig
 
 INTERNAL: Final = "internal"

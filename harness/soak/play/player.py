@@ -7,21 +7,17 @@ separately, and processes of a simulated cluster take turns on its virtual clock
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from harness.errors import HarnessError, WaitTimeoutError
-from harness.schedules.generators import Context, Nothing
+from harness.host.clock import Clock
+from harness.schedules.generators import Context, Generator, Nothing, Situation
+from harness.schedules.operations.operation import Operation
 from harness.schedules.schedule import Step
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from harness.host.clock import Clock
-    from harness.schedules.generators import Generator, Situation
-    from harness.schedules.operations.operation import Operation
 
 PERIOD_S: Final = 0.02
 """The period in which an idle process looks for an operation."""

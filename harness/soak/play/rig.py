@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from harness.broker_files.side_files.server_logs import ServerLogs
-from harness.cluster.boot import booted_cluster, client_spec, equip
+from harness.clients import ClientSpec, Library
+from harness.cluster.boot import Equipment, booted_cluster, client_spec, equip
+from harness.cluster.cluster import Cluster
 from harness.errors import UsageError
+from harness.host.clock import RealClock
 from harness.host.java import find_java
+from harness.judge.progress import Progress
 from harness.models.clock import VirtualClock
 from harness.models.cluster.settings import TOPIC as SIMULATED_SETTINGS
 from harness.protect.gate import events as gate_events
@@ -18,21 +24,10 @@ from harness.runtimes.base import ClusterSpec, RuntimeRequest
 from harness.schedules.timers import FAST
 from harness.soak.causes import skipped_marker
 from harness.soak.draw import plan
+from harness.soak.draw.plan import Shape
 from harness.systems import find_system
-from harness.targets import KAFKA, SIM_KAFKA, SIMULATED, find_target
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from harness.clients import ClientSpec, Library
-    from harness.cluster.boot import Equipment
-    from harness.cluster.cluster import Cluster
-    from harness.host.clock import RealClock
-    from harness.judge.progress import Progress
-    from harness.soak.draw.plan import Shape
-    from harness.targets import Target
-    from nemesis.fault import Fault
+from harness.targets import KAFKA, SIM_KAFKA, SIMULATED, Target, find_target
+from nemesis.fault import Fault
 
 BROKERS: Final = (1, 2, 3)
 SETTLE_S: Final = 60.0

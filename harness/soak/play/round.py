@@ -5,37 +5,38 @@ from __future__ import annotations
 import itertools
 import time
 from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
+from harness.clients import Library
 from harness.cluster import snapshot
+from harness.cluster.cluster import Cluster
 from harness.errors import HarnessError, UsageError, WaitTimeoutError
 from harness.host.clock import Stages
 from harness.run_folder.history import History
-from harness.run_folder.store import AFTER_REJOIN, GATE, OFFSETS, SKIPPED_MARKERS
-from harness.schedules.generators import Situation
+from harness.run_folder.store import AFTER_REJOIN, GATE, OFFSETS, SKIPPED_MARKERS, RunFolder
+from harness.schedules.generators import Generator, Situation
 from harness.schedules.operations.administrators import ADMIN
 from harness.schedules.operations.faults import NEMESIS
-from harness.schedules.schedule import RoundClient, Schedule, Step, read_content, read_schedule, write_schedule
+from harness.schedules.schedule import (
+    RoundClient,
+    RoundPlan,
+    Schedule,
+    Step,
+    read_content,
+    read_schedule,
+    write_schedule,
+)
 from harness.soak.draw.plan import OF_GROUPS, as_round
 from harness.soak.evidence.offsets import OffsetSampler
 from harness.soak.play.administrators import Administrators
 from harness.soak.play.clients import ClientProcess
 from harness.soak.play.internal import prepare_offsets, take_internal
 from harness.soak.play.player import MOST_WAITING, Player, Process, at_once
-from harness.soak.play.rig import FILLER_PERIOD_S, SETTLE_S, TIMERS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from harness.clients import Library
-    from harness.cluster.cluster import Cluster
-    from harness.run_folder.store import RunFolder
-    from harness.schedules.generators import Generator
-    from harness.schedules.schedule import RoundPlan
-    from harness.soak.play.rig import Rig
+from harness.soak.play.rig import FILLER_PERIOD_S, SETTLE_S, TIMERS, Rig
 
 FILLS_AFTER: Final = 4
 """So many times the filler writes once everything is healed, so that cleaners pass."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from audit_cases.case import Case
 from audit_cases.contradictions import CONTRADICTION_CASES
 from audit_cases.damage import DAMAGE_CASES
 from audit_cases.edges import EDGE_CASES
@@ -11,9 +12,6 @@ from audit_cases.legal import LEGAL_CASES, LINEAGE_CASES
 from audit_cases.markers import MARKER_CASES, OVERTAKEN_CASES
 from audit_cases.open_transactions import HANGING_CASES, STUCK_CASES
 from audit_cases.removals import CANDIDATE_CASES, REMOVAL_CASES
-
-if TYPE_CHECKING:
-    from audit_cases.case import Case
 
 CASES: Final[tuple[Case, ...]] = (
     *MARKER_CASES,

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+from copied import Copy
 from literal import Txn, put
 
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from copied import Copy
 
 T1, T2 = Txn(5, "t/1"), Txn(5, "t/2")
 """Transactions of one producer whose epoch stays (v1): a marker may be any of theirs."""

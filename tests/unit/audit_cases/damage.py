@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 from copied import copy, segment_name
 from literal import commit, put
@@ -10,10 +11,6 @@ from sample_logs import old_entry
 
 from audit_cases.case import END, T1, U1, clean, unknown
 from audit_cases.open_transactions import OPEN
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 def path_of(top: Path, broker: int, base_offset: int) -> Path:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from checker_cases.aborted_to_committed import POISON_CASES
+from checker_cases.case import Case
 from checker_cases.committed_to_aborted import HIDDEN_CASES
 from checker_cases.doubts import DOUBT_CASES
 from checker_cases.edges import EDGE_CASES
@@ -12,9 +13,6 @@ from checker_cases.legal import LEGAL_CASES
 from checker_cases.redpanda import REDPANDA_CASES
 from checker_cases.stuck_lso import NOT_STUCK_CASES, STUCK_CASES
 from checker_cases.tombstone_divergence import DIVERGED_CASES
-
-if TYPE_CHECKING:
-    from checker_cases.case import Case
 
 CASES: Final[tuple[Case, ...]] = (
     *STUCK_CASES,

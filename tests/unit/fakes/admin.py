@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from fakes.clock import TickingClock
+from fakes.runtime import FakeRuntime
+from harness.kafka_api.address import Address
 from harness.kafka_api.admin import Admin
+from harness.kafka_api.messages import TopicPartition
 from harness.kafka_api.metadata import PartitionState
 from harness.schedules.timers import FREEZE
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from fakes.runtime import FakeRuntime
-    from harness.kafka_api.address import Address
-    from harness.kafka_api.messages import TopicPartition
 
 PARTITION = ("stuck-lso", 0)
 LEARNS_AFTER_S = 3

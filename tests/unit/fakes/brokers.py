@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import kafka.errors
 from kafka.protocol.admin import (
@@ -20,17 +21,12 @@ from kafka.protocol.producer import WriteTxnMarkersResponse
 from fakes.clock import TickingClock
 from harness.audit.live.cluster import AuditedCluster
 from harness.broker_files.segments.batches import iter_batches
+from harness.host.clock import Clock
 from harness.kafka_api.address import Address
 from harness.kafka_api.cluster_client import ClusterClient
-from harness.kafka_api.messages import message, numbers_per_topic, per_topic
+from harness.kafka_api.messages import Request, TopicPartition, message, numbers_per_topic, per_topic
 from harness.kafka_api.metadata import ClusterState, PartitionState, TopicState
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from harness.host.clock import Clock
-    from harness.kafka_api.messages import Request, TopicPartition
-    from harness.kafka_api.transactions import OpenTransaction, TransactionDescription
+from harness.kafka_api.transactions import OpenTransaction, TransactionDescription
 
 T = TypeVar("T")
 

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from confluent_kafka import KafkaException
 
-from harness.clients import ClientError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from harness.clients import Answered, Headers, LibraryProducer, TransactionStep
-    from harness.kafka_api.messages import TopicPartition
+from harness.clients import Answered, ClientError, Headers, LibraryProducer, TransactionStep
+from harness.kafka_api.messages import TopicPartition
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness.errors import WaitTimeoutError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ROUNDS = 20
 NOW_MS = 1_000_000

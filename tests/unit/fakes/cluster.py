@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from fakes.admin import DelayedAdmin, RecordingAdmin
 from fakes.clock import TickingClock
 from fakes.observer import CopyingObserver, FakeObserver
 from fakes.runtime import FakeRuntime
 from harness.cluster.cluster import Cluster
+from harness.cluster.observe import ReplicaObserver
+from harness.kafka_api.messages import TopicPartition
 from harness.schedules.catalog import CONTROL
+from harness.schedules.placement import Placement
 from harness.schedules.scenario import Critical
 from harness.systems.kafka import KafkaControl
 from workloads.payload import Payload
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from harness.cluster.observe import ReplicaObserver
-    from harness.kafka_api.messages import TopicPartition
-    from harness.schedules.placement import Placement
 
 SETTLE_S = 30
 TOPICS = ("aborted-to-committed", "stuck-lso")

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from harness.errors import WaitTimeoutError
 from harness.kafka_api.messages import RefusedError
-from harness.model_checking.conform.picture import Simulated
+from harness.model_checking.conform.conform import ReplicaKey
+from harness.model_checking.conform.picture import ReplicaPicture, Simulated
 from harness.models.log.version_rules import rules_of
 from harness.models.world.world import Rules
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from harness.model_checking.conform.conform import ReplicaKey
-    from harness.model_checking.conform.picture import ReplicaPicture
-    from harness.schedules.operations.operation import Operation
-    from harness.schedules.schedule import Schedule
+from harness.schedules.operations.operation import Operation
+from harness.schedules.schedule import Schedule
 
 OLD = Rules(version=rules_of("3.9.2"))
 

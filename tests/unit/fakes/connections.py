@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+
+from kafka.protocol.api_message import ApiMessage
 
 from fakes.brokers import Held, described, described_partition, fetched, fetched_partition
 from harness.kafka_api.address import Address
 from harness.kafka_api.connection import Connection
 from harness.kafka_api.fetch import ReplicaState
-from harness.kafka_api.replica import ReplicaEnds
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from kafka.protocol.api_message import ApiMessage
-
-    from harness.kafka_api.messages import Request, TopicPartition
-    from harness.kafka_api.replica import ReplicaReader
-    from harness.kafka_api.transactions import OpenTransactions
+from harness.kafka_api.messages import Request, TopicPartition
+from harness.kafka_api.replica import ReplicaEnds, ReplicaReader
+from harness.kafka_api.transactions import OpenTransactions
 
 T = TypeVar("T")
 LOOPBACK = Address("127.0.0.1", 9092)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import io
 import tarfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pytest
 from docker.errors import APIError, ImageNotFound, NotFound
 
 from harness.host import commands, engine
@@ -15,12 +18,6 @@ from harness.runtimes.base import ClusterSpec
 from harness.runtimes.docker import DockerRuntime
 from harness.runtimes.recipe import STORE, recipe_for, service
 from harness.targets import find_target, images
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from pathlib import Path
-
-    import pytest
 
 RUN_ID = "2026-A-Run"
 PORTS = (19001, 19002, 19003, 19004)

@@ -13,20 +13,16 @@ depend on it: what is written is on every member of the ISR at once, and acknowl
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from random import Random
+from typing import Any
 
 from fakes.clock import IdleRoutine
 from fakes.guarded import KilledError
 from harness.errors import HarnessError, WaitTimeoutError
-from harness.protect.repair.steps import ObservedPartition
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-    from random import Random
-
-    from harness.kafka_api.messages import TopicPartition
-    from harness.protect.repair.steps import PartitionRepair
+from harness.kafka_api.messages import TopicPartition
+from harness.protect.repair.steps import ObservedPartition, PartitionRepair
 
 KEYS = 1000
 """So many that hardly any is written again, which would repair it. Key 0 is deleted, and back on wrong replicas."""

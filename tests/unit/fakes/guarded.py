@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fakes.clock import JumpingClock
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.kafka_api.configs import ConfigEntry
 from harness.kafka_api.metadata import PartitionState
 from harness.protect.guard.cluster import ClusterView, SettingsRead, united
-from harness.protect.guard.journal import ReplayedJournal, parse_entry
+from harness.protect.guard.journal import Entry, PauseState, ReplayedJournal, parse_entry
 from harness.protect.guard.service import Guard, GuardOptions
-from harness.protect.guard.topics import DIRTY_RATIO, MAX_LAG_MS, MIN_LAG_MS, PAUSE, POLICY, RETENTION_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-
-    from harness.protect.guard.journal import Entry, PauseState
-    from harness.protect.guard.status import GuardEvent
-    from harness.protect.guard.topics import TopicValues
+from harness.protect.guard.status import GuardEvent
+from harness.protect.guard.topics import DIRTY_RATIO, MAX_LAG_MS, MIN_LAG_MS, PAUSE, POLICY, RETENTION_MS, TopicValues
 
 DEFAULTS = {
     DIRTY_RATIO: "0.5",

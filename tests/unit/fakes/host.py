@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from harness.errors import HarnessError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class FakeHost:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from fakes.clock import TickingClock
+from fakes.runtime import FakeRuntime
 from harness.cluster.observe import ObservedReplica, ReplicaObserver
-
-if TYPE_CHECKING:
-    from fakes.clock import TickingClock
-    from fakes.runtime import FakeRuntime
-    from harness.kafka_api.messages import TopicPartition
+from harness.kafka_api.messages import TopicPartition
 
 WHOLE_END = 5
 WHOLE = ObservedReplica(log_start=0, high_watermark=WHOLE_END, last_stable_offset=WHOLE_END, log_end=WHOLE_END)

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from harness.nightly.ledger import Attempt
 from harness.run_folder.manifest import Manifest
 from harness.run_folder.store import RunFolder
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from harness.nightly.ledger import Attempt
-
 
 NO_FOLDER = RunFolder(Path("no-folder"))
 

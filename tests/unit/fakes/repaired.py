@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from kafka.protocol import admin
 from kafka.protocol.metadata import MetadataResponse
 
 from fakes.connections import AnsweringStream
+from harness.kafka_api.address import Address
 from harness.kafka_api.messages import message
 from harness.protect.guard.topics import PAUSE
-
-if TYPE_CHECKING:
-    from harness.kafka_api.address import Address
 
 TOPIC_ID = UUID(int=1)
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from harness.kafka_api.address import Address
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from harness.runtimes.power import Cut
+from harness.runtimes.power import Cut
 
 
 def _taking_down(action: str) -> Callable[[FakeRuntime, int], None]:
