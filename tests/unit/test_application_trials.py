@@ -160,7 +160,7 @@ def test_a_broker_that_loses_its_leadership_shows_nothing() -> None:
 
 def test_the_last_values() -> None:
     records = [("a", "1"), ("b", "2"), ("a", None)]
-    assert last_values({"key": key, "value": value} for key, value in records) == {"b": "2"}
+    assert last_values([{"key": key, "value": value} for key, value in records]) == {"b": "2"}
 
 
 def test_the_answers_of_a_worker() -> None:

@@ -20,6 +20,7 @@ from harness.broker_files.segments.records import ABORT, COMMIT, Record
 from harness.cli.conform import conform as command
 from harness.errors import UsageError
 from harness.judge.verdict import ANOMALY
+from harness.kafka_api.connection import Connection
 from harness.kafka_api.messages import Request, message
 from harness.kafka_api.producing import ProducerIdentity
 from harness.model_checking.conform import partition as partitions
@@ -536,8 +537,11 @@ def test_groups_of_schedules() -> None:
 T = TypeVar("T")
 
 
-class Coordinator:
+class Coordinator(Connection):
     """Answers about groups as a broker that coordinates group ``g`` and loads ``later``."""
+
+    def __init__(self) -> None:
+        """Connect to no broker."""
 
     def ask(self, request: Request[T]) -> T:
         asked: Any = request.message

@@ -25,7 +25,6 @@ RUNNING = (*SERVER, "--port", "0", "--interval", "0.2")
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     fake = FakeCluster({"t": {DIRTY_RATIO: "0.2"}, "u": {}})
-    fake.close = list  # type: ignore[attr-defined]
     monkeypatch.setattr("harness.protect.guard.run.LiveCluster", lambda *_: fake)
     monkeypatch.setattr("harness.protect.guard.run.KafkaChannel", lambda *_: Closing(fake))
     monkeypatch.setattr("harness.protect.guard.run.GroupLeadership", lambda *_: Member(fake))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,11 @@ BOTH = [*hold(1), *hold(3)]
 
 
 def judged(
-    events: list[dict[str, Any]], facts: list[dict[str, Any]] | None = None, *, hands_over: bool = False, **changes: Any
+    events: list[dict[str, Any]],
+    facts: Sequence[Mapping[str, Any]] | None = None,
+    *,
+    hands_over: bool = False,
+    **changes: Any,
 ) -> tuple[str | None, str]:
     rows = facts or [fact(1, **KEPT), fact(3, **KEPT), returned(seen_there=True, removed_at_ms=95)]
     record = ProtectionRecord(changes.get("by", GATES), events, changes.get("came_back_ms", CAME_BACK_MS))

@@ -22,6 +22,7 @@ from harness.protect.repair.channel import (
     RepairOwner,
     TakenOverError,
 )
+from harness.protect.repair.live import LiveRepairCluster
 from harness.protect.repair.steps import PartitionRepair, ReplicaCopying
 
 ENTRY = PartitionRepair(("t-1", 3), "id", (1, 2, 3), 1, (1, 3), (2,), None, (), ReplicaCopying(2, 1, 7), 2, "audit-x")
@@ -164,13 +165,13 @@ def test_a_repair_that_was_killed_is_followed_after_its_silence_and_one_that_lef
 
 
 @dataclass
-class FakeSettings:
+class FakeSettings(LiveRepairCluster):
     """Settings of topics and brokers; brokers in ``down`` do not answer."""
 
     values: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
     down: set[str] = field(default_factory=set)
 
-    def explicit(self, kind: str, name: str, names: Collection[str]) -> Mapping[str, str | None]:
+    def explicit(self, kind: str, name: str, names: Collection[str]) -> dict[str, str | None]:
         if kind == BROKER and name in self.down:
             raise ConnectionRefusedError("refused")
         return {setting: self.values.get((kind, name), {}).get(setting) for setting in names}

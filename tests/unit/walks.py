@@ -13,7 +13,8 @@ PLENTY = 2_000_000
 
 def by_state(space: StateSpace | FaultSpace, wrong: Any = None, **how: Any) -> Explored:
     """Walk without rows. ``wrong``: the violations in a state, unless they are those of the space."""
-    return explore(space.start, space.following, wrong or space.wrong, **{"most_states": PLENTY, **how})
+    following: Any = space.following
+    return explore(space.start, following, wrong or space.wrong, **{"most_states": PLENTY, **how})
 
 
 def ways(explored: Explored) -> dict[str, str]:

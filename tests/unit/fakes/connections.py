@@ -10,7 +10,7 @@ from kafka.protocol.api_message import ApiMessage
 
 from fakes.brokers import Held, described, described_partition, fetched, fetched_partition
 from harness.kafka_api.address import Address
-from harness.kafka_api.connection import Connection
+from harness.kafka_api.connection import Connection, SocketStream
 from harness.kafka_api.fetch import ReplicaState
 from harness.kafka_api.messages import Request, TopicPartition
 from harness.kafka_api.replica import ReplicaEnds, ReplicaReader
@@ -22,8 +22,8 @@ HELD = Held(9, 8)
 
 
 @dataclass
-class AnsweringStream:
-    """Implements `harness.kafka_api.connection.SocketStream` by a function from a message to its answer."""
+class AnsweringStream(SocketStream):
+    """A stream without a socket: a function from a message to its answer."""
 
     answer: Callable[[Any], Any]
 

@@ -22,6 +22,7 @@ from fakes.clock import IdleRoutine
 from fakes.guarded import KilledError
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.kafka_api.messages import TopicPartition
+from harness.protect.repair.live import LiveRepairCluster
 from harness.protect.repair.steps import ObservedPartition, PartitionRepair
 
 KEYS = 1000
@@ -74,7 +75,7 @@ class SimulatedPartition:
 
 
 @dataclass
-class DivergedCluster:
+class DivergedCluster(LiveRepairCluster):
     """A cluster, holds and a throttle for `Repairs`. ``point`` is called before and after each change.
 
     ``is_paused``: whether compaction of a topic is paused, where something else than `hold` pauses it.

@@ -10,7 +10,8 @@ from fakes.clock import JumpingClock
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.kafka_api.configs import ConfigEntry
 from harness.kafka_api.metadata import PartitionState
-from harness.protect.guard.cluster import ClusterView, SettingsRead, united
+from harness.protect.guard.channel import GroupLeadership, KafkaChannel
+from harness.protect.guard.cluster import ClusterView, LiveCluster, SettingsRead, united
 from harness.protect.guard.journal import Entry, PauseState, ReplayedJournal, parse_entry
 from harness.protect.guard.service import Guard, GuardOptions
 from harness.protect.guard.status import GuardEvent
@@ -43,7 +44,7 @@ class KilledError(BaseException):
 
 
 @dataclass
-class FakeCluster:
+class FakeCluster(LiveCluster):
     """Topics with their own settings; ``away``: replicas out of the ISR, by topic. ``interfere`` runs before requests.
 
     ``before``, ``after``: called with the name of each request, before and after it takes effect; they may raise.
@@ -62,6 +63,9 @@ class FakeCluster:
     members: list[object] = field(default_factory=list)
     is_alarmed: bool = False
     requests: int = 0
+
+    def close(self) -> None:
+        """Nothing is open."""
 
     def view(self) -> ClusterView:
         self._begin("view")
@@ -129,7 +133,7 @@ def answered(value: str) -> str:
 
 
 @dataclass
-class FakeChannel:
+class FakeChannel(KafkaChannel):
     """A reader and writer of the cluster's log of entries."""
 
     cluster: FakeCluster
@@ -157,7 +161,7 @@ class FakeChannel:
 
 
 @dataclass(eq=False)
-class FakeLeadership:
+class FakeLeadership(GroupLeadership):
     """The first member of the group leads."""
 
     cluster: FakeCluster
