@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import cast
 
+from literal import History, Txn, commit, put, replica, together, write_run
 from pyspark.sql import SparkSession
 
+from checkers.evidence.tables import load
 from checkers.replay.batch_outcomes import ABORTED, COMMITTED, OPEN
-from checkers.replay.judged import Judged, transaction_outcomes
+from checkers.replay.judged import Judged, judge, transaction_outcomes
 
 REPLICA = ("run", "t", 0, 1)
 SCHEMA = (
@@ -33,4 +37,15 @@ def test_an_outcome_is_told_of_batches_in_transactions_alone(spark: SparkSession
         (0, 4, COMMITTED, 9),
         (6, 7, ABORTED, 8),
         (10, 11, OPEN, None),
+    ]
+
+
+def test_a_batch_of_two_records_has_one_outcome(spark: SparkSession) -> None:
+    txn = Txn(1, "t/1")
+    log = (together(put(0, "K", txn), put(1, "L", txn)), commit(2, txn))
+    with TemporaryDirectory() as top:
+        folder = write_run(Path(top), History("two", wrote=log, after=(replica(1, *log), replica(2, *log))))
+        outcomes = transaction_outcomes(judge(load(spark, [folder]))).collect()
+    assert sorted((row.broker, row.base_offset, row.last_offset, row.outcome, row.decided_by) for row in outcomes) == [
+        (broker, 0, 1, COMMITTED, 2) for broker in (1, 2)
     ]
