@@ -247,6 +247,7 @@ def _run(path: Path, name: str) -> StoredRun:
     # A missing field that a site shows raises here.
     _ = run.column, [manifest[field] for field in ("anomaly", "nemesis", "client")]
     _ = [headline(finding) for finding in run.verdict.findings]
+    _ = [scenario["summary"] for scenario in manifest.get("scenarios", ())]
     return run
 
 

@@ -97,11 +97,13 @@ def test_what_is_no_whole_run_is_left_out_and_reported(tmp_path: Path) -> None:
     (stored(results, 2, CLEAN) / "verdict.json").unlink()
     (stored(results, 3, CLEAN) / "verdict.json").write_text("{")
     (stored(results, 4, CLEAN) / "manifest.json").write_text("[]")
+    manifest = stored(results, 5, CLEAN) / "manifest.json"
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "scenarios": [{"topic": "t"}]}))
     (results / "kafka-4.4" / "stuck-lso" / "latest").symlink_to(ID.format(1))
     runs, left_out = stored_runs(results)
     assert [run.folder.run_id for run in runs] == [ID.format(1)]
     assert sorted(line.removeprefix("kafka-4.4/stuck-lso/").partition(" ")[0] for line in left_out) == [
-        ID.format(day) for day in (2, 3, 4)
+        ID.format(day) for day in (2, 3, 4, 5)
     ]
     assert "has no verdict.json: it is in progress, or was interrupted" in written(results, tmp_path / "site")
 
