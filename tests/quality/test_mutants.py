@@ -109,9 +109,6 @@ def test_nothing_fails_for_unchanged_code(stand: Stand) -> None:
     ] == [None, None]
 
 
-@pytest.mark.commit(
-    "anomalies.stuck_lso", "attribution.key_states", "consistency.doubts", "guarantees.order", "replay.judged"
-)
 def test_a_test_fails_for_each_mutant(stand: Stand, chosen: list[Mutant]) -> None:
     assert chosen, "no mutants of this module"
     survivors = set()

@@ -10,7 +10,7 @@ import pytest
 
 import compose.guard
 
-pytestmark = [pytest.mark.needs("promtool"), pytest.mark.commit]
+pytestmark = pytest.mark.needs("promtool")
 
 RULES = Path(compose.guard.__file__).parent
 BOUND_S = 120

@@ -101,7 +101,6 @@ def test_a_healthy_run_in_containers_is_clean(sandbox: Sandbox) -> None:
     assert manifest["runtime"]["name"] == "docker", "auto takes containers where there is an image"
 
 
-@pytest.mark.commit
 def test_killed_in_mid_outage(sandbox: Sandbox, client: DockerClient) -> None:
     # auto takes containers where the engine has the image.
     going = sandbox.run(TARGET, "--runtime", "auto", "--anomaly", "stuck-lso", "--nemesis", "pause")

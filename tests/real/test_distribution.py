@@ -58,7 +58,6 @@ def wheel(project: Path) -> Path:
     return found
 
 
-@pytest.mark.commit
 def test_distributions_are_fit_to_be_published(project: Path, wheel: Path) -> None:
     files = [str(path) for path in (project / "dist").iterdir()]
     assert len(files) == 2
@@ -66,7 +65,6 @@ def test_distributions_are_fit_to_be_published(project: Path, wheel: Path) -> No
     call(sys.executable, "-m", "check_wheel_contents", str(wheel), cwd=ROOT)
 
 
-@pytest.mark.commit
 def test_the_wheel_has_all_that_is_no_python(project: Path, wheel: Path) -> None:
     packaged = {
         str(path.relative_to(project))

@@ -65,7 +65,6 @@ def cleaned_to(brokers: Brokers, broker: int) -> int:
     return offsets.get((CONSUMER_OFFSETS, 0), -1)
 
 
-@pytest.mark.commit
 def test_no_group_of_the_partition_has_a_coordinator(tmp_path: Path) -> None:
     equipment = equip(RuntimeRequest(find_target("kafka-4.4"), find_java(), ConsoleProgress().jars), LOCAL)
     logs = tmp_path / "logs"

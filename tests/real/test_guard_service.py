@@ -164,7 +164,6 @@ def test_a_killed_broker_pauses_its_topics_and_its_return_puts_them_back(
     assert own(guarded, GUARDED, OTHER) == {GUARDED: FOUND, OTHER: FOUND}
 
 
-@pytest.mark.commit("kafka-3.9")
 def test_a_guard_that_was_killed_in_mid_outage_is_followed_by_another_process(
     guarded: Secured, sandbox: Sandbox, start: Callable[..., Running]
 ) -> None:

@@ -74,7 +74,6 @@ def assert_ran_on(change: Change, run_dir: Path) -> None:
         assert change.line in (run_dir / "logs" / str(broker) / "server.log").read_text(), broker
 
 
-@pytest.mark.commit
 def test_a_patch_in_front_of_a_release(sandbox: Sandbox, tmp_path: Path) -> None:
     change = Change("4.3.1", "LogCleanerManager")
     classes = change.compiled(tmp_path)

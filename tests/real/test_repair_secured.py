@@ -155,7 +155,6 @@ def audit(sandbox: Sandbox, cluster: Secured) -> Ran:
     return sandbox.call("audit", "live", *cluster.server, *topics, "--format", "json")
 
 
-@pytest.mark.commit("kafka-3.9")
 def test_replicas_are_rebuilt_and_a_hanging_transaction_is_aborted(secured: Secured, sandbox: Sandbox) -> None:
     secured.create({DIVERGED: (1, 2, 3), HANGING: (3, 1, 2)}, FAST.topic)
     diverge(secured)

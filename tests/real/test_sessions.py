@@ -131,7 +131,6 @@ def codes(done: Done) -> set[int]:
     return {EXIT_CLEAN, EXIT_ANOMALY, EXIT_UNKNOWN, *([EXIT_USAGE] if is_rejected else [])}
 
 
-@pytest.mark.commit("docs/reference/settings.md")
 @pytest.mark.parametrize(
     "page",
     [

@@ -20,7 +20,6 @@ CODES = {CLEAN: EXIT_CLEAN, ANOMALY: EXIT_ANOMALY, UNKNOWN: EXIT_UNKNOWN}
 KNOWN = resources.files("harness.nightly") / "known.toml"
 
 
-@pytest.mark.commit("1")
 @pytest.mark.parametrize("rounds", [1, 2])
 def test_a_round_is_judged_with_the_offsets_of_groups(sandbox: Sandbox, rounds: int) -> None:
     ran = sandbox.call(

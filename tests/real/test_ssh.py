@@ -161,7 +161,6 @@ def test_a_host_that_refuses_the_key(sandbox: Sandbox, rig: Rig) -> None:
     assert "it refuses the key of root" in ran.stderr
 
 
-@pytest.mark.commit
 def test_killed_in_a_partition(sandbox: Sandbox, rig: Rig) -> None:
     going = sandbox.run(TARGET, "--anomaly", "stuck-lso", "--nemesis", "partition", *rig.login())
     going.wait_for_stage("clean")
