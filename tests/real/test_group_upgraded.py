@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-import pytest
 from confluent_kafka import Consumer
 
 from harness.broker_files.side_files.checkpoints import read_checkpoint

@@ -10,7 +10,6 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
 from sandbox import Sandbox
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN
