@@ -14,7 +14,7 @@ sys.path.append(str(Path(__file__).parents[1] / "unit"))
 
 _LEGAL_RUNS = 600
 _PLANTED_RUNS = 60
-_SAMPLE = 20
+_SAMPLE = 40
 """The commit tier judges one case of so many."""
 
 
