@@ -16,7 +16,7 @@ from checkers.finding import completed
 from checkers.replay.judged import Judged, judge, transaction_outcomes
 from harness.json_codec import from_json, to_json
 from harness.judge.consequences import application_views, group_consequences, read_group_events, with_consequences
-from harness.judge.earned import FILES, GATES, ProtectionRecord, came_back_at_ms, protection_of
+from harness.judge.earned import ProtectionRecord, came_back_at_ms
 from harness.judge.finding import CheckerRow, finding_of
 from harness.judge.guarantees import CHECKER
 from harness.judge.run_verdict import Results, assemble
@@ -24,7 +24,7 @@ from harness.judge.verdict import Doubt, Verdict
 from harness.run_folder import inventory
 from harness.run_folder.history import read_lines
 from harness.run_folder.inventory import EvidenceDifference
-from harness.run_folder.store import AFTERMATH, APPLICATIONS, RunFolder
+from harness.run_folder.store import AFTERMATH, APPLICATIONS, GATES, PROTECTION_FILES, RunFolder, protection_of
 from harness.spark.threads import threads
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def judge_run(
     if results is None:
         return Judgement(replace(assemble(manifest, Results(), missing=missing), applications=()))
     protected_by, has_history = protection_of(manifest), sound.has(folder.history_path)
-    events = read_afterwards(sound, FILES[protected_by or GATES])
+    events = read_afterwards(sound, PROTECTION_FILES[protected_by or GATES])
     protection = None
     if protected_by or events:
         came_back_ms = came_back_at_ms(folder.history_path) if has_history else None

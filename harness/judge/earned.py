@@ -18,7 +18,6 @@ from typing import Any, Final, TypeAlias
 
 from harness.protect.gate.events import BEGAN_ANEW, HELD, RELEASED
 from harness.run_folder.guard_events import GuardEventKind
-from harness.run_folder.store import GATE, GUARD
 from harness.schedules.scenario import Critical
 
 Fact: TypeAlias = "Mapping[str, Any]"
@@ -27,10 +26,6 @@ _Conditions: TypeAlias = "tuple[tuple[str, Callable[[Fact], bool]], ...]"
 """Conditions for a replica, each with the text for a replica that does not meet the condition."""
 _Way: TypeAlias = "tuple[str, str]"
 """A sentence about a way to earn ``clean``, and the first condition that is not met: "" if all are met."""
-
-UNPROTECTED, GATES, THE_GUARD = "none", "gate", "guard"
-FILES: Final = {GATES: GATE, THE_GUARD: GUARD}
-"""The files with the events of each protection, by its key in the manifest."""
 
 _HOLDS: Final = {HELD, GuardEventKind.PAUSED}
 _RELEASES: Final = {RELEASED, GuardEventKind.RELEASED}
@@ -264,8 +259,8 @@ def _missing(rows: Collection[Fact], conditions: _Conditions) -> str:
 class ProtectionRecord:
     """The events of gates or the guard, and the time at which brokers began to come back: None if none came back.
 
-    ``by``: `GATES`, whose events are of one replica each, or `THE_GUARD`, whose events are of a topic. None for a build
-    that has the gate's rules itself: its events have no times, and only the events of copies that began again count.
+    ``by``: "gate", whose events are of one replica each, or "guard", whose events are of a topic. None for a build that
+    has the gate's rules itself: its events have no times, and only the events of copies that began again count.
     """
 
     by: str | None
@@ -300,11 +295,6 @@ class ProtectionRecord:
                     return released_at_ms
                 held_at_ms = None
         return None
-
-
-def protection_of(manifest: Mapping[str, Any]) -> str | None:
-    """Return the key of a run's protection; None for a run without protection."""
-    return next((name for name in FILES if manifest.get(name)), None)
 
 
 def came_back_at_ms(history: Path) -> int | None:

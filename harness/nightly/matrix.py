@@ -37,9 +37,9 @@ from typing import Any, Final, NamedTuple
 
 from harness.clients import find_client
 from harness.errors import UsageError
-from harness.judge.earned import GATES, THE_GUARD, UNPROTECTED
 from harness.play.options import RunOptions, find_protection
 from harness.play.run_plan import plan_run
+from harness.run_folder.store import GATES, THE_GUARD, UNPROTECTED
 from harness.runtimes import LOCAL, SIM, find_runtime
 from harness.schedules.catalog import ALL, ALL_SCENARIOS, BY_NAME, GROUP_SCENARIOS, GROUPS, SCENARIOS, scenarios_for
 from harness.targets import KAFKA, SIM_KAFKA, SIMULATED, TARGETS, find_target

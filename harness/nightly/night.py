@@ -16,12 +16,11 @@ import psutil
 
 from harness.errors import EXIT_CLEAN, EXIT_USAGE
 from harness.json_codec import from_json
-from harness.judge.earned import GATES, UNPROTECTED
 from harness.judge.finding import Finding
 from harness.judge.verdict import EXIT_CODES, ScenarioVerdict, SoakVerdict, Verdict
 from harness.nightly.ledger import Attempt, Ledger, ScenarioResult
 from harness.nightly.matrix import SOAK, Matrix, Outage
-from harness.run_folder.store import COMPLETE, MANIFEST
+from harness.run_folder.store import COMPLETE, GATES, MANIFEST, UNPROTECTED
 from harness.targets import find_target
 
 ATTEMPTS: Final = 2

@@ -14,10 +14,10 @@ from junitparser import Error, Failure
 from junitparser.xunit2 import FlakyError, JUnitXml, TestCase, TestSuite
 
 from harness.escape import visible
-from harness.judge.earned import UNPROTECTED
 from harness.judge.verdict import worst
 from harness.nightly.cells import CONTRADICTS, CellResult, Status, exit_code
 from harness.nightly.ledger import Plan
+from harness.run_folder.store import UNPROTECTED
 from harness.targets import title_of
 
 SUITE = "harness nightly"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from harness.errors import UsageError
-from harness.judge.earned import FILES, UNPROTECTED
+from harness.run_folder.store import PROTECTION_FILES, UNPROTECTED
 from harness.runtimes import AUTO, COMMAND_CONFIG, GATE, GUARD, IMAGE, KEEP, NODES, PORT_BASE, RUNTIMES, SSH
 from harness.schedules.schedule import Schedule
 from harness.spark.options import SparkOptions
@@ -19,7 +19,7 @@ from harness.targets.settings import BROKER, TOPIC, raise_if_unfit
 if TYPE_CHECKING:
     from harness.host.nodes import Access
 
-PROTECTIONS = (UNPROTECTED, *FILES)
+PROTECTIONS = (UNPROTECTED, *PROTECTION_FILES)
 """Protections that keep cleaners waiting for replicas out of the ISR: none, ``--gate`` or ``--guard``."""
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.escape import to_json
-from harness.judge.earned import protection_of
 from harness.report.headlines import headline
+from harness.run_folder.store import protection_of
 
 if TYPE_CHECKING:
     from harness.report.stored import StoredRun

@@ -14,7 +14,6 @@ from typing import Any, Final, TypeVar
 
 from harness.host import leftovers
 from harness.json_codec import from_json
-from harness.judge.earned import UNPROTECTED
 from harness.judge.verdict import RoundVerdict, SoakVerdict, Verdict
 from harness.report.headlines import headline
 from harness.report.pictures.story import ReplicaTimeline
@@ -272,7 +271,7 @@ def _night(path: Path, _name: str) -> Night:
         cell = result["cell"]
         titles[cell["target"]] = title_of(cell["target"], result["version"])
         # Published summaries of earlier releases have no protection.
-        row = (*(cell[field] for field in _NIGHT_ROW), cell.get("protection", UNPROTECTED))
+        row = (*(cell[field] for field in _NIGHT_ROW), cell.get("protection", store.UNPROTECTED))
         by_row.setdefault(row, {})[cell["target"]] = result
     rows = ((row, tuple(cells.get(target) for target in titles)) for row, cells in by_row.items())
     return Night(path.name, summary, tuple(titles.values()), tuple(rows))

@@ -18,13 +18,13 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from harness.errors import UsageError
 from harness.escape import to_json
@@ -53,11 +53,14 @@ APPLICATION_HISTORY = "application-history.jsonl"
 AFTERMATH = "aftermath.jsonl"
 AFTERMATH_HISTORY = "aftermath-history.jsonl"
 """The history of clients after the evidence was complete."""
-GATE = "gate.jsonl"
 SKIPPED_MARKERS = "skipped-markers.jsonl"
+GATE = "gate.jsonl"
 """Events of each broker's gate (`harness.protect.gate.events`)."""
 GUARD = "guard.jsonl"
 """Events of the guard of this run (`harness.run_folder.guard_events`)."""
+UNPROTECTED, GATES, THE_GUARD = "none", "gate", "guard"
+PROTECTION_FILES: Final = {GATES: GATE, THE_GUARD: GUARD}
+"""The files with the events of each protection, by its key in the manifest."""
 GUARD_LOG = "guard.log"
 HARNESS_LOG = "harness.log"
 VERDICT = "verdict.json"
@@ -195,3 +198,8 @@ def create_run_folder(results: Path, target: str, anomaly: str, run_id: str) -> 
             f"results cannot be written to {results}: {error.strerror or error}; choose another place with --results"
         ) from error
     return RunFolder(path)
+
+
+def protection_of(manifest: Mapping[str, Any]) -> str | None:
+    """Return the key of a run's protection; None for a run without protection."""
+    return next((name for name in PROTECTION_FILES if manifest.get(name)), None)

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from test_verdict import SCENARIO, control, fact, returned
 
-from harness.judge.earned import GATES, THE_GUARD, ProtectionRecord, came_back_at_ms, earn
+from harness.judge.earned import ProtectionRecord, came_back_at_ms, earn
+from harness.run_folder.store import GATES, THE_GUARD
 
 CAME_BACK_MS = 50
 WAY = "the gate held it while the replica was absent, cleaners passed others, and every replica removed it afterwards"
