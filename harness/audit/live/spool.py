@@ -233,7 +233,7 @@ def raise_if_full(folder: Path, size_bytes: int) -> None:
 class _Progress:
     """The progress of all readers, in bytes on the brokers' disks, and their waits for the rate limit.
 
-    Where a broker does not report sizes, the progress is counted in offsets, in which cleaning leaves gaps. Once
+    The progress counts offsets, in which cleaning leaves gaps, where a broker does not report sizes. Once
     ``is_over`` is set, every reader stops.
     """
 

@@ -74,7 +74,7 @@ def command(
                 parameters["spark"] = parse_spark(master, conf)
             return callback(*arguments, **parameters)
 
-        # Click lists the last option first: options that commands share stand below those of the command.
+        # Click lists the last option first: the command's options come before the options that commands share.
         declared = callback.__dict__.pop("__click_params__", [])
         parameters = run.__dict__["__click_params__"] = []
         shared = [quiet_option, verbose_option, *([FORMAT] if formats else []), *(SPARK_OPTIONS if spark else [])]

@@ -106,7 +106,7 @@ def _key_text(key: bytes) -> str:
 
 
 def states_of(producers: Iterable[ProducerEntry | ActiveProducer], named: Named) -> tuple[str, ...]:
-    """Return the states of producers, as a snapshot has them, or as a broker describes them.
+    """Return the states of producers, from a snapshot or from a broker's answer.
 
     Producers without an epoch, of which the broker has read only an emptied marker, are left out: they have no time
     either, expire at the next check, and so may exist or not.

@@ -45,7 +45,7 @@ class TakenOverError(HarnessError):
 class RepairJournal:
     """Notes of repairs in the channel, which survive a crash. ``writer`` names this repair.
 
-    The progress of a partition is a note. Methods raise as those of `KafkaChannel`.
+    The progress of a partition is a note. Methods raise the errors of `KafkaChannel`.
     """
 
     channel: KafkaChannel

@@ -63,7 +63,7 @@ OPEN = (put(0, "K", T1), END)
 
 
 def ended_by(*states: tuple[str, int | None, str | None]) -> tuple[Copy, ...]:
-    """Return two replicas that hold a transaction open, and nothing else, one of them with its coordinator's log."""
+    """Return two replicas on which only a transaction is open, one of them with its coordinator's log."""
     return copy(1, OPEN[0], coordinator=states), copy(2, OPEN[0])
 
 
