@@ -232,7 +232,7 @@ class DockerRuntime:
                 _extract(tar, destination, lambda _: True)
 
     def close(self, *, keep: bool = False) -> None:
-        """Store every broker's log. Unless kept, end a resumable run's containers, and remove those of any other run."""
+        """Store every broker's log. Unless kept, end the containers of a resumable run, and remove other containers."""
         containers = dict(self._containers)
         if not keep:
             self._containers.clear()
