@@ -232,7 +232,7 @@ class DockerRuntime:
                 _extract(tar, destination, lambda _: True)
 
     def close(self, *, keep: bool = False) -> None:
-        """Store every broker's log. Unless kept, end the containers of a resumable run, and remove other containers."""
+        """Store every broker's log. Unless kept, end the containers if the run can be resumed, else remove them."""
         containers = dict(self._containers)
         if not keep:
             self._containers.clear()
