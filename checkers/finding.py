@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 VISIBLE, LATENT = "visible", "latent"
 
+RECORD, BATCH, LIST = "record", "batch", "list"
+"""What shows a difference: a record at the offset, the batch that begins there, or the broker's list of aborted
+transactions, one of which began at or before the offset."""
+
 HANGING_TRANSACTION = "hanging-transaction"
 UNEXPLAINED_DIVERGENCE = "unexplained-divergence"
 """Names that only audits report, in addition to the four anomalies."""
@@ -49,13 +53,13 @@ class Finder:
 def findings(
     rows: DataFrame, anomaly: str, *, effect: Column | str, explanation: Column, witness: str,
     offset: str = "offset", key: str | None = "key", producer_id: str | None = "producer_id",
-    candidates: Column | None = None, proven: Column | bool = True,
+    candidates: Column | None = None, proven: Column | bool = True, shown_by: Column | str = RECORD,
 ) -> DataFrame:  # fmt: skip
     """Return findings for rows of REPLICA.
 
     ``offset``, ``key``, ``producer_id``: the columns with these values; null where None is given. Adds anomaly,
     candidates (names; empty where the evidence decides), effect, explanation, ``proven`` (whether the logs alone prove
-    that this replica is wrong) and witness: a JSON object with these columns, in SQL.
+    that this replica is wrong), witness: a JSON object with these columns, in SQL, and ``shown_by``.
     """
     return rows.select(
         *REPLICA,
@@ -68,6 +72,7 @@ def findings(
         explanation.alias("explanation"),
         f.lit(proven).alias("proven"),
         _json(witness).alias("witness"),
+        f.lit(shown_by).alias("shown_by"),
     )
 
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import REPLICA, at_first
-from checkers.finding import LATENT, VISIBLE, Finder, findings, sentence
+from checkers.finding import LATENT, LIST, RECORD, VISIBLE, Finder, findings, sentence
 from checkers.replay.batch_outcomes import with_first_marker
 from checkers.replay.judged import Judged
 from harness.schedules.catalog import Anomaly
@@ -64,6 +64,7 @@ def _records(judged: Judged) -> DataFrame:
     return findings(
         hidden,
         Anomaly.COMMITTED_TO_ABORTED,
+        shown_by=f.when(f.array_contains("sources", "txnindex"), LIST).otherwise(RECORD),
         effect=f.when(f.col("differs"), VISIBLE).otherwise(LATENT),
         proven=False,
         explanation=sentence(
@@ -94,6 +95,7 @@ def _spans(judged: Judged) -> DataFrame:
         hidden,
         Anomaly.COMMITTED_TO_ABORTED,
         key=None,
+        shown_by=LIST,
         effect=LATENT,
         explanation=sentence(
             "a transaction of producer {producer_id} was committed at offset {first_marker}, and this broker's "

@@ -16,7 +16,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, colocated
-from checkers.finding import HANGING_TRANSACTION, VISIBLE, Finder, findings, sentence
+from checkers.finding import BATCH, HANGING_TRANSACTION, VISIBLE, Finder, findings, sentence
 from harness.broker_files.internal_topics.decode import FINISHED
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def check(judged: Judged) -> DataFrame:
         opened.join(colocated(finished), ["run", "producer_id"]),
         HANGING_TRANSACTION,
         offset="first_offset",
+        shown_by=BATCH,
         key=None,
         effect=VISIBLE,
         explanation=sentence(

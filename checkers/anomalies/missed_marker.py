@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import REPLICA, colocated
-from checkers.finding import LATENT, UNEXPLAINED_DIVERGENCE, Finder, findings, sentence
+from checkers.finding import BATCH, LATENT, UNEXPLAINED_DIVERGENCE, Finder, findings, sentence
 from checkers.replay.batch_outcomes import COMMITTED, with_first_marker
 from checkers.replay.judged import Judged
 from harness.schedules.catalog import Anomaly
@@ -54,6 +54,7 @@ def check(judged: Judged) -> DataFrame:
         UNEXPLAINED_DIVERGENCE,
         candidates=f.array(f.lit(UNEXPLAINED_DIVERGENCE), other_name),
         effect=LATENT,
+        shown_by=BATCH,
         explanation=sentence(
             "a marker of producer {producer_id} is missing between offset {offset} (key {key!r}) and its data of a "
             "higher epoch at {overtaken_at}: this broker applies the marker at {decided_by} to both transactions, "

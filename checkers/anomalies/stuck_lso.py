@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, at_first, checkpointed, colocated
-from checkers.finding import VISIBLE, Finder, findings, sentence
+from checkers.finding import BATCH, VISIBLE, Finder, findings, sentence
 from checkers.replay.batch_outcomes import with_first_marker
 from checkers.replay.judged import Judged
 from harness.broker_files.segments.records import MARKERS
@@ -87,6 +87,7 @@ def check(judged: Judged) -> DataFrame:
         stuck,
         Anomaly.STUCK_LSO,
         offset="first_offset",
+        shown_by=BATCH,
         effect=VISIBLE,
         explanation=sentence(
             "read_committed is frozen at {first_offset}, high watermark {high_watermark}: transaction {txn!r:?} "

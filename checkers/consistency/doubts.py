@@ -36,9 +36,10 @@ CONTRADICTION, UNEXPLAINED = "contradiction", "unexplained"
 
 def check(judged: Judged) -> DataFrame:
     """Return REPLICA, ``kind``, ``reason``."""
+    answers = side_files.compare_answers(judged.replicas, judged.opened, judged.evidence).select(*REPLICA, "reason")
     contradictions = (
         _batches_differ(judged)
-        .unionByName(side_files.compare_answers(judged.replicas, judged.opened))
+        .unionByName(answers)
         .unionByName(_delivery_differs(judged))
         .select(*REPLICA, f.lit(CONTRADICTION).alias("kind"), "reason")
     )

@@ -8,8 +8,9 @@ Verifies, for copies of folders, and for logs that were read from a running clus
 * the log aborts every batch within the span of a ``.txnindex`` entry of its producer, by the marker of that entry;
 * every batch that the log aborts is within such a span; for a running cluster only below the last stable offset, beyond
   which no broker lists aborted transactions;
-* where the broker was asked about the log as it was read (``served``), also in runs (`compare_answers`): the same
-  transactions are open in its answer and in its log, and its last stable offset is not past one of them.
+* where the broker was asked about the complete log (``served``), also in runs (`compare_answers`): the same
+  transactions are open in its answer and in its log, and its last stable offset is not past one of them. In a running
+  cluster only transactions that began below the bound count, and one that is open in the answer may have ended since.
 
 Does not verify: older snapshots; sequences and epochs in snapshots; entries of transactions whose batches are gone;
 last stable offsets that lag; answers about offsets below the log start.
@@ -27,9 +28,10 @@ from pyspark.sql import functions as f
 from checkers.evidence.parse import FETCH
 from checkers.evidence.schemas import ABORTS
 from checkers.evidence.tables import REPLICA, Evidence, at_first, checkpointed, colocated
-from checkers.finding import reason
+from checkers.finding import BATCH, LIST, reason
 from checkers.replay.batch_outcomes import from_here_on, with_first_marker
-from harness.broker_files.segments.records import ABORT
+from checkers.replay.truth import UNBOUNDED
+from harness.broker_files.segments.records import ABORT, MARKERS
 from harness.run_folder.store import AFTER_REJOIN
 
 if TYPE_CHECKING:
@@ -37,17 +39,19 @@ if TYPE_CHECKING:
 
 
 _PRODUCER = ["producer_id", *REPLICA]
+DOUBT = (*REPLICA, "reason", "offset", "producer_id", "shown_by")
+"""The columns of a doubt; ``offset``, ``producer_id`` and ``shown_by`` as in `checkers.finding.findings`."""
 
 
 def compare(evidence: Evidence, replicas: DataFrame, opened: DataFrame, beliefs: DataFrame) -> DataFrame:
-    """Return REPLICA, ``reason``; uses only the control batches of the evidence's entries.
+    """Return `DOUBT`; uses only the control batches of the evidence's entries.
 
     The other parameters are as in `judged.Judged`; ``beliefs`` may be about producer spans instead of batches.
     """
     return (
         _snapshots(evidence, replicas, opened)
         .unionByName(_indexes(evidence, replicas, beliefs))
-        .unionByName(compare_answers(replicas, opened))
+        .unionByName(compare_answers(replicas, opened, evidence))
     )
 
 
@@ -77,6 +81,9 @@ def _snapshots(evidence: Evidence, replicas: DataFrame, opened: DataFrame) -> Da
         .where("NOT in_snapshot <=> in_log AND NOT coalesce(in_snapshot < log_start, false)")
         .select(
             *REPLICA,
+            f.coalesce("in_snapshot", "in_log").alias("offset"),
+            "producer_id",
+            f.lit(BATCH).alias("shown_by"),
             reason(
                 "its producer snapshot holds a transaction of producer {producer_id} open from {in_snapshot:no offset} "
                 "on, its log from {in_log:no offset} on"
@@ -97,11 +104,14 @@ def _indexes(evidence: Evidence, replicas: DataFrame, beliefs: DataFrame) -> Dat
         .withColumn("is_aborted", f.expr("belief = 'aborted'"))
         .where("inside != is_aborted OR (is_aborted AND entry.last_offset != decided_by)")
         .groupBy(*REPLICA)
-        .agg(*at_first("at", "inside", "belief"))
-        .join(replicas.select(*REPLICA, "last_segment", "last_stable_offset"), REPLICA)
-        .where("last_segment IS NOT NULL OR at < last_stable_offset")
+        .agg(*at_first("at", "inside", "belief", "producer_id"))
+        .join(replicas.select(*REPLICA, "last_segment", "last_stable_offset", "listed_to"), REPLICA)
+        .where("last_segment IS NOT NULL OR (at < last_stable_offset AND at < listed_to)")
         .select(
             *REPLICA,
+            f.col("at").alias("offset"),
+            "producer_id",
+            f.expr(f"if(inside, '{LIST}', '{BATCH}')").alias("shown_by"),
             reason(
                 "{source} {has} the batch at offset {at} among aborted transactions, but in its log it is {belief}",
                 source="if(last_segment IS NULL, 'the broker', 'its .txnindex')",
@@ -111,23 +121,37 @@ def _indexes(evidence: Evidence, replicas: DataFrame, beliefs: DataFrame) -> Dat
     )
 
 
-def compare_answers(replicas: DataFrame, opened: DataFrame) -> DataFrame:
-    """Return REPLICA, ``reason``; takes ``replicas`` and ``opened`` as in `judged.Judged`."""
-    asked = replicas.where("open IS NOT NULL")
-    answered = asked.select(*REPLICA, f.explode("open").alias("txn")).selectExpr(
-        *REPLICA, "txn[0] AS producer_id", "true AS answered"
+def compare_answers(replicas: DataFrame, opened: DataFrame, evidence: Evidence) -> DataFrame:
+    """Return `DOUBT`; takes ``replicas`` and ``opened`` as in `judged.Judged`."""
+    asked = replicas.where("open IS NOT NULL").select(
+        *REPLICA, "open", f.coalesce("read_bound", f.lit(UNBOUNDED)).alias("below")
     )
-    derived = opened.join(asked.select(*REPLICA), REPLICA, "left_semi").selectExpr(*_PRODUCER, "true AS derived")
+    answered = (
+        asked.select(*REPLICA, "below", f.explode("open").alias("txn"))
+        .selectExpr(*REPLICA, "below", "txn[0] AS producer_id", "txn[2] AS answered_at")
+        .where("answered_at < below")
+    )
+    if not evidence.has_clients:
+        answered = _not_ended_after(answered, evidence)
+    derived = (
+        opened.join(asked.select(*REPLICA, "below"), REPLICA)
+        .where("first_offset < below")
+        .selectExpr(*_PRODUCER, "first_offset AS derived_at")
+    )
     other_transactions = (
-        answered.join(derived, _PRODUCER, "full")
-        .where("answered IS NULL OR derived IS NULL")
+        answered.select(*_PRODUCER, "answered_at")
+        .join(derived, _PRODUCER, "full")
+        .where("answered_at IS NULL OR derived_at IS NULL")
         .select(
             *REPLICA,
+            f.coalesce("derived_at", "answered_at").alias("offset"),
+            "producer_id",
+            f.lit(BATCH).alias("shown_by"),
             reason(
                 "the broker says that producer {producer_id} has {answered} open transaction, its log that it has "
                 "{derived}",
-                answered="if(answered, 'an', 'no')",
-                derived="if(derived, 'one', 'none')",
+                answered="if(answered_at IS NULL, 'no', 'an')",
+                derived="if(derived_at IS NULL, 'none', 'one')",
             ),
         )
     )
@@ -136,6 +160,9 @@ def compare_answers(replicas: DataFrame, opened: DataFrame) -> DataFrame:
         .where("last_stable_offset > first_offset")
         .select(
             *REPLICA,
+            f.col("first_offset").alias("offset"),
+            "producer_id",
+            f.lit(BATCH).alias("shown_by"),
             reason(
                 "the broker's last stable offset {last_stable_offset} is past offset {first_offset}, where its log "
                 "leaves a transaction open"
@@ -143,6 +170,16 @@ def compare_answers(replicas: DataFrame, opened: DataFrame) -> DataFrame:
         )
     )
     return other_transactions.unionByName(stable_past_open)
+
+
+def _not_ended_after(answered: DataFrame, evidence: Evidence) -> DataFrame:
+    """Leave out transactions whose first marker in the same log is at or after the bound: they may have ended since."""
+    markers = evidence.final.where(f.col("marker").isin(*MARKERS)).selectExpr(
+        *_PRODUCER, "last_offset AS marker_offset", "marker AS outcome"
+    )
+    return with_first_marker(answered, markers, at="answered_at", group=_PRODUCER).where(
+        "NOT coalesce(first_marker >= below, false)"
+    )
 
 
 def with_served_aborts(evidence: Evidence) -> Evidence:

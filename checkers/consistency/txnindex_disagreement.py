@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, colocated
-from checkers.finding import reason
+from checkers.finding import LIST, reason
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 def compare(aborts: DataFrame, epochs: DataFrame, replicas: DataFrame) -> DataFrame:
     """Return REPLICA of the longest span, ``reason``, ``spans``, ``producer_id``, ``last_offset``, ``leader_epoch``.
 
+    Also ``offset``, where the longest span begins, and ``shown_by`` (see `checkers.finding.findings`).
     ``spans``: ``broker``, ``first_offset`` of each replica that has a span of the marker and whose log covers the
     longest span; ``leader_epoch``: the epoch in which, or after which, the longest span began. ``aborts``: `ABORTS`.
     ``epochs``: `EPOCHS`. ``replicas``: as in `judged.Judged`.
@@ -67,5 +68,6 @@ def compare(aborts: DataFrame, epochs: DataFrame, replicas: DataFrame) -> DataFr
         .join(colocated(began), PARTITION, "left")
         .groupBy(*differing.columns)
         .agg(f.expr("max(if(start_offset <= longest_from, leader_epoch, NULL))").alias("leader_epoch"))
+        .selectExpr("*", "longest_from AS offset", f"'{LIST}' AS shown_by")
         .drop("longest_from")
     )

@@ -129,24 +129,27 @@ def replica_facts(folder: Path) -> dict[str, int | None]:
 def _state(path: Path) -> Iterator[dict[str, Any]]:
     """Yield a replica's state (columns of `STATES`) by its broker's answer, else by its checkpoints.
 
-    ``served`` is true where the answer is about the log as it was read: nothing was appended in between, and reading
-    began at the log start offset. The high watermark is at most the offset up to which the log was read. Offsets below
-    the first offset that was read count as offsets below the log start: their absence proves nothing.
+    ``served`` is true where the answer covers the complete log: the replica was read from its log start offset to its
+    end. The high watermark is at most the offset up to which the log was read. Offsets below the first offset that was
+    read count as offsets below the log start: their absence proves nothing.
     """
     if path.name != STATE:
         yield {"served": False, "log_end": end_of_segment(path), **replica_facts(path.parent)}
         return
     content = json_object(path.read_bytes(), str(path))
     log_start, high_watermark, *transactions = fields_of(content, STATE_FIELDS, str(path))
-    read_from, read_to, settled, until = fields_of(content, ("read_from", "read_to", "settled", "until"), str(path))
-    served = settled and read_from <= log_start
+    fields = ("bound", "read_from", "read_to", "listed_to", "complete")
+    bound, read_from, read_to, listed_to, complete = fields_of(content, fields, str(path))
+    served = complete and read_from <= log_start
     yield {
         "served": served,
         "log_start": max(log_start, read_from),
         "high_watermark": min(high_watermark, read_to),
         **(dict(zip(STATE_FIELDS[2:], transactions, strict=True)) if served else {}),
         "log_end": read_to,
-        "cut": until is not None,
+        "read_bound": bound,
+        "listed_to": listed_to,
+        "complete": complete,
     }
 
 

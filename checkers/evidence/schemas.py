@@ -52,14 +52,15 @@ STATES = _evidence(
     snapshot=TEXT, broker=INT, topic=TEXT, partition=INT, served=FLAG,
     log_start=LONG, high_watermark=LONG, last_stable_offset=LONG,
     aborted=t.ArrayType(t.ArrayType(LONG)), open=t.ArrayType(t.ArrayType(LONG)),
-    cleaner_offset=LONG, directory_id=TEXT, last_segment=LONG, log_end=LONG, cut=FLAG,
-    leader=INT, leader_epoch=INT, start_checkpoint=LONG,
+    cleaner_offset=LONG, directory_id=TEXT, last_segment=LONG, log_end=LONG,
+    read_bound=LONG, listed_to=LONG, complete=FLAG, leader=INT, leader_epoch=INT, start_checkpoint=LONG,
 )  # fmt: skip
 """The state of a replica at a snapshot. ``served``: the broker was asked over the wire; else the state comes from
 checkpoints, and ``last_stable_offset``, ``aborted`` and ``open`` are null. For runs: ``leader`` and ``leader_epoch`` of
 the partition. For copies: ``last_segment``, the last segment's first offset; ``log_end``, after the last complete
-batch; ``start_checkpoint``, the log start offset in the broker's checkpoint, or null. For a running cluster:
-``log_end``, and ``cut``, whether reading stopped before the log's end on purpose."""
+batch; ``start_checkpoint``, the log start offset in the broker's checkpoint, or null. For a running cluster (see
+`harness.audit.live.spool`): ``log_end``, up to which the log was read; ``read_bound``, an offset that every replica had
+before any was read; ``listed_to``, up to which the broker listed aborted transactions; and ``complete``."""
 
 HISTORY = _evidence(
     index=LONG, type=TEXT, f=TEXT, op=LONG, time_ms=LONG, process=TEXT, part=TEXT, phase=TEXT,

@@ -55,17 +55,19 @@ def bounded(states: DataFrame) -> DataFrame:
     """Add ``shortest``, the shortest log end of the partition, its ``bound``, and ``counts_from`` to replicas.
 
     The bound is the smaller of the highest high watermark of any replica and the shortest log end; the lowest high
-    watermark may lag by seconds in a checkpoint. Records below ``counts_from`` do not count: the log start, or a higher
-    log start in any broker's checkpoint. Followers adopt the leader's log start (by DeleteRecords or retention) with
-    their next fetch; but a running broker writes its checkpoint once a minute
-    (``log.flush.start.offset.checkpoint.interval.ms``), and never if the log start is the first segment's offset
-    (``LogManager.checkpointLogStartOffsetsInDir``). So a copy may not show it.
+    watermark may lag by seconds in a checkpoint. For a running cluster the bound is at most ``read_bound``. Records
+    below ``counts_from`` do not count: the log start, or a higher log start in any broker's checkpoint. Followers adopt
+    the leader's log start (by DeleteRecords or retention) with their next fetch; but a running broker writes its
+    checkpoint once a minute (``log.flush.start.offset.checkpoint.interval.ms``), and never if the log start is the
+    first segment's offset (``LogManager.checkpointLogStartOffsetsInDir``). So a copy may not show it.
     """
     everywhere = Window.partitionBy(*PARTITION)
     return (
         states.withColumn("log_end", f.coalesce("log_end", "log_start"))
         .withColumn("shortest", f.min("log_end").over(everywhere))
-        .withColumn("bound", f.least(f.max("high_watermark").over(everywhere), "shortest"))
+        .withColumn(
+            "bound", f.least(f.max("high_watermark").over(everywhere), "shortest", f.min("read_bound").over(everywhere))
+        )
         .withColumn("counts_from", f.greatest("log_start", f.max("start_checkpoint").over(everywhere)))
     )
 
@@ -74,13 +76,12 @@ def with_whole_beyond(replicas: DataFrame, held_beyond: DataFrame) -> DataFrame:
     """Add ``whole_beyond`` and ``nothing_beyond``.
 
     ``whole_beyond``: whether the log has every offset from the shortest log end on, so that no record was removed
-    there. Also true if the log starts at or after that end, as such a log has no record to compare; false if reading
-    was stopped early. ``nothing_beyond``: whether ``whole_beyond`` is true on every replica.
+    there. Also true if the log starts at or after that end, as such a log has no record to compare. A replica of a
+    running cluster was instead read to an end that lies after everything that any cleaner knew (``complete``).
+    ``nothing_beyond``: whether ``whole_beyond`` is true on every replica.
     ``held_beyond`` (parameter): REPLICA, ``held_beyond``: the number of offsets that the log has there.
     """
-    is_whole = f.expr(
-        "(coalesce(held_beyond, 0) = log_end - shortest OR log_start >= shortest) AND NOT coalesce(cut, false)"
-    )
+    is_whole = f.expr("coalesce(complete, coalesce(held_beyond, 0) = log_end - shortest OR log_start >= shortest)")
     return (
         replicas.join(held_beyond, REPLICA, "left")
         .withColumn("whole_beyond", is_whole)

@@ -241,6 +241,9 @@ def _why_incomparable(brokers: Sequence[int], facts_by_broker: Mapping[int, Mapp
         return []
     shortest = min(facts_by_broker, key=lambda broker: facts_by_broker[broker]["log_end"])
     end = facts_by_broker[shortest]["log_end"]
+    if facts_by_broker[cleaned[0]]["log_end"] == end:
+        # Only a replica of a running cluster that was not read to its end.
+        return [f"broker {cleaned[0]} was read to offset {end} only: {CANNOT_COMPARE}"]
     return [
         f"the log of broker {shortest} ends at {end}, and broker {cleaned[0]} has cleaned beyond that: {CANNOT_COMPARE}"
     ]

@@ -101,12 +101,12 @@ class ClusterClient:
         return request.decode(self._call(self._address(broker), request, policy))
 
     def ask_all(
-        self, brokers: Collection[int], ask: Callable[[int, Connection], T]
+        self, brokers: Collection[int], ask: Callable[[int, Connection], T], policy: RetryPolicy | None = None
     ) -> tuple[dict[int, T], dict[int, OSError | HarnessError]]:
         """Ask these brokers at the same time; return their answers, and the errors that ended other requests."""
 
         def answer(broker: int) -> T:
-            with self.connection(broker) as connection:
+            with self.connection(broker, policy) as connection:
                 return ask(broker, connection)
 
         with ThreadPoolExecutor(max(len(brokers), 1)) as pool:

@@ -1,89 +1,157 @@
-"""Only what two readings have in common is reported."""
+"""Differences that go away when brokers are asked again are not reported; where they may hide others, it is read again."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
+import pytest
+from fakes.brokers import TP, FakeBroker, Held, audited
+
+from checkers.finding import BATCH, LIST, RECORD
 from harness.audit.judge_copies import NO_ROWS
-from harness.audit.live.compare import CHANGING, READINGS, CheckedReading, read_until_confirmed
+from harness.audit.live.compare import CHANGING, READINGS, CheckedReading, read_until_settled
+from harness.audit.live.recheck import Evidence, still_there
+from harness.broker_files.segments.batches import Record
+from harness.broker_files.segments.encode import encode_batch
 from harness.judge.finding import Place
 
 A, B = ("a", 0), ("b", 0)
 
 
 def row(place: Place, offset: int, **more: Any) -> dict[str, Any]:
-    return {"topic": place[0], "partition": place[1], "broker": 2, "offset": offset, "anomaly": "stuck-lso", **more}
+    facts = {"topic": place[0], "partition": place[1], "broker": 2, "offset": offset, "anomaly": "stuck-lso"}
+    return {**facts, "key": None, "producer_id": 5, "shown_by": BATCH, **more}
 
 
-def reading(*differences: dict[str, Any], **more: Any) -> CheckedReading:
-    unknown = more.pop("unknown", {})
-    return CheckedReading((), {**NO_ROWS, "stuck_lso": list(differences), **more}, unknown)
+def reading(**rows: Any) -> CheckedReading:
+    unknown = rows.pop("unknown", {})
+    return CheckedReading((), {**NO_ROWS, **rows}, unknown)
 
 
 class Script:
-    """Returns one reading after the other, and records the requests."""
+    """Returns one reading after the other, and records the requests. ``gone``: offsets that brokers show no longer."""
 
-    def __init__(self, *readings: CheckedReading) -> None:
+    def __init__(self, *readings: CheckedReading, gone: Collection[int] = ()) -> None:
         self.readings = list(readings)
+        self.gone = gone
         self.asked: list[Collection[Place] | None] = []
+        self.evidence: set[Evidence] = set()
 
-    def __call__(self, number: int, places: Collection[Place] | None) -> CheckedReading:
+    def read(self, number: int, places: Collection[Place] | None) -> CheckedReading:
         self.asked.append(places)
         assert number == len(self.asked)
         return self.readings.pop(0)
 
+    def still_there(self, evidence: Iterable[Evidence]) -> set[Evidence]:
+        self.evidence = set(evidence)
+        return {shown for shown in self.evidence if shown.offset not in self.gone}
+
+    def result(self) -> CheckedReading:
+        return read_until_settled(self.read, self.still_there)
+
 
 def test_what_agrees_is_read_once() -> None:
     script = Script(reading(unknown={A: ("it was not read",)}))
-    assert read_until_confirmed(script).unknown == {A: ("it was not read",)}
+    assert script.result().unknown == {A: ("it was not read",)}
     assert script.asked == [None]
 
 
-def test_what_is_found_twice_is_reported_as_it_was_seen_last() -> None:
-    script = Script(reading(row(A, 1), row(A, 5)), reading(row(A, 1, log_end=7)))
-    result = read_until_confirmed(script)
-    assert result.rows["stuck_lso"] == [row(A, 1, log_end=7)]
-    assert result.unknown == {}
+def test_a_difference_that_is_still_there_is_reported_after_one_reading() -> None:
+    script = Script(reading(stuck_lso=[row(A, 1)]))
+    assert script.result().rows["stuck_lso"] == [row(A, 1)]
+    assert script.asked == [None]
+
+
+def test_a_difference_that_stands_for_itself_and_goes_away_is_forgotten() -> None:
+    script = Script(reading(stuck_lso=[row(A, 1), row(B, 2)], unsure=[row(A, 1, shown_by=LIST)]), gone=[1])
+    result = script.result()
+    assert (result.rows["stuck_lso"], result.rows["unsure"], result.unknown) == ([row(B, 2)], [], {})
+    assert script.asked == [None]
+
+
+@pytest.mark.parametrize("table", ["aborted_to_committed", "committed_to_aborted", "missed_marker", "doubts"])
+def test_a_difference_that_may_hide_others_and_goes_away_is_looked_for_again(table: str) -> None:
+    script = Script(reading(**{table: [row(A, 1), row(B, 2)]}), reading(**{table: [row(A, 3)]}), gone=[1])
+    assert script.result().rows[table] == [row(B, 2), row(A, 3)]
     assert script.asked == [None, {A}]
 
 
-def test_what_is_found_once_is_not_reported() -> None:
-    script = Script(reading(row(A, 1)), reading())
-    assert read_until_confirmed(script).rows["stuck_lso"] == []
-    assert script.asked == [None, {A}]
-
-
-def test_what_moves_on_is_unknown_after_so_many_readings() -> None:
-    script = Script(*(reading(row(A, number)) for number in range(READINGS)))
-    result = read_until_confirmed(script)
-    assert result.rows["stuck_lso"] == []
-    assert result.unknown == {A: (CHANGING,)}
+def test_what_goes_away_at_other_places_each_time_is_unknown_after_so_many_readings() -> None:
+    readings = [reading(missed_marker=[row(A, number)]) for number in range(READINGS)]
+    script = Script(*readings, gone=range(READINGS))
+    result = script.result()
+    assert (result.rows["missed_marker"], result.unknown) == ([], {A: (CHANGING,)})
     assert script.readings == []
-
-
-def test_the_same_offset_under_another_name_is_another_finding() -> None:
-    script = Script(reading(row(A, 1)), reading(row(A, 1, anomaly="tombstone-divergence")), reading())
-    assert read_until_confirmed(script).rows["stuck_lso"] == []
 
 
 def test_only_partitions_in_doubt_are_read_again_and_the_others_stay_as_they_are() -> None:
     replicas = [row(A, 0), row(B, 0)]
-    first = reading(row(A, 1), replicas=replicas, unknown={A: ("busy",), B: ("busy",)})
-    script = Script(first, reading(row(A, 1), replicas=[row(A, 9)]))
-    result = read_until_confirmed(script)
+    first = reading(doubts=[row(A, 1)], replicas=replicas, unknown={A: ("busy",), B: ("busy",)})
+    script = Script(first, reading(replicas=[row(A, 9)]), gone=[1])
+    result = script.result()
     assert result.rows["replicas"] == [row(B, 0), row(A, 9)]
     assert result.unknown == {B: ("busy",)}
+
+
+def test_a_damaged_answer_is_read_again_and_what_a_checker_raised_is_not_forgotten() -> None:
+    raised = [{"name": "unexplained", "reason": "?"}]
+    script = Script(reading(damaged=[row(A, 0)], raised=raised), reading())
+    result = script.result()
+    assert (result.rows["damaged"], result.rows["raised"]) == ([], raised)
     assert script.asked == [None, {A}]
 
 
-def test_a_doubt_that_goes_away_is_forgotten_and_one_that_stays_is_reported() -> None:
-    doubts = [row(A, 0, reason="?"), row(B, 0, reason="?")]
-    script = Script(reading(doubts=doubts), reading(doubts=doubts[1:]), reading(doubts=doubts[1:]))
-    assert read_until_confirmed(script).rows["doubts"] == doubts[1:]
-    assert script.asked == [None, {A, B}, {B}]
+class TestEvidence:
+    """The brokers that are asked."""
+
+    def of(self, row: dict[str, Any], *holders: int) -> set[int]:
+        states = [{**row, "broker": broker, "disputed": row["offset"], "at": {}} for broker in holders]
+        script = Script(reading(stuck_lso=[row], key_states=[*states, {**row, "disputed": 1, "at": None}]))
+        script.result()
+        return {evidence.broker for evidence in script.evidence}
+
+    def test_a_broker_that_had_the_record_itself(self) -> None:
+        assert self.of(row(A, 1, key=b"K", shown_by=RECORD), 2, 3) == {2}
+
+    def test_any_broker_that_had_the_record_that_this_one_has_not(self) -> None:
+        assert self.of(row(A, 1, key=b"K", shown_by=RECORD), 1, 3) == {1, 3}
+
+    def test_the_broker_that_lists_an_aborted_transaction(self) -> None:
+        assert self.of(row(A, 1, key=b"K", shown_by=LIST), 1, 3) == {2}
+
+    def test_the_described_broker_where_no_key_is_disputed(self) -> None:
+        assert self.of(row(A, 1)) == {2}
 
 
-def test_what_a_checker_raised_is_not_forgotten() -> None:
-    raised = [{"name": "unexplained", "reason": "?"}]
-    assert read_until_confirmed(Script(reading(row(A, 1), raised=raised), reading())).rows["raised"] == raised
+def batch(*offsets: int, base: int | None = None) -> bytes:
+    records = [Record(offset, 1000, b"K", b"v") for offset in offsets]
+    return encode_batch(base_offset=offsets[0] if base is None else base, records=records)
+
+
+@pytest.mark.parametrize(
+    ("offset", "shown_by", "expected"),
+    [
+        (3, RECORD, True),
+        (2, RECORD, False),
+        (2, BATCH, True),
+        (3, BATCH, False),
+        (5, RECORD, False),
+        (0, RECORD, False),
+        (30, RECORD, False),
+        (3, LIST, True),
+        (2, LIST, False),
+    ],
+)
+def test_what_a_broker_still_shows(offset: int, shown_by: str, expected: bool) -> None:  # noqa: FBT001
+    """Of the batch at offset 2 only the record at offset 3 is left; producer 5 is listed as aborted from 3 on."""
+    held = Held(10, 10, log_start=1, batches=(batch(3, base=2), batch(7)), aborted=((5, 3), (6, 0)))
+    evidence = Evidence(1, TP, offset, shown_by, 5)
+    assert still_there(audited({1: FakeBroker({TP: [held]})}), [evidence]) == ({evidence} if expected else set())
+
+
+def test_what_cannot_be_asked_counts_as_still_there() -> None:
+    evidence = {Evidence(broker, TP, 3, RECORD, None) for broker in (1, 2)}
+    held = Held(10, 10, batches=(batch(7),))
+    brokers = {1: FakeBroker({TP: [held]}), 2: FakeBroker({TP: [held]}, dies_after=0)}
+    assert still_there(audited(brokers), evidence) == {Evidence(2, TP, 3, RECORD, None)}

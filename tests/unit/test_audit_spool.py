@@ -11,17 +11,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fakes.brokers import NOT_LEADER, TP, FakeBroker, Held, audited
+from fakes.brokers import NOT_LEADER, TP, FakeBroker, Held, audited, audited_cluster
 from fakes.clock import JumpingClock
 
-from harness.audit.live.broker_reports import replica_statuses
-from harness.audit.live.reading import TURNS, BatchEntry, Span, complete_entries, spans_between
-from harness.audit.live.spool import Pieces, RateLimit, SpoolDiskError, SpoolOptions, SpoolResult, spool
+from harness.audit.live.broker_reports import ReplicaStatus, replica_statuses
+from harness.audit.live.reading import BatchEntry, Span, complete_entries, spans_between
+from harness.audit.live.spool import Pieces, RateLimit, SpoolDiskError, SpoolOptions, SpoolResult, bound_of, spool
 from harness.broker_files.segments.batches import CorruptLogError, Record, iter_entries
 from harness.broker_files.segments.encode import encode_batch
 from harness.errors import HarnessError
 from harness.kafka_api.address import Address
 from harness.kafka_api.fetch import choose_fetch_version
+from harness.kafka_api.metadata import ClusterState, PartitionState, TopicState
 from harness.kafka_api.transactions import OpenTransaction
 from harness.run_folder.store import RunFolder
 
@@ -79,10 +80,11 @@ def test_a_replica_is_read_in_pieces_of_bounded_size(tmp_path: Path) -> None:
         "last_stable_offset": 10,
         "aborted": [],
         "open": [],
+        "bound": 10,
         "read_from": 0,
         "read_to": 10,
-        "settled": True,
-        "until": None,
+        "listed_to": 10,
+        "complete": True,
     }
 
 
@@ -92,14 +94,30 @@ def test_what_is_undecided_is_read_too_and_aborted_transactions_are_those_below_
     assert records(tmp_path) == b"".join(BATCHES)
     assert state(tmp_path)["aborted"] == [[5, 2]]
     assert state(tmp_path)["open"] == [[7, 0, 6]]
-    assert state(tmp_path)["settled"] is True
+    assert (state(tmp_path)["listed_to"], state(tmp_path)["complete"]) == (6, True)
 
 
-def test_what_is_appended_meanwhile_is_read_in_another_turn(tmp_path: Path) -> None:
+def test_what_is_appended_meanwhile_is_read_and_lies_beyond_the_bound(tmp_path: Path) -> None:
     early = Held(4, 4, batches=BATCHES[:4])
     result = read(tmp_path, {1: FakeBroker({TP: [early, WHOLE]})})
     assert records(tmp_path) == b"".join(BATCHES)
-    assert result.readings[1, TP].is_settled
+    assert (result.readings[1, TP].bound, result.readings[1, TP].is_complete) == (4, True)
+
+
+def test_each_replica_is_read_on_to_what_any_other_had_when_all_had_been_read_to_the_bound(tmp_path: Path) -> None:
+    early, later = Held(4, 4, batches=BATCHES[:4]), Held(8, 8, batches=BATCHES[:8])
+    brokers = {1: FakeBroker({TP: [early, later]}), 2: FakeBroker({TP: [early, early, WHOLE]})}
+    result = read(tmp_path, brokers)
+    assert (result.readings[1, TP].read_to, result.readings[1, TP].is_complete) == (8, True)
+    assert result.readings[2, TP].bound == 4
+    assert not result.readings[2, TP].is_complete
+
+
+def test_a_replica_that_lags_sets_the_bound() -> None:
+    ends = [ReplicaStatus(0, 9, 9, 10, ()), ReplicaStatus(0, 6, 6, 7, ()), ReplicaStatus(0, 8, 8, None, None)]
+    assert bound_of(ends) == 7
+    assert bound_of([ReplicaStatus(0, 5, 5, 10, ()), ReplicaStatus(0, 9, 9, 10, ())]) == 9
+    assert bound_of([ReplicaStatus(0, 5, 5, None, None), ReplicaStatus(0, 9, 9, 10, ())]) == 5
 
 
 def test_a_transaction_that_was_undecided_when_it_was_read_is_among_the_aborted_ones_later(tmp_path: Path) -> None:
@@ -113,9 +131,24 @@ def test_a_transaction_that_was_undecided_when_it_was_read_is_among_the_aborted_
 def test_a_producer_that_never_pauses_does_not_keep_the_reader_for_ever(tmp_path: Path) -> None:
     growing = [Held(n, n, batches=BATCHES[:n]) for n in range(1, 11)]
     result = read(tmp_path, {1: FakeBroker({TP: growing})})
-    assert not result.readings[1, TP].is_settled
-    assert result.readings[1, TP].read_to == TURNS
-    assert state(tmp_path)["settled"] is False
+    assert (result.readings[1, TP].bound, result.readings[1, TP].read_to) == (1, 3)
+    assert state(tmp_path)["complete"] is True
+
+
+def test_partitions_share_answers_and_a_large_one_does_not_hide_the_others(tmp_path: Path) -> None:
+    small = [("t", number) for number in range(1, 4)]
+    broker = FakeBroker({TP: [WHOLE], **{tp: [Held(10, 10, batches=(BATCHES[8],))] for tp in small}})
+    broker.answer_bytes = 3 * len(BATCHES[0])
+    partition = PartitionState(leader=1, replicas=(1,), isr=(1,))
+    topic = TopicState("t", {number: partition for _, number in (TP, *small)})
+    cluster = audited_cluster(ClusterState("id", {1: Address("127.0.0.1", 9001)}, {"t": topic}), {1: broker})
+    result = spool(cluster, replica_statuses(cluster), RunFolder(tmp_path), SpoolOptions())
+    assert {reading.read_to for reading in result.readings.values()} == {10}
+    assert records(tmp_path) == b"".join(BATCHES)
+    for topic_name, number in small:
+        folder = folder_of(tmp_path).with_name(f"{topic_name}-{number}")
+        assert (folder / f"{8:020}.log").read_bytes() == BATCHES[8]
+    assert max(len(topic.partitions) for request in broker.named("Fetch") for topic in request.topics) == 4
 
 
 def test_gaps_are_passed(tmp_path: Path) -> None:
@@ -123,7 +156,7 @@ def test_gaps_are_passed(tmp_path: Path) -> None:
     result = read(tmp_path, {1: FakeBroker({TP: [status]})})
     assert records(tmp_path) == batch(3) + batch(6, 7)
     reading = result.readings[1, TP]
-    assert (reading.read_from, reading.read_to, reading.is_settled) == (2, 10, True)
+    assert (reading.read_from, reading.read_to, reading.is_complete) == (2, 10, True)
 
 
 def test_retention_may_take_what_was_to_be_read_next(tmp_path: Path) -> None:
@@ -142,7 +175,8 @@ def test_a_span_is_read_in_whole_batches(tmp_path: Path) -> None:
     status = Held(10, 10, batches=(batch(0, 1), batch(2, 3, 4), batch(5, 6), batch(7, 8, 9)))
     result = read(tmp_path, {1: FakeBroker({TP: [status]})}, spans={TP: Span(3, 6)})
     assert records(tmp_path) == batch(2, 3, 4) + batch(5, 6)
-    assert (result.readings[1, TP].read_from, result.readings[1, TP].read_to) == (3, 7)
+    reading = result.readings[1, TP]
+    assert (reading.read_from, reading.read_to, reading.bound, reading.is_complete) == (3, 7, 6, False)
 
 
 def test_spans_are_what_the_leader_says_of_times() -> None:
@@ -209,7 +243,7 @@ def test_a_disk_that_is_too_small_is_found_before_anything_is_read(tmp_path: Pat
 
 
 def test_a_disk_that_fills_up_ends_the_reading_of_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    free = iter([1 << 40, 0, 0, 0])
+    free = iter([1 << 40, *[0] * 9])
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=next(free), f_frsize=1))
     with pytest.raises(SpoolDiskError):
         read(tmp_path, {number: FakeBroker({TP: [WHOLE]}) for number in (1, 2)})
@@ -224,7 +258,7 @@ class TestRedpanda:
         result = read(tmp_path, {1: FakeBroker({TP: [WHOLE]}), 2: follower})
         assert result.failures == {}
         assert records(tmp_path, 2) == b"".join(BATCHES)
-        assert (state(tmp_path, 2)["open"], state(tmp_path, 2)["settled"]) == (None, True)
+        assert (state(tmp_path, 2)["open"], state(tmp_path, 2)["complete"]) == (None, True)
         assert all(request.rack_id == "x" for request in follower.named("Fetch"))
 
 

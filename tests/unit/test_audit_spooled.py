@@ -66,9 +66,9 @@ class Case:
     effect: str = "visible"
 
 
-def growing(first: Held) -> list[Held]:
-    """Something is appended at each look."""
-    return [replace(first, log_end=first.high_watermark + more) for more in range(1, 9)]
+def later(before: Held, after: Held) -> list[Held]:
+    """Return a replica that changes once its broker has reported its state: at the third question for its log end."""
+    return [before, before, after]
 
 
 CASES = {
@@ -80,7 +80,40 @@ CASES = {
     "stable-past-open": Case(
         has(3, *STUCK), has(3, *STUCK, **OPEN), "unknown", "broker 1: the broker says that producer 5 has no open"
     ),
-    "words-about-more": Case(has(3, *WHOLE), growing(has(3, *WHOLE, **OPEN)), "clean", "agree"),
+    "behind": Case(
+        has(3, *WHOLE), has(3, *WHOLE, log_end=4), "unknown", "broker 2 was read to offset 3 only: removed records"
+    ),
+    "ended-after-the-report": Case(
+        later(has(3, *STUCK, **OPEN), has(4, *STUCK, end(3, commit=True))),
+        later(has(3, *STUCK, **OPEN), has(4, *STUCK, end(3, commit=True))),
+        "clean", "offset 3",
+    ),
+    "ended-before-the-report": Case(
+        has(3, *WHOLE), later(has(3, *WHOLE, **OPEN), has(4, *WHOLE, end(3, commit=True), **OPEN)),
+        "unknown", "broker 2: the broker says that producer 5 has an open",
+    ),
+    "begun-after-the-report": Case(
+        has(3, *WHOLE), later(has(3, *WHOLE), has(4, *WHOLE, put(3, "M", P), last_stable_offset=3)), "clean", "offset 3",
+    ),
+    "superseded-beyond-the-bound-and-cleaned": Case(
+        [has(3, put(0, "K"), put(2, "L")), has(4, put(0, "K"), put(2, "L"), put(3, "K"))],
+        has(4, put(2, "L"), put(3, "K")), "clean", "offset 3",
+    ),
+    "deleted-beyond-the-bound-and-all-of-it-cleaned": Case(
+        [has(3, put(0, "K"), put(2, "L")), has(5, put(2, "L"), put(4, "M"))],
+        has(5, put(2, "L"), put(4, "M")), "anomaly", "is alive", ("tombstone-divergence", 1, 0),
+    ),
+    "retention-while-it-was-read": Case(
+        has(3, *WHOLE), later(has(3, *WHOLE), has(3, *WHOLE[2:], log_start=2)), "clean", "offset 3"
+    ),
+    "deleted-records-of-one-replica-so-far": Case(
+        has(3, put(0, "K"), put(2, "L")), has(3, put(2, "L"), log_start=2), "clean", "offset 3"
+    ),
+    "a-fenced-producer": Case(
+        later(has(3, *STUCK, **OPEN), has(4, *STUCK, end(3, commit=False), last_stable_offset=4, aborted=((P, 0),))),
+        later(has(3, *STUCK, **OPEN), has(4, *STUCK, end(3, commit=False), last_stable_offset=4, aborted=((P, 0),))),
+        "clean", "offset 3",
+    ),
     "hidden-by-the-aborted-list": Case(
         has(5, *TWO_ENDS, aborted=((P, 2),)),
         has(5, *TWO_ENDS[2:], aborted=((P, 0),)),
@@ -119,7 +152,7 @@ CASES = {
         has(3, put(0, "K"), put(2, "L")), has(3, put(2, "L")), "anomaly", "is alive", ("tombstone-divergence", 1, 0)
     ),
     "alive-as-far-as-was-read": Case(
-        has(3, put(0, "K"), put(1, "N"), put(2, "L")), has(3, put(1, "N"), put(2, "L")), "unknown", "cleaned beyond",
+        has(3, put(0, "K"), put(1, "N"), put(2, "L")), has(3, put(1, "N"), put(2, "L")), "unknown", "was read to offset 2 only",
         spans={TP: Span(0, 2)},
     ),
     "before-what-was-read": Case(

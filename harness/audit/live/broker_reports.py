@@ -95,12 +95,14 @@ class ReplicaStatuses:
         return statuses
 
 
-def replica_statuses(cluster: AuditedCluster) -> ReplicaStatuses:
-    """Ask all brokers for the status of every replica of these topics, at the same time.
+def replica_statuses(cluster: AuditedCluster, places: Collection[TopicPartition] | None = None) -> ReplicaStatuses:
+    """Ask all brokers for the status of every replica, at the same time. ``places``: these partitions only.
 
     Raises `UnreadableTopicError` where this user may not read a topic.
     """
-    first = _request_statuses(cluster, cluster.state.replicas_by_broker, {})
+    every = cluster.state.replicas_by_broker
+    asked = {broker: [tp for tp in tps if places is None or tp in places] for broker, tps in every.items()}
+    first = _request_statuses(cluster, {broker: tps for broker, tps in asked.items() if tps}, {})
     starts = {tp: status.log_start for (_, tp), status in first.replicas.items()}
     rejected: dict[int, list[TopicPartition]] = {}
     for broker, tp in first.unseen:

@@ -1,18 +1,19 @@
 """``harness audit live``: compares the replicas of a running cluster with each other and their brokers' answers.
 
-Replicas are read batch by batch, at different times on different brokers. The work of a cleaner or a producer meanwhile
-can look like any anomaly, but not twice at the same place: when the next reading begins, the cause of the difference is
-below every high watermark. A record that a replica missed for good is missing again. So differing partitions are read
-again.
+Replicas are read batch by batch, at different times on different brokers, while producers and cleaners continue. They
+are compared up to a bound that every replica had before any was read (`spool`). A difference below the bound that a
+cleaner caused meanwhile goes away; so brokers are asked once more for what each difference rests on (`recheck`). A row
+that stands for several records may hide others: where such a row goes away, the partition is read again.
 """
 
 from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,11 +21,12 @@ from checkers.anomalies import FINDERS
 from checkers.finding import VISIBLE
 from harness.audit.explain.advice import ANY_BROKER
 from harness.audit.explain.metadata_evidence import evidence_of_cluster
-from harness.audit.judge_copies import NO_ROWS, AuditContext, Rows, assemble, judge_copies
+from harness.audit.judge_copies import KEY_STATES, NO_ROWS, AuditContext, Rows, assemble, judge_copies
 from harness.audit.live.broker_reports import ask_coordinators, replica_statuses
 from harness.audit.live.cluster import AuditedCluster, client_of, describe
 from harness.audit.live.prefilter import Prefiltered, Suspicion, prefilter
-from harness.audit.live.reading import spans_between
+from harness.audit.live.reading import PATIENCE_S, spans_between
+from harness.audit.live.recheck import Evidence, evidence_of, holders_of, still_there
 from harness.audit.live.spool import RateLimit, SpoolOptions, SpoolResult, copies_of, spool
 from harness.broker_files.copies.copies import Copies, ReplicaCopy
 from harness.errors import UsageError
@@ -46,11 +48,13 @@ if TYPE_CHECKING:
 
 NOT_READ = "data was not read (--quick): the verdict rests on the brokers' reports of transactions"
 LIMITED = "only the records between --since and --until were read"
-UNSETTLED = "it was written to while it was read: its brokers' reports cover more than was read"
+BEHIND = "it was not read to its end: its high watermark stayed behind for {} s"
 READINGS = 3
-DOUBTFUL_TABLES = (*FINDERS, "doubts", "unsure", "damaged")
-"""Tables whose rows must not rest on one reading."""
-CHANGING = "each reading found differences at other offsets: the partition changes faster than it can be read"
+DOUBTFUL_TABLES = (*FINDERS, "doubts", "unsure")
+"""Tables whose rows brokers are asked about again."""
+GROUPED_TABLES = frozenset({"aborted_to_committed", "committed_to_aborted", "missed_marker", "doubts"})
+"""Tables with rows that stand for several records."""
+CHANGING = "each reading found other differences that went away: the partition is cleaned faster than it can be read"
 
 
 @dataclass(frozen=True)
@@ -107,7 +111,7 @@ def audit_live(request: AuditRequest, progress: Progress, spark: SparkOptions) -
                 shutil.rmtree(folder.path)
             return CheckedReading(copies.replicas, rows, _unknown(read, is_limited=request.is_limited))
 
-        last_readings = read_until_confirmed(read)
+        last_readings = read_until_settled(read, partial(still_there, answers.cluster))
         # Leadership is evidence only where it did not change while replicas were read.
         after = describe(answers.cluster.client, request.topics)
         return answers.verdict(last_readings, {"read_and_check": _since(started_s)}, after)
@@ -161,7 +165,7 @@ def _read(
     to.
     """
     request, cluster = answers.request, answers.cluster
-    statuses = replica_statuses(cluster)
+    statuses = replica_statuses(cluster, places)
     transactions = None if request.is_limited else ask_coordinators(cluster, statuses.open_producers)
     replicas = [
         (broker, tp)
@@ -169,7 +173,7 @@ def _read(
         for broker in state.replicas
         if places is None or tp in places
     ]
-    again = " again: differences that come from ongoing writes and cleaning go away" if is_again else ""
+    again = " again: differences went away that cleaners had caused" if is_again else ""
     progress.stage(f"read {len(replicas)} replicas{again}")
     limit = None if request.rate_limit_bytes_s is None else RateLimit(request.rate_limit_bytes_s, cluster.client.clock)
     spans = spans_between(cluster, request.since_ms, request.until_ms) if request.is_limited else {}
@@ -182,9 +186,11 @@ def _unknown(read: SpoolResult, *, is_limited: bool) -> dict[Place, tuple[str, .
     reasons: dict[Place, dict[str, None]] = {}
     for (broker, tp), why in sorted(read.failures.items()):
         reasons.setdefault(tp, {})[f"the replica of broker {broker} was not read: {why}"] = None
-    for (_, tp), reading in read.readings.items():
-        if is_limited or not reading.is_settled:
-            reasons.setdefault(tp, {})[LIMITED if is_limited else UNSETTLED] = None
+    for (broker, tp), reading in read.readings.items():
+        if is_limited:
+            reasons.setdefault(tp, {})[LIMITED] = None
+        elif not reading.is_complete:
+            reasons.setdefault(tp, {})[f"the replica of broker {broker} is behind: {BEHIND.format(PATIENCE_S)}"] = None
     return {tp: tuple(texts) for tp, texts in reasons.items()}
 
 
@@ -236,37 +242,41 @@ class CheckedReading:
     rows: Mapping[str, Rows]
     unknown: Mapping[Place, tuple[str, ...]]
 
-    @property
-    def places_in_doubt(self) -> set[Place]:
-        """The partitions with differences."""
-        return {place_of(row) for name in DOUBTFUL_TABLES for row in self.rows[name]}
 
-    @property
-    def finding_keys(self) -> set[tuple[Place, int, int, str]]:
-        """The findings, each by its place and name."""
-        return {_key(row) for name in FINDERS for row in self.rows[name]}
+def read_until_settled(
+    read: Callable[[int, Collection[Place] | None], CheckedReading],
+    still_there: Callable[[Iterable[Evidence]], set[Evidence]],
+) -> CheckedReading:
+    """Read everything, and the partitions in doubt again; return each partition's last reading, without what went away.
 
-
-def read_until_confirmed(read: Callable[[int, Collection[Place] | None], CheckedReading]) -> CheckedReading:
-    """Read everything, then the partitions in doubt again; return each partition's last reading.
-
-    ``read`` takes the reading's number and the partitions; None for all. Only findings that two readings have in common
-    are kept. There are at most `READINGS` readings; a partition that is in doubt after them is unknown.
+    ``read`` takes the reading's number and the partitions; None for all. ``still_there``: see `recheck`. There are at
+    most `READINGS` readings; a partition that is in doubt after them is unknown.
     """
-    latest = read(1, None)
-    confirmed: set[tuple[Place, int, int, str]] = set()
-    doubtful = latest.places_in_doubt
+    latest, doubtful = _settled(read(1, None), still_there)
     for number in range(2, READINGS + 1):
         if not doubtful:
             break
-        again = read(number, doubtful)
-        confirmed |= latest.finding_keys & again.finding_keys
-        latest = _replaced(latest, again, doubtful)
-        doubtful = (latest.places_in_doubt & doubtful) - {place for place, *_ in confirmed}
-    unsure = {place for place, *_ in latest.finding_keys - confirmed} - {place for place, *_ in confirmed}
-    findings = {name: [row for row in latest.rows[name] if _key(row) in confirmed] for name in FINDERS}
-    unknown = {place: (*latest.unknown.get(place, ()), CHANGING) for place in unsure}
-    return replace(latest, rows={**latest.rows, **findings}, unknown={**latest.unknown, **unknown})
+        again, still_doubtful = _settled(read(number, doubtful), still_there)
+        latest, doubtful = _replaced(latest, again, doubtful), still_doubtful
+    changing = {place: (*latest.unknown.get(place, ()), CHANGING) for place in doubtful}
+    return replace(latest, unknown={**latest.unknown, **changing})
+
+
+def _settled(
+    reading: CheckedReading, still_there: Callable[[Iterable[Evidence]], set[Evidence]]
+) -> tuple[CheckedReading, set[Place]]:
+    """Return a reading without the differences that went away, and the partitions to read again."""
+    holders = holders_of(reading.rows[KEY_STATES])
+    rows = [(name, row, evidence_of(row, holders)) for name in DOUBTFUL_TABLES for row in reading.rows[name]]
+    shown = still_there({evidence for *_, every in rows for evidence in every})
+    remaining: dict[str, list[CheckerRow]] = {name: [] for name in DOUBTFUL_TABLES}
+    doubtful = {place_of(row) for row in reading.rows["damaged"]}
+    for name, row, every in rows:
+        if not shown.isdisjoint(every):
+            remaining[name].append(row)
+        elif name in GROUPED_TABLES:
+            doubtful.add(place_of(row))
+    return replace(reading, rows={**reading.rows, **remaining}), doubtful
 
 
 def _replaced(earlier: CheckedReading, again: CheckedReading, places: Collection[Place]) -> CheckedReading:
@@ -278,7 +288,3 @@ def _replaced(earlier: CheckedReading, again: CheckedReading, places: Collection
     }
     unknown = {place: reasons for place, reasons in earlier.unknown.items() if place not in places}
     return CheckedReading((*replicas, *again.replicas), rows, {**unknown, **again.unknown})
-
-
-def _key(row: CheckerRow) -> tuple[Place, int, int, str]:
-    return place_of(row), row["broker"], row["offset"], row["anomaly"]

@@ -1,8 +1,8 @@
-"""Reads one replica completely, in bounded memory, while producers and cleaners continue.
+"""Reads replicas of one broker, many in each request and in bounded memory, while producers and cleaners continue.
 
-One turn has three steps. Read the stable part, which returns the list of aborted transactions (read_committed). Read
-the rest up to the high watermark. Request the status of the replica. The status describes the records that were read if
-nothing was appended meanwhile; else another turn follows, up to `TURNS`.
+A Fetch answer has a limited size, which its first partitions may use up. So a partition without records in an answer
+proves nothing, unless the whole answer has no records. Answers to read_committed list the aborted transactions, and end
+at the last stable offset; the records beyond it are read under read_uncommitted.
 
 For the records between two times, the leader of each partition returns their offsets (ListOffsets by timestamp,
 KIP-79).
@@ -11,13 +11,14 @@ KIP-79).
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeAlias
 
 from harness.audit.live.cluster import PATIENT, AuditedCluster
 from harness.broker_files.segments.batches import LOG_OVERHEAD, MAGIC, CorruptLogError
-from harness.errors import HarnessError
+from harness.errors import HarnessError, WaitTimeoutError
 from harness.host.clock import Clock
 from harness.judge.finding import name_of
 from harness.kafka_api.connection import Connection
@@ -34,14 +35,14 @@ from harness.kafka_api.fetch import (
     list_offsets,
 )
 from harness.kafka_api.messages import TopicPartition
-from harness.kafka_api.transactions import OpenTransaction, describe_producers, open_transactions
+from harness.kafka_api.transactions import OpenTransactions, describe_producers, open_transactions
 
 Write: TypeAlias = "Callable[[int, memoryview, int], None]"
 """Stores whole batches: the first one's base offset, the bytes, and the offset after them."""
-TURNS = 3
 FETCH_BYTES = 8 << 20
+PARTITIONS_A_REQUEST = 500
 PATIENCE_S = 30.0
-"""The longest time that a replica may be unavailable, for example while its leader changes."""
+"""The longest time that a replica may be unavailable or behind, for example while its leader changes."""
 _ENTRY = struct.Struct(">qiib")
 """Base offset, length, leader epoch, magic: the part of the header that has the same layout in all magics."""
 _LAST_OFFSET_DELTA = struct.Struct(">i")
@@ -80,24 +81,80 @@ class Span:
     stop: int | None = None
 
 
-@dataclass(frozen=True)
-class SpanReading:
-    """The result of reading a replica, and its status at the end.
+@dataclass
+class ReplicaReading:
+    """A replica that is being read: how far, and what its broker reports.
 
-    ``state`` without records. ``open``: None where the broker does not list open transactions. ``is_settled``: nothing
-    was appended between the last read and the status, so the status describes the records that were read.
+    ``bound``: the offset up to which replicas are compared. Every batch between ``read_from`` and ``read_to`` was
+    stored. ``listed_to``: up to this offset ``aborted`` has every aborted transaction, as (producer id, first offset).
+    ``state`` (without records) and ``open``: the broker's report, once it was asked; ``open`` is None where it does not
+    list open transactions. ``is_complete``: whether the replica was read as far as `BrokerReader.finish` should.
+    ``failure``: why the replica cannot be read on.
     """
 
-    read_from: int
-    read_to: int
-    state: ReplicaState
-    open: tuple[OpenTransaction, ...] | None
-    is_settled: bool
+    partition: TopicPartition
+    span: Span
+    bound: int
+    write: Write
+    read_to: int = -1
+    listed_to: int = -1
+    aborted: dict[tuple[int, int], None] = field(default_factory=dict)
+    state: ReplicaState | None = None
+    open: OpenTransactions = None
+    is_complete: bool = False
+    failure: str | None = None
+
+    def __post_init__(self) -> None:
+        """Begin at the start of the span."""
+        self.read_to = self.listed_to = self.span.start
+
+    @property
+    def read_from(self) -> int:
+        """The first offset that was asked for."""
+        return self.span.start
+
+    def is_read_to(self, end: int) -> bool:
+        """Return whether the replica was read to this offset, and not only a part of it."""
+        return self.span.stop is None and self.read_to >= end
+
+    def position(self, isolation: int) -> int:
+        """Return the next offset to read under this isolation."""
+        return self.listed_to if isolation == READ_COMMITTED else self.read_to
+
+    def advance(self, isolation: int, offset: int) -> None:
+        """Note that everything before this offset was read under this isolation."""
+        self.read_to = max(self.read_to, offset)
+        if isolation == READ_COMMITTED:
+            self.listed_to = max(self.listed_to, offset)
+
+    def take(self, answer: ReplicaState, isolation: int) -> bool:
+        """Store the batches of an answer that are new. Return whether there are any batches to read on from.
+
+        Raises `CorruptLogError` where the broker serves no valid batches.
+        """
+        self.aborted.update(dict.fromkeys(answer.aborted))
+        position = self.position(isolation)
+        entries = complete_entries(answer.records, f"Fetch answer of {name_of(self.partition)}")
+        batches = [entry for entry in entries if entry.last_offset >= position]
+        if not batches:
+            return False
+        stop = self.span.stop
+        in_span = [batch for batch in batches if stop is None or batch.base_offset < stop]
+        new = [batch for batch in in_span if batch.last_offset >= self.read_to]
+        if new:
+            start, end = new[0].position, new[-1].position + new[-1].size_bytes
+            self.write(new[0].base_offset, memoryview(answer.records)[start:end], new[-1].last_offset + 1)
+        self.advance(isolation, in_span[-1].last_offset + 1 if in_span else stop or position)
+        return True
 
 
 @dataclass(frozen=True)
-class SpanReader:
-    """Reads replicas of one broker. ``pay`` gets the size of every answer before the next request."""
+class BrokerReader:
+    """Reads replicas of one broker. ``pay`` gets the size of every answer before the next request.
+
+    All methods raise OSError where the broker is gone, and what ``write`` and ``pay`` raise. A replica that cannot be
+    read gets a ``failure``.
+    """
 
     broker: Connection
     clock: Clock
@@ -105,90 +162,162 @@ class SpanReader:
     version: int
     fetch_bytes: int
 
-    def read(self, partition: TopicPartition, span: Span, high_watermark: int, write: Write) -> SpanReading:
-        """Read a replica to its current high watermark, or to the end of the span.
+    def read_on(self, replicas: Iterable[ReplicaReading], goals: Mapping[TopicPartition, int]) -> None:
+        """Read each replica to its goal, an offset, or to the end of its span.
 
-        ``high_watermark``: the last one that was seen. ``write`` is called with batches in order.
-
-        Raises `HarnessError` where the replica cannot be read on, `CorruptLogError` where it serves no valid batches,
-        and OSError where the broker is gone.
+        A replica whose high watermark does not reach the goal is read to its high watermark.
         """
-        aborted: dict[tuple[int, int], None] = {}
-        stable = written = span.start
-        goal = high_watermark
+        replicas = list(replicas)
+        for isolation in (READ_COMMITTED, READ_UNCOMMITTED):
+            going = _Pass(isolation, {r.partition: r for r in replicas if r.failure is None}, goals)
+            while going.pending:
+                try:
+                    self.clock.wait_until(
+                        partial(self._request, going), PATIENCE_S, f"{len(going.pending)} replicas to be available"
+                    )
+                except WaitTimeoutError:
+                    going.give_up()
+                    break
 
-        def read_on(position: int, isolation: int) -> int:
-            """Read from a position to the goal, or to the last stable offset before it; return the new position."""
-            nonlocal written
-            until = goal if span.stop is None else min(goal, span.stop)
-            while position < until:
-                state = self._ask(partition, position, isolation)
-                if state is None:
-                    # Retention continues while a replica is read.
-                    log_start = self.broker.ask(list_log_starts([partition]))[partition]
-                    if not isinstance(log_start, int) or log_start <= position:
-                        raise self._truncated(partition, position)
-                    position = log_start
-                    continue
-                aborted.update(dict.fromkeys(state.aborted))
-                source = f"Fetch answer of {name_of(partition)}"
-                entries = [e for e in complete_entries(state.records, source) if e.last_offset >= position]
-                if not entries:
-                    end_offset = state.last_stable_offset if isolation == READ_COMMITTED else state.high_watermark
-                    return max(position, min(end_offset, until))
-                in_span = [e for e in entries if span.stop is None or e.base_offset < span.stop]
-                position = in_span[-1].last_offset + 1 if in_span else until
-                new = [e for e in in_span if e.last_offset >= written]
-                if new:
-                    end = new[-1].position + new[-1].size_bytes
-                    written = new[-1].last_offset + 1
-                    write(new[0].base_offset, memoryview(state.records)[new[0].position : end], written)
-                self.pay(len(state.records))
-            return position
+    def _request(self, going: _Pass) -> bool:
+        """Ask once for each pending replica; return whether any was read on, or is done."""
+        going.drop_done()
+        count, has_advanced = len(going.pending), False
+        for asked in _portions(list(going.pending)):
+            offsets = {partition: going.pending[partition].position(going.isolation) for partition in asked}
+            request = fetch(offsets, isolation=going.isolation, max_bytes=self.fetch_bytes, version=self.version)
+            answers = self.broker.ask(request)
+            size_bytes = sum(len(answer.records) for answer in answers.values() if isinstance(answer, ReplicaState))
+            if size_bytes:
+                self.pay(size_bytes)
+            for partition, answer in answers.items():
+                if isinstance(answer, str):
+                    self._note_error(going.pending[partition], answer, going.isolation, going.errors)
+                else:
+                    has_advanced |= going.accept(partition, answer, is_whole_answer_empty=not size_bytes)
+        going.drop_done()
+        return has_advanced or not going.pending or len(going.pending) < count
 
-        for _ in range(TURNS):
-            stable = read_on(stable, READ_COMMITTED)
-            written = max(written, read_on(max(stable, written), READ_UNCOMMITTED))
-            state, open_transactions, log_end = self._final_status(partition, written)
-            is_settled = log_end == written and state.last_stable_offset <= stable
-            if is_settled:
-                break
-            goal = state.high_watermark
-        final_state = ReplicaState(state.log_start, state.high_watermark, state.last_stable_offset, tuple(aborted), b"")
-        return SpanReading(span.start, written, final_state, open_transactions, is_settled)
+    def _note_error(
+        self, replica: ReplicaReading, error: str, isolation: int, errors: dict[TopicPartition, str]
+    ) -> None:
+        """Continue at the log start offset where retention has removed what was to be read next."""
+        partition, position = replica.partition, replica.position(isolation)
+        if error == OUT_OF_RANGE:
+            log_start = self.broker.ask(list_log_starts([partition]))[partition]
+            if isinstance(log_start, int) and log_start > position:
+                replica.advance(isolation, log_start)
+            else:
+                replica.failure = f"{name_of(partition)} was truncated below offset {position} while it was read"
+        elif error in TRANSIENT_ERRORS:
+            errors[partition] = error
+        else:
+            replica.failure = f"{name_of(partition)} at offset {position}: {error}"
 
-    def _final_status(
-        self, partition: TopicPartition, position: int
-    ) -> tuple[ReplicaState, tuple[OpenTransaction, ...] | None, int]:
-        """Return the replica's state, its open transactions, and its log end offset, or else its high watermark."""
-        state = self._ask(partition, position, READ_COMMITTED, max_bytes=1)
-        if state is None:
-            raise self._truncated(partition, position)
-        producers = self.broker.ask(describe_producers([partition]))[partition]
-        end = self.broker.ask(list_log_ends([partition]))[partition]
-        return state, open_transactions(producers), end if isinstance(end, int) else state.high_watermark
+    def finish(self, replicas: Iterable[ReplicaReading], ends: Mapping[TopicPartition, int]) -> None:
+        """Read each replica to this end, ask for its state and its open transactions, and read on to its log end.
 
-    def _ask(
-        self, partition: TopicPartition, offset: int, isolation: int, max_bytes: int | None = None
-    ) -> ReplicaState | None:
-        """Fetch once, or until the replica is available; None where the offset is out of range."""
+        Transactions that ended after the report have their marker before that log end.
+        """
+        replicas = list(replicas)
+        self.read_on(
+            replicas, {replica.partition: ends.get(replica.partition, replica.read_to) for replica in replicas}
+        )
+        healthy = {replica.partition: replica for replica in replicas if replica.failure is None}
+        log_ends: dict[TopicPartition, int] = {}
+        for asked in _portions(list(healthy)):
+            states = self._states([healthy[partition] for partition in asked])
+            producers = self.broker.ask(describe_producers(states))
+            for partition, end in self.broker.ask(list_log_ends(states)).items():
+                replica, state = healthy[partition], states[partition]
+                replica.state, replica.open = state, open_transactions(producers[partition])
+                replica.is_complete = replica.is_read_to(ends.get(partition, 0))
+                if replica.is_complete:
+                    log_ends[partition] = end if isinstance(end, int) else state.high_watermark
+        self.read_on([healthy[partition] for partition in log_ends], log_ends)
+        for partition, end in log_ends.items():
+            healthy[partition].is_complete = healthy[partition].is_read_to(end)
 
-        def ask() -> ReplicaState | str | None:
-            size_bytes = max_bytes or self.fetch_bytes
-            request = fetch({partition: offset}, isolation=isolation, max_bytes=size_bytes, version=self.version)
-            answer = self.broker.ask(request)[partition]
-            return None if isinstance(answer, str) and answer in TRANSIENT_ERRORS else answer
+    def _states(self, replicas: Sequence[ReplicaReading]) -> dict[TopicPartition, ReplicaState]:
+        """Return the state of each replica. Wait for those that are not available; the others get a ``failure``."""
+        states: dict[TopicPartition, ReplicaState] = {}
+        errors: dict[TopicPartition, str] = {}
 
-        answer = self.clock.wait_until(ask, PATIENCE_S, f"{name_of(partition)} to be available")
-        if isinstance(answer, ReplicaState):
-            return answer
-        if answer == OUT_OF_RANGE:
-            return None
-        raise HarnessError(f"{name_of(partition)} at offset {offset}: {answer}")
+        def have_all() -> bool:
+            missing = {r.partition: r.read_to for r in replicas if r.failure is None and r.partition not in states}
+            if not missing:
+                return True
+            answers = self.broker.ask(fetch(missing, max_bytes=1, version=self.version))
+            for replica in replicas:
+                answer = answers.get(replica.partition)
+                if isinstance(answer, ReplicaState):
+                    states[replica.partition] = answer
+                    errors.pop(replica.partition, None)
+                elif answer is not None:
+                    self._note_error(replica, answer, READ_UNCOMMITTED, errors)
+            return len(states) == len([replica for replica in replicas if replica.failure is None])
 
-    @staticmethod
-    def _truncated(partition: TopicPartition, position: int) -> HarnessError:
-        return HarnessError(f"{name_of(partition)} was truncated below offset {position} while it was read")
+        try:
+            self.clock.wait_until(have_all, PATIENCE_S, "the replicas to be available")
+        except WaitTimeoutError:
+            for replica in replicas:
+                if replica.partition in errors:
+                    replica.failure = f"{name_of(replica.partition)}: {errors[replica.partition]}"
+        return states
+
+
+@dataclass
+class _Pass:
+    """The replicas of a broker that are read to their ``goals`` under one isolation, until none is ``pending``.
+
+    ``errors``: why replicas that may be available later were not served the last time.
+    """
+
+    isolation: int
+    pending: dict[TopicPartition, ReplicaReading]
+    goals: Mapping[TopicPartition, int]
+    errors: dict[TopicPartition, str] = field(default_factory=dict)
+
+    def goal(self, replica: ReplicaReading) -> int:
+        """Return the offset to read to."""
+        goal, stop = self.goals[replica.partition], replica.span.stop
+        return goal if stop is None else min(goal, stop)
+
+    def drop_done(self) -> None:
+        """Drop the replicas that have reached their goal or cannot be read on."""
+        for partition, replica in list(self.pending.items()):
+            if replica.failure is not None or replica.position(self.isolation) >= self.goal(replica):
+                del self.pending[partition]
+
+    def accept(self, partition: TopicPartition, answer: ReplicaState, *, is_whole_answer_empty: bool) -> bool:
+        """Take what a broker answered about a pending replica; return whether it was read on."""
+        self.errors.pop(partition, None)
+        replica = self.pending[partition]
+        before = replica.position(self.isolation)
+        try:
+            has_batches = replica.take(answer, self.isolation)
+        except CorruptLogError as error:
+            replica.failure = str(error)
+            return True
+        if is_whole_answer_empty and not has_batches:
+            is_committed = self.isolation == READ_COMMITTED
+            end = answer.last_stable_offset if is_committed else answer.high_watermark
+            replica.advance(self.isolation, min(end, self.goal(replica)))
+            if is_committed:
+                # There is no more until another transaction ends.
+                del self.pending[partition]
+        return replica.position(self.isolation) > before
+
+    def give_up(self) -> None:
+        """Note why replicas were not available; a replica that is only behind is left as it is."""
+        for partition, error in self.errors.items():
+            replica = self.pending[partition]
+            replica.failure = f"{name_of(partition)} at offset {replica.position(self.isolation)}: {error}"
+
+
+def _portions(partitions: Sequence[TopicPartition]) -> Iterator[Sequence[TopicPartition]]:
+    for start in range(0, len(partitions), PARTITIONS_A_REQUEST):
+        yield partitions[start : start + PARTITIONS_A_REQUEST]
 
 
 def complete_entries(records: bytes, source: str) -> Iterator[BatchEntry]:

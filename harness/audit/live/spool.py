@@ -1,12 +1,16 @@
-"""Reads complete replicas from a running cluster, each from its own broker, into a folder with a run folder's layout.
+"""Reads replicas from a running cluster, each from its own broker, into a folder with a run folder's layout.
 
     fetched/<broker>/after-rejoin/<topic>-<partition>/<20-digit base offset>.log     whole batches as served
                                                       state.json
 
-``state.json`` is the state of a snapshot (`harness.cluster.snapshot`) with further fields: ``read_from`` and
-``read_to``, the offsets that were read (``read_to`` is exclusive); ``settled``: whether nothing was appended between
-the last read and the state; and ``until``: where the reading was to end, null for the log end offset. Nothing is
-committed, joined, created or moved.
+The bound of a partition is fixed before anything is read: an offset that every replica has by then. Every replica is
+read to the bound. Only then is each read further, to the high watermark that any replica of the partition has by now,
+and is its broker asked for its state. So whatever a cleaner knew when it removed a record that another replica still
+has, that other replica shows it.
+
+``state.json`` is the state of a snapshot (`harness.cluster.snapshot`) with the fields ``bound``, ``read_from``,
+``read_to`` and ``listed_to`` of `ReplicaReading`, and ``complete``: whether the replica was read to its end, which
+includes everything before its state was asked. Nothing is committed, joined, created or moved.
 """
 
 from __future__ import annotations
@@ -15,17 +19,16 @@ import json
 import os
 import shutil
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import TypeAlias
 
-from harness.audit.live.broker_reports import ReplicaStatus, ReplicaStatuses, TransactionDescriptions
+from harness.audit.live.broker_reports import ReplicaStatus, ReplicaStatuses, TransactionDescriptions, replica_statuses
 from harness.audit.live.cluster import PATIENT, AuditedCluster
-from harness.audit.live.reading import FETCH_BYTES, Span, SpanReader, SpanReading, Write
+from harness.audit.live.reading import FETCH_BYTES, BrokerReader, ReplicaReading, Span, Write
 from harness.broker_files.copies.copies import Copies, ReplicaCopy
 from harness.broker_files.segments.folder import live_segments
 from harness.cluster.snapshot import write_state
@@ -94,7 +97,7 @@ class SpoolOptions:
 class SpoolResult:
     """The readings by replica, and why other replicas failed; the folders of the latter are removed."""
 
-    readings: Mapping[Replica, SpanReading]
+    readings: Mapping[Replica, ReplicaReading]
     failures: Mapping[Replica, str]
 
 
@@ -105,7 +108,7 @@ def spool(
     options: SpoolOptions,
     replicas: Collection[Replica] | None = None,
 ) -> SpoolResult:
-    """Read these replicas, or all in ``statuses``: each broker's one after the other, all brokers in parallel.
+    """Read these replicas, or all in ``statuses``, all brokers in parallel.
 
     A replica without a status is among the failures, with the reason. To read differing replicas again, the caller
     passes another folder and ``replicas``.
@@ -117,47 +120,89 @@ def spool(
         unread |= {(broker, tp): why for tp in cluster.state.replicas_by_broker[broker]}
     replicas = {*unread, *statuses.replicas} if replicas is None else replicas
     failures = {replica: why for replica, why in unread.items() if replica in replicas}
-    read_from = {replica: status.log_start for replica, status in statuses.replicas.items() if replica in replicas}
-    requested = {replica: options.spans.get(replica[1], Span(start)) for replica, start in read_from.items()}
-    spans = {r: replace(span, start=max(span.start, read_from[r])) for r, span in requested.items()}
+    seen = {replica: status for replica, status in statuses.replicas.items() if replica in replicas}
+    bounds = {tp: bound_of(statuses.by_partition[tp].values()) for _, tp in seen}
+    spans = {}
+    for replica, status in seen.items():
+        limits = options.spans.get(replica[1], Span(status.log_start))
+        spans[replica] = Span(max(limits.start, status.log_start), limits.stop)
     folder.path.mkdir(parents=True, exist_ok=True)
-    lengths = {replica: _length(statuses.replicas[replica], span) for replica, span in spans.items()}
+    lengths = {replica: _length(seen[replica], span) for replica, span in spans.items()}
     sizes = _sizes(cluster, statuses, lengths)
     raise_if_full(folder.path, sum(sizes.values()))
     progress = _Progress(sizes, lengths, options)
-    fetch_bytes = FETCH_BYTES if options.limit is None else min(FETCH_BYTES, options.limit.bucket_bytes)
-    readings: dict[Replica, SpanReading] = {}
+    readings = {
+        replica: ReplicaReading(
+            replica[1],
+            span,
+            bounds[replica[1]] if span.stop is None else min(bounds[replica[1]], span.stop),
+            _writer(_replica_folder(folder, replica), span.start, progress),
+        )
+        for replica, span in sorted(spans.items())
+    }
+    try:
+        with ExitStack() as stack:
+            _read_all(cluster, readings, progress, stack)
+        for replica, reading in readings.items():
+            if reading.failure is None and reading.state is not None:
+                _store_state(_replica_folder(folder, replica), reading)
+    except BaseException:
+        for replica in readings:
+            shutil.rmtree(_replica_folder(folder, replica), ignore_errors=True)
+        raise
+    failures |= {replica: reading.failure for replica, reading in readings.items() if reading.failure is not None}
+    for replica in failures:
+        shutil.rmtree(_replica_folder(folder, replica), ignore_errors=True)
+    return SpoolResult({r: reading for r, reading in readings.items() if reading.failure is None}, failures)
 
-    def read_broker(broker: int) -> None:
-        pending = [replica for replica in spans if replica[0] == broker]
+
+def bound_of(replicas: Collection[ReplicaStatus]) -> int:
+    """Return the offset up to which every replica of a partition has each committed record, or has cleaned it."""
+    ends = (status.high_watermark if status.log_end is None else status.log_end for status in replicas)
+    return min(*ends, max(status.high_watermark for status in replicas))
+
+
+def _read_all(
+    cluster: AuditedCluster, readings: Mapping[Replica, ReplicaReading], progress: _Progress, stack: ExitStack
+) -> None:
+    """Read to the bounds on all brokers; then on all brokers to the high watermarks, and ask for the states."""
+    by_broker: dict[int, list[ReplicaReading]] = {}
+    for (broker, _), reading in readings.items():
+        by_broker.setdefault(broker, []).append(reading)
+    readers: dict[int, BrokerReader] = {}
+
+    def on_all(step: Callable[[BrokerReader, Iterable[ReplicaReading]], None]) -> None:
+        with ThreadPoolExecutor(max(len(by_broker), 1)) as pool:
+            try:
+                list(pool.map(lambda broker: attempt(broker, step), by_broker))
+            except BaseException:
+                progress.is_over.set()
+                raise
+
+    def attempt(broker: int, step: Callable[[BrokerReader, Iterable[ReplicaReading]], None]) -> None:
+        mine = by_broker[broker]
         try:
-            with cluster.client.connection(broker, PATIENT) as connection:
-                version = connection.ask(choose_fetch_version())
-                reader = SpanReader(connection, cluster.client.clock, progress.pay, version, fetch_bytes)
-                while pending:
-                    replica = pending[0]
-                    high_watermark = statuses.replicas[replica].high_watermark
-                    read = partial(reader.read, replica[1], spans[replica], high_watermark)
-                    try:
-                        readings[replica] = _store(read, spans[replica], _replica_folder(folder, replica), progress)
-                    except (SpoolDiskError, TimeLimitError):
-                        raise
-                    except HarnessError as error:
-                        failures[replica] = str(error)
-                    pending.pop(0)
+            if broker not in readers:
+                connection = stack.enter_context(cluster.client.connection(broker, PATIENT))
+                readers[broker] = _reader(connection, cluster, progress)
+            step(readers[broker], mine)
         except (SpoolDiskError, TimeLimitError):
             raise
         except (OSError, HarnessError) as error:
-            failures.update(dict.fromkeys(pending, str(error)))
+            for reading in mine:
+                reading.failure = reading.failure or str(error)
 
-    brokers = sorted({broker for broker, _ in spans})
-    with ThreadPoolExecutor(max(len(brokers), 1)) as pool:
-        try:
-            list(pool.map(read_broker, brokers))
-        except BaseException:
-            progress.is_over.set()
-            raise
-    return SpoolResult(readings, failures)
+    on_all(lambda reader, mine: reader.read_on(mine, {reading.partition: reading.bound for reading in mine}))
+    latest = replica_statuses(cluster, {tp for _, tp in readings}).by_partition
+    ends = {tp: max(status.high_watermark for status in replicas.values()) for tp, replicas in latest.items()}
+    on_all(lambda reader, mine: reader.finish(mine, ends))
+
+
+def _reader(connection: Connection, cluster: AuditedCluster, progress: _Progress) -> BrokerReader:
+    limit = progress.options.limit
+    fetch_bytes = FETCH_BYTES if limit is None else min(FETCH_BYTES, limit.bucket_bytes)
+    version = connection.ask(choose_fetch_version())
+    return BrokerReader(connection, cluster.client.clock, progress.pay, version, fetch_bytes)
 
 
 def copies_of(
@@ -186,7 +231,7 @@ def copies_of(
 class Pieces:
     """Writes one replica's batches to ``<20-digit base offset>.log`` files of at most ``piece_bytes``.
 
-    A file is larger only where a single answer is.
+    A file is larger only where a single answer is. No file stays open: thousands of replicas are read at a time.
     """
 
     def __init__(self, folder: Path, piece_bytes: int = PIECE_BYTES) -> None:
@@ -196,27 +241,20 @@ class Pieces:
             raise HarnessError(f"{folder} contains a replica already")
         self._folder = folder
         self._piece_bytes = piece_bytes
-        self._file: IO[bytes] | None = None
+        self._path: Path | None = None
         self._size_bytes = 0
 
     def write(self, base_offset: int, batches: memoryview) -> None:
         """Append whole batches that begin at ``base_offset``. Raises `SpoolDiskError`."""
         raise_if_full(self._folder, len(batches))
+        if self._path is None or self._size_bytes + len(batches) > self._piece_bytes:
+            self._path, self._size_bytes = self._folder / f"{base_offset:020}.log", 0
         try:
-            if self._file is None or self._size_bytes + len(batches) > self._piece_bytes:
-                self.close()
-                self._file = (self._folder / f"{base_offset:020}.log").open("xb")
-                self._size_bytes = 0
-            self._file.write(batches)
+            with self._path.open("ab") as file:
+                file.write(batches)
         except OSError as error:
             raise SpoolDiskError(f"{self._folder} cannot be written: {error}") from error
         self._size_bytes += len(batches)
-
-    def close(self) -> None:
-        """Close the current file."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
 
 
 def raise_if_full(folder: Path, size_bytes: int) -> None:
@@ -260,8 +298,8 @@ class _Progress:
             raise HarnessError("reading was ended")
 
 
-def _store(read: Callable[[Write], SpanReading], span: Span, folder: Path, progress: _Progress) -> SpanReading:
-    passed = span.start
+def _writer(folder: Path, start: int, progress: _Progress) -> Write:
+    pieces, passed = Pieces(folder, progress.options.piece_bytes), start
 
     def write(base_offset: int, batches: memoryview, next_offset: int) -> None:
         nonlocal passed
@@ -269,16 +307,14 @@ def _store(read: Callable[[Write], SpanReading], span: Span, folder: Path, progr
         progress.advance(next_offset - passed, len(batches))
         passed = next_offset
 
-    try:
-        with closing(Pieces(folder, progress.options.piece_bytes)) as pieces:
-            reading = read(write)
-        more: dict[str, Any] = {"read_from": reading.read_from, "read_to": reading.read_to}
-        more |= {"settled": reading.is_settled, "until": span.stop}
-        write_state(folder, reading.state, reading.open, more)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    return reading
+    return write
+
+
+def _store_state(folder: Path, reading: ReplicaReading) -> None:
+    assert reading.state is not None  # noqa: S101  (every reading without a failure has one)
+    more = {name: getattr(reading, name) for name in ("bound", "read_from", "read_to", "listed_to")}
+    state = replace(reading.state, aborted=tuple(reading.aborted))
+    write_state(folder, state, reading.open, {**more, "complete": reading.is_complete})
 
 
 def _replica_folder(folder: RunFolder, replica: Replica) -> Path:

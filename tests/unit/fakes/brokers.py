@@ -119,7 +119,11 @@ class FakeBroker:
         return self.now.get(partition, self.states[partition][0])
 
     def _fetch(self, request: Any) -> Any:
+        """Answer with at least one batch, and with further ones, also of other partitions, that fit (KIP-74)."""
+        total = 0
+
         def answer(topic: str, wanted: Any) -> Any:
+            nonlocal total
             held = self._held((topic, wanted.partition))
             code = self.error or (0 if held.log_start <= wanted.fetch_offset <= held.end else OUT_OF_RANGE)
             until = held.last_stable_offset if request.isolation_level == READ_COMMITTED else held.high_watermark
@@ -127,9 +131,10 @@ class FakeBroker:
             for batch in held.batches:
                 (header,) = iter_batches(batch, source="a stand-in")
                 if header.last_offset >= wanted.fetch_offset and header.base_offset < until:
-                    if served and len(served) + len(batch) > min(wanted.partition_max_bytes, self.answer_bytes):
+                    if total and total + len(batch) > min(request.max_bytes, self.answer_bytes):
                         break
                     served += batch
+                    total += len(batch)
             is_committed = request.isolation_level == READ_COMMITTED
             return fetched_partition(wanted.partition, held, served, code=code, has_aborted=is_committed)
 

@@ -1,0 +1,91 @@
+"""Whether differences between replicas are still there after all replicas were read: a cleaner may have caused them.
+
+A replica that is read while its cleaner works may show a record without a later record that was removed meanwhile. But
+a cleaner removes in order: a value before the later record that supersedes it, the data of a transaction before its
+marker, and the index entry of an aborted transaction with its marker (`Cleaner.cleanInto`,
+`CleanedTransactionMetadata`). So where the earlier record is still there afterwards, nothing that follows it was
+removed before it was read, and the difference is real. Where it is gone, the difference proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from checkers.finding import BATCH, LIST
+from harness.audit.live.cluster import PATIENT, AuditedCluster
+from harness.broker_files.segments.batches import iter_batches, iter_records, until_cut
+from harness.errors import HarnessError
+from harness.judge.finding import CheckerRow, Place, name_of, place_of
+from harness.kafka_api.connection import Connection
+from harness.kafka_api.error_names import OUT_OF_RANGE
+from harness.kafka_api.fetch import READ_COMMITTED, READ_UNCOMMITTED, ReplicaState, choose_fetch_version, fetch
+
+Holders = Mapping[tuple[Place, bytes, int], Sequence[int]]
+"""The brokers that had a disputed record, by partition, key and offset."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a row of a checker rests on: a record, a batch, or a listed aborted transaction (``shown_by``) of a broker.
+
+    ``producer_id``: whose transaction is listed.
+    """
+
+    broker: int
+    place: Place
+    offset: int
+    shown_by: str
+    producer_id: int | None
+
+
+def holders_of(key_states: Iterable[CheckerRow]) -> Holders:
+    """Return the brokers that had each disputed record, by rows of `checkers.attribution.key_states`."""
+    holders: dict[tuple[Place, bytes, int], list[int]] = {}
+    for row in key_states:
+        if row["at"] is not None:
+            holders.setdefault((place_of(row), bytes(row["key"]), row["disputed"]), []).append(row["broker"])
+    return holders
+
+
+def evidence_of(row: CheckerRow, holders: Holders) -> list[Evidence]:
+    """Return the evidence of a row, of which one suffices: of the row's broker, else of those that had the record."""
+    place, offset = place_of(row), row["offset"]
+    had_it = [] if row.get("key") is None else holders.get((place, bytes(row["key"]), offset), [])
+    brokers = [row["broker"]] if row["broker"] in had_it or not had_it or row["shown_by"] == LIST else had_it
+    return [Evidence(broker, place, offset, row["shown_by"], row["producer_id"]) for broker in brokers]
+
+
+def still_there(cluster: AuditedCluster, evidence: Iterable[Evidence]) -> set[Evidence]:
+    """Return the evidence that brokers still show, and that of brokers that do not answer."""
+    by_broker: dict[int, list[Evidence]] = {}
+    for shown in evidence:
+        by_broker.setdefault(shown.broker, []).append(shown)
+
+    def ask(broker: int, caller: Connection) -> set[Evidence]:
+        version = caller.ask(choose_fetch_version())
+        return {shown for shown in by_broker[broker] if _is_there(shown, caller, version)}
+
+    answers, errors = cluster.client.ask_all(by_broker, ask, PATIENT)
+    unasked = {shown for broker in errors for shown in by_broker[broker]}
+    return unasked.union(*answers.values())
+
+
+def _is_there(evidence: Evidence, broker: Connection, version: int) -> bool:
+    """Raises OSError where the broker is gone, `HarnessError` where it does not serve the replica."""
+    isolation = READ_COMMITTED if evidence.shown_by == LIST else READ_UNCOMMITTED
+    request = fetch({evidence.place: evidence.offset}, isolation=isolation, max_bytes=1, version=version)
+    answer = broker.ask(request)[evidence.place]
+    if answer == OUT_OF_RANGE:
+        return False
+    if not isinstance(answer, ReplicaState):
+        raise HarnessError(f"{name_of(evidence.place)} at offset {evidence.offset}: {answer}")
+    if evidence.shown_by == LIST:
+        return any(p == evidence.producer_id and first <= evidence.offset for p, first in answer.aborted)
+    source = f"Fetch answer of {name_of(evidence.place)}"
+    for batch in until_cut(iter_batches(answer.records, source=source, verify_crc=False)):
+        if batch.base_offset <= evidence.offset <= batch.last_offset:
+            if evidence.shown_by == BATCH:
+                return batch.base_offset == evidence.offset
+            return any(record.offset == evidence.offset for record in iter_records(batch, source=source))
+    return False
