@@ -4,13 +4,13 @@
     python bench/blame.py again --evidence DIR          audits the stored folders once more, by the code of today
 
 Each round boots three brokers, takes one or two of them away under random traffic, brings each back, and then audits
-three times: ``live`` while the brokers run, ``disk`` with their whole log directories, and ``disk, no metadata log``
-without ``__cluster_metadata``. Which replicas are wrong is read from their files, without the checkers
-(`harness.soak.judge.truth`), and held against what a consumer of each broker is served. A finding that does not say
-whether it is decided counts as an accusation. ``right by luck``: the accused broker missed a marker, and the next
-marker says the same, so what it serves is right. ``called clean`` and ``nothing wrong`` are partitions. Exits 1 where
-an accusation is wrong, or where the commands of a finding have a replica copied anew from one that is wrong where it is
-right itself.
+three times: ``live`` while the brokers run (with ``--load`` also while clients write), ``disk`` with their whole log
+directories, and ``disk, no metadata log`` without ``__cluster_metadata``. Which replicas are wrong is read from their
+files, without the checkers (`harness.soak.judge.truth`), and held against what a consumer of each broker is served. A
+finding that does not say whether it is decided counts as an accusation. ``right by luck``: the accused broker missed a
+marker, and the next marker says the same, so what it serves is right. ``called clean`` and ``nothing wrong`` are
+partitions. Exits 1 where an accusation is wrong, or where the commands of a finding have a replica copied anew from one
+that is wrong where it is right itself.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,11 +38,11 @@ from harness.host.java import find_java
 from harness.host.workspace import Workspace
 from harness.json_codec import from_json, to_json
 from harness.judge.sessions import CHECKS
-from harness.judge.verdict import Verdict
+from harness.judge.verdict import CLEAN, Verdict
 from harness.run_folder.store import new_run_id
 from harness.soak.evidence.replica_log import final_state, read_replica
 from harness.soak.judge.audit_tally import tally
-from harness.soak.judge.truth import compare
+from harness.soak.judge.truth import Truth, compare
 from harness.spark.options import SparkOptions
 from harness.spark.workspace_session import session_of
 
@@ -52,8 +53,8 @@ if TYPE_CHECKING:
 
     from harness.soak.evidence.replica_log import Replica, ReplicaLog
 
-LIVE, DISK, DISK_ALONE = "live", "disk", "disk, no metadata log"
-FILES = {LIVE: "live.json", DISK: "disk.json", DISK_ALONE: "disk-alone.json"}
+BUSY, LIVE, DISK, DISK_ALONE = "live, under load", "live", "disk", "disk, no metadata log"
+FILES = {BUSY: "busy.json", LIVE: "live.json", DISK: "disk.json", DISK_ALONE: "disk-alone.json"}
 TOPICS = "blame-*"
 AUDITED = {EXIT_CLEAN, EXIT_ANOMALY, EXIT_UNKNOWN}
 
@@ -67,6 +68,11 @@ def audit_live(bootstrap: str) -> dict[str, Any]:
         raise HarnessError(f"harness audit live ended with {done.returncode}:\n{done.stderr}")
     verdict: dict[str, Any] = json.loads(done.stdout)
     return verdict
+
+
+def audit_under_load(folder: Path, bootstrap: str) -> None:
+    """Audit a cluster that is being written to, and store the verdict."""
+    store(folder, BUSY, audit_live(bootstrap))
 
 
 def audit_disk(folders: Sequence[Path]) -> None:
@@ -137,9 +143,26 @@ def results_of(evidence: Path) -> list[dict[str, Any]]:
                         "mode": mode,
                         "commit": verdict["commit"],
                         **to_json(tally(truth, from_json(Verdict, verdict))),
+                        **of_healthy(truth, verdict),
                     }
                 )
     return rows
+
+
+def of_healthy(truth: Truth, verdict: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how many partitions did not diverge, how many of them are clean, and why the others are not."""
+    healthy = [
+        scenario
+        for scenario in verdict["scenarios"]
+        if (scenario["topic"], scenario["partition"]) not in truth.diverged
+    ]
+    reasons = [scenario["reason"] for scenario in healthy if scenario["verdict"] != CLEAN]
+    return {
+        "healthy": len(healthy),
+        "healthy clean": len(healthy) - len(reasons),
+        "reasons": reasons,
+        "timings_s": verdict["timings_s"],
+    }
 
 
 @click.group()
@@ -160,10 +183,19 @@ format_option = click.option(
 @click.option("--rounds", default=5, show_default=True, help="Number of rounds of each target, by as many seeds.")
 @click.option("--seed", default=1, show_default=True, help="The first one.")
 @click.option("--partitions", default=48, show_default=True)
+@click.option("--load", default=0, help="Audit also while so many records a second are written.")
+@click.option("--load-keys", default=20, show_default=True, help="Number of keys of the load in each partition.")
 @evidence_option
 @format_option
 def run(  # noqa: PLR0917
-    targets: tuple[str, ...], rounds: int, seed: int, partitions: int, evidence: Path, output: str
+    targets: tuple[str, ...],
+    rounds: int,
+    seed: int,
+    partitions: int,
+    load: int,
+    load_keys: int,
+    evidence: Path,
+    output: str,
 ) -> None:
     """Play the rounds that have no folder yet, audit each, and print what came of all of them.
 
@@ -175,7 +207,8 @@ def run(  # noqa: PLR0917
             if folder.exists():
                 continue
             try:
-                with played(Round(target, number, partitions), folder) as round_:
+                drawn = Round(target, number, partitions, load_records_s=load, load_keys=load_keys)
+                with played(drawn, folder, partial(audit_under_load, folder)) as round_:
                     store(folder, LIVE, audit_live(round_.bootstrap))
                 raise_if_served_otherwise(round_.served, replicas_of(folder))
                 actual = {"target": target, "version": round_.version, "seed": number, "partitions": partitions}
@@ -211,16 +244,19 @@ def show(rows: list[dict[str, Any]]) -> None:
     """Print a table by target and mode, and each wrong accusation."""
     console = Console(width=160)
     names = list(rows[0]["counts"])
-    table = Table("target", "mode", "rounds", *names, "commits")
+    table = Table("target", "mode", "rounds", "healthy", "healthy clean", *names, "commits")
     by_cell: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         by_cell[row["target"], row["mode"]].append(row)
     for (target, mode), cell in sorted(by_cell.items()):
-        sums = [str(sum(row["counts"][name] for row in cell)) for name in names]
+        healthy = [str(sum(row[name] for row in cell)) for name in ("healthy", "healthy clean")]
+        sums = [*healthy, *(str(sum(row["counts"][name] for row in cell)) for name in names)]
         table.add_row(target, mode, str(len(cell)), *sums, " ".join(sorted({row["commit"] for row in cell})))
     console.print(table)
     for row in rows:
         place = f"{row['target']}-{row['seed']}, {row['mode']}"
+        for reason in row["reasons"]:
+            console.print(f"not clean ({place}): {reason}", markup=False, soft_wrap=True)
         for name in ("wrong", "harmful"):
             for one in row[name]:
                 console.print(f"{name.upper()} ({place}): {json.dumps(one)}", markup=False, soft_wrap=True)

@@ -12,6 +12,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from random_load import Load
 from random_traffic import Traffic, save_client_log
 from served_states import read_served
 
@@ -32,7 +33,7 @@ from harness.schedules.timers import FAST, FREEZE
 from harness.targets import find_target
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from served_states import Served
@@ -48,6 +49,7 @@ SOURCE = "a Fetch answer"
 BOUND_S = 120.0
 REMOVAL_BOUND_S = 30.0
 FILLER_PERIOD_S = 0.4
+LOAD_S = 5
 GATED_FILLS = 15
 """Six seconds: cleaners without a gate have removed most records within that time."""
 CLIENTS = ("librdkafka",) * 12 + ("java",) * 8
@@ -69,12 +71,17 @@ TOPIC_SETTINGS = {
 
 @dataclass(frozen=True)
 class Round:
-    """The parameters from which a round is drawn. ``is_gated``: every broker has the gate."""
+    """The parameters from which a round is drawn. ``is_gated``: every broker has the gate.
+
+    ``load_records_s``: the rate at which it is written to afterwards, with ``load_keys`` keys in each partition.
+    """
 
     target: str
     seed: int
     partitions: int
     is_gated: bool = False
+    load_records_s: int = 0
+    load_keys: int = 20
 
 
 @dataclass(frozen=True)
@@ -133,8 +140,10 @@ class _Rig:
 
 
 @contextmanager
-def played(round_: Round, folder: Path) -> Iterator[Played]:
+def played(round_: Round, folder: Path, under_load: Callable[[str], None] = lambda _: None) -> Iterator[Played]:
     """Play a round, and give the cluster while its brokers still run.
+
+    ``under_load`` is called with the addresses of brokers while the round's load is written.
 
     Writes ``clients.json`` to the folder, which must not be there yet, and moves the brokers' log directories to
     ``brokers/<id>`` at the end. Raises `HarnessError` where a bounded wait ends in vain.
@@ -165,6 +174,13 @@ def played(round_: Round, folder: Path) -> Iterator[Played]:
         filler = cluster.clock.every(FILLER_PERIOD_S, traffic.fill, "filler")
         try:
             _play(rig)
+            if round_.load_records_s:
+                load, began_s = Load(traffic, list(places), round_.load_keys), cluster.clock.now_s()
+                with load.running(cluster.clock, makers, round_.load_records_s):
+                    cluster.wait(lambda: load.sent >= LOAD_S * round_.load_records_s // 2, "the load to begin")
+                    under_load(clients.bootstrap)
+                rate = load.sent / (cluster.clock.now_s() - began_s)
+                rig.steps.append(f"load of {rate:.0f} records/s of {round_.load_records_s}")
         finally:
             filler.stop()
             filler.raise_if_failed()

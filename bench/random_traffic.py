@@ -62,7 +62,7 @@ class _Session:
 
 
 class Traffic:
-    """Clients that execute random operations on request, in one thread; `fill` may run in another thread."""
+    """Clients that execute random operations on request, in one thread; `fill` and `send` may run in other threads."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Traffic:
     def fill(self) -> None:
         """Write a filler record to each partition: cleaners pass only where something new was written."""
         for tp in self._partitions:
-            self._send(self._filler, tp, FILLER, is_delete=False, transaction=None)
+            self.send(self._filler, tp, FILLER, is_delete=False, transaction=None)
         self._filler.flush()
         self.fills += 1
 
@@ -103,7 +103,7 @@ class Traffic:
         producer = self._chance.choice(self._plain)
         tp, key = self._chance.choice(self._partitions), self._chance.choice(KEYS)
         is_delete = self._chance.random() < deletes
-        return self._send(producer, tp, key, is_delete=is_delete, transaction=None)
+        return self.send(producer, tp, key, is_delete=is_delete, transaction=None)
 
     def begin(self, likelihood: float) -> None:
         """Have each idle transactional producer begin a transaction with some records, or not."""
@@ -127,15 +127,24 @@ class Traffic:
         session.producer.transact("init")
         return session
 
+    def new_transaction(self, transactional_id: str) -> Transaction:
+        """Note a transaction that is about to begin."""
+        transaction = Transaction(next(self._numbers), transactional_id)
+        self.log.transactions[transaction.number] = transaction
+        return transaction
+
+    def plain_producer(self) -> LibraryProducer:
+        """Return another producer without transactions."""
+        return LibrdkafkaProducer(self._bootstrap, None, {})
+
     def _begin(self, session: _Session) -> None:
-        transaction = Transaction(next(self._numbers), session.transactional_id)
-        self.log.transactions[transaction.number] = session.open = transaction
+        session.open = transaction = self.new_transaction(session.transactional_id)
         try:
             session.producer.transact("begin")
             for _ in range(self._chance.randint(1, MOST_WRITES)):
                 tp, key = self._chance.choice(session.home), self._chance.choice(KEYS)
                 is_delete = self._chance.random() < 0.4  # noqa: PLR2004
-                self._send(session.producer, tp, key, is_delete=is_delete, transaction=transaction.number)
+                self.send(session.producer, tp, key, is_delete=is_delete, transaction=transaction.number)
             session.producer.flush()
         except ClientError:
             self._renew(session)
@@ -164,7 +173,7 @@ class Traffic:
         session.producer = session.make(session.transactional_id)
         session.producer.transact("init")
 
-    def _send(
+    def send(
         self, producer: LibraryProducer, to: TopicPartition, key: str, *, is_delete: bool, transaction: int | None
     ) -> WrittenRecord:
         """Send a record, and note its acknowledgement; where the library refuses it, it stays unknown."""
