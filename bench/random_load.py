@@ -100,15 +100,16 @@ class Load:
 
 
 def _paced(step: Callable[[int], None], records_s: float) -> Callable[[], None]:
-    """Return an action that calls the step with the number of records that are due, at least a transaction's worth."""
-    began_s, done = time.monotonic(), 0
+    """Return an action that calls the step with the number of records that are due; a slow step is not caught up."""
+    last_s, due = time.monotonic(), 0.0
 
     def act() -> None:
-        nonlocal done
-        due = int((time.monotonic() - began_s) * records_s) - done
-        due -= due % RECORDS_A_TRANSACTION
-        if due:
-            step(due)
-            done += due
+        nonlocal last_s, due
+        now_s = time.monotonic()
+        due, last_s = min(due + (now_s - last_s) * records_s, records_s), now_s
+        count = int(due) - int(due) % RECORDS_A_TRANSACTION
+        if count:
+            due -= count
+            step(count)
 
     return act

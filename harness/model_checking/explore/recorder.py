@@ -164,7 +164,7 @@ class RunRecorder:
             aborted, open_transactions = [[*it[:2]] for it in index], [*map(list, replica.open_transactions)]
             served = (replica.last_stable_offset, aborted, open_transactions) if is_up else (None, None, None)
             columns = (is_up, replica.log_start, replica.high_watermark, *served, replica.cleaned_to or 0)
-            self.states.append((name, broker, *_PLACE, *columns, f"sim-{broker}", None, None, None, *leads, None))
+            self.states.append((name, broker, *_PLACE, *columns, f"sim-{broker}", *[None] * 5, *leads, None))
 
     def _observe(self, brokers: Iterable[int]) -> None:
         for broker in brokers:
