@@ -244,14 +244,12 @@ def show(rows: list[dict[str, Any]]) -> None:
     """Print a table by target and mode, and each wrong accusation."""
     console = Console(width=160)
     names = list(rows[0]["counts"])
-    table = Table("target", "mode", "rounds", "healthy", "healthy clean", *names, "commits")
-    by_cell: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    by_cell: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
-        by_cell[row["target"], row["mode"]].append(row)
-    for (target, mode), cell in sorted(by_cell.items()):
-        healthy = [str(sum(row[name] for row in cell)) for name in ("healthy", "healthy clean")]
-        sums = [*healthy, *(str(sum(row["counts"][name] for row in cell)) for name in names)]
-        table.add_row(target, mode, str(len(cell)), *sums, " ".join(sorted({row["commit"] for row in cell})))
+        by_cell[f"{row['target']}\n{row['mode']}\n{row['commit']}"].append({**row, **row["counts"], "rounds": 1})
+    table = Table("", *sorted(by_cell))
+    for name in ("rounds", "healthy", "healthy clean", *names):
+        table.add_row(name, *(str(sum(row[name] for row in by_cell[cell])) for cell in sorted(by_cell)))
     console.print(table)
     for row in rows:
         place = f"{row['target']}-{row['seed']}, {row['mode']}"
