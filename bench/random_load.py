@@ -25,7 +25,7 @@ RECORDS_A_TRANSACTION = 20
 PARTITIONS_A_TRANSACTION = 3
 ABORTS = 0.3
 CLIENTS = (("librdkafka", 0.15), ("librdkafka", 0.15), ("librdkafka", 0.15), ("java", 0.05))
-"""The transactional clients: library, and share of all records. The Java client takes a call for each field of a record."""
+"""The transactional clients: library, and share of all records. Calls to the Java client are slow."""
 
 
 class Load:

@@ -21,19 +21,25 @@ from harness.terminal import Terminal, stderr, stdout, styled
 
 TEXT, JSON = "text", "json"
 QUIET = "harness.quiet"
-"""The key of ``--quiet`` in the meta data of Click's context."""
+VERBOSE = "harness.verbose"
+"""The keys of ``--quiet`` and ``--verbose`` in the meta data of Click's context."""
 MB = 1_000_000
 STYLES = {ANOMALY: "bold red", UNKNOWN: "bold yellow", AS_EXPECTED: "green", CLEAN: "bold green"}
 
 
-def _is_quiet() -> bool:
+def _has(option: str) -> bool:
     context = click.get_current_context(silent=True)
-    return context is not None and QUIET in context.meta
+    return context is not None and option in context.meta
+
+
+def is_verbose() -> bool:
+    """Return whether the command was given ``--verbose``."""
+    return _has(VERBOSE)
 
 
 def print_progress(text: str) -> None:
     """Print a line of progress to stderr; nothing with ``--quiet``."""
-    if not _is_quiet():
+    if not _has(QUIET):
         stderr().line(text)
 
 
@@ -46,7 +52,7 @@ class ConsoleProgress:
         self._started_s = time.monotonic()
         self._bar: Bar | None = None
         self._fetches = False
-        self._is_quiet = _is_quiet()
+        self._is_quiet = _has(QUIET)
         self._shows_bars = not self._is_quiet and self._terminal.console.is_terminal
 
     def stage(self, text: str) -> None:

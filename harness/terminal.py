@@ -55,6 +55,15 @@ class Terminal:
             drawn.add_row(*map(_text, row))
         self._put(drawn)
 
+    def fields(self, rows: Sequence[tuple[Piece, Piece]], *, width: int) -> None:
+        """Print names, each beside its text, from column ``width`` on; on a terminal texts are wrapped at words."""
+        drawn = Drawn(box=None, show_header=False, padding=(0, 1, 0, 0))
+        drawn.add_column(min_width=width, no_wrap=True)
+        drawn.add_column(overflow="fold")
+        for name, text in rows:
+            drawn.add_row(_text(name), _text(text))
+        self._put(drawn)
+
     def json(self, value: Any) -> None:
         """Print JSON, from which every value can be read back."""
         self._write(f"{to_json(value, indent=2)}\n")

@@ -63,7 +63,7 @@ FINDER = Finder(
     in_runs=False,
     means=(
         "read_committed consumers of {partition} get no records from that offset on, on any broker: no marker was "
-        "written for the transaction of producer {producer_id}, which its coordinator has finished (KIP-664; KIP-890 "
+        "written for a transaction that its coordinator has finished (KIP-664; KIP-890 "
         "prevents new hanging transactions)"
     ),
 )

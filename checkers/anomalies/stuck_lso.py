@@ -149,6 +149,6 @@ FINDER = Finder(
     check=check,
     means=(
         "read_committed consumers of broker {broker} get no records from that offset on, and its cleaner is stuck, "
-        "too: it missed the marker that ended the transaction of producer {producer_id}. It does not heal by itself"
+        "too: it missed the marker that ended a transaction. It does not heal by itself"
     ),
 )

@@ -22,6 +22,7 @@ from checkers.replay.judged import Judged, judge
 from checkers.replay.unreplicated_tails import without_unreplicated_tails
 from harness.audit.explain.advice import ANY_BROKER, with_advice
 from harness.audit.explain.attribution import Disputes, attribute, attribute_spans
+from harness.audit.explain.impact import with_impact
 from harness.audit.explain.internal_records import read_values, values_of, with_coordinator, with_states
 from harness.audit.explain.metadata_evidence import MetadataEvidence, evidence_of_log
 from harness.broker_files.copies.copies import Copies, find_copies
@@ -31,7 +32,7 @@ from harness.judge.check import THREADS, collected, each, plan
 from harness.judge.finding import CheckerRow, Finding, Place, by_place, name_of
 from harness.judge.progress import Progress
 from harness.judge.sessions import CHECKS
-from harness.judge.verdict import Doubt, ScenarioVerdict, Verdict, decide, overall
+from harness.judge.verdict import UNKNOWN, Doubt, ScenarioVerdict, UnknownReason, Verdict, decide, overall
 from harness.run_folder.store import new_run_id
 from harness.spark.background import start_compilation
 from harness.spark.options import SparkOptions
@@ -140,7 +141,7 @@ class AuditContext:
 
     target: Mapping[str, Any]
     evidence: MetadataEvidence = field(default_factory=MetadataEvidence)
-    unknown: Mapping[Place, Sequence[str]] = field(default_factory=dict)
+    unknown: Mapping[Place, Sequence[UnknownReason]] = field(default_factory=dict)
     broker_findings: Sequence[Finding] = ()
     bootstrap: str = ANY_BROKER
 
@@ -180,7 +181,7 @@ def assemble(
     identities = {_identity(finding) for finding in findings}
     findings += [finding for finding in context.broker_findings if _identity(finding) not in identities]
     findings.sort(key=lambda finding: (finding.place, finding.broker, finding.offset))
-    findings = [with_coordinator(finding, context.evidence) for finding in findings]
+    findings = [with_impact(with_coordinator(finding, context.evidence), context.evidence) for finding in findings]
     findings = with_advice(findings, brokers, context.bootstrap)
     findings_by_place = by_place(findings)
 
@@ -190,17 +191,18 @@ def assemble(
         facts_here = {row["broker"]: {name: row[name] for name in REPLICA_FACTS} for row in rows_here}
         brokers_here = compared.get(place, [])
         unknown = [
-            *(row["problem"] for row in damaged.get(place, [])),
-            *(f"broker {row['broker']}: {row['reason']}" for row in (*doubts.get(place, []), *unsure.get(place, []))),
+            *(UnknownReason("damaged", row["problem"]) for row in damaged.get(place, [])),
+            *(UnknownReason("contradiction", _of_broker(row)) for row in doubts.get(place, [])),
+            *(UnknownReason("unsure", _of_broker(row)) for row in unsure.get(place, [])),
             *context.unknown.get(place, ()),
-            *map(_left_out_text, left_out.get(place, [])),
-            *(f"checker {row['name']} raised {row['reason']}" for row in rows["raised"]),
-            *_why_incomparable(brokers_here, facts_here),
+            *(UnknownReason("too-many-keys", _left_out_text(row)) for row in left_out.get(place, [])),
+            *(UnknownReason("checker-error", f"checker {r['name']} raised {r['reason']}") for r in rows["raised"]),
+            *(UnknownReason("not-comparable", text) for text in _why_incomparable(brokers_here, facts_here)),
         ]
         bound = rows_here[0]["bound"] if rows_here else None
         earned = f"{len(brokers_here)} replicas were read to offset {bound} and agree, with themselves too"
         explanations = [finding.explanation for finding in findings_by_place.get(place, [])]
-        verdict, reason = decide(explanations, unknown, earned)
+        verdict, reason = decide(explanations, [why.text for why in unknown], earned)
         return ScenarioVerdict(
             scenario=name_of(place),
             anomaly=None,
@@ -210,6 +212,7 @@ def assemble(
             verdict=verdict,
             reason=reason,
             exposure={"replicas": [{"broker": broker, **facts_here[broker]} for broker in sorted(facts_here)]},
+            causes=tuple(dict.fromkeys(why.cause for why in unknown)) if verdict == UNKNOWN else None,
         )
 
     scenarios = tuple(map(scenario, sorted(brokers)))
@@ -251,6 +254,10 @@ def _why_incomparable(brokers: Sequence[int], facts_by_broker: Mapping[int, Mapp
 
 def _identity(finding: Finding) -> tuple[object, ...]:
     return finding.anomaly, finding.place, finding.broker, finding.offset
+
+
+def _of_broker(row: CheckerRow) -> str:
+    return f"broker {row['broker']}: {row['reason']}"
 
 
 def _left_out_text(row: CheckerRow) -> str:

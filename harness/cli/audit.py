@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -11,13 +12,14 @@ from typing import Any
 
 import cloup
 
+from harness.audit.explain.advice import ANY_BROKER
 from harness.broker_files.segments.records import MAX_INT64
 from harness.cli.options import common
 from harness.cli.options.parameters import MEGABYTES_A_SECOND, MOST_BROKER, FilePath, Text, is_number
-from harness.console import JSON, MB, TEXT, ConsoleProgress, show_findings
-from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, UsageError, interruptible
+from harness.console import JSON, MB, TEXT, ConsoleProgress, is_verbose
+from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, HarnessError, UsageError, interruptible
 from harness.json_codec import to_json
-from harness.judge.verdict import ANOMALY, CLEAN, EXIT_CODES, UNKNOWN, Verdict
+from harness.judge.verdict import EXIT_CODES, Verdict
 from harness.spark.options import SparkOptions
 from harness.suggest import quoted
 from harness.terminal import stdout
@@ -57,6 +59,9 @@ def parse_brokers(texts: Sequence[str], conf: Mapping[str, str]) -> dict[int, li
 
 AUDITED, READING = map(common.Group, ("What to audit", "Reading"))
 
+output_option = common.OUTPUT.option("--output", FilePath(), "Also write the verdict as JSON.", name="file")
+junit_option = common.OUTPUT.option("--junit", FilePath(), "Also write a test case for each partition to this file.")
+
 
 @cloup.group()
 def audit() -> None:
@@ -79,7 +84,16 @@ def audit() -> None:
     multiple=True,
     required=True,
 )
-def disk(topics: tuple[str, ...], brokers: tuple[str, ...], output: str, spark: SparkOptions) -> int:
+@output_option
+@junit_option
+def disk(  # noqa: PLR0917
+    topics: tuple[str, ...],
+    brokers: tuple[str, ...],
+    output: str,
+    spark: SparkOptions,
+    file: Path | None,
+    junit: Path | None,
+) -> int:
     """Compare copies of the brokers' disks. Needs no cluster and no client.
 
     Exit codes: 0 clean, 1 anomaly, 2 unknown, 254 arguments that cannot be used, 255 failed.
@@ -88,7 +102,7 @@ def disk(topics: tuple[str, ...], brokers: tuple[str, ...], output: str, spark: 
 
     with closing(ConsoleProgress()) as progress:
         verdict = audit_disk(parse_brokers(brokers, spark.conf), topics, progress, spark)
-    return show(verdict, output)
+    return show(verdict, output, file, junit)
 
 
 @common.command(
@@ -115,13 +129,22 @@ def disk(topics: tuple[str, ...], brokers: tuple[str, ...], output: str, spark: 
     FilePath(metavar="DIR"),
     "Save the data that was read, in a new folder.  [default: a temporary one, deleted at the end]",
 )
-def live(
-    topics: tuple[str, ...], bootstrap: str, config: Path | None, output: str, spark: SparkOptions, **reading: Any
+@output_option
+@junit_option
+def live(  # noqa: PLR0917
+    topics: tuple[str, ...],
+    bootstrap: str,
+    config: Path | None,
+    output: str,
+    spark: SparkOptions,
+    file: Path | None,
+    junit: Path | None,
+    **reading: Any,
 ) -> int:
     """Compare the replicas of a running cluster. Reads and describes only; needs Read and DescribeConfigs on topics.
 
-    Every replica is read whole from its own broker, and read again where replicas differ: only a difference that two
-    readings show at the same place is reported. With Describe on the cluster and on transactional ids it reports more.
+    Every replica is read whole from its own broker, while clients may write. A difference is reported if its broker
+    still shows it afterwards. With Describe on the cluster and on transactional ids it reports more.
 
     With --quick, --since or --until findings are reported as always, but never `clean`: unread data may differ.
 
@@ -146,15 +169,17 @@ def live(
     )
     if request.since_ms is not None and request.until_ms is not None and request.since_ms >= request.until_ms:
         raise UsageError(f"--since {since} is not before --until {until}")
+    login = f" --command-config {config}" if config else ""
+    repair = f"--bootstrap-server {bootstrap}{login}"
     remaining = f"the data that was read is in {save}/" if save else "no data was stored (--save DIR stores it)"
     with closing(ConsoleProgress()) as progress:
         if not reading["quick"]:
             with interruptible(lambda: remaining):
-                return show(audit_live(request, progress, spark), output)
+                return show(audit_live(request, progress, spark), output, file, junit, repair)
         verdict, prefiltered = audit_quickly(request, progress)
     if output == TEXT:
         stdout().table(replica_table(prefiltered.statuses))
-    return show(replace(verdict, prefilter=prefiltered_json(prefiltered)), output)
+    return show(replace(verdict, prefilter=prefiltered_json(prefiltered)), output, file, junit, repair)
 
 
 @common.command(
@@ -188,17 +213,30 @@ def exposure(topics: tuple[str, ...], bootstrap: str, config: Path | None, outpu
     return EXIT_CLEAN if result.level == exposures.Level.OK and not result.notes else EXIT_UNKNOWN
 
 
-def show(verdict: Verdict, output: str) -> int:
-    """Print an audit's verdict to stdout and return its exit code."""
-    code, out = EXIT_CODES[verdict.verdict], stdout()
+def show(
+    verdict: Verdict,
+    output: str,
+    file: Path | None = None,
+    junit: Path | None = None,
+    repair: str = f"--bootstrap-server {ANY_BROKER}",
+) -> int:
+    """Print an audit's verdict to stdout, write it to files, and return its exit code.
+
+    ``repair``: options of `harness repair` for the cluster. Raises `UsageError` for a file that cannot be written.
+    """
+    from harness.audit.explain.summary import show_audit, write_junit  # noqa: PLC0415
+
+    code, out, content = EXIT_CODES[verdict.verdict], stdout(), to_json(verdict)
+    try:
+        if file is not None:
+            file.write_text(json.dumps(content, indent=2) + "\n")
+        if junit is not None:
+            write_junit(junit, verdict)
+    except OSError as error:
+        raise HarnessError(f"{error.filename}: {error.strerror}") from error
     if output == JSON:
-        out.json(to_json(verdict))
+        out.json(content)
         return code
-    show_findings(out, verdict)
-    for note in verdict.notes or ():
-        out.line(f"note: {note}")
-    verdicts, count = [scenario.verdict for scenario in verdict.scenarios], len(verdict.findings)
-    counts = [f"{verdicts.count(name)} {name}" for name in (ANOMALY, CLEAN, UNKNOWN)]
-    findings = f", {count} finding{'s' if count > 1 else ''}" if verdict.verdict == ANOMALY else ""
-    out.line(f"partitions: {', '.join(counts)}{findings}   (exit code {code})")
+    show_audit(out, verdict, repair, file=None if file is None else str(file), is_verbose=is_verbose())
+    out.line(f"(exit code {code})")
     return code

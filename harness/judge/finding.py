@@ -84,6 +84,7 @@ class Finding:
     witness: Mapping[str, Any]
     decided: bool = True
     consequence: str | None = None
+    impact: str | None = None
     decided_by: tuple[str, ...] | None = None
     assumptions: tuple[str, ...] | None = None
     right: tuple[int, ...] | None = None

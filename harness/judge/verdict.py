@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
 from harness.judge.consequences import AftermathStep, ApplicationView
@@ -27,11 +27,18 @@ CLIENTS, CHECKERS, AUDIT, BROKER = "clients", "checkers", "audit", "broker"
 """The judges that a finding names; the broker itself if its answers contradict its log."""
 
 
+class UnknownReason(NamedTuple):
+    """Why a partition cannot be called clean: the cause in one word, and a sentence."""
+
+    cause: str
+    text: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class ScenarioVerdict:
     """The verdict on one scenario of a run (``partitions``), or on one partition of an audit (``partition``).
 
-    ``exposure``: the facts about replicas.
+    ``exposure``: the facts about replicas. ``causes``: why a partition of an audit is unknown, in one word each.
     """
 
     scenario: str
@@ -43,6 +50,7 @@ class ScenarioVerdict:
     verdict: str
     reason: str
     exposure: Mapping[str, Any]
+    causes: tuple[str, ...] | None = None
 
     def has(self, place: Place) -> bool:
         """Return whether the verdict is about a partition; in version 0.1 it is about every partition of the topic."""

@@ -1,4 +1,4 @@
-"""Differences that go away when brokers are asked again are not reported; where they may hide others, it is read again."""
+"""Differences that go away when brokers are asked again are not reported; those that may hide others are read again."""
 
 from __future__ import annotations
 

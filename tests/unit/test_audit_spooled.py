@@ -93,7 +93,8 @@ CASES = {
         "unknown", "broker 2: the broker says that producer 5 has an open",
     ),
     "begun-after-the-report": Case(
-        has(3, *WHOLE), later(has(3, *WHOLE), has(4, *WHOLE, put(3, "M", P), last_stable_offset=3)), "clean", "offset 3",
+        has(3, *WHOLE), later(has(3, *WHOLE), has(4, *WHOLE, put(3, "M", P), last_stable_offset=3)),
+        "clean", "offset 3",
     ),
     "superseded-beyond-the-bound-and-cleaned": Case(
         [has(3, put(0, "K"), put(2, "L")), has(4, put(0, "K"), put(2, "L"), put(3, "K"))],
@@ -152,7 +153,8 @@ CASES = {
         has(3, put(0, "K"), put(2, "L")), has(3, put(2, "L")), "anomaly", "is alive", ("tombstone-divergence", 1, 0)
     ),
     "alive-as-far-as-was-read": Case(
-        has(3, put(0, "K"), put(1, "N"), put(2, "L")), has(3, put(1, "N"), put(2, "L")), "unknown", "was read to offset 2 only",
+        has(3, put(0, "K"), put(1, "N"), put(2, "L")), has(3, put(1, "N"), put(2, "L")),
+        "unknown", "was read to offset 2 only",
         spans={TP: Span(0, 2)},
     ),
     "before-what-was-read": Case(

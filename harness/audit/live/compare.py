@@ -35,7 +35,7 @@ from harness.host.workspace import Workspace
 from harness.judge.finding import CheckerRow, Finding, Place, place_of
 from harness.judge.progress import Progress
 from harness.judge.sessions import CHECKS
-from harness.judge.verdict import Verdict
+from harness.judge.verdict import UnknownReason, Verdict
 from harness.kafka_api.address import Address
 from harness.run_folder.store import RunFolder, new_run_id
 from harness.spark.background import start_compilation
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 NOT_READ = "data was not read (--quick): the verdict rests on the brokers' reports of transactions"
 LIMITED = "only the records between --since and --until were read"
-BEHIND = "it was not read to its end: its high watermark stayed behind for {} s"
+BEHIND = f"was not read to its end: its high watermark stayed behind for {PATIENCE_S:.0f} s"
 READINGS = 3
 DOUBTFUL_TABLES = (*FINDERS, "doubts", "unsure")
 """Tables whose rows brokers are asked about again."""
@@ -181,16 +181,20 @@ def _read(
     return read, copies_of(folder, answers.run_id, read, transactions)
 
 
-def _unknown(read: SpoolResult, *, is_limited: bool) -> dict[Place, tuple[str, ...]]:
+def _unknown(read: SpoolResult, *, is_limited: bool) -> dict[Place, tuple[UnknownReason, ...]]:
     """Return by partition why it cannot be called clean."""
-    reasons: dict[Place, dict[str, None]] = {}
+    reasons: dict[Place, dict[UnknownReason, None]] = {}
+
+    def note(tp: Place, cause: str, text: str) -> None:
+        reasons.setdefault(tp, {})[UnknownReason(cause, text)] = None
+
     for (broker, tp), why in sorted(read.failures.items()):
-        reasons.setdefault(tp, {})[f"the replica of broker {broker} was not read: {why}"] = None
+        note(tp, "not-read", f"the replica of broker {broker} was not read: {why}")
     for (broker, tp), reading in read.readings.items():
         if is_limited:
-            reasons.setdefault(tp, {})[LIMITED] = None
+            note(tp, "limited", LIMITED)
         elif not reading.is_complete:
-            reasons.setdefault(tp, {})[f"the replica of broker {broker} is behind: {BEHIND.format(PATIENCE_S)}"] = None
+            note(tp, "behind", f"the replica of broker {broker} {BEHIND}")
     return {tp: tuple(texts) for tp, texts in reasons.items()}
 
 
@@ -240,7 +244,7 @@ class CheckedReading:
 
     replicas: tuple[ReplicaCopy, ...]
     rows: Mapping[str, Rows]
-    unknown: Mapping[Place, tuple[str, ...]]
+    unknown: Mapping[Place, tuple[UnknownReason, ...]]
 
 
 def read_until_settled(
@@ -258,7 +262,8 @@ def read_until_settled(
             break
         again, still_doubtful = _settled(read(number, doubtful), still_there)
         latest, doubtful = _replaced(latest, again, doubtful), still_doubtful
-    changing = {place: (*latest.unknown.get(place, ()), CHANGING) for place in doubtful}
+    why = UnknownReason("changing", CHANGING)
+    changing = {place: (*latest.unknown.get(place, ()), why) for place in doubtful}
     return replace(latest, unknown={**latest.unknown, **changing})
 
 

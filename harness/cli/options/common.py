@@ -16,7 +16,7 @@ from click.core import ParameterSource
 
 from harness import DISTRIBUTION
 from harness.cli.options.parameters import DIRECTORY, TOPIC, Text, file_to_read
-from harness.console import JSON, QUIET, TEXT
+from harness.console import JSON, QUIET, TEXT, VERBOSE
 from harness.kafka_api.address import Address
 from harness.spark.options import LOCAL, parse_spark
 
@@ -94,8 +94,9 @@ def command(
     return decorate
 
 
-def _be_loud(_context: click.Context, _parameter: click.Parameter, is_on: bool) -> None:  # noqa: FBT001
+def _be_loud(context: click.Context, _parameter: click.Parameter, is_on: bool) -> None:  # noqa: FBT001
     if is_on:
+        context.meta[VERBOSE] = True
         logging.getLogger("harness").setLevel(logging.DEBUG)
         for handler in logging.getLogger().handlers:
             handler.setLevel(logging.DEBUG)
@@ -107,7 +108,9 @@ def _be_quiet(context: click.Context, _parameter: click.Parameter, is_on: bool) 
 
 
 quiet_option = OUTPUT.flag("-q --quiet", "Print no progress.", expose_value=False, callback=_be_quiet)
-verbose_option = OUTPUT.flag("-v --verbose", "Also print what the harness logs.", expose_value=False, callback=_be_loud)
+verbose_option = OUTPUT.flag(
+    "-v --verbose", "Print all details, and what is logged.", expose_value=False, callback=_be_loud
+)
 FORMAT: Final = OUTPUT.option("--format", click.Choice([TEXT, JSON]), "Output format.", name="output", default=TEXT)
 SPARK_OPTIONS: Final = (
     SPARK.option(

@@ -1,0 +1,158 @@
+"""What an audit prints: the summary, and one paragraph for each kind of finding and of undecided partitions."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from junitparser.xunit2 import JUnitXml
+from rich.console import Console
+
+from harness.audit.explain.impact import NONE_LEADS, with_impact
+from harness.audit.explain.metadata_evidence import MetadataEvidence
+from harness.audit.explain.summary import show_audit, write_junit
+from harness.judge.finding import Finding, ReplicaGroup
+from harness.judge.verdict import ScenarioVerdict, Verdict
+from harness.terminal import Terminal
+
+
+def finding(partition: int = 0, **more: Any) -> Finding:
+    facts: dict[str, Any] = {
+        "anomaly": "stuck-lso", "broker": 2, "topic": "orders", "partition": partition, "offset": 5, "key": None,
+        "producer_id": 7, "effect": "visible", "explanation": f"frozen at {partition}", "witness": {},
+    }  # fmt: skip
+    return Finding(**{**facts, **more})
+
+
+def partition(number: int, verdict: str = "clean", **more: Any) -> ScenarioVerdict:
+    return ScenarioVerdict(
+        scenario=f"orders-{number}", anomaly=None, payload=None, topic="orders", partition=number, verdict=verdict,
+        exposure={"replicas": []}, **{"reason": "they agree", **more},
+    )  # fmt: skip
+
+
+def audit(*scenarios: ScenarioVerdict, findings: tuple[Finding, ...] = (), notes: tuple[str, ...] = ()) -> Verdict:
+    return Verdict(
+        verdict="anomaly", reason="", run_id="audit-1", target={"name": "cluster", "cluster_id": "C"},
+        timings_s={"ask": 1.2, "read": 2.0}, scenarios=scenarios, findings=findings, checker_errors={}, notes=notes,
+    )  # fmt: skip
+
+
+def printed(verdict: Verdict, *, width: int | None = None, file: str | None = "a.json", verbose: bool = False) -> str:
+    text = io.StringIO()
+    is_terminal = width is not None
+    console = Console(file=text, width=width or 10_000, force_terminal=is_terminal, color_system=None, highlight=False)
+    show_audit(Terminal(console), verdict, "--bootstrap-server h:1", file=file, is_verbose=verbose)
+    return text.getvalue()
+
+
+def test_a_clean_audit_is_one_line() -> None:
+    assert printed(audit(partition(0), partition(1))) == "0 of 2 partitions diverged, 2 agree   (cluster C, 3 s)\n"
+
+
+def test_findings_of_a_kind_are_one_paragraph_and_undecided_partitions_are_counted_by_cause() -> None:
+    scenarios = [partition(n, "anomaly") for n in range(2)] + [partition(2)]
+    scenarios += [partition(n, "unknown", reason="gone", causes=("not-read",)) for n in range(3, 5)]
+    assert printed(audit(*scenarios, findings=(finding(0), finding(1)), notes=("seen",))) == (
+        "2 of 5 partitions diverged, 2 undecided, 1 agrees   (cluster C, 3 s)\n"
+        "ANOMALY      stuck-lso: orders-0, orders-1: broker 2 is wrong\n"
+        "  Evidence   broker 2, orders-0, offset 5: frozen at 0\n"
+        "             and 1 more\n"
+        "UNKNOWN      not-read: orders-3, orders-4\n"
+        "  Why        gone\n"
+        "note         seen\n"
+        "next         harness repair a.json --bootstrap-server h:1 --plan\n"
+    )
+
+
+def test_the_worst_comes_first() -> None:
+    kinds = (
+        finding(0, anomaly="committed-to-aborted", effect="latent"),
+        finding(1, anomaly="tombstone-divergence", decided=False),
+        finding(2, broker=1),
+        finding(3),
+        finding(4),
+    )
+    lines = printed(audit(partition(0, "anomaly"), findings=kinds)).splitlines()
+    assert [line.split(None, 1)[1] for line in lines if line.startswith("ANOMALY")] == [
+        "stuck-lso: orders-3, orders-4: broker 2 is wrong",
+        "stuck-lso: orders-2: broker 1 is wrong",
+        "tombstone-divergence: orders-1: which replica is wrong is undecided",
+        "committed-to-aborted: orders-0: broker 2 is wrong",
+    ]
+
+
+def test_many_partitions_are_counted() -> None:
+    text = printed(audit(findings=tuple(finding(number) for number in range(12))))
+    assert "orders-0, orders-1, orders-10, orders-11" not in text
+    assert "orders-0, orders-1, orders-2, orders-3, orders-4, orders-5, orders-6, orders-7 and 4 more: broker" in text
+
+
+def test_what_is_not_decided_has_another_next_step() -> None:
+    text = printed(audit(findings=(finding(decided=False),)))
+    assert "  Next       decide which replica is right, then harness repair a.json" in text
+    assert "\nnext " not in text
+
+
+def test_a_hanging_transaction_is_aborted_and_no_replica_is_wrong() -> None:
+    hanging = finding(anomaly="hanging-transaction", commands=("BOOTSTRAP=h:1", "kafka-transactions.sh abort"))
+    text = printed(audit(findings=(hanging,)))
+    assert "hanging-transaction: orders-0: on every replica\n" in text
+    assert "  Next       kafka-transactions.sh abort\n" in text
+    assert "repair" not in text
+
+
+def test_details_and_the_file_are_offered() -> None:
+    text = printed(audit(findings=(finding(),)), file=None)
+    assert "audit.json: run the audit with --output audit.json; --verbose prints every finding\n" in text
+    assert "ANOMALY stuck-lso: broker 2, orders-0, offset 5" in printed(audit(findings=(finding(),)), verbose=True)
+
+
+def test_no_word_is_cut_on_a_terminal() -> None:
+    words = [f"word{number}" for number in range(40)]
+    text = printed(audit(findings=(finding(explanation=" ".join(words)),)), width=40)
+    assert set(words) <= set(text.split())
+    assert max(map(len, text.splitlines()[2:])) <= 40
+
+
+def test_a_partition_is_a_test_case(tmp_path: Path) -> None:
+    scenarios = (partition(0), partition(1, "anomaly"), partition(2, "unknown", reason="gone"))
+    write_junit(tmp_path / "a.xml", audit(*scenarios, findings=(finding(1, explanation="\x1b"),)))
+    (suite,) = JUnitXml.fromfile(str(tmp_path / "a.xml"))
+    results = {case.name: [(type(result).__name__, result.message) for result in case.result] for case in suite}
+    assert results == {"orders-0": [], "orders-1": [("Failure", "they agree")], "orders-2": [("Error", "gone")]}
+
+
+LED_BY = {leader: MetadataEvidence(leaders={("orders", 0): leader}, is_current=True) for leader in (-1, 1, 2)}
+
+
+@pytest.mark.parametrize(
+    ("facts", "leader", "expected"),
+    [
+        ({}, 2, "broker 2 leads: read_committed consumers stop at offset 5"),
+        (
+            {"witness": {"high_watermark_here": 1069}},
+            2,
+            "broker 2 leads: read_committed consumers stop at offset 5 (1,064 offsets are hidden)",
+        ),
+        ({}, 1, "broker 2 follows: only consumers that read from followers get its records"),
+        ({}, -1, NONE_LEADS),
+        ({"anomaly": "tombstone-divergence"}, 2, "broker 2 leads: consumers get values that were deleted"),
+        ({"effect": "latent"}, 2, "broker 2 leads: no record that is served now is wrong"),
+        ({"anomaly": "hanging-transaction"}, 1, "read_committed consumers stop at offset 5"),
+        ({"decided": False}, 1, "broker 1 leads"),
+        (
+            {"decided": False, "disagree": (ReplicaGroup(brokers=(1, 3), serves="nothing"),)},
+            1,
+            "broker 1 leads and serves nothing",
+        ),
+    ],
+)
+def test_the_impact_depends_on_the_leader(facts: dict[str, Any], leader: int, expected: str) -> None:
+    assert with_impact(finding(**facts), LED_BY[leader]).impact == expected
+
+
+def test_copies_show_no_impact() -> None:
+    assert with_impact(finding(), MetadataEvidence(leaders={("orders", 0): 2})).impact is None
