@@ -20,7 +20,7 @@ from checkers.evidence.tables import REPLICA, Evidence, load_copies
 from checkers.reduction.reduce import Reduced, reduce_copies
 from checkers.replay.judged import Judged, judge
 from checkers.replay.unreplicated_tails import without_unreplicated_tails
-from harness.audit.explain.advice import ANY_BROKER, with_advice
+from harness.audit.explain.advice import Shell, with_advice
 from harness.audit.explain.attribution import Disputes, attribute, attribute_spans
 from harness.audit.explain.impact import with_impact
 from harness.audit.explain.internal_records import read_values, values_of, with_coordinator, with_states
@@ -136,14 +136,14 @@ class AuditContext:
     ``target``: as in ``verdict.json``. ``evidence``: for the attribution; a partition whose replicas are listed there
     has a verdict, even if none of them was read. ``unknown``: why a partition cannot be called clean.
     ``broker_findings``: by brokers' answers; dropped where the checkers have a finding at the same place.
-    ``bootstrap``: a broker's address, for commands.
+    ``shell``: for commands.
     """
 
     target: Mapping[str, Any]
     evidence: MetadataEvidence = field(default_factory=MetadataEvidence)
     unknown: Mapping[Place, Sequence[UnknownReason]] = field(default_factory=dict)
     broker_findings: Sequence[Finding] = ()
-    bootstrap: str = ANY_BROKER
+    shell: Shell = field(default_factory=Shell)
 
 
 def context_of_copies(copies: Copies) -> AuditContext:
@@ -182,7 +182,7 @@ def assemble(
     findings += [finding for finding in context.broker_findings if _identity(finding) not in identities]
     findings.sort(key=lambda finding: (finding.place, finding.broker, finding.offset))
     findings = [with_impact(with_coordinator(finding, context.evidence), context.evidence) for finding in findings]
-    findings = with_advice(findings, brokers, context.bootstrap)
+    findings = with_advice(findings, brokers, context.shell)
     findings_by_place = by_place(findings)
 
     def scenario(place: Place) -> ScenarioVerdict:

@@ -12,7 +12,6 @@ from typing import Any
 
 import cloup
 
-from harness.audit.explain.advice import ANY_BROKER
 from harness.broker_files.segments.records import MAX_INT64
 from harness.cli.options import common
 from harness.cli.options.parameters import MEGABYTES_A_SECOND, MOST_BROKER, FilePath, Text, is_number
@@ -166,6 +165,7 @@ def live(  # noqa: PLR0917
         since_ms=None if since is None else time_ms(since),
         until_ms=None if until is None else time_ms(until),
         save=save,
+        config=None if config is None else str(config),
     )
     if request.since_ms is not None and request.until_ms is not None and request.since_ms >= request.until_ms:
         raise UsageError(f"--since {since} is not before --until {until}")
@@ -218,7 +218,7 @@ def show(
     output: str,
     file: Path | None = None,
     junit: Path | None = None,
-    repair: str = f"--bootstrap-server {ANY_BROKER}",
+    repair: str = "--bootstrap-server HOST:PORT",
 ) -> int:
     """Print an audit's verdict to stdout, write it to files, and return its exit code.
 

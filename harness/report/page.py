@@ -37,7 +37,7 @@ OUTCOME_SIGNS: Final = {"committed": "✓", "aborted": "✗", "open": "…"}
 DRAWING_ERRORS: Final = (HarnessError, OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError)
 """Errors of drawing a folder that is damaged or of another release."""
 _COMMANDS: Final = (
-    "kafka-dump-log.sh --print-data-log --files {folder}/*.log\n"
+    'kafka-dump-log.sh --print-data-log --files "$(printf %s, {folder}/*.log)"\n'
     "kafka-console-consumer.sh --bootstrap-server HOST:PORT --topic {topic} --partition {partition} --offset earliest"
     " --isolation-level read_committed --property print.key=true --property print.offset=true --timeout-ms 10000"
 )

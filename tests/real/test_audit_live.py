@@ -37,7 +37,7 @@ def spooled(audited: Audited, folder: RunFolder, **how: Any) -> tuple[AuditedClu
     result = spool(cluster, looks, folder, SpoolOptions(**how))
     assert result.failures == {}
     assert result.readings.keys() == {(broker, tp) for broker in BROKERS for tp in (TOPIC, SECOND)}
-    assert all(reading.is_settled for reading in result.readings.values())
+    assert all(reading.is_complete for reading in result.readings.values())
     return cluster, looks
 
 
@@ -78,7 +78,7 @@ def test_a_spool_is_what_is_on_disk(audited: Audited, tmp_path: Path) -> None:
                 first = next(iter_batches(path.read_bytes(), source=path.name))
                 assert path.name == f"{first.base_offset:020}.log"
             state = json.loads((fetched / "state.json").read_text())
-            assert (state["read_to"], state["settled"]) == (state["high_watermark"], True)
+            assert (state["read_to"], state["complete"]) == (state["high_watermark"], True)
             assert len(state["aborted"]) == 2
             assert len(state["open"]) == (1 if partition == TOPIC[1] else 0)
     assert messages[-1] == (1.0, sum(path.stat().st_size for path in folder.path.rglob("*.log")))

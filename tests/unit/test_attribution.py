@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from checkers.attribution.coverage import EpochCoverage
 from checkers.finding import UNEXPLAINED_DIVERGENCE as UNEXPLAINED
-from harness.audit.explain.advice import with_advice
+from harness.audit.explain.advice import Shell, with_advice
 from harness.audit.explain.attribution import Disputes, attribute
 from harness.audit.explain.metadata_evidence import MetadataEvidence
 from harness.broker_files.metadata_log.history import PartitionHistory, PartitionState
@@ -172,6 +173,54 @@ def test_what_the_logs_prove_needs_no_witness_but_advice_names_only_leaders_that
     assert result["commands"][1].endswith(
         "--add-config min.cleanable.dirty.ratio=1,max.compaction.lag.ms=9223372036854775807"
     )
+
+
+INHERITED = "--delete-config min.cleanable.dirty.ratio,max.compaction.lag.ms"
+
+
+class TestShell:
+    """The printed commands carry the login, and give a topic its own settings back."""
+
+    def commands(self, **shell: Any) -> list[str]:
+        row = disagreement(DIVERGED, 1, proven=True, deleted_at=9)
+        states = Disputes.of([serves(1, 5), serves(2, 9, tombstone=True)], (), MetadataEvidence())
+        finding = replace(attribute([row], states)[0], right=(2, 3))
+        (advised,) = with_advice([finding], {PLACE: ALL}, Shell(**shell))
+        return list(advised.commands or ())
+
+    def test_a_login_is_in_each_of_them(self) -> None:
+        bootstrap, config, *commands = self.commands(bootstrap="h:1", config="my login.properties")
+        assert (bootstrap, config) == ("BOOTSTRAP=h:1", "CONFIG='my login.properties'")
+        for command in (command for command in commands if not command.startswith("echo ")):
+            option = "--admin.config" if command.startswith("kafka-leader-election.sh") else "--command-config"
+            assert f' --bootstrap-server "$BOOTSTRAP" {option} "$CONFIG" ' in command
+
+    def test_copies_are_throttled_and_the_folder_is_saved_before_it_is_removed(self) -> None:
+        commands = self.commands()
+        moves = [command for command in commands if " --execute" in command]
+        assert all(command.endswith(" --throttle 50000000") for command in moves)
+        assert commands.index(next(c for c in commands if "cp -a" in c)) < commands.index(moves[0])
+
+    @pytest.mark.parametrize(
+        ("own", "expected"),
+        [
+            (
+                None,
+                [
+                    "--delete-config min.cleanable.dirty.ratio,max.compaction.lag.ms  # or --add-config with the values that"
+                ],
+            ),
+            ({}, ["--delete-config min.cleanable.dirty.ratio,max.compaction.lag.ms"]),
+            (
+                {"min.cleanable.dirty.ratio": "0.1", "segment.ms": "5"},
+                ["--delete-config max.compaction.lag.ms", "--add-config min.cleanable.dirty.ratio=0.1"],
+            ),
+        ],
+    )
+    def test_the_settings_that_were_found_are_restored(self, own: dict[str, str] | None, expected: list[str]) -> None:
+        commands = self.commands(own_settings=None if own is None else {PLACE[0]: own})
+        restoring = [command.partition("--entity-name t ")[2] for command in commands[-len(expected) :]]
+        assert restoring == expected
 
 
 LOST_VALUE = (disagreement(UNEXPLAINED, 1, offset=55, proven=True, last_committed_at=55, last_here_at=7),)

@@ -86,7 +86,9 @@ def test_what_brokers_say_is_a_finding_with_advice(
     assert show(result, JSON) == EXIT_ANOMALY
     assert json.loads(capsys.readouterr().out) == content
     assert show(result, TEXT) == EXIT_ANOMALY
-    assert "ANOMALY stuck-lso: broker 2, t-0, offset 0" in capsys.readouterr().out
+    printed_text = capsys.readouterr().out
+    assert "ANOMALY      stuck-lso: t-0: broker 2 is wrong\n  Impact now " in printed_text
+    assert "  Evidence   broker 2, t-0, offset 0: " in printed_text
     assert len(replica_table(actual.statuses).rows) == 2
 
 

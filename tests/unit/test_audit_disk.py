@@ -100,25 +100,31 @@ def test_clean_copies(command: Command, tmp_path: Path) -> None:
     write_copies(tmp_path, *AGREE)
     code, text = command()
     assert code == EXIT_CLEAN
-    assert text.splitlines() == [
-        "CLEAN t-0: 2 replicas were read to offset 10 and agree, with themselves too",
-        "partitions: 0 anomaly, 1 clean, 0 unknown   (exit code 0)",
-    ]
+    summary, end = text.splitlines()
+    assert summary.startswith("0 of 1 partition diverged, 1 agrees   (cluster literal, ")
+    assert end == "(exit code 0)"
 
 
 def test_diverged_copies(command: Command, tmp_path: Path) -> None:
     write_copies(tmp_path, *DIFFER)
     (tmp_path / "1" / "t-1.AAAAAAAAAAAAAAAAAAAAAQ-stray").mkdir()
-    code, text = command()
+    code, text = command("--output", "a.json", "--junit", "a.xml", "--verbose")
     assert code == EXIT_ANOMALY
-    printed, means, do, *commands, note, counts = text.splitlines()
+    summary, kind, meaning, evidence, printed, means, do, *commands, note, then, end = text.splitlines()
+    assert summary.startswith("1 of 1 partition diverged, 0 agree   (cluster literal, ")
+    assert kind == "ANOMALY      tombstone-divergence: t-0: broker 2 is wrong"
+    assert meaning.startswith("  Meaning    a deleted key still has its value on broker 2")
+    assert evidence.startswith("  Evidence   broker 2, t-0, offset 0: deleted key K is alive")
     assert printed.startswith("ANOMALY tombstone-divergence: broker 2, t-0, offset 0: deleted key K is alive")
     assert means.startswith("  what it means: a deleted key still has its value on broker 2")
-    assert do.startswith("  what to do: pause compaction, save the folder of t-0 on broker 2, make broker 1 the leader")
+    assert do.startswith("  what to do: rebuild the replica with harness repair, or by hand: pause compaction, ")
     assert commands[0] == "    BOOTSTRAP=HOST:PORT"
     assert any("kafka-reassign-partitions.sh" in command for command in commands)
     assert note.endswith("t-1.AAAAAAAAAAAAAAAAAAAAAQ-stray: not a replica in use: left out")
-    assert counts == "partitions: 1 anomaly, 0 clean, 0 unknown, 1 finding   (exit code 1)"
+    assert then == "next         harness repair a.json --bootstrap-server HOST:PORT --plan"
+    assert end == "(exit code 1)"
+    assert json.loads((tmp_path / "a.json").read_text())["verdict"] == "anomaly"
+    assert "<testcase" in (tmp_path / "a.xml").read_text()
 
 
 def test_diverged_copies_as_json(command: Command, tmp_path: Path) -> None:
@@ -154,11 +160,11 @@ def test_what_cannot_be_reported_of_one_partition_of_two(command: Command, tmp_p
     (tmp_path / "more" / "1" / "t-0").rename(tmp_path / "1" / "t-0")
     code, text = command()
     assert code == EXIT_UNKNOWN
-    assert text.splitlines()[0] == (
-        "UNKNOWN t-0: there is only the replica of broker 1, and nothing to compare it with"
-    )
-    assert text.splitlines()[1].startswith("CLEAN t2-3: ")
-    assert text.splitlines()[-1] == "partitions: 0 anomaly, 1 clean, 1 unknown   (exit code 2)"
+    summary, cause, why, *_, end = text.splitlines()
+    assert summary.startswith("0 of 2 partitions diverged, 1 undecided, 1 agrees ")
+    assert cause == "UNKNOWN      not-comparable: t-0"
+    assert why == "  Why        there is only the replica of broker 1, and nothing to compare it with"
+    assert end == "(exit code 2)"
 
 
 def test_a_whole_audit_in_a_process_of_its_own(tmp_path: Path) -> None:

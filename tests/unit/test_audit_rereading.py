@@ -15,8 +15,10 @@ from harness.audit.live.recheck import Evidence, still_there
 from harness.broker_files.segments.batches import Record
 from harness.broker_files.segments.encode import encode_batch
 from harness.judge.finding import Place
+from harness.judge.verdict import UnknownReason
 
 A, B = ("a", 0), ("b", 0)
+BUSY = UnknownReason("not-read", "busy")
 
 
 def row(place: Place, offset: int, **more: Any) -> dict[str, Any]:
@@ -52,8 +54,8 @@ class Script:
 
 
 def test_what_agrees_is_read_once() -> None:
-    script = Script(reading(unknown={A: ("it was not read",)}))
-    assert script.result().unknown == {A: ("it was not read",)}
+    script = Script(reading(unknown={A: (BUSY,)}))
+    assert script.result().unknown == {A: (BUSY,)}
     assert script.asked == [None]
 
 
@@ -81,17 +83,17 @@ def test_what_goes_away_at_other_places_each_time_is_unknown_after_so_many_readi
     readings = [reading(missed_marker=[row(A, number)]) for number in range(READINGS)]
     script = Script(*readings, gone=range(READINGS))
     result = script.result()
-    assert (result.rows["missed_marker"], result.unknown) == ([], {A: (CHANGING,)})
+    assert (result.rows["missed_marker"], result.unknown) == ([], {A: (UnknownReason("changing", CHANGING),)})
     assert script.readings == []
 
 
 def test_only_partitions_in_doubt_are_read_again_and_the_others_stay_as_they_are() -> None:
     replicas = [row(A, 0), row(B, 0)]
-    first = reading(doubts=[row(A, 1)], replicas=replicas, unknown={A: ("busy",), B: ("busy",)})
+    first = reading(doubts=[row(A, 1)], replicas=replicas, unknown={A: (BUSY,), B: (BUSY,)})
     script = Script(first, reading(replicas=[row(A, 9)]), gone=[1])
     result = script.result()
     assert result.rows["replicas"] == [row(B, 0), row(A, 9)]
-    assert result.unknown == {B: ("busy",)}
+    assert result.unknown == {B: (BUSY,)}
 
 
 def test_a_damaged_answer_is_read_again_and_what_a_checker_raised_is_not_forgotten() -> None:

@@ -27,9 +27,12 @@ from harness.escape import escape
 from harness.judge.finding import Finding, Place, ServedState, by_place
 
 BOOTSTRAP: Final = '--bootstrap-server "$BOOTSTRAP"'
-"""The first command sets the variable."""
+"""The first commands set the variables."""
+LOGIN: Final = '--command-config "$CONFIG"'
 ANY_BROKER: Final = "HOST:PORT"
 """A placeholder for the user to replace: an audit of folders has no address."""
+THROTTLE_BYTES_S: Final = 50_000_000
+ELECTION: Final = "kafka-leader-election.sh"
 PAUSE_SETTINGS: Final = {"min.cleanable.dirty.ratio": "1", "max.compaction.lag.ms": "9223372036854775807"}
 """Settings that pause a topic's compaction; seen to do so on 4.4.0."""
 
@@ -38,6 +41,56 @@ UNDECIDED_LEFT: Final = "another disagreement of this partition is not decided"
 NONE_RIGHT: Final = "no other replica is shown to be right"
 SENTENCES: Final = tomllib.loads((files(__package__) / "advice.toml").read_text())
 UNDECIDED: Final = "undecided"
+
+
+@dataclass(frozen=True)
+class Shell:
+    """Facts for the printed commands.
+
+    ``bootstrap``: a broker's address. ``config``: the properties file of ``--command-config``. ``own_settings``: the
+    values of `PAUSE_SETTINGS` that each topic itself has; None where they are unknown.
+    """
+
+    bootstrap: str = ANY_BROKER
+    config: str | None = None
+    own_settings: Mapping[str, Mapping[str, str]] | None = None
+
+    def variables(self) -> list[str]:
+        """Return the commands that set variables."""
+        return [
+            f"BOOTSTRAP={shlex.quote(self.bootstrap)}",
+            *([] if self.config is None else [f"CONFIG={shlex.quote(self.config)}"]),
+        ]
+
+    def call(self, tool: str, words: str) -> str:
+        """Return the command that calls one of Kafka's tools."""
+        # Until KIP-1147 this tool calls the option otherwise.
+        option = LOGIN.replace("--command-config", "--admin.config") if tool == ELECTION else LOGIN
+        return " ".join((tool, BOOTSTRAP, *([] if self.config is None else [option]), words))
+
+    def restore(self, topic: str) -> list[str]:
+        """Return the commands that give a topic its own values of `PAUSE_SETTINGS` back."""
+        known = (self.own_settings or {}).get(topic)
+        own = {name: value for name, value in (known or {}).items() if name in PAUSE_SETTINGS}
+        inherited = [name for name in PAUSE_SETTINGS if name not in own]
+        note = "  # or --add-config with the values that the topic had" if known is None else ""
+        commands = []
+        if inherited:
+            commands.append(self._configure(topic, f"--delete-config {','.join(inherited)}{note}"))
+        if own:
+            commands.append(self._configure(topic, f"--add-config {_settings(own)}"))
+        return commands
+
+    def pause(self, topic: str) -> str:
+        """Return the command that pauses a topic's compaction."""
+        return self._configure(topic, f"--add-config {_settings(PAUSE_SETTINGS)}")
+
+    def _configure(self, topic: str, change: str) -> str:
+        return self.call("kafka-configs.sh", f"--alter --entity-type topics --entity-name {topic} {change}")
+
+
+def _settings(values: Mapping[str, str]) -> str:
+    return ",".join(map("=".join, values.items()))
 
 
 @dataclass(frozen=True)
@@ -56,14 +109,14 @@ class _Partition:
 
 
 def with_advice(
-    findings: Sequence[Finding], brokers: Mapping[Place, Sequence[int]], bootstrap: str = ANY_BROKER
+    findings: Sequence[Finding], brokers: Mapping[Place, Sequence[int]], shell: Shell | None = None
 ) -> list[Finding]:
     """Add ``means``, ``do`` and ``commands`` (lines for a shell) to findings.
 
-    ``brokers``: the replicas of each partition, in the order of its assignment. ``bootstrap``: a broker's address.
+    ``brokers``: the replicas of each partition, in the order of its assignment.
     """
     partitions = {place: _partition(place, group, brokers[place]) for place, group in by_place(findings).items()}
-    return [_advised(with_consumers(finding), partitions[finding.place], bootstrap) for finding in findings]
+    return [_advised(with_consumers(finding), partitions[finding.place], shell or Shell()) for finding in findings]
 
 
 def _partition(place: Place, findings: Sequence[Finding], brokers: Sequence[int]) -> _Partition:
@@ -74,7 +127,7 @@ def _partition(place: Place, findings: Sequence[Finding], brokers: Sequence[int]
     return _Partition(*place, brokers, leaders, all(finding.decided for finding in accusing))
 
 
-def _advised(finding: Finding, partition: _Partition, bootstrap: str) -> Finding:
+def _advised(finding: Finding, partition: _Partition, shell: Shell) -> Finding:
     fields = {
         "broker": finding.broker,
         "partition": partition.name,
@@ -84,20 +137,19 @@ def _advised(finding: Finding, partition: _Partition, bootstrap: str) -> Finding
     }
     is_of_group = is_about_offsets(finding)
     remedies = SENTENCES["do-offsets" if is_of_group else "do"]
-    commands = [_configure(partition.topic, f"--add-config {','.join(map('='.join, PAUSE_SETTINGS.items()))}")]
+    commands = [shell.pause(partition.topic)]
     if finding.anomaly == HANGING_TRANSACTION:
         at = f"--topic {partition.topic} --partition {partition.number} --start-offset {finding.offset}"
-        do, commands = SENTENCES["do"]["hanging"], [f"kafka-transactions.sh {BOOTSTRAP} abort {at}"]
+        do, commands = SENTENCES["do"]["hanging"], [shell.call("kafka-transactions.sh", f"abort {at}")]
     elif not finding.decided:
         do = remedies[UNDECIDED]
     elif partition.is_decided and partition.leaders:
         do = remedies["recopy"]
-        commands += _recopy(partition, finding.broker, partition.leaders[0], is_of_group=is_of_group)
+        commands += _recopy(partition, finding.broker, partition.leaders[0], shell, is_of_group=is_of_group)
     else:
         do = remedies["no-leader"]
-    commands = [f"BOOTSTRAP={bootstrap}", *commands]
     means = _meaning(finding).format(**fields)
-    return replace(finding, means=means, do=do.format(**fields), commands=tuple(commands))
+    return replace(finding, means=means, do=do.format(**fields), commands=(*shell.variables(), *commands))
 
 
 def _meaning(finding: Finding) -> str:
@@ -114,37 +166,41 @@ def _meaning(finding: Finding) -> str:
     return sentence
 
 
-def _configure(topic: str, change: str) -> str:
-    return f"kafka-configs.sh {BOOTSTRAP} --alter --entity-type topics --entity-name {topic} {change}"
-
-
-def _recopy(partition: _Partition, broker: int, leader: int, *, is_of_group: bool) -> list[str]:
+def _recopy(partition: _Partition, broker: int, leader: int, shell: Shell, *, is_of_group: bool) -> list[str]:
     """Return the commands after the pause, which were seen to repair an undone delete and a stuck LSO on 4.4.0.
 
     ``is_of_group``: the partition has committed offsets, which are committed again before the replica is rebuilt.
     """
     topic, number = partition.topic, partition.number
     others = [leader, *(other for other in partition.brokers if other not in {leader, broker})]
-    elect = f"kafka-leader-election.sh {BOOTSTRAP} --election-type preferred --topic {topic} --partition {number}"
-    describe = f"kafka-log-dirs.sh {BOOTSTRAP} --describe --broker-list {broker} --topic-list {topic}"
+    elect = shell.call(ELECTION, f"--election-type preferred --topic {topic} --partition {number}")
+    describe = shell.call("kafka-log-dirs.sh", f"--describe --broker-list {broker} --topic-list {topic}")
+
+    def assign(replicas: Sequence[int], name: str) -> list[str]:
+        return _assign(partition, replicas, name, shell)
+
     return [
-        *([*_assign(partition, [*others, broker], "leader"), elect, COMMIT_NOW] if is_of_group else []),
-        *_assign(partition, others, "without"),
+        f"{describe}  # copy its folder of {partition.name} with cp -a, on the host of broker {broker}",
+        *([*assign([*others, broker], "leader"), elect, COMMIT_NOW] if is_of_group else []),
+        *assign(others, "without"),
         *([] if is_of_group else [elect]),
         f"{describe}  # continue once {partition.name} is gone",
-        *_assign(partition, [*others, broker], "with"),
-        *(_assign(partition, partition.brokers, "order") if list(partition.brokers) != [*others, broker] else []),
-        _configure(topic, f"--delete-config {','.join(PAUSE_SETTINGS)}")
-        + "  # or --add-config with the values that the topic had",
+        *assign([*others, broker], "with"),
+        *(assign(partition.brokers, "order") if list(partition.brokers) != [*others, broker] else []),
+        *shell.restore(topic),
     ]
 
 
-def _assign(partition: _Partition, replicas: Sequence[int], name: str) -> list[str]:
+def _assign(partition: _Partition, replicas: Sequence[int], name: str, shell: Shell) -> list[str]:
     assignment = {"topic": partition.topic, "partition": partition.number, "replicas": list(replicas)}
     plan = json.dumps({"version": 1, "partitions": [assignment]})
     file = f"{partition.name}-{name}.json"
-    reassign = f"kafka-reassign-partitions.sh {BOOTSTRAP} --reassignment-json-file {file}"
-    return [f"echo '{plan}' > {file}", f"{reassign} --execute", f"{reassign} --verify  # continue once it is complete"]
+    reassign = shell.call("kafka-reassign-partitions.sh", f"--reassignment-json-file {file}")
+    return [
+        f"echo '{plan}' > {file}",
+        f"{reassign} --execute --throttle {THROTTLE_BYTES_S}",
+        f"{reassign} --verify  # continue once it is complete",
+    ]
 
 
 def is_about_offsets(finding: Finding) -> bool:

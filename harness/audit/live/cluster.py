@@ -7,8 +7,8 @@ unknown.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeAlias
 
 from harness.broker_files.copies.selection import audited, internal_left_out, is_compacted, is_named, listed
 from harness.broker_files.internal_topics.decode import TRANSACTION_STATE
@@ -34,8 +34,9 @@ GLOB: Final = frozenset("*?[")
 class AuditedCluster:
     """A cluster, as the metadata of one broker described it, and the client that asks its brokers.
 
-    ``settings``: the effective ones by topic, without the topics whose settings this user may not see. ``notes``: what
-    could not be read, each in a sentence. ``selection``: which topics these are, where that is not what the user named.
+    ``settings``: the effective ones by topic, without the topics whose settings this user may not see.
+    ``own_settings``: those that the topic itself has. ``notes``: what could not be read, each in a sentence.
+    ``selection``: which topics these are, where that is not what the user named.
     ``may_have_transactions``: false without the topic ``__transaction_state``: a cluster's first transaction creates
     that topic.
     """
@@ -43,6 +44,7 @@ class AuditedCluster:
     client: ClusterClient
     state: ClusterState
     settings: Mapping[str, Mapping[str, str]]
+    own_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     selection: tuple[str, ...] = ()
     may_have_transactions: bool = True
@@ -88,7 +90,7 @@ def _describe(client: ClusterClient, patterns: Sequence[str]) -> AuditedCluster:
             raise UsageError(f"this user may not describe topic {name}: an audit needs Describe and Read on it")
         if topic.error:
             raise UsageError(f"topic {name}: {topic.error}")
-    settings, notes = _settings(client, sorted(topics))
+    settings, own_settings, notes = _settings(client, sorted(topics))
     if patterns:
         selection = internal_left_out(list(every), patterns)
     else:
@@ -107,21 +109,32 @@ def _describe(client: ClusterClient, patterns: Sequence[str]) -> AuditedCluster:
         client,
         replace(state, topics=dict(sorted(topics.items()))),
         settings,
+        own_settings,
         tuple(notes),
         selection=tuple(selection),
         may_have_transactions=transaction_log.error != NO_SUCH_TOPIC,
     )
 
 
-def _settings(client: ClusterClient, names: Sequence[str]) -> tuple[dict[str, dict[str, str]], list[str]]:
-    settings: dict[str, dict[str, str]] = {}
+Settings: TypeAlias = dict[str, dict[str, str]]
+
+
+def _settings(client: ClusterClient, names: Sequence[str]) -> tuple[Settings, Settings, list[str]]:
+    """Return the effective settings, those of the topics themselves, and why others could not be read."""
+    settings: Settings = {}
+    own: Settings = {}
     denied: dict[str, list[str]] = {}
     for name, answer in client.ask_any(describe_configs(TOPIC_RESOURCE, names), METADATA).items():
         if isinstance(answer, str):
             denied.setdefault(answer, []).append(name)
         else:
             settings[name] = values_of(answer)
-    return settings, [
-        f"settings of {listed(topics)} could not be read ({error}; they need DescribeConfigs on the topic)"
-        for error, topics in denied.items()
-    ]
+            own[name] = {key: entry.value for key, entry in answer.items() if entry.is_explicit}
+    return (
+        settings,
+        own,
+        [
+            f"settings of {listed(topics)} could not be read ({error}; they need DescribeConfigs on the topic)"
+            for error, topics in denied.items()
+        ],
+    )

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from checkers.anomalies import FINDERS
 from checkers.finding import VISIBLE
-from harness.audit.explain.advice import ANY_BROKER
+from harness.audit.explain.advice import ANY_BROKER, Shell
 from harness.audit.explain.metadata_evidence import evidence_of_cluster
 from harness.audit.judge_copies import KEY_STATES, NO_ROWS, AuditContext, Rows, assemble, judge_copies
 from harness.audit.live.broker_reports import ask_coordinators, replica_statuses
@@ -59,7 +59,10 @@ CHANGING = "each reading found other differences that went away: the partition i
 
 @dataclass(frozen=True)
 class AuditRequest:
-    """The topics of a cluster to audit. Times are milliseconds since the epoch. ``save``: a new folder for the data."""
+    """The topics of a cluster to audit. Times are milliseconds since the epoch. ``save``: a new folder for the data.
+
+    ``config``: the properties file that ``bootstrap`` was read with, for printed commands.
+    """
 
     bootstrap: Sequence[Address]
     topics: Sequence[str]
@@ -67,6 +70,7 @@ class AuditRequest:
     since_ms: int | None = None
     until_ms: int | None = None
     save: Path | None = None
+    config: str | None = None
 
     @property
     def is_limited(self) -> bool:
@@ -141,7 +145,9 @@ class _Answers:
             evidence=evidence_of_cluster(self.cluster, after),
             unknown=last_readings.unknown,
             broker_findings=[_finding(suspicion) for suspicion in self.prefiltered.suspicions],
-            bootstrap=",".join(map(str, self.request.bootstrap)) or ANY_BROKER,
+            shell=Shell(
+                ",".join(map(str, self.request.bootstrap)) or ANY_BROKER, self.request.config, self.cluster.own_settings
+            ),
         )
         notes = (*self.cluster.notes, *self.cluster.selection, *self.prefiltered.notes, *notes)
         copies = Copies(self.run_id, last_readings.replicas, notes=notes)
