@@ -204,13 +204,8 @@ class TestShell:
     @pytest.mark.parametrize(
         ("own", "expected"),
         [
-            (
-                None,
-                [
-                    "--delete-config min.cleanable.dirty.ratio,max.compaction.lag.ms  # or --add-config with the values that"
-                ],
-            ),
-            ({}, ["--delete-config min.cleanable.dirty.ratio,max.compaction.lag.ms"]),
+            (None, [f"{INHERITED}  # or --add-config with the values that the topic had"]),
+            ({}, [INHERITED]),
             (
                 {"min.cleanable.dirty.ratio": "0.1", "segment.ms": "5"},
                 ["--delete-config max.compaction.lag.ms", "--add-config min.cleanable.dirty.ratio=0.1"],
