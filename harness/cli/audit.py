@@ -23,7 +23,7 @@ from harness.spark.options import SparkOptions
 from harness.suggest import quoted
 from harness.terminal import stdout
 
-NEEDS_DATA = common.SPARK_PARAMETERS | {"rate_limit_mb", "since", "until", "save"}
+NEEDS_DATA = common.SPARK_PARAMETERS | {"rate_limit_mb", "since", "until", "save", "spool_limit"}
 """Parameters of ``audit live`` that make no sense if no data is read."""
 
 
@@ -36,6 +36,18 @@ def time_ms(text: str) -> int:
     except ValueError as error:
         raise UsageError(f"{quoted(text)}: give a time such as 2026-01-31T12:00Z, or ms since the epoch") from error
     return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+UNITS = {"MB": 10**6, "GB": 10**9, "TB": 10**12, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+
+
+def size_bytes(text: str) -> int:
+    """Return the bytes of a size such as 4GiB or 500MB. Raises `UsageError`."""
+    for unit, size in UNITS.items():
+        number = text.removesuffix(unit)
+        if number != text and is_number(number, MAX_INT64 // size) and int(number) > 0:
+            return int(number) * size
+    raise UsageError(f"{quoted(text)}: give a size such as 4GiB or 500MB ({', '.join(UNITS)})")
 
 
 def broker_folder(text: str) -> tuple[int, str]:
@@ -130,6 +142,12 @@ def disk(  # noqa: PLR0917
 )
 @output_option
 @junit_option
+@READING.option(
+    "--spool-limit",
+    Text(size_bytes, metavar="SIZE"),
+    "Judge and delete data once so much was read (--save stores all of it).",
+    default="4GiB",
+)
 def live(  # noqa: PLR0917
     topics: tuple[str, ...],
     bootstrap: str,
@@ -154,7 +172,8 @@ def live(  # noqa: PLR0917
 
     if reading["quick"] and common.options_given() & NEEDS_DATA:
         raise UsageError(
-            "--quick reads no data: leave out --rate-limit-mb, --since, --until, --save, --spark-master, --spark-conf"
+            "--quick reads no data: leave out --rate-limit-mb, --since, --until, --save, --spool-limit, --spark-master,"
+            " --spark-conf"
         )
     rate_mb, save = reading["rate_limit_mb"], reading["save"]
     since, until = reading["since"], reading["until"]
@@ -166,6 +185,7 @@ def live(  # noqa: PLR0917
         until_ms=None if until is None else time_ms(until),
         save=save,
         config=None if config is None else str(config),
+        spool_limit_bytes=size_bytes(reading["spool_limit"]),
     )
     if request.since_ms is not None and request.until_ms is not None and request.since_ms >= request.until_ms:
         raise UsageError(f"--since {since} is not before --until {until}")

@@ -126,9 +126,9 @@ def may(broker: Address, user: str, rights: Iterable[tuple[int, str, int, int]])
     assert ask(broker, creating) == [0] * len(creations)
 
 
-def write_plainly(audited: Audited, partition: tuple[str, int]) -> None:
+def write_plainly(audited: Audited, partition: tuple[str, int], records: int = 1500) -> None:
     producer = Producer({**CONFIG, "bootstrap.servers": ",".join(map(str, audited.inside))})
-    for number in range(1500):
+    for number in range(records):
         producer.produce(partition[0], str(number), b"v" * 2000, partition[1])
     producer.flush(BOUND_S)
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import random
 import signal
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-from audited import BOUND_S, LOGIN, SECOND, TOPIC, Audited, everything, wait_for_replication
+from audited import BOUND_S, KEPT, LOGIN, SECOND, TOPIC, Audited, everything, wait_for_replication, write_plainly
 from confluent_kafka import Producer
 from sandbox import Ran, Sandbox
 
@@ -109,6 +110,28 @@ def test_producers_and_cleaners_at_work_are_no_finding(sandbox: Sandbox, audited
     ended = audit(sandbox, audited, "live", "--topic", BUSY[0])
     assert ended.verdict["findings"] == [], ended.output
     assert ended.code == EXIT_CLEAN, ended.output
+
+
+def test_ten_times_the_limit_of_the_spool_is_read_in_waves_and_an_interrupt_keeps_what_was_compared(
+    sandbox: Sandbox, audited: Audited
+) -> None:
+    many = [("audited-many", number) for number in range(12)]
+    audited.admin.create_topics(dict.fromkeys(many, (1, 2, 3)), KEPT)
+    for partition in many:
+        write_plainly(audited, partition, 150)
+    ran = audit(sandbox, audited, "live", "--topic", "audited-many", "--spool-limit", "1MB")
+    assert (ran.code, len(ran.verdict["scenarios"])) == (EXIT_CLEAN, 12), ran.output
+    assert "read 3 replicas, wave 12 of 12" in ran.stderr
+    options = ("--topic", "audited-many", "--spool-limit", "1MB", "--format", "json")
+    going = sandbox.start("audit", "live", *cluster(audited), *options)
+    going.wait_for_stage("read 3 replicas, wave 3 of 12")
+    going.process.send_signal(signal.SIGINT)
+    ended = going.end()
+    assert ended.code == EXIT_UNKNOWN, ended.output
+    counts = Counter((one["verdict"], *one.get("causes", ())) for one in ended.verdict["scenarios"])
+    assert counts.keys() == {("clean",), ("unknown", "interrupted", "not-comparable")}
+    assert 2 <= counts["clean",] < 12
+    sandbox.wait_until_nothing_is_left()
 
 
 def test_an_audit_that_is_interrupted_leaves_nothing(sandbox: Sandbox, audited: Audited) -> None:

@@ -13,7 +13,7 @@ from fakes.progress import FakeProgress
 from harness.audit.explain.show import replica_table
 from harness.audit.live import compare as live
 from harness.audit.live.prefilter import Prefiltered, prefilter
-from harness.cli.audit import audit, show, time_ms
+from harness.cli.audit import audit, show, size_bytes, time_ms
 from harness.console import JSON, TEXT
 from harness.errors import EXIT_ANOMALY, EXIT_UNKNOWN, UsageError
 from harness.json_codec import to_json
@@ -38,6 +38,7 @@ def refusal(*arguments: str) -> str:
         (("exposure", *LIVE[1:]), "no broker answers"),
         ((*LIVE[:-1], "localhost"), "'--bootstrap-server': 'localhost' is not an address: give host:port"),
         ((*LIVE, "--quick", "--since", "2026-01-01"), "--quick reads no data: leave out"),
+        ((*LIVE, "--spool-limit", "4"), "'--spool-limit': '4': give a size such as 4GiB or 500MB"),
         ((*LIVE, "--since", "yesterday"), "'--since': 'yesterday': give a time such as 2026-01-31T12:00Z"),
         ((*LIVE, "--since", "2026-01-02", "--until", "2026-01-01"), "--since 2026-01-02 is not before"),
         ((*LIVE, "--command-config", "/nowhere.properties"), "/nowhere.properties"),
@@ -61,6 +62,17 @@ def test_what_cannot_be_used_is_reported_in_one_sentence(arguments: tuple[str, .
 )
 def test_times(text: str, expected_ms: int) -> None:
     assert time_ms(text) == expected_ms
+
+
+@pytest.mark.parametrize(("text", "expected"), [("1MB", 1_000_000), ("4GiB", 1 << 32), ("2TB", 2 * 10**12)])
+def test_sizes(text: str, expected: int) -> None:
+    assert size_bytes(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "GiB", "0MB", "-1MB", "1.5GB", "1KB", "1 MB", "9999999TiB"])
+def test_other_sizes_are_rejected(text: str) -> None:
+    with pytest.raises(UsageError, match="give a size such as 4GiB"):
+        size_bytes(text)
 
 
 def audit_quickly(monkeypatch: pytest.MonkeyPatch, second: Held) -> tuple[Verdict, Prefiltered]:

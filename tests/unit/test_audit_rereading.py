@@ -10,14 +10,16 @@ from fakes.brokers import TP, FakeBroker, Held, audited
 
 from checkers.finding import BATCH, LIST, RECORD
 from harness.audit.judge_copies import NO_ROWS
-from harness.audit.live.compare import CHANGING, READINGS, CheckedReading, read_until_settled
 from harness.audit.live.recheck import Evidence, still_there
+from harness.audit.live.settle import CHANGING, READINGS, CheckedReading, merged, read_until_settled
+from harness.audit.live.waves import divided
 from harness.broker_files.segments.batches import Record
 from harness.broker_files.segments.encode import encode_batch
 from harness.judge.finding import Place
 from harness.judge.verdict import UnknownReason
 
 A, B = ("a", 0), ("b", 0)
+BOTH = [A, B]
 BUSY = UnknownReason("not-read", "busy")
 
 
@@ -37,10 +39,10 @@ class Script:
     def __init__(self, *readings: CheckedReading, gone: Collection[int] = ()) -> None:
         self.readings = list(readings)
         self.gone = gone
-        self.asked: list[Collection[Place] | None] = []
+        self.asked: list[Collection[Place]] = []
         self.evidence: set[Evidence] = set()
 
-    def read(self, number: int, places: Collection[Place] | None) -> CheckedReading:
+    def read(self, number: int, places: Collection[Place]) -> CheckedReading:
         self.asked.append(places)
         assert number == len(self.asked)
         return self.readings.pop(0)
@@ -50,33 +52,33 @@ class Script:
         return {shown for shown in self.evidence if shown.offset not in self.gone}
 
     def result(self) -> CheckedReading:
-        return read_until_settled(self.read, self.still_there)
+        return read_until_settled(self.read, BOTH, self.still_there)
 
 
 def test_what_agrees_is_read_once() -> None:
     script = Script(reading(unknown={A: (BUSY,)}))
     assert script.result().unknown == {A: (BUSY,)}
-    assert script.asked == [None]
+    assert script.asked == [BOTH]
 
 
 def test_a_difference_that_is_still_there_is_reported_after_one_reading() -> None:
     script = Script(reading(stuck_lso=[row(A, 1)]))
     assert script.result().rows["stuck_lso"] == [row(A, 1)]
-    assert script.asked == [None]
+    assert script.asked == [BOTH]
 
 
 def test_a_difference_that_stands_for_itself_and_goes_away_is_forgotten() -> None:
     script = Script(reading(stuck_lso=[row(A, 1), row(B, 2)], unsure=[row(A, 1, shown_by=LIST)]), gone=[1])
     result = script.result()
     assert (result.rows["stuck_lso"], result.rows["unsure"], result.unknown) == ([row(B, 2)], [], {})
-    assert script.asked == [None]
+    assert script.asked == [BOTH]
 
 
 @pytest.mark.parametrize("table", ["aborted_to_committed", "committed_to_aborted", "missed_marker", "doubts"])
 def test_a_difference_that_may_hide_others_and_goes_away_is_looked_for_again(table: str) -> None:
     script = Script(reading(**{table: [row(A, 1), row(B, 2)]}), reading(**{table: [row(A, 3)]}), gone=[1])
     assert script.result().rows[table] == [row(B, 2), row(A, 3)]
-    assert script.asked == [None, {A}]
+    assert script.asked == [BOTH, {A}]
 
 
 def test_what_goes_away_at_other_places_each_time_is_unknown_after_so_many_readings() -> None:
@@ -101,7 +103,7 @@ def test_a_damaged_answer_is_read_again_and_what_a_checker_raised_is_not_forgott
     script = Script(reading(damaged=[row(A, 0)], raised=raised), reading())
     result = script.result()
     assert (result.rows["damaged"], result.rows["raised"]) == ([], raised)
-    assert script.asked == [None, {A}]
+    assert script.asked == [BOTH, {A}]
 
 
 class TestEvidence:
@@ -157,3 +159,18 @@ def test_what_cannot_be_asked_counts_as_still_there() -> None:
     held = Held(10, 10, batches=(batch(7),))
     brokers = {1: FakeBroker({TP: [held]}), 2: FakeBroker({TP: [held]}, dies_after=0)}
     assert still_there(audited(brokers), evidence) == {Evidence(2, TP, 3, RECORD, None)}
+
+
+def test_readings_of_waves_are_one_and_an_error_of_a_checker_is_reported_once() -> None:
+    raised = [{"name": "unexplained", "reason": "?"}]
+    waves = [reading(stuck_lso=[row(A, 1)], raised=raised), reading(stuck_lso=[row(B, 2)], raised=raised)]
+    both = merged([*waves, reading(unknown={("c", 0): (BUSY,)})])
+    assert (both.rows["stuck_lso"], both.rows["raised"]) == ([row(A, 1), row(B, 2)], raised)
+    assert both.unknown == {("c", 0): (BUSY,)}
+
+
+def test_a_wave_has_at_most_so_many_bytes_and_a_larger_partition_is_one_of_its_own() -> None:
+    sizes = {("t", number): size for number, size in enumerate((4, 5, 2, 30, 0, 9, 1))}
+    numbers = [[number for _, number in wave] for wave in divided(sizes, 10)]
+    assert numbers == [[0, 1], [2], [3], [4, 5, 6]]
+    assert divided({}, 10) == []

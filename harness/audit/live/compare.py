@@ -2,37 +2,38 @@
 
 Replicas are read batch by batch, at different times on different brokers, while producers and cleaners continue. They
 are compared up to a bound that every replica had before any was read (`spool`). A difference below the bound that a
-cleaner caused meanwhile goes away; so brokers are asked once more for what each difference rests on (`recheck`). A row
-that stands for several records may hide others: where such a row goes away, the partition is read again.
+cleaner caused meanwhile goes away; so brokers are asked once more for what each difference rests on (`recheck`,
+`settle`). More data than the limit of the spool is read and judged in waves of partitions.
 """
 
 from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from checkers.anomalies import FINDERS
 from checkers.finding import VISIBLE
 from harness.audit.explain.advice import ANY_BROKER, Shell
 from harness.audit.explain.metadata_evidence import evidence_of_cluster
-from harness.audit.judge_copies import KEY_STATES, NO_ROWS, AuditContext, Rows, assemble, judge_copies
+from harness.audit.judge_copies import NO_ROWS, AuditContext, assemble, judge_copies
 from harness.audit.live.broker_reports import ask_coordinators, replica_statuses
 from harness.audit.live.cluster import AuditedCluster, client_of, describe
 from harness.audit.live.prefilter import Prefiltered, Suspicion, prefilter
 from harness.audit.live.reading import PATIENCE_S, spans_between
-from harness.audit.live.recheck import Evidence, evidence_of, holders_of, still_there
+from harness.audit.live.recheck import still_there
+from harness.audit.live.settle import CheckedReading, merged, read_until_settled
 from harness.audit.live.spool import RateLimit, SpoolOptions, SpoolResult, copies_of, spool
-from harness.broker_files.copies.copies import Copies, ReplicaCopy
+from harness.audit.live.waves import SPOOL_LIMIT_BYTES, waves_of
+from harness.broker_files.copies.copies import Copies
 from harness.errors import UsageError
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
-from harness.judge.finding import CheckerRow, Finding, Place, place_of
+from harness.judge.finding import Finding, Place
 from harness.judge.progress import Progress
 from harness.judge.sessions import CHECKS
 from harness.judge.verdict import UnknownReason, Verdict
@@ -49,19 +50,16 @@ if TYPE_CHECKING:
 NOT_READ = "data was not read (--quick): the verdict rests on the brokers' reports of transactions"
 LIMITED = "only the records between --since and --until were read"
 BEHIND = f"was not read to its end: its high watermark stayed behind for {PATIENCE_S:.0f} s"
-READINGS = 3
-DOUBTFUL_TABLES = (*FINDERS, "doubts", "unsure")
-"""Tables whose rows brokers are asked about again."""
-GROUPED_TABLES = frozenset({"aborted_to_committed", "committed_to_aborted", "missed_marker", "doubts"})
-"""Tables with rows that stand for several records."""
-CHANGING = "each reading found other differences that went away: the partition is cleaned faster than it can be read"
+AGAIN = " again: differences went away that cleaners had caused"
+INTERRUPTED = UnknownReason("interrupted", "the audit was interrupted before this partition was compared")
 
 
 @dataclass(frozen=True)
 class AuditRequest:
     """The topics of a cluster to audit. Times are milliseconds since the epoch. ``save``: a new folder for the data.
 
-    ``config``: the properties file that ``bootstrap`` was read with, for printed commands.
+    ``config``: the properties file that ``bootstrap`` was read with, for printed commands. ``spool_limit_bytes``: how
+    much is read before it is judged and deleted, unless ``save`` is set.
     """
 
     bootstrap: Sequence[Address]
@@ -71,6 +69,7 @@ class AuditRequest:
     until_ms: int | None = None
     save: Path | None = None
     config: str | None = None
+    spool_limit_bytes: int = SPOOL_LIMIT_BYTES
 
     @property
     def is_limited(self) -> bool:
@@ -88,10 +87,10 @@ def audit_quickly(request: AuditRequest, progress: Progress) -> tuple[Verdict, P
 
 
 def audit_live(request: AuditRequest, progress: Progress, spark: SparkOptions) -> Verdict:
-    """Return the verdict on every replica of the topics.
+    """Return the verdict on every replica of the topics. Partitions that an interrupt leaves uncompared are unknown.
 
-    Raises `UsageError` as `describe`, `prefilter` and `session_of` do and where ``save`` cannot be made;
-    `SpoolDiskError` where the data does not fit on the disk.
+    Raises KeyboardInterrupt where no wave was compared, `UsageError` as `describe`, `prefilter` and `session_of` do and
+    where ``save`` cannot be made, and `SpoolDiskError` where the data does not fit on the disk.
     """
     java = find_java()
     save_folder = None if request.save is None else _new_folder(request.save)
@@ -102,9 +101,9 @@ def audit_live(request: AuditRequest, progress: Progress, spark: SparkOptions) -
         sessions: list[SparkSession] = []
         readings_folder = save_folder or workspace.path / "readings"
 
-        def read(number: int, places: Collection[Place] | None) -> CheckedReading:
+        def read(wave: str, number: int, places: Collection[Place]) -> CheckedReading:
             folder = RunFolder(readings_folder / f"reading-{number}")
-            read, copies = _read(answers, folder, places, progress, is_again=number > 1)
+            read, copies = _read(answers, folder, places, progress, wave if number == 1 else AGAIN)
             if not sessions:
                 # Only now is there something to judge: reading may take hours.
                 progress.stage("start Spark")
@@ -115,10 +114,25 @@ def audit_live(request: AuditRequest, progress: Progress, spark: SparkOptions) -
                 shutil.rmtree(folder.path)
             return CheckedReading(copies.replicas, rows, _unknown(read, is_limited=request.is_limited))
 
-        last_readings = read_until_settled(read, partial(still_there, answers.cluster))
+        waves = [list(answers.cluster.state.partitions)]
+        if save_folder is None:
+            waves = waves_of(answers.cluster, answers.prefiltered.statuses, request.spool_limit_bytes)
+        done: list[CheckedReading] = []
+        try:
+            for number, places in enumerate(waves, 1):
+                wave = f", wave {number} of {len(waves)}" if len(waves) > 1 else ""
+                done.append(read_until_settled(partial(read, wave), places, partial(still_there, answers.cluster)))
+        except KeyboardInterrupt:
+            if not done:
+                raise
+        compared = merged([*done, CheckedReading((), NO_ROWS, _interrupted(waves[len(done) :]))])
         # Leadership is evidence only where it did not change while replicas were read.
         after = describe(answers.cluster.client, request.topics)
-        return answers.verdict(last_readings, {"read_and_check": _since(started_s)}, after)
+        return answers.verdict(compared, {"read_and_check": _since(started_s)}, after)
+
+
+def _interrupted(waves: Iterable[Iterable[Place]]) -> dict[Place, tuple[UnknownReason, ...]]:
+    return {place: (INTERRUPTED,) for places in waves for place in places}
 
 
 @dataclass(frozen=True)
@@ -163,9 +177,9 @@ def _ask(request: AuditRequest, progress: Progress) -> _Answers:
 
 
 def _read(
-    answers: _Answers, folder: RunFolder, places: Collection[Place] | None, progress: Progress, *, is_again: bool
+    answers: _Answers, folder: RunFolder, places: Collection[Place], progress: Progress, remark: str
 ) -> tuple[SpoolResult, Copies]:
-    """Read every replica, or the replicas of some partitions, into a folder.
+    """Read the replicas of some partitions into a folder.
 
     Coordinators are asked first: the transactions that they have completed are below the high watermarks that are read
     to.
@@ -173,14 +187,8 @@ def _read(
     request, cluster = answers.request, answers.cluster
     statuses = replica_statuses(cluster, places)
     transactions = None if request.is_limited else ask_coordinators(cluster, statuses.open_producers)
-    replicas = [
-        (broker, tp)
-        for tp, state in cluster.state.partitions.items()
-        for broker in state.replicas
-        if places is None or tp in places
-    ]
-    again = " again: differences went away that cleaners had caused" if is_again else ""
-    progress.stage(f"read {len(replicas)} replicas{again}")
+    replicas = [(broker, tp) for tp in places for broker in cluster.state.partitions[tp].replicas]
+    progress.stage(f"read {len(replicas)} replicas{remark}")
     limit = None if request.rate_limit_bytes_s is None else RateLimit(request.rate_limit_bytes_s, cluster.client.clock)
     spans = spans_between(cluster, request.since_ms, request.until_ms) if request.is_limited else {}
     read = spool(cluster, statuses, folder, SpoolOptions(limit, spans, progress.reading), replicas)
@@ -239,63 +247,3 @@ def _finding(suspicion: Suspicion) -> Finding:
 
 def _since(started_s: float) -> float:
     return round(time.monotonic() - started_s, 3)
-
-
-@dataclass(frozen=True)
-class CheckedReading:
-    """One reading of some partitions, with the checkers' rows.
-
-    ``rows``: as `judge_whole` returns them. ``unknown``: by partition, further reasons against ``clean``.
-    """
-
-    replicas: tuple[ReplicaCopy, ...]
-    rows: Mapping[str, Rows]
-    unknown: Mapping[Place, tuple[UnknownReason, ...]]
-
-
-def read_until_settled(
-    read: Callable[[int, Collection[Place] | None], CheckedReading],
-    still_there: Callable[[Iterable[Evidence]], set[Evidence]],
-) -> CheckedReading:
-    """Read everything, and the partitions in doubt again; return each partition's last reading, without what went away.
-
-    ``read`` takes the reading's number and the partitions; None for all. ``still_there``: see `recheck`. There are at
-    most `READINGS` readings; a partition that is in doubt after them is unknown.
-    """
-    latest, doubtful = _settled(read(1, None), still_there)
-    for number in range(2, READINGS + 1):
-        if not doubtful:
-            break
-        again, still_doubtful = _settled(read(number, doubtful), still_there)
-        latest, doubtful = _replaced(latest, again, doubtful), still_doubtful
-    why = UnknownReason("changing", CHANGING)
-    changing = {place: (*latest.unknown.get(place, ()), why) for place in doubtful}
-    return replace(latest, unknown={**latest.unknown, **changing})
-
-
-def _settled(
-    reading: CheckedReading, still_there: Callable[[Iterable[Evidence]], set[Evidence]]
-) -> tuple[CheckedReading, set[Place]]:
-    """Return a reading without the differences that went away, and the partitions to read again."""
-    holders = holders_of(reading.rows[KEY_STATES])
-    rows = [(name, row, evidence_of(row, holders)) for name in DOUBTFUL_TABLES for row in reading.rows[name]]
-    shown = still_there({evidence for *_, every in rows for evidence in every})
-    remaining: dict[str, list[CheckerRow]] = {name: [] for name in DOUBTFUL_TABLES}
-    doubtful = {place_of(row) for row in reading.rows["damaged"]}
-    for name, row, every in rows:
-        if not shown.isdisjoint(every):
-            remaining[name].append(row)
-        elif name in GROUPED_TABLES:
-            doubtful.add(place_of(row))
-    return replace(reading, rows={**reading.rows, **remaining}), doubtful
-
-
-def _replaced(earlier: CheckedReading, again: CheckedReading, places: Collection[Place]) -> CheckedReading:
-    """Return the readings merged: these partitions from the later reading. Errors of checkers are kept."""
-    replicas = [copy for copy in earlier.replicas if copy.place not in places]
-    rows = {
-        name: [*(row for row in table if name == "raised" or place_of(row) not in places), *again.rows[name]]
-        for name, table in earlier.rows.items()
-    }
-    unknown = {place: reasons for place, reasons in earlier.unknown.items() if place not in places}
-    return CheckedReading((*replicas, *again.replicas), rows, {**unknown, **again.unknown})

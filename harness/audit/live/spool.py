@@ -322,15 +322,23 @@ def _replica_folder(folder: RunFolder, replica: Replica) -> Path:
     return folder.fetched_snapshot(broker, AFTER_REJOIN) / f"{topic}-{partition}"
 
 
-def _sizes(cluster: AuditedCluster, statuses: ReplicaStatuses, lengths: Mapping[Replica, int]) -> dict[Replica, int]:
-    """Return about how many bytes each replica's span has; nothing for a broker that does not report sizes."""
+def sizes_bytes(cluster: AuditedCluster, replicas: Iterable[Replica]) -> dict[Replica, int]:
+    """Return the size of each replica's segments on disk; nothing for a broker that does not report sizes."""
+    by_broker: dict[int, list[TopicPartition]] = {}
+    for broker, tp in replicas:
+        by_broker.setdefault(broker, []).append(tp)
 
     def ask(broker: int, caller: Connection) -> dict[Replica, int]:
-        sizes = caller.ask(describe_log_dirs([tp for b, tp in lengths if b == broker])).sizes_bytes
+        sizes = caller.ask(describe_log_dirs(by_broker[broker])).sizes_bytes
         return {(broker, tp): size for tp, size in sizes.items()}
 
-    answers, _ = cluster.client.ask_all({broker for broker, _ in lengths}, ask)
-    sizes = {replica: size for answer in answers.values() for replica, size in answer.items()}
+    answers, _ = cluster.client.ask_all(by_broker, ask)
+    return {replica: size for answer in answers.values() for replica, size in answer.items()}
+
+
+def _sizes(cluster: AuditedCluster, statuses: ReplicaStatuses, lengths: Mapping[Replica, int]) -> dict[Replica, int]:
+    """Return about how many bytes each replica's span has."""
+    sizes = sizes_bytes(cluster, lengths)
     offsets = {r: statuses.replicas[r].high_watermark - statuses.replicas[r].log_start for r in sizes}
     return {replica: size * lengths[replica] // max(offsets[replica], 1) for replica, size in sizes.items()}
 
