@@ -8,8 +8,8 @@ three times: ``live`` while the brokers run (with ``--load`` also while clients 
 directories, and ``disk, no metadata log`` without ``__cluster_metadata``. Which replicas are wrong is read from their
 files, without the checkers (`harness.soak.judge.truth`), and held against what a consumer of each broker is served. A
 finding that does not say whether it is decided counts as an accusation. ``right by luck``: the accused broker missed a
-marker, and the next marker says the same, so what it serves is right. ``called clean`` and ``nothing wrong`` are
-partitions. Exits 1 where an accusation is wrong, or where the commands of a finding have a replica copied anew from one
+marker, and the next marker says the same, so the broker serves the right records. ``called clean`` and ``nothing
+wrong`` are partitions. Exits 1 where an accusation is wrong, or where the commands of a finding have a replica copied from one
 that is wrong where it is right itself.
 """
 

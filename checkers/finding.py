@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 VISIBLE, LATENT = "visible", "latent"
 
 RECORD, BATCH, LIST = "record", "batch", "list"
-"""What shows a difference: a record at the offset, the batch that begins there, or the broker's list of aborted
+"""The evidence for a difference: a record at the offset, the batch that begins there, or the broker's list of aborted
 transactions, one of which began at or before the offset."""
 
 HANGING_TRANSACTION = "hanging-transaction"

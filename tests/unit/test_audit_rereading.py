@@ -10,7 +10,7 @@ from fakes.brokers import TP, FakeBroker, Held, audited
 
 from checkers.finding import BATCH, LIST, RECORD
 from harness.audit.judge_copies import NO_ROWS
-from harness.audit.live.recheck import Evidence, still_there
+from harness.audit.live.recheck import DisputedItem, still_there
 from harness.audit.live.settle import CHANGING, READINGS, CheckedReading, merged, read_until_settled
 from harness.audit.live.waves import divided
 from harness.broker_files.segments.batches import Record
@@ -40,14 +40,14 @@ class Script:
         self.readings = list(readings)
         self.gone = gone
         self.asked: list[Collection[Place]] = []
-        self.evidence: set[Evidence] = set()
+        self.evidence: set[DisputedItem] = set()
 
     def read(self, number: int, places: Collection[Place]) -> CheckedReading:
         self.asked.append(places)
         assert number == len(self.asked)
         return self.readings.pop(0)
 
-    def still_there(self, evidence: Iterable[Evidence]) -> set[Evidence]:
+    def still_there(self, evidence: Iterable[DisputedItem]) -> set[DisputedItem]:
         self.evidence = set(evidence)
         return {shown for shown in self.evidence if shown.offset not in self.gone}
 
@@ -150,15 +150,15 @@ def batch(*offsets: int, base: int | None = None) -> bytes:
 def test_what_a_broker_still_shows(offset: int, shown_by: str, expected: bool) -> None:  # noqa: FBT001
     """Of the batch at offset 2 only the record at offset 3 is left; producer 5 is listed as aborted from 3 on."""
     held = Held(10, 10, log_start=1, batches=(batch(3, base=2), batch(7)), aborted=((5, 3), (6, 0)))
-    evidence = Evidence(1, TP, offset, shown_by, 5)
+    evidence = DisputedItem(1, TP, offset, shown_by, 5)
     assert still_there(audited({1: FakeBroker({TP: [held]})}), [evidence]) == ({evidence} if expected else set())
 
 
 def test_what_cannot_be_asked_counts_as_still_there() -> None:
-    evidence = {Evidence(broker, TP, 3, RECORD, None) for broker in (1, 2)}
+    evidence = {DisputedItem(broker, TP, 3, RECORD, None) for broker in (1, 2)}
     held = Held(10, 10, batches=(batch(7),))
     brokers = {1: FakeBroker({TP: [held]}), 2: FakeBroker({TP: [held]}, dies_after=0)}
-    assert still_there(audited(brokers), evidence) == {Evidence(2, TP, 3, RECORD, None)}
+    assert still_there(audited(brokers), evidence) == {DisputedItem(2, TP, 3, RECORD, None)}
 
 
 def test_readings_of_waves_are_one_and_an_error_of_a_checker_is_reported_once() -> None:

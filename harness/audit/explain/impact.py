@@ -1,4 +1,4 @@
-"""What clients of a running cluster get now, because of a finding: it depends on who leads the partition."""
+"""The impact of a finding on clients of a running cluster, which depends on the partition's leader."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WRONG_LEADER = {
     str(Anomaly.COMMITTED_TO_ABORTED): "read_committed consumers do not get committed records",
     UNEXPLAINED_DIVERGENCE: "consumers get other records than from the other replicas",
 }
-"""What consumers get of a replica that leads, by anomaly."""
+"""The impact on consumers of a wrong replica that leads, by anomaly."""
 NONE_LEADS = "the partition has no leader: no consumer reads it"
 
 

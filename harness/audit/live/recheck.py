@@ -26,8 +26,8 @@ Holders = Mapping[tuple[Place, bytes, int], Sequence[int]]
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """What a row of a checker rests on: a record, a batch, or a listed aborted transaction (``shown_by``) of a broker.
+class DisputedItem:
+    """A record, a batch, or a listed aborted transaction (``shown_by``) of a broker, on which a checker's row rests.
 
     ``producer_id``: whose transaction is listed.
     """
@@ -48,21 +48,21 @@ def holders_of(key_states: Iterable[CheckerRow]) -> Holders:
     return holders
 
 
-def evidence_of(row: CheckerRow, holders: Holders) -> list[Evidence]:
+def items_of(row: CheckerRow, holders: Holders) -> list[DisputedItem]:
     """Return the evidence of a row, of which one suffices: of the row's broker, else of those that had the record."""
     place, offset = place_of(row), row["offset"]
     had_it = [] if row.get("key") is None else holders.get((place, bytes(row["key"]), offset), [])
     brokers = [row["broker"]] if row["broker"] in had_it or not had_it or row["shown_by"] == LIST else had_it
-    return [Evidence(broker, place, offset, row["shown_by"], row["producer_id"]) for broker in brokers]
+    return [DisputedItem(broker, place, offset, row["shown_by"], row["producer_id"]) for broker in brokers]
 
 
-def still_there(cluster: AuditedCluster, evidence: Iterable[Evidence]) -> set[Evidence]:
+def still_there(cluster: AuditedCluster, evidence: Iterable[DisputedItem]) -> set[DisputedItem]:
     """Return the evidence that brokers still show, and that of brokers that do not answer."""
-    by_broker: dict[int, list[Evidence]] = {}
+    by_broker: dict[int, list[DisputedItem]] = {}
     for shown in evidence:
         by_broker.setdefault(shown.broker, []).append(shown)
 
-    def ask(broker: int, caller: Connection) -> set[Evidence]:
+    def ask(broker: int, caller: Connection) -> set[DisputedItem]:
         version = caller.ask(choose_fetch_version())
         return {shown for shown in by_broker[broker] if _is_there(shown, caller, version)}
 
@@ -71,7 +71,7 @@ def still_there(cluster: AuditedCluster, evidence: Iterable[Evidence]) -> set[Ev
     return unasked.union(*answers.values())
 
 
-def _is_there(evidence: Evidence, broker: Connection, version: int) -> bool:
+def _is_there(evidence: DisputedItem, broker: Connection, version: int) -> bool:
     """Raises OSError where the broker is gone, `HarnessError` where it does not serve the replica."""
     isolation = READ_COMMITTED if evidence.shown_by == LIST else READ_UNCOMMITTED
     request = fetch({evidence.place: evidence.offset}, isolation=isolation, max_bytes=1, version=version)

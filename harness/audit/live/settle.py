@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from checkers.anomalies import FINDERS
 from harness.audit.judge_copies import KEY_STATES, NO_ROWS, Rows
-from harness.audit.live.recheck import Evidence, evidence_of, holders_of
+from harness.audit.live.recheck import DisputedItem, holders_of, items_of
 from harness.broker_files.copies.copies import ReplicaCopy
 from harness.judge.finding import CheckerRow, Place, place_of
 from harness.judge.verdict import UnknownReason
@@ -39,7 +39,7 @@ class CheckedReading:
 def read_until_settled(
     read: Callable[[int, Collection[Place]], CheckedReading],
     places: Collection[Place],
-    still_there: Callable[[Iterable[Evidence]], set[Evidence]],
+    still_there: Callable[[Iterable[DisputedItem]], set[DisputedItem]],
 ) -> CheckedReading:
     """Read partitions, and those in doubt again; return each partition's last reading, without what went away.
 
@@ -58,11 +58,11 @@ def read_until_settled(
 
 
 def _settled(
-    reading: CheckedReading, still_there: Callable[[Iterable[Evidence]], set[Evidence]]
+    reading: CheckedReading, still_there: Callable[[Iterable[DisputedItem]], set[DisputedItem]]
 ) -> tuple[CheckedReading, set[Place]]:
     """Return a reading without the differences that went away, and the partitions to read again."""
     holders = holders_of(reading.rows[KEY_STATES])
-    rows = [(name, row, evidence_of(row, holders)) for name in DOUBTFUL_TABLES for row in reading.rows[name]]
+    rows = [(name, row, items_of(row, holders)) for name in DOUBTFUL_TABLES for row in reading.rows[name]]
     shown = still_there({evidence for *_, every in rows for evidence in every})
     remaining: dict[str, list[CheckerRow]] = {name: [] for name in DOUBTFUL_TABLES}
     doubtful = {place_of(row) for row in reading.rows["damaged"]}
