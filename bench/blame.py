@@ -9,8 +9,8 @@ directories, and ``disk, no metadata log`` without ``__cluster_metadata``. Which
 files, without the checkers (`harness.soak.judge.truth`), and held against what a consumer of each broker is served. A
 finding that does not say whether it is decided counts as an accusation. ``right by luck``: the accused broker missed a
 marker, and the next marker says the same, so the broker serves the right records. ``called clean`` and ``nothing
-wrong`` are partitions. Exits 1 where an accusation is wrong, or where the commands of a finding have a replica copied from one
-that is wrong where it is right itself.
+wrong`` are partitions. Exits 1 where an accusation is wrong, or where the commands of a finding have a replica copied
+from one that is wrong where it is right itself.
 """
 
 from __future__ import annotations
