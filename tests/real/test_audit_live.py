@@ -16,7 +16,7 @@ from harness.audit.live.broker_reports import ReplicaStatuses, replica_statuses
 from harness.audit.live.cluster import AuditedCluster
 from harness.audit.live.exposure import Level, exposure
 from harness.audit.live.prefilter import prefilter
-from harness.audit.live.reading import spans_between
+from harness.audit.live.spans import spans_between
 from harness.audit.live.spool import SpoolOptions, spool
 from harness.broker_files.segments.batches import iter_batches
 from harness.errors import HarnessError, UsageError

@@ -15,8 +15,11 @@ from fakes.brokers import NOT_LEADER, TP, FakeBroker, Held, audited, audited_clu
 from fakes.clock import JumpingClock
 
 from harness.audit.live.broker_reports import ReplicaStatus, replica_statuses
-from harness.audit.live.reading import BatchEntry, Span, complete_entries, spans_between
-from harness.audit.live.spool import Pieces, RateLimit, SpoolDiskError, SpoolOptions, SpoolResult, bound_of, spool
+from harness.audit.live.entries import BatchEntry, complete_entries
+from harness.audit.live.pieces import Pieces, SpoolDiskError
+from harness.audit.live.rate_limit import RateLimit
+from harness.audit.live.spans import Span, spans_between
+from harness.audit.live.spool import SpoolOptions, SpoolResult, bound_of, spool
 from harness.broker_files.segments.batches import CorruptLogError, Record, iter_entries
 from harness.broker_files.segments.encode import encode_batch
 from harness.errors import HarnessError

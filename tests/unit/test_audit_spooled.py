@@ -15,7 +15,7 @@ from checkers.evidence.tables import load_copies
 from checkers.reduction.reduce import reduce_copies
 from harness.audit.judge_copies import assemble, judge_reduced, judge_whole
 from harness.audit.live.broker_reports import TransactionDescriptions, replica_statuses
-from harness.audit.live.reading import Span
+from harness.audit.live.spans import Span
 from harness.audit.live.spool import SpoolOptions, copies_of, spool
 from harness.broker_files.copies.copies import Copies
 from harness.broker_files.segments.batches import Record

@@ -24,10 +24,12 @@ from harness.audit.judge_copies import NO_ROWS, AuditContext, assemble, judge_co
 from harness.audit.live.broker_reports import ask_coordinators, replica_statuses
 from harness.audit.live.cluster import AuditedCluster, client_of, describe
 from harness.audit.live.prefilter import Prefiltered, Suspicion, prefilter
-from harness.audit.live.reading import PATIENCE_S, spans_between
+from harness.audit.live.rate_limit import RateLimit
+from harness.audit.live.reading import PATIENCE_S
 from harness.audit.live.recheck import still_there
 from harness.audit.live.settle import CheckedReading, merged, read_until_settled
-from harness.audit.live.spool import RateLimit, SpoolOptions, SpoolResult, copies_of, spool
+from harness.audit.live.spans import spans_between
+from harness.audit.live.spool import SpoolOptions, SpoolResult, copies_of, spool
 from harness.audit.live.waves import SPOOL_LIMIT_BYTES, waves_of
 from harness.broker_files.copies.copies import Copies
 from harness.errors import UsageError

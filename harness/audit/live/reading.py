@@ -3,36 +3,30 @@
 A Fetch answer has a limited size, which its first partitions may use up. So a partition without records in an answer
 proves nothing, unless the whole answer has no records. Answers to read_committed list the aborted transactions, and end
 at the last stable offset; the records beyond it are read under read_uncommitted.
-
-For the records between two times, the leader of each partition returns their offsets (ListOffsets by timestamp,
-KIP-79).
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias
 
-from harness.audit.live.cluster import PATIENT, AuditedCluster
-from harness.broker_files.segments.batches import LOG_OVERHEAD, MAGIC, CorruptLogError
-from harness.errors import HarnessError, WaitTimeoutError
+from harness.audit.live.entries import complete_entries
+from harness.audit.live.spans import Span
+from harness.broker_files.segments.batches import CorruptLogError
+from harness.errors import WaitTimeoutError
 from harness.host.clock import Clock
 from harness.judge.finding import name_of
 from harness.kafka_api.connection import Connection
 from harness.kafka_api.error_names import OUT_OF_RANGE
 from harness.kafka_api.fetch import (
-    LATEST,
-    NO_SUCH_OFFSET,
     READ_COMMITTED,
     READ_UNCOMMITTED,
     ReplicaState,
     fetch,
     list_log_ends,
     list_log_starts,
-    list_offsets,
 )
 from harness.kafka_api.messages import TopicPartition
 from harness.kafka_api.transactions import OpenTransactions, describe_producers, open_transactions
@@ -43,13 +37,6 @@ FETCH_BYTES = 8 << 20
 PARTITIONS_A_REQUEST = 500
 PATIENCE_S = 30.0
 """The longest time that a replica may be unavailable or behind, for example while its leader changes."""
-_ENTRY = struct.Struct(">qiib")
-"""Base offset, length, leader epoch, magic: the part of the header that has the same layout in all magics."""
-_LAST_OFFSET_DELTA = struct.Struct(">i")
-_LAST_OFFSET_DELTA_AT = 23
-LEAST_LENGTH = 14
-"""Of an entry of magic 0: CRC, magic, attributes, and two empty fields (``LegacyRecord``)."""
-
 TRANSIENT_ERRORS = frozenset(
     {
         "NotLeaderForPartitionError",
@@ -61,24 +48,6 @@ TRANSIENT_ERRORS = frozenset(
         "UnknownTopicOrPartitionError",
     }
 )
-
-
-@dataclass(frozen=True, slots=True)
-class BatchEntry:
-    """One batch in a Fetch answer; in the old magics 0 and 1, one message, or a wrapper of several."""
-
-    position: int
-    size_bytes: int
-    base_offset: int
-    last_offset: int
-
-
-@dataclass(frozen=True)
-class Span:
-    """The offsets to read: from ``start`` on, and before ``stop`` if it is set."""
-
-    start: int
-    stop: int | None = None
 
 
 @dataclass
@@ -318,62 +287,3 @@ class _Pass:
 def _portions(partitions: Sequence[TopicPartition]) -> Iterator[Sequence[TopicPartition]]:
     for start in range(0, len(partitions), PARTITIONS_A_REQUEST):
         yield partitions[start : start + PARTITIONS_A_REQUEST]
-
-
-def complete_entries(records: bytes, source: str) -> Iterator[BatchEntry]:
-    """Return the complete batches of a Fetch answer, which may end inside a batch. Their content is not parsed.
-
-    A wrapper of magic 0 or 1 has the offset of its last message. Raises `CorruptLogError`.
-    """
-    position = 0
-    while position + _ENTRY.size <= len(records):
-        base_offset, length, _, magic = _ENTRY.unpack_from(records, position)
-        size_bytes = LOG_OVERHEAD + length
-        least_length = LEAST_LENGTH if magic < MAGIC else _LAST_OFFSET_DELTA_AT + _LAST_OFFSET_DELTA.size - LOG_OVERHEAD
-        if length < least_length:
-            raise CorruptLogError(source, position, f"impossible length {length}")
-        if position + size_bytes > len(records):
-            return
-        delta = 0 if magic < MAGIC else _LAST_OFFSET_DELTA.unpack_from(records, position + _LAST_OFFSET_DELTA_AT)[0]
-        if base_offset < 0 or delta < 0:
-            raise CorruptLogError(source, position, f"impossible offsets: {base_offset} and {delta} more")
-        yield BatchEntry(position, size_bytes, base_offset, base_offset + delta)
-        position += size_bytes
-
-
-def spans_between(cluster: AuditedCluster, since_ms: int | None, until_ms: int | None) -> dict[TopicPartition, Span]:
-    """Return the offsets to read of each partition, for timestamps from ``since_ms`` on and before ``until_ms``.
-
-    Timestamps need not rise along a log: a span begins with the first record that is late enough and ends before the
-    first record that is too late. Records before the span that another replica still has, and the leader does not, are
-    not read.
-
-    Raises `HarnessError` where a partition has no leader or the leader does not return offsets.
-    """
-    by_leader: dict[int, list[TopicPartition]] = {}
-    for tp, state in cluster.state.partitions.items():
-        by_leader.setdefault(state.leader, []).append(tp)
-    spans = {}
-    for leader, partitions in sorted(by_leader.items()):
-        if leader not in cluster.state.brokers:
-            raise HarnessError(f"--since and --until need leaders, and {name_of(partitions[0])} has no leader now")
-        with cluster.client.connection(leader, PATIENT) as connection:
-            ends = _offsets(connection, dict.fromkeys(partitions, LATEST))
-            starts, stops = (
-                None if time_ms is None else _offsets(connection, dict.fromkeys(partitions, time_ms))
-                for time_ms in (since_ms, until_ms)
-            )
-        for tp in partitions:
-            start = 0 if starts is None else starts[tp]
-            stop = None if stops is None or stops[tp] in {NO_SUCH_OFFSET, ends[tp]} else stops[tp]
-            spans[tp] = Span(ends[tp] if start == NO_SUCH_OFFSET else start, stop)
-    return spans
-
-
-def _offsets(connection: Connection, times_ms: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-    offsets = {}
-    for tp, offset in connection.ask(list_offsets(times_ms)).items():
-        if isinstance(offset, str):
-            raise HarnessError(f"the leader of {name_of(tp)} does not return offsets by time: {offset}")
-        offsets[tp] = offset
-    return offsets

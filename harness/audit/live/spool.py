@@ -16,7 +16,6 @@ includes everything before its state was asked. Nothing is committed, joined, cr
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -28,56 +27,21 @@ from typing import TypeAlias
 
 from harness.audit.live.broker_reports import ReplicaStatus, ReplicaStatuses, TransactionDescriptions, replica_statuses
 from harness.audit.live.cluster import PATIENT, AuditedCluster
-from harness.audit.live.reading import FETCH_BYTES, BrokerReader, ReplicaReading, Span, Write
+from harness.audit.live.pieces import PIECE_BYTES, Pieces, SpoolDiskError, raise_if_full
+from harness.audit.live.rate_limit import RateLimit
+from harness.audit.live.reading import FETCH_BYTES, BrokerReader, ReplicaReading, Write
+from harness.audit.live.spans import Span
 from harness.broker_files.copies.copies import Copies, ReplicaCopy
 from harness.broker_files.segments.folder import live_segments
 from harness.cluster.snapshot import write_state
 from harness.errors import HarnessError, TimeLimitError
-from harness.host.clock import Clock
 from harness.kafka_api.connection import Connection
 from harness.kafka_api.fetch import choose_fetch_version
 from harness.kafka_api.messages import TopicPartition
 from harness.kafka_api.topics import describe_log_dirs
-from harness.run_folder.store import AFTER_REJOIN, COORDINATOR, MIN_FREE_BYTES, RunFolder
+from harness.run_folder.store import AFTER_REJOIN, COORDINATOR, RunFolder
 
 Replica: TypeAlias = "tuple[int, TopicPartition]"
-PIECE_BYTES = 256 << 20
-BURST_S = 1.0
-SLACK_S = 60.0
-"""A wait for the rate limit that ends later than planned by more than this has failed."""
-
-
-class SpoolDiskError(HarnessError):
-    """The disk that the audit writes to is full."""
-
-
-class RateLimit:
-    """One rate limit for all brokers together: a token bucket by the generic cell rate algorithm (ITU-T I.371).
-
-    The size of an answer is known only after it arrives. So each reader pays for its answers afterwards, with a wait of
-    its own, in order. Safe to share between threads.
-    """
-
-    def __init__(self, rate_bytes_s: int, clock: Clock) -> None:
-        """Begin with a full bucket, of `BURST_S` seconds' worth."""
-        self._rate_bytes_s = rate_bytes_s
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._full_at_s = clock.now_s()
-
-    @property
-    def bucket_bytes(self) -> int:
-        """The size of the bucket: the most bytes to request at a time."""
-        return max(int(self._rate_bytes_s * BURST_S), 1)
-
-    def pay(self, size_bytes: int, is_over: Callable[[], bool] = lambda: False) -> None:
-        """Wait until the rate allows so many bytes or ``is_over``. Raises `TimeLimitError` as every wait does."""
-        with self._lock:
-            now_s = self._clock.now_s()
-            self._full_at_s = max(self._full_at_s, now_s) + size_bytes / self._rate_bytes_s
-            paid_at_s = self._full_at_s - BURST_S
-        timeout_s = max(paid_at_s - now_s, 0.0) + SLACK_S
-        self._clock.wait_until(lambda: is_over() or self._clock.now_s() >= paid_at_s, timeout_s, "the rate limit")
 
 
 @dataclass(frozen=True)
@@ -226,46 +190,6 @@ def copies_of(
         place = _replica_folder(folder, replica)
         replicas.append(ReplicaCopy(replica[0], *replica[1], place, tuple(live_segments(place).segments)))
     return Copies(run_id, tuple(replicas), coordinator_answers=files, served=True)
-
-
-class Pieces:
-    """Writes one replica's batches to ``<20-digit base offset>.log`` files of at most ``piece_bytes``.
-
-    A file is larger only where a single answer is. No file stays open: thousands of replicas are read at a time.
-    """
-
-    def __init__(self, folder: Path, piece_bytes: int = PIECE_BYTES) -> None:
-        """Make the folder. Raises `HarnessError` where it has files of an earlier reading."""
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.glob("*.log")):
-            raise HarnessError(f"{folder} contains a replica already")
-        self._folder = folder
-        self._piece_bytes = piece_bytes
-        self._path: Path | None = None
-        self._size_bytes = 0
-
-    def write(self, base_offset: int, batches: memoryview) -> None:
-        """Append whole batches that begin at ``base_offset``. Raises `SpoolDiskError`."""
-        raise_if_full(self._folder, len(batches))
-        if self._path is None or self._size_bytes + len(batches) > self._piece_bytes:
-            self._path, self._size_bytes = self._folder / f"{base_offset:020}.log", 0
-        try:
-            with self._path.open("ab") as file:
-                file.write(batches)
-        except OSError as error:
-            raise SpoolDiskError(f"{self._folder} cannot be written: {error}") from error
-        self._size_bytes += len(batches)
-
-
-def raise_if_full(folder: Path, size_bytes: int) -> None:
-    """Raise `SpoolDiskError` where ``size_bytes`` more would leave less than `MIN_FREE_BYTES` on the folder's disk."""
-    usage = os.statvfs(folder)
-    free_bytes = usage.f_bavail * usage.f_frsize
-    if free_bytes - size_bytes < MIN_FREE_BYTES:
-        raise SpoolDiskError(
-            f"the disk of {folder} has {free_bytes >> 20} MiB left; reading takes {size_bytes >> 20} MiB more,"
-            f" and {MIN_FREE_BYTES >> 20} MiB stay free"
-        )
 
 
 class _Progress:
