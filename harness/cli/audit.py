@@ -14,7 +14,7 @@ import cloup
 
 from harness.broker_files.segments.records import MAX_INT64
 from harness.cli.options import common
-from harness.cli.options.parameters import MEGABYTES_A_SECOND, MOST_BROKER, FilePath, Text, is_number
+from harness.cli.options.parameters import FILE, MEGABYTES_A_SECOND, MOST_BROKER, FilePath, Text, is_number
 from harness.console import JSON, MB, TEXT, ConsoleProgress, is_verbose
 from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, HarnessError, UsageError, interruptible
 from harness.json_codec import to_json
@@ -68,10 +68,24 @@ def parse_brokers(texts: Sequence[str], conf: Mapping[str, str]) -> dict[int, li
     return brokers
 
 
+def check_writable(*paths: Path | None) -> None:
+    """Raise `UsageError` for a file that cannot be written, before anything is read."""
+    for path in paths:
+        if path is None:
+            continue
+        is_new = not path.exists()
+        try:
+            path.open("ab").close()
+            if is_new:
+                path.unlink()
+        except OSError as error:
+            raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
 AUDITED, READING = map(common.Group, ("What to audit", "Reading"))
 
-output_option = common.OUTPUT.option("--output", FilePath(), "Also write the verdict as JSON.", name="file")
-junit_option = common.OUTPUT.option("--junit", FilePath(), "Also write a test case for each partition to this file.")
+output_option = common.OUTPUT.option("--output", FILE, "Also write the verdict as JSON.", name="file")
+junit_option = common.OUTPUT.option("--junit", FILE, "Also write a test case for each partition to this file.")
 
 
 @cloup.group()
@@ -111,6 +125,7 @@ def disk(  # noqa: PLR0917
     """
     from harness.audit.judge_copies import audit_disk  # noqa: PLC0415  (slow imports, only where needed)
 
+    check_writable(file, junit)
     with closing(ConsoleProgress()) as progress:
         verdict = audit_disk(parse_brokers(brokers, spark.conf), topics, progress, spark)
     return show(verdict, output, file, junit)
@@ -175,6 +190,7 @@ def live(  # noqa: PLR0917
             "--quick reads no data: leave out --rate-limit-mb, --since, --until, --save, --spool-limit, --spark-master,"
             " --spark-conf"
         )
+    check_writable(file, junit)
     rate_mb, save = reading["rate_limit_mb"], reading["save"]
     since, until = reading["since"], reading["until"]
     request = AuditRequest(

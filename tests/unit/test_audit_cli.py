@@ -38,6 +38,8 @@ def refusal(*arguments: str) -> str:
         (("exposure", *LIVE[1:]), "no broker answers"),
         ((*LIVE[:-1], "localhost"), "'--bootstrap-server': 'localhost' is not an address: give host:port"),
         ((*LIVE, "--quick", "--since", "2026-01-01"), "--quick reads no data: leave out"),
+        ((*LIVE, "--output", "/proc/a.json"), "/proc/a.json cannot be written: No such file or directory"),
+        ((*LIVE, "--junit", "/nowhere/a.xml"), "/nowhere/a.xml cannot be written: No such file or directory"),
         ((*LIVE, "--spool-limit", "4"), "'--spool-limit': '4': give a size such as 4GiB or 500MB"),
         ((*LIVE, "--since", "yesterday"), "'--since': 'yesterday': give a time such as 2026-01-31T12:00Z"),
         ((*LIVE, "--since", "2026-01-02", "--until", "2026-01-01"), "--since 2026-01-02 is not before"),

@@ -64,6 +64,8 @@ def _nothing_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("run", "copy", "empty"):
         (tmp_path / name).mkdir()
+    (tmp_path / "copy" / "t-0").mkdir()
+    (tmp_path / "copy" / "t-0" / "00000000000000000000.log").touch()
     (tmp_path / "file").write_text("n1\nn2\nn3\n")
     (tmp_path / "run" / "manifest.json").write_text("{}")
     texts = dict.fromkeys(("verdict", "reason", "run_id"), "")
@@ -95,6 +97,7 @@ NEEDED = {
     ("topics",): ("--topic", "t"),
     ("bootstrap",): ("--bootstrap-server", "127.0.0.1:1"),
     ("disk", "brokers"): ("--broker", "1=copy"),
+    ("disk", "topics"): ("--topic", "t"),
     ("explore", "target"): ("--target", "sim-kafka"),
     ("conform", "target"): ("--target", "kafka-3.9"),
     ("nightly", "targets"): ("--targets", "kafka-3.9"),

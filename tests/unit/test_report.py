@@ -199,7 +199,9 @@ def test_a_finding_in_no_topic_of_the_run_is_shown(folder: RunFolder) -> None:
 
 
 def test_commands_to_copy_quote_the_names_of_topics() -> None:
-    assert "--files './brokers/2/after-rejoin/t; rm -rf ~-0'/*.log" in commands(2, "t; rm -rf ~", 0)
+    assert """--files "$(printf %s, './brokers/2/after-rejoin/t; rm -rf ~-0'/*.log)"\n""" in commands(
+        2, "t; rm -rf ~", 0
+    )
     assert "--topic 't; rm -rf ~' --partition 0" in commands(2, "t; rm -rf ~", 0)
 
 

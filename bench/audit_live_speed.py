@@ -1,0 +1,123 @@
+"""The duration of `harness audit live` by number of partitions, next to a PySpark program that counts ten rows.
+
+Three brokers on this host, each partition on all of them with a few records and a transaction. Each round runs the
+program and the audit, which shares the processors with its brokers.
+
+    python bench/audit_live_speed.py --partitions 10 --partitions 3000 --rounds 3
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+import click
+from check_time import PROGRAM
+from processors import timed
+from rich.console import Console
+from rich.table import Table
+
+from harness.clients.librdkafka import LibrdkafkaProducer
+from harness.cluster.boot import booted_cluster, equip
+from harness.host.java import find_java
+from harness.host.workspace import Workspace
+from harness.judge.sessions import CHECKS
+from harness.run_folder.store import new_run_id
+from harness.runtimes import LOCAL
+from harness.runtimes.base import ClusterSpec, RuntimeRequest
+from harness.spark import background
+from harness.spark.class_archive import make_archive
+from harness.targets import find_target
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from harness.cluster.cluster import Cluster
+    from harness.kafka_api.messages import TopicPartition
+
+BROKERS = (1, 2, 3)
+TARGET = "kafka-4.4"
+BOUND_S = 300.0
+KEYS = 3
+TOPIC_PARTITIONS = 100
+SETTINGS = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20), "segment.index.bytes": "4096"}
+
+
+def fill(cluster: Cluster, bootstrap: str, places: Sequence[TopicPartition]) -> None:
+    """Write records to each partition, outside and inside of a transaction, and wait until replicas have them."""
+    plain = LibrdkafkaProducer(bootstrap, None, {})
+    transactional = LibrdkafkaProducer(bootstrap, "bench", {})
+    transactional.transact("init")
+
+    def sent(error: str | None, _offset: int) -> None:
+        if error is not None:
+            raise SystemExit(f"a record was not written: {error}")
+
+    for start in range(0, len(places), TOPIC_PARTITIONS):
+        part = places[start : start + TOPIC_PARTITIONS]
+        transactional.transact("begin")
+        for place in part:
+            for key in range(KEYS):
+                plain.send(place, f"k{key}", "v", [], sent)
+            transactional.send(place, "t", "v", [], sent)
+        plain.flush()
+        transactional.flush()
+        transactional.transact("commit")
+    topics = sorted({topic for topic, _ in places})
+    cluster.wait(
+        lambda: all(set(state.isr) == set(BROKERS) for state in cluster.admin.partitions(topics).values()),
+        "every replica to be in its ISR",
+    )
+
+
+def measured(count: int, rounds: int) -> list[tuple[float, float]]:
+    """Boot a cluster with so many partitions; return the seconds of the program and of the audit, round by round."""
+    java = find_java()
+    equipment = equip(RuntimeRequest(find_target(TARGET), java, lambda *_: None), LOCAL)
+    run_id, here = f"bench-{new_run_id()}", {**os.environ, background.SWITCH: "0"}
+    with tempfile.TemporaryDirectory() as top, Workspace(run_id, Path(top)) as workspace, ExitStack() as owned:
+        spec = ClusterSpec(run_id, workspace.path, Path(top) / "logs", {}, BROKERS)
+        cluster = owned.enter_context(booted_cluster(equipment, spec, settle_s=BOUND_S))
+        places = [(f"bench-{n // TOPIC_PARTITIONS}", n % TOPIC_PARTITIONS) for n in range(count)]
+        for topic in sorted({topic for topic, _ in places}):
+            mine = {place: _rotated(place[1]) for place in places if place[0] == topic}
+            cluster.admin.create_topics(mine, SETTINGS)
+        cluster.wait_coordinator()
+        bootstrap = ",".join(str(cluster.runtime.address(broker)) for broker in BROKERS)
+        fill(cluster, bootstrap, places)
+        audit = [sys.executable, "-m", "harness.cli.main", "audit", "live", "--bootstrap-server", bootstrap]
+        commands = ([sys.executable, "-c", PROGRAM], [*audit, "--topic", "bench-*"])
+        rows = []
+        for _ in range(rounds):
+            program_s, audit_s = (timed(command, here).wall_s for command in commands)
+            rows.append((program_s, audit_s))
+            print(f"{count} partitions: {program_s:.1f} s, {audit_s:.1f} s", file=sys.stderr, flush=True)
+        return rows
+
+
+def _rotated(number: int) -> tuple[int, ...]:
+    first = number % len(BROKERS)
+    return BROKERS[first:] + BROKERS[:first]
+
+
+@click.command()
+@click.option("--partitions", "counts", multiple=True, type=int, default=(10, 3000), show_default=True)
+@click.option("--rounds", default=3, show_default=True)
+def main(counts: tuple[int, ...], rounds: int) -> None:
+    """Time audits of clusters with so many partitions each."""
+    make_archive(find_java(), CHECKS, wait_s=background.LIMIT_S)
+    table = Table("partitions", "PySpark, ten rows counted, s", "audit live, s", "ratio (median)")
+    for count in counts:
+        rows = measured(count, rounds)
+        seconds = (f"{median(column):.1f}" for column in zip(*rows, strict=True))
+        table.add_row(str(count), *seconds, f"{median(audit / program for program, audit in rows):.2f}")
+    Console(width=100).print(table)
+
+
+if __name__ == "__main__":
+    main()
