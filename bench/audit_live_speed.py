@@ -9,8 +9,10 @@ program and the audit, which shares the processors with its brokers.
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import tempfile
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
@@ -18,12 +20,12 @@ from typing import TYPE_CHECKING
 
 import click
 from check_time import PROGRAM
-from processors import timed
 from rich.console import Console
 from rich.table import Table
 
 from harness.clients.librdkafka import LibrdkafkaProducer
 from harness.cluster.boot import booted_cluster, equip
+from harness.errors import EXIT_CLEAN
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
 from harness.judge.sessions import CHECKS
@@ -35,7 +37,7 @@ from harness.spark.class_archive import make_archive
 from harness.targets import find_target
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from harness.cluster.cluster import Cluster
     from harness.kafka_api.messages import TopicPartition
@@ -94,10 +96,20 @@ def measured(count: int, rounds: int) -> list[tuple[float, float]]:
         commands = ([sys.executable, "-c", PROGRAM], [*audit, "--topic", "bench-*"])
         rows = []
         for _ in range(rounds):
-            program_s, audit_s = (timed(command, here).wall_s for command in commands)
+            program_s, audit_s = (wall_s(command, here) for command in commands)
             rows.append((program_s, audit_s))
             print(f"{count} partitions: {program_s:.1f} s, {audit_s:.1f} s", file=sys.stderr, flush=True)
         return rows
+
+
+def wall_s(command: Sequence[str], environment: Mapping[str, str]) -> float:
+    """Return the seconds of a command, which has to end with `clean`."""
+    started_s = time.monotonic()
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    took_s = time.monotonic() - started_s
+    if done.returncode != EXIT_CLEAN:
+        raise SystemExit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return took_s
 
 
 def _rotated(number: int) -> tuple[int, ...]:
