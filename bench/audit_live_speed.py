@@ -1,6 +1,7 @@
 """The duration of `harness audit live` by number of partitions, next to a PySpark program that counts ten rows.
 
-Three brokers on this host, each partition on all of them with a few records and a transaction. Each round runs the
+Three brokers on this host, each partition on all of them with a few records, and ten with a
+transaction. Each round runs the
 program and the audit, which shares the processors with its brokers.
 
     python bench/audit_live_speed.py --partitions 10 --partitions 3000 --rounds 3
@@ -46,35 +47,38 @@ BROKERS = (1, 2, 3)
 TARGET = "kafka-4.4"
 BOUND_S = 300.0
 KEYS = 3
+PATIENT = {"message.timeout.ms": "120000"}
+"""Brokers with thousands of new partitions take their time."""
 TOPIC_PARTITIONS = 100
+IN_TRANSACTION = 10
 SETTINGS = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20), "segment.index.bytes": "4096"}
 
 
 def fill(cluster: Cluster, bootstrap: str, places: Sequence[TopicPartition]) -> None:
-    """Write records to each partition, outside and inside of a transaction, and wait until replicas have them."""
-    plain = LibrdkafkaProducer(bootstrap, None, {})
-    transactional = LibrdkafkaProducer(bootstrap, "bench", {})
+    """Write records to each partition once all replicas are in sync, outside and inside of a transaction."""
+    topics = sorted({topic for topic, _ in places})
+    cluster.wait(
+        lambda: all(set(state.isr) == set(BROKERS) for state in cluster.admin.partitions(topics).values()),
+        "every replica to be in its ISR",
+    )
+    plain = LibrdkafkaProducer(bootstrap, None, PATIENT)
+    transactional = LibrdkafkaProducer(bootstrap, "bench", PATIENT)
     transactional.transact("init")
 
     def sent(error: str | None, _offset: int) -> None:
         if error is not None:
             raise SystemExit(f"a record was not written: {error}")
 
+    transactional.transact("begin")
+    for place in places[:IN_TRANSACTION]:
+        transactional.send(place, "t", "v", [], sent)
+    transactional.flush()
+    transactional.transact("commit")
     for start in range(0, len(places), TOPIC_PARTITIONS):
-        part = places[start : start + TOPIC_PARTITIONS]
-        transactional.transact("begin")
-        for place in part:
+        for place in places[start : start + TOPIC_PARTITIONS]:
             for key in range(KEYS):
                 plain.send(place, f"k{key}", "v", [], sent)
-            transactional.send(place, "t", "v", [], sent)
         plain.flush()
-        transactional.flush()
-        transactional.transact("commit")
-    topics = sorted({topic for topic, _ in places})
-    cluster.wait(
-        lambda: all(set(state.isr) == set(BROKERS) for state in cluster.admin.partitions(topics).values()),
-        "every replica to be in its ISR",
-    )
 
 
 def measured(count: int, rounds: int) -> list[tuple[float, float]]:
