@@ -1,8 +1,7 @@
 """The duration of `harness audit live` by number of partitions, next to a PySpark program that counts ten rows.
 
-Three brokers on this host, each partition on all of them with a few records, and ten with a
-transaction. Each round runs the
-program and the audit, which shares the processors with its brokers.
+Three brokers on this host, each partition on all of them with a few records, and ten with a transaction. Each round
+runs the program and the audit, which shares the processors with its brokers.
 
     python bench/audit_live_speed.py --partitions 10 --partitions 3000 --rounds 3
 """
