@@ -46,6 +46,8 @@ BROKERS = (1, 2, 3)
 TARGET = "kafka-4.4"
 BOUND_S = 300.0
 KEYS = 3
+HEAP = ("-Xmx1g",)
+"""Brokers with thousands of partitions spend their time on garbage collection otherwise."""
 PATIENT = {"message.timeout.ms": "120000"}
 """Brokers with thousands of new partitions take their time."""
 TOPIC_PARTITIONS = 100
@@ -86,7 +88,7 @@ def measured(count: int, rounds: int) -> list[tuple[float, float]]:
     equipment = equip(RuntimeRequest(find_target(TARGET), java, lambda *_: None), LOCAL)
     run_id, here = f"bench-{new_run_id()}", {**os.environ, background.SWITCH: "0"}
     with tempfile.TemporaryDirectory() as top, Workspace(run_id, Path(top)) as workspace, ExitStack() as owned:
-        spec = ClusterSpec(run_id, workspace.path, Path(top) / "logs", {}, BROKERS)
+        spec = ClusterSpec(run_id, workspace.path, Path(top) / "logs", {}, BROKERS, jvm_flags=HEAP)
         cluster = owned.enter_context(booted_cluster(equipment, spec, settle_s=BOUND_S))
         places = [(f"bench-{n // TOPIC_PARTITIONS}", n % TOPIC_PARTITIONS) for n in range(count)]
         for topic in sorted({topic for topic, _ in places}):
