@@ -103,7 +103,8 @@ def test_folders_with_the_metadata_log_decide_who_is_wrong(kept: Kept, sandbox: 
     assert wrong_topics(whole.verdict) == wrong_topics(kept.verdict)
     assert {(one["decided"], one["broker"]) for one in whole.verdict["findings"]} == {(True, 2)}, whole.output
     assert all(1 in one["right"] or 3 in one["right"] for one in whole.verdict["findings"]), whole.output
-    text = sandbox.call("audit", "disk", "--topic", "aborted-to-committed-delete", *folders)
+    text = sandbox.call("audit", "disk", "--topic", "aborted-to-committed-delete", *folders, "--verbose")
+    assert "1 of 1 partition diverged, 0 agree" in text.stdout, text.output
     assert "ANOMALY aborted-to-committed: broker 2, aborted-to-committed-delete-0" in text.stdout, text.output
     assert "decided by: broker 1 led leader epoch 0" in text.stdout, text.output
     sandbox.wait_until_nothing_is_left()
