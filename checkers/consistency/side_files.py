@@ -35,7 +35,7 @@ from harness.broker_files.segments.records import ABORT, MARKERS
 from harness.run_folder.store import AFTER_REJOIN
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 
 _PRODUCER = ["producer_id", *REPLICA]
@@ -53,6 +53,11 @@ def compare(evidence: Evidence, replicas: DataFrame, opened: DataFrame, beliefs:
         .unionByName(_indexes(evidence, replicas, beliefs))
         .unionByName(compare_answers(replicas, opened, evidence))
     )
+
+
+def _doubt_at(offset: Column, shown_by: Column | str = BATCH) -> list[Column]:
+    """Return the columns of `DOUBT` except ``reason``, for rows of REPLICA and ``producer_id``."""
+    return [*map(f.col, (*REPLICA, "producer_id")), offset.alias("offset"), f.lit(shown_by).alias("shown_by")]
 
 
 def _snapshots(evidence: Evidence, replicas: DataFrame, opened: DataFrame) -> DataFrame:
@@ -80,10 +85,7 @@ def _snapshots(evidence: Evidence, replicas: DataFrame, opened: DataFrame) -> Da
         # A raised log start offset removes a transaction's first batches from the log, not from the snapshot.
         .where("NOT in_snapshot <=> in_log AND NOT coalesce(in_snapshot < log_start, false)")
         .select(
-            *REPLICA,
-            f.coalesce("in_snapshot", "in_log").alias("offset"),
-            "producer_id",
-            f.lit(BATCH).alias("shown_by"),
+            *_doubt_at(f.coalesce("in_snapshot", "in_log")),
             reason(
                 "its producer snapshot holds a transaction of producer {producer_id} open from {in_snapshot:no offset} "
                 "on, its log from {in_log:no offset} on"
@@ -108,10 +110,7 @@ def _indexes(evidence: Evidence, replicas: DataFrame, beliefs: DataFrame) -> Dat
         .join(replicas.select(*REPLICA, "last_segment", "last_stable_offset", "listed_to"), REPLICA)
         .where("last_segment IS NOT NULL OR (at < last_stable_offset AND at < listed_to)")
         .select(
-            *REPLICA,
-            f.col("at").alias("offset"),
-            "producer_id",
-            f.expr(f"if(inside, '{LIST}', '{BATCH}')").alias("shown_by"),
+            *_doubt_at(f.col("at"), f.expr(f"if(inside, '{LIST}', '{BATCH}')")),
             reason(
                 "{source} {has} the batch at offset {at} among aborted transactions, but in its log it is {belief}",
                 source="if(last_segment IS NULL, 'the broker', 'its .txnindex')",
@@ -143,10 +142,7 @@ def compare_answers(replicas: DataFrame, opened: DataFrame, evidence: Evidence) 
         .join(derived, _PRODUCER, "full")
         .where("answered_at IS NULL OR derived_at IS NULL")
         .select(
-            *REPLICA,
-            f.coalesce("derived_at", "answered_at").alias("offset"),
-            "producer_id",
-            f.lit(BATCH).alias("shown_by"),
+            *_doubt_at(f.coalesce("derived_at", "answered_at")),
             reason(
                 "the broker says that producer {producer_id} has {answered} open transaction, its log that it has "
                 "{derived}",
@@ -159,10 +155,7 @@ def compare_answers(replicas: DataFrame, opened: DataFrame, evidence: Evidence) 
         opened.join(replicas.select(*REPLICA, "last_stable_offset"), REPLICA)
         .where("last_stable_offset > first_offset")
         .select(
-            *REPLICA,
-            f.col("first_offset").alias("offset"),
-            "producer_id",
-            f.lit(BATCH).alias("shown_by"),
+            *_doubt_at(f.col("first_offset")),
             reason(
                 "the broker's last stable offset {last_stable_offset} is past offset {first_offset}, where its log "
                 "leaves a transaction open"

@@ -250,16 +250,14 @@ def exposure(topics: tuple[str, ...], bootstrap: str, config: Path | None, outpu
 
 
 def show(
-    verdict: Verdict,
-    output: str,
-    file: Path | None = None,
-    junit: Path | None = None,
-    repair: str = "--bootstrap-server HOST:PORT",
+    verdict: Verdict, output: str, file: Path | None = None, junit: Path | None = None, repair: str | None = None
 ) -> int:
     """Print an audit's verdict to stdout, write it to files, and return its exit code.
 
-    ``repair``: options of `harness repair` for the cluster. Raises `UsageError` for a file that cannot be written.
+    ``repair``: options of `harness repair` for the cluster; None for an unknown address. Raises `HarnessError` for a
+    file that cannot be written.
     """
+    from harness.audit.explain.advice import ANY_BROKER  # noqa: PLC0415  (slow imports, only where needed)
     from harness.audit.explain.summary import show_audit, write_junit  # noqa: PLC0415
 
     code, out, content = EXIT_CODES[verdict.verdict], stdout(), to_json(verdict)
@@ -273,6 +271,7 @@ def show(
     if output == JSON:
         out.json(content)
         return code
+    repair = repair or f"--bootstrap-server {ANY_BROKER}"
     show_audit(out, verdict, repair, file=None if file is None else str(file), is_verbose=is_verbose())
     out.line(f"(exit code {code})")
     return code

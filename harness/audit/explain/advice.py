@@ -28,7 +28,6 @@ from harness.judge.finding import Finding, Place, ServedState, by_place
 
 BOOTSTRAP: Final = '--bootstrap-server "$BOOTSTRAP"'
 """The first commands set the variables."""
-LOGIN: Final = '--command-config "$CONFIG"'
 ANY_BROKER: Final = "HOST:PORT"
 """A placeholder for the user to replace: an audit of folders has no address."""
 THROTTLE_BYTES_S: Final = 50_000_000
@@ -65,8 +64,8 @@ class Shell:
     def call(self, tool: str, words: str) -> str:
         """Return the command that calls one of Kafka's tools."""
         # Until KIP-1147 this tool calls the option otherwise.
-        option = LOGIN.replace("--command-config", "--admin.config") if tool == ELECTION else LOGIN
-        return " ".join((tool, BOOTSTRAP, *([] if self.config is None else [option]), words))
+        option = "--admin.config" if tool == ELECTION else "--command-config"
+        return " ".join((tool, BOOTSTRAP, *([] if self.config is None else [option, '"$CONFIG"']), words))
 
     def restore(self, topic: str) -> list[str]:
         """Return the commands that give a topic its own values of `PAUSE_SETTINGS` back."""

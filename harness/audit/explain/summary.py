@@ -25,8 +25,8 @@ WIDTH: Final = 12
 FILE: Final = "audit.json"
 SUITE: Final = "harness audit"
 
-Kind: TypeAlias = "tuple[str, bool, int]"
-"""Names, whether it is decided who is wrong, and the broker."""
+Kind: TypeAlias = "tuple[str, bool, int | None]"
+"""Names, whether it is decided who is wrong, and the wrong broker; None for findings that accuse no single broker."""
 
 
 def show_audit(out: Terminal, verdict: Verdict, repair: str, *, file: str | None, is_verbose: bool) -> None:
@@ -49,7 +49,7 @@ def show_audit(out: Terminal, verdict: Verdict, repair: str, *, file: str | None
         show_findings(out, verdict)
     notes = [("note", note) for note in verdict.notes or ()]
     if verdict.findings:
-        if any(is_decided for (_, is_decided, broker), _ in kinds if broker >= 0):
+        if any(broker is not None for (_, _, broker), _ in kinds):
             notes.append(("next", repair))
         if file is None:
             notes.append(("", f"{FILE}: run the audit with --output {FILE}; --verbose prints every finding"))
@@ -69,11 +69,11 @@ def _summary(verdict: Verdict) -> str:
 
 
 def _kinds(findings: Iterable[Finding]) -> list[tuple[Kind, list[Finding]]]:
-    """Return findings by kind: visible before latent, decided before undecided, then those of most partitions."""
+    """Return findings by kind: visible before latent, decided before undecided, then kinds with most partitions."""
     kinds: dict[Kind, list[Finding]] = {}
     for finding in findings:
         is_everywhere = finding.anomaly == HANGING_TRANSACTION or not finding.decided
-        kind = " or ".join(finding.names), finding.decided, -1 if is_everywhere else finding.broker
+        kind = " or ".join(finding.names), finding.decided, None if is_everywhere else finding.broker
         kinds.setdefault(kind, []).append(finding)
 
     def rank(item: tuple[Kind, list[Finding]]) -> tuple[bool, bool, int]:
@@ -85,7 +85,7 @@ def _kinds(findings: Iterable[Finding]) -> list[tuple[Kind, list[Finding]]]:
 
 def _show_kind(out: Terminal, kind: Kind, findings: Sequence[Finding], repair: str) -> None:
     names, is_decided, broker = kind
-    if broker >= 0:
+    if broker is not None:
         who = f"{brokers_text([broker])} is wrong"
     else:
         who = "on every replica" if is_decided else "which replica is wrong is undecided"
@@ -115,7 +115,7 @@ def _names(places: Iterable[Place]) -> str:
 
 
 def _causes(scenarios: Iterable[ScenarioVerdict]) -> Mapping[str, Sequence[ScenarioVerdict]]:
-    """Return the undecided partitions by their causes; those of most partitions first."""
+    """Return the undecided partitions by their causes, the commonest cause first."""
     causes: dict[str, list[ScenarioVerdict]] = {}
     for scenario in scenarios:
         if scenario.verdict == UNKNOWN:

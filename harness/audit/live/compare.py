@@ -192,7 +192,7 @@ def _read(
     replicas = [(broker, tp) for tp in places for broker in cluster.state.partitions[tp].replicas]
     progress.stage(f"read {len(replicas)} replicas{remark}")
     limit = None if request.rate_limit_bytes_s is None else RateLimit(request.rate_limit_bytes_s, cluster.client.clock)
-    spans = spans_between(cluster, request.since_ms, request.until_ms) if request.is_limited else {}
+    spans = spans_between(cluster, request.since_ms, request.until_ms, places) if request.is_limited else {}
     read = spool(cluster, statuses, folder, SpoolOptions(limit, spans, progress.reading), replicas)
     return read, copies_of(folder, answers.run_id, read, transactions)
 

@@ -65,8 +65,8 @@ class ReplicaReading:
     span: Span
     bound: int
     write: Write
-    read_to: int = -1
-    listed_to: int = -1
+    read_to: int = field(init=False)
+    listed_to: int = field(init=False)
     aborted: dict[tuple[int, int], None] = field(default_factory=dict)
     state: ReplicaState | None = None
     open: OpenTransactions = None

@@ -5,6 +5,7 @@ The leader of each partition returns offsets by time (ListOffsets by timestamp, 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from harness.audit.live.cluster import PATIENT, AuditedCluster
@@ -23,18 +24,23 @@ class Span:
     stop: int | None = None
 
 
-def spans_between(cluster: AuditedCluster, since_ms: int | None, until_ms: int | None) -> dict[TopicPartition, Span]:
+def spans_between(
+    cluster: AuditedCluster,
+    since_ms: int | None,
+    until_ms: int | None,
+    places: Collection[TopicPartition] | None = None,
+) -> dict[TopicPartition, Span]:
     """Return the offsets to read of each partition, for timestamps from ``since_ms`` on and before ``until_ms``.
 
     Timestamps need not rise along a log: a span begins with the first record that is late enough and ends before the
     first record that is too late. Records before the span that another replica still has, and the leader does not, are
-    not read.
+    not read. ``places``: these partitions only.
 
     Raises `HarnessError` where a partition has no leader or the leader does not return offsets.
     """
     by_leader: dict[int, list[TopicPartition]] = {}
-    for tp, state in cluster.state.partitions.items():
-        by_leader.setdefault(state.leader, []).append(tp)
+    for tp in cluster.state.partitions if places is None else places:
+        by_leader.setdefault(cluster.state.partitions[tp].leader, []).append(tp)
     spans = {}
     for leader, partitions in sorted(by_leader.items()):
         if leader not in cluster.state.brokers:
