@@ -11,8 +11,8 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,7 +33,7 @@ from harness.audit.live.spool import SpoolOptions, SpoolResult, copies_of, spool
 from harness.audit.live.waves import SPOOL_LIMIT_BYTES, waves_of
 from harness.broker_files.copies.copies import Copies
 from harness.errors import UsageError
-from harness.host.java import find_java
+from harness.host.java import Java, find_java
 from harness.host.workspace import Workspace
 from harness.judge.finding import Finding, Place
 from harness.judge.progress import Progress
@@ -84,7 +84,7 @@ def audit_quickly(request: AuditRequest, progress: Progress) -> tuple[Verdict, P
 
     Raises `UsageError` as `describe` and `prefilter`.
     """
-    answers = _ask(request, progress)
+    answers = ask(request, progress)
     return answers.verdict(CheckedReading((), NO_ROWS, {}), {}, notes=(NOT_READ,)), answers.prefiltered
 
 
@@ -96,26 +96,13 @@ def audit_live(request: AuditRequest, progress: Progress, spark: SparkOptions) -
     """
     java = find_java()
     save_folder = None if request.save is None else _new_folder(request.save)
-    answers, started_s = _ask(request, progress), time.monotonic()
+    answers, started_s = ask(request, progress), time.monotonic()
     # The amount of data is unknown before it is read, and reading leaves the processors idle.
     start_compilation()
-    with Workspace(answers.run_id, Path.cwd()) as workspace, ExitStack() as stack:
-        sessions: list[SparkSession] = []
-        readings_folder = save_folder or workspace.path / "readings"
-
-        def read(wave: str, number: int, places: Collection[Place]) -> CheckedReading:
-            folder = RunFolder(readings_folder / f"reading-{number}")
-            read, copies = _read(answers, folder, places, progress, wave if number == 1 else AGAIN)
-            if not sessions:
-                # Only now is there something to judge: reading may take hours.
-                progress.stage("start Spark")
-                sessions.append(stack.enter_context(session_of(workspace, java, spark, [readings_folder], CHECKS)))
-            progress.stage(f"check {len(read.readings)} replicas")
-            rows = judge_copies(sessions[0], [copies])
-            if save_folder is None:
-                shutil.rmtree(folder.path)
-            return CheckedReading(copies.replicas, rows, _unknown(read, is_limited=request.is_limited))
-
+    with (
+        Workspace(answers.run_id, Path.cwd()) as workspace,
+        closing(ReplicaComparer(workspace, java, spark, progress, save_folder)) as comparer,
+    ):
         waves = [list(answers.cluster.state.partitions)]
         if save_folder is None:
             waves = waves_of(answers.cluster, answers.prefiltered.statuses, request.spool_limit_bytes)
@@ -123,7 +110,7 @@ def audit_live(request: AuditRequest, progress: Progress, spark: SparkOptions) -
         try:
             for number, places in enumerate(waves, 1):
                 wave = f", wave {number} of {len(waves)}" if len(waves) > 1 else ""
-                done.append(read_until_settled(partial(read, wave), places, partial(still_there, answers.cluster)))
+                done.append(comparer.compare(answers, places, wave))
         except KeyboardInterrupt:
             if not done:
                 raise
@@ -133,13 +120,59 @@ def audit_live(request: AuditRequest, progress: Progress, spark: SparkOptions) -
         return answers.verdict(compared, {"read_and_check": _since(started_s)}, after)
 
 
+@dataclass
+class ReplicaComparer:
+    """Reads, judges and settles partitions, wave after wave, in one Spark session, which starts with the first data.
+
+    ``save``: the folder of the data; None for the workspace, where each reading is deleted once it is judged.
+    ``outlives_jobs``: as in `SparkSpec`.
+    """
+
+    workspace: Workspace
+    java: Java
+    spark: SparkOptions
+    progress: Progress
+    save: Path | None = None
+    outlives_jobs: bool = False
+    session: SparkSession | None = None
+    _owned: ExitStack = field(default_factory=ExitStack)
+
+    def compare(self, answers: AuditAnswers, places: Collection[Place], wave: str = "") -> CheckedReading:
+        """Return the last reading of each partition (`read_until_settled`). ``wave``: a remark for the progress."""
+        return read_until_settled(partial(self._read, answers, wave), places, partial(still_there, answers.cluster))
+
+    def close(self) -> None:
+        """End the session, if any; the next data start another one."""
+        self.session = None
+        self._owned.close()
+
+    def _read(self, answers: AuditAnswers, wave: str, number: int, places: Collection[Place]) -> CheckedReading:
+        readings = self.save or self.workspace.path / "readings"
+        folder = RunFolder(readings / f"reading-{number}")
+        try:
+            read, copies = _read(answers, folder, places, self.progress, wave if number == 1 else AGAIN)
+            if self.session is None:
+                # Only now is there something to judge: reading may take hours.
+                self.progress.stage("start Spark")
+                starting = session_of(
+                    self.workspace, self.java, self.spark, [readings], CHECKS, outlives_jobs=self.outlives_jobs
+                )
+                self.session = self._owned.enter_context(starting)
+            self.progress.stage(f"check {len(read.readings)} replicas")
+            rows = judge_copies(self.session, [copies])
+        finally:
+            if self.save is None:
+                shutil.rmtree(folder.path, ignore_errors=True)
+        return CheckedReading(copies.replicas, rows, _unknown(read, is_limited=answers.request.is_limited))
+
+
 def _interrupted(waves: Iterable[Iterable[Place]]) -> dict[Place, tuple[UnknownReason, ...]]:
     return {place: (INTERRUPTED,) for places in waves for place in places}
 
 
 @dataclass(frozen=True)
-class _Answers:
-    """A cluster, and the answers of its brokers before any data is read."""
+class AuditAnswers:
+    """A cluster, and the answers of its brokers before any data is read. ``took_s``: how long these took."""
 
     request: AuditRequest
     run_id: str
@@ -170,16 +203,17 @@ class _Answers:
         return assemble(copies, last_readings.rows, timings_s={"ask": self.took_s, **timings_s}, context=context)
 
 
-def _ask(request: AuditRequest, progress: Progress) -> _Answers:
+def ask(request: AuditRequest, progress: Progress) -> AuditAnswers:
+    """Ask the brokers about every replica. Raises `UsageError` as `describe` and `prefilter`."""
     progress.stage("ask the cluster")
     cluster = describe(client_of(request.bootstrap), request.topics)
     started_s = time.monotonic()
     prefiltered = prefilter(cluster)
-    return _Answers(request, f"audit-{new_run_id()}", cluster, prefiltered, _since(started_s))
+    return AuditAnswers(request, f"audit-{new_run_id()}", cluster, prefiltered, _since(started_s))
 
 
 def _read(
-    answers: _Answers, folder: RunFolder, places: Collection[Place], progress: Progress, remark: str
+    answers: AuditAnswers, folder: RunFolder, places: Collection[Place], progress: Progress, remark: str
 ) -> tuple[SpoolResult, Copies]:
     """Read the replicas of some partitions into a folder.
 
