@@ -1,7 +1,8 @@
 """Errors and the exit codes that they end a command with.
 
 Exit codes follow Jepsen: 0 clean, 1 anomaly, 2 unknown, 254 for a problem before the first
-broker starts, 255 where the harness or the boot failed and there is nothing to judge.
+broker starts, 255 where the harness or the boot failed and there is nothing to judge. An
+interrupt is 130, as in shells.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 EXIT_CLEAN, EXIT_ANOMALY, EXIT_UNKNOWN, EXIT_USAGE, EXIT_FAILED = 0, 1, 2, 254, 255
+EXIT_INTERRUPTED = 130
 
 
 class HarnessError(Exception):
@@ -38,6 +40,8 @@ class TimeLimitError(HarnessError):
 
 class InterruptError(HarnessError):
     """Ctrl-C or SIGTERM; the message names the files that remain."""
+
+    exit_code = EXIT_INTERRUPTED
 
 
 @contextmanager

@@ -33,7 +33,7 @@ from harness.judge.finding import CheckerRow, Finding, Place, by_place, name_of
 from harness.judge.progress import Progress
 from harness.judge.sessions import CHECKS
 from harness.judge.verdict import UNKNOWN, Doubt, ScenarioVerdict, UnknownReason, Verdict, decide, overall
-from harness.run_folder.store import new_run_id
+from harness.run_folder.store import AUDIT_RUN, new_run_id
 from harness.spark.background import start_compilation
 from harness.spark.options import SparkOptions
 from harness.spark.threads import threads
@@ -271,7 +271,7 @@ def audit_disk(
 
     Raises `UsageError` as `find_copies` and `session_of` do.
     """
-    run_id = f"audit-{new_run_id()}"
+    run_id = f"{AUDIT_RUN}{new_run_id()}"
     copies = find_copies(brokers, topics, run_id)
     java = find_java()
     if is_big([copies]):

@@ -5,20 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import cloup
 
 from harness.broker_files.segments.records import MAX_INT64
 from harness.cli.options import common
-from harness.cli.options.parameters import FILE, MEGABYTES_A_SECOND, MOST_BROKER, FilePath, Text, is_number
+from harness.cli.options.parameters import DIRECTORY, FILE, MEGABYTES_A_SECOND, MOST_BROKER, FilePath, Text, is_number
 from harness.console import JSON, MB, TEXT, ConsoleProgress, is_verbose
-from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, HarnessError, UsageError, interruptible
+from harness.errors import EXIT_CLEAN, EXIT_INTERRUPTED, EXIT_UNKNOWN, HarnessError, UsageError, interruptible
 from harness.json_codec import to_json
 from harness.judge.verdict import EXIT_CODES, Verdict
+from harness.run_folder.store import AUDITS, VERDICT
 from harness.spark.options import SparkOptions
 from harness.suggest import quoted
 from harness.terminal import stdout
@@ -68,24 +70,63 @@ def parse_brokers(texts: Sequence[str], conf: Mapping[str, str]) -> dict[int, li
     return brokers
 
 
-def check_writable(*paths: Path | None) -> None:
-    """Raise `UsageError` for a file that cannot be written, before anything is read."""
-    for path in paths:
-        if path is None:
-            continue
-        is_new = not path.exists()
+@dataclass(frozen=True)
+class AuditFiles:
+    """Where a verdict is written to. ``results``: a results folder, which gets a folder with ``verdict.json``."""
+
+    file: Path | None = None
+    junit: Path | None = None
+    html: Path | None = None
+    results: Path | None = None
+
+    def check(self) -> None:
+        """Raise `UsageError` for a file that cannot be written, before anything is read."""
+        path = self.results
         try:
-            path.open("ab").close()
-            if is_new:
-                path.unlink()
+            if self.results is not None:
+                (self.results / AUDITS).mkdir(parents=True, exist_ok=True)
+                TemporaryFile(dir=self.results / AUDITS).close()
+            for path in filter(None, (self.file, self.junit, self.html)):
+                is_new = not path.exists()
+                path.open("ab").close()
+                if is_new:
+                    path.unlink()
         except OSError as error:
             raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
+
+    def write(self, verdict: Verdict, repair: str) -> str | None:
+        """Write the files; return the name of one with ``verdict.json``, if any. ``repair``: as in `show`.
+
+        Raises `HarnessError` for a file that cannot be written.
+        """
+        from harness.report.audits import FILE, audit_page  # noqa: PLC0415  (slow imports, only where needed)
+        from harness.report.junit import write_audit  # noqa: PLC0415
+
+        stored = None if self.results is None else self.results / AUDITS / verdict.run_id / VERDICT
+        try:
+            if stored is not None:
+                stored.parent.mkdir(parents=True)
+            written = [path for path in (self.file, stored) if path is not None]
+            for path in written:
+                path.write_text(json.dumps(to_json(verdict), indent=2) + "\n")
+            name = str(written[0]) if written else None
+            if self.junit is not None:
+                write_audit(self.junit, verdict)
+            if self.html is not None:
+                self.html.write_text(audit_page(verdict, name or FILE, repair))
+        except OSError as error:
+            raise HarnessError(f"{error.filename}: {error.strerror}") from error
+        return name
 
 
 AUDITED, READING = map(common.Group, ("What to audit", "Reading"))
 
 output_option = common.OUTPUT.option("--output", FILE, "Also write the verdict as JSON.", name="file")
 junit_option = common.OUTPUT.option("--junit", FILE, "Also write a test case for each partition to this file.")
+html_option = common.OUTPUT.option("--html", FILE, "Also write a page that needs no network to this file.")
+stored_option = common.OUTPUT.option(
+    "--results", DIRECTORY, "Also store the verdict in this results folder, for `harness report`."
+)
 
 
 @cloup.group()
@@ -111,13 +152,10 @@ def audit() -> None:
 )
 @output_option
 @junit_option
-def disk(  # noqa: PLR0917
-    topics: tuple[str, ...],
-    brokers: tuple[str, ...],
-    output: str,
-    spark: SparkOptions,
-    file: Path | None,
-    junit: Path | None,
+@html_option
+@stored_option
+def disk(
+    topics: tuple[str, ...], brokers: tuple[str, ...], output: str, spark: SparkOptions, **files: Path | None
 ) -> int:
     """Compare copies of the brokers' disks. Needs no cluster and no client.
 
@@ -125,10 +163,11 @@ def disk(  # noqa: PLR0917
     """
     from harness.audit.judge_copies import audit_disk  # noqa: PLC0415  (slow imports, only where needed)
 
-    check_writable(file, junit)
+    written = AuditFiles(**files)
+    written.check()
     with closing(ConsoleProgress()) as progress:
         verdict = audit_disk(parse_brokers(brokers, spark.conf), topics, progress, spark)
-    return show(verdict, output, file, junit)
+    return show(verdict, output, written)
 
 
 @common.command(
@@ -157,21 +196,16 @@ def disk(  # noqa: PLR0917
 )
 @output_option
 @junit_option
+@html_option
+@stored_option
 @READING.option(
     "--spool-limit",
     Text(size_bytes, metavar="SIZE"),
     "Judge and delete data once so much was read (--save stores all of it).",
     default="4GiB",
 )
-def live(  # noqa: PLR0917
-    topics: tuple[str, ...],
-    bootstrap: str,
-    config: Path | None,
-    output: str,
-    spark: SparkOptions,
-    file: Path | None,
-    junit: Path | None,
-    **reading: Any,
+def live(
+    topics: tuple[str, ...], bootstrap: str, config: Path | None, output: str, spark: SparkOptions, **reading: Any
 ) -> int:
     """Compare the replicas of a running cluster. Reads and describes only; needs Read and DescribeConfigs on topics.
 
@@ -183,14 +217,15 @@ def live(  # noqa: PLR0917
     Exit codes: 0 clean, 1 anomaly, 2 unknown, 254 arguments that cannot be used, 255 failed.
     """
     from harness.audit.explain.show import prefiltered_json, replica_table  # noqa: PLC0415
-    from harness.audit.live.compare import AuditRequest, audit_live, audit_quickly  # noqa: PLC0415
+    from harness.audit.live.compare import AuditRequest, InterruptedAudit, audit_live, audit_quickly  # noqa: PLC0415
 
     if reading["quick"] and common.options_given() & NEEDS_DATA:
         raise UsageError(
             "--quick reads no data: leave out --rate-limit-mb, --since, --until, --save, --spool-limit, --spark-master,"
             " --spark-conf"
         )
-    check_writable(file, junit)
+    files = AuditFiles(**{field.name: reading[field.name] for field in fields(AuditFiles)})
+    files.check()
     rate_mb, save = reading["rate_limit_mb"], reading["save"]
     since, until = reading["since"], reading["until"]
     request = AuditRequest(
@@ -211,11 +246,15 @@ def live(  # noqa: PLR0917
     with closing(ConsoleProgress()) as progress:
         if not reading["quick"]:
             with interruptible(lambda: remaining):
-                return show(audit_live(request, progress, spark), output, file, junit, repair)
+                try:
+                    return show(audit_live(request, progress, spark), output, files, repair)
+                except InterruptedAudit as interrupt:
+                    show(interrupt.verdict, output, files, repair, EXIT_INTERRUPTED)
+                    raise
         verdict, prefiltered = audit_quickly(request, progress)
     if output == TEXT:
         stdout().table(replica_table(prefiltered.statuses))
-    return show(replace(verdict, prefilter=prefiltered_json(prefiltered)), output, file, junit, repair)
+    return show(replace(verdict, prefilter=prefiltered_json(prefiltered)), output, files, repair)
 
 
 @common.command(
@@ -250,28 +289,20 @@ def exposure(topics: tuple[str, ...], bootstrap: str, config: Path | None, outpu
 
 
 def show(
-    verdict: Verdict, output: str, file: Path | None = None, junit: Path | None = None, repair: str | None = None
+    verdict: Verdict, output: str, files: AuditFiles | None = None, repair: str | None = None, code: int | None = None
 ) -> int:
-    """Print an audit's verdict to stdout, write it to files, and return its exit code.
+    """Print an audit's verdict to stdout, write it to files, and return its exit code, or ``code``.
 
-    ``repair``: options of `harness repair` for the cluster; None for an unknown address. Raises `HarnessError` for a
-    file that cannot be written.
+    ``repair``: options of `harness repair` for the cluster; None for an unknown address. Raises as `AuditFiles.write`.
     """
-    from harness.audit.explain.advice import ANY_BROKER  # noqa: PLC0415  (slow imports, only where needed)
-    from harness.audit.explain.summary import show_audit, write_junit  # noqa: PLC0415
+    from harness.audit.explain.summary import show_audit  # noqa: PLC0415  (slow imports, only where needed)
+    from harness.report.audits import ANY_CLUSTER  # noqa: PLC0415
 
-    code, out, content = EXIT_CODES[verdict.verdict], stdout(), to_json(verdict)
-    try:
-        if file is not None:
-            file.write_text(json.dumps(content, indent=2) + "\n")
-        if junit is not None:
-            write_junit(junit, verdict)
-    except OSError as error:
-        raise HarnessError(f"{error.filename}: {error.strerror}") from error
+    code, out, repair = EXIT_CODES[verdict.verdict] if code is None else code, stdout(), repair or ANY_CLUSTER
+    file = (files or AuditFiles()).write(verdict, repair)
     if output == JSON:
-        out.json(content)
+        out.json(to_json(verdict))
         return code
-    repair = repair or f"--bootstrap-server {ANY_BROKER}"
-    show_audit(out, verdict, repair, file=None if file is None else str(file), is_verbose=is_verbose())
+    show_audit(out, verdict, repair, file=file, is_verbose=is_verbose())
     out.line(f"(exit code {code})")
     return code

@@ -31,7 +31,7 @@ from harness.cli.repair import repair
 from harness.cli.run import run
 from harness.cli.site import report, serve
 from harness.cli.soak import soak
-from harness.errors import EXIT_CLEAN, EXIT_FAILED, EXIT_USAGE, HarnessError
+from harness.errors import EXIT_CLEAN, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, HarnessError
 from harness.escape import LogFormatter, visible
 from harness.terminal import stderr
 
@@ -75,7 +75,7 @@ def main() -> NoReturn:
     except HarnessError as error:
         code = _fail(str(error), error.exit_code, debug=debug)
     except (KeyboardInterrupt, click.Abort):
-        code = _fail("interrupted; the command has no result", EXIT_FAILED, debug=debug)
+        code = _fail("interrupted; the command has no result", EXIT_INTERRUPTED, debug=debug)
     except Exception as error:  # noqa: BLE001  (the last resort: one sentence instead of a traceback)
         code = _fail(f"{type(error).__name__}: {error} (--debug shows where)", EXIT_FAILED, debug=debug)
     sys.exit(code if isinstance(code, int) else EXIT_CLEAN)

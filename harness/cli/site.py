@@ -17,14 +17,14 @@ SERVER = Group("Server")
 @results_option
 @OUTPUT.option("--out", DIRECTORY, "The folder of the site.", required=True)
 def report(results: Path, out: Path) -> int:
-    """Write a static site over all runs: versions and anomalies, a trend, a page for each run, anomaly and night."""
+    """Write a static site over all runs and audits, with a page for each run, audit, anomaly and night."""
     from harness.report.site import write_site  # noqa: PLC0415  (slow imports, only where needed)
 
     with interruptible(lambda: f"the site in {out} is not complete: run this again"):
         site = write_site(results, out, ConsoleProgress().stage)
     for line in site.left_out:
         stderr().line(f"left out: {line}")
-    stdout().line(f"{out / 'index.html'}: {len(site.runs)} runs")
+    stdout().line(f"{out / 'index.html'}: {len(site.runs)} runs, {len(site.audits)} audits")
     return EXIT_CLEAN
 
 

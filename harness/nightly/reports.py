@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from junitparser import Error, Failure
-from junitparser.xunit2 import FlakyError, JUnitXml, TestCase, TestSuite
+from junitparser.xunit2 import FlakyError, TestCase
 
 from harness.escape import visible
 from harness.judge.verdict import worst
 from harness.nightly.cells import CONTRADICTS, CellResult, Status, exit_code
 from harness.nightly.ledger import Plan
+from harness.report.junit import add_problem, write_cases
 from harness.run_folder.store import UNPROTECTED
 from harness.targets import title_of
 
@@ -92,28 +92,28 @@ def markdown(plan: Plan, results: Sequence[CellResult], strays: Sequence[str]) -
 
 def write_junit(path: Path, results: Sequence[CellResult], strays: Sequence[str]) -> None:
     """Write a test case a cell: an unexpected verdict is a failure, a missing verdict an error."""
-    suite = TestSuite(SUITE)
+    cases = []
     for result in results:
         cell = result.cell
         protection = () if cell.protection == UNPROTECTED else (cell.protection,)
         suite_of_cell = ".".join((cell.target, cell.nemesis, cell.client, cell.runtime, *protection))
         case = TestCase(str(cell), suite_of_cell, result.took_s)
         if result.status is not Status.AS_EXPECTED:
-            kind = Failure if result.status in CONTRADICTS else Error
-            problem = kind(visible(f"{result.status}: expected {result.expected}"), str(result.status))
-            problem.text = "\n".join(map(visible, filter(None, (result.why, result.witness, *result.runs))))
-            case.result = [problem]
+            add_problem(
+                case,
+                f"{result.status}: expected {result.expected}",
+                str(result.status),
+                filter(None, (result.why, result.witness, *result.runs)),
+                is_failure=result.status in CONTRADICTS,
+            )
         for failure in result.flaky:
             case.add_interim_result(FlakyError(visible(failure), "failed once, and not at the second attempt"))
-        suite.add_testcase(case)
+        cases.append(case)
     for stray in strays:
         case = TestCase("no finding lies outside all cells", SUITE)
-        case.result = [Failure(visible(stray), "stray")]
-        suite.add_testcase(case)
-    document = JUnitXml(SUITE)
-    document.add_testsuite(suite)
-    document.update_statistics()
-    document.write(str(path), pretty=True)
+        add_problem(case, stray, "stray")
+        cases.append(case)
+    write_cases(path, SUITE, cases)
 
 
 def _code(text: str) -> str:

@@ -36,6 +36,8 @@ OUTCOME_SIGNS: Final = {"committed": "✓", "aborted": "✗", "open": "…"}
 """Distinguish verdicts and outcomes without colours."""
 DRAWING_ERRORS: Final = (HarnessError, OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError)
 """Errors of drawing a folder that is damaged or of another release."""
+_SHOWN_APART: Final = frozenset({"explanation", "impact", "means", "do", "commands"})
+"""Fields of a finding that pages show next to its witness."""
 _COMMANDS: Final = (
     'kafka-dump-log.sh --print-data-log --files "$(printf %s, {folder}/*.log)"\n'
     "kafka-console-consumer.sh --bootstrap-server HOST:PORT --topic {topic} --partition {partition} --offset earliest"
@@ -121,7 +123,7 @@ def _topics(folder: RunFolder, manifest: Mapping[str, Any], verdict: Verdict, dr
 
 
 def _without_sentences(finding: Finding) -> Mapping[str, Any]:
-    return {name: value for name, value in as_json(finding).items() if name != "explanation"}
+    return {name: value for name, value in as_json(finding).items() if name not in _SHOWN_APART}
 
 
 def _as_text(value: Any) -> Any:

@@ -20,6 +20,7 @@ from markupsafe import Markup
 from harness.errors import UsageError
 from harness.escape import visible
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
+from harness.report.audits import audit_page
 from harness.report.differences import difference, previous_runs
 from harness.report.logs import side_by_side
 from harness.report.page import DRAWING_ERRORS, page, render
@@ -27,15 +28,25 @@ from harness.report.pictures.picture import picture
 from harness.report.pictures.story import read_story
 from harness.report.pictures.timeline import timeline
 from harness.report.soak_pages import round_page, soak_page
-from harness.report.stored import Night, RunningRun, StoredRun, StoredSoak, stored_nights, stored_runs, stored_soaks
-from harness.run_folder.store import REPORT
+from harness.report.stored import (
+    Night,
+    RunningRun,
+    StoredAudit,
+    StoredRun,
+    StoredSoak,
+    stored_audits,
+    stored_nights,
+    stored_runs,
+    stored_soaks,
+)
+from harness.run_folder.store import AUDITS, REPORT, VERDICT
 from harness.schedules.catalog import ALL_SCENARIOS
 
 Pages: TypeAlias = "dict[str, Callable[[], str]]"
 """Functions that return pages, by the address in the site."""
 
 INDEX: Final = "index.html"
-FOLDERS: Final = ("runs", "anomalies", "analyses", "differences", "nights", "soaks")
+FOLDERS: Final = ("runs", "anomalies", "analyses", "differences", "nights", "soaks", AUDITS)
 MARK: Final = ".compaction-harness-site"
 """Marks a folder to which a site was written, and may be written again."""
 _MARKDOWN: Final = MarkdownIt("js-default")
@@ -55,6 +66,7 @@ class Contents:
     runs: Sequence[StoredRun]
     nights: Sequence[Night]
     soaks: Sequence[StoredSoak]
+    audits: Sequence[StoredAudit]
     analyses: Mapping[str, tuple[str, Markup]]
     left_out: Sequence[str]
 
@@ -62,10 +74,10 @@ class Contents:
 def write_site(results: Path, out: Path, progress: Callable[[str], None]) -> Contents:
     """Write the site over all runs of a results folder; return its contents.
 
-    Raises `UsageError` for a folder without any run or soak, or where ``out`` is another folder than a site.
+    Raises `UsageError` for a folder without any run, soak or audit, or where ``out`` is another folder than a site.
     """
     contents = read_contents(results)
-    if not contents.runs and not contents.soaks:
+    if not (contents.runs or contents.soaks or contents.audits):
         why = f": {contents.left_out[0]}" if contents.left_out else ""
         raise UsageError(f"--results {results} has no run with a verdict{why}; `harness run` writes some there")
     _make_room(out)
@@ -96,8 +108,9 @@ def write_site(results: Path, out: Path, progress: Callable[[str], None]) -> Con
 def read_contents(results: Path) -> Contents:
     """Read everything that a site shows."""
     (runs, damaged_runs), (nights, damaged_nights) = stored_runs(results), stored_nights(results)
-    soaks, damaged_soaks = stored_soaks(results)
-    return Contents(runs, nights, soaks, _read_analyses(results), [*damaged_runs, *damaged_nights, *damaged_soaks])
+    (soaks, damaged_soaks), (audits, damaged_audits) = stored_soaks(results), stored_audits(results)
+    left_out = [*damaged_runs, *damaged_nights, *damaged_soaks, *damaged_audits]
+    return Contents(runs, nights, soaks, audits, _read_analyses(results), left_out)
 
 
 def problem_of(address: str, error: Exception) -> str:
@@ -107,11 +120,14 @@ def problem_of(address: str, error: Exception) -> str:
 
 
 def evidence_pages(contents: Contents) -> Pages:
-    """Return the pages of runs and rounds, which raise an error of `DRAWING_ERRORS` for damaged evidence."""
+    """Return the pages of runs, rounds and audits, which raise an error of `DRAWING_ERRORS` for damaged evidence."""
     pages: Pages = {f"runs/{run.name}.html": partial(run_page, run) for run in contents.runs}
     for soak in contents.soaks:
         for name in soak.with_evidence:
             pages[f"soaks/{soak.name}/{name}.html"] = partial(round_page, soak, name, INDEX)
+    for audit in contents.audits:
+        file, index = f"{AUDITS}/{audit.name}/{VERDICT}", f"../{INDEX}"
+        pages[f"{AUDITS}/{audit.name}.html"] = partial(audit_page, audit.verdict, file, index=index)
     return pages
 
 

@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from glob import iglob
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 from harness.host import leftovers
 from harness.json_codec import from_json
 from harness.judge.verdict import RoundVerdict, SoakVerdict, Verdict
+from harness.report.audits import begin_text, summary_line
 from harness.report.headlines import headline
 from harness.report.pictures.story import ReplicaTimeline
 from harness.run_folder import store
@@ -32,8 +33,8 @@ _SOAKS: Final = (f"*/soak/*/{store.SOAK_STATE}",)
 """results/<target>/soak/<id>/soak.json"""
 _NIGHTS: Final = ("nightly/*/summary.json", "night/summary.json")
 """Summaries of nights next to their runs, and of a published night."""
+_AUDITS: Final = (f"{store.AUDITS}/*/{store.VERDICT}",)
 _NIGHT_ROW: Final = ("scenario", "client", "nemesis", "runtime")
-_TIME_CHARACTERS = 20
 _STAGE: Final = re.compile(r"^(\S+ \S+) INFO harness (.+)$")
 _NOT_STAGES: Final = ("Spark is up", "the checkers are planned", "the workers are rehearsed")
 DAMAGED: Final = (OSError, ValueError, LookupError, TypeError, AttributeError)
@@ -52,15 +53,30 @@ class StoredRun:
     @property
     def began_at(self) -> datetime | None:
         """The time in the run's id."""
-        try:
-            return datetime.strptime(self.folder.run_id[:_TIME_CHARACTERS], store.TIME_FORMAT).replace(tzinfo=UTC)
-        except ValueError:
-            return None
+        return store.begin_of(self.folder.run_id)
 
     @property
     def column(self) -> str:
         """The tested version, as a column's title."""
         return title_of(self.manifest["target"]["name"], self.manifest["target"]["version"])
+
+
+@dataclass(frozen=True)
+class StoredAudit:
+    """An audit. ``name``: its run id."""
+
+    name: str
+    verdict: Verdict
+
+    @property
+    def began_at(self) -> str:
+        """When it began, for people."""
+        return begin_text(self.name)
+
+    @property
+    def summary(self) -> str:
+        """How many partitions diverged, are undecided and agree."""
+        return summary_line(self.verdict)
 
 
 @dataclass(frozen=True)
@@ -161,6 +177,12 @@ def stored_nights(results: Path) -> tuple[list[Night], list[str]]:
     return sorted(nights, key=lambda night: str(night.summary["began_at"]), reverse=True), left_out
 
 
+def stored_audits(results: Path) -> tuple[list[StoredAudit], list[str]]:
+    """Return all audits, newest first, and the unreadable verdicts, with the reason."""
+    audits, left_out = _read_each(results, _AUDITS, _audit)
+    return sorted(audits, key=lambda audit: audit.name, reverse=True), left_out
+
+
 def stored_soaks(results: Path) -> tuple[list[StoredSoak], list[str]]:
     """Return all soaks, newest first, and the unreadable soaks, with the reason."""
     soaks, left_out = _read_each(results, _SOAKS, read_soak)
@@ -248,6 +270,14 @@ def _run(path: Path, name: str) -> StoredRun:
     _ = [headline(finding) for finding in run.verdict.findings]
     _ = [scenario["summary"] for scenario in manifest.get("scenarios", ())]
     return run
+
+
+def _audit(path: Path, _name: str) -> StoredAudit:
+    verdict = from_json(Verdict, json.loads((path / store.VERDICT).read_text()))
+    # A missing field that a page shows raises here.
+    _ = verdict.target["name"], [scenario.exposure["replicas"] for scenario in verdict.scenarios]
+    _ = [headline(finding) for finding in verdict.findings]
+    return StoredAudit(path.name, verdict)
 
 
 def _stages(log: Path) -> tuple[tuple[str, str], ...]:

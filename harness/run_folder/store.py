@@ -36,6 +36,11 @@ RUNNING, COMPLETE = "running", "complete"
 LATEST = "latest"
 TIME_FORMAT = "%Y-%m-%dT%H-%M-%SZ"
 """The format of UTC times in names of files and folders."""
+_TIME_CHARACTERS: Final = 20
+AUDIT_RUN: Final = "audit-"
+"""Run ids of audits begin with it."""
+AUDITS: Final = "audits"
+"""A results folder has the verdict of an audit below it, in a folder with the audit's run id."""
 MIN_FREE_BYTES = 64 << 20
 MANIFEST = "manifest.json"
 HISTORY = "history.jsonl"
@@ -173,6 +178,15 @@ def _replace(path: Path, text: str) -> None:
 def new_run_id() -> str:
     """Return a run id: UTC time to the second, and four random hex digits against collisions."""
     return f"{datetime.now(UTC):{TIME_FORMAT}}-{secrets.token_hex(2)}"
+
+
+def begin_of(run_id: str) -> datetime | None:
+    """Return the time in the id of a run or an audit; None without one."""
+    try:
+        text = run_id.removeprefix(AUDIT_RUN)[:_TIME_CHARACTERS]
+        return datetime.strptime(text, TIME_FORMAT).replace(tzinfo=UTC)
+    except ValueError:
+        return None
 
 
 def create_run_folder(results: Path, target: str, anomaly: str, run_id: str) -> RunFolder:

@@ -5,6 +5,7 @@ The users have the rights of `audited`: they may only read and describe.
 
 from __future__ import annotations
 
+import json
 import random
 import signal
 import threading
@@ -18,13 +19,14 @@ from confluent_kafka import Producer
 from sandbox import Ran, Sandbox
 
 from harness.clients.librdkafka import CONFIG
-from harness.errors import EXIT_CLEAN, EXIT_FAILED, EXIT_UNKNOWN
+from harness.errors import EXIT_CLEAN, EXIT_INTERRUPTED, EXIT_UNKNOWN
 from harness.host.clock import RealClock
 from harness.schedules.timers import FAST
 
 BUSY = ("audited-busy", 0)
 KEYS = 30
 PAUSE_S = 0.005
+OPTION_OF = {".json": "output", ".xml": "junit", ".html": "html"}
 
 
 def audit(sandbox: Sandbox, audited: Audited, what: str, *more: str) -> Ran:
@@ -127,19 +129,30 @@ def test_ten_times_the_limit_of_the_spool_is_read_in_waves_and_an_interrupt_keep
     going.wait_for_stage("read 3 replicas, wave 3 of 12")
     going.process.send_signal(signal.SIGINT)
     ended = going.end()
-    assert ended.code == EXIT_UNKNOWN, ended.output
+    assert ended.code == EXIT_INTERRUPTED, ended.output
     counts = Counter((one["verdict"], *one.get("causes", ())) for one in ended.verdict["scenarios"])
     assert counts.keys() == {("clean",), ("unknown", "interrupted", "not-comparable")}
     assert 2 <= counts["clean",] < 12
     sandbox.wait_until_nothing_is_left()
 
 
-def test_an_audit_that_is_interrupted_leaves_nothing(sandbox: Sandbox, audited: Audited) -> None:
-    going = sandbox.start("audit", "live", *cluster(audited), "--topic", "audited", "--rate-limit-mb", "0.01")
+def test_an_audit_that_is_interrupted_at_once_reports_what_brokers_said_and_leaves_nothing(
+    sandbox: Sandbox, audited: Audited
+) -> None:
+    files = {name: sandbox.root / name for name in ("audit.json", "audit.xml", "audit.html")}
+    options = [word for name, path in files.items() for word in (f"--{OPTION_OF[path.suffix]}", str(path))]
+    limited = ("--topic", "audited", "--rate-limit-mb", "0.01")
+    going = sandbox.start("audit", "live", *cluster(audited), *limited, *options)
     going.wait_for_stage("read 6 replicas")
     going.process.send_signal(signal.SIGINT)
     ran = going.end()
-    assert (ran.code, "harness: interrupted; no data was stored" in ran.stderr) == (EXIT_FAILED, True)
+    assert (ran.code, "harness: interrupted; no data was stored" in ran.stderr) == (EXIT_INTERRUPTED, True)
+    assert "UNKNOWN      interrupted, not-comparable: audited-0, audited-1" in ran.stdout
+    assert f"(exit code {EXIT_INTERRUPTED})" in ran.stdout
+    stored = json.loads(files["audit.json"].read_text())
+    assert [scenario["verdict"] for scenario in stored["scenarios"]] == ["unknown", "unknown"]
+    assert "audited-1" in files["audit.xml"].read_text()
+    assert "audited-1" in files["audit.html"].read_text()
     sandbox.wait_until_nothing_is_left()
 
 

@@ -19,7 +19,7 @@ from sandbox import DATA, GONE_S, Ran, Run, Sandbox, long_timers, wait_until
 
 from harness.broker_files.copies.copies import find_copies
 from harness.broker_files.segments.batches import iter_batches, iter_records
-from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_FAILED, EXIT_UNKNOWN, EXIT_USAGE, UsageError
+from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_UNKNOWN, EXIT_USAGE, UsageError
 from harness.host import network
 from harness.host.network import NAMESPACES
 from harness.kafka_api.address import Address
@@ -431,8 +431,8 @@ def send_interrupt_to_group(process: psutil.Process) -> None:
     ("nemesis", "send", "code", "status", "checked"),
     [
         ("kill", psutil.Process.kill, -signal.SIGKILL, "running", EXIT_USAGE),
-        ("kill", send_interrupt_to_group, EXIT_FAILED, "interrupted", EXIT_UNKNOWN),
-        ("pause", psutil.Process.terminate, EXIT_FAILED, "interrupted", EXIT_UNKNOWN),
+        ("kill", send_interrupt_to_group, EXIT_INTERRUPTED, "interrupted", EXIT_UNKNOWN),
+        ("pause", psutil.Process.terminate, EXIT_INTERRUPTED, "interrupted", EXIT_UNKNOWN),
         pytest.param("partition", psutil.Process.kill, -signal.SIGKILL, "running", EXIT_USAGE, marks=NEEDS_NAMESPACES),
     ],
     ids=["kill -9", "Ctrl-C", "SIGTERM", "kill -9 in a partition"],

@@ -16,7 +16,7 @@ from generate import generate
 from sandbox import Going, Sandbox, command_line, wait_until
 
 from harness.broker_files.segments.blocks import WORTH_COMPILING_BYTES
-from harness.errors import EXIT_ANOMALY, EXIT_FAILED, EXIT_USAGE
+from harness.errors import EXIT_ANOMALY, EXIT_INTERRUPTED, EXIT_USAGE
 from harness.host.leftovers import SPARK_MARKER
 
 EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
@@ -76,7 +76,7 @@ def test_executors_go_with_an_audit_that_is_cut_off(diverged: Diverged, how: sig
     going.wait_for_stage(f"check {len(diverged.brokers)} replicas")
     assert diverged.executors()
     going.process.send_signal(how)
-    assert going.end().code == (EXIT_FAILED if how == signal.SIGINT else -how)
+    assert going.end().code == (EXIT_INTERRUPTED if how == signal.SIGINT else -how)
     diverged.sandbox.wait_until_nothing_is_left()
 
 

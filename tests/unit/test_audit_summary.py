@@ -12,9 +12,10 @@ from rich.console import Console
 
 from harness.audit.explain.impact import NONE_LEADS, with_impact
 from harness.audit.explain.metadata_evidence import MetadataEvidence
-from harness.audit.explain.summary import show_audit, write_junit
+from harness.audit.explain.summary import show_audit
 from harness.judge.finding import Finding, ReplicaGroup
 from harness.judge.verdict import ScenarioVerdict, Verdict
+from harness.report.junit import write_audit
 from harness.terminal import Terminal
 
 
@@ -119,7 +120,7 @@ def test_no_word_is_cut_on_a_terminal() -> None:
 
 def test_a_partition_is_a_test_case(tmp_path: Path) -> None:
     scenarios = (partition(0), partition(1, "anomaly"), partition(2, "unknown", reason="gone"))
-    write_junit(tmp_path / "a.xml", audit(*scenarios, findings=(finding(1, explanation="\x1b"),)))
+    write_audit(tmp_path / "a.xml", audit(*scenarios, findings=(finding(1, explanation="\x1b"),)))
     (suite,) = JUnitXml.fromfile(str(tmp_path / "a.xml"))
     results = {case.name: [(type(result).__name__, result.message) for result in case.result] for case in suite}
     assert results == {"orders-0": [], "orders-1": [("Failure", "they agree")], "orders-2": [("Error", "gone")]}

@@ -14,7 +14,7 @@ import pytest
 from fakes.clock import TickingClock
 from fakes.progress import FakeManifest
 
-from harness.errors import EXIT_FAILED, HarnessError, InterruptError, TimeLimitError, interruptible
+from harness.errors import EXIT_INTERRUPTED, HarnessError, InterruptError, TimeLimitError, interruptible
 from harness.host import leftovers
 from harness.host.clock import Stages
 from harness.judge import sessions
@@ -67,7 +67,7 @@ def test_an_interrupt_says_what_is_kept_and_where(tmp_path: Path, manifest: dict
     with pytest.raises(InterruptError) as raised, interruptible(lambda: run._interruption_message(folder)):
         raise KeyboardInterrupt
     assert str(raised.value) == f"interrupted; {words.format(path=tmp_path)}"
-    assert raised.value.exit_code == EXIT_FAILED
+    assert raised.value.exit_code == EXIT_INTERRUPTED
 
 
 def test_latest_points_at_a_run_only_once_it_has_a_verdict(tmp_path: Path) -> None:

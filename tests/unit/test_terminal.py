@@ -14,7 +14,7 @@ from in_process import exit_code
 from rich.console import Console
 
 from harness.console import ConsoleProgress
-from harness.errors import EXIT_FAILED, EXIT_USAGE
+from harness.errors import EXIT_INTERRUPTED, EXIT_USAGE
 from harness.terminal import Table, Terminal, stdout, styled
 
 if TYPE_CHECKING:
@@ -110,6 +110,6 @@ def test_an_interrupt_says_what_is_true_of_its_command(  # noqa: PLR0917
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "manifest.json").write_text("{}")
     monkeypatch.setattr(f"harness.{place}", interrupt)
-    assert exit_code(monkeypatch, *arguments) == EXIT_FAILED
+    assert exit_code(monkeypatch, *arguments) == EXIT_INTERRUPTED
     (actual,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("harness: ")]
     assert actual.startswith(f"harness: interrupted; {words}")

@@ -40,7 +40,7 @@ from harness.judge.progress import Progress
 from harness.judge.sessions import CHECKS
 from harness.judge.verdict import UnknownReason, Verdict
 from harness.kafka_api.address import Address
-from harness.run_folder.store import RunFolder, new_run_id
+from harness.run_folder.store import AUDIT_RUN, RunFolder, new_run_id
 from harness.spark.background import start_compilation
 from harness.spark.options import SparkOptions
 from harness.spark.workspace_session import session_of
@@ -54,6 +54,14 @@ LIMITED = "only the records between --since and --until were read"
 BEHIND = f"was not read to its end: its high watermark stayed behind for {PATIENCE_S:.0f} s"
 AGAIN = " again: differences went away that cleaners had caused"
 INTERRUPTED = UnknownReason("interrupted", "the audit was interrupted before this partition was compared")
+
+
+class InterruptedAudit(KeyboardInterrupt):
+    """Ctrl-C while replicas were read or judged. ``verdict``: on what was compared before; the rest is unknown."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        super().__init__()
+        self.verdict = verdict
 
 
 @dataclass(frozen=True)
@@ -89,10 +97,10 @@ def audit_quickly(request: AuditRequest, progress: Progress) -> tuple[Verdict, P
 
 
 def audit_live(request: AuditRequest, progress: Progress, spark: SparkOptions) -> Verdict:
-    """Return the verdict on every replica of the topics. Partitions that an interrupt leaves uncompared are unknown.
+    """Return the verdict on every replica of the topics.
 
-    Raises KeyboardInterrupt where no wave was compared, `UsageError` as `describe`, `prefilter` and `session_of` do and
-    where ``save`` cannot be made, and `SpoolDiskError` where the data does not fit on the disk.
+    Raises `InterruptedAudit` for an interrupt once the brokers were asked, `UsageError` as `describe`, `prefilter` and
+    `session_of` do and where ``save`` cannot be made, and `SpoolDiskError` where the data does not fit on the disk.
     """
     java = find_java()
     save_folder = None if request.save is None else _new_folder(request.save)
@@ -107,17 +115,20 @@ def audit_live(request: AuditRequest, progress: Progress, spark: SparkOptions) -
         if save_folder is None:
             waves = waves_of(answers.cluster, answers.prefiltered.statuses, request.spool_limit_bytes)
         done: list[CheckedReading] = []
+        interrupt: KeyboardInterrupt | None = None
         try:
             for number, places in enumerate(waves, 1):
                 wave = f", wave {number} of {len(waves)}" if len(waves) > 1 else ""
                 done.append(comparer.compare(answers, places, wave))
-        except KeyboardInterrupt:
-            if not done:
-                raise
+        except KeyboardInterrupt as error:
+            interrupt = error
         compared = merged([*done, CheckedReading((), NO_ROWS, _interrupted(waves[len(done) :]))])
         # Leadership is evidence only where it did not change while replicas were read.
-        after = describe(answers.cluster.client, request.topics)
-        return answers.verdict(compared, {"read_and_check": _since(started_s)}, after)
+        after = describe(answers.cluster.client, request.topics) if done else None
+        verdict = answers.verdict(compared, {"read_and_check": _since(started_s)}, after)
+        if interrupt is not None:
+            raise InterruptedAudit(verdict) from interrupt
+        return verdict
 
 
 @dataclass
@@ -209,7 +220,7 @@ def ask(request: AuditRequest, progress: Progress) -> AuditAnswers:
     cluster = describe(client_of(request.bootstrap), request.topics)
     started_s = time.monotonic()
     prefiltered = prefilter(cluster)
-    return AuditAnswers(request, f"audit-{new_run_id()}", cluster, prefiltered, _since(started_s))
+    return AuditAnswers(request, f"{AUDIT_RUN}{new_run_id()}", cluster, prefiltered, _since(started_s))
 
 
 def _read(

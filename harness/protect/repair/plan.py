@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from checkers.finding import HANGING_TRANSACTION
@@ -18,13 +18,10 @@ from harness.errors import UsageError
 from harness.json_codec import from_json
 from harness.judge.finding import Finding, brokers_text, by_place, name_of
 from harness.judge.verdict import UNKNOWN, Verdict
-from harness.run_folder.store import SCHEMA, TIME_FORMAT
+from harness.run_folder.store import SCHEMA, begin_of
 
 if TYPE_CHECKING:
     from harness.kafka_api.messages import TopicPartition
-
-AUDIT_RUN = "audit-"
-"""The prefix of an audit's run id; the time follows."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +120,7 @@ def plan_of(
     )
     cluster_id = verdict.target.get("cluster_id") or None
     return RepairPlan(
-        tuple(tasks), tuple(aborts), tuple(undecided), tuple(unknown), cluster_id, _time_of(verdict.run_id)
+        tuple(tasks), tuple(aborts), tuple(undecided), tuple(unknown), cluster_id, begin_of(verdict.run_id)
     )
 
 
@@ -209,11 +206,3 @@ def _named(findings: Sequence[Finding]) -> tuple[int, ...]:
     groups = [group.brokers for finding in findings for group in finding.disagree or ()]
     answers = [finding.witness.get("decided_on", ()) for finding in findings]
     return tuple(sorted({finding.broker for finding in findings}.union(*groups, *answers)))
-
-
-def _time_of(run_id: str) -> datetime | None:
-    text = run_id.removeprefix(AUDIT_RUN)
-    try:
-        return datetime.strptime(text.rpartition("-")[0], TIME_FORMAT).replace(tzinfo=UTC)
-    except ValueError:
-        return None
