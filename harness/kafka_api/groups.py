@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final
 
+from kafka.protocol.admin import ListGroupsRequest
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
 
 from harness.kafka_api.messages import (
@@ -22,6 +23,7 @@ from harness.kafka_api.messages import (
     numbers_per_topic,
     partitions_in,
     per_topic,
+    raise_if_refused,
     request,
     results_in,
 )
@@ -32,6 +34,7 @@ VERSION: Final = 7
 """Of both requests: OffsetFetch asks for stable offsets from here on (KIP-447)."""
 FIRST_WITH_GROUPS: Final = 8
 """Of OffsetFetch: several groups in a request (KIP-709)."""
+LIST_VERSION: Final = 3
 LAST_WITH_RETENTION: Final = 4
 """Of OffsetCommit: from version 5 on a commit has no separate retention (KIP-211)."""
 
@@ -109,6 +112,16 @@ def fetch_offsets_of_groups(
         groups=[{"group_id": group, "topics": numbers_per_topic(tps)} for group, tps in groups.items()],
         require_stable=require_stable,
     )
+
+
+def list_groups() -> Request[list[str]]:
+    """Return the groups that a broker coordinates and this user may describe. Raises `HarnessError` for a refusal."""
+
+    def decode(answer: Any) -> list[str]:
+        raise_if_refused([answer], "groups cannot be listed")
+        return [group.group_id for group in answer.groups]
+
+    return request(ListGroupsRequest, LIST_VERSION, decode)
 
 
 def delete_offset(group: str, partition: TopicPartition) -> Request[None]:

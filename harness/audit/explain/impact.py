@@ -1,11 +1,19 @@
-"""The impact of a finding on clients of a running cluster, which depends on the partition's leader."""
+"""The impact of a finding on clients of a running cluster: by the partition's leader, and the offsets of groups.
+
+A group whose committed offset is where a frozen partition stops is stuck, if its consumers are read_committed: the
+offsets do not show whether they are.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
-from checkers.finding import HANGING_TRANSACTION, LATENT, UNEXPLAINED_DIVERGENCE
+from checkers.finding import HANGING_TRANSACTION, LATENT, UNEXPLAINED_DIVERGENCE, VISIBLE
 from harness.audit.explain.metadata_evidence import MetadataEvidence
+from harness.broker_files.copies.selection import listed
+from harness.broker_files.internal_topics.decode import CONSUMER_OFFSETS
+from harness.escape import escape
 from harness.judge.finding import Finding
 from harness.schedules.catalog import Anomaly
 
@@ -45,3 +53,46 @@ def _hidden(finding: Finding) -> str:
     """Return how many offsets are hidden behind a frozen last stable offset, where the witness has it."""
     high_watermark = finding.witness.get("high_watermark_here")
     return "" if high_watermark is None else f" ({high_watermark - finding.offset:,} offsets are hidden)"
+
+
+def with_groups(finding: Finding, leader: int, offsets: Mapping[str, int]) -> Finding:
+    """Add the groups that consume the finding's partition to its impact. ``offsets``: committed ones by group.
+
+    In ``__consumer_offsets`` the group of the record's key is named instead.
+    """
+    if finding.topic == CONSUMER_OFFSETS:
+        key = None if finding.record is None else finding.record.key
+        texts = [f"it concerns group {escape(key['group'])}"] if key and "group" in key else []
+    else:
+        texts = [
+            f"{_named(groups)} {verb if len(groups) == 1 else verbs}"
+            for (verb, verbs), groups in _by_position(finding, leader, offsets)
+            if groups
+        ]
+    if finding.impact is None or not texts:
+        return finding
+    return replace(finding, impact="; ".join((finding.impact, *texts)))
+
+
+def _by_position(finding: Finding, leader: int, offsets: Mapping[str, int]) -> list[tuple[tuple[str, str], list[str]]]:
+    """Return groups with a verb, singular and plural, by their offsets before, at and after the finding's."""
+    is_wrong_served = finding.decided and finding.broker == leader and finding.effect == VISIBLE
+    at = finding.offset
+    before, there, after = (
+        [group for group, offset in sorted(offsets.items()) if is_there(offset)]
+        for is_there in (lambda offset: offset < at, lambda offset: offset == at, lambda offset: offset > at)
+    )
+    if finding.anomaly == HANGING_TRANSACTION or (is_wrong_served and finding.anomaly not in WRONG_LEADER):
+        stuck = ("is stuck", "are stuck"), there
+        beyond = "past it, without further records if read_committed"
+        return [stuck, (("stops there", "stop there"), before), ((f"is {beyond}", f"are {beyond}"), after)]
+    if is_wrong_served:
+        return [
+            (("has yet to pass it", "have yet to pass it"), before + there),
+            (("has passed it", "have passed it"), after),
+        ]
+    return [(("consumes it", "consume it"), sorted(offsets))]
+
+
+def _named(groups: list[str]) -> str:
+    return f"group{'s' if len(groups) > 1 else ''} {listed([escape(group) for group in groups])}"

@@ -23,6 +23,7 @@ from harness.audit.explain.metadata_evidence import evidence_of_cluster
 from harness.audit.judge_copies import NO_ROWS, AuditContext, assemble, judge_copies
 from harness.audit.live.broker_reports import ask_coordinators, replica_statuses
 from harness.audit.live.cluster import AuditedCluster, client_of, describe
+from harness.audit.live.groups import add_groups
 from harness.audit.live.prefilter import Prefiltered, Suspicion, prefilter
 from harness.audit.live.rate_limit import RateLimit
 from harness.audit.live.reading import PATIENCE_S
@@ -211,7 +212,8 @@ class AuditAnswers:
         )
         notes = (*self.cluster.notes, *self.cluster.selection, *self.prefiltered.notes, *notes)
         copies = Copies(self.run_id, last_readings.replicas, notes=notes)
-        return assemble(copies, last_readings.rows, timings_s={"ask": self.took_s, **timings_s}, context=context)
+        verdict = assemble(copies, last_readings.rows, timings_s={"ask": self.took_s, **timings_s}, context=context)
+        return add_groups(verdict, self.cluster, context.evidence.leaders)
 
 
 def ask(request: AuditRequest, progress: Progress) -> AuditAnswers:

@@ -11,10 +11,11 @@ from kafka.protocol.admin import (
     DescribeLogDirsResponse,
     DescribeProducersResponse,
     DescribeTransactionsResponse,
+    ListGroupsResponse,
     ListPartitionReassignmentsResponse,
     ListTransactionsResponse,
 )
-from kafka.protocol.consumer import FetchResponse, ListOffsetsResponse
+from kafka.protocol.consumer import FetchResponse, ListOffsetsResponse, OffsetFetchResponse
 from kafka.protocol.metadata import ApiVersionsResponse, MetadataResponse
 from kafka.protocol.producer import WriteTxnMarkersResponse
 
@@ -61,6 +62,7 @@ class FakeBroker:
     ``states``: each of its partitions' replica, one after the other: a question for the log end brings the next one.
     ``coordinators``: who leads each partition of ``__transaction_state``; nothing where that may not be seen.
     ``growth_bytes``: by how much its replicas grow until they are asked for their sizes (again).
+    ``groups``: the committed offsets of the groups that it coordinates; None where the user may not describe a group.
     ``dies_after``: how many requests it answers before it is gone.
     """
 
@@ -70,6 +72,7 @@ class FakeBroker:
     is_redpanda_follower: bool = False
     sizes: dict[tuple[str, int], int] = field(default_factory=dict)
     fetch_versions: tuple[int, int] = (4, 17)
+    groups: dict[str, dict[tuple[str, int], int] | None] = field(default_factory=dict)
     dies_after: int | None = None
     error: int = 0
     listing_error: int = 0
@@ -178,6 +181,22 @@ class FakeBroker:
             if word.transactional_id in request.transactional_ids
         ]
         return message(DescribeTransactionsResponse, 0, transaction_states=states)
+
+    def _listgroups(self, _request: Any) -> Any:
+        groups = [{"group_id": group, "protocol_type": "consumer"} for group in self.groups]
+        return message(ListGroupsResponse, 3, error_code=self.listing_error, groups=groups)
+
+    def _offsetfetch(self, request: Any) -> Any:
+        def answer(wanted: Any) -> dict[str, Any]:
+            offsets = self.groups[wanted.group_id]
+            code = kafka.errors.GroupAuthorizationFailedError.errno if offsets is None else 0
+            tps = [(topic.name, number) for topic in wanted.topics for number in topic.partition_indexes]
+            topics = per_topic(
+                (tp, {"partition_index": tp[1], "committed_offset": (offsets or {}).get(tp, -1)}) for tp in tps
+            )
+            return {"group_id": wanted.group_id, "topics": topics, "error_code": code}
+
+        return message(OffsetFetchResponse, 8, groups=[answer(wanted) for wanted in request.groups])
 
     def _writetxnmarkers(self, request: Any) -> Any:
         markers = [{"producer_id": marker.producer_id, "topics": []} for marker in request.markers]
