@@ -52,7 +52,10 @@ def _impact(finding: Finding, leader: int) -> str:
 def _hidden(finding: Finding) -> str:
     """Return how many offsets are hidden behind a frozen last stable offset, where the witness has it."""
     high_watermark = finding.witness.get("high_watermark_here")
-    return "" if high_watermark is None else f" ({high_watermark - finding.offset:,} offsets are hidden)"
+    if high_watermark is None:
+        return ""
+    hidden = high_watermark - finding.offset
+    return f" ({hidden:,} offset{' is' if hidden == 1 else 's are'} hidden)"
 
 
 def with_groups(finding: Finding, leader: int, offsets: Mapping[str, int]) -> Finding:
